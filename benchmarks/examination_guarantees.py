@@ -281,33 +281,33 @@ def readers(examinations):
                 patience=15,
                 seed=number,
             )
-            found = enter_readers(done.to_dict(), done, panel)
+            found = enter_readers(done, panel)
             possible = {truth: bank.truth} | (panel.others() if truth == "majority" else {})
             for k, name in enumerate("ab"):
-                whole = found["concepts"][name]["accuracy"]
+                whole = found[name].accuracy
                 for key, values in possible.items():
                     known = values[:, k] >= 0
                     p = np.mean(said[known, k] == values[known, k])
                     accuracy_missed[key] = accuracy_missed.get(key, 0) + (
-                        not whole["low"] - 1e-9 <= p <= whole["high"] + 1e-9
+                        not whole.low - 1e-9 <= p <= whole.high + 1e-9
                     )
-                area = found["concepts"][name]["auroc"]
+                area = found[name].auroc
                 for key, values in against.items():
                     p = np.mean([np.mean(yes[values[:, k] == sign, k] == sign) for sign in (0, 1)])
-                    auroc_missed[key] = auroc_missed.get(key, 0) + (not area["low"] <= p <= area["high"])
+                    auroc_missed[key] = auroc_missed.get(key, 0) + (not area.low <= p <= area.high)
                 for sign, measure in ((0, "specificity"), (1, "sensitivity")):
-                    ends = found["concepts"][name][measure]
+                    ends = getattr(found[name], measure)
                     for key, values in possible.items():
                         p = np.mean(said[values[:, k] == sign, k] == sign)
                         bank_missed[key] = bank_missed.get(key, 0) + (
-                            not ends["low"] - 1e-9 <= p <= ends["high"] + 1e-9
+                            not ends.low - 1e-9 <= p <= ends.high + 1e-9
                         )
                     p = np.mean(yes[population[truth][:, k] == sign, k] == sign)
-                    new_missed += not ends["new"]["low"] <= p <= ends["new"]["high"]
+                    new_missed += not ends.new.low <= p <= ends.new.high
                     for place, reader in enumerate(READERS):
                         p = np.mean(said[votes[:, k, place] == sign, k] == sign)
-                        one = found["readers"]["concepts"][name]["against"][measure][reader]
-                        reader_missed[reader] += not one["low"] - 1e-9 <= p <= one["high"] + 1e-9
+                        one = found.readers.concepts[name].against[measure][reader]
+                        reader_missed[reader] += not one.low - 1e-9 <= p <= one.high + 1e-9
         cells = 4 * examinations
         for key, count in bank_missed.items():
             print(
@@ -448,8 +448,8 @@ def main_decision(studies):
                 bank, Answers(bank, np.where(yes, 0.9, 0.1)), questions=questions, seed=number
             ).record
             decided = decisions(bank, predictions, FrozenThreshold())
-            one = agreement(bank, record, decided)["concepts"]["a"]["at_equal_grade"]
-            missed += one["low"] is None or not one["low"] <= 0.3 <= one["high"]
+            one = agreement(bank, record, decided).concepts["a"].at_equal_grade
+            missed += not one.low <= 0.3 <= one.high
         print(f"| {patients} | {questions} of {2 * n} | {share(missed, studies)} |", flush=True)
 
 

@@ -7,7 +7,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import retinabench as rb
-from retinabench.core.tabular import Tabular
+from retinabench.core.results import Tabular
 from retinabench.metrics.guarantees.risks import Goal
 from retinabench.metrics.monitoring.certified import Certified
 from retinabench.metrics.monitoring.monitor import monitor

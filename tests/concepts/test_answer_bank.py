@@ -11,9 +11,8 @@ import pytest
 from retinabench.cli import main as cli
 from retinabench.concepts import answer_bank
 from retinabench.concepts.banks import lesion_images
-from retinabench.concepts.banks.samples import prepare_samples
 from retinabench.concepts.examine import ExamineOptions
-from retinabench.data.dataset import ConceptImages
+from retinabench.concepts.trained_answers import NetworkOptions
 
 
 def test_the_command_trains_answers_and_examines(tmp_path, capsys):
@@ -54,7 +53,7 @@ def test_a_second_network_is_not_given_the_answers_of_the_first(tmp_path):
             "synthetic",
             None,
             tmp_path,
-            answer_bank.NetworkOptions(images=40, size=32, epochs=epochs),
+            NetworkOptions(images=40, size=32, epochs=epochs),
             ExamineOptions(repetitions=0),
         )
         with open(tmp_path / "answers.csv", newline="") as handle:
@@ -92,21 +91,6 @@ def test_wrong_options_are_one_line(words, message, tmp_path, capsys):
     assert message in said
     assert said.count("\n") == 1
     assert not (tmp_path / "out").exists()
-
-
-def test_auroc_is_none_where_a_class_is_missing(tmp_path):
-    names = np.array(["a", "b", "c"])
-    truth = np.array([[1, 1], [1, 0], [-1, -1]], np.int8)
-    images = ConceptImages(
-        names, ("x", "y"), truth, names, lambda row, size: np.zeros((size, size, 3), np.uint8)
-    )
-    data = prepare_samples(images, tmp_path, size=16, source={})
-    rows = np.arange(3)
-    answers = np.array([[0.2, 0.9], [0.4, 0.3], [0.5, 0.5]])
-    assert answer_bank._learnt(("x", "y"), data, rows, rows, answers) == {
-        "x": {"trained_positives": 2, "questioned_positives": 2, "auroc": None},
-        "y": {"trained_positives": 1, "questioned_positives": 1, "auroc": 1.0},
-    }
 
 
 def test_what_answers_and_what_is_asked_fit_together(tmp_path, capsys):

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from retinabench.cli.application import argument, option
 from retinabench.cli.options import Device, Out, OwnModel, Readers, Seed, Silent, with_options
 from retinabench.cli.output import print_notes, progress_of, say
 
 if TYPE_CHECKING:
-    from retinabench.concepts.answer_bank import NetworkOptions
+    from retinabench.concepts.trained_answers import NetworkOptions
     from retinabench.core.progress import Progress
+    from retinabench.metrics.inference.interval import Interval
 
 BANK, NETWORK = "Images and their truth", "What answers"
 
@@ -83,7 +85,7 @@ class Asked:
             seed: Seed of everything random.
             progress: Where progress is shown.
         """
-        from retinabench.concepts.answer_bank import NetworkOptions
+        from retinabench.concepts.trained_answers import NetworkOptions
         from retinabench.experiments.execution import Resources
 
         return NetworkOptions(
@@ -126,14 +128,14 @@ def occlude(
 
     options = OcclusionOptions(images, controls, bootstrap, seed, device, model, progress_of(quiet))
     found = occlude_lesions(folder, bank, source, out, options)
-    for one in found["effects"]:
-        say(f"{one['concept']}: {_change(one['probability']['difference'])} in {one['images']} images")
-    print_notes(found["notes"])
+    for one in found.effects:
+        say(f"{one.concept}: {_change(one.probability['difference'])} in {one.images} images")
+    print_notes(found.notes)
     say(out / "index.html")
 
 
-def _change(change: dict[str, Any]) -> str:
-    if change["value"] is None:
+def _change(change: Interval) -> str:
+    if not math.isfinite(change.value):
         return "unknown"
-    ends = "" if change["low"] is None else f" [{change['low']:+.3f}, {change['high']:+.3f}]"
-    return f"{change['value']:+.3f}{ends} of P(referable) beyond the control"
+    ends = f" [{change.low:+.3f}, {change.high:+.3f}]" if math.isfinite(change.low) else ""
+    return f"{change.value:+.3f}{ends} of P(referable) beyond the control"

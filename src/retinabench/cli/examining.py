@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -15,6 +15,7 @@ from retinabench.core.errors import InputError
 
 if TYPE_CHECKING:
     from retinabench.concepts.examine import ExamineOptions
+    from retinabench.concepts.report.concept_rates import ExaminationReport
     from retinabench.core.progress import Progress
 
 Answers = Annotated[
@@ -152,7 +153,7 @@ def examine(
     found = _examined(answers, truth, bank, out, options, asked, progress_of(quiet))
     for line in summary_lines(found):
         say(line)
-    print_notes(found["notes"])
+    print_notes(found.examination.notes)
     say(out / "index.html")
 
 
@@ -164,7 +165,7 @@ def _examined(
     options: ExamineOptions,
     asked: Asked,
     progress: Progress,
-) -> dict[str, Any]:
+) -> ExaminationReport:
     """Examine whatever the options name."""
     from retinabench.concepts.examine import examine_files
 
@@ -209,5 +210,5 @@ def lesions(
     found = examine_images(dataset, asked.source, out, network, options)
     for line in summary_lines(found):
         say(line)
-    print_notes(found["notes"])
+    print_notes(found.examination.notes)
     say(out / "index.html")

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.banks.readers import Panel, read_reference
 from retinabench.concepts.examinees.answers import Examinee, read_answers
 from retinabench.concepts.inference.gaussian_process import Reading
+from retinabench.concepts.inference.rates import Rate
 from retinabench.concepts.questioning.loop import examine
 from retinabench.concepts.questioning.reference import enter_readers
 from retinabench.concepts.questioning.referral import Decisions, agreement, decisions
 from retinabench.concepts.questioning.strategy_comparison import compare_strategies
-from retinabench.concepts.report.findings import findings
+from retinabench.concepts.report.concept_rates import ExaminationReport
 from retinabench.concepts.report.goals import parse_goals
 from retinabench.concepts.report.overlap import together
 from retinabench.concepts.report.page import write_report
@@ -24,6 +25,7 @@ from retinabench.concepts.report.snapshot import snapshot
 from retinabench.core.atomic_files import write_json
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
+from retinabench.core.results import json_content
 from retinabench.metrics.clinical.decision_threshold import DecisionThreshold
 from retinabench.predictions.io import read_predictions
 
@@ -83,7 +85,7 @@ class ExamineOptions:
 
 def examine_files(
     answers: Path, truth: Path, out: Path, options: ExamineOptions, *, progress: Progress = QUIET
-) -> dict[str, Any]:
+) -> ExaminationReport:
     """Examine a table of answers against the truth and write all files; a transcript found there is continued.
 
     Args:
@@ -94,7 +96,7 @@ def examine_files(
         progress: Where progress is shown.
 
     Returns:
-        `Examination.to_dict()` with the concepts that occur ``together`` (`overlap.together`).
+        The examination with what stands beside it.
     """
     bank, panel = read_reference(truth, options.concepts, options.reference, options.seed)
     return examine_bank(bank, read_answers(answers, bank), out, options, panel, progress=progress)
@@ -108,7 +110,7 @@ def examine_bank(
     panel: Panel | None = None,
     *,
     progress: Progress = QUIET,
-) -> dict[str, Any]:
+) -> ExaminationReport:
     """Examine any examinee and write all files; a transcript found there is continued.
 
     Args:
@@ -140,25 +142,16 @@ def examine_bank(
         kernel=options.kernel,
         transcript=out / "transcript.jsonl",
     )
-    found = examined.to_dict()
     if panel is not None:
-        found = enter_readers(found, examined, panel)
-    found["goals"] = goals
-    found["findings"] = findings(found)
-    found["bank"]["together"] = together(bank)
-    if decided is not None:
-        found["referral"] = agreement(bank, examined.record, decided)
-    write_json(out / "examination.json", found, checked=True)
-    comparison = _compare(bank, examinee, options, progress) if options.repetitions else None
-    if comparison is not None:
-        write_json(out / "comparison.json", comparison, checked=True)
-    write_report(found, comparison, out)
-    if options.figures and comparison is not None:
-        write_figures(
-            bank, found, comparison, out / "figures",
-            questions=options.questions or LONGEST, seed=options.seed, reading=options.reading, progress=progress,
-        )  # fmt: skip
-    return found
+        examined = enter_readers(examined, panel)
+    referral = None if decided is None else agreement(bank, examined.record, decided)
+    report = ExaminationReport(examined, goals, together(bank), referral)
+    write_json(out / "examination.json", report.to_dict(), checked=True)
+    if options.repetitions:
+        _compare(bank, examinee, out, report, options, progress)
+    else:
+        write_report(report, out)
+    return report
 
 
 def _decisions(bank: Bank, options: ExamineOptions) -> Decisions | None:
@@ -169,8 +162,15 @@ def _decisions(bank: Bank, options: ExamineOptions) -> Decisions | None:
     return decisions(bank, predictions, DecisionThreshold.parse(options.threshold).freeze(predictions))
 
 
-def _compare(bank: Bank, examinee: Examinee, options: ExamineOptions, progress: Progress) -> dict[str, Any]:
-    """Return the comparison of all strategies, with a `snapshot` of each under ``state``."""
+def _compare(
+    bank: Bank,
+    examinee: Examinee,
+    out: Path,
+    report: ExaminationReport,
+    options: ExamineOptions,
+    progress: Progress,
+) -> None:
+    """Compare all strategies, and write the comparison, the page with it and the figures."""
     comparison = compare_strategies(
         bank,
         lambda _: examinee,
@@ -180,32 +180,39 @@ def _compare(bank: Bank, examinee: Examinee, options: ExamineOptions, progress: 
         reading=options.reading,
         rules=options.rules,
         progress=progress,
-    ).to_dict()
+    )
     state = snapshot(bank, examinee, seed=options.seed, reading=options.reading, rules=options.rules)
-    return comparison | {"state": state}
+    write_json(out / "comparison.json", comparison.to_dict() | {"state": json_content(state)}, checked=True)
+    write_report(report, out, comparison, state)
+    if options.figures:
+        write_figures(
+            report.examination, comparison, state, out / "figures",
+            questions=options.questions or LONGEST, seed=options.seed, reading=options.reading, progress=progress,
+        )  # fmt: skip
 
 
-def summary_lines(found: dict[str, Any]) -> list[str]:
+def summary_lines(report: ExaminationReport) -> list[str]:
     """Return the examination in a few lines for the terminal."""
-    width = max(len(name) for name in found["concepts"])
-    lines = [f"{found['asked']:,} questions asked, stopped by: {found['stopped']}"]
+    found = report.examination
+    width = max(len(name) for name in found.concepts)
+    lines = [f"{found.asked:,} questions asked, stopped by: {found.stopped}"]
     lines.append(f"{'':<{width}}  {'sensitivity':<28}specificity (95 % interval, asked/all)")
-    for name, one in found["concepts"].items():
-        cells = "".join(f"{_rate(one[measure]):<28}" for measure in ("sensitivity", "specificity"))
+    for name, one in found.concepts.items():
+        cells = "".join(f"{_rate(rate):<28}" for rate in (one.sensitivity, one.specificity))
         lines.append(f"{name:<{width}}  {cells}".rstrip())
-    for claim in found["claims"]:
-        when = f" after {claim['after']} questions" if claim["after"] is not None else ""
-        decided = claim["decided"] if claim["registered"] else "exploratory, not decided"
-        lines.append(f"claim: {claim['text']}: {decided}{when}")
-    for one in found["findings"]:
-        lines.append(f"goal {one['finding']}: {one['measure']} of {one['concept']} >= {one['goal']:g}")
+    for claim in found.claims:
+        when = f" after {claim.after} questions" if claim.after is not None else ""
+        decided = claim.decided if claim.registered else "exploratory, not decided"
+        lines.append(f"claim: {claim.text}: {decided}{when}")
+    for rate in report.judged:
+        lines.append(f"goal {rate.standing}: {rate.measure} of {rate.concept} >= {rate.goal:g}")
     return lines
 
 
-def _rate(one: dict[str, Any]) -> str:
-    asked = f"{one['asked']}/{one['of']}"
-    if one["value"] is None:
+def _rate(one: Rate) -> str:
+    asked = f"{one.asked}/{one.of}"
+    if one.value is None:
         return f"unknown {asked}"
-    if one["low"] == one["high"]:  # the rate of the bank is known: it has no interval
-        return f"{one['value']:.2f} of all {one['of']}"
-    return f"{one['value']:.2f} [{one['low']:.2f}, {one['high']:.2f}] {asked}"
+    if one.low == one.high:  # the rate of the bank is known: it has no interval
+        return f"{one.value:.2f} of all {one.of}"
+    return f"{one.value:.2f} [{one.low:.2f}, {one.high:.2f}] {asked}"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from retinabench.core.errors import InputError, nearest
-from retinabench.core.tabular import IntervalRow, Tabular, draw_intervals
+from retinabench.core.results import IntervalRow, JsonObject, Row, Tabular, draw_intervals, json_content
 from retinabench.core.untrusted.paths import shown
 from retinabench.core.untrusted.text import csv_text
 from retinabench.metrics.clinical.baseline import Baseline
@@ -38,8 +38,8 @@ class ScoreValue(Interval):
         low: Lower end of its interval.
         high: Upper end of its interval.
         version: Version of the score.
-        why: Why the value or its interval is undefined; None where both are known.
         reach: For areas of AUROC and AUPRC the largest fraction referred that enters the area; None for other scores.
+        why: Why the value or its interval is undefined; None where both are known.
 
     Examples:
         >>> import retinabench as rb
@@ -48,18 +48,11 @@ class ScoreValue(Interval):
         'needs both classes; the set has 0 positive and 2 negative images'
     """
 
-    version: int = 1
-    why: str | None = None
-    reach: float | None = None
+    _optional = ("reach", "why")
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the entry of the JSON of `retinabench score`."""
-        entry: dict[str, Any] = {**super().to_dict(), "version": self.version}
-        if self.reach is not None:
-            entry["reach"] = finite_or_none(self.reach)
-        if self.why is not None:
-            entry["why"] = self.why
-        return entry
+    version: int = 1
+    reach: float | None = None
+    why: str | None = None
 
 
 @dataclass(frozen=True)
@@ -112,7 +105,7 @@ class SetScores(Tabular):
     def __iter__(self) -> Iterator[str]:
         return iter(self.scores)
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[Row]:
         """Return one dictionary per score."""
         return [
             {
@@ -152,23 +145,15 @@ class SetScores(Tabular):
         found = [(SCORES[name].label, self.scores[name]) for name in names if name in self.scores]
         return [IntervalRow(label + ending, one.value, one.low, one.high) for label, one in found]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the set's part of the JSON of `retinabench score`."""
-        content: dict[str, Any] = {
-            "images": self.images,
-            "patients": self.patients,
-            "positives": self.positives,
-            "scores": {name: one.to_dict() for name, one in self.scores.items()},
+        names = ("images", "patients", "positives", "scores")
+        content = {name: json_content(getattr(self, name)) for name in names}
+        further = {
+            name: getattr(self, name)
+            for name in ("calibration", "referral", "retained", "controls", "baseline")
         }
-        if self.calibration is not None:
-            content["calibration"] = _plain_numbers(self.calibration)
-        for name in ("referral", "retained", "controls"):
-            table = getattr(self, name)
-            if table is not None:
-                content[name] = {key: _plain_numbers(values) for key, values in table.items()}
-        if self.baseline is not None:
-            content["baseline"] = self.baseline.to_dict()
-        return content
+        return content | {name: json_content(one) for name, one in further.items() if one is not None}
 
 
 @dataclass(frozen=True, repr=False)
@@ -202,7 +187,7 @@ class Scores(Tabular):
     seed: int
     sets: Mapping[str, SetScores]
     notes: tuple[str, ...] = ()
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, object] = field(default_factory=dict)
     source: str | None = None
     threshold: FrozenThreshold = ABOVE_HALF
 
@@ -222,7 +207,7 @@ class Scores(Tabular):
         """Return one score of one set, NaN where undefined."""
         return self[set][name].value
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[Row]:
         """Return one dictionary per set and score."""
         return [{"set": SET_LABELS[name], **row} for name, one in self.sets.items() for row in one.records()]
 
@@ -244,7 +229,7 @@ class Scores(Tabular):
         ]
         return draw_intervals(rows, axes)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return what `retinabench score --json` writes: only dictionaries, lists, text, finite numbers and None."""
         return {
             "schema": SCHEMA,
@@ -256,11 +241,11 @@ class Scores(Tabular):
             "source": self.source and shown(self.source),
             "metadata": _plain_metadata(self.metadata),
             "notes": list(self.notes),
-            "sets": {name: one.to_dict() for name, one in self.sets.items()},
+            "sets": json_content(self.sets),
         }
 
 
-def scores_json(found: Sequence[Scores], names: Sequence[str]) -> dict[str, Any]:
+def scores_json(found: Sequence[Scores], names: Sequence[str]) -> JsonObject:
     """Return what `retinabench score --json` writes of one file, or of several as a list.
 
     Args:
@@ -288,7 +273,7 @@ def scores_csv(found: Sequence[Scores], names: Sequence[str]) -> bytes:
     for scores, entry in zip(found, names, strict=True):
         for set_name, one in scores.sets.items():
             for name, value in one.scores.items():
-                numbers = [*Interval.to_dict(value).values(), value.version]
+                numbers = [*map(finite_or_none, (value.value, value.low, value.high)), value.version]
                 rows.append(
                     [scores.source and shown(scores.source), entry, scores.rules, set_name, name, *numbers]
                 )
@@ -311,10 +296,6 @@ def check_known(kind: str, names: Sequence[str] | None, known: Sequence[str]) ->
             raise InputError(f"unknown {kind} '{name}'", hint=nearest(name, known))
 
 
-def _plain_numbers(values: Mapping[str, float]) -> dict[str, float | None]:
-    return {name: finite_or_none(value) for name, value in values.items()}
-
-
-def _plain_metadata(metadata: Mapping[str, Any]) -> Any:
+def _plain_metadata(metadata: Mapping[str, object]) -> object:
     """Metadata of any origin as valid JSON: NaN and infinity become None, other objects their text."""
     return json.loads(json.dumps(dict(metadata), default=str), parse_constant=lambda _: None)

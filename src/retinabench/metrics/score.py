@@ -255,7 +255,7 @@ def _scored(images: ImageSet, validation: Predictions | None, resampling: Resamp
     for spec, value, column in zip(images.scores, point.tolist(), draws.T, strict=True):
         low, high, why = interval_of(spec, whole, value, column, level)
         reach = areas[spec.name].reach if spec.name in areas else None
-        scores[spec.name] = ScoreValue(value, low, high, spec.version, why, reach)
+        scores[spec.name] = ScoreValue(value, low, high, spec.version, reach, why)
     cases, weight = images.cases, whole.weight
     retained = {f"{r:g}": _classes(whole, r) for r in REFERRED}
     whole.forget_curves()

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.core.tabular import BLUE, VERMILION, Tabular, axes_or_new
+from retinabench.core.results import BLUE, VERMILION, Tabular, axes_or_new
 from retinabench.predictions.adapters import Constructors
 from retinabench.predictions.columns import DOMAINS, KNOWN, SPLITS, sample_number
 from retinabench.predictions.gradable import GRADABLE, gradable_rows

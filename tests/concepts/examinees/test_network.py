@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from torch import nn
 
-from retinabench.concepts.answer_bank import NetworkOptions
 from retinabench.concepts.banks.definition import find_definition
 from retinabench.concepts.banks.samples import prepare_samples
 from retinabench.concepts.examinees.network import (
@@ -18,6 +17,7 @@ from retinabench.concepts.examinees.network import (
     train_network,
     untrained_network,
 )
+from retinabench.concepts.trained_answers import NetworkOptions
 from retinabench.core.errors import DivergedError, InputError
 from retinabench.data.dataset import ConceptImages
 from retinabench.data.prepared import Prepared

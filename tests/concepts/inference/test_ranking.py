@@ -18,7 +18,7 @@ def test_the_value_compares_all_answers():
     label = np.repeat([0, 1], [30, 12])
     assert found.value == pytest.approx(roc_auc_score(label, np.concatenate([without, having])), abs=1e-12)
     assert found.pairs == 12
-    assert found.to_dict().keys() == {"value", "low", "high", "pairs"}
+    assert found._fields == ("value", "low", "high", "pairs")
 
 
 def test_answers_closer_than_a_bin_keep_their_order():

@@ -10,6 +10,8 @@ from retinabench.concepts.examinees.answers import Answers
 from retinabench.concepts.inference.confidence_sequences import bank_sequence, new_sequence
 from retinabench.concepts.inference.rates import Cell, accuracy, rate
 from retinabench.concepts.questioning.loop import examine
+from retinabench.concepts.report.concept_rates import ExaminationReport
+from retinabench.concepts.report.findings import missed_goals
 
 
 def test_a_rate_has_three_intervals():
@@ -87,8 +89,6 @@ def test_fourteen_concepts_that_meet_the_goal_are_not_called_lacking():
 
     At most 5 % of 120: 6, standard deviation 2.4.
     """
-    from retinabench.concepts.report.findings import missed_goals
-
     names = [f"c{k}" for k in range(14)]
     goals = {name: {"sensitivity": 0.85, "specificity": 0.8} for name in names}
     wrong = 0
@@ -98,6 +98,6 @@ def test_fourteen_concepts_that_meet_the_goal_are_not_called_lacking():
         yes = (random.random(truth.shape) < np.where(truth == 1, 0.85, 0.8)) == (truth == 1)
         bank = Bank(None, names, truth)
         answers = Answers(bank, np.where(yes, 0.9, 0.1))
-        found = examine(bank, answers, questions=100, seed=number).to_dict() | {"goals": goals}
-        wrong += bool(missed_goals(found))
+        found = examine(bank, answers, questions=100, seed=number)
+        wrong += bool(missed_goals(ExaminationReport(found, goals)))
     assert wrong <= 6 + 2 * 2.4

@@ -37,7 +37,7 @@ def test_changes_by_hand():
 
 def test_without_a_control_nothing_is_known():
     found = effect_of("x", [answer("a", 0.9, 0.3, [])], replicates=200, seed=0)
-    assert found.probability["difference"].value is None
+    assert found.probability["difference"].to_dict()["value"] is None
     assert found.before is None
 
 

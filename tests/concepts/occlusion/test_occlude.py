@@ -72,30 +72,28 @@ def test_the_model_is_found_to_depend_on_exudates_alone(found):
     bright texture of the surroundings into dark places, which the page states as the error of filling.
     """
     _, result, asked = found
-    effects = {one["concept"]: one["probability"] for one in result["effects"]}
+    effects = {one.concept: one.probability for one in result.effects}
     exudates, margin = effects["hard_exudate"], null(asked, "hard_exudate")
-    assert exudates["difference"]["value"] < -margin
-    assert exudates["rendered"]["value"] < -margin
-    assert abs(exudates["control"]["value"]) < margin
-    assert abs(exudates["error"]["value"]) < margin
-    assert abs(effects["haemorrhage"]["rendered"]["value"]) < null(asked, "haemorrhage")
-    assert effects["haemorrhage"]["difference"]["value"] > exudates["difference"]["value"] + margin
-    assert effects["all concepts"]["occluded"]["value"] < 0
-    assert result["drawn"]
-    assert result["reference"]["images"] == 30 - result["images"]
+    assert exudates["difference"].value < -margin
+    assert exudates["rendered"].value < -margin
+    assert abs(exudates["control"].value) < margin
+    assert abs(exudates["error"].value) < margin
+    assert abs(effects["haemorrhage"]["rendered"].value) < null(asked, "haemorrhage")
+    assert effects["haemorrhage"]["difference"].value > exudates["difference"].value + margin
+    assert effects["all concepts"]["occluded"].value < 0
+    assert result.drawn
+    assert result.reference.images == 30 - result.images
 
 
 def test_everything_is_written(found):
     folder, result, _ = found
-    assert json.loads((folder / "occlusion.json").read_text())["effects"] == json.loads(
-        json.dumps(result["effects"])
-    )
+    assert json.loads((folder / "occlusion.json").read_text()) == result.to_dict()
     with open(folder / "effects.csv", newline="") as handle:
         rows = list(csv.DictReader(handle))
     own = [row for row in rows if row["concept"] == "hard_exudate" and row["control"]]
     mean = np.mean([float(row["occluded"]) - float(row["probability"]) for row in own])
-    effect = next(one for one in result["effects"] if one["concept"] == "hard_exudate")
-    assert effect["probability"]["occluded"]["value"] == pytest.approx(mean)
+    effect = next(one for one in result.effects if one.concept == "hard_exudate")
+    assert effect.probability["occluded"].value == pytest.approx(mean)
     page = (folder / "index.html").read_text()
     for text in ("Do the lesions drive the referral?", "drawn without", "hard_exudate", "bright spots"):
         assert text in page

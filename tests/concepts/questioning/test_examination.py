@@ -41,7 +41,7 @@ def test_the_content_is_plain_json(found):
     assert content["schema"] == SCHEMA
     assert content["asked"] == len(found.record.prob) == len(content["progress"]["questions"]) - 1
     assert content["bank"]["positives"]["haemorrhage"] == found.bank.cells[1, 1]
-    assert content["concepts"]["haemorrhage"]["auroc"] == found["haemorrhage"].auroc.to_dict()
+    assert content["concepts"]["haemorrhage"]["auroc"] == found["haemorrhage"].auroc._asdict()
     assert content["error_control"] == {"alpha": 0.05, "rates": 8}
     assert content["claims"][0]["registered"]
 

@@ -33,7 +33,7 @@ def drawn(random, samples=150, truth="majority"):
 
 def entered(bank, answers, panel, **options):
     found = examine(bank, answers, **options)
-    return enter_readers(found.to_dict(), found, panel)
+    return enter_readers(found, panel)
 
 
 def rate_against(values, yes, sign):
@@ -64,28 +64,28 @@ def test_all_asked_every_reader_is_known_exactly():
     bank, answers, panel, yes = drawn(np.random.default_rng(0))
     found = entered(bank, answers, panel)
     for place, name in enumerate("ab"):
-        told = found["readers"]["concepts"][name]
+        told = found.readers.concepts[name]
         for measure, sign in (("sensitivity", 1), ("specificity", 0)):
             for k, reader in enumerate(READERS):
                 expected = rate_against(panel.votes[:, place, k], yes[:, place], sign)
-                one = told["against"][measure][reader]
-                assert (one["low"], one["value"], one["high"]) == pytest.approx((expected,) * 3)
+                one = told.against[measure][reader]
+                assert (one.low, one.value, one.high) == pytest.approx((expected,) * 3)
             votes = panel.votes[:, place]
             expected = np.average((yes[:, [place]] == sign).repeat(5, 1), weights=votes == sign)
-            assert told["against"][measure][AVERAGE]["value"] == pytest.approx(expected)
+            assert told.against[measure][AVERAGE].value == pytest.approx(expected)
             # The interval of the majority spans the majorities that remain without one reader.
-            one = found["concepts"][name][measure]
-            assert one["low"] <= one["value"] <= one["high"]
+            one = getattr(found[name], measure)
+            assert one.low <= one.value <= one.high
             possible = [majority(np.delete(votes[:, None], k, axis=2))[:, 0] for k in range(5)]
             certain = [rate_against(values, yes[:, place], sign) for values in possible]
-            assert one["low"] <= min(certain)
-            assert one["high"] >= max(certain)
+            assert one.low <= min(certain)
+            assert one.high >= max(certain)
             # So does that of the accuracy.
             agree = [np.mean(yes[:, place] == (values == 1), where=values >= 0) for values in possible]
-            accuracy = found["concepts"][name]["accuracy"]
-            assert accuracy["low"] <= min(agree) + 1e-12
-            assert accuracy["high"] >= max(agree) - 1e-12
-        assert told["disputed"] == ((votes.max(axis=1)) != votes.min(axis=1)).sum()
+            accuracy = found[name].accuracy
+            assert accuracy.low <= min(agree) + 1e-12
+            assert accuracy.high >= max(agree) - 1e-12
+        assert told.disputed == ((votes.max(axis=1)) != votes.min(axis=1)).sum()
 
 
 def test_another_truth_compares_the_strata_that_it_makes():
@@ -108,10 +108,10 @@ def test_without_disagreement_nothing_changes():
     votes = np.repeat((random.random((80, 1, 1)) < 0.4).astype(np.int8), 3, axis=2)
     bank = Bank(None, ["a"], np.ascontiguousarray(votes[:, :, 0]))
     examinee = Answers(bank, random.random((80, 1)))
-    plain = examine(bank, examinee, questions=40).to_dict()
+    plain = examine(bank, examinee, questions=40)
     found = entered(bank, examinee, Panel(("x", "y", "z"), votes, "majority"), questions=40)
-    assert found["concepts"] == plain["concepts"]
-    assert found["readers"]["concepts"]["a"]["disputed"] == 0
+    assert found.to_dict()["concepts"] == plain.to_dict()["concepts"]
+    assert found.readers.concepts["a"].disputed == 0
 
 
 @pytest.mark.parametrize("truth", ["majority", "random", "r2"])
@@ -139,37 +139,33 @@ def test_intervals_hold_against_each_possible_truth(truth):
         found = entered(bank, answers, panel, strategy="uncertainty", patience=15, seed=number)
         others = panel.others() | {"itself": bank.truth}
         for place, name in enumerate("ab"):
-            told = found["readers"]["concepts"][name]["against"]
+            told = found.readers.concepts[name].against
             for measure, sign in (("sensitivity", 1), ("specificity", 0)):
-                ends = found["concepts"][name][measure]
+                ends = getattr(found[name], measure)
                 if truth == "majority" and sign:
-                    all_right = found["concepts"][name]["accuracy"]
+                    all_right = found[name].accuracy
                     for values in others.values():
                         known = values[:, place] >= 0
                         p = np.mean(yes[known, place] == values[known, place])
                         missed["accuracy"] = missed.get("accuracy", 0) + (
-                            not all_right["low"] - 1e-9 <= p <= all_right["high"] + 1e-9
+                            not all_right.low - 1e-9 <= p <= all_right.high + 1e-9
                         )
-                    area = found["concepts"][name]["auroc"]
+                    area = found[name].auroc
                     for key, p in aurocs[place].items():
                         kind = f"AUROC against {key}"
-                        missed[kind] = missed.get(kind, 0) + (not area["low"] <= p <= area["high"])
+                        missed[kind] = missed.get(kind, 0) + (not area.low <= p <= area.high)
                 for key, values in others.items():
                     if truth == "majority" or key == "itself":
                         p = rate_against(values[:, place], yes[:, place], sign)
-                        missed[key] = missed.get(key, 0) + (
-                            not ends["low"] - 1e-9 <= p <= ends["high"] + 1e-9
-                        )
+                        missed[key] = missed.get(key, 0) + (not ends.low - 1e-9 <= p <= ends.high + 1e-9)
                 for k, reader in enumerate(READERS):
                     p, one = (
                         rate_against(panel.votes[:, place, k], yes[:, place], sign),
                         told[measure][reader],
                     )
-                    missed[reader] = missed.get(reader, 0) + (
-                        not one["low"] - 1e-9 <= p <= one["high"] + 1e-9
-                    )
+                    missed[reader] = missed.get(reader, 0) + (not one.low - 1e-9 <= p <= one.high + 1e-9)
                 if truth == "random":
-                    low, high = ends["new"]["low"], ends["new"]["high"]
+                    low, high = ends.new
                     missed["population"] = missed.get("population", 0) + (
                         not low <= population[place, sign] <= high
                     )

@@ -36,58 +36,58 @@ def drawn(seed, patients=60, effect=0.3):
 def test_shares_are_those_of_the_images_when_all_were_asked():
     bank, answers, predictions, yes, refers, grade = drawn(0)
     found = agreement(bank, examine(bank, answers).record, decisions(bank, predictions, FrozenThreshold()))
-    assert (found["images"], found["missing"]) == (120, 0)
-    one = found["concepts"]["a"]
-    assert one["agreement"]["value"] == pytest.approx(np.mean(yes[:, 0] == refers))
-    assert one["refers_if_yes"]["value"] == pytest.approx(refers[yes[:, 0]].mean())
-    assert one["refers_if_no"]["images"] == (~yes[:, 0]).sum()
+    assert (found.images, found.missing) == (120, 0)
+    one = found.concepts["a"]
+    assert one.overall.agreement.value == pytest.approx(np.mean(yes[:, 0] == refers))
+    assert one.overall.refers_if_yes.value == pytest.approx(refers[yes[:, 0]].mean())
+    assert one.overall.refers_if_no.images == (~yes[:, 0]).sum()
     at_three = grade == 3
-    assert one["grades"]["3"]["agreement"]["value"] == pytest.approx(np.mean((yes[:, 0] == refers)[at_three]))
+    assert one.grades["3"].agreement.value == pytest.approx(np.mean((yes[:, 0] == refers)[at_three]))
     expected = clustered_proportion(
         refers[yes[:, 0]], np.ones(yes[:, 0].sum()), np.arange(120)[yes[:, 0]] // 2
     )
-    assert (one["refers_if_yes"]["low"], one["refers_if_yes"]["high"]) == pytest.approx(
+    assert (one.overall.refers_if_yes.low, one.overall.refers_if_yes.high) == pytest.approx(
         (expected.low, expected.high)
     )
     some = yes.any(axis=1)
-    assert found["named"]["images"] == 120
-    assert found["named"]["referred"]["value"] == pytest.approx(some[refers].mean())
-    assert found["named"]["grades"]["0"]["not_referred"]["images"] == (~refers & (grade == 0)).sum()
+    assert found.named.images == 120
+    assert found.named.overall.referred.value == pytest.approx(some[refers].mean())
+    assert found.named.grades["0"].not_referred.images == (~refers & (grade == 0)).sum()
     # Mantel and Haenszel's difference of risks, by its formula.
     top = bottom = 0.0
     for g in range(5):
         p, q = (refers[(grade == g) & (yes[:, 0] == said)] for said in (True, False))
         weight = len(p) * len(q) / (len(p) + len(q))
         top, bottom = top + weight * (p.mean() - q.mean()), bottom + weight
-    assert one["at_equal_grade"]["value"] == pytest.approx(top / bottom)
-    assert one["at_equal_grade"]["low"] < top / bottom < one["at_equal_grade"]["high"]
+    assert one.at_equal_grade.value == pytest.approx(top / bottom)
+    assert one.at_equal_grade.low < top / bottom < one.at_equal_grade.high
 
 
 def test_images_of_a_cell_stand_for_those_that_were_not_asked():
     bank, answers, predictions, yes, refers, _ = drawn(1)
     record = examine(bank, answers, questions=80, strategy="precision").record
-    found = agreement(bank, record, decisions(bank, predictions, FrozenThreshold()))["concepts"]["a"]
+    found = agreement(bank, record, decisions(bank, predictions, FrozenThreshold())).concepts["a"].overall
     sample, truth, _ = record.about(0)
     cell = bank.cells[0]
     by_cell = [np.mean((yes[:, 0] == refers)[sample[truth == sign]]) for sign in (0, 1)]
-    assert found["agreement"]["value"] == pytest.approx(cell @ by_cell / cell.sum())
-    assert found["images"] == len(sample) < 120
+    assert found.agreement.value == pytest.approx(cell @ by_cell / cell.sum())
+    assert found.images == len(sample) < 120
 
 
 def test_what_is_not_known_is_said():
     bank, answers, predictions, *_ = drawn(2)
     ungraded = Predictions(predictions.image_id[:90], predictions.label[:90], predictions.prob[:90])
     found = agreement(bank, examine(bank, answers).record, decisions(bank, ungraded, FrozenThreshold(0.2)))
-    assert (found["images"], found["missing"]) == (90, 30)
-    one = found["concepts"]["b"]
-    assert one["grades"] == {}
-    assert one["at_equal_grade"]["why"] == "no grade is known"
-    assert one["refers_if_no"]["value"] == 1.0  # every image is at 0.2 or above
+    assert (found.images, found.missing) == (90, 30)
+    one = found.concepts["b"]
+    assert one.grades == {}
+    assert one.at_equal_grade.why == "no grade is known"
+    assert one.overall.refers_if_no.value == 1.0  # every image is at 0.2 or above
     nothing = agreement(
         bank, examine(bank, answers, questions=1).record, decisions(bank, ungraded, FrozenThreshold())
     )
-    assert nothing["named"]["images"] == 0
-    assert nothing["named"]["referred"]["value"] is None
+    assert nothing.named.images == 0
+    assert nothing.to_dict()["named"]["referred"]["value"] is None
     other = Predictions(["x"], [0], [0.5])
     with pytest.raises(InputError, match=r"none of the bank's images. The bank has for example 'i0'"):
         decisions(bank, other, FrozenThreshold())
@@ -99,8 +99,10 @@ def test_the_difference_at_equal_grade_is_covered():
     for seed in range(50):
         bank, answers, predictions, *_ = drawn([3, seed])
         record = examine(bank, answers, questions=200, seed=seed).record
-        one = agreement(bank, record, decisions(bank, predictions, FrozenThreshold()))["concepts"]["a"][
-            "at_equal_grade"
-        ]
-        held += one["low"] <= 0.3 <= one["high"]
+        one = (
+            agreement(bank, record, decisions(bank, predictions, FrozenThreshold()))
+            .concepts["a"]
+            .at_equal_grade
+        )
+        held += one.low <= 0.3 <= one.high
     assert held >= 47.5 - 3 * 1.5

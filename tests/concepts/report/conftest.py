@@ -7,6 +7,7 @@ import pytest
 
 from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.questioning.loop import examine
+from retinabench.concepts.report.concept_rates import ExaminationReport
 from retinabench.concepts.report.overlap import together
 from support.examinees import CONCEPTS, examinee
 
@@ -29,5 +30,5 @@ def bank():
 def found(bank):
     about = ["sensitivity of common >= 0.5", "specificity of twin <= 0.5", "sensitivity of rare >= 0.9"]
     claims = [*about, "specificity of absent >= 0.5"]  # this one is not decided: the examinee guesses
-    result = examine(bank, examinee(bank), strategy="precision", questions=200, claim=claims).to_dict()
-    return result | {"bank": {**result["bank"], "together": together(bank)}, "goals": GOALS}
+    result = examine(bank, examinee(bank), strategy="precision", questions=200, claim=claims)
+    return ExaminationReport(result, GOALS, together(bank))

@@ -10,6 +10,7 @@ from retinabench.concepts.questioning.loop import examine
 from retinabench.concepts.questioning.reference import enter_readers
 from retinabench.concepts.questioning.referral import agreement, decisions
 from retinabench.concepts.report.beside_tables import readers_tables, referral_tables
+from retinabench.concepts.report.concept_rates import ExaminationReport
 from retinabench.concepts.report.page import render
 from retinabench.metrics.clinical.decision_threshold import FrozenThreshold
 from retinabench.predictions.table import Predictions
@@ -26,10 +27,10 @@ def test_the_page_shows_the_shares(bank):
     assert [row.label for row in tables[0].blocks[0].rows] == list(CONCEPTS)
     assert [row.label for row in tables[1].blocks[0].rows] == ["0", "1", "2"]
     assert [row.label for row in tables[2].blocks[0].rows] == ["all", "0", "1", "2"]
-    html = render(result.to_dict() | {"referral": found})
+    html = render(ExaminationReport(result, referral=found))
     assert "of 120 images are compared with its answers." in " ".join(html.split())
     assert 'href="#referral"' in html
-    assert 'id="referral"' not in render(result.to_dict())
+    assert 'id="referral"' not in render(ExaminationReport(result))
 
 
 def test_the_page_shows_the_readers():
@@ -37,11 +38,11 @@ def test_the_page_shows_the_readers():
     votes = (random.random((90, 2, 3)) < 0.5).astype(np.int8)
     bank = Bank(None, ("a", "b"), majority(votes))
     result = examine(bank, lambda sample, concept: float(bank.truth[sample, 0]), questions=60)
-    found = enter_readers(result.to_dict(), result, Panel(("x", "y", "z"), votes, "majority"))
-    sensitivity, specificity = readers_tables(found)
+    found = enter_readers(result, Panel(("x", "y", "z"), votes, "majority"))
+    sensitivity, specificity = readers_tables(found.readers)
     rows = ["x", "y", "z", "random reader", "without x", "without y", "without z"]
     assert [row.label for row in sensitivity.blocks[0].rows] == rows
     assert len(specificity.blocks[0].columns) == 2
-    html = " ".join(render(found).split())
+    html = " ".join(render(ExaminationReport(found)).split())
     assert "3 readers read the images" in html
     assert "span those against the majority without any one reader" in html

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from retinabench.concepts.inference.confidence_sequences import new_sequence
-from retinabench.concepts.report.concept_rates import ConceptRate, rates, recognition
+from retinabench.concepts.report.concept_rates import ConceptRate, recognition
 
 
 def made(measure, right, asked, goal=None, alpha=0.05):
@@ -23,11 +23,11 @@ def made(measure, right, asked, goal=None, alpha=0.05):
 
 
 def test_rates_are_those_of_the_counts(found):
-    for sensitivity, specificity in rates(found):
-        counts = found["concepts"][sensitivity.concept]["counts"]
+    for sensitivity, specificity in found.rates:
+        counts = found.examination[sensitivity.concept].counts
         assert (sensitivity.right, specificity.right) == (counts["tp"], counts["tn"])
         assert sensitivity.asked == counts["tp"] + counts["fn"]
-        assert specificity.of == found["bank"]["negatives"][sensitivity.concept]
+        assert specificity.of == found.to_dict()["bank"]["negatives"][sensitivity.concept]
         assert specificity.interval == new_sequence(specificity.right, specificity.asked, 0.05)
         # The absent concept has no sensitivity: seven rates hold together.
         assert specificity.simultaneous == new_sequence(specificity.right, specificity.asked, 0.05 / 7)

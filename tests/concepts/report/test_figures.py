@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from retinabench.concepts.report import figures
-from retinabench.concepts.report.concept_rates import rates
 from retinabench.reports.toolkit.figures import Line
 from retinabench.reports.toolkit.number_format import Quantity
 from retinabench.reports.toolkit.style import HUES, mark
 
 
 def test_the_performance_panel_shows_every_count_and_the_band(found):
-    bins, grid, mean, sd = figures.arrays(found["concepts"]["common"])
+    bins, grid, mean, sd = figures.arrays(found.examination["common"])
     axes = figures.performance_panel(bins, grid, mean, sd).axes[0]
     dots = axes.lines[-1]
     seen = np.flatnonzero(bins)
@@ -26,7 +25,7 @@ def test_the_performance_panel_shows_every_count_and_the_band(found):
 
 
 def test_rates_are_dots_with_intervals_and_unknown_ones_intervals_alone(found):
-    pairs = rates(found)
+    pairs = found.rates
     rows = [
         (one.concept, [figures.RateMark(HUES[0], rate.quantity) for rate in (one, other)])
         for one, other in pairs

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.questioning.loop import examine
 from retinabench.concepts.questioning.strategy_comparison import compare_strategies
+from retinabench.concepts.report.concept_rates import ExaminationReport
 from retinabench.concepts.report.overlap import together
 from retinabench.concepts.report.page import CONTENTS, render, write_report
 from retinabench.concepts.report.snapshot import snapshot
@@ -24,15 +24,20 @@ EVIL = "<script>alert('x')</script>\"&$\\frac{"
 @pytest.fixture(scope="module")
 def comparison(bank):
     who = examinee(bank)
-    one = compare_strategies(
+    compared = compare_strategies(
         bank, lambda _: who, ("random", "uncertainty", "precision"), 3, questions=60
-    ).to_dict()
-    return one | {"state": snapshot(bank, who, ("random", "uncertainty"))}
+    )
+    return compared, snapshot(bank, who, ("random", "uncertainty"))
 
 
 @pytest.fixture(scope="module")
 def html(found, comparison):
-    return render(found, comparison)
+    return render(found, *comparison)
+
+
+def page_of(bank, **options):
+    """The page of an examination without goals."""
+    return render(ExaminationReport(examine(bank, examinee(bank), **options)))
 
 
 def test_every_concept_has_its_rows_and_its_figure(html):
@@ -65,11 +70,10 @@ def test_hostile_names_stay_text(tmp_path, bank):
     names = [f"{EVIL}{k}" for k in range(4)]
     hostile = Bank([f"s{k}" for k in range(120)], names, bank.truth)
     who = examinee(hostile)
-    found = examine(hostile, who, claim=[f"sensitivity of {names[0]} >= 0.5"]).to_dict()
-    found["bank"]["together"] = together(hostile)
-    compared = compare_strategies(hostile, lambda _: who, ("random", "precision"), 2, questions=30).to_dict()
-    compared |= {"state": snapshot(hostile, who, ("random",))}
-    page = write_report(found, compared, tmp_path)
+    found = examine(hostile, who, claim=[f"sensitivity of {names[0]} >= 0.5"])
+    compared = compare_strategies(hostile, lambda _: who, ("random", "precision"), 2, questions=30)
+    report = ExaminationReport(found, together=together(hostile))
+    page = write_report(report, tmp_path, compared, snapshot(hostile, who, ("random",)))
     text = page.read_text()
     assert "<script" not in without_script(text)
     assert "alert(" in text
@@ -79,7 +83,7 @@ def test_hostile_names_stay_text(tmp_path, bank):
 def test_names_of_any_script_are_shown(bank):
     names = ["出血", "emorragia à fiamma", "a\x07b", "x" * 200]
     foreign = Bank(None, names, bank.truth)
-    html = render(examine(foreign, examinee(foreign), questions=40).to_dict())
+    html = page_of(foreign, questions=40)
     drawing = html[html.index("rates-title") : html.index("</figure>")]
     assert ">出血<" in drawing.replace("\n", "")
     assert "a\\x07b" in drawing
@@ -88,30 +92,26 @@ def test_names_of_any_script_are_shown(bank):
 
 
 def test_the_same_arguments_give_the_same_bytes(found, comparison, tmp_path):
-    first, second = (write_report(found, comparison, tmp_path / name) for name in "ab")
+    first, second = (write_report(found, tmp_path / name, *comparison) for name in "ab")
     assert first == tmp_path / "a" / "index.html"
     assert first.read_bytes() == second.read_bytes()
 
 
-def test_numbers_that_went_through_json_give_the_same_page(found, comparison, html):
-    assert render(json.loads(json.dumps(found)), json.loads(json.dumps(comparison))) == html
-
-
 def test_the_ranking_has_an_interval_whenever_one_stops(bank):
-    found = examine(bank, examinee(bank), strategy="uncertainty", questions=200).to_dict()
-    one, cell = found["concepts"]["common"]["auroc"], cells_of(render(found), "common")[-1]
-    assert f"{one['value']:.2f}" in cell
-    assert f"[ {one['low']:.2f} ,  {one['high']:.2f} ]" in cell
+    found = ExaminationReport(examine(bank, examinee(bank), strategy="uncertainty", questions=200))
+    one, cell = found.examination["common"].auroc, cells_of(render(found), "common")[-1]
+    assert f"{one.value:.2f}" in cell
+    assert f"[ {one.low:.2f} ,  {one.high:.2f} ]" in cell
 
 
 def test_patients_with_several_samples_are_spoken_of(bank):
     eyes = Bank(None, bank.concepts, bank.truth, patient=np.arange(120) // 2)
-    found = examine(eyes, examinee(bank)).to_dict()
-    html = render(found | {"goals": {"rare": {"sensitivity": 0.9}, "common": {"sensitivity": 0.9}}})
+    goals = {"rare": {"sensitivity": 0.9}, "common": {"sensitivity": 0.9}}
+    html = render(ExaminationReport(examine(eyes, examinee(bank)), goals))
     assert "one sample of each counts" in html
     assert "of as many patients" in html
     assert "Patients have several samples" in " ".join(html.split())
-    assert "is taken for a patient of its own" in render(examine(bank, examinee(bank), questions=9).to_dict())
+    assert "is taken for a patient of its own" in page_of(bank, questions=9)
 
 
 def cells_of(html, concept):
@@ -121,17 +121,16 @@ def cells_of(html, concept):
 
 
 def test_a_biasing_strategy_is_called_so(bank):
-    found = examine(bank, examinee(bank), strategy="unpredictability", questions=20).to_dict()
-    assert "nothing is concluded about new samples" in render(found)
-    found = examine(bank, examinee(bank), strategy="random", questions=20).to_dict()
-    assert "nothing is concluded" not in render(found)
+    biasing = page_of(bank, strategy="unpredictability", questions=20)
+    assert "nothing is concluded about new samples" in biasing
+    assert "nothing is concluded" not in page_of(bank, strategy="random", questions=20)
 
 
 def test_a_claim_of_a_later_day_prints_no_decision(bank, tmp_path):
     who, path = examinee(bank), tmp_path / "transcript.jsonl"
     examine(bank, who, claim="sensitivity of common >= 0.5", transcript=path)
     later = ["sensitivity of common >= 0.5", "specificity of common >= 0.1"]
-    html = render(examine(bank, who, claim=later, transcript=path).to_dict())
+    html = page_of(bank, claim=later, transcript=path)
     claims = html[html.index('id="claims"') : html.index('id="concepts"')]
     assert claims.count("Holds, decided") == 1
     assert "Exploratory, not decided: stated after the first answer; 0 of" in claims
@@ -139,7 +138,7 @@ def test_a_claim_of_a_later_day_prints_no_decision(bank, tmp_path):
 
 
 def test_one_question_is_a_page_without_the_other_sections(bank):
-    html = render(examine(bank, examinee(bank), questions=1, strategy="random").to_dict())
+    html = page_of(bank, questions=1, strategy="random")
     assert Reader(html).open == []
     for anchor in ("claims", "strategies", "state"):
         assert f'id="{anchor}"' not in html
@@ -160,13 +159,13 @@ def test_sentences_of_the_verdict(html, bank, found):
     assert "rare (3 of 120) and absent (0 of 120)" in html
     assert "common and twin; pairs of them differ in at most 1 in the 120" in html
     assert "Too few samples without" not in html
-    everything = render(examine(bank, examinee(bank)).to_dict())
+    everything = page_of(bank)
     assert "(AUROC 1.000), but one half is not the threshold for it" in everything
     assert "Nothing is judged:" in everything
     assert "85 %" not in everything.partition("<h3>The data set")[0].partition("<h3>The model")[2]
     assert "Everything was asked:" in everything
-    never = examine(bank, lambda sample, concept: 0.2).to_dict()
-    silent = render(never | {"goals": {"common": {"sensitivity": 0.9}}})
+    never = examine(bank, lambda sample, concept: 0.2)
+    silent = render(ExaminationReport(never, {"common": {"sensitivity": 0.9}}))
     assert "the model was right about 0: sensitivity " in silent
     assert "It answered no to every question" in silent
 
@@ -174,14 +173,27 @@ def test_sentences_of_the_verdict(html, bank, found):
 def test_claims_are_put_into_sentences(found, html):
     assert "The 4 registered claims were written down before the first question" in html
     assert "Undecided after 40 of 120 questions about it" in html
-    assert [claim["decided"] for claim in found["claims"]][:2] == ["holds", "fails"]
+    assert [claim.decided for claim in found.examination.claims][:2] == ["holds", "fails"]
     assert "Holds, decided at question " in html
     assert "Does not hold, decided at question " in html
 
 
-def test_no_failure_and_nothing_left_to_settle(bank):
-    everything = examine(bank, examinee(bank)).to_dict()
-    counts = everything["concepts"]["common"]["counts"]
-    positives = counts["tp"] + counts["fn"]
-    counts |= {"tp": round(0.85 * positives), "fn": positives - round(0.85 * positives)}
-    assert "Enough was asked:" in render(everything | {"asked": everything["asked"] - 1})
+def test_no_failure_and_nothing_left_to_settle():
+    """One question less than all, and the samples with the concept, which are too few for any goal, were all asked."""
+    bank = Bank(None, ["x"], (np.arange(40) < 5).astype(np.int8)[:, None])
+    goals = {"x": {"sensitivity": 0.9}}
+    questions = next(n for n in range(39, 0, -1) if _all_positives(bank, n))
+    html = render(
+        ExaminationReport(examine(bank, _right(bank), strategy="random", questions=questions), goals)
+    )
+    assert "<b>No failure is shown</b>" in html
+    assert "Enough was asked:" in html
+
+
+def _right(bank):
+    return lambda sample, concept: 0.9 * bank.truth[sample, 0]
+
+
+def _all_positives(bank, questions):
+    found = examine(bank, _right(bank), strategy="random", questions=questions)
+    return found["x"].counts["tp"] == bank.cells[0, 1]

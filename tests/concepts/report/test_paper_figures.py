@@ -12,9 +12,9 @@ from support.examinees import examinee
 
 def test_three_figures_and_their_numbers_are_written(bank, found, tmp_path):
     who = examinee(bank)
-    comparison = compare_strategies(bank, lambda _: who, repetitions=2, questions=12).to_dict()
-    comparison |= {"state": snapshot(bank, who, ("random", "precision"))}
-    files = write_figures(bank, found, comparison, tmp_path, questions=12, seed=0, reading="std")
+    comparison = compare_strategies(bank, lambda _: who, repetitions=2, questions=12)
+    state = snapshot(bank, who, ("random", "precision"))
+    files = write_figures(found.examination, comparison, state, tmp_path, questions=12, seed=0, reading="std")
     assert {file.stem for file in files} == {"figure-2", "figure-3", "figure-4"}
     assert all(file.stat().st_size > 1000 for file in files)
     numbers = json.loads((tmp_path / "synthetic.json").read_text())
@@ -22,10 +22,11 @@ def test_three_figures_and_their_numbers_are_written(bank, found, tmp_path):
     for one in numbers.values():
         assert one["repetitions"] == 2
         assert one["questions"][-1] == 12
-        assert list(one["strategies"]) == list(comparison["strategies"])
+        assert list(one["strategies"]) == list(comparison.strategies)
     drawn = next(file for file in files if file.name == "figure-2.svg").read_text()
     assert "<svg" in drawn
 
-    few = {**comparison, "state": None}
-    again = write_figures(bank, found, few, tmp_path / "few", questions=12, seed=0, reading="std")
+    again = write_figures(
+        found.examination, comparison, None, tmp_path / "few", questions=12, seed=0, reading="std"
+    )
     assert {file.stem for file in again} == {"figure-2", "figure-4"}

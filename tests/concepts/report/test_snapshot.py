@@ -9,14 +9,14 @@ from support.examinees import CONCEPTS, examinee
 
 def test_the_snapshot_shows_the_commonest_and_the_rarest_that_occurs(bank):
     state = snapshot(bank, examinee(bank), ("random", "precision"), seed=1)
-    assert state["questions"] == 100
-    assert state["concepts"] == [
+    assert state.questions == 100
+    assert state.concepts == [
         max(("common", "twin"), key=lambda c: bank.truth[:, CONCEPTS.index(c)].sum()),
         "rare",
     ]
-    for bins in state["bins"].values():
+    for bins in state.bins.values():
         assert 0 < sum(map(sum, bins.values())) <= 100
     small = Bank(None, ["a", "b"], np.eye(6, 2, dtype=np.int8))
-    assert snapshot(small, lambda sample, concept: 0.5, ("random",))["questions"] == 4
+    assert snapshot(small, lambda sample, concept: 0.5, ("random",)).questions == 4
     alone = Bank(None, ["a"], np.eye(6, 1, dtype=np.int8))
     assert snapshot(alone, lambda sample, concept: 0.5, ("random",)) is None

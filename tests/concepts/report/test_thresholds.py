@@ -5,15 +5,16 @@ from __future__ import annotations
 import pytest
 
 from retinabench.concepts.questioning.loop import examine
+from retinabench.concepts.report.concept_rates import ExaminationReport
 from retinabench.concepts.report.thresholds import cut_offs, ranks_better_than_chance, short_decimal
 from support.examinees import examinee
 
 
 def test_another_threshold_is_advised_where_the_ranking_is_no_chance(bank):
-    everything = examine(bank, examinee(bank)).to_dict()
+    everything = ExaminationReport(examine(bank, examinee(bank)))
     [cut] = [cut for cut in cut_offs(everything) if cut.concept == "rare"]
     assert (cut.auroc, cut.sensitivity, cut.specificity) == (1.0, 1.0, 1.0)
-    answers = everything["concepts"]["rare"]["answers"]
+    answers = everything.examination["rare"].answers
     assert max(answers["without"]) < float(cut.threshold) <= min(answers["with"])
 
 
@@ -41,4 +42,4 @@ def test_the_threshold_is_the_shortest_decimal_that_cuts_there():
 )
 def test_ranking_better_than_chance_is_mann_and_whitneys_test(without, having, rightly):
     answers = {"without": [k / 50 for k in without], "with": [k / 50 for k in having]}
-    assert ranks_better_than_chance({"answers": answers}) is rightly
+    assert ranks_better_than_chance(answers) is rightly

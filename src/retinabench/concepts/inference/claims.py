@@ -28,13 +28,13 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.concepts.banks.bank import Bank
 from retinabench.core.errors import InputError, nearest
+from retinabench.core.results import JsonObject
 
 Floats = NDArray[np.float64]
 MIXTURE = 1000
@@ -160,7 +160,7 @@ class Claim:
     def _say(self, larger: bool, after: int) -> None:
         self.decided, self.after = "holds" if larger == self.at_least else "fails", after
 
-    def to_dict(self, bank: Bank) -> dict[str, Any]:
+    def to_dict(self, bank: Bank) -> JsonObject:
         """Return the JSON content."""
         return {
             "text": self.text,

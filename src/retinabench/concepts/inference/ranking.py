@@ -20,7 +20,7 @@ References:
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,10 +46,6 @@ class Ranking(NamedTuple):
     low: float
     high: float
     pairs: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON content."""
-        return self._asdict()
 
 
 def ranking(answers: tuple[Floats, Floats], compared: tuple[Floats, Floats] | None) -> Ranking:

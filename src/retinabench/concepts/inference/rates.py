@@ -20,9 +20,10 @@ References:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from retinabench.concepts.inference.confidence_sequences import Ends, bank_sequence, new_sequence
+from retinabench.core.results import Document
 
 ALPHA = 0.05
 LEAST = 3
@@ -31,7 +32,7 @@ ANYTHING = Ends(0.0, 1.0)
 
 
 @dataclass(frozen=True)
-class Rate:
+class Rate(Document):
     """A rate with its 95 % intervals.
 
     Args:
@@ -46,6 +47,8 @@ class Rate:
         patients: What the intervals for new samples count, where patients have several samples.
     """
 
+    _optional = ("asked", "of", "new", "simultaneous", "why", "patients")
+
     value: float | None
     low: float | None
     high: float | None
@@ -55,19 +58,6 @@ class Rate:
     simultaneous: Ends | None = None
     why: str | None = None
     patients: Counted | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON content; what is None beside value, low and high is left out."""
-        optional = {
-            "asked": self.asked,
-            "of": self.of,
-            "new": self.new and self.new._asdict(),
-            "simultaneous": self.simultaneous and self.simultaneous._asdict(),
-            "why": self.why,
-            "patients": self.patients and self.patients._asdict(),
-        }
-        found: dict[str, Any] = {"value": self.value, "low": self.low, "high": self.high}
-        return found | {key: value for key, value in optional.items() if value is not None}
 
 
 class Counted(NamedTuple):

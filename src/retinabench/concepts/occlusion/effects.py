@@ -11,32 +11,25 @@ bootstrap).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from retinabench.core.results import Document, JsonObject
+from retinabench.core.version import __version__
 from retinabench.metrics.inference.bootstrap import cluster_bootstrap, percentile_interval
-from retinabench.metrics.inference.interval import finite_or_none
+from retinabench.metrics.inference.interval import Interval
 
 Floats = NDArray[np.float64]
+SCHEMA = "retinabench.occlusion/1"
 KINDS = ("occluded", "control", "difference", "rendered", "error")
 """Changes: with the concept filled, with the control filled, the first minus the second, with the concept left out of the
 drawing, and what filling changes beyond that."""
 
 
 @dataclass(frozen=True)
-class Change:
-    """A mean change with its 95 % interval over patients; None where it is unknown or has no interval."""
-
-    value: float | None
-    low: float | None
-    high: float | None
-
-
-@dataclass(frozen=True)
-class Effect:
+class Effect(Document):
     """What removing a concept does to a model.
 
     Args:
@@ -46,7 +39,7 @@ class Effect:
         without_control: Further images that show it, in which the shape fits nowhere else; they are left out.
         area: Mean share of the field of view that is filled.
         before: Mean P(referable) of the images as they are.
-        probability: Changes of P(referable), by `KINDS`.
+        probability: Mean changes of P(referable) with their 95 % intervals over patients, by `KINDS`.
         uncertainty: Changes of the entropy of the prediction, in nats.
         epistemic: Changes of its epistemic part, in nats; None for a model with one posterior sample.
         referred: Images with P(referable) of one half or more as they are.
@@ -60,16 +53,61 @@ class Effect:
     without_control: int
     area: float | None
     before: float | None
-    probability: Mapping[str, Change]
-    uncertainty: Mapping[str, Change]
-    epistemic: Mapping[str, Change] | None
+    probability: Mapping[str, Interval]
+    uncertainty: Mapping[str, Interval]
+    epistemic: Mapping[str, Interval] | None
     referred: int
     reversed_occluded: int
     reversed_control: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON content."""
-        return asdict(self)
+
+@dataclass(frozen=True)
+class Reference(Document):
+    """Images without any concept: their number and their mean P(referable), None where there are none."""
+
+    images: int
+    probability: float | None
+
+
+@dataclass(frozen=True)
+class Occlusion(Document):
+    """What the lesions of a bank contribute to a model's decision.
+
+    Args:
+        bank: Title of the bank.
+        drawn: Whether its images are drawn.
+        model: The method of the model.
+        weights: Hash of its weights.
+        size: Side of its images, in pixels.
+        samples: Its posterior samples.
+        images: Images with lesions that were asked about.
+        patients: Their patients.
+        controls: Controls per image and concept.
+        replicates: Replicates of the bootstrap.
+        seed: Seed of the drawing, the places of the controls and the bootstrap.
+        reference: Images without any concept.
+        effects: The effect of each concept.
+        notes: Limits of the numbers, as sentences.
+    """
+
+    bank: str
+    drawn: bool
+    model: str
+    weights: str
+    size: int
+    samples: int
+    images: int
+    patients: int
+    controls: int
+    replicates: int
+    seed: int
+    reference: Reference
+    effects: Sequence[Effect]
+    notes: Sequence[str]
+
+    def to_dict(self) -> JsonObject:
+        """Return the content of `occlusion.json`."""
+        return {"schema": SCHEMA, **super().to_dict(), "version": __version__}
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,24 +172,21 @@ def effect_of(concept: str, answered: Sequence[Answered], *, replicates: int, se
         before=float(np.mean([one.original[0] for one in used])) if used else None,
         probability=probability,
         uncertainty=uncertainty,
-        epistemic=epistemic if epistemic["occluded"].value is not None else None,
+        epistemic=epistemic if np.isfinite(epistemic["occluded"].value) else None,
         referred=len(referred),
         reversed_occluded=sum(bool(one.occluded[0] < 0.5) for one in referred),
         reversed_control=float(sum((one.controls[:, 0] < 0.5).mean() for one in referred)),
     )
 
 
-def _averages(values: Floats, patients: Sequence[str], replicates: int, seed: int) -> dict[str, Change]:
+def _averages(values: Floats, patients: Sequence[str], replicates: int, seed: int) -> dict[str, Interval]:
     """Return the means over images of changes (N, 5), with intervals over patients."""
     if not len(values):
-        return {kind: Change(None, None, None) for kind in KINDS}
+        return {kind: Interval(np.nan) for kind in KINDS}
 
     def means(weight: Floats) -> Floats:
         return np.asarray(weight @ values / weight.sum())
 
     low, high = percentile_interval(cluster_bootstrap(means, patients, replicates=replicates, seed=seed))
     point = values.mean(axis=0)
-    return {
-        kind: Change(*(finite_or_none(float(ends[k])) for ends in (point, low, high)))
-        for k, kind in enumerate(KINDS)
-    }
+    return {kind: Interval(*(float(ends[k]) for ends in (point, low, high))) for k, kind in enumerate(KINDS)}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,21 +15,19 @@ from PIL import Image
 
 from retinabench.concepts.banks.definition import find_definition
 from retinabench.concepts.banks.open_bank import read_images
-from retinabench.concepts.occlusion.effects import Answered, Effect, Floats, effect_of
+from retinabench.concepts.occlusion.effects import Answered, Effect, Floats, Occlusion, Reference, effect_of
 from retinabench.concepts.occlusion.page import Example, write_page
 from retinabench.concepts.occlusion.variants import ALL, Variants, variants
 from retinabench.core.atomic_files import write_bytes, write_json
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.untrusted.text import csv_text
-from retinabench.core.version import __version__
 from retinabench.data.dataset import ConceptImages
 from retinabench.data.preprocessing.preprocess import Recipe, preprocess
 from retinabench.experiments.exporting.export import export_run
 from retinabench.experiments.exporting.exported import ExportedModel, load_model
 from retinabench.metrics.uncertainty import decompose
 
-SCHEMA = "retinabench.occlusion/1"
 AT_ONCE = 16  # images whose versions are in memory at a time
 REFERENCE = 100  # images without any concept, of which P(referable) is stated beside
 Pixels = NDArray[np.uint8]
@@ -66,9 +63,7 @@ class OcclusionOptions:
             )
 
 
-def occlude(
-    folder: Path, bank: str, source: Path | None, out: Path, options: OcclusionOptions
-) -> dict[str, Any]:
+def occlude(folder: Path, bank: str, source: Path | None, out: Path, options: OcclusionOptions) -> Occlusion:
     """Measure what the lesions of a bank contribute to a model's decision, and write all files.
 
     Args:
@@ -79,7 +74,7 @@ def occlude(
         options: Options.
 
     Returns:
-        The content of `occlusion.json`.
+        The effects, as in `occlusion.json`.
 
     Raises:
         InputError: The model or the images cannot be read, or the bank has no masks.
@@ -98,25 +93,23 @@ def occlude(
         raise InputError(f"no image of the bank '{bank}' shows any of its concepts")
     answered, examples = _answered(images, rows, model, options)
     reference = np.flatnonzero((images.truth == 0).all(axis=1))[:REFERENCE]
-    found = {
-        "schema": SCHEMA,
-        "bank": definition.title,
-        "drawn": definition.synthetic is not None,
-        "model": model.run.method.describe(),
-        "weights": model.weights,
-        "size": model.recipe.size,
-        "samples": int(model.run.method.samples),
-        "images": len(rows),
-        "patients": len(set(images.patient_id[rows].tolist())),
-        "controls": options.controls,
-        "replicates": options.replicates,
-        "seed": options.seed,
-        "reference": _reference(images, reference, model),
-        "effects": [effect.to_dict() for effect in _effects(images.concepts, answered, options)],
-        "notes": _notes(answered),
-        "version": __version__,
-    }
-    write_json(out / "occlusion.json", found, checked=True)
+    found = Occlusion(
+        bank=definition.title,
+        drawn=definition.synthetic is not None,
+        model=model.run.method.describe(),
+        weights=model.weights,
+        size=model.recipe.size,
+        samples=int(model.run.method.samples),
+        images=len(rows),
+        patients=len(set(images.patient_id[rows].tolist())),
+        controls=options.controls,
+        replicates=options.replicates,
+        seed=options.seed,
+        reference=_reference(images, reference, model),
+        effects=_effects(images.concepts, answered, options),
+        notes=_notes(answered),
+    )
+    write_json(out / "occlusion.json", found.to_dict(), checked=True)
     write_bytes(out / "effects.csv", _table(answered).encode(), checked=True)
     write_page(found, examples, out)
     return found
@@ -222,14 +215,13 @@ def _effects(concepts: tuple[str, ...], answered: list[Answered], options: Occlu
     return found
 
 
-def _reference(images: ConceptImages, rows: NDArray[np.intp], model: ExportedModel) -> dict[str, Any]:
+def _reference(images: ConceptImages, rows: NDArray[np.intp], model: ExportedModel) -> Reference:
     """Return the mean P(referable) of images without any concept."""
     side, told = _side(model.recipe), []
     for start in range(0, len(rows), AT_ONCE):
         some = [images.image(int(row), side) for row in rows[start : start + AT_ONCE]]
         told.append(_ask(model, some)[:, 0])
-    probability = float(np.concatenate(told).mean()) if told else None
-    return {"images": len(rows), "probability": probability}
+    return Reference(len(rows), float(np.concatenate(told).mean()) if told else None)
 
 
 def _notes(answered: list[Answered]) -> list[str]:

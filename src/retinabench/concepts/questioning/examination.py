@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +26,7 @@ from retinabench.concepts.inference.rates import ALPHA, Rate, accuracy, rate
 from retinabench.concepts.questioning.answered import Answered
 from retinabench.concepts.questioning.record import Record
 from retinabench.concepts.questioning.strategies import SATURATED, find_strategy
+from retinabench.core.results import JsonObject, json_content
 
 SCHEMA = "retinabench.examination/2"
 RARE = 10  # positive or negative samples, below which a rate of the bank is hardly worth an interval
@@ -60,7 +60,7 @@ class ConceptResult:
     auroc: Ranking
     answers: dict[str, list[float]]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the JSON content."""
         u_minus, u_plus = self.uncertainty.tolist()
         kernel = self.kernel
@@ -79,8 +79,38 @@ class ConceptResult:
             "sensitivity": self.sensitivity.to_dict(),
             "specificity": self.specificity.to_dict(),
             "accuracy": self.accuracy.to_dict(),
-            "auroc": self.auroc.to_dict(),
+            "auroc": self.auroc._asdict(),
         }
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """What several readers say of one concept.
+
+    Args:
+        disputed: Number of images about which they disagree.
+        against: By measure, the rates in this bank against every truth that can be made of their readings.
+    """
+
+    disputed: int
+    against: Mapping[str, Mapping[str, Rate]]
+
+
+@dataclass(frozen=True)
+class Readers:
+    """Several readers from whom the truth was made, see `questioning.reference`.
+
+    Args:
+        truth: The truth of the bank: ``majority``, ``random`` or the name of a reader.
+        names: The readers.
+        concepts: What they say, by concept.
+        results: The results of the concepts with their disagreement in the intervals.
+    """
+
+    truth: str
+    names: Sequence[str]
+    concepts: Mapping[str, Disagreement]
+    results: Mapping[str, ConceptResult]
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +129,7 @@ class Examination:
         uncertainty: Mean over concepts and truths before the first question and after each, (questions + 1,).
         claims: The claims with their decisions.
         record: What was asked and answered.
+        readers: The readers whose disagreement has entered the intervals; None where the truth has one reading.
     """
 
     bank: Bank
@@ -112,6 +143,17 @@ class Examination:
     uncertainty: NDArray[np.float64]
     claims: Sequence[Claim] = ()
     record: Record = field(default_factory=Record)
+    readers: Readers | None = None
+
+    @property
+    def asked(self) -> int:
+        """Number of questions that were asked."""
+        return int(self.bins.sum())
+
+    @property
+    def companion_valid(self) -> bool:
+        """Whether the strategy draws samples within a cell at random, so that shares of right answers are about new samples."""
+        return find_strategy(self.strategy).companion_valid
 
     @property
     def rates(self) -> int:
@@ -121,11 +163,20 @@ class Examination:
     @cached_property
     def answered(self) -> Answered:
         """The answers by cell, as rates and rankings count them."""
-        return Answered(self.bank, self.record, self.seed, find_strategy(self.strategy).companion_valid)
+        return Answered(self.bank, self.record, self.seed, self.companion_valid)
+
+    @cached_property
+    def concepts(self) -> Mapping[str, ConceptResult]:
+        """The results by concept."""
+        if self.readers is not None:
+            return self.readers.results
+        return {name: self._result(place) for place, name in enumerate(self.bank.concepts)}
 
     def __getitem__(self, concept: str) -> ConceptResult:
         """Return the result of one concept."""
-        place = self.bank.concepts.index(concept)
+        return self.concepts[concept]
+
+    def _result(self, place: int) -> ConceptResult:
         bins = self.bins[place]
         counts = outcomes(bins)
         kernel = fit_kernel(bins) if self.kernel == "fitted" else PUBLISHED
@@ -144,18 +195,18 @@ class Examination:
             answers=self.record.answers(place),
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the JSON content."""
         bank, names = self.bank, self.bank.concepts
         negatives, positives = self.bank.cells.T.tolist()
         unknown = (bank.samples - bank.cells.sum(axis=1)).tolist()
-        return {
+        content = {
             "schema": SCHEMA,
             "strategy": self.strategy,
             "seed": self.seed,
             "reading": self.reading,
             "rules": self.rules,
-            "asked": int(self.bins.sum()),
+            "asked": self.asked,
             "stopped": self.stopped,
             "bank": {
                 "hash": bank.hash,
@@ -165,16 +216,20 @@ class Examination:
                 "negatives": dict(zip(names, negatives, strict=True)),
                 "unknown": dict(zip(names, unknown, strict=True)),
             },
-            "concepts": {name: self[name].to_dict() for name in names},
+            "concepts": json_content(self.concepts),
             "progress": {
                 "questions": list(range(len(self.uncertainty))),
                 "uncertainty": self.uncertainty.tolist(),
             },
             "claims": [claim.to_dict(bank) for claim in self.claims],
             "error_control": {"alpha": ALPHA, "rates": self.rates},
-            "companion_valid": find_strategy(self.strategy).companion_valid,
+            "companion_valid": self.companion_valid,
             "notes": self.notes,
         }
+        if (readers := self.readers) is not None:
+            shown = {"truth": readers.truth, "names": readers.names, "concepts": readers.concepts}
+            content["readers"] = json_content(shown)
+        return content
 
     @property
     def notes(self) -> list[str]:
@@ -183,7 +238,7 @@ class Examination:
 
     def _validity_notes(self) -> list[str]:
         notes = []
-        if not find_strategy(self.strategy).companion_valid:
+        if not self.companion_valid:
             notes.append(
                 f"The strategy '{self.strategy}' selects samples by their other concepts: shares of correct answers describe the "
                 "questions asked. The intervals of the bank hold whatever the answers that were not asked for; nothing is said of "

@@ -28,7 +28,7 @@ against the chosen truth.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -39,10 +39,10 @@ from retinabench.concepts.banks.bank import UNKNOWN
 from retinabench.concepts.banks.readers import MAJORITY, Panel
 from retinabench.concepts.inference.confidence_sequences import Ends
 from retinabench.concepts.inference.gaussian_process import says_yes
-from retinabench.concepts.inference.ranking import sequence
+from retinabench.concepts.inference.ranking import Ranking, sequence
 from retinabench.concepts.inference.rates import ALPHA, ANYTHING, Cell, Rate
 from retinabench.concepts.questioning.answered import Answered
-from retinabench.concepts.questioning.examination import Examination
+from retinabench.concepts.questioning.examination import ConceptResult, Disagreement, Examination, Readers
 
 SIGNS = {"sensitivity": 1, "specificity": 0}
 AVERAGE = "random reader"
@@ -106,54 +106,60 @@ class Strata:
         return Ends(min(low, 1.0), min(high + self.unknown, 1.0))
 
 
-def enter_readers(found: Mapping[str, Any], examined: Examination, panel: Panel) -> dict[str, Any]:
+def enter_readers(examined: Examination, panel: Panel) -> Examination:
     """Return an examination with the disagreement of the readers in its intervals.
 
     Args:
-        found: `Examination.to_dict()`.
         examined: The examination, whose truth is that of the panel.
         panel: The readings.
 
     Returns:
-        The same content with wider intervals where the truth is the majority, and ``readers``: the ``truth``, the ``names``, and per
-        concept the number of ``disputed`` images and the rates ``against`` every reader, the average of all readers
-        (`AVERAGE`), and the other truths of the panel: value, low and high for this bank, and the number ``of`` images.
+        The same examination with its ``readers``: per concept the number of disputed images and the rates against every reader,
+        the average of all readers (`AVERAGE`), and the other truths of the panel; its intervals are wider where the truth is the
+        majority.
     """
-    concepts, readers = {}, {}
+    results, concepts = dict(examined.concepts), {}
     others = panel.others()
     for place, name in enumerate(examined.bank.concepts):
-        one, against = dict(found["concepts"][name]), {}
         votes, truth = panel.votes[:, place], np.asarray(examined.bank.truth[:, place])
         sample, _, prob = examined.record.about(place)
         yes = says_yes(prob)
+        against, rates = {}, {}
         for measure, sign in SIGNS.items():
             strata = partial(Strata, examined.answered, truth, sample=sample, right=yes == bool(sign))
             possible = {key: strata(values[:, place] == sign) for key, values in others.items()}
             if panel.truth == MAJORITY:
-                one[measure] = _widened(one[measure], list(possible.values()), examined.rates)
+                whole: Rate = getattr(results[name], measure)
+                rates[measure] = _widened(whole, list(possible.values()), examined.rates)
             made = {key: strata(votes[:, k] == sign) for k, key in enumerate(panel.readers)}
             made[AVERAGE] = strata((votes == sign).sum(axis=1) / np.maximum((votes >= 0).sum(axis=1), 1))
-            against[measure] = {key: _shown(value) for key, value in {**made, **possible}.items()}
+            against[measure] = {key: _rate(value) for key, value in {**made, **possible}.items()}
         if panel.truth == MAJORITY:
             truths = [values[:, place] for values in others.values()]
-            right = [yes == (values[sample] == 1) for values in truths]
-            one["accuracy"] = _widened(
-                one["accuracy"],
-                [
-                    Strata(examined.answered, truth, values >= 0, sample, agrees)
-                    for values, agrees in zip(truths, right, strict=True)
-                ],
-                examined.rates,
-            )
-            if one["auroc"]["pairs"]:
-                ends = [Ends(one["auroc"]["low"], one["auroc"]["high"])]
-                ends += [ranking_against(examined, place, values) for values in truths]
-                one["auroc"] = {**one["auroc"], **_hull(ends)._asdict()}
+            wider = _jointly_widened(results[name], examined, place, truths)
+            results[name] = replace(wider, sensitivity=rates["sensitivity"], specificity=rates["specificity"])
         disputed = int(((votes == 1).any(axis=1) & (votes == 0).any(axis=1)).sum())
-        concepts[name] = one
-        readers[name] = {"disputed": disputed, "against": against}
-    told = {"truth": panel.truth, "names": list(panel.readers), "concepts": readers}
-    return {**found, "concepts": concepts, "readers": told}
+        concepts[name] = Disagreement(disputed, against)
+    return replace(examined, readers=Readers(panel.truth, panel.readers, concepts, results))
+
+
+def _jointly_widened(
+    one: ConceptResult, examined: Examination, place: int, truths: list[NDArray[np.int8]]
+) -> ConceptResult:
+    """Widen the intervals of accuracy and AUROC, which both kinds of samples enter."""
+    truth = np.asarray(examined.bank.truth[:, place])
+    sample, _, prob = examined.record.about(place)
+    yes = says_yes(prob)
+    possible = [
+        Strata(examined.answered, truth, values >= 0, sample, yes == (values[sample] == 1))
+        for values in truths
+    ]
+    ranked: Ranking = one.auroc
+    if ranked.pairs:
+        ends = [Ends(ranked.low, ranked.high)]
+        ends += [ranking_against(examined, place, values) for values in truths]
+        ranked = ranked._replace(**_hull(ends)._asdict())
+    return replace(one, accuracy=_widened(one.accuracy, possible, examined.rates), auroc=ranked)
 
 
 def ranking_against(examined: Examination, place: int, other: NDArray[np.int8]) -> Ends:
@@ -177,22 +183,21 @@ def ranking_against(examined: Examination, place: int, other: NDArray[np.int8]) 
     return Ends(low, min(high, 1.0)) if pairs else ANYTHING
 
 
-def _shown(strata: Strata) -> dict[str, Any]:
-    low, high = strata.bank(ALPHA)
-    return Rate(strata.value, low, high, of=strata.samples).to_dict()
+def _rate(strata: Strata) -> Rate:
+    return Rate(strata.value, *strata.bank(ALPHA), of=strata.samples)
 
 
-def _widened(rate: Mapping[str, Any], possible: list[Strata], rates: int) -> dict[str, Any]:
+def _widened(rate: Rate, possible: list[Strata], rates: int) -> Rate:
     """The hull of the intervals of a rate and of those against the other possible truths."""
+    if rate.low is None or rate.high is None:
+        return rate
     possible = [one for one in possible if one.samples]
-    if rate["low"] is None:
-        return dict(rate)
-    low, high = _hull([Ends(rate["low"], rate["high"]), *(one.bank(ALPHA) for one in possible)])
-    wider: dict[str, Any] = {"low": low, "high": high}
-    for name, alpha in (("new", ALPHA), ("simultaneous", ALPHA / rates)):
-        if name in rate:  # not in the accuracy
-            wider[name] = _hull([Ends(**rate[name]), *(one.new(alpha) for one in possible)])._asdict()
-    return {**rate, **wider}
+    low, high = _hull([Ends(rate.low, rate.high), *(one.bank(ALPHA) for one in possible)])
+    new, simultaneous = (
+        ends and _hull([ends, *(one.new(alpha) for one in possible)])  # None for the accuracy
+        for ends, alpha in ((rate.new, ALPHA), (rate.simultaneous, ALPHA / rates))
+    )
+    return replace(rate, low=low, high=high, new=new, simultaneous=simultaneous)
 
 
 def _hull(ends: list[Ends]) -> Ends:

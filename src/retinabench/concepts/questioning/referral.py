@@ -23,9 +23,8 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +33,7 @@ from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.inference.gaussian_process import says_yes
 from retinabench.concepts.questioning.record import Record
 from retinabench.core.errors import InputError
+from retinabench.core.results import Document, JsonObject, json_content
 from retinabench.metrics.clinical.decision_threshold import FrozenThreshold
 from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.inference.proportions import clustered_proportion
@@ -61,6 +61,94 @@ class Decisions:
     grade: NDArray[np.int8]
     patient: NDArray[np.intp]
     threshold: FrozenThreshold
+
+
+@dataclass(frozen=True)
+class Share(Interval):
+    """A share of images, with their number; its value is NaN where there is none."""
+
+    images: int = 0
+
+
+@dataclass(frozen=True)
+class Shares(Document):
+    """How the answers about a concept and the referrals of some images agree.
+
+    Args:
+        images: Number of images.
+        agreement: Images of which yes and the referral are the same.
+        refers_if_yes: Of those with a yes, the referred ones.
+        refers_if_no: Of those with a no, the referred ones.
+    """
+
+    images: int
+    agreement: Share
+    refers_if_yes: Share
+    refers_if_no: Share
+
+
+@dataclass(frozen=True)
+class AtEqualGrade(Interval):
+    """Mantel and Haenszel's difference, the grades that enter it, and why it has no value where there are none."""
+
+    _optional = ("why",)
+
+    grades: Sequence[int] = ()
+    why: str | None = None
+
+
+@dataclass(frozen=True)
+class ConceptAgreement:
+    """The answers about one concept beside the main decision: for all images, at equal grade, and by grade."""
+
+    overall: Shares
+    at_equal_grade: AtEqualGrade
+    grades: Mapping[str, Shares]
+
+    def to_dict(self) -> JsonObject:
+        """Return the JSON content."""
+        rest = {"at_equal_grade": self.at_equal_grade, "grades": self.grades}
+        return {**self.overall.to_dict(), **json_content(rest)}
+
+
+@dataclass(frozen=True)
+class Named(Document):
+    """Among the referred and among the other images, the shares with at least one yes."""
+
+    referred: Share
+    not_referred: Share
+
+
+@dataclass(frozen=True)
+class AnyConcept:
+    """Images about whose concepts all was asked: their number, and the shares with a yes to any, for all and by grade."""
+
+    images: int
+    overall: Named
+    grades: Mapping[str, Named]
+
+    def to_dict(self) -> JsonObject:
+        """Return the JSON content."""
+        return {"images": self.images, **self.overall.to_dict(), "grades": json_content(self.grades)}
+
+
+@dataclass(frozen=True)
+class Agreement(Document):
+    """The answers of an examination beside the main decision.
+
+    Args:
+        threshold: The threshold of the referral.
+        images: Images of the bank that have a prediction.
+        missing: Images of the bank that have none.
+        concepts: What stands beside each concept.
+        named: What stands beside all concepts together.
+    """
+
+    threshold: FrozenThreshold
+    images: int
+    missing: int
+    concepts: Mapping[str, ConceptAgreement]
+    named: AnyConcept
 
 
 def decisions(bank: Bank, predictions: Predictions, threshold: FrozenThreshold) -> Decisions:
@@ -96,7 +184,7 @@ def decisions(bank: Bank, predictions: Predictions, threshold: FrozenThreshold) 
     return Decisions(known, refers & known, grade, patient, threshold)
 
 
-def agreement(bank: Bank, record: Record, decided: Decisions) -> dict[str, Any]:
+def agreement(bank: Bank, record: Record, decided: Decisions) -> Agreement:
     """Compare the answers of an examination with the main decision.
 
     Args:
@@ -105,9 +193,7 @@ def agreement(bank: Bank, record: Record, decided: Decisions) -> dict[str, Any]:
         decided: The main decision about the samples.
 
     Returns:
-        JSON content: ``threshold``, the numbers of ``images`` joined and ``missing``, per concept the shares described above,
-        ``at_equal_grade`` and the same by grade, and ``named``: among images about whose concepts all was asked, the shares of referred
-        and of other images with at least one yes, by grade too.
+        The shares described above.
     """
     concepts, said = {}, np.zeros(bank.truth.shape, np.int8)
     for place, name in enumerate(bank.concepts):
@@ -118,48 +204,40 @@ def agreement(bank: Bank, record: Record, decided: Decisions) -> dict[str, Any]:
         weight = bank.cells[place][truth] / np.maximum(asked, 1)[truth]
         joined = decided.known[sample]
         concepts[name] = _concept(sample[joined], yes[joined], weight[joined], decided)
-    return {
-        "threshold": decided.threshold.to_dict(),
-        "images": int(decided.known.sum()),
-        "missing": int((~decided.known).sum()),
-        "concepts": concepts,
-        "named": _named(said, np.asarray(bank.truth) >= 0, decided),
-    }
+    named = _named(said, np.asarray(bank.truth) >= 0, decided)
+    return Agreement(
+        decided.threshold, int(decided.known.sum()), int((~decided.known).sum()), concepts, named
+    )
 
 
-def _concept(sample: NDArray[np.int64], yes: Bools, weight: Floats, decided: Decisions) -> dict[str, Any]:
+def _concept(sample: NDArray[np.int64], yes: Bools, weight: Floats, decided: Decisions) -> ConceptAgreement:
     """The shares of one concept; sample, yes and weight are (q,) over the questions about it."""
     grade = decided.grade[sample]
     grades = sorted(set(grade[grade != UNKNOWN_GRADE].tolist()))
 
-    def shares(chosen: Bools) -> dict[str, Any]:
+    def shares(chosen: Bools) -> Shares:
         refers = decided.refers[sample]
-        parts = {
-            "agreement": (refers == yes, chosen),
-            "refers_if_yes": (refers, chosen & yes),
-            "refers_if_no": (refers, chosen & ~yes),
-        }
-        found: dict[str, Any] = {"images": int(chosen.sum())}
-        return found | {
-            name: _share(success[among], weight[among], decided.patient[sample[among]])
-            for name, (success, among) in parts.items()
-        }
+        parts = ((refers == yes, chosen), (refers, chosen & yes), (refers, chosen & ~yes))
+        return Shares(
+            int(chosen.sum()),
+            *(_share(one[among], weight[among], decided.patient[sample[among]]) for one, among in parts),
+        )
 
-    return {
-        **shares(np.ones(len(sample), bool)),
-        "at_equal_grade": _at_equal_grade(sample, yes, weight, decided, grades),
-        "grades": {str(one): shares(grade == one) for one in grades},
-    }
+    return ConceptAgreement(
+        shares(np.ones(len(sample), bool)),
+        _at_equal_grade(sample, yes, weight, decided, grades),
+        {str(one): shares(grade == one) for one in grades},
+    )
 
 
-def _share(success: Bools, weight: Floats, patient: NDArray[np.intp]) -> dict[str, Any]:
+def _share(success: Bools, weight: Floats, patient: NDArray[np.intp]) -> Share:
     found = clustered_proportion(success, weight, patient) if len(success) else Interval(float("nan"))
-    return found.to_dict() | {"images": len(success)}
+    return Share(found.value, found.low, found.high, len(success))
 
 
 def _at_equal_grade(
     sample: NDArray[np.int64], yes: Bools, weight: Floats, decided: Decisions, grades: Sequence[int]
-) -> dict[str, Any]:
+) -> AtEqualGrade:
     """Mantel and Haenszel's difference over the grades in which both answers were given."""
     standard, used = np.zeros(len(sample)), []
     for one in grades:
@@ -171,7 +249,7 @@ def _at_equal_grade(
             standard[mine] = weight[mine] * np.where(yes[mine], with_no, with_yes) / total
     if not used:
         why = "no grade is known" if not grades else "in no grade were both answers given"
-        return {"value": None, "low": None, "high": None, "grades": [], "why": why}
+        return AtEqualGrade(float("nan"), why=why)
     refers, patient = decided.refers[sample], decided.patient[sample]
     p, q = (
         clustered_proportion(refers[among], standard[among], patient[among])
@@ -180,23 +258,22 @@ def _at_equal_grade(
     value = p.value - q.value
     low = value - np.hypot(p.value - p.low, q.high - q.value)
     high = value + np.hypot(p.high - p.value, q.value - q.low)
-    return Interval(value, float(low), float(high)).to_dict() | {"grades": used}
+    return AtEqualGrade(value, float(low), float(high), used)
 
 
-def _named(said: NDArray[np.int8], known: Bools, decided: Decisions) -> dict[str, Any]:
+def _named(said: NDArray[np.int8], known: Bools, decided: Decisions) -> AnyConcept:
     """Among images about whose concepts all was asked: how many with a yes to any, by the main decision."""
     whole = decided.known & known.any(axis=1) & ((said != 0) | ~known).all(axis=1)
     some = (said == 1).any(axis=1)
 
-    def shares(chosen: Bools) -> dict[str, Any]:
-        return {
-            kind: _share(some[among], np.ones(int(among.sum())), decided.patient[among])
-            for kind, among in (
-                ("referred", chosen & decided.refers),
-                ("not_referred", chosen & ~decided.refers),
+    def shares(chosen: Bools) -> Named:
+        return Named(
+            *(
+                _share(some[among], np.ones(int(among.sum())), decided.patient[among])
+                for among in (chosen & decided.refers, chosen & ~decided.refers)
             )
-        }
+        )
 
     grades = sorted(set(decided.grade[whole & (decided.grade != UNKNOWN_GRADE)].tolist()))
     by_grade = {str(one): shares(whole & (decided.grade == one)) for one in grades}
-    return {"images": int(whole.sum()), **shares(whole), "grades": by_grade}
+    return AnyConcept(int(whole.sum()), shares(whole), by_grade)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from retinabench.concepts.questioning.strategies import STRATEGIES
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import derive
+from retinabench.core.results import Document
 
 Floats = NDArray[np.float64]
 SHARES = (0.5, 0.8, 0.9, 0.95)  # of the largest fall of the uncertainty
@@ -59,7 +60,7 @@ class StrategyCourse:
 
 
 @dataclass(frozen=True)
-class StrategyComparison:
+class StrategyComparison(Document):
     """The strategies on one bank.
 
     Args:
@@ -73,12 +74,8 @@ class StrategyComparison:
     questions: list[int]
     repetitions: int
     reading: Reading
-    rules: str
+    rules: Literal["corrected", "published"]
     strategies: dict[str, StrategyCourse]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON content."""
-        return asdict(self)
 
 
 def compare_strategies(

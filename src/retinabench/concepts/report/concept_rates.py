@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 
-from retinabench.concepts.inference.rates import LEAST
+from retinabench.concepts.inference.confidence_sequences import Ends
+from retinabench.concepts.inference.rates import ANYTHING, LEAST, Rate
+from retinabench.concepts.questioning.examination import Examination
+from retinabench.concepts.questioning.referral import Agreement
+from retinabench.concepts.report.overlap import Pair
+from retinabench.core.results import JsonObject, json_content
 from retinabench.reports.toolkit.number_format import Quantity
 
-OUTCOMES = {"sensitivity": ("tp", "fn", "positives"), "specificity": ("tn", "fp", "negatives")}
-"""Measure -> the names of its right answers, of its wrong answers and of its samples in the bank."""
+OUTCOMES = {"sensitivity": ("tp", "fn", 1), "specificity": ("tn", "fp", 0)}
+"""Measure -> the names of its right and of its wrong answers, and the truth of its samples."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +40,8 @@ class ConceptRate:
     right: int
     asked: int
     of: int
-    interval: tuple[float, float]
-    simultaneous: tuple[float, float]
+    interval: Ends
+    simultaneous: Ends
     goal: float | None = None
     counted: tuple[int, int] | None = None
 
@@ -79,25 +84,61 @@ class ConceptRate:
         return "met" if low >= self.goal else "missed" if high < self.goal else "open"
 
 
-def rates(found: Mapping[str, Any]) -> list[tuple[ConceptRate, ConceptRate]]:
-    """Return sensitivity and specificity of every concept of an examination (`Examination.to_dict()`)."""
-    pairs = []
-    for concept, one in found["concepts"].items():
-        made = []
-        for measure, (right, wrong, samples) in OUTCOMES.items():
-            k, n = one["counts"][right], one["counts"][right] + one["counts"][wrong]
-            goal = found.get("goals", {}).get(concept, {}).get(measure)
-            new, simultaneous = (_ends(one[measure].get(name)) for name in ("new", "simultaneous"))
-            of = found["bank"][samples][concept]
-            patients = one[measure].get("patients")
-            counted = (patients["asked"], patients["of"]) if patients else None
-            made.append(ConceptRate(concept, measure, k, n, of, new, simultaneous, goal, counted))
-        pairs.append((made[0], made[1]))
-    return pairs
+@dataclass(frozen=True, eq=False)
+class ExaminationReport:
+    """An examination with what it is judged by and what stands beside it.
 
+    Args:
+        examination: The examination.
+        goals: The user's goals, see `goals.parse_goals`.
+        together: Concepts that occur together, see `overlap.together`.
+        referral: The answers beside the main decision; None where no predictions were named.
+    """
 
-def _ends(interval: Mapping[str, float] | None) -> tuple[float, float]:
-    return (interval["low"], interval["high"]) if interval else (0.0, 1.0)
+    examination: Examination
+    goals: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    together: Sequence[Pair] = ()
+    referral: Agreement | None = None
+
+    @cached_property
+    def rates(self) -> Sequence[tuple[ConceptRate, ConceptRate]]:
+        """Sensitivity and specificity of every concept."""
+        return [
+            (self._rate(place, name, "sensitivity"), self._rate(place, name, "specificity"))
+            for place, name in enumerate(self.examination.bank.concepts)
+        ]
+
+    def _rate(self, place: int, concept: str, measure: str) -> ConceptRate:
+        one = self.examination[concept]
+        right, wrong, truth = OUTCOMES[measure]
+        rate: Rate = getattr(one, measure)
+        return ConceptRate(
+            concept,
+            measure,
+            one.counts[right],
+            one.counts[right] + one.counts[wrong],
+            int(self.examination.bank.cells[place, truth]),
+            rate.new or ANYTHING,
+            rate.simultaneous or ANYTHING,
+            self.goals.get(concept, {}).get(measure),
+            (rate.patients.asked, rate.patients.of) if rate.patients else None,
+        )
+
+    @property
+    def judged(self) -> Sequence[ConceptRate]:
+        """The rates that are shown to reach or to miss their goals."""
+        return [rate for pair in self.rates for rate in pair if rate.standing in ("met", "missed")]
+
+    def to_dict(self) -> JsonObject:
+        """Return the content of `examination.json`: the examination, and per judged rate what was found."""
+        content = self.examination.to_dict()
+        content["goals"] = self.goals
+        content["findings"] = [
+            {"concept": rate.concept, "measure": rate.measure, "goal": rate.goal, "finding": rate.standing}
+            for rate in self.judged
+        ]
+        content["bank"]["together"] = json_content(self.together)
+        return content if self.referral is None else content | {"referral": self.referral.to_dict()}
 
 
 def recognition(sensitivity: ConceptRate, specificity: ConceptRate) -> str:

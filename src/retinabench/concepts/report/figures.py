@@ -6,16 +6,19 @@ present. Both sides of the border between the halves are wrong answers with high
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
 
-from retinabench.concepts.inference.gaussian_process import GRID, posterior
+from retinabench.concepts.inference.gaussian_process import GRID, Performance, posterior
+from retinabench.concepts.questioning.examination import ConceptResult
+from retinabench.concepts.questioning.strategy_comparison import StrategyCourse
+from retinabench.concepts.report.snapshot import Snapshot
 from retinabench.core.errors import printable
 from retinabench.reports.toolkit.figures import (
     TEXT,
@@ -28,7 +31,7 @@ from retinabench.reports.toolkit.figures import (
     math_free,
 )
 from retinabench.reports.toolkit.number_format import Quantity
-from retinabench.reports.toolkit.style import BAD, FAINT, GOOD, HUES, INK, MUTED, PAPER
+from retinabench.reports.toolkit.style import BAD, FAINT, GOOD, HUES, INK, MUTED, PAPER, Mark
 
 
 @dataclass(frozen=True)
@@ -134,6 +137,18 @@ def progress_panel(lines: Sequence[Line]) -> Figure:
     return figure
 
 
+def course(style: Mark, asked: Floats, one: StrategyCourse) -> Line:
+    """Return the line of a strategy.
+
+    Args:
+        style: How it is drawn.
+        asked: Number of questions, (q + 1,).
+        one: Its mean uncertainty after each.
+    """
+    mean, low, high = (np.asarray(values, np.float64) for values in (one.mean, one.low, one.high))
+    return Line(style, asked, mean, low, high)
+
+
 def draw_progress(axes: Axes, lines: Sequence[Line]) -> None:
     """Draw the mean uncertainty of each strategy against the number of questions, with the band over repetitions."""
     draw_lines(axes, lines, alpha=0.12)
@@ -184,27 +199,22 @@ def _short(name: str) -> str:
     return math_free(printable(name, limit=18))
 
 
-def states(state: Mapping[str, Any], concept: str) -> tuple[dict[str, Parts], tuple[float, float]]:
+def states(state: Snapshot, concept: str) -> tuple[dict[str, Parts], tuple[float, float]]:
     """Return what the performance panels of a concept need, by strategy, and the limits of one scale for all.
 
     Args:
         state: What `snapshot` returns.
         concept: One of its concepts.
     """
-    drawn = {}
-    for name, bins in state["bins"].items():
-        counts = np.asarray(bins[concept], np.int64)
-        process = posterior(counts)
-        drawn[name] = (counts.astype(np.float64), GRID, process.mean(), np.sqrt(process.variance()))
+    drawn = {name: _parts(bins[concept], posterior(bins[concept])) for name, bins in state.bins.items()}
     ends = [limits_of(bins, mean, sd) for bins, _, mean, sd in drawn.values()]
     return drawn, (min(low for low, _ in ends), max(high for _, high in ends))
 
 
-def arrays(concept: Mapping[str, Any]) -> Parts:
+def arrays(concept: ConceptResult) -> Parts:
     """Return bins (100,), grid, mean and sd (101,) of a concept of an examination."""
-    process = concept["gp"]
-    bins, grid, mean, sd = (
-        np.asarray(values, np.float64)
-        for values in (concept["bins"], process["grid"], process["mean"], process["sd"])
-    )
-    return bins, grid, mean, sd
+    return _parts(concept.bins, concept.performance)
+
+
+def _parts(bins: NDArray[np.int64], process: Performance) -> Parts:
+    return bins.astype(np.float64), GRID, process.mean(), np.sqrt(process.variance())

@@ -8,14 +8,15 @@ this holds for all rates at once, a goal need not be stated beforehand.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from retinabench.concepts.inference.confidence_sequences import needed
-from retinabench.concepts.report.concept_rates import ConceptRate, rates, recognition
+from retinabench.concepts.inference.rates import ALPHA
+from retinabench.concepts.questioning.strategy_comparison import StrategyComparison, StrategyCourse
+from retinabench.concepts.report.concept_rates import ConceptRate, ExaminationReport, recognition
 
 
 @dataclass(frozen=True)
@@ -81,98 +82,81 @@ class StrategyOrder:
     complete: bool
 
 
-def recognised(found: Mapping[str, Any]) -> Recognition:
+def recognised(report: ExaminationReport) -> Recognition:
     """Return the concepts by what their answers show."""
     names: dict[str, list[str]] = {"recognised": [], "open": [], "reversed": [], "unknown": []}
-    for pair in rates(found):
+    for pair in report.rates:
         seen = all(rate.asked for rate in pair)
         names[recognition(*pair) if seen else "unknown"].append(pair[0].concept)
     return Recognition(**names)
 
 
-def findings(found: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return what is shown about the goals, for JSON: concept, measure, goal, and whether it is `met` or `missed`."""
-    return [
-        {"concept": rate.concept, "measure": rate.measure, "goal": rate.goal, "finding": rate.standing}
-        for pair in rates(found)
-        for rate in pair
-        if rate.standing in ("met", "missed")
-    ]
-
-
-def missed_goals(found: Mapping[str, Any]) -> list[MissedGoal]:
+def missed_goals(report: ExaminationReport) -> list[MissedGoal]:
     """Return the rates that are shown to be below their goals."""
     missed = []
-    for pair in rates(found):
-        counts = found["concepts"][pair[0].concept]["counts"]
-        said = {"yes": counts["tp"] + counts["fp"], "no": counts["tn"] + counts["fn"]}
-        given = [answer for answer, count in said.items() if count]
-        for rate in pair:
-            if rate.standing == "missed":
-                missed.append(MissedGoal(rate, given[0] if len(given) == 1 else ""))
+    for rate in report.judged:
+        if rate.standing == "missed":
+            counts = report.examination[rate.concept].counts
+            said = {"yes": counts["tp"] + counts["fp"], "no": counts["tn"] + counts["fn"]}
+            given = [answer for answer, count in said.items() if count]
+            missed.append(MissedGoal(rate, given[0] if len(given) == 1 else ""))
     return missed
 
 
-def met_goals(found: Mapping[str, Any]) -> list[ConceptRate]:
-    """Return the rates that are shown to reach their goals."""
-    return [rate for pair in rates(found) for rate in pair if rate.standing == "met"]
-
-
-def scarce_samples(found: Mapping[str, Any]) -> list[ScarceSamples]:
+def scarce_samples(report: ExaminationReport) -> list[ScarceSamples]:
     """Return the kinds of samples of which there are too few, whatever the model, by measure and goal."""
-    control = found["error_control"]
     groups: dict[tuple[str, float], list[ConceptRate]] = {}
-    for pair in rates(found):
+    for pair in report.rates:
         for rate in pair:
             if rate.goal is not None:
                 groups.setdefault((rate.measure, rate.goal), []).append(rate)
     scarce = []
     for (measure, goal), judged in groups.items():
-        least = needed(goal, control["alpha"] / control["rates"])
+        least = needed(goal, ALPHA / report.examination.rates)
         few = [rate for rate in judged if rate.available < least]
         if few:
             scarce.append(ScarceSamples(measure, goal, least, few))
     return sorted(scarce, key=lambda one: (one.measure, one.goal))
 
 
-def entangled(found: Mapping[str, Any]) -> list[Entangled]:
+def entangled(report: ExaminationReport) -> list[Entangled]:
     """Return the groups of concepts that nearly always occur together (`overlap.together`), pairs joined into groups."""
     groups: list[tuple[set[str], int]] = []
-    for pair in found["bank"].get("together", ()):
-        joined, most = set(pair["concepts"]), pair["one"]
+    for pair in report.together:
+        joined, most = set(pair.concepts), pair.one
         for group in [group for group in groups if group[0] & joined]:
             groups.remove(group)
             joined, most = joined | group[0], max(most, group[1])
         groups.append((joined, most))
-    names = found["bank"]["concepts"]
+    names = report.examination.bank.concepts
     return [Entangled([name for name in names if name in joined], most) for joined, most in groups]
 
 
-def left_open(found: Mapping[str, Any]) -> list[ConceptRate]:
+def left_open(report: ExaminationReport) -> list[ConceptRate]:
     """Return the rates that are still open although the bank has enough samples left to settle them.
 
     Without any goal these are all rates with questions left.
     """
-    wanted = "open" if found.get("goals") else "no goal"
-    scarce = {(rate.concept, rate.measure) for few in scarce_samples(found) for rate in few.rates}
+    wanted = "open" if report.goals else "no goal"
+    scarce = {(rate.concept, rate.measure) for few in scarce_samples(report) for rate in few.rates}
     return [
         rate
-        for pair in rates(found)
+        for pair in report.rates
         for rate in pair
         if rate.asked < rate.of and rate.standing == wanted and (rate.concept, rate.measure) not in scarce
     ]
 
 
-def strategy_order(found: Mapping[str, Any], comparison: Mapping[str, Any]) -> StrategyOrder:
+def strategy_order(report: ExaminationReport, comparison: StrategyComparison) -> StrategyOrder:
     """Compare every strategy of `compare_strategies` with random questions, by their 95 % intervals."""
-    bank, curves, questions = found["bank"], comparison["strategies"], comparison["questions"]
-    complete = questions[-1] == sum(bank["positives"].values()) + sum(bank["negatives"].values())
+    curves, questions = comparison.strategies, comparison.questions
+    complete = questions[-1] == int(report.examination.bank.cells.sum())
     if "random" not in curves:
         return StrategyOrder([], [], False, complete)
     middle = slice(len(questions) // 10, 1 + len(questions) // 2)
 
-    def mostly(below: Mapping[str, Any], above: Mapping[str, Any]) -> bool:
-        high, low = (np.asarray(one)[middle] for one in (below["high"], above["low"]))
+    def mostly(below: StrategyCourse, above: StrategyCourse) -> bool:
+        high, low = (np.asarray(one)[middle] for one in (below.high, above.low))
         return bool(np.mean(high < low) > 0.5)
 
     others = {name: curve for name, curve in curves.items() if name != "random"}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import combinations
-from typing import TypedDict
 
 import numpy as np
 
@@ -13,10 +13,11 @@ MOSTLY = 0.8
 """Share of the samples with either of two concepts that have both, from which on they are said to occur together."""
 
 
-class Pair(TypedDict):
+@dataclass(frozen=True)
+class Pair:
     """Two concepts, and how many samples whose truth is known for both have both, and just one."""
 
-    concepts: list[str]
+    concepts: tuple[str, str]
     both: int
     one: int
 
@@ -38,6 +39,5 @@ def together(bank: Bank) -> list[Pair]:
     pairs: list[Pair] = []
     for i, j in combinations(range(count), 2):
         if both[i, j] and both[i, j] >= MOSTLY * (both[i, j] + one[i, j]):
-            names = [bank.concepts[i], bank.concepts[j]]
-            pairs.append({"concepts": names, "both": int(both[i, j]), "one": int(one[i, j])})
+            pairs.append(Pair((bank.concepts[i], bank.concepts[j]), int(both[i, j]), int(one[i, j])))
     return pairs

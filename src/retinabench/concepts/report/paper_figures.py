@@ -10,22 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.examinees.synthetic import SYNTHETIC
 from retinabench.concepts.inference.gaussian_process import Reading
-from retinabench.concepts.questioning.strategy_comparison import compare_strategies
+from retinabench.concepts.questioning.examination import Examination
+from retinabench.concepts.questioning.strategy_comparison import StrategyComparison, compare_strategies
 from retinabench.concepts.report import figures
+from retinabench.concepts.report.snapshot import Snapshot
 from retinabench.core.atomic_files import write_json
 from retinabench.core.errors import printable
 from retinabench.core.progress import QUIET, Progress
-from retinabench.reports.toolkit.figures import Line, canvas, math_free, save
+from retinabench.core.results import json_content
+from retinabench.reports.toolkit.figures import canvas, math_free, save
 from retinabench.reports.toolkit.style import mark
 
 PUBLISHED = ("biased-1", "biased-2", "unbiased")
@@ -35,9 +36,9 @@ TITLE = 10  # points
 
 
 def write_figures(
-    bank: Bank,
-    found: Mapping[str, Any],
-    comparison: Mapping[str, Any],
+    found: Examination,
+    comparison: StrategyComparison,
+    state: Snapshot | None,
     out: Path,
     *,
     questions: int,
@@ -48,9 +49,9 @@ def write_figures(
     """Write the figures, and the numbers of Figure 4 for the synthetic examinees as `synthetic.json`.
 
     Args:
-        bank: The questions.
-        found: JSON content of an examination.
-        comparison: JSON content of the comparison of strategies with the same examinee, with its ``state``.
+        found: The examination.
+        comparison: The comparison of strategies with the same examinee.
+        state: What the strategies have observed after the same number of questions; None leaves `figure-3` out.
         out: Folder to write into.
         questions: Most questions of a synthetic examinee.
         seed: Seed of the comparison.
@@ -64,24 +65,24 @@ def write_figures(
     synthetic = {}
     for name in PUBLISHED:
         synthetic[name] = compare_strategies(
-            bank,
-            lambda own, make=SYNTHETIC[name]: make(bank, own),  # type: ignore[misc]
-            repetitions=comparison["repetitions"],
+            found.bank,
+            lambda own, make=SYNTHETIC[name]: make(found.bank, own),  # type: ignore[misc]
+            repetitions=comparison.repetitions,
             questions=questions,
             seed=seed,
             reading=reading,
-            rules=comparison["rules"],
+            rules=comparison.rules,
             progress=progress,
-        ).to_dict()
-    write_json(out / "synthetic.json", synthetic, checked=True)
+        )
+    write_json(out / "synthetic.json", json_content(synthetic), checked=True)
     files = save(_performance(found), out / "figure-2")
-    if comparison["state"] is not None:
-        files += save(_state(comparison["state"]), out / "figure-3")
+    if state is not None:
+        files += save(_state(state), out / "figure-3")
     return files + save(_uncertainty({"examinee": comparison, **synthetic}), out / "figure-4")
 
 
-def _performance(found: Mapping[str, Any]) -> Figure:
-    concepts = found["concepts"]
+def _performance(found: Examination) -> Figure:
+    concepts = found.concepts
     rows = -(-len(concepts) // ACROSS)
     across = min(len(concepts), ACROSS)
     figure, axes = canvas(across * PANEL, rows * 0.75 * PANEL, rows, across)
@@ -96,13 +97,13 @@ def _performance(found: Mapping[str, Any]) -> Figure:
     return figure
 
 
-def _state(state: Mapping[str, Any]) -> Figure:
+def _state(state: Snapshot) -> Figure:
     """One row per concept, one column per strategy, the panels of a row on one scale."""
-    names = list(state["bins"])
+    names = list(state.bins)
     figure, axes = canvas(
-        len(names) * PANEL, len(state["concepts"]) * 0.75 * PANEL, len(state["concepts"]), len(names)
+        len(names) * PANEL, len(state.concepts) * 0.75 * PANEL, len(state.concepts), len(names)
     )
-    for row, concept in enumerate(state["concepts"]):
+    for row, concept in enumerate(state.concepts):
         drawn, limits = figures.states(state, concept)
         for column, (name, parts) in enumerate(drawn.items()):
             figures.draw_performance(axes[row][column], *parts, limits=limits)
@@ -110,16 +111,14 @@ def _state(state: Mapping[str, Any]) -> Figure:
     return figure
 
 
-def _uncertainty(comparisons: Mapping[str, Mapping[str, Any]]) -> Figure:
+def _uncertainty(comparisons: Mapping[str, StrategyComparison]) -> Figure:
     figure, [axes] = canvas(len(comparisons) * 1.15 * PANEL, PANEL, 1, len(comparisons))
-    names = list(next(iter(comparisons.values()))["strategies"])
+    names = list(next(iter(comparisons.values())).strategies)
     for place, (examinee, comparison) in zip(axes, comparisons.items(), strict=True):
-        asked = np.asarray(comparison["questions"], np.float64)
+        asked = np.asarray(comparison.questions, np.float64)
         lines = []
         for number, name in enumerate(names):
-            one = comparison["strategies"][name]
-            mean, low, high = (np.asarray(one[key], np.float64) for key in ("mean", "low", "high"))
-            lines.append(Line(mark(number), asked, mean, low, high))
+            lines.append(figures.course(mark(number), asked, comparison.strategies[name]))
         figures.draw_progress(place, lines)
         _title(place, examinee)
     handles = [_handle(number, name) for number, name in enumerate(names)]

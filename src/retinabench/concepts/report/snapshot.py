@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.examinees.answers import Examinee
 from retinabench.concepts.inference.gaussian_process import Reading
 from retinabench.concepts.questioning.loop import examine
 from retinabench.concepts.questioning.strategy_comparison import COMPARED
+from retinabench.core.results import Document
 
 QUESTIONS = 100  # as published, in a bank of 2,200; a third of a small bank, since all strategies end alike
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot(Document):
+    """What every strategy has observed of two concepts.
+
+    Args:
+        questions: Number of questions.
+        concepts: The most common concept, and the rarest that occurs.
+        bins: By strategy and concept, answers by bin, (100,), see `gaussian_process.bin_of`.
+    """
+
+    questions: int
+    concepts: Sequence[str]
+    bins: Mapping[str, Mapping[str, NDArray[np.int64]]]
 
 
 def snapshot(
@@ -22,7 +42,7 @@ def snapshot(
     *,
     reading: Reading = "std",
     rules: Literal["corrected", "published"] = "corrected",
-) -> dict[str, Any] | None:
+) -> Snapshot | None:
     """Ask 100 questions, or a third of a small bank, by every strategy: Figure 3 of the publication.
 
     Args:
@@ -34,8 +54,7 @@ def snapshot(
         rules: "corrected" or "published".
 
     Returns:
-        {"questions", "concepts": [the most common, the rarest that occurs], "bins": {strategy: {concept: [100 counts]}}};
-        None where fewer than two concepts occur.
+        What was observed; None where fewer than two concepts occur.
     """
     questions = min(QUESTIONS, int(bank.cells.sum()) // 3)
     positives = {name: int(n) for name, n in zip(bank.concepts, bank.cells[:, 1], strict=True) if n}
@@ -48,5 +67,5 @@ def snapshot(
         found = examine(
             bank, examinee, strategy=name, questions=questions, seed=seed, reading=reading, rules=rules
         )
-        bins[name] = {concept: found.bins[row].tolist() for concept, row in zip(shown, rows, strict=True)}
-    return {"questions": questions, "concepts": shown, "bins": bins}
+        bins[name] = {concept: found.bins[row] for concept, row in zip(shown, rows, strict=True)}
+    return Snapshot(questions, shown, bins)

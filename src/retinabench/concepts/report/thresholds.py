@@ -6,15 +6,15 @@ those on the very answers that chose it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from retinabench.concepts.report.concept_rates import rates, recognition
+from retinabench.concepts.report.concept_rates import ExaminationReport, recognition
 from retinabench.metrics.clinical.operating_points import operating_points
 
 
@@ -38,14 +38,14 @@ class CutOff:
     specificity: float
 
 
-def ranks_better_than_chance(one: Mapping[str, Any]) -> bool:
+def ranks_better_than_chance(answers: Mapping[str, Sequence[float]]) -> bool:
     """Whether the answers rank samples with the concept above those without, more than chance alone often does.
 
     Mann and Whitney's test, 2.5 % one-sided, for each concept by itself: it decides whether another threshold is worth a try on new
     images, and is no finding. The interval of the AUROC does not serve here: it closes to a point where two samples happen to
     rank above two others.
     """
-    without, having = _answers(one)
+    without, having = _arrays(answers)
     if not len(without) or not len(having) or np.ptp(np.concatenate([without, having])) == 0:
         return False
     # The normal approximation needs samples; the exact distribution is that without ties, which make it cautious.
@@ -53,26 +53,26 @@ def ranks_better_than_chance(one: Mapping[str, Any]) -> bool:
     return bool(stats.mannwhitneyu(having, without, alternative="greater", method=method).pvalue < 0.025)
 
 
-def _answers(one: Mapping[str, Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _arrays(answers: Mapping[str, Sequence[float]]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The answers about samples without the concept and about those with it."""
-    without, having = (np.asarray(one["answers"][kind], np.float64) for kind in ("without", "with"))
+    without, having = (np.asarray(answers[kind], np.float64) for kind in ("without", "with"))
     return without, having
 
 
-def cut_offs(found: Mapping[str, Any]) -> list[CutOff]:
+def cut_offs(report: ExaminationReport) -> list[CutOff]:
     """Return better thresholds for the concepts that one half does not serve although the answers rank them.
 
     These are the concepts whose answers rank samples better than by chance, and which are not recognised at one half or
     miss a goal there.
     """
     better = []
-    missed = {rate.concept for pair in rates(found) for rate in pair if rate.standing == "missed"}
-    for pair in rates(found):
+    missed = {rate.concept for rate in report.judged if rate.standing == "missed"}
+    for pair in report.rates:
         concept = pair[0].concept
-        one, served = found["concepts"][concept], recognition(*pair) == "recognised"
-        if (served and concept not in missed) or not ranks_better_than_chance(one):
+        one, served = report.examination[concept], recognition(*pair) == "recognised"
+        if (served and concept not in missed) or not ranks_better_than_chance(one.answers):
             continue
-        without, having = _answers(one)
+        without, having = _arrays(one.answers)
         label = np.repeat([0, 1], [len(without), len(having)])
         threshold, sensitivity, specificity = operating_points(label, np.concatenate([without, having]))
         best = 1 + int(np.argmax(sensitivity[1:] + specificity[1:]))
@@ -80,9 +80,9 @@ def cut_offs(found: Mapping[str, Any]) -> list[CutOff]:
             (answer for answer in np.concatenate([without, having]) if answer < threshold[best]), default=0.0
         )
         cut = short_decimal(float(below), float(threshold[best]))
-        better.append(
-            CutOff(concept, one["auroc"]["value"], cut, float(sensitivity[best]), float(specificity[best]))
-        )
+        assert one.auroc.value is not None  # both kinds were asked, otherwise nothing is ranked
+        reached = float(sensitivity[best]), float(specificity[best])
+        better.append(CutOff(concept, one.auroc.value, cut, *reached))
     return better
 
 

@@ -6,12 +6,13 @@ half), and for probabilities the prevalence of the set. A model below it is wors
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from retinabench.core.results import Document
 from retinabench.metrics.calibration import ece_positive_class_of
 from retinabench.metrics.classification import (
     accuracy_gain_of,
@@ -20,7 +21,7 @@ from retinabench.metrics.classification import (
     sensitivity_of,
 )
 from retinabench.metrics.inference.bootstrap import cluster_bootstrap
-from retinabench.metrics.inference.interval import Interval, finite_or_none
+from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.inference.interval_methods import Ends
 from retinabench.metrics.recalibration import calibration_line_of, correct_prior
 from retinabench.metrics.registry import SCORES
@@ -45,7 +46,7 @@ FEW_PATIENTS = 10
 
 
 @dataclass(frozen=True)
-class PriorCorrection:
+class PriorCorrection(Document):
     """The scores after every log odds is moved by `offset`, so that as many images are positive as predicted.
 
     Class weights in training move the log odds by the logarithm of their ratio; the order of the images stays.
@@ -66,14 +67,9 @@ class PriorCorrection:
     brier_skill: float
     ece_positive_class: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the part of the JSON of `retinabench score`."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {k: v if isinstance(v, str) else finite_or_none(v) for k, v in values.items()}
-
 
 @dataclass(frozen=True)
-class Baseline:
+class Baseline(Document):
     """The baseline of a set of images and what the model adds to it, per image.
 
     Args:
@@ -91,17 +87,6 @@ class Baseline:
     brier_skill: Interval
     positive_patients: int
     corrected: PriorCorrection | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the part of the JSON of `retinabench score`."""
-        return {
-            "answer": self.answer,
-            "accuracy": finite_or_none(self.accuracy),
-            "accuracy_gain": self.accuracy_gain.to_dict(),
-            "brier_skill": self.brier_skill.to_dict(),
-            "positive_patients": self.positive_patients,
-            "corrected": None if self.corrected is None else self.corrected.to_dict(),
-        }
 
 
 def baseline_of(

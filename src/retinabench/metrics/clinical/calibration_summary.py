@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from retinabench.core.results import Document
 from retinabench.metrics.inference.bootstrap import cluster_codes
 from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.inference.proportions import binary, clustered_proportion
@@ -28,7 +28,7 @@ class CurvePoint:
 
 
 @dataclass(frozen=True)
-class CalibrationSummary:
+class CalibrationSummary(Document):
     """Calibration of P(referable), per image.
 
     Args:
@@ -44,17 +44,6 @@ class CalibrationSummary:
     in_the_large: Interval
     observed_over_expected: Interval
     curve: tuple[CurvePoint, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the part of the JSON."""
-        names = ("slope", "intercept", "in_the_large", "observed_over_expected")
-        return {
-            **{name: getattr(self, name).to_dict() for name in names},
-            "curve": [
-                {"forecast": one.forecast, "observed": one.observed.to_dict(), "images": one.images}
-                for one in self.curve
-            ],
-        }
 
 
 def calibration_summary(

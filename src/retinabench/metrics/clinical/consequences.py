@@ -5,14 +5,14 @@ An image is missed where it is referable and neither called referable nor sent t
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from retinabench.core.results import JsonObject, json_content
 from retinabench.metrics.inference.bootstrap import cluster_codes
-from retinabench.metrics.inference.interval import Interval, finite_or_none
+from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.inference.proportions import clustered_proportion
 from retinabench.predictions.table import Predictions
 
@@ -70,22 +70,21 @@ class Missed:
         """The missed images of grade 3 and 4."""
         return tuple(one for one in self.images if one.grade is not None and one.grade >= SEVERE)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the part of the JSON."""
         shares = {
             name: getattr(self, name) for name in ("referable", "severe", "alone", "caught", "errors_caught")
         }
-        return {
-            **{name: None if one is None else one.to_dict() for name, one in shares.items()},
-            "images": [asdict(one) for one in self.images],
-            "patients": list(self.patients),
+        referred, missed = self.curve
+        content = {
+            **shares,
+            "images": self.images,
+            "patients": self.patients,
             "referable_patients": self.referable_patients,
             "severe_images": self.severe_total if self.severe is not None else None,
-            "curve": {
-                "referred": self.curve[0].tolist(),
-                "missed": [finite_or_none(x) for x in self.curve[1]],
-            },
+            "curve": {"referred": referred, "missed": missed},
         }
+        return {name: json_content(one) for name, one in content.items()}
 
 
 def missed_disease(
@@ -183,12 +182,11 @@ class Workload:
         """Patients who are screened in the time in which an expert works for an hour."""
         return self.images_per_expert_hour / self.images_per_patient
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the part of the JSON."""
-        shares = {name: getattr(self, name).to_dict() for name in ("images", "patients", "found")}
-        names = ("images_per_patient", "images_per_hour", "hours", "hours_reading_all", "images_per_expert_hour",
+        names = ("images", "patients", "found", "images_per_patient", "images_per_hour", "hours", "hours_reading_all", "images_per_expert_hour",
                  "patients_per_expert_hour")  # fmt: skip
-        return shares | {name: finite_or_none(getattr(self, name)) for name in names}
+        return {name: json_content(getattr(self, name)) for name in names}
 
 
 def workload(part: Predictions, referred: NDArray[np.bool_], images_per_hour: float) -> Workload:

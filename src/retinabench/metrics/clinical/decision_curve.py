@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
+from retinabench.core.results import JsonObject, json_content
 from retinabench.metrics.inference.bootstrap import cluster_codes
 from retinabench.metrics.inference.combined import combined_proportions, share_of_two
-from retinabench.metrics.inference.interval import Interval, finite_or_none
+from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.inference.proportions import binary
 
 Floats = NDArray[np.float64]
@@ -103,14 +103,20 @@ class DecisionCurve:
     over_all_low: Floats | None = None
     over_all_high: Floats | None = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the curve for JSON."""
-        content: dict[str, Any] = {"threshold": self.threshold.tolist(), "treat_none": self.treat_none}
-        for name in ("model", "treat_all", "low", "high", "over_all_low", "over_all_high"):
-            values = getattr(self, name)
-            if values is not None:
-                content[name] = [finite_or_none(value) for value in values]
-        return content
+        names = (
+            "threshold",
+            "treat_none",
+            "model",
+            "treat_all",
+            "low",
+            "high",
+            "over_all_low",
+            "over_all_high",
+        )
+        values = {name: getattr(self, name) for name in names}
+        return {name: json_content(one) for name, one in values.items() if one is not None}
 
 
 def net_benefit(

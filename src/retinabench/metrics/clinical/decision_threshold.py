@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
 from retinabench.core.errors import InputError
+from retinabench.core.results import JsonObject
 from retinabench.metrics.clinical.operating_points import operating_points
 from retinabench.metrics.inference.interval import finite_or_none
 from retinabench.predictions.table import Predictions
@@ -77,7 +78,7 @@ class FrozenThreshold:
             text += ", chosen on the same images that are scored, so that thresholded scores are optimistic"
         return text
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the threshold for JSON."""
         return {
             "value": finite_or_none(self.value),

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
+from retinabench.core.results import JsonObject
 from retinabench.metrics.inference.proportions import (
     binary,
     clopper_pearson,
@@ -76,9 +77,9 @@ class TwoByTwo:
         """(TP + TN) / N."""
         return _ratio(*self.counts("accuracy"))
 
-    def to_dict(self, level: float = 0.95) -> dict[str, Any]:
+    def to_dict(self, level: float = 0.95) -> JsonObject:
         """The counts and every proportion with its Wilson and Clopper-Pearson interval (independent cases)."""
-        out: dict[str, Any] = {"tp": self.tp, "fp": self.fp, "fn": self.fn, "tn": self.tn}
+        out: JsonObject = {"tp": self.tp, "fp": self.fp, "fn": self.fn, "tn": self.tn}
         for name in PROPORTIONS:
             k, n = self.counts(name)
             if n == 0:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
+from retinabench.core.results import JsonObject
 from retinabench.metrics.inference.interval import finite_or_none
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
@@ -50,7 +51,7 @@ class ReferralRule:
         """Return whether images of these uncertainties (N,) are referred."""
         return np.asarray(values > self.threshold)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the rule for JSON."""
         return {
             "threshold": finite_or_none(self.threshold),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from retinabench.core.errors import InputError
-from retinabench.core.tabular import IntervalRow, Tabular, draw_intervals
+from retinabench.core.results import IntervalRow, JsonObject, Row, Tabular, draw_intervals, json_content
 from retinabench.core.untrusted.paths import shown
 from retinabench.metrics.clinical.decision_threshold import DEFAULT, DecisionThreshold, FrozenThreshold
 from retinabench.metrics.clinical.referral_rule import ReferralRule, referral_rule
@@ -66,7 +66,7 @@ class ScreeningReport(Tabular):
         """Sensitivity and specificity of the human who reads the referred images."""
         return self.stated.reader
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[Row]:
         """Return one dictionary per set, reading of "referred" and rate."""
         return [
             {"set": SET_LABELS[name], "reading": reading, "rate": rate, **vars(found)}
@@ -94,7 +94,7 @@ class ScreeningReport(Tabular):
         ]
         return draw_intervals(rows, axes)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return plain dictionaries, lists, text, finite numbers and None."""
         return {
             "schema": SCHEMA,
@@ -107,7 +107,7 @@ class ScreeningReport(Tabular):
             "referral_cost": self.stated.referral_cost,
             "images_per_hour": self.stated.images_per_hour,
             "notes": list(self.notes),
-            "sets": {name: one.to_dict() for name, one in self.sets.items()},
+            "sets": json_content(self.sets),
         }
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from retinabench.core.results import JsonObject, json_content, vars_of
 from retinabench.metrics.clinical.calibration_summary import CalibrationSummary, calibration_summary
 from retinabench.metrics.clinical.consequences import Missed, Workload, missed_disease, workload
 from retinabench.metrics.clinical.decision_curve import (
@@ -33,7 +33,7 @@ from retinabench.metrics.clinical.subgroups import Subgroups, subgroups_of
 from retinabench.metrics.clinical.ungradable import Ungradable, ungradable_images
 from retinabench.metrics.inference.auroc_variance import auroc_error
 from retinabench.metrics.inference.bootstrap import cluster_codes
-from retinabench.metrics.inference.interval import Interval, finite_or_none
+from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.inference.proportions import clustered_proportion
 from retinabench.metrics.sorted_images import is_positive
 from retinabench.metrics.uncertainty import referral_uncertainty
@@ -52,29 +52,21 @@ class JudgedTable:
     specificity: Interval
     verdicts: tuple[Verdict, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the table's part of the JSON; the Wilson and Clopper-Pearson intervals take cases as independent."""
-        return {
-            **self.table.to_dict(),
-            "clustered": {
-                "sensitivity": self.sensitivity.to_dict(),
-                "specificity": self.specificity.to_dict(),
-            },
-            "goals": {
-                verdict.goal: {
-                    **asdict(GOALS[verdict.goal]),
-                    "estimate": [
-                        finite_or_none(verdict.sensitivity[0]),
-                        finite_or_none(verdict.specificity[0]),
-                    ],
-                    "bound": [finite_or_none(verdict.sensitivity[1]), finite_or_none(verdict.specificity[1])],
-                    "estimate_met": verdict.estimate_met,
-                    "bound_met": verdict.bound_met,
-                    "exploratory": verdict.exploratory,
-                }
-                for verdict in self.verdicts
-            },
+        goals = {
+            one.goal: {
+                **vars_of(GOALS[one.goal]),
+                "estimate": (one.sensitivity[0], one.specificity[0]),
+                "bound": (one.sensitivity[1], one.specificity[1]),
+                "estimate_met": one.estimate_met,
+                "bound_met": one.bound_met,
+                "exploratory": one.exploratory,
+            }
+            for one in self.verdicts
         }
+        rates = {"sensitivity": self.sensitivity, "specificity": self.specificity}
+        return {**self.table.to_dict(), **json_content({"clustered": rates, "goals": goals})}
 
 
 @dataclass(frozen=True)
@@ -140,38 +132,29 @@ class SetScreening:
     subgroups: Subgroups | None
     ungradable: Ungradable | None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the set's part of the JSON."""
-        content: dict[str, Any] = {"images": self.images.to_dict()}
-        if self.patients is not None:
-            content["patients"] = self.patients.to_dict()
-        if self.patient_readings is not None:
-            content["patient_readings"] = _intervals_dict(self.patient_readings)
-        return content | {
-            "pathway": self.pathway.to_dict(),
-            "auroc": self.auroc.to_dict(),
-            "referred": self.referred,
-            "missed": self.missed.to_dict(),
-            "workload": self.workload.to_dict(),
-            "readings": _intervals_dict(self.readings),
-            "predictive_values": _intervals_dict(self.predictive_values),
-            # A threshold of infinity, where no image is positive, becomes None.
-            "operating_points": {
-                goal: {
-                    kind: {name: finite_or_none(value) for name, value in asdict(point).items()}
-                    for kind, point in points.items()
-                }
-                for goal, points in self.operating_points.items()
-            },
-            "decision_curve": {
-                **self.decision_curve.to_dict(),
-                "model_and_reader": self.with_reader.to_dict()["model"],
-                "with_reader": self.with_reader.to_dict(),
-            },
-            "calibration": self.calibration.to_dict(),
-            "subgroups": None if self.subgroups is None else self.subgroups.to_dict(),
-            "ungradable": None if self.ungradable is None else self.ungradable.to_dict(),
+        first = ("images", "patients", "patient_readings")
+        content = {name: one for name in first if (one := getattr(self, name)) is not None}
+        between = (
+            "pathway",
+            "auroc",
+            "referred",
+            "missed",
+            "workload",
+            "readings",
+            "predictive_values",
+            "operating_points",
+        )
+        with_reader = self.with_reader.to_dict()
+        curve = {
+            **self.decision_curve.to_dict(),
+            "model_and_reader": with_reader["model"],
+            "with_reader": with_reader,
         }
+        content |= {name: getattr(self, name) for name in between} | {"decision_curve": curve}
+        content |= {name: getattr(self, name) for name in ("calibration", "subgroups", "ungradable")}
+        return {name: json_content(one) for name, one in content.items()}
 
 
 def screen_set(part: Predictions, gradable: Bools, stated: Screened) -> SetScreening:
@@ -269,7 +252,3 @@ def _ungradable(every: Predictions, gradable: Bools, cut: FrozenThreshold) -> Un
     patient = every.image_id if every.patient_id is None else every.patient_id
     said = is_positive(every.prob, cut.value) & gradable
     return ungradable_images(every.label == 1, said, gradable, patient)
-
-
-def _intervals_dict(values: Intervals) -> dict[str, Any]:
-    return {key: {name: one.to_dict() for name, one in row.items()} for key, row in values.items()}

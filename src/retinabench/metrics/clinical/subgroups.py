@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from retinabench.core.errors import InputError, nearest
+from retinabench.core.results import JsonObject, json_content
 from retinabench.metrics.inference.auroc_variance import auroc_error
 from retinabench.metrics.inference.bootstrap import cluster_codes
 from retinabench.metrics.inference.combined import difference_of
@@ -60,11 +61,11 @@ class GroupRate:
     gap: Interval
     too_small: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the part of the JSON."""
         return {
             **self.alone.to_dict(),
-            "simultaneous": [self.together.to_dict()["low"], self.together.to_dict()["high"]],
+            "simultaneous": json_content((self.together.low, self.together.high)),
             "minus_others": self.gap.to_dict(),
             "too_small": self.too_small or None,
         }
@@ -88,7 +89,7 @@ class Group:
         """Column and value."""
         return f"{self.column}: {self.value}"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the part of the JSON."""
         return {
             "column": self.column, "value": self.value, "images": self.images, "patients": self.patients,
@@ -131,11 +132,11 @@ class Subgroups:
         """Return the groups whose rate lies below that of all other images, by the simultaneous interval."""
         return [one for one in self.groups if not one.rates[rate].too_small and one.rates[rate].gap.high < 0]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the part of the JSON."""
         worst = {rate: found.name for rate in RATES if (found := self.worst(rate)) is not None}
         return {
-            "groups": [one.to_dict() for one in self.groups],
+            "groups": json_content(self.groups),
             "worst": worst,
             "worse_than_others": {rate: [one.name for one in self.failing(rate)] for rate in RATES},
             "skipped": dict(self.skipped),

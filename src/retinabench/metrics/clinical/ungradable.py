@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from retinabench.core.results import JsonObject, json_content, vars_of
 from retinabench.metrics.inference.bootstrap import cluster_codes
 from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.inference.proportions import clustered_proportion
@@ -33,20 +33,13 @@ class Ungradable:
     excluded: tuple[Interval, Interval]
     as_referred: tuple[Interval, Interval]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the part of the JSON."""
         rates = {
-            name: {
-                rate: one.to_dict()
-                for rate, one in zip(("sensitivity", "specificity"), getattr(self, name), strict=True)
-            }
+            name: dict(zip(("sensitivity", "specificity"), getattr(self, name), strict=True))
             for name in ("excluded", "as_referred")
         }
-        shares = {
-            name: getattr(self, name).to_dict()
-            for name in ("imageability", "among_referable", "among_healthy")
-        }
-        return {"images": self.images, **shares, **rates}
+        return {name: json_content(one) for name, one in {**vars_of(self), **rates}.items()}
 
 
 def ungradable_images(

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.core.tabular import IntervalRow, Tabular, draw_intervals
+from retinabench.core.results import Document, IntervalRow, JsonObject, Row, Tabular, draw_intervals
 from retinabench.core.untrusted.paths import shown
 from retinabench.metrics.clinical.decision_threshold import (
     ABOVE_HALF,
@@ -21,7 +21,6 @@ from retinabench.metrics.clinical.decision_threshold import (
 from retinabench.metrics.comparison.differences import paired_difference
 from retinabench.metrics.comparison.paired import OnSet, PairedSet, align, notes_on, paired_sets
 from retinabench.metrics.inference.bootstrap import check_seed
-from retinabench.metrics.inference.interval import finite_or_none
 from retinabench.metrics.inference.p_values import holm
 from retinabench.metrics.published.sets import score_sets
 from retinabench.metrics.registry import SCORES, ScoreSpec
@@ -39,7 +38,7 @@ NO_INTERVALS = "the published protocol has no intervals"
 
 
 @dataclass(frozen=True)
-class Difference:
+class Difference(Document):
     """A score of two models and their difference a - b; NaN where undefined, with the reason in `why`.
 
     Args:
@@ -63,6 +62,8 @@ class Difference:
         (0.75, 1.0)
     """
 
+    _optional = ("why",)
+
     a: float
     b: float
     difference: float
@@ -73,13 +74,6 @@ class Difference:
     better: str | None = None
     version: int = 1
     why: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the entry of the JSON of `retinabench compare`."""
-        numbers = ("a", "b", "difference", "low", "high", "p", "p_holm")
-        entry: dict[str, Any] = {name: finite_or_none(getattr(self, name)) for name in numbers}
-        entry |= {"better": self.better, "version": self.version}
-        return entry if self.why is None else entry | {"why": self.why}
 
 
 class SetComparison(OnSet[Difference]):
@@ -100,7 +94,7 @@ class SetComparison(OnSet[Difference]):
 
 
 @dataclass(frozen=True)
-class Comparison(Tabular):
+class Comparison(Tabular, Document):
     """Differences a - b of every score on every set: `comparison["in_domain"]["auroc"].difference`.
 
     Args:
@@ -139,7 +133,7 @@ class Comparison(Tabular):
     def __iter__(self) -> Iterator[str]:
         return iter(self.sets)
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[Row]:
         """Return one dictionary per set and score."""
         return [
             {"set": SET_LABELS[name], "score": SCORES[key].label, **vars(found)}
@@ -166,12 +160,9 @@ class Comparison(Tabular):
         ]
         return draw_intervals(rows, axes, label=f"{self.a} - {self.b}", zero=True)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return what `retinabench compare --json` writes."""
-        sets = {name: one.to_dict() for name, one in self.sets.items()}
-        cuts = [cut.to_dict() for cut in self.thresholds]
-        rest = {"sets": sets, "notes": list(self.notes), "thresholds": cuts}
-        return {"schema": "retinabench.comparison/1", **vars(self), **rest}
+        return {"schema": "retinabench.comparison/1", **super().to_dict()}
 
 
 def compare(

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
+from retinabench.core.results import Document
 from retinabench.metrics.clinical.decision_threshold import FrozenThreshold
 from retinabench.metrics.inference.bootstrap import cluster_bootstrap
 from retinabench.metrics.registry import SCORES, ScoreSpec
@@ -27,16 +28,11 @@ from retinabench.predictions.table import Predictions
 Floats = NDArray[np.float64]
 
 
-class _Entry(Protocol):
-    def to_dict(self) -> dict[str, Any]:
-        """Return the entry for JSON."""
-
-
-Entry = TypeVar("Entry", bound=_Entry)
+Entry = TypeVar("Entry", bound=Document)
 
 
 @dataclass(frozen=True)
-class OnSet(Generic[Entry]):
+class OnSet(Document, Generic[Entry]):
     """What is found on one set, by score."""
 
     images: int
@@ -46,10 +42,6 @@ class OnSet(Generic[Entry]):
 
     def __getitem__(self, name: str) -> Entry:
         return self.scores[name]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the set's part of the JSON."""
-        return {**vars(self), "scores": {name: one.to_dict() for name, one in self.scores.items()}}
 
 
 @dataclass(frozen=True, eq=False)

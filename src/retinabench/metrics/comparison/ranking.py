@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.core.tabular import IntervalRow, Tabular, draw_intervals
+from retinabench.core.results import Document, IntervalRow, JsonObject, Row, Tabular, draw_intervals
 from retinabench.metrics.comparison.differences import paired_difference
 from retinabench.metrics.comparison.paired import OnSet, PairedSet, align, notes_on, paired_sets
 from retinabench.metrics.inference.bootstrap import percentile_interval
-from retinabench.metrics.inference.interval import Interval, finite_or_none
+from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.inference.p_values import holm
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.score import interval_of
@@ -47,13 +47,9 @@ class RankedModel(Interval):
     rank_low: float = np.nan
     rank_high: float = np.nan
 
-    def to_dict(self) -> dict[str, float | None]:
-        """Return the numbers for JSON, None where undefined."""
-        return {name: finite_or_none(value) for name, value in vars(self).items()}
-
 
 @dataclass(frozen=True)
-class RankedPair:
+class RankedPair(Document):
     """The difference a - b of two models, its interval and p-values; `p_holm` is corrected over the pairs of a score."""
 
     a: str
@@ -64,29 +60,14 @@ class RankedPair:
     p: float
     p_holm: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the pair for JSON, None where a number is undefined."""
-        return {
-            name: value if isinstance(value, str) else finite_or_none(value)
-            for name, value in vars(self).items()
-        }
-
 
 @dataclass(frozen=True)
-class ScoreRanking:
+class ScoreRanking(Document):
     """The models by one score on one set, and all their pairs."""
 
     direction: str
     models: Mapping[str, RankedModel]
     pairs: tuple[RankedPair, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the score's part of the JSON."""
-        return {
-            "direction": self.direction,
-            "models": {name: one.to_dict() for name, one in self.models.items()},
-            "pairs": [pair.to_dict() for pair in self.pairs],
-        }
 
 
 class SetRanking(OnSet[ScoreRanking]):
@@ -94,7 +75,7 @@ class SetRanking(OnSet[ScoreRanking]):
 
 
 @dataclass(frozen=True)
-class Ranking(Tabular):
+class Ranking(Tabular, Document):
     """Several models ranked on the same images: `ranking["in_domain"]["auroc"].models["ours"].rank`.
 
     Args:
@@ -124,7 +105,7 @@ class Ranking(Tabular):
     def __getitem__(self, name: str) -> SetRanking:
         return self.sets[name]
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[Row]:
         """Return one dictionary per set, score and model."""
         return [
             {"set": SET_LABELS[name], "score": SCORES[key].label, "model": model, **vars(found)}
@@ -153,15 +134,9 @@ class Ranking(Tabular):
         rows = [IntervalRow(model, one.value, one.low, one.high) for model, one in order]
         return draw_intervals(rows, axes, label=f"{SCORES[key].heading}, {SET_LABELS[name].lower()}")
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return plain dictionaries, lists, text, numbers and None."""
-        return {
-            "schema": "retinabench.leaderboard/1",
-            **vars(self),
-            "models": list(self.models),
-            "sets": {name: one.to_dict() for name, one in self.sets.items()},
-            "notes": list(self.notes),
-        }
+        return {"schema": "retinabench.leaderboard/1", **super().to_dict()}
 
 
 def rank(

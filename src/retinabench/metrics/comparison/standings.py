@@ -19,14 +19,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from retinabench.core.results import JsonObject, json_content, vars_of
 from retinabench.metrics.comparison.paired import PairedSet, align, paired_sets
 from retinabench.metrics.comparison.ranking import RankedPair
-from retinabench.metrics.inference.interval import Interval, finite_or_none
+from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.inference.interval_methods import difference_method, patients_of
 from retinabench.metrics.inference.over_seeds import aggregate
 from retinabench.metrics.inference.p_values import holm
@@ -55,10 +55,9 @@ class Standing(Interval):
     rank: int = 0
     worst: int = 0
 
-    def to_dict(self) -> dict[str, float | None]:
+    def to_dict(self) -> JsonObject:
         """Return the numbers for JSON, None where undefined."""
-        numbers = {name: finite_or_none(getattr(self, name)) for name in ("value", "low", "high", "error")}
-        return {**numbers, "rank": self.rank or None, "worst": self.worst or None}
+        return {**super().to_dict(), "rank": self.rank or None, "worst": self.worst or None}
 
 
 @dataclass(frozen=True)
@@ -88,13 +87,13 @@ class ScoreStandings:
         """Return the pairs (better, worse) whose difference is resolved."""
         return {order for one in self.pairs if (order := _resolved(one, self.spec.sign)) is not None}
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the score's part of the JSON."""
         return {
             "direction": self.spec.direction,
             "version": self.spec.version,
-            "methods": {name: one.to_dict() for name, one in self.methods.items()},
-            "pairs": [pair.to_dict() for pair in self.pairs],
+            "methods": json_content(self.methods),
+            "pairs": json_content(self.pairs),
         }
 
 
@@ -111,15 +110,9 @@ class SetStandings:
     def __getitem__(self, name: str) -> ScoreStandings:
         return self.scores[name]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the set's part of the JSON."""
-        scores = {name: one.to_dict() for name, one in self.scores.items()}
-        return {
-            "images": self.images,
-            "patients": self.patients,
-            "positives": self.positives,
-            "scores": scores,
-        }
+        return {name: json_content(one) for name, one in vars_of(self).items() if name != "name"}
 
 
 def standings(

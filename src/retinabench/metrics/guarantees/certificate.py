@@ -48,12 +48,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
+from retinabench.core.results import JsonObject
 from retinabench.metrics.guarantees.risks import Cases, Goal
 from retinabench.metrics.guarantees.sequence import SHARE, Certified, certified
 
@@ -96,7 +96,7 @@ class Certificate:
             (one.first.threshold for one in self.goals if one.goal.spec.den_retained), default=-math.inf
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return plain dictionaries."""
         goals = [
             {**vars(one), "goal": one.goal.to_dict(), "first": vars(one.first), "last": vars(one.last)}
@@ -159,11 +159,12 @@ def certify(
             why="; ".join(f"for {one.goal.words}, {one.why}" for one in refused),
             needed=max(needed) if len(needed) == len(refused) else None,
         )
-    return replace(certificate, **_together(certificate))
+    threshold, why = _together(certificate)
+    return replace(certificate, threshold=threshold, why=why)
 
 
-def _together(certificate: Certificate) -> dict[str, Any]:
-    """The threshold that the sequences of all goals certify, or why there is none."""
+def _together(certificate: Certificate) -> tuple[float | None, str | None]:
+    """The threshold that the sequences of all goals certify, or None and why there is none."""
     found = certificate.goals
     up = [
         float(one.threshold) for one in found if one.threshold is not None and not one.goal.spec.of_referred
@@ -171,13 +172,13 @@ def _together(certificate: Certificate) -> dict[str, Any]:
     down = [float(one.threshold) for one in found if one.threshold is not None and one.goal.spec.of_referred]
     if up and down and min(up) < max(down):
         why = "no threshold satisfies both the bound on referral and the other goals with this confidence"
-        return {"why": why}
+        return None, why
     if up and -math.inf < min(up) < certificate.begins:
         narrow = next(one.goal for one in found if one.threshold == min(up))
         late = max((one for one in found if one.goal.spec.den_retained), key=lambda one: one.first.threshold)
         why = f"{narrow} is certified for fewer images only than those with which the tests of {late.goal} begin"
-        return {"why": why}
-    return {"threshold": min(up) if up else max(down)}
+        return None, why
+    return min(up) if up else max(down), None
 
 
 def rounded_up(uncertainty: Floats) -> Floats:

@@ -11,14 +11,15 @@ interval of `clustered_proportion` is what these tests do not reject. `benchmark
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
 from retinabench.core.errors import InputError
+from retinabench.core.results import Document
 from retinabench.metrics.inference.bootstrap import cluster_codes
 from retinabench.metrics.inference.p_values import holm
 from retinabench.metrics.inference.proportions import effective_images
@@ -28,7 +29,7 @@ LEVEL = 0.05
 
 
 @dataclass(frozen=True)
-class Refutation:
+class Refutation(Document):
     """What the labels of a set say about one certified bound.
 
     Args:
@@ -50,10 +51,6 @@ class Refutation:
     verdict: Verdict
     tests: int
     level: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields, None for an undefined risk."""
-        return {**asdict(self), "risk": self.risk if np.isfinite(self.risk) else None}
 
 
 @dataclass(frozen=True, eq=False)

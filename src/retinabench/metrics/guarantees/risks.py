@@ -23,12 +23,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError, nearest
+from retinabench.core.results import JsonObject
 from retinabench.metrics.inference.bootstrap import cluster_codes
 from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.inference.proportions import clopper_pearson, effective_images
@@ -286,7 +287,7 @@ class Goal:
     def __str__(self) -> str:
         return f"{self.target} {'>=' if self.spec.at_least else '<='} {self.value:g}"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the goal for JSON."""
         return {"target": self.target, "goal": self.value, "at_least": self.spec.at_least}
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.core.tabular import IntervalRow, Tabular, draw_intervals
+from retinabench.core.results import IntervalRow, Tabular, draw_intervals
 from retinabench.metrics.guarantees.certificate import Certificate
 from retinabench.metrics.guarantees.refutation import LabelledRisk, judge
 from retinabench.metrics.guarantees.risks import Cases, Goal

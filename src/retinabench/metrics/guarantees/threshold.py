@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from retinabench.core.results import JsonObject, json_content
 from retinabench.metrics.clinical.screening import referral_view_intervals
 from retinabench.metrics.guarantees.refutation import Refutation
 from retinabench.metrics.guarantees.risks import TARGETS, Cases, Goal
 from retinabench.metrics.guarantees.shift.resemblance import Resemblance
-from retinabench.metrics.inference.interval import Interval, finite_or_none
+from retinabench.metrics.inference.interval import Interval
 
 Floats = NDArray[np.float64]
 ROUNDING = 1e-12  # a goal that is met exactly is met, whatever the last digit of a quotient
@@ -37,7 +37,7 @@ class Choice:
     referral_rate: float | None
     why: str | None = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return plain dictionaries; target, goal and value are those of the first goal."""
         first = self.goals[0]
         return {
@@ -180,33 +180,27 @@ class Realised:
             return "broken"
         return "none" if not verdicts else "holds" if set(verdicts) == {"holds"} else "not refuted"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the set's part of the JSON of `retinabench transfer`."""
-        content: dict[str, Any] = {
+        content = {
             "images": self.images,
             "referred": self.referred,
             "called": {"negative": self.called[0], "positive": self.called[1]},
-            "referral_rate": self.referral_rate.to_dict(),
-            "selective_risk": self.selective_risk.to_dict(),
-            "targets": {name: one.to_dict() for name, one in self.targets.items()},
+            "referral_rate": self.referral_rate,
+            "selective_risk": self.selective_risk,
+            "targets": self.targets,
             "missed_referable": {"images": self.missed[0], "of": self.missed[1]},
-            "readings": {
-                name: {rate: one.to_dict() for rate, one in rates.items()}
-                for name, rates in self.readings.items()
-            },
+            "readings": self.readings,
         }
         if self.missed_severe is not None:
             content["missed_severe"] = {"images": self.missed_severe[0], "of": self.missed_severe[1]}
         if self.resemblance is not None:
-            content |= {"resemblance": self.resemblance.to_dict(), "guarantee": self.guarantee}
-            content["verdicts"] = [one.to_dict() for one in self.verdicts]
-        return {key: _finite(value) for key, value in content.items()}
-
-
-def _finite(content: Any) -> Any:
-    if isinstance(content, dict):
-        return {key: _finite(value) for key, value in content.items()}
-    return finite_or_none(content) if isinstance(content, float) else content
+            content |= {
+                "resemblance": self.resemblance,
+                "guarantee": self.guarantee,
+                "verdicts": self.verdicts,
+            }
+        return {name: json_content(one) for name, one in content.items()}
 
 
 def realised(

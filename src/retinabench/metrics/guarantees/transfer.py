@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from retinabench.core.errors import InputError
+from retinabench.core.results import JsonObject, Row
 from retinabench.metrics.clinical.decision_threshold import DecisionThreshold, FrozenThreshold
 from retinabench.metrics.guarantees.certificate import Certificate, certify
 from retinabench.metrics.guarantees.risks import TARGETS, Cases, Goal, Per, as_goals
@@ -81,7 +81,7 @@ class Transfer(FrozenOnSets):
         """Whether a certificate was asked for and cannot be given."""
         return self.certificate is not None and not self.certificate.granted
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[Row]:
         """Return one dictionary per set."""
         return [
             {
@@ -99,7 +99,7 @@ class Transfer(FrozenOnSets):
             for name, one in self.sets.items()
         ]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return plain dictionaries; an infinite threshold, which refers no image, is written as the text "inf"."""
         content = {
             "schema": SCHEMA,

@@ -20,11 +20,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from retinabench.core.results import JsonObject, Row
 from retinabench.metrics.guarantees.certificate import Certificate
 from retinabench.metrics.guarantees.risks import Cases, Goal, Per, ratio_interval
 from retinabench.metrics.guarantees.splits import (
@@ -71,7 +71,7 @@ class Zone:
     certificate: Certificate | None
     why: str | None = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return plain dictionaries."""
         return {
             "threshold": self.threshold,
@@ -130,7 +130,7 @@ class Triage(FrozenOnSets):
         """The zones with goals for which no threshold is found."""
         return tuple(side for side, zone in self.zones.items() if zone.threshold is None)
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[Row]:
         """Return one dictionary per set."""
         return [
             {
@@ -149,7 +149,7 @@ class Triage(FrozenOnSets):
             for name, one in self.sets.items()
         ]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return plain dictionaries; infinite thresholds of a certificate are written as text."""
         sets = {
             name: one.to_dict()

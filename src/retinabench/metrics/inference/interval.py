@@ -5,18 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from retinabench.core.results import Document
+
 
 @dataclass(frozen=True)
-class Interval:
+class Interval(Document):
     """A value and the ends of its interval; NaN where undefined."""
 
     value: float
     low: float = math.nan
     high: float = math.nan
-
-    def to_dict(self) -> dict[str, float | None]:
-        """Return the numbers for JSON, None where undefined."""
-        return {name: finite_or_none(getattr(self, name)) for name in ("value", "low", "high")}
 
 
 def finite_or_none(value: float | None) -> float | None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
+from retinabench.core.results import JsonObject
 from retinabench.metrics.guarantees.risks import PER, SEVERE, Cases, Goal, Per, weights
 from retinabench.metrics.monitoring.follow_up import Watched
 
@@ -60,7 +59,7 @@ class Certified:
         known = images.labelled | goal.spec.of_referred
         return (num > 0) & known, (den > 0) & known
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the certificate for JSON."""
         return {
             "threshold": self.threshold if math.isfinite(self.threshold) else str(self.threshold),
@@ -89,12 +88,12 @@ def read_certificate(path: Path) -> Certified:
         raise InputError("does not exist", file=path) from None
     except (OSError, ValueError, RecursionError):
         raise InputError("is no JSON file", file=path, hint=_HINT) from None
-    if isinstance(content, Mapping) and str(content.get("schema", "")).startswith(TRIAGE):
+    if isinstance(content, dict) and str(content.get("schema", "")).startswith(TRIAGE):
         raise InputError("holds three zones, which the monitor does not follow", file=path, hint=_HINT)
-    if not isinstance(content, Mapping) or not str(content.get("schema", "")).startswith(SCHEMA):
+    if not isinstance(content, dict) or not str(content.get("schema", "")).startswith(SCHEMA):
         raise InputError("is not the JSON of a certificate", file=path, hint=_HINT)
     certificate = content.get("certificate")
-    if not isinstance(certificate, Mapping) or certificate.get("threshold") is None:
+    if not isinstance(certificate, dict) or certificate.get("threshold") is None:
         raise InputError("holds no certified threshold", file=path, hint=_HINT)
     try:
         return _certified(content, certificate)
@@ -102,7 +101,7 @@ def read_certificate(path: Path) -> Certified:
         raise InputError(f"is not a whole certificate ({error})", file=path, hint=_HINT) from None
 
 
-def _certified(content: Mapping[str, Any], certificate: Mapping[str, Any]) -> Certified:
+def _certified(content: JsonObject, certificate: JsonObject) -> Certified:
     goals = tuple(
         Goal(str(one["goal"]["target"]), float(one["goal"]["goal"])) for one in certificate["goals"]
     )

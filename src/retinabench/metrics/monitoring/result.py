@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.core.tabular import GREY, VERMILION, Tabular, axes_or_new
+from retinabench.core.results import (
+    GREY,
+    VERMILION,
+    Document,
+    JsonObject,
+    Row,
+    Tabular,
+    axes_or_new,
+    json_content,
+    vars_of,
+)
 from retinabench.metrics.guarantees.shift.estimates import ShiftEstimates
 from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.monitoring.certified import Certified
@@ -47,7 +57,7 @@ class Evidence:
         """The wealth now: how much the data speak against the hypothesis; 1 where they are silent."""
         return float(np.exp(min(self.log_wealth[-1], 500.0)))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the path for JSON."""
         return {
             "name": self.name,
@@ -61,7 +71,7 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Window:
+class Window(Document):
     """What a window of time shows.
 
     Args:
@@ -81,15 +91,6 @@ class Window:
     referred: Interval
     calibration: Interval
     risks: Mapping[str, Interval]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields for JSON."""
-        return {
-            **vars(self),
-            "referred": self.referred.to_dict(),
-            "calibration": self.calibration.to_dict(),
-            "risks": {name: one.to_dict() for name, one in self.risks.items()},
-        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +139,7 @@ class Monitoring(Tabular):
         """Names of the certified risks that reached their own limit."""
         return tuple(one.name for one in self.risks if one.alarm is not None)
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[Row]:
         """Return one dictionary per window of time."""
         return [
             {
@@ -173,22 +174,18 @@ class Monitoring(Tabular):
         axes.legend(frameon=False)
         return axes
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return plain dictionaries for JSON."""
+        rest = {
+            name: json_content(one)
+            for name, one in vars_of(self).items()
+            if name not in ("certified", "reference")
+        }
         return {
             "schema": SCHEMA,
             "alarm": self.alarm,
-            "level": self.level,
-            "images": self.images,
-            "patients": self.patients,
-            "labelled": self.labelled,
+            **{name: rest.pop(name) for name in ("level", "images", "patients", "labelled")},
             "certified": self.certified.to_dict(),
-            "overall": {name: one.to_dict() for name, one in self.overall.items()},
-            "risks": [one.to_dict() for one in self.risks],
-            "combined": self.combined.to_dict(),
+            **rest,
             "drift": {**self.drift.to_dict(), "reference_patients": self.reference},
-            "unit": self.unit,
-            "windows": [one.to_dict() for one in self.windows],
-            "expected": None if self.expected is None else self.expected.to_dict(),
-            "notes": list(self.notes),
         }

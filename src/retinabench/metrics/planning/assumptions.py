@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import logit
 
 from retinabench.core.errors import InputError
+from retinabench.core.results import JsonObject
 from retinabench.metrics.clinical.decision_threshold import DEFAULT, DecisionThreshold, FrozenThreshold
 from retinabench.metrics.clinical.operating_points import two_by_two
 from retinabench.metrics.inference.auroc_variance import auroc_error
@@ -62,7 +63,7 @@ class Assumptions:
                     hint=f"A study is planned for a value between {least:g} and 1: state one, such as --{title.lower()} 0.95.",
                 )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the assumptions for JSON; of a pilot's linear predictors only their number."""
         content = {
             name: value for name, value in vars(self).items() if name not in ("clusters", "predictors")

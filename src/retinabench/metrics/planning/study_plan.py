@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from retinabench.core.tabular import BLUE, Tabular, axes_or_new
-from retinabench.metrics.inference.interval import finite_or_none
+from retinabench.core.results import BLUE, JsonObject, Row, Tabular, axes_or_new, json_content
 from retinabench.metrics.planning.assumptions import Assumptions
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ class StudyPlan(Tabular):
         """Name of the question that needs the most patients."""
         return max(self.requirements, key=lambda name: self.requirements[name].patients)
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[Row]:
         """Return one dictionary per question."""
         return [{"name": name, **asdict(one)} for name, one in self.requirements.items()]
 
@@ -101,17 +100,14 @@ class StudyPlan(Tabular):
         axes.spines[["top", "right"]].set_visible(False)
         return axes
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return plain dictionaries, lists, text, finite numbers and None."""
         return {
             "schema": SCHEMA,
             "assumptions": self.assumptions.to_dict(),
-            "aims": asdict(self.aims),
+            "aims": json_content(self.aims),
             "patients": self.patients,
             "decisive": self.decisive,
-            "requirements": {
-                name: {**asdict(one), "design_effect": finite_or_none(one.design_effect)}
-                for name, one in self.requirements.items()
-            },
+            "requirements": json_content(self.requirements),
             "notes": list(self.notes),
         }

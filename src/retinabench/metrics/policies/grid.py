@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from retinabench.core.results import Document, JsonObject, json_content
 from retinabench.metrics.clinical.consequences import SEVERE
 from retinabench.metrics.clinical.decision_threshold import FrozenThreshold
 from retinabench.metrics.clinical.referral_rule import ReferralRule, referral_rules
@@ -39,7 +40,7 @@ Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Outcome(Document):
     """What one pair of thresholds does, with a reader of the referred images, per image.
 
     Args:
@@ -65,10 +66,6 @@ class Outcome:
     missed_severe: Interval
     missed_images: int
     missed_severe_images: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the outcome for JSON."""
-        return {name: one.to_dict() if isinstance(one, Interval) else one for name, one in vars(self).items()}
 
 
 @dataclass(frozen=True)
@@ -116,18 +113,13 @@ class PolicyGrid:
     outcomes: Mapping[str, Mapping[str, Sequence[Sequence[Outcome]]]]
     images: Mapping[str, Sequence[RankedImage]]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the grid for JSON."""
         return {
-            "thresholds": [one.to_dict() for one in self.thresholds],
-            "referrals": [one.to_dict() for one in self.rules],
-            "frozen": list(self.frozen),
-            "sets": {
-                name: {
-                    group: [[one.to_dict() for one in row] for row in rows] for group, rows in groups.items()
-                }
-                for name, groups in self.outcomes.items()
-            },
+            "thresholds": json_content(self.thresholds),
+            "referrals": json_content(self.rules),
+            "frozen": json_content(self.frozen),
+            "sets": json_content(self.outcomes),
         }
 
 

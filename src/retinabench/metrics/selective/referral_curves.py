@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.core.tabular import BLUE, Tabular, axes_or_new
+from retinabench.core.results import BLUE, Row, Tabular, axes_or_new
 from retinabench.metrics.selective import incremental_precision
 from retinabench.metrics.selective.incremental_auroc import Pairs
 from retinabench.metrics.sorted_images import Weighted
@@ -67,7 +67,7 @@ class Curve(Tabular):
         later = np.flatnonzero(self.referred >= referred - 1e-9)
         return float(self.value[later[0]]) if len(later) else np.nan
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[Row]:
         """Return one dictionary per fraction referred."""
         columns = {
             name: getattr(self, name).tolist() for name in ("referred", "value", "positives", "negatives")

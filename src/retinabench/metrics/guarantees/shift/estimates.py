@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
+from retinabench.core.results import JsonObject, json_content
 from retinabench.metrics.guarantees.risks import Cases, Goal
 from retinabench.metrics.guarantees.shift.label_shift import LabelShift, label_shift
 from retinabench.metrics.guarantees.shift.weighted import (
@@ -41,10 +41,10 @@ class Assumed:
     targets: Mapping[str, EstimatedRisk]
     threshold: float | None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the estimates for JSON."""
         return {
-            "targets": {name: one.to_dict() for name, one in self.targets.items()},
+            "targets": json_content(self.targets),
             "threshold": self.threshold,
         }
 
@@ -56,7 +56,7 @@ class ShiftEstimates:
     assumed: tuple[Assumed, ...]
     prevalence: LabelShift
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the estimates for JSON."""
         shift = self.prevalence
         return {

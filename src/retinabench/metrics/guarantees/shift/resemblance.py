@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
+from retinabench.core.results import Document, JsonObject
 from retinabench.metrics.inference.bootstrap import cluster_codes
 from retinabench.metrics.uncertainty import uncertainties
 
@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Resemblance:
+class Resemblance(Document):
     """The largest Kolmogorov-Smirnov distance of two sets, its permutation p-value, and the verdict at `level`."""
 
     distance: float
@@ -35,9 +35,9 @@ class Resemblance:
         """Whether exchangeability is refuted at `level`: the guarantee is then about other patients than these."""
         return self.p_value <= self.level
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """The fields and the verdict."""
-        return {**vars(self), "alarm": self.alarm}
+        return {**super().to_dict(), "alarm": self.alarm}
 
 
 def resemblance(

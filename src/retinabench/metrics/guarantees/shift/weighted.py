@@ -21,13 +21,13 @@ References:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, special, stats
 
+from retinabench.core.results import Document
 from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.inference.proportions import clopper_pearson
 
@@ -63,7 +63,7 @@ class Images:
 
 
 @dataclass(frozen=True)
-class EstimatedRisk:
+class EstimatedRisk(Document):
     """A risk on new patients under an assumption.
 
     Args:
@@ -75,10 +75,6 @@ class EstimatedRisk:
     risk: Interval
     effective_patients: float
     why: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields for JSON."""
-        return {**asdict(self), "risk": self.risk.to_dict()}
 
 
 @dataclass(frozen=True, eq=False)

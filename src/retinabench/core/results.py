@@ -1,4 +1,4 @@
-"""Results that can be shown in a notebook: as a table, as a pandas DataFrame, and as a figure.
+"""Results as the JSON content of documents, and in notebooks as a table, as a pandas DataFrame and as a figure.
 
 matplotlib is loaded by the first plot, never by a score. The figures of pages and files have a style of their own, see
 `retinabench.reports.toolkit.figures`.
@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
 
 from retinabench.core.errors import InputError
 
@@ -24,11 +26,63 @@ SHOWN = 60
 """Rows of a longer table that a notebook shows; `to_dataframe` has all."""
 
 
+JsonObject = dict[str, Any]
+"""A JSON or TOML object where it enters or leaves the package; results that functions hand on are dataclasses."""
+
+
+class Document:
+    """Base of dataclasses whose fields, in their order, are their JSON content; None in one of `_optional` is left out."""
+
+    _optional: ClassVar[Collection[str]] = ()
+
+    def to_dict(self) -> JsonObject:
+        """Return the JSON content: plain dictionaries, lists, text, finite numbers, and None where a number is undefined."""
+        content = {name: json_content(value) for name, value in vars_of(self).items()}
+        return {name: one for name, one in content.items() if one is not None or name not in self._optional}
+
+
+def vars_of(result: object) -> dict[str, object]:
+    """Return the fields of a dataclass in their order; unlike `vars`, without what it has cached."""
+    return {field.name: getattr(result, field.name) for field in fields(result)}  # type: ignore[arg-type]
+
+
+def json_content(value: object) -> Any:
+    """Return a value as JSON holds it.
+
+    Dataclasses and named tuples become objects, arrays and sequences lists; NaN and infinity become None.
+
+    Example:
+        >>> json_content({"score": float("nan"), "counts": (1, 2)})
+        {'score': None, 'counts': [1, 2]}
+    """
+    if isinstance(value, str | int | None):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    if isinstance(value, np.ndarray | np.generic):
+        return json_content(value.tolist())
+    if is_dataclass(value):
+        return json_content(vars_of(value))
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return json_content(value._asdict())
+    if isinstance(value, Mapping):
+        return {key: json_content(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_content(one) for one in value]
+    raise TypeError(f"{type(value).__name__} is no content of a document")
+
+
+Row = dict[str, str | float | None]
+"""A row of a table: column -> text or number."""
+
+
 class Tabular(ABC):
     """A result whose numbers are also rows of a table."""
 
     @abstractmethod
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[Row]:
         """Return one dictionary per row, all with the same keys; NaN where a number is undefined."""
 
     @abstractmethod
@@ -127,7 +181,7 @@ def draw_intervals(
     return axes
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, float):

@@ -1,15 +1,20 @@
-"""Results as rows, as HTML and as a pandas DataFrame."""
+"""Results as JSON content, as rows, as HTML and as a pandas DataFrame."""
 
 from __future__ import annotations
 
+import json
 import math
 import sys
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
 from retinabench.core.errors import InputError
-from retinabench.core.tabular import IntervalRow, Tabular, draw_intervals
+from retinabench.core.results import Document, IntervalRow, Tabular, draw_intervals, json_content
 
 
 class Rows(Tabular):
@@ -60,3 +65,47 @@ def test_intervals_are_drawn_from_top_to_bottom_with_their_goals():
     assert [0.4, 0.6] in drawn
     assert [0.8] in drawn
     assert axes.get_ylim() == (1.5, -0.5)
+
+
+class Ends(NamedTuple):
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Part:
+    ends: Ends
+    values: np.ndarray
+
+
+@dataclass(frozen=True)
+class Whole(Document):
+    _optional = ("why",)
+
+    number: float
+    parts: dict[str, Part]
+    why: str | None = None
+
+    @cached_property
+    def twice(self) -> float:
+        return 2 * self.number
+
+
+def test_fields_are_the_content_and_what_is_cached_is_not():
+    whole = Whole(np.nan, {"a": Part(Ends(0.0, np.inf), np.array([1, 2]))})
+    assert np.isnan(whole.twice)
+    content = whole.to_dict()
+    assert content == {"number": None, "parts": {"a": {"ends": {"low": 0.0, "high": None}, "values": [1, 2]}}}
+    assert Whole(np.float64(0.1), {}, "because").to_dict() == {"number": 0.1, "parts": {}, "why": "because"}
+    assert json.dumps(content, allow_nan=False)
+
+
+def test_a_document_within_another_says_itself_what_it_holds():
+    assert json_content([Whole(1.0, {}), (np.bool_(True), np.float32(0.5), None)]) == [
+        {"number": 1.0, "parts": {}}, [True, 0.5, None],
+    ]  # fmt: skip
+
+
+def test_what_is_no_content_is_refused():
+    with pytest.raises(TypeError, match="object is no content of a document"):
+        json_content({"a": object()})

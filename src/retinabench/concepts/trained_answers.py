@@ -1,0 +1,280 @@
+"""From the images of a bank to answers: train a network on some images and let it answer about the others.
+
+The folder holds
+- `answers.csv`: image_id and P(yes) per concept, for the images (or regions) asked about;
+- `truth.csv`: the same rows with 0, 1 or nothing (unknown) per concept, and patient_id where a patient has several;
+- `training.csv`: the truth of the training images;
+- `network.json`: the settings, and per concept the AUROC on the images asked about;
+- `samples/`: the images, or regions, as the network reads them, and the features of a pretrained trunk;
+- `training/`: the state of an unfinished training, from which the same command continues.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from retinabench.concepts.banks import lesion_images
+from retinabench.concepts.banks.definition import BankDefinition
+from retinabench.concepts.banks.samples import prepare_samples, sample_rows
+from retinabench.concepts.banks.tables import PATIENT
+from retinabench.concepts.examinees.network import (
+    ConceptNetwork,
+    default_optimizer,
+    train_network,
+    untrained_network,
+)
+from retinabench.concepts.examinees.synthetic import SYNTHETIC
+from retinabench.core.atomic_files import write_bytes, write_json
+from retinabench.core.errors import InputError
+from retinabench.core.results import JsonObject
+from retinabench.core.settings import first_problem
+from retinabench.core.untrusted.text import csv_text
+from retinabench.core.version import __version__
+from retinabench.core.workspace import Workspace
+from retinabench.data.dataset import ConceptImages, Rows
+from retinabench.data.prepared import Prepared
+from retinabench.experiments.execution import Resources
+from retinabench.methods.settings import Optimizer
+from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.metrics.classification import auroc
+from retinabench.models.settings import TIMM, ModelConfig
+
+PRETRAINED = {"name": "efficientnet_lite0", "weights": "imagenet", "pool": "mean_max", "trained": "head"}
+AS_IT_IS = "nothing"
+LEAST_REGION = 128  # pixels of a region, unless the images of a bank are smaller
+
+
+@dataclass(frozen=True)
+class NetworkOptions:
+    """Which network answers about the images of a bank, and what it sees.
+
+    Args:
+        examinee: A name of `models.registry.MODELS`, ``timm:NAME`` or ``package.module:function``; None: that of the bank.
+        weights: Pretrained weights, see `ModelConfig.weights`; None: those that belong to the network, if any.
+        trained: ``head``, ``all``, a number of stages, or ``nothing``: the network answers as it is. None: the head of a
+            pretrained network, otherwise all.
+        size: Side of each sample that the network sees, in pixels; None: that of the bank.
+        grid: 1 asks about whole images; above 1, about each of the grid * grid regions of an image, which are cut from the
+            image at ``grid`` times that size.
+        epochs: Epochs of the training; None: `default_optimizer`.
+        images: Number of drawn images; None: that of the bank.
+        seed: Seed of split, weights, order and symmetries.
+        resources: Where it is computed.
+    """
+
+    examinee: str | None = None
+    weights: str | None = None
+    trained: str | None = None
+    size: int | None = None
+    grid: int = 1
+    epochs: int | None = None
+    images: int | None = None
+    seed: int = 0
+    resources: Resources = field(default_factory=Resources)
+
+    @property
+    def synthetic(self) -> bool:
+        """Whether the examinee is one of `SYNTHETIC`, and no network."""
+        return self.examinee in SYNTHETIC
+
+    def side(self, definition: BankDefinition) -> int:
+        """Return the side of a sample in pixels."""
+        size = self.size or max(definition.size // self.grid, min(LEAST_REGION, definition.size))
+        if size < 16 or size * self.grid > 2048:
+            raise InputError(
+                f"images of {size} pixels on a grid of {self.grid} cannot be made",
+                hint="--size is at least 16, and --size times --grid at most 2048.",
+            )
+        return size
+
+    def model(self, definition: BankDefinition, size: int) -> ModelConfig:
+        """Return the settings of the network.
+
+        Args:
+            definition: The definition of the bank, which may name one.
+            size: Side of a sample, in pixels.
+
+        Raises:
+            InputError: The settings do not fit together.
+        """
+        if self.examinee is None:
+            settings = {**(definition.network or PRETRAINED)}
+            if "stem" in settings and size >= 128:
+                del settings[
+                    "stem"
+                ]  # the published stem discards three quarters of the pixels, too many for small images
+        else:
+            lite, timm = self.examinee.startswith("efficientnet_lite"), self.examinee.startswith(TIMM)
+            settings = {"name": self.examinee} | ({"pool": "mean_max"} if lite else {})
+            if weights := self.weights or ("imagenet" if lite else "timm" if timm else None):
+                settings |= {"weights": weights, "trained": "head"}
+            elif size < 128 and self.examinee.startswith("resnet"):
+                settings["stem"] = "small"
+        if self.weights is not None:
+            settings["weights"] = self.weights
+        if self.trained not in (None, AS_IT_IS):
+            assert self.trained is not None
+            settings["trained"] = int(self.trained) if self.trained.isdigit() else self.trained
+        try:
+            return ModelConfig.model_validate(settings)
+        except ValidationError as error:
+            raise first_problem(error, None, lambda path: list(ModelConfig.model_fields)) from None
+
+
+def train_and_answer(
+    images: ConceptImages,
+    definition: BankDefinition,
+    out: Path,
+    options: NetworkOptions,
+    size: int,
+    source: Mapping[str, str],
+) -> None:
+    """Split the images, train, answer, and write the folder described above; a killed training continues.
+
+    Args:
+        images: The images.
+        definition: The definition of the bank.
+        out: The folder.
+        options: Settings of network and training.
+        size: Side of each sample, in pixels.
+        source: What the images were read from (`origin`).
+    """
+    grid, seed = options.grid, options.seed
+    drawn = {"images": len(images), "seed": seed} if definition.synthetic else {}
+    model = options.model(definition, size)
+    data = prepare_samples(
+        images,
+        out / "samples",
+        size=size,
+        grid=grid,
+        source={**source, **drawn},
+        progress=options.resources.progress,
+    )
+    trained, asked = lesion_images.split(images, seed, definition.held_out)
+    if options.trained == AS_IT_IS:
+        trained, asked = trained[:0], np.arange(len(images))
+    rows, questions = sample_rows(trained, grid), sample_rows(asked, grid)
+    settings: JsonObject = {"size": size, "grid": grid, "seed": seed, "model": model.model_dump()}
+    if options.trained == AS_IT_IS:
+        network = untrained_network(model, seed, data, options.resources)
+    else:
+        settings["optimizer"] = default_optimizer(
+            model, len(images.concepts), 16 * grid, options.epochs
+        ).model_dump()
+        network = _trained(data, rows, model, out / "training", settings, options.resources)
+    probability = network.answer_rows(data, questions)
+    found = {
+        "concepts": _learnt(images.concepts, data, rows, questions, probability),
+        "trained_on": len(rows),
+        "questioned_on": len(questions),
+        **settings,
+        "version": __version__,
+    }
+    _write(out, images.concepts, data, rows, questions, probability)
+    write_json(out / "network.json", found, checked=True)
+    shutil.rmtree(out / "training", ignore_errors=True)
+
+
+def _trained(
+    data: Prepared,
+    rows: Rows,
+    model: ModelConfig,
+    folder: Path,
+    settings: JsonObject,
+    resources: Resources,
+) -> ConceptNetwork:
+    """Train in a folder, or continue there."""
+    workspace = Workspace(folder, "training of a network")
+    with workspace.lock():
+        workspace.begin({**settings, "images": data.fingerprint, "version": __version__})
+        return train_network(
+            data,
+            rows,
+            model=model,
+            optimizer=Optimizer(**settings["optimizer"]),
+            seed=settings["seed"],
+            checkpoint=Checkpoint(folder, resources.progress, "Training the network"),
+            resources=resources,
+        )
+
+
+def _write(
+    out: Path,
+    concepts: tuple[str, ...],
+    data: Prepared,
+    rows: Rows,
+    asked: Rows,
+    probability: NDArray[np.float64],
+) -> None:
+    """Write the truth of the training, and truth and answers of the samples asked about."""
+    ids, patients, truth = data.records.image_id, data.records.patient_id, data.truth
+    assert truth is not None
+    for name, some in (("training.csv", rows), ("truth.csv", asked)):
+        write_bytes(out / name, table(ids[some], concepts, truth[some], patients[some]), checked=True)
+    write_bytes(out / "answers.csv", table(ids[asked], concepts, probability), checked=True)
+
+
+def write_truth(images: ConceptImages, rows: Rows, file: Path) -> None:
+    """Write the truth of some images as a table of questions.
+
+    Args:
+        images: The images.
+        rows: Their rows.
+        file: The CSV.
+    """
+    patients = images.patient_id[rows]
+    write_bytes(
+        file, table(images.sample_id[rows], images.concepts, images.truth[rows], patients), checked=True
+    )
+
+
+def table(
+    sample_id: NDArray[np.str_],
+    concepts: tuple[str, ...],
+    values: NDArray[np.int8] | NDArray[np.float64],
+    patients: NDArray[np.str_] | None = None,
+) -> bytes:
+    """Return a CSV with image_id, patient_id where a patient has several samples, and one column per concept.
+
+    Args:
+        sample_id: (M,) text.
+        concepts: C names.
+        values: (M, C), truth (written as 0, 1 or nothing) or probabilities (with all their digits).
+        patients: (M,) text; None: they are not written.
+
+    Returns:
+        The content of the file.
+    """
+    named = [[name] for name in sample_id]
+    if several := patients is not None and len(np.unique(patients)) < len(patients):
+        named = [[*one, patient] for one, patient in zip(named, patients, strict=True)]
+    rows = [
+        [*one, *("" if value < 0 else value for value in row.tolist())]
+        for one, row in zip(named, values, strict=True)
+    ]
+    return csv_text([["image_id", *([PATIENT] if several else []), *concepts], *rows]).encode()
+
+
+def _learnt(
+    concepts: tuple[str, ...], data: Prepared, rows: Rows, asked: Rows, probability: NDArray[np.float64]
+) -> dict[str, dict[str, float | int | None]]:
+    """Per concept: positives trained and questioned on, and the AUROC, None where one class is missing."""
+    assert data.truth is not None
+    found: dict[str, dict[str, float | int | None]] = {}
+    for column, concept in enumerate(concepts):
+        label = data.truth[asked, column]
+        known = label >= 0
+        mixed = 0 < (label == 1).sum() < known.sum()
+        found[concept] = {
+            "trained_positives": int((data.truth[rows, column] == 1).sum()),
+            "questioned_positives": int((label == 1).sum()),
+            "auroc": float(auroc(label[known], probability[known, column])) if mixed else None,
+        }
+    return found
