@@ -21,6 +21,7 @@ from retinabench.metrics import calibration, calibration_error, classification, 
 from retinabench.metrics.batched import areas, averages, ranked
 from retinabench.metrics.batched import selective as batched_summaries
 from retinabench.metrics.batched.batch import Batch
+from retinabench.metrics.batched.retained import number_at
 from retinabench.metrics.inference.interval_methods import (
     Closed,
     IntervalMethod,
@@ -157,7 +158,8 @@ def referred_scores(referred: float = 0.5) -> dict[str, ScoreSpec]:
 
     def add(name: str, label: str, direction: Direction, interval: IntervalMethod, needs: Needs = "") -> None:
         function = partial(half_referred.number, name=name, referred=referred)
-        found.append(ScoreSpec(name, label, direction, "", 2, function, needs, ON_REQUEST, interval))
+        batched = partial(number_at, name=name, referred=referred)
+        found.append(ScoreSpec(name, label, direction, "", 2, function, needs, ON_REQUEST, interval, batched))
 
     def kept(success: str, of: str = "images") -> Proportion:
         return _retained(success=success, of=of, referred=referred)
@@ -272,6 +274,8 @@ _BATCHED: dict[str, Callable[[Batch], NDArray[np.float64]]] = {
     "auprc": ranked.auprc,
     "nll": averages.nll,
     "brier": averages.brier,
+    "brier_skill": averages.brier_skill,
+    "accuracy_gain": averages.accuracy_gain,
     "ece_top_label": averages.ece_top_label,
     "ece_positive_class": averages.ece_positive_class,
     "sensitivity": averages.sensitivity,
@@ -285,11 +289,12 @@ _BATCHED: dict[str, Callable[[Batch], NDArray[np.float64]]] = {
     "augrc": batched_summaries.augrc,
     "failure_auroc": batched_summaries.failure_auroc,
     "prr": batched_summaries.prr,
+    "sensitivity_at_specificity_80": partial(number_at, name="sensitivity_at_specificity_80"),
     "ood_auroc": ranked.ood_auroc,
     "ood_auprc": ranked.ood_auprc,
 }
 SCORES: Registry[ScoreSpec] = Registry(
     "retinabench.scores",
     "score",
-    {spec.name: replace(spec, batched=_BATCHED.get(spec.name)) for spec in _BUILTIN},
+    {spec.name: replace(spec, batched=_BATCHED.get(spec.name, spec.batched)) for spec in _BUILTIN},
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Literal, NamedTuple, get_args
 
@@ -78,6 +78,39 @@ def score(
         >>> rb.score(predictions, bootstrap=0)["in_domain"].accuracy.value
         0.5
     """
+    return score_and_replicates(
+        predictions, rules, bootstrap, seed, uncertainty,
+        threshold=threshold, level=level, workers=workers, advance=advance,
+    )[0]  # fmt: skip
+
+
+def score_and_replicates(
+    predictions: Predictions,
+    rules: Rules = "corrected",
+    bootstrap: int = 1000,
+    seed: int = 0,
+    uncertainty: str = "auto",
+    *,
+    threshold: DecisionThreshold | float | str = DEFAULT,
+    level: float = 0.95,
+    workers: int | None = None,
+    advance: Callable[[int], None] | None = None,
+    wanted: Sequence[ScoreSpec] = (),
+) -> tuple[Scores, dict[str, Floats]]:
+    """Return what `score` does, and the bootstrap replicates (R, K) of K scores by the name of the set.
+
+    Args:
+        predictions: As in `score`, like the arguments that are not named here.
+        rules: The published ones give no replicates.
+        bootstrap: As in `score`; without replicates no set is given.
+        seed: As in `score`.
+        uncertainty: As in `score`.
+        threshold: As in `score`.
+        level: As in `score`.
+        workers: As in `score`.
+        advance: As in `score`.
+        wanted: The K scores. They are computed with those whose intervals need replicates, once for both.
+    """
     check_rules(rules)
     if bootstrap < 0:
         raise InputError(f"{bootstrap} bootstrap replicates", hint="Ask for 0 (no intervals) or more.")
@@ -87,6 +120,7 @@ def score(
     values, name = referral_uncertainty(test, uncertainty, exact=rules == "published", threshold=cut.value)
     notes = [*test.notes, *_notes(test, values, name, cut)]
     sets: Mapping[str, SetScores]
+    replicates: dict[str, Floats] = {}
     about = test.metadata, test.source
     if rules == "published":
         sets = published_sets.score_sets(test, values, seed)
@@ -96,9 +130,10 @@ def score(
         found = image_sets(test, values, cut.value)
         tuning = predictions.select(domain="in_domain", split="validation")
         del predictions, test, values  # the ids of millions of images are larger than all that follows
-        sets = _scored_sets(found, tuning, bootstrap, seed, level, workers, advance)
+        resampling = Resampling(bootstrap, seed, level, workers, wanted, replicates)
+        sets = _scored_sets(found, tuning, resampling, advance)
     notes += _inverted(sets)
-    return Scores(rules, name, bootstrap, seed, sets, tuple(notes), *about, cut)
+    return Scores(rules, name, bootstrap, seed, sets, tuple(notes), *about, cut), replicates
 
 
 def referral_curve(
@@ -212,45 +247,44 @@ def _test_split(predictions: Predictions) -> Predictions:
 def _scored_sets(
     sets: list[ImageSet],
     validation: Predictions | None,
-    bootstrap: int,
-    seed: int,
-    level: float,
-    workers: int | None,
+    resampling: Resampling,
     advance: Callable[[int], None] | None,
 ) -> dict[str, SetScores]:
     """The scores of every set by the corrected rules; `advance` is told of the replicates of all of them together.
 
     The list is emptied: the indexes of a million images take several hundred megabytes and are given up with their set.
     """
-    work = bootstrap * sum(map(len, sets))
-    done = Steps(advance or (lambda steps: None), bootstrap, max(work, 1))
-    resampling = Resampling(bootstrap, seed, level, workers, done)
+    work = resampling.replicates * sum(map(len, sets))
+    done = Steps(advance or (lambda steps: None), resampling.replicates, max(work, 1))
     found = {}
     with one_blas_thread():
         while sets:
             name = sets[0].name
-            found[name] = _scored(sets.pop(0), validation, resampling)
+            found[name] = _scored(sets.pop(0), validation, resampling, done)
     return found
 
 
 class Resampling(NamedTuple):
-    """How intervals are computed, and where progress is told."""
+    """How intervals are computed, and the scores whose replicates (R, K) are kept, by the name of the set."""
 
     replicates: int
     seed: int
     level: float
     workers: int | None
-    done: Steps
+    wanted: Sequence[ScoreSpec]
+    kept: dict[str, Floats]
 
 
-def _scored(images: ImageSet, validation: Predictions | None, resampling: Resampling) -> SetScores:
+def _scored(
+    images: ImageSet, validation: Predictions | None, resampling: Resampling, done: Steps
+) -> SetScores:
     """All scores of one set by the corrected rules."""
     bootstrap, seed, level = resampling[:3]
     whole = images.whole
     curves = {metric: _read(referral_curves.curve_of(whole, metric)) for metric in MAIN_CURVES}
     areas = {f"referral_{metric}_area": curve for metric, curve in curves.items()}
     point = np.array([areas[s.name].area if s.name in areas else s(whole) for s in images.scores])
-    draws = _replicates(images, point, resampling)
+    draws = _replicates(images, point, resampling, done)
     scores = {}
     for spec, value, column in zip(images.scores, point.tolist(), draws.T, strict=True):
         low, high, why = interval_of(spec, whole, value, column, level)
@@ -282,17 +316,25 @@ def _scored(images: ImageSet, validation: Predictions | None, resampling: Resamp
     )
 
 
-def _replicates(images: ImageSet, point: Floats, resampling: Resampling) -> Floats:
-    """The bootstrap replicates (R, K) of the scores whose intervals need them, NaN of the others."""
-    replicates, seed, _, workers, done = resampling
+def _replicates(images: ImageSet, point: Floats, resampling: Resampling, done: Steps) -> Floats:
+    """The bootstrap replicates (R, K) of the scores whose intervals need them, NaN of the others; those wanted are kept."""
+    replicates = resampling.replicates
     draws = np.full((replicates, len(point)), np.nan)
     columns = [k for k, spec in enumerate(images.scores) if spec.interval.resampled]
+    wanted = resampling.wanted if images.name != "balanced" else ()
     if replicates:
-        statistic = Evaluator(images, [images.scores[k] for k in columns], point[columns])
-        draws[:, columns] = cluster_bootstrap(
-            statistic, images.cluster, replicates=replicates, seed=seed, workers=workers,
+        statistic = Evaluator(
+            images,
+            [*(images.scores[k] for k in columns), *wanted],
+            np.append(point[columns], [spec(images.whole) for spec in wanted]),
+        )
+        found = cluster_bootstrap(
+            statistic, images.cluster, replicates=replicates, seed=resampling.seed, workers=resampling.workers,
             advance=lambda rows: done.add(rows * len(images)),
         )  # fmt: skip
+        draws[:, columns] = found[:, : len(columns)]
+        if wanted:
+            resampling.kept[images.name] = found[:, len(columns) :]
     return draws
 
 

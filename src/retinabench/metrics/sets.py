@@ -132,7 +132,7 @@ class Evaluator:
 def score_rows(score: ScoreSpec, batch: Batch) -> Floats:
     """Return a score (R,) of R weightings, by its batched form where it has one."""
     if score.batched is not None:
-        return np.asarray(score.batched(batch), np.float64)
+        return np.asarray(batch.derived(score.batched), np.float64)
     return np.array([score(Weighted(batch.cases, row)) for row in batch.weight])
 
 

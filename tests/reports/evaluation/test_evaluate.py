@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
+from retinabench.metrics.inference.bootstrap import cluster_codes, replicate_weight
 from retinabench.metrics.results import ScoreValue
 from retinabench.reports.evaluation import evaluate
 from retinabench.reports.evaluation.evaluate import evaluate_methods
@@ -26,11 +27,18 @@ def weightings(case, rows=4):
     return np.random.default_rng(0).poisson(1.0, (rows, len(case))).astype(float)
 
 
-def test_many_weightings_at_once_are_one_after_the_other(joint):
-    estimates, weight = evaluate._Estimates(joint.cases, 0.3), weightings(joint)
-    np.testing.assert_allclose(
-        estimates.rows(weight), np.stack([estimates(one) for one in weight]), atol=1e-12
+def test_what_is_resampled_beside_the_scores_is_what_it_is_alone(joint):
+    people = population(60, 40)
+    found = evaluate_methods(
+        [MethodPredictions.of("MC dropout", predictions("MC dropout", 0, people))],
+        EvaluationSettings(bootstrap=5),
     )
+    _, replicates = found.replicates[0, "joint"]
+    codes, patients = cluster_codes(joint.cluster)
+    for number in range(5):
+        w = joint.cases.weighted(replicate_weight(codes, patients, 0, number))
+        expected = [found.spec(name)(w) for name in found.replicated]
+        np.testing.assert_allclose(replicates[0, number], expected, atol=1e-10)
 
 
 def test_changes_are_shifted_minus_in_domain_by_scikit_learn(joint):

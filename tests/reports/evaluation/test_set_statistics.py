@@ -13,6 +13,7 @@ from retinabench.metrics.sorted_images import Cases
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation.set_statistics import (
     METRICS,
+    AllCurves,
     SetPredictions,
     differences,
     observed,
@@ -29,6 +30,27 @@ def test_curves_are_those_of_the_scores(metric):
     mine = referral(case.cases.weighted(), metric)
     for share in (0.0, 0.25, 0.5, 0.75):
         assert mine[round(100 * share)] == pytest.approx(curve.at(share), abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["free", "entropy", "ties", "one block"])
+def test_all_curves_of_many_weightings_are_those_of_one_after_the_other(kind):
+    rng = np.random.default_rng(0)
+    n = 250
+    p = np.round(rng.random(n), 2)
+    u = {
+        "free": rng.random(n),
+        "entropy": p * (1 - p),
+        "ties": rng.integers(0, 9, n),
+        "one block": np.zeros(n),
+    }
+    images = [f"i{k}" for k in range(n)]
+    given = Predictions(images, rng.random(n) < 0.3, p, uncertainty=u[kind].astype(float))
+    case = SetPredictions.of(given, "in_domain")
+    assert case is not None
+    curves = AllCurves(case)
+    weight = rng.multinomial(n, np.full(n, 1 / n), 6).astype(float)
+    weight[5] *= np.arange(n) < 12  # few images, perhaps of one class
+    np.testing.assert_allclose(curves.rows(weight), np.stack([curves(one) for one in weight]), atol=1e-9)
 
 
 def test_observed_shares_by_bin_by_hand():

@@ -28,6 +28,16 @@ def brier(batch: Batch) -> Floats:
     return batch.mean((batch.cases.prob - batch.cases.label) ** 2)
 
 
+def brier_skill(batch: Batch) -> Floats:
+    """(R,) `classification.brier_skill_of`."""
+    return 1 - ratio(brier(batch), batch.positives * batch.negatives / batch.total**2)
+
+
+def accuracy_gain(batch: Batch) -> Floats:
+    """(R,) `classification.accuracy_gain_of`."""
+    return accuracy(batch) - np.maximum(batch.positives, batch.negatives) / batch.total
+
+
 def sensitivity(batch: Batch) -> Floats:
     """(R,) `classification.sensitivity_of`."""
     return ratio(batch.sum(batch.cases.label & ~batch.cases.error), batch.positives)

@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.metrics.batched.batch import Batch, cumulate, ratio
+from retinabench.metrics.batched.batch import Batch, ratio
+from retinabench.metrics.batched.curves import sensitivity_on_grid
+from retinabench.metrics.selective import half_referred
 from retinabench.metrics.sorted_images import SLACK
 
 Floats = NDArray[np.float64]
+
+
+def number_at(batch: Batch, name: str, referred: float = 0.5) -> Floats:
+    """Return (R,) `half_referred.number`; the numbers of a share referred are computed together, once for a batch.
+
+    Args:
+        batch: R weightings.
+        name: One of `half_referred.names`.
+        referred: At least this share is referred.
+    """
+    return batch.derived(_numbers(referred))[:, half_referred.names(referred).index(name)]
+
+
+@functools.cache
+def _numbers(referred: float) -> Callable[[Batch], Floats]:
+    return functools.partial(numbers_at, referred=referred, specificity=half_referred.SPECIFICITY)
 
 
 def numbers_at(batch: Batch, referred: float, specificity: float) -> Floats:
@@ -40,7 +61,7 @@ def numbers_at(batch: Batch, referred: float, specificity: float) -> Floats:
             ratio(passed, at.retained(batch.mass) - positives),
             ratio(positives, kept),
             ratio(missed, batch.positives),
-            _sensitivity_within(batch, 1 - specificity),
+            sensitivity_on_grid(batch, np.array([1 - specificity]))[:, 0],
         ],
         axis=1,
     )
@@ -63,16 +84,3 @@ class _Place:
         """(R,) retained part of a mass, of which `sums` (R, B+1) is the sum over the blocks before."""
         before, after = sums[self.row, self.block], sums[self.row, self.block + 1]
         return np.asarray(before + self.fraction * (after - before))
-
-
-def _sensitivity_within(batch: Batch, rate: float) -> Floats:
-    """(R,) `classification.sensitivity_within` of one false-positive rate."""
-    ranking = batch.cases.by_prob
-    label, ends = batch.cases.label[ranking.order], np.append(0, ranking.ends + 1)
-    negative = np.take(cumulate(batch.by_prob * ~label), ends, axis=1)
-    positive = np.take(cumulate(batch.by_prob * label), ends, axis=1)
-    both = (batch.positives > 0) & (batch.negatives > 0)
-    false = negative / np.where(both, batch.negatives, 1.0)[:, None]
-    last = (false <= rate + 1e-12).sum(axis=1) - 1
-    hit = positive[np.arange(len(last)), last] / np.where(both, batch.positives, 1.0)
-    return np.where(both, hit, np.nan)

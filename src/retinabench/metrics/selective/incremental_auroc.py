@@ -50,17 +50,23 @@ class _Step:
     high: Index
 
     def add_to(self, met: Floats, weight: Floats, factor: float = 1.0) -> None:
-        sums = np.concatenate(([0.0], np.cumsum(weight[self.source])))
-        gain = sums[self.high] - sums[self.low]
-        met[self.target] += gain if factor == 1.0 else factor * gain
+        sums = _cumulated(weight[..., self.source])
+        gain = sums[..., self.high] - sums[..., self.low]
+        met[..., self.target] += gain if factor == 1.0 else factor * gain
 
     def products(self, weight: Floats, factor: Floats) -> Floats:
         """(R,) sums over the targets of factor (R, N) x what they meet of weight (R, N)."""
-        sums = np.zeros((len(weight), len(self.source) + 1))
-        np.cumsum(np.take(weight, self.source, axis=1), axis=1, out=sums[:, 1:])
+        sums = _cumulated(np.take(weight, self.source, axis=1))
         gain = np.take(sums, self.high, axis=1)
         gain -= np.take(sums, self.low, axis=1)
         return np.asarray(np.einsum("rt,rt->r", gain, np.take(factor, self.target, axis=1)))
+
+
+def _cumulated(values: Floats) -> Floats:
+    """(..., K+1) sums of the values (..., K) before each place."""
+    sums = np.zeros((*values.shape[:-1], values.shape[-1] + 1))
+    np.cumsum(values, axis=-1, out=sums[..., 1:])
+    return sums
 
 
 class Pairs:
@@ -120,31 +126,42 @@ class Pairs:
         return _inside_blocks(self.label, self.prob, self.ends)
 
     def cumulate(self, weight: Floats) -> tuple[Floats, Floats]:
-        """Pairs among the blocks entered, (B+1,) led by 0, and pairs inside each block, (B,)."""
-        if len(self.ends) <= FEW_BLOCKS and weight.sum() ** 2 < EXACT and (weight == np.rint(weight)).all():
+        """Pairs among the blocks entered, (..., B+1) led by 0, and pairs inside each block, (..., B), for weights (..., N)."""
+        few = len(self.ends) <= FEW_BLOCKS
+        if weight.ndim > 1 and (few or len(weight) == 1):
+            total, inside = zip(*map(self.cumulate, weight), strict=True)
+            return np.stack(total), np.stack(inside)
+        if few and weight.sum() ** 2 < EXACT and (weight == np.rint(weight)).all():
             return self._ranked_anew(weight)
         met = self._met(weight)
         if self.ties:
-            tied = np.zeros(self.n)
+            tied = np.zeros_like(weight)
             for step in self.ties:
                 step.add_to(tied, weight)
             met += self.tie_sign * tied
-        total = np.concatenate(([0.0], np.cumsum(met * weight)[self.ends]))
-        inside = np.zeros(len(self.ends))
+        sums = np.zeros((*weight.shape[:-1], len(self.ends) + 1))
+        sums[..., 1:] = np.cumsum(met * weight, axis=-1)[..., self.ends]
+        inner = np.zeros((*weight.shape[:-1], len(self.ends)))
         if self.inner is not None:
             step, block, tie = self.inner
-            gained = np.zeros(self.n)
+            gained = np.zeros_like(weight)
             step.add_to(gained, weight)
             tie.add_to(gained, weight, 0.5)
-            inside += np.bincount(block, gained[step.target] * weight[step.target], minlength=len(inside))
-        return total, inside
+            gained *= weight
+            for found, row in zip(
+                inner.reshape(-1, inner.shape[-1]), gained.reshape(-1, self.n), strict=True
+            ):
+                found += np.bincount(block, row[step.target], minlength=len(found))
+        return sums, inner
 
     def _met(self, weight: Floats) -> Floats:
-        """(N,) pairs that each image brings to those before it, ties fully or not at all."""
+        """(..., N) pairs that each image brings to those before it, ties fully or not at all."""
         passing = self.n > MANY and not self.asked and not self.tails
         self.asked = True
         if not passing:
-            met = np.zeros(self.n) if self.near is None else np.asarray(self.near @ weight)
+            met = np.zeros_like(weight)
+            if self.near is not None:
+                met += (self.near @ weight.T).T
             for step in self.steps:
                 step.add_to(met, weight)
             return met

@@ -12,17 +12,17 @@ import numpy as np
 
 from retinabench.core.errors import InputError
 from retinabench.metrics.batched.batch import Batch
-from retinabench.metrics.batched.retained import numbers_at
-from retinabench.metrics.inference.bootstrap import Statistic, percentile_interval
+from retinabench.metrics.inference.bootstrap import percentile_interval
 from retinabench.metrics.registry import SCORES
-from retinabench.metrics.results import ScoreValue
-from retinabench.metrics.score import score as score_file
+from retinabench.metrics.results import Scores, ScoreValue
+from retinabench.metrics.score import score, score_and_replicates
 from retinabench.metrics.selective import half_referred
 from retinabench.metrics.sets import SET_LABELS, score_rows
 from retinabench.metrics.sorted_images import Cases
 from retinabench.predictions.columns import DOMAINS
+from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation import set_statistics as stats
-from retinabench.reports.evaluation.evaluation import BASIC, Band, Evaluation, MethodPredictions, Progress
+from retinabench.reports.evaluation.evaluation import Band, Evaluation, MethodPredictions, Progress
 from retinabench.reports.evaluation.set_statistics import Floats, SetPredictions
 from retinabench.reports.evaluation.settings import DEFAULTS, EvaluationSettings
 from retinabench.reports.toolkit.number_format import Quantity
@@ -56,19 +56,8 @@ def evaluate_methods(
     found = Evaluation(methods, settings, sets, [mark(i) for i in range(len(methods))])
     for i, method in enumerate(methods):
         tell(f"scoring {method.name}", i / len(methods))
-        found.files.append(
-            [
-                score_file(
-                    p,
-                    settings.rules,
-                    settings.bootstrap,
-                    settings.seed,
-                    settings.uncertainty,
-                    threshold=settings.threshold,
-                )
-                for p in method.predictions
-            ]
-        )
+        scored = [_scored(p, found) for p in method.predictions]
+        found.files.append([scores for scores, _ in scored])
         for k, name in enumerate(sets):
             tell(f"{method.name}, {SET_LABELS[name].lower()}", (i + (k + 1) / (len(sets) + 1)) / len(methods))
             made = [
@@ -78,13 +67,25 @@ def evaluate_methods(
             cases = [case for case in made if case is not None]
             if cases:
                 found.cases[i, name] = cases
-                _add_estimates(found, i, name)
+                _add_estimates(found, i, name, [draws[name] for _, draws in scored if name in draws])
                 _add_curves(found, i, name)
         _add_changes(found, i)
     areas = [found.get(i, sets[-1], "referral_accuracy_area").value for i in range(len(methods))]
     found.leader = int(np.nanargmax(areas)) if np.isfinite(areas).any() else 0
     tell("scored", 1.0)
     return found
+
+
+def _scored(predictions: Predictions, found: Evaluation) -> tuple[Scores, dict[str, Floats]]:
+    """Return the scores of a file, and the replicates of the scores `replicated`, which follow the corrected rules."""
+    s = found.settings
+    specs = [found.spec(name) for name in found.replicated]
+    corrected, draws = score_and_replicates(
+        predictions, "corrected", s.bootstrap, s.seed, s.uncertainty, threshold=s.threshold, wanted=specs
+    )
+    if s.rules == "corrected":
+        return corrected, draws
+    return score(predictions, s.rules, s.bootstrap, s.seed, s.uncertainty, threshold=s.threshold), draws
 
 
 def _checked(methods: Sequence[MethodPredictions]) -> list[MethodPredictions]:
@@ -115,23 +116,6 @@ def _scores(batch: Batch, names: Sequence[str]) -> Floats:
     return np.stack([score_rows(SCORES[name], batch) for name in names], axis=1)
 
 
-class _Estimates:
-    """The numbers that the report resamples, as a function of the weights of the images, one weighting or many at once."""
-
-    def __init__(self, cases: Cases, referred: float) -> None:
-        self.cases, self.referred = cases, referred
-
-    def __call__(self, weight: Floats) -> Floats:
-        w = self.cases.weighted(weight)
-        return np.concatenate([half_referred.numbers(w, self.referred), [SCORES[key](w) for key in BASIC]])
-
-    def rows(self, weight: Floats) -> Floats:
-        """Return (R, K) for weights (R, N): as a call for each row, to 1e-12, and much faster."""
-        batch = Batch(self.cases, np.take(weight, self.cases.order, axis=1))
-        at = numbers_at(batch, self.referred, half_referred.SPECIFICITY)
-        return np.concatenate([at, _scores(batch, BASIC)], axis=1)
-
-
 class _Changes:
     """Shifted minus in-domain scores, as a function of the weights of all images."""
 
@@ -156,24 +140,21 @@ class _Changes:
         return np.asarray(found[1] - found[0])
 
 
-def _add_estimates(found: Evaluation, i: int, name: str) -> None:
-    def prepare(case: SetPredictions) -> Statistic:
-        return _Estimates(case.cases, found.settings.referred)
-
-    values, replicates = stats.replicated(
-        found.cases[i, name], prepare, found.settings.bootstrap, found.settings.seed
-    )
-    found.replicates[i, name] = values, replicates
+def _add_estimates(found: Evaluation, i: int, name: str, draws: Sequence[Floats]) -> None:
+    """Add the scores of a set; `draws` are the replicates (R, K) of each file, none without a bootstrap."""
     wholes = [case.cases.weighted() for case in found.cases[i, name]]
-    specs = [found.spec(score) for score in found.replicated]
+    specs = [found.spec(key) for key in found.replicated]
+    values = np.array([[spec(whole) for spec in specs] for whole in wholes])
+    replicates = np.stack(draws) if draws else np.full((len(values), 1, len(specs)), np.nan)
+    found.replicates[i, name] = values, replicates
     own = dict(zip(found.replicated, stats.scored(specs, wholes, values, replicates), strict=True))
     # The scores of other rules come from `score` alone, without intervals.
     if found.settings.rules != "corrected":
         own = {key: own[key] for key in half_referred.names(found.settings.referred)}
     found.estimates.update({(i, name, key): quantity for key, quantity in own.items()})
     blocks = [file[name].scores for file in found.files[i] if name in file.sets]
-    for score in {key for block in blocks for key in block}:
-        found.estimates[i, name, score] = _of_files([block[score] for block in blocks], own.get(score))
+    for key in {key for block in blocks for key in block}:
+        found.estimates[i, name, key] = _of_files([block[key] for block in blocks], own.get(key))
 
 
 def _of_files(scores: Sequence[ScoreValue], own: Quantity | None) -> Quantity:
@@ -190,7 +171,7 @@ def _of_files(scores: Sequence[ScoreValue], own: Quantity | None) -> Quantity:
 
 def _add_curves(found: Evaluation, i: int, name: str) -> None:
     replicates = min(found.settings.bootstrap, MOST_BAND_REPLICATES)
-    values, curves = stats.replicated(found.cases[i, name], stats.all_curves, replicates, found.settings.seed)
+    values, curves = stats.replicated(found.cases[i, name], stats.AllCurves, replicates, found.settings.seed)
     low, high = percentile_interval(curves.mean(axis=0), points=True)
     start = 0
     grids: dict[str, Floats] = dict.fromkeys((*stats.METRICS, "roc"), stats.GRID)
