@@ -107,7 +107,7 @@ VERBS = (
     Verb("clinic", lambda i: ["clinic", f"{i}/p.csv", "--out", "out", "--quiet"]),
     Verb("score", lambda i: ["score", f"{i}/p.csv", "--json", "out/s.json", "--bootstrap", "20"]),
     Verb("inspect", lambda i: ["inspect", f"{i}/data", "--out", "out", "--quiet"], ("data",)),
-    Verb("site", lambda i: ["site", "--out", "out"]),
+    Verb("site", lambda i: ["site", "--out", "out", "--bootstrap", "20", "--quiet"]),
 )  # fmt: skip
 
 
