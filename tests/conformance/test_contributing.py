@@ -17,11 +17,11 @@ GUIDE = ROOT / "CONTRIBUTING.md"
 RECIPES = ["a method", "a data set", "a model", "a score", "a fidelity target"]
 LINT_IMPORTS = "import sys; from importlinter.cli import lint_imports_command as lint; sys.argv.pop(1); lint()"  # no __main__
 STEP = re.compile(
-    r"(?:Create|In)\s+`(?P<path>[^`]+)`(?:,\s+(?:below the line\s+(?P<quote>``?)(?P<line>.+?)(?P=quote)|at the end),\s+add)?:"
+    r"In\s+`(?P<path>[^`]+)`,\s+(?:below the line\s+(?P<quote>``?)(?P<line>.+?)(?P=quote)|at the end),\s+add[^:`]*:"
     r"\n\n```\w+\n(?P<text>.*?)```",
     re.DOTALL,
 )
-COPY = re.compile(r"Copy\s+`(?P<source>[^`]+)`\s+to\s+`(?P<path>[^`]+)`")
+COPY = re.compile(r"`(?P<source>examples/[^`]+)`\s+to\s+`(?P<path>[^`]+)`")
 
 
 def sections() -> dict[str, str]:
@@ -31,7 +31,7 @@ def sections() -> dict[str, str]:
 
 
 def follow(text: str, tree: Path) -> list[Path]:
-    """Create, copy and change the files that a recipe names; return them."""
+    """Copy and change the files that a recipe names; return them."""
     touched = []
     for step in COPY.finditer(text):
         path = tree / step["path"]
@@ -39,11 +39,7 @@ def follow(text: str, tree: Path) -> list[Path]:
         touched.append(shutil.copy(tree / step["source"], path))
     for step in STEP.finditer(text):
         path = tree / step["path"]
-        if step[0].startswith("Create"):
-            assert not path.exists(), f"{step['path']} exists already"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(step["text"], encoding="utf-8")
-        elif step["line"] is None:
+        if step["line"] is None:
             path.write_text(path.read_text(encoding="utf-8") + step["text"], encoding="utf-8")
         else:
             lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -58,6 +54,7 @@ def follow(text: str, tree: Path) -> list[Path]:
 def test_there_is_a_recipe_for_everything_that_can_be_added():
     assert list(sections()) == RECIPES
     for text in sections().values():
+        assert COPY.search(text)
         assert STEP.search(text)
         assert "```sh" in text
 

@@ -169,6 +169,7 @@ def ece_positive_class_of(w: Weighted) -> float:
     """Expected calibration error of P(label = 1), 15 bins of equal width: sum of share x |observed - forecast|.
 
     References:
+        Naeini, Cooper and Hauskrecht, Obtaining well calibrated probabilities using Bayesian binning, AAAI (2015).
         Guo et al., On calibration of modern neural networks, ICML (2017).
     """
     return bins_of(w, "positive_class").expected_error()
