@@ -15,6 +15,9 @@ import typer
 import documentation
 import retinabench as rb
 from retinabench.cli.main import GROUPS, app, run
+from retinabench.concepts.banks.definition import find_definition
+from retinabench.experiments.study.definition import read_study
+from retinabench.reports.leaderboard.card import read_card
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -160,3 +163,10 @@ def test_every_page_is_in_the_navigation():
     listed = set(re.findall(r"(\S+\.md)\s*$", (ROOT / "mkdocs.yml").read_text(), flags=re.MULTILINE))
     docs = ROOT / "docs"
     assert {page.relative_to(docs).as_posix() for page in docs.rglob("*.md")} <= listed
+
+
+def test_the_example_files_are_read():
+    examples = ROOT / "examples"
+    assert find_definition(str(examples / "bank.toml")).title == "My images"
+    assert read_study(examples / "study.toml").seeds == 6
+    assert read_card(examples).name == "my-method"

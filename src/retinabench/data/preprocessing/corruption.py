@@ -1,9 +1,20 @@
 """Corruption of fundus images as real cameras cause it: nine kinds at five strengths: `retinabench prepare … --corrupt dust:3`.
 
-`docs/data.md` lists the kinds with their strengths. Strength 0 changes nothing. Only pixels inside the field of view change. What
-is random depends on the seed, the kind and the id of the image, not on the strength: dust of strength 3 holds the specks of
-strength 2. Kinds and strengths follow the idea of CIFAR-10-C; the numbers are ours, from barely visible to an image that a
-grader would refuse.
+| kind | is | strengths 1 to 5 |
+|---|---|---|
+| `defocus` | blur by a disc, radius in field-of-view radii | .006, .012, .02, .03, .045 |
+| `motion` | blur along a line, length in field-of-view radii | .03, .06, .1, .15, .22 |
+| `dark` | too little light, stops | .5, 1, 1.6, 2.3, 3 |
+| `bright` | too much light, stops; the bright parts saturate | .4, .8, 1.2, 1.6, 2 |
+| `cast` | wrong white balance: std of the logarithms of the gains | .06, .12, .2, .3, .42 |
+| `jpeg` | compression: quality | 50, 30, 18, 12, 8 |
+| `vignette` | loss of light at the rim | .3, .5, .7, .85, .97 |
+| `dust` | specks; smears on the lens | 4, 8, 16, 28, 44; 1, 2, 3, 4, 6 |
+| `noise` | Gaussian, std in grey levels at a field of view of 512 px | 5, 10, 17, 26, 38 |
+
+Strength 0 changes nothing. Only pixels inside the field of view change. What is random depends on the seed, the kind and the id
+of the image, not on the strength: dust of strength 3 holds the specks of strength 2. Kinds and strengths follow the idea of
+CIFAR-10-C; the numbers are ours, from barely visible to an image that a grader would refuse.
 
 References:
     Hendrycks & Dietterich 2019, "Benchmarking neural network robustness to common corruptions and perturbations".

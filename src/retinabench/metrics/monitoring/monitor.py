@@ -12,6 +12,13 @@ Three things are watched, patient after patient (`follow_up`):
   It sees changes of these distributions and no others: errors of which the model is sure leave no trace in them.
 * **Per window of time**: the share referred, calibration in the large (observed minus predicted share of referable images) and the
   risks, with 95 % intervals that are clustered by patient and valid for one window each, not for a search among them.
+
+A certificate of `transfer`, watched on later predictions::
+
+    certified = read_certificate(Path("transfer.json"))
+    files = [rb.read_predictions(name, unlabelled=True) for name in ("follow-up.csv", "validation.csv")]
+    images, reference = follow_up(files, certified.uncertainty, certified.decision, "date")
+    found = monitor(images, certified, reference=reference)  # found.alarm, found.to_dict(), found.plot()
 """
 
 from __future__ import annotations

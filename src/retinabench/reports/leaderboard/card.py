@@ -110,7 +110,7 @@ def read_card(folder: Path) -> Card:
             raise InputError(f"is larger than {MOST_BYTES // 1024} KB", file=file)
         tree = tomllib.loads(file.read_text("utf-8-sig"))
     except FileNotFoundError:
-        raise InputError("holds no card.toml", file=folder, hint="docs/leaderboard.md shows one.") from None
+        raise InputError("holds no card.toml", file=folder, hint="examples/card.toml is one.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"is not TOML: {error}", file=file) from None
     except OSError as error:
