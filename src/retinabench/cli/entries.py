@@ -14,6 +14,7 @@ from retinabench.cli.options import Json, Model, Overrides, Silent
 from retinabench.cli.output import print_result, say
 from retinabench.core.errors import WorkError
 from retinabench.core.registry import Registry
+from retinabench.core.results import JsonObject
 
 Kind = Literal["methods", "presets", "studies", "spaces", "tasks", "datasets", "models", "scores", "targets"]
 
@@ -70,7 +71,7 @@ def _configurations(kind: Kind) -> Mapping[str, str]:
     return {name: ", ".join(one.key for one in space.read_space(name)) for name in space.spaces()}
 
 
-def _preset(content: Mapping[str, Any]) -> str:
+def _preset(content: JsonObject) -> str:
     method = content.get("method", {}).get("name", "map")
     return f"{method} on {content['model']['name']}"
 

@@ -16,9 +16,10 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from retinabench.core.errors import InputError, printable
+from retinabench.core.results import JsonObject
 
 try:
     import fcntl
@@ -148,13 +149,13 @@ def settled(folder: Path, sums: Sums) -> Sums:
     return one
 
 
-def sealed(content: Mapping[str, Any]) -> bytes:
+def sealed(content: Mapping[str, object]) -> bytes:
     """Return a line of JSON with a checksum of its own, for files to which lines are appended."""
     line = json.dumps(content, allow_nan=False)
     return f'{line[:-1]}{", " if content else ""}"{SEAL}": "{_seal(line)}"}}\n'.encode()
 
 
-def unsealed(line: bytes) -> dict[str, Any]:
+def unsealed(line: bytes) -> JsonObject:
     """Return the content of a line that `sealed` wrote, or of a line of JSON without a checksum.
 
     Raises:

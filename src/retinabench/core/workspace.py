@@ -26,6 +26,7 @@ from filelock import FileLock, Timeout
 from retinabench.core.atomic_files import claim, explain, settle, sweep, write_bytes, write_json
 from retinabench.core.checksums import CHECKSUMS, check
 from retinabench.core.errors import InputError
+from retinabench.core.results import JsonObject
 
 DONE, LOCK, HOLDER = "done", ".lock", ".lock.json"
 BRIEFLY = 0.5  # seconds for which a lock is tried; `holder` takes it for a moment
@@ -76,7 +77,7 @@ class Workspace:
         settle(self.folder)
         write_bytes(self.folder / DONE, b"")
 
-    def manifest(self) -> dict[str, Any] | None:
+    def manifest(self) -> JsonObject | None:
         """Return the manifest, or None for a new folder.
 
         Returns:
@@ -110,12 +111,12 @@ class Workspace:
 
     def begin(
         self,
-        manifest: Mapping[str, Any],
+        manifest: JsonObject,
         *,
-        decisive: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict,
+        decisive: Callable[[JsonObject], JsonObject] = dict,
         empty: bool = False,
         hint: str = "Choose another --out.",
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         """Write the manifest of a new folder, or compare it with the one that is there.
 
         Args:
@@ -176,7 +177,7 @@ class Workspace:
         if strangers and not self.manifest_path.is_file():
             raise InputError(f"is not empty and holds no {self.kind}", file=self.folder, hint=hint)
 
-    def update(self, manifest: Mapping[str, Any]) -> None:
+    def update(self, manifest: Mapping[str, object]) -> None:
         """Replace the manifest, such as one to which data sets have been added; hold the lock when calling it."""
         write_json(self.manifest_path, manifest, checked=True)
 
@@ -260,7 +261,7 @@ class Workspace:
 
 
 def first_difference(
-    then: Mapping[str, Any], now: Mapping[str, Any], prefix: str = ""
+    then: Mapping[str, object], now: Mapping[str, object], prefix: str = ""
 ) -> tuple[str, Any, Any] | None:
     """Return the dotted key of the first difference of two nested mappings with both values, None if they agree.
 

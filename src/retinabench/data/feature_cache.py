@@ -10,7 +10,6 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +26,7 @@ BATCH = 32  # images that are computed together: part of the bits of a result
 
 
 def cached_features(
-    data: Prepared, network: Mapping[str, Any], extract: Extract, progress: Progress = QUIET
+    data: Prepared, network: Mapping[str, object], extract: Extract, progress: Progress = QUIET
 ) -> NDArray[np.float32]:
     """Return the features of all images of a data set; what is not in the cache is computed.
 
@@ -50,7 +49,7 @@ def cached_features(
 
 
 def _of_folder(
-    data: Prepared, network: Mapping[str, Any], extract: Extract, progress: Progress
+    data: Prepared, network: Mapping[str, object], extract: Extract, progress: Progress
 ) -> NDArray[np.float32]:
     manifest = {"network": dict(network), "images": data.fingerprint, "batch": BATCH}
     key = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()[:12]
@@ -79,7 +78,7 @@ def _of_folder(
     ])  # fmt: skip
 
 
-def _check_origin(workspace: Workspace, manifest: Mapping[str, Any]) -> None:
+def _check_origin(workspace: Workspace, manifest: Mapping[str, object]) -> None:
     """Refuse a complete cache that was put here in place of this one: the name of its folder says nothing of its content."""
     begun = workspace.manifest() or {}
     if difference := first_difference(begun, json.loads(json.dumps(manifest))):

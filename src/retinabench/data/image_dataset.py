@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,7 +87,7 @@ class ImageDataset:
         """The data card, as Markdown."""
         return inspect.getdoc(sys.modules[self.records.__module__]) or ""
 
-    def check_options(self, name: str, source: Path | None, options: Mapping[str, Any]) -> None:
+    def check_options(self, name: str, source: Path | None, options: Mapping[str, object]) -> None:
         """Check the options of a `prepare` command.
 
         Args:

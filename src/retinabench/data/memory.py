@@ -14,13 +14,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar, get_args
+from typing import Literal, Protocol, TypeVar, get_args
 
 import torch
 
 from retinabench.core.atomic_files import write_json
 from retinabench.core.errors import InputError, OutOfMemoryError
 from retinabench.core.progress import Progress
+from retinabench.core.results import JsonObject
 
 Result = TypeVar("Result")
 FILE = "memory.json"
@@ -97,7 +98,7 @@ def keep_limits(limits: BatchLimits, folder: Path, progress: Progress, *, writes
     limits.changed = changed
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> JsonObject:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         limits = {name: found[name] for name in get_args(Work)}

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from retinabench.core.atomic_files import atomic_write
 from retinabench.core.checksums import check
 from retinabench.core.errors import InputError, printable
+from retinabench.core.results import JsonObject
 from retinabench.core.untrusted.paths import inside, kept_inside
 from retinabench.data.dataset import Rows
 from retinabench.data.records import MODERATE, Records, join, referable
@@ -184,10 +185,10 @@ def open_prepared(folder: str | Path) -> Prepared:
     )  # fmt: skip
 
 
-def _read_about(folder: Path) -> dict[str, Any]:
+def _read_about(folder: Path) -> JsonObject:
     """Read `dataset.json`; raise where another version wrote it, or where it says something of another kind."""
     path = kept_inside(folder, folder / "dataset.json")
-    about: dict[str, Any] = json.loads(check(path, AGAIN).read_text(encoding="utf-8"))
+    about: JsonObject = json.loads(check(path, AGAIN).read_text(encoding="utf-8"))
     if about.get("format") != FORMAT:
         raise InputError(
             "was prepared by another version of retinabench "
@@ -209,7 +210,7 @@ def _truth(folder: Path, concepts: object, images: int) -> NDArray[np.int8] | No
     return np.asarray(truth)
 
 
-def _check_about(about: Mapping[str, Any]) -> None:
+def _check_about(about: JsonObject) -> None:
     """Raise where `dataset.json` says something of another kind than this version writes."""
     kinds = {"name": str, "size": int, "fingerprint": str, "shards": list, "settings": dict}
     for key, kind in kinds.items():
@@ -252,7 +253,7 @@ def open_data(folder: str | Path, shifted: str | Path | None = None) -> Prepared
     return first if shifted is None else with_shifted(first, open_prepared(shifted), recipe_of(first.folder))
 
 
-def with_shifted(first: Prepared, second: Prepared, recipe: Mapping[str, Any]) -> Prepared:
+def with_shifted(first: Prepared, second: Prepared, recipe: JsonObject) -> Prepared:
     """Return two data sets as one, the second as the domain ``shifted``; see `open_data`.
 
     Args:
@@ -302,18 +303,16 @@ def _as_shifted(second: Prepared, first: Records, same_patients: bool) -> Record
     return mine
 
 
-def _of_one_source(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
+def _of_one_source(ours: JsonObject, theirs: JsonObject) -> bool:
     """Whether one of two folders holds damaged copies of the other's images, so that their patients are the same."""
     damaged = "corrupt" in ours or "corrupt" in theirs
     alike = any(ours.get(key) and ours.get(key) == theirs.get(key) for key in ("source", "label_table"))
     return damaged and ours.get("dataset") == theirs.get("dataset") and alike
 
 
-def recipe_of(folder: Path) -> dict[str, Any]:
+def recipe_of(folder: Path) -> JsonObject:
     """Return the settings with which a folder was prepared; empty for folders made by hand."""
-    settings: dict[str, Any] = json.loads(check(folder / "dataset.json", AGAIN).read_text()).get(
-        "settings", {}
-    )
+    settings: JsonObject = json.loads(check(folder / "dataset.json", AGAIN).read_text()).get("settings", {})
     return settings
 
 

@@ -33,6 +33,7 @@ from pydantic import (
     model_validator,
 )
 
+from retinabench.core.results import JsonObject
 from retinabench.core.settings import Frozen, first_problem
 from retinabench.experiments.config_sources import find, override
 from retinabench.experiments.config_sources import presets as package_presets
@@ -87,9 +88,9 @@ class Run(TrainingRun):
     cross_validation: CrossValidation | None = None
 
     @model_serializer(mode="wrap")
-    def _without_unused(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_unused(self, handler: SerializerFunctionWrapHandler) -> JsonObject:
         """Leave out a cross-validation that there is none, so that hashes stay what they were."""
-        content: dict[str, Any] = handler(self)
+        content: JsonObject = handler(self)
         if content.get("cross_validation", ...) is None:
             del content["cross_validation"]
         return content
@@ -145,7 +146,7 @@ def load_run(
     return build_run(with_precision(tree, precision), file)
 
 
-def with_precision(tree: dict[str, Any], precision: str | None) -> dict[str, Any]:
+def with_precision(tree: JsonObject, precision: str | None) -> JsonObject:
     """Set `optimizer.precision` in nested tables that name none; None leaves them as they are."""
     optimizer = tree.get("optimizer", {})
     if precision is None or not isinstance(optimizer, Mapping):  # what is no table is refused later
@@ -153,7 +154,7 @@ def with_precision(tree: dict[str, Any], precision: str | None) -> dict[str, Any
     return {**tree, "optimizer": {"precision": precision, **optimizer}}
 
 
-def _left_over(before: Mapping[str, Any], now: Any, set_by_hand: Sequence[str]) -> list[str]:
+def _left_over(before: Mapping[str, object], now: Any, set_by_hand: Sequence[str]) -> list[str]:
     """Return the settings of a configuration's network that another one, named instead, has no choice of."""
     name = now.get("name") if isinstance(now, Mapping) else None
     if name == before.get("name"):
@@ -169,7 +170,7 @@ def _left_over(before: Mapping[str, Any], now: Any, set_by_hand: Sequence[str]) 
     ]
 
 
-def build_run(tree: Mapping[str, Any], file: Path | None = None) -> Run:
+def build_run(tree: Mapping[str, object], file: Path | None = None) -> Run:
     """Build a Run from nested tables; raises `InputError` that names `file`, the key, and the nearest valid key."""
     try:
         return Run(**tree)
@@ -177,7 +178,7 @@ def build_run(tree: Mapping[str, Any], file: Path | None = None) -> Run:
         raise first_problem(error, file, _keys) from None
 
 
-def presets() -> dict[str, dict[str, Any]]:
+def presets() -> dict[str, JsonObject]:
     """Return the content of the configurations that come with the package, by name."""
     return {name: content for name, (_, content) in package_presets(Optimizer.model_fields).items()}
 

@@ -6,19 +6,19 @@ Presets are TOML files below `presets/`, and the rows of one table of published 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from retinabench.core.errors import InputError, nearest
+from retinabench.core.results import JsonObject
 
 HERE = Path(__file__).parent / "presets"
 TABLE = HERE / "published.toml"
 
 
-def find(source: str | Path, optimizer_keys: Collection[str]) -> tuple[Path, dict[str, Any]]:
+def find(source: str | Path, optimizer_keys: Collection[str]) -> tuple[Path, JsonObject]:
     """Return the file that holds a configuration, and its content, which the caller may change.
 
     Args:
@@ -45,7 +45,7 @@ def find(source: str | Path, optimizer_keys: Collection[str]) -> tuple[Path, dic
     return file, deepcopy(content)
 
 
-def override(tree: dict[str, Any], word: str) -> None:
+def override(tree: JsonObject, word: str) -> None:
     """Set `a.b=value` in the tree; the value is read as TOML, or taken as text.
 
     Raises `InputError` where `word` is nothing of the kind.
@@ -70,7 +70,7 @@ def override(tree: dict[str, Any], word: str) -> None:
     tree[key] = value
 
 
-def read_toml(file: Path) -> dict[str, Any]:
+def read_toml(file: Path) -> JsonObject:
     """Return the content of a TOML file; raises `InputError` where it is absent, unreadable or not TOML."""
     try:
         return tomllib.loads(file.read_bytes().decode("utf-8-sig"))
@@ -88,7 +88,7 @@ def read_toml(file: Path) -> dict[str, Any]:
         ) from None
 
 
-def presets(optimizer_keys: Collection[str]) -> dict[str, tuple[Path, dict[str, Any]]]:
+def presets(optimizer_keys: Collection[str]) -> dict[str, tuple[Path, JsonObject]]:
     """Return every preset's file and its content, by name: `demo/map`, `published/mfvi/country/joint`.
 
     `optimizer_keys` are the options that belong to the optimiser; the table's rows hold them beside the method's.
@@ -117,9 +117,7 @@ def canonical(name: str) -> str:
     return name.replace("-", "/") if name.startswith("published/") else name
 
 
-def _run(
-    method: str, row: Mapping[str, Any], shared: Mapping[str, Any], optimizer_keys: Collection[str]
-) -> dict[str, Any]:
+def _run(method: str, row: JsonObject, shared: JsonObject, optimizer_keys: Collection[str]) -> JsonObject:
     """Put one row of the table into the shape of a Run's tables."""
     optimizer = dict(shared["optimizer"]) | {key: row[key] for key in row if key in optimizer_keys}
     # Published as 1 - momentum; rounded to what was printed.
@@ -133,5 +131,5 @@ def _run(
 
 
 @cache
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> JsonObject:
     return tomllib.loads(path.read_text(encoding="utf-8"))

@@ -17,7 +17,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar
 
 import torch
 from torch import nn
@@ -25,6 +25,7 @@ from torch import nn
 from retinabench.core.atomic_files import remove, sweep
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
+from retinabench.core.results import JsonObject
 from retinabench.core.subprocesses import cores
 from retinabench.core.workspace import Workspace
 from retinabench.data.loader import ArraySource, Batches
@@ -142,7 +143,7 @@ class RunTask(Protocol[Result]):
     def folder_name(self, run: Run) -> str:
         """Return the name of a run's folder; it holds a hash of all that decides the result."""
 
-    def manifest(self, run: Run) -> dict[str, Any]:
+    def manifest(self, run: Run) -> JsonObject:
         """Return the content of `run.json`."""
 
     def training(self, run: Run, resources: Resources) -> Training[Result]:

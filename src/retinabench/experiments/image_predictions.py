@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,6 +11,7 @@ import torch
 from retinabench.core.errors import DivergedError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import torch_generator
+from retinabench.core.results import JsonObject
 from retinabench.core.version import __version__
 from retinabench.data.loader import Batches
 from retinabench.data.prepared import recipe_of
@@ -108,7 +108,7 @@ def predict(
     )
 
 
-def metadata(run: Run, task: Task, members: int) -> dict[str, Any]:
+def metadata(run: Run, task: Task, members: int) -> JsonObject:
     """Return the metadata of a predictions file; `blur` where the images had Graham's preprocessing.
 
     Args:

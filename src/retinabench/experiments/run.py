@@ -7,13 +7,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
+from retinabench.core.results import JsonObject
 from retinabench.core.version import __version__
 from retinabench.data.loader import Batches, ImageSource, Source
 from retinabench.data.tasks import Task, load_task
@@ -55,7 +55,7 @@ class ImageRuns:
         """Return the name of a run's folder: readable first, unique by its hash."""
         return folder_name(run, self.task.data.fingerprint)
 
-    def manifest(self, run: Run) -> dict[str, Any]:
+    def manifest(self, run: Run) -> JsonObject:
         """Return the content of `run.json`."""
         fingerprint = self.task.data.fingerprint
         source = source_of(run.model.name)._asdict() if run.model.own else {}

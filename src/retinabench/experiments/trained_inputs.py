@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from pydantic import Field, ValidationError
 from retinabench.core.atomic_files import write_json
 from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
+from retinabench.core.results import JsonObject
 from retinabench.core.settings import Frozen, first_problem
 from retinabench.data.loader import ImageSource
 from retinabench.data.prepared import open_prepared, recipe_of
@@ -43,7 +44,7 @@ class TrainedInputs(Frozen):
     data: str
     fingerprint: str
     size: int = Field(ge=1)
-    settings: dict[str, Any]
+    settings: JsonObject
     referable_from: int = Field(ge=1, le=4)
     images: int
     patients: int

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core import atomic_files
 from retinabench.core.progress import QUIET, Progress
+from retinabench.core.results import JsonObject
 from retinabench.core.version import __version__
 from retinabench.inspection.counts import split_names
 from retinabench.inspection.duplicates import Group, Pair
@@ -53,7 +53,7 @@ def write_inspection(found: Inspection, out: Path, *, seed: int = 0, progress: P
     return out / "index.html"
 
 
-def to_dict(found: Inspection) -> dict[str, Any]:
+def to_dict(found: Inspection) -> JsonObject:
     """Return the whole inspection as JSON content: every group, outlier and leak, with ids in place of rows."""
     records, files, noun = found.data.records, found.files, found.classes.noun
     return {
@@ -98,7 +98,7 @@ def to_dict(found: Inspection) -> dict[str, Any]:
     }
 
 
-def _pair_to_dict(image_id: NDArray[np.str_], pair: Pair) -> dict[str, Any]:
+def _pair_to_dict(image_id: NDArray[np.str_], pair: Pair) -> JsonObject:
     """Return a pair with its evidence; files and pixels that are equal need no alignment."""
     names = [str(image_id[row]) for row in pair.rows]
     how = asdict(pair.alignment) if pair.alignment is not None else None

@@ -150,7 +150,7 @@ def _parts(batch: Any, number: int) -> tuple[Tensor, dict[str, Any]]:
     if isinstance(batch, Mapping):
         inputs = next((batch[name] for name in INPUTS if name in batch), None)
         label = next((batch[name] for name in LABELS if name in batch), None)
-        further: Mapping[str, Any] = batch
+        further: Mapping[str, object] = batch
     elif isinstance(batch, Sequence) and 2 <= len(batch) <= 3:
         inputs, label = batch[0], batch[1]
         further = batch[2] if len(batch) == 3 else {}

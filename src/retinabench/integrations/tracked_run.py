@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from retinabench.core.errors import InputError
 from retinabench.metrics.score import Rules, score
@@ -91,7 +90,7 @@ def _scores(file: Path, rules: Rules) -> dict[str, float]:
     }
 
 
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Setting]]:
+def _flat(tree: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, Setting]]:
     """Flatten nested tables into dotted keys; None is left out, lists become their JSON."""
     for key, value in tree.items():
         if isinstance(value, dict):

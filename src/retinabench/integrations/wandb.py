@@ -17,6 +17,7 @@ from typing import Any
 
 from retinabench.core.atomic_files import write_json
 from retinabench.core.errors import InputError, WorkError
+from retinabench.core.results import JsonObject
 from retinabench.integrations.tracked_run import TrackedRun
 
 EXPORTED = "exported.json"
@@ -105,9 +106,9 @@ def _digest(scores: Any) -> str:
     return hashlib.sha256(json.dumps(dict(scores), sort_keys=True).encode()).hexdigest()[:12]
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read(file: Path) -> JsonObject:
     try:
-        content: dict[str, Any] = json.loads(file.read_text())
+        content: JsonObject = json.loads(file.read_text())
     except FileNotFoundError:
         return {}
     except ValueError:

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import Field
 
+from retinabench.core.results import JsonObject
 from retinabench.core.settings import Frozen
 
 if TYPE_CHECKING:
@@ -106,15 +107,15 @@ class FidelitySettings(Frozen):
 
     name: str
     title: str
-    method: dict[str, Any]
-    optimizer: dict[str, Any] = Field(default_factory=dict)
-    categorical: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    gaussian: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    method: JsonObject
+    optimizer: JsonObject = Field(default_factory=dict)
+    categorical: dict[str, JsonObject] = Field(default_factory=dict)
+    gaussian: dict[str, JsonObject] = Field(default_factory=dict)
     share: float = Field(1.0, gt=0, le=1)
-    search: dict[str, dict[str, dict[str, Any]]] = Field(default_factory=dict)
+    search: dict[str, dict[str, JsonObject]] = Field(default_factory=dict)
 
 
-def log_range(low: float, high: float) -> dict[str, Any]:
+def log_range(low: float, high: float) -> JsonObject:
     """Return a range of a search space, uniform in the logarithm."""
     return {"low": low, "high": high, "scale": "log"}
 

@@ -14,6 +14,7 @@ from pydantic import (
 )
 
 from retinabench.core.errors import nearest
+from retinabench.core.results import JsonObject
 from retinabench.core.settings import Frozen
 from retinabench.methods.registry import METHODS
 
@@ -103,9 +104,9 @@ class Optimizer(Frozen):
         return {True: "flip", False: "none"}[augment] if isinstance(augment, bool) else augment
 
     @model_serializer(mode="wrap")
-    def _without_unused(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_unused(self, handler: SerializerFunctionWrapHandler) -> JsonObject:
         """Leave out later settings at their defaults, so that the hash of a run that they do not change stays what it was."""
-        content: dict[str, Any] = handler(self)
+        content: JsonObject = handler(self)
         return {k: v for k, v in content.items() if k not in LATER or v != type(self).model_fields[k].default}
 
 

@@ -16,6 +16,7 @@ from pydantic import (
 
 from retinabench.core.checksums import sha256
 from retinabench.core.errors import nearest
+from retinabench.core.results import JsonObject
 from retinabench.core.settings import Frozen
 from retinabench.models.registry import MODELS, has_choice, published_width, special_inputs
 
@@ -151,9 +152,9 @@ class ModelConfig(Frozen):
         return self
 
     @model_serializer(mode="wrap")
-    def _without_unused(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_unused(self, handler: SerializerFunctionWrapHandler) -> JsonObject:
         """Leave out the settings that most networks do not have, so that their hashes stay what they were."""
-        content: dict[str, Any] = handler(self)
+        content: JsonObject = handler(self)
         defaults = {name: type(self).model_fields[name].default for name in OPTIONAL_SETTINGS}
         return {k: v for k, v in content.items() if k not in defaults or v != defaults[k]}
 

@@ -26,7 +26,7 @@ def arguments_of_arrow(
     table: pa.Table,
     layout: Layout,
     reading: Reading,
-    metadata: Mapping[str, Any],
+    metadata: Mapping[str, object],
     *,
     untyped: bool = False,
 ) -> dict[str, Any]:

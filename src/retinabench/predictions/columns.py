@@ -7,9 +7,9 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from retinabench.core.errors import InputError, nearest
+from retinabench.core.results import JsonObject
 from retinabench.core.untrusted.text import json_object
 
 SCHEMA = "retinabench.predictions/1"
@@ -140,7 +140,7 @@ def check_width(rows: int, longest: int, name: str, path: str | Path | None) -> 
         )
 
 
-def read_metadata(path: Path, text: bytes) -> dict[str, Any]:
+def read_metadata(path: Path, text: bytes) -> JsonObject:
     """The file metadata as a dictionary; `InputError` for another schema or for no JSON object."""
     try:
         content = json_object(text)
@@ -154,7 +154,7 @@ def read_metadata(path: Path, text: bytes) -> dict[str, Any]:
     return dict(content)
 
 
-def metadata_json(metadata: Mapping[str, Any], samples: int) -> str:
+def metadata_json(metadata: Mapping[str, object], samples: int) -> str:
     """The file metadata with schema and number of samples, as JSON text."""
     content = {**metadata, "schema": SCHEMA, "samples": samples}
     # NumPy's numbers become numbers, anything else that JSON does not know (a path, a date) becomes text.

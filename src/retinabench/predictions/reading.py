@@ -65,7 +65,7 @@ class Table:
     known: Mapping[str, NDArray[Any]]
     further: Mapping[str, pa.Array | NDArray[Any]]
     layout: Layout
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, object] = field(default_factory=dict)
     source: str | None = None
     untyped: bool = False
 
@@ -225,7 +225,7 @@ def _set_some_labels(check: Check, known: dict[str, NDArray[Any]], reading: Read
 
 
 def _origin(
-    metadata: Mapping[str, Any], further: dict[str, Any], n: int, reading: Reading, notes: list[str]
+    metadata: Mapping[str, object], further: dict[str, Any], n: int, reading: Reading, notes: list[str]
 ) -> dict[str, Any]:
     """The metadata with method, seed and `referable_from`, from what the user says, else from columns that hold one value."""
     stated: dict[str, Any] = {"method": reading.method, "seed": reading.seed}

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.predictions.columns import is_known
@@ -52,7 +52,7 @@ def kept_places(layout: Layout) -> tuple[list[int], Layout]:
 
 
 def check_subgroups(
-    check: Check, subgroups: Mapping[str, Any], n: int, reserved: Iterable[str]
+    check: Check, subgroups: Mapping[str, ArrayLike], n: int, reserved: Iterable[str]
 ) -> dict[str, NDArray[Any]]:
     """Return further columns as text or float64 numbers.
 

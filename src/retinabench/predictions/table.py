@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.core.results import BLUE, VERMILION, Tabular, axes_or_new
+from retinabench.core.results import BLUE, VERMILION, Row, Tabular, axes_or_new
 from retinabench.predictions.adapters import Constructors
 from retinabench.predictions.columns import DOMAINS, KNOWN, SPLITS, sample_number
 from retinabench.predictions.gradable import GRADABLE, gradable_rows
@@ -162,7 +162,7 @@ class Predictions(Constructors, Tabular):
     def __repr__(self) -> str:
         return f"Predictions({self.source or 'arrays'}, {len(self)} images, {self.samples} samples)"
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[Row]:
         """Return one dictionary per image, with the mean of its samples as `prob`."""
         columns: dict[str, list[Any]] = {"image_id": self.image_id.tolist(), "label": self.label.tolist()}
         columns["prob"] = self.prob.tolist()
@@ -260,6 +260,6 @@ def concatenate(parts: Sequence[Predictions]) -> Predictions:
     return replace(first, **columns, subgroups={}, source=None)
 
 
-def stated_samples(metadata: Mapping[str, Any]) -> bool:
+def stated_samples(metadata: Mapping[str, object]) -> bool:
     """Tell whether the origin of predictions says that their columns are posterior samples."""
     return bool(metadata.get("samples")) or metadata.get("members", 1) != 1

@@ -1,18 +1,30 @@
-"""Scores of an entry as typed results."""
+"""Boards as typed results."""
 
 from __future__ import annotations
 
-import numpy as np
+from pathlib import Path
 
-from retinabench.fidelity.leaderboard.board import score_task
-from retinabench.fidelity.submissions.submission import About, Submission
+from retinabench.fidelity.leaderboard.results import Board, Division, RankedEntry, Refused
+from retinabench.fidelity.leaderboard.scores import Rank
+from retinabench.reports.toolkit.number_format import Quantity
 
 
-def test_undefined_scores_have_a_reason_and_no_interval(evaluators):
-    probs = evaluators["fundus"].reference.probs
-    bare = Submission(np.eye(5)[probs.argmax(axis=1)], about=About(title="x"))
-    task = score_task(evaluators["fundus"], [bare])
-    record = next(entry for entry in task.entries if entry.title == "x").to_dict()["groups"]["all"]
-    assert record["epistemic_error"] == {"value": None, "why": "needs posterior samples"}
-    assert record["nll"]["why"] == "a class that occurs got probability 0"
-    assert set(record["agreement"]) == {"value", "low", "high"}
+def test_divisions_are_ordered_by_track_then_tier():
+    divisions = [Division("open", 100), Division("stated"), Division("stated", 1000), Division("stated", 100)]
+    ordered = sorted(divisions, key=lambda one: one.key)
+    assert [one.short for one in ordered] == [
+        "stated, up to 100", "stated, up to 1,000", "stated, no tier", "open, up to 100",
+    ]  # fmt: skip
+
+
+def test_a_board_is_plain_json():
+    ranked = RankedEntry("x", Rank(Quantity(1.5), (1, 2)), {"agreement": 1.0}, 2, Division("stated", 100))
+    content = Board([], [ranked], [Refused(Path("a.npz"), "is a \x07 file")]).to_dict()
+    assert list(content) == ["schema", "tasks", "ranking", "refused"]
+    assert content["ranking"] == [
+        {
+            "title": "x", "rank": 1.5, "low": None, "high": None, "best": 1, "worst": 2,
+            "by_measure": {"agreement": 1.0}, "tasks": 2, "division": {"track": "stated", "tier": 100},
+        }
+    ]  # fmt: skip
+    assert content["refused"] == [{"file": "a.npz", "why": "is a \\x07 file"}]

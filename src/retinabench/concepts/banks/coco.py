@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +14,12 @@ from retinabench.concepts.banks.definition import BankDefinition, CocoFile
 from retinabench.concepts.banks.mask_files import check_size
 from retinabench.concepts.banks.source_files import collected, one_file, opened, patient_of
 from retinabench.core.errors import InputError
+from retinabench.core.results import JsonObject
 from retinabench.data.dataset import ConceptImages
 from retinabench.data.ingest.archives import Files
 from retinabench.data.preprocessing.squares import square_box, square_mask
 
-Annotation = Mapping[str, Any]
+Annotation = JsonObject
 
 
 def read_coco(definition: BankDefinition, layout: CocoFile, files: Files) -> ConceptImages:

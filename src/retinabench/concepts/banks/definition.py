@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from retinabench.core.errors import InputError, nearest
+from retinabench.core.results import JsonObject
 from retinabench.core.settings import Frozen, first_problem
 from retinabench.data.preprocessing.squares import Crop
 from retinabench.experiments.config_sources import read_toml
@@ -163,7 +164,7 @@ class BankDefinition(Frozen):
     coco: CocoFile | None = None
     idrid: Idrid | None = None
     synthetic: Synthetic | None = None
-    network: dict[str, Any] = Field(default_factory=dict)
+    network: JsonObject = Field(default_factory=dict)
 
     @property
     def layout(self) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +31,7 @@ def prepare_samples(
     *,
     size: int,
     grid: int = 1,
-    source: Mapping[str, Any],
+    source: Mapping[str, object],
     progress: Progress = QUIET,
 ) -> Prepared:
     """Write all samples of a bank into a folder, or continue there; return it opened.
@@ -71,7 +70,7 @@ def sample_rows(rows: Rows, grid: int) -> Rows:
 
 
 def _write(
-    images: ConceptImages, out: Path, size: int, grid: int, settings: Mapping[str, Any], progress: Progress
+    images: ConceptImages, out: Path, size: int, grid: int, settings: Mapping[str, object], progress: Progress
 ) -> None:
     step = max(1, min(SHARD, SHARD_BYTES // (3 * size**2)) // grid**2)
     starts = range(0, len(images), step)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,6 +17,7 @@ from torch import Tensor, nn
 
 from retinabench.core.errors import InputError
 from retinabench.core.random_streams import numpy_generator, torch_generator
+from retinabench.core.results import JsonObject
 from retinabench.data.augment import flip
 from retinabench.data.dataset import Rows
 from retinabench.data.loader import ArraySource, Batches, ImageSource, Source, chunks
@@ -119,7 +119,7 @@ def default_optimizer(model: ModelConfig, concepts: int, batch: int, epochs: int
             reweight="none",
         )
     preset = "real/frozen" if model.trained == "head" else "real/finetuned"
-    settings: dict[str, Any] = find(preset, list(Optimizer.model_fields))[1]["optimizer"]
+    settings: JsonObject = find(preset, list(Optimizer.model_fields))[1]["optimizer"]
     if model.trained == "head":
         settings |= {"lr": settings["lr"] * concepts, "l2": settings["l2"] / concepts}
     return Optimizer(**settings | ({"epochs": epochs} if epochs else {}))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from retinabench.concepts.questioning.transcript import Transcript, recorded_hea
 from retinabench.core.errors import InputError, WorkError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import numpy_generator
+from retinabench.core.results import JsonObject
 
 PROGRESS = 1e-3
 """`patience` calls less than this fall of the mean uncertainty, which begins at 2, no progress."""
@@ -191,7 +192,7 @@ def _blank(
     return State(bank, asked, right, start, stale, claims, rules == "corrected"), models
 
 
-def _answer(examinee: Examinee, row: dict[str, Any]) -> float:
+def _answer(examinee: Examinee, row: JsonObject) -> float:
     """Ask, and insist on a probability."""
     where = f"question {row['question']} (image '{row['image_id']}', concept '{row['concept']}')"
     try:

@@ -9,7 +9,7 @@ Transcripts of version 1 register the claims of the strategy `claims` alone, eac
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from retinabench.concepts.inference.claims import Claim, check_confidence, parse
 from retinabench.concepts.questioning.strategies import find_strategy
 from retinabench.concepts.questioning.transcript import SCHEMA
 from retinabench.core.errors import InputError
+from retinabench.core.results import JsonObject
 
 SEPARATOR = " @ "  # between a claim and its confidence
 
@@ -38,7 +39,7 @@ class Registration:
     texts: list[str]
     claims: list[Claim]
 
-    def header(self, **fixed: Any) -> dict[str, Any]:
+    def header(self, **fixed: Any) -> JsonObject:
         """Return the first line of the transcript, with what else determines the questions."""
         return {"schema": self.schema, **fixed, "strategy": self.strategy, "claims": self.texts}
 
@@ -48,7 +49,7 @@ def register(
     texts: str | Sequence[str] | None,
     confidence: float,
     strategy: str | None,
-    recorded: Mapping[str, Any],
+    recorded: JsonObject,
 ) -> Registration:
     """Register claims, or take up those of a transcript with answers.
 

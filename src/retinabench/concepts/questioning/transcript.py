@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import IO
 
 from retinabench.core.atomic_files import explain
 from retinabench.core.checksums import sealed, unsealed
 from retinabench.core.errors import InputError
+from retinabench.core.results import JsonObject
 from retinabench.core.untrusted.paths import open_in_place
 from retinabench.core.workspace import Workspace
 
@@ -28,7 +28,7 @@ STATED = ("schema", "strategy", "claims")
 """What may still be stated anew while a transcript holds no answer."""
 
 
-def recorded_header(path: Path | None) -> dict[str, Any]:
+def recorded_header(path: Path | None) -> JsonObject:
     """Return the first line of a transcript with answers; empty where there is none, or none that can be read.
 
     What is returned is used only for what was left open; `Transcript` checks every line.
@@ -60,9 +60,9 @@ class Transcript:
             process holds its folder.
     """
 
-    def __init__(self, path: Path | None, header: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path | None, header: JsonObject) -> None:
         self.path = path
-        self.past: list[dict[str, Any]] = []
+        self.past: list[JsonObject] = []
         self._handle: IO[bytes] | None = None
         self._resources = contextlib.ExitStack()
         if path is None:
@@ -87,7 +87,7 @@ class Transcript:
                 self.append(header)
             self._resources = opening.pop_all()
 
-    def _read(self, content: bytes, header: Mapping[str, Any]) -> None:
+    def _read(self, content: bytes, header: JsonObject) -> None:
         rows = []
         for number, text in enumerate(content.splitlines()):
             try:
@@ -111,7 +111,7 @@ class Transcript:
                 )
         self.past = rows[1:]
 
-    def recall(self, row: Mapping[str, Any]) -> float | None:
+    def recall(self, row: JsonObject) -> float | None:
         """The answer written down for question `row["question"]`, None where it was not yet asked."""
         number = int(row["question"])
         if number > len(self.past):
@@ -125,7 +125,7 @@ class Transcript:
             )
         return answer
 
-    def append(self, row: Mapping[str, Any]) -> None:
+    def append(self, row: JsonObject) -> None:
         """Write one question with its answer, unbuffered."""
         if self._handle is not None:
             left = sealed(row)
@@ -145,7 +145,7 @@ class Transcript:
         self._resources.close()
 
 
-def _unanswered(content: bytes, header: Mapping[str, Any]) -> bool:
+def _unanswered(content: bytes, header: JsonObject) -> bool:
     """Whether the whole lines of a transcript are one, which differs from `header` at most in what is `STATED`."""
     lines = content.splitlines()
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +19,7 @@ import pyarrow as pa
 from retinabench.core.atomic_files import settle, sweep, write_bytes, write_json
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
+from retinabench.core.results import JsonObject
 from retinabench.core.subprocesses import in_processes
 from retinabench.core.version import __version__
 from retinabench.core.workspace import Workspace
@@ -108,7 +109,7 @@ def prepare(
 
 def dataset_options(
     name: str, source: Path | None, *, column: Sequence[str] | None = None, **given: Any
-) -> dict[str, Any]:
+) -> JsonObject:
     """Return the options that were given on the command line, for `prepare`.
 
     Args:
@@ -168,7 +169,7 @@ def _check_damage(name: str, recipe: Recipe) -> None:
         )
 
 
-def _settings(recipe: Recipe) -> dict[str, Any]:
+def _settings(recipe: Recipe) -> JsonObject:
     """The recipe as JSON; folders without damage do not name it, as in earlier versions."""
     content = asdict(recipe)
     if recipe.corrupt is None:
@@ -186,7 +187,7 @@ def _digest(rows: Records) -> str:
     return digest.hexdigest()
 
 
-def _begin(workspace: Workspace, settings: dict[str, Any]) -> None:
+def _begin(workspace: Workspace, settings: JsonObject) -> None:
     """Write the settings into a new folder, or refuse a folder that was begun with others."""
     begun = workspace.manifest()
     if begun is not None and begun.get("format") != settings["format"]:
@@ -207,7 +208,7 @@ def _place(source: str | Path | None) -> str | None:
     return f"{path.name} ({hashlib.sha256(str(path).encode()).hexdigest()[:12]})"
 
 
-def _without_path(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+def _without_path(manifest: JsonObject) -> JsonObject:
     """Return a manifest whose source is not a path, as folders of earlier versions have it."""
     source = manifest.get("source")
     return {**manifest, "source": _place(source)} if source and Path(source).is_absolute() else manifest
@@ -238,7 +239,7 @@ def _make(shards: list[Shard], what: str, workers: int | None, progress: Progres
             advance(done)
 
 
-def _finish(out: Path, rows: Records, shards: list[Shard], settings: dict[str, Any], on_bad: OnBad) -> None:
+def _finish(out: Path, rows: Records, shards: list[Shard], settings: JsonObject, on_bad: OnBad) -> None:
     """Write the tables and, last, `dataset.json`; or fail if files are bad and are not to be skipped."""
     tables = [table for shard in shards if (table := read_files(shard)) is not None]
     files = pa.concat_tables(tables).select(SCHEMA.names)

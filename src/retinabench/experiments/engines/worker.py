@@ -14,13 +14,13 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from retinabench.core.atomic_files import explain
 from retinabench.core.errors import DivergedError, InputError, OutOfMemoryError, WorkError, printable
 from retinabench.core.progress import Quiet
+from retinabench.core.results import JsonObject
 from retinabench.core.untrusted.paths import open_in_place
 from retinabench.core.version import __version__
 from retinabench.data.memory import is_out_of_memory
@@ -49,7 +49,7 @@ class JobRequest:
         readers: Processes that read images ahead (`Resources`).
     """
 
-    run: dict[str, Any]
+    run: JsonObject
     folder: Path
     log: Path
     number: int

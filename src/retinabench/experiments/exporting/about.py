@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, StrictBool, StrictInt, ValidationError
 
 from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
+from retinabench.core.results import JsonObject
 from retinabench.core.settings import Frozen, first_problem
 from retinabench.core.untrusted.paths import kept_inside
 from retinabench.data.preprocessing.preprocess import Preprocess, Recipe
@@ -42,7 +43,7 @@ class _Content(Frozen):
     version: str = Field(max_length=50)
     data: str = Field(max_length=200)
     fingerprint: str = Field(max_length=64)
-    run: dict[str, Any]
+    run: JsonObject
     recipe: _Recipe
     referable_from: StrictInt = Field(ge=1, le=4)
     network_sha256: str = ""

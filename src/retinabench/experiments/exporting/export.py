@@ -6,13 +6,13 @@ import importlib
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from retinabench.core.atomic_files import atomic_write, remove, write_bytes, write_json
 from retinabench.core.errors import InputError, printable
+from retinabench.core.results import JsonObject
 from retinabench.core.version import __version__
 from retinabench.core.workspace import Workspace
 from retinabench.data.prepared import PIXEL_SETTINGS
@@ -96,7 +96,7 @@ def _recipe(inputs: TrainedInputs, folder: Path) -> Recipe:
     )
 
 
-def _portable(run: Run) -> dict[str, Any]:
+def _portable(run: Run) -> JsonObject:
     """The settings of a run without the paths of this machine."""
     content = run.model_dump(mode="json", exclude={"data", "shifted"})
     if run.model.weights_file is not None:

@@ -9,7 +9,7 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
+from retinabench.core.results import JsonObject
 from retinabench.core.settings import first_problem
 from retinabench.core.untrusted.paths import kept_inside
 from retinabench.metrics.clinical.decision_threshold import ABOVE_HALF, FrozenThreshold
@@ -86,7 +87,7 @@ class FrozenRule:
         return np.where(above, "referable", "not referable")
 
 
-def rule_content(found: Transfer | Triage, config_hash: str, weights: str) -> dict[str, Any]:
+def rule_content(found: Transfer | Triage, config_hash: str, weights: str) -> JsonObject:
     """Return the content of `threshold.json`.
 
     Args:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from retinabench.core.atomic_files import atomic_write
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
+from retinabench.core.results import JsonObject
 from retinabench.core.untrusted.text import csv_text
 from retinabench.core.version import __version__
 from retinabench.data.datasets import folder as labelled_folder
@@ -155,7 +155,7 @@ def _predicted(
     return kept, samples, np.concatenate(own) if own else None, refused
 
 
-def _about(model: ExportedModel) -> dict[str, Any]:
+def _about(model: ExportedModel) -> JsonObject:
     run = model.run
     return {
         "method": run.method.name, "title": run.method.describe(), "task": run.task, "model": run.model.name,

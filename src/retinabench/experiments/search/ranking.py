@@ -196,7 +196,7 @@ def _chosen(ranking: Ranking) -> str:
     return head + to_toml(tree)
 
 
-def to_toml(tree: Mapping[str, Any], name: str = "") -> str:
+def to_toml(tree: Mapping[str, object], name: str = "") -> str:
     """Return text, numbers and tables of them as TOML; None, which TOML lacks, is left out."""
     plain = {
         key: value for key, value in tree.items() if value is not None and not isinstance(value, Mapping)

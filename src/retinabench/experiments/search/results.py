@@ -18,11 +18,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from retinabench.core.atomic_files import explain
 from retinabench.core.checksums import sealed, unsealed
 from retinabench.core.errors import InputError
+from retinabench.core.results import JsonObject
 from retinabench.experiments.engines.jobs import State
 
 SCHEMA = "retinabench.results/1"
@@ -54,7 +54,7 @@ class Writer:
     identity: what the rows depend on beside the run, such as the version and the data's fingerprint.
     """
 
-    def __init__(self, folder: Path, identity: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path, identity: Mapping[str, object]) -> None:
         self.path = folder / f"{secrets.token_hex(8)}.jsonl"
         self._first = {"schema": SCHEMA, **identity}
         self._handle: int | None = None
@@ -87,14 +87,14 @@ class Writer:
     ) -> None:
         self.close()
 
-    def _write(self, content: Mapping[str, Any]) -> None:
+    def _write(self, content: Mapping[str, object]) -> None:
         assert self._handle is not None
         line = sealed(content)
         if os.write(self._handle, line) < len(line):
             raise OSError(errno.ENOSPC, "the line was cut short")
 
 
-def read_results(folder: Path, identity: Mapping[str, Any]) -> dict[str, Result]:
+def read_results(folder: Path, identity: Mapping[str, object]) -> dict[str, Result]:
     """Read all segments: run -> row. Of several rows of one run a finished one counts, else the latest.
 
     Raises `InputError` where rows belong to another identity, naming both, and where a line that is not the last of
@@ -133,7 +133,7 @@ def _rank(result: Result) -> tuple[bool, float]:
     return result.state == "done", result.ended
 
 
-def _read_segment(path: Path, identity: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _read_segment(path: Path, identity: Mapping[str, object]) -> list[JsonObject]:
     *lines, _cut = path.read_bytes().split(b"\n")  # what follows the last line end is empty or cut short
     if not lines:
         return []
@@ -145,7 +145,7 @@ def _read_segment(path: Path, identity: Mapping[str, Any]) -> list[dict[str, Any
     return content[1:]
 
 
-def _check(path: Path, first: Mapping[str, Any], identity: Mapping[str, Any]) -> None:
+def _check(path: Path, first: Mapping[str, object], identity: Mapping[str, object]) -> None:
     for key, ours in {"schema": SCHEMA, **identity}.items():
         if first.get(key) != ours:
             raise InputError(

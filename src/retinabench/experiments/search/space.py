@@ -25,6 +25,7 @@ from scipy.stats import qmc
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.random_streams import numpy_generator
+from retinabench.core.results import JsonObject
 from retinabench.experiments.config_sources import find
 
 HERE = Path(__file__).parent / "spaces"
@@ -73,7 +74,7 @@ class Parameter:
             return self.choices
         return (int(self.low), int(self.high)) if self.integer else (self.low, self.high)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the content of its table."""
         if self.choices:
             return {"choices": list(self.choices)}
@@ -110,7 +111,7 @@ class Space:
     def __len__(self) -> int:
         return len(self.parameters)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the space as JSON can hold it: key -> table, in order."""
         return {parameter.key: parameter.to_dict() for parameter in self}
 
@@ -134,7 +135,7 @@ def read_space(source: str | Path) -> Space:
     return space_of(tree, name=name, file=file)
 
 
-def space_of(tree: Mapping[str, Any], *, name: str = "space", file: Path | None = None) -> Space:
+def space_of(tree: JsonObject, *, name: str = "space", file: Path | None = None) -> Space:
     """Build a space from nested or dotted tables.
 
     Args:
@@ -197,24 +198,22 @@ def unit_points(dimensions: int, first: int, stop: int, seed: int) -> NDArray[np
     return np.asarray(sequence.random(stop - first), np.float64).reshape(stop - first, dimensions)
 
 
-def _tables(
-    tree: Mapping[str, Any], prefix: str, file: Path | None
-) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _tables(tree: JsonObject, prefix: str, file: Path | None) -> Iterator[tuple[str, JsonObject]]:
     """Yield dotted keys with their tables: a table with no table in it is a parameter's."""
     if prefix.count(".") > MOST_DOTS:
         raise InputError(f"{prefix[:40]}…: is nested too deep", file=file)
     for key, value in tree.items():
         dotted = f"{prefix}{key}"
-        if not isinstance(value, Mapping):
+        if not isinstance(value, dict):
             hint = f'For example: {dotted} = {{ low = 0.001, high = 0.1, scale = "log" }}'
             raise InputError(f"{dotted}: should be a table of a range or choices", file=file, hint=hint)
-        if any(isinstance(inner, Mapping) for inner in value.values()):
+        if any(isinstance(inner, dict) for inner in value.values()):
             yield from _tables(value, f"{dotted}.", file)
         else:
             yield dotted, value
 
 
-def _parameter(key: str, table: Mapping[str, Any], file: Path | None) -> Parameter:
+def _parameter(key: str, table: JsonObject, file: Path | None) -> Parameter:
     """Check one table."""
 
     def refuse(problem: str, hint: str | None = None) -> InputError:
@@ -248,7 +247,7 @@ def _parameter(key: str, table: Mapping[str, Any], file: Path | None) -> Paramet
     return Parameter(key, float(low), float(high), scale, integer)
 
 
-def _choices(key: str, table: Mapping[str, Any], refuse: Any) -> Parameter:
+def _choices(key: str, table: JsonObject, refuse: Any) -> Parameter:
     choices = table["choices"]
     if len(table) > 1:
         raise refuse("has choices and a range", "Give one of them.")

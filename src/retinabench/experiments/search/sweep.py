@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from retinabench.core.errors import InputError, nearest
+from retinabench.core.results import JsonObject
 from retinabench.core.version import __version__
 from retinabench.core.workspace import Workspace
 from retinabench.experiments.config import PROTOCOL, Run, load_run
@@ -32,7 +33,7 @@ def workspace(out: Path) -> Workspace:
     return Workspace(out, "search", "sweep.json")
 
 
-def identity(fingerprint: str) -> dict[str, Any]:
+def identity(fingerprint: str) -> JsonObject:
     """Return what every row of the result table depends on beside its run."""
     return {"version": __version__, "protocol": PROTOCOL, "fingerprint": fingerprint}
 
@@ -70,13 +71,13 @@ def begin(out: Path, base: Run, space: Space, seed: int, fingerprint: str) -> No
     )
 
 
-def _decisive(manifest: Mapping[str, Any]) -> dict[str, Any]:
+def _decisive(manifest: JsonObject) -> JsonObject:
     """Return what must agree: all of a manifest, and the order of the space's keys, which is that of its dimensions."""
     rest = {key: value for key, value in manifest.items() if key != "first"}
     return {**rest, "order of keys": list(manifest.get("space", ())), "first": manifest.get("first")}
 
 
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _flat(tree: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in tree.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{key}.")
@@ -121,7 +122,7 @@ def check_space(base: Run, space: Space) -> None:
             _vary(base, {parameter.key: value}, space, "")
 
 
-def values_of(run: Run) -> dict[str, Any]:
+def values_of(run: Run) -> JsonObject:
     """Return all values of a run under dotted keys."""
     return dict(_flat(run.model_dump(mode="json")))
 

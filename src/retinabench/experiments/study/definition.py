@@ -32,6 +32,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from retinabench.core.errors import InputError, nearest
+from retinabench.core.results import JsonObject
 from retinabench.core.settings import Frozen, first_problem
 from retinabench.data.registry import TASKS
 from retinabench.experiments.config_sources import override, read_toml
@@ -99,7 +100,7 @@ class StudyMethod(Frozen):
     """
 
     config: str | None = None
-    run: dict[str, Any] = Field(default_factory=dict)
+    run: JsonObject = Field(default_factory=dict)
     space: str | None = None
     tuned: dict[str, str] = Field(default_factory=dict)
 
@@ -128,7 +129,7 @@ class Study(Frozen):
     title: str = Field("A study of retinabench", min_length=1)
     tasks: dict[str, StudyTask] = Field(min_length=1)
     methods: dict[str, StudyMethod] = Field(min_length=1)
-    base: dict[str, Any] = Field(default_factory=dict)
+    base: JsonObject = Field(default_factory=dict)
     criteria: tuple[str, ...] = ()
     trials: int = Field(32, ge=0, le=100_000)
     seeds: int = Field(6, ge=1, le=1000)
@@ -147,7 +148,7 @@ class Study(Frozen):
         """Make tasks of one whose `shifted` is a list."""
         if not isinstance(given, dict) or not isinstance(given.get("tasks"), dict):
             return given
-        tasks: dict[str, Any] = {}
+        tasks: JsonObject = {}
         for label, task in given["tasks"].items():
             tasks[label] = task
             if isinstance(task, dict) and isinstance(task.get("shifted"), list) and task["shifted"]:
@@ -165,7 +166,7 @@ class Study(Frozen):
 
     @field_validator("tasks", "methods")
     @classmethod
-    def _labels(cls, given: dict[str, Any]) -> dict[str, Any]:
+    def _labels(cls, given: JsonObject) -> JsonObject:
         for label in given:
             if not re.fullmatch(LABEL, label) or len(label) > 100:
                 raise ValueError(f"'{label}' cannot name a folder: use letters, digits, '_', '-' and '.'")

@@ -17,10 +17,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from retinabench.core.errors import InputError, WorkError
 from retinabench.core.progress import QUIET, Progress
+from retinabench.core.results import JsonObject
 from retinabench.core.version import __version__
 from retinabench.core.workspace import Workspace
 from retinabench.data.tasks import Task
@@ -133,7 +133,7 @@ def _begin(out: Path, fingerprints: Mapping[str, str]) -> None:
     folder = workspace(out)
     manifest = {"schema": SCHEMA, "protocol": PROTOCOL, "version": __version__, "data": dict(fingerprints)}
 
-    def decisive(content: Mapping[str, Any]) -> dict[str, Any]:
+    def decisive(content: JsonObject) -> JsonObject:
         known = {
             label: content["data"].get(label, fingerprint) for label, fingerprint in fingerprints.items()
         }

@@ -6,12 +6,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from retinabench.core.atomic_files import write_json
 from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
+from retinabench.core.results import JsonObject
 from retinabench.data.ingest.prepare import prepare
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.data.tasks import Task, load_task
@@ -158,7 +158,7 @@ def base_run(study: Study, task: str, method: str, out: Path, criterion: str = U
     given = study.methods[method]
     source = given.tuned.get(criterion, given.config)
     file: Path | None = None
-    tree: dict[str, Any] = {}
+    tree: JsonObject = {}
     if source is not None:
         file, tree = find(source.replace("{rules}", study.rules), Optimizer.model_fields)
     tree = merged(merged(tree, study.base), given.run)
@@ -248,7 +248,7 @@ def folder_of(run: Run, cell: Cell, task: Task) -> Path:
     return run_folder(run, cell.runs, task)
 
 
-def merged(tree: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+def merged(tree: Mapping[str, object], other: Mapping[str, object]) -> JsonObject:
     """Return nested tables with those of `other` laid over them; `method = "map"` is short for its table."""
     result = {key: {"name": value} if key in ("method", "model") and isinstance(value, str) else value
               for key, value in tree.items()}  # fmt: skip

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from retinabench.core.atomic_files import write_bytes, write_json
 from retinabench.core.progress import QUIET, Progress
+from retinabench.core.results import JsonObject
 from retinabench.core.version import __version__
 from retinabench.experiments.config import PROTOCOL
 from retinabench.experiments.search.criteria import CRITERIA
@@ -61,9 +61,9 @@ class ScoredEntry:
         """Return a score by set and name, undefined where there is none."""
         return self.scores.get(key, MeanScore())
 
-    def to_dict(self, out: Path) -> dict[str, Any]:
+    def to_dict(self, out: Path) -> JsonObject:
         """Return the entry for JSON, with files relative to `out`."""
-        scores: dict[str, dict[str, Any]] = {}
+        scores: dict[str, JsonObject] = {}
         for (name, kind), score in self.scores.items():
             scores.setdefault(name, {})[kind] = score.to_dict()
         entry = self.entry
@@ -145,7 +145,7 @@ class Summary:
             rows.append(Row(choice.cell.task, [Cell(text) for text in cells]))
         return Table.of("What was chosen", columns, rows, row_header="task")
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the content of `summary.json`."""
         study = self.study
         return {
@@ -248,7 +248,7 @@ def rank_cell(entry: ScoredEntry, key: Key) -> Cell:
     return Cell.number(score.rank, score.rank_low, score.rank_high, form=_RANK)
 
 
-def _chosen_values(choice: Chosen) -> Mapping[str, Any] | None:
+def _chosen_values(choice: Chosen) -> Mapping[str, object] | None:
     keys = [parameter.key for parameter in choice.cell.space] if choice.cell.space else []
     if not choice.run:
         return None

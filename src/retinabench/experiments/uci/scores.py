@@ -8,11 +8,11 @@ it by log 60).
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp
 
+from retinabench.core.results import JsonObject
 from retinabench.data.datasets.uci import Floats
 
 
@@ -92,12 +92,12 @@ class SetResult:
         """Return a score of every split, (K,)."""
         return np.array([getattr(split, score) for split in self.splits])
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the result as JSON can hold it."""
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, content: dict[str, Any]) -> SetResult:
+    def from_dict(cls, content: JsonObject) -> SetResult:
         """Return what `to_dict` wrote; other keys are ignored."""
         given = {key: content[key] for key in ("set", "method", "title", "data", "points")}
         return cls(**given, splits=tuple(SplitScores(**split) for split in content["splits"]))

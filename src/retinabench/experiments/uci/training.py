@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +12,7 @@ from torch import nn
 
 from retinabench.core.errors import DivergedError
 from retinabench.core.random_streams import torch_generator
+from retinabench.core.results import JsonObject
 from retinabench.data.datasets.uci import SETS, Regression
 from retinabench.data.loader import array_batches
 from retinabench.experiments.uci.scores import SplitScores, split_scores
@@ -32,7 +32,7 @@ SEEDS = 1000  # of one comparison; more than any set has splits
 CPU = torch.device("cpu")
 
 # By the names of the published table.
-SETTINGS: dict[str, dict[str, Any]] = {
+SETTINGS: dict[str, JsonObject] = {
     "dropout": {"name": "dropout", "rate": 0.05, "samples": 200},
     "variational": {
         "name": "mfvi",

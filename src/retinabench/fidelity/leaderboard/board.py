@@ -18,16 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.untrusted.paths import told_apart
-from retinabench.fidelity.leaderboard.results import (
-    Board,
-    Division,
-    Draws,
-    Entry,
-    Rank,
-    RankedEntry,
-    Score,
-    TaskBoard,
-)
+from retinabench.fidelity.leaderboard.results import Board, Division, Entry, RankedEntry, TaskBoard
+from retinabench.fidelity.leaderboard.scores import Draws, Rank, Score
 from retinabench.fidelity.scoring.baselines import baselines
 from retinabench.fidelity.scoring.grading import Evaluator
 from retinabench.fidelity.scoring.levels import seed_shifts

@@ -17,13 +17,13 @@ import json
 import secrets
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from retinabench.core.atomic_files import atomic_write, write_json
 from retinabench.core.checksums import sha256
 from retinabench.core.errors import InputError
+from retinabench.core.results import JsonObject
 from retinabench.core.untrusted.text import json_object
 from retinabench.data.dataset import ArrayDataset
 from retinabench.fidelity.reference.reference_file import Reference, read_reference, write_reference
@@ -115,7 +115,7 @@ def hidden_evaluator(
     return Evaluator(target, opened, reference, bootstrap, seed), published.sha256
 
 
-def _meta(path: Path) -> dict[str, Any]:
+def _meta(path: Path) -> JsonObject:
     try:
         return json_object(str(members(path, ("meta",))["meta"]))
     except ValueError:

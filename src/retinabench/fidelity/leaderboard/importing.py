@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
+from retinabench.core.results import JsonObject
 from retinabench.fidelity.reference.arrays import EXTERNAL
 from retinabench.fidelity.reference.reference_file import QUALITIES, Reference
 from retinabench.fidelity.scoring.measures import MEASURES, RANKED
@@ -54,7 +55,7 @@ def import_reference(
     points = len(data.test)
     read = read_submission(file, target, points)
     truth = None if labels is None else _labels(labels, target, points)
-    meta: dict[str, Any] = {
+    meta: JsonObject = {
         "task": target.name, "target": target.fingerprint(data.sha256), "data": data.sha256, "chains": 1,
         "kind": EXTERNAL, "origin": origin, "licence": licence, "order": order or target.preprocessing,
         "published_ceiling": _ceiling(ceiling, target),

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Any
 
 import numpy as np
 
-from retinabench.fidelity.leaderboard.results import Score, TaskBoard
+from retinabench.core.results import JsonObject
+from retinabench.fidelity.leaderboard.results import TaskBoard
+from retinabench.fidelity.leaderboard.scores import Score
 from retinabench.fidelity.scoring.grading import Evaluator
 from retinabench.fidelity.scoring.measures import MEASURES
 from retinabench.fidelity.scoring.resampling import ALL
@@ -63,6 +64,6 @@ def _score(value: Sequence[float]) -> Score:
 
 
 @cache
-def _tables() -> dict[str, Any]:
+def _tables() -> JsonObject:
     file = resources.files("retinabench.fidelity.leaderboard").joinpath("printed.toml")
     return tomllib.loads(file.read_text(encoding="utf-8"))

@@ -1,157 +1,27 @@
-"""Scores, entries, task boards and the final ranking of the fidelity benchmark as typed results, and their JSON."""
+"""Entries, task boards and the final ranking of the fidelity benchmark as typed results, and their JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError, printable
+from retinabench.core.results import Document, JsonObject, json_content
 from retinabench.core.untrusted.paths import shown
+from retinabench.fidelity.leaderboard.scores import Draws, Groups, Rank, Score
 from retinabench.fidelity.leaderboard.shipped import is_shipped
-from retinabench.fidelity.scoring.equivalent_draws import DrawCurve
 from retinabench.fidelity.scoring.grading import Estimates, Evaluator
 from retinabench.fidelity.scoring.measures import MEASURES, RANKED
-from retinabench.fidelity.scoring.resampling import ALL, Estimate
+from retinabench.fidelity.scoring.resampling import ALL
 from retinabench.fidelity.scoring.resolution import Resolution
 from retinabench.fidelity.submissions.implied import Track
 from retinabench.fidelity.submissions.submission import Budget, Submission
 from retinabench.fidelity.targets.target import Target
-from retinabench.metrics.inference.bootstrap import percentile_interval
-from retinabench.reports.toolkit.number_format import Quantity
 
 SCHEMA = "retinabench.fidelity-board/1"
-_WHY_UNDEFINED = {
-    "epistemic_correlation": "needs posterior samples that differ",
-    "epistemic_error": "needs posterior samples",
-    "disagreement_gap": "needs posterior samples",
-    "nll": "a class that occurs got probability 0",
-}
-_BOUNDS = {
-    **dict.fromkeys(("agreement", "total_variation", "accuracy", "referral_area", "coverage_90"), (0.0, 1.0)),
-    **dict.fromkeys(("wasserstein", "w2", "w2_as_printed", "nll", "rmse", "crps", "regret"), (0.0, np.inf)),
-}
-Floats = NDArray[np.float64]
-Groups = Mapping[str, Mapping[str, "Score"]]
-"""Scores by group of test points and measure."""
-
-
-@dataclass(frozen=True)
-class Draws:
-    """How many independent draws of the posterior are as far from the reference as an entry.
-
-    Attributes:
-        quantity: The number, with the interval that follows from that of the distance.
-        most: The number that are as far as the reference's own error: no more can be told.
-    """
-
-    quantity: Quantity
-    most: float
-
-    @classmethod
-    def of(cls, curve: DrawCurve, distance: Quantity) -> Draws:
-        """Return the number of draws of a distance with its interval."""
-        value, low, high = (curve.draws(one) for one in (distance.value, distance.high, distance.low))
-        return cls(Quantity(value, low, high), curve.most)
-
-    @property
-    def text(self) -> str:
-        """The number, or that it is at least that."""
-        value = self.quantity.value
-        if not np.isfinite(value):
-            return ""
-        digits = 2 if value < 1 else 1 if value < 10 else 0
-        return f"{'≥ ' if value >= self.most * (1 - 1e-9) else ''}{value:.{digits}f}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the number for JSON."""
-        quantity = self.quantity
-        record = {name: _json_number(getattr(quantity, name)) for name in ("value", "low", "high")}
-        return record | {"most": self.most}
-
-
-@dataclass(frozen=True)
-class Score:
-    """A measure of one entry on one group of test points.
-
-    Attributes:
-        quantity: The value with its interval and, of several seeds, its standard error over seeds.
-        why: Reason of an undefined value.
-    """
-
-    quantity: Quantity
-    why: str = ""
-
-    @classmethod
-    def of(cls, name: str, estimate: Estimate | None, error: float = np.nan) -> Score:
-        """Return the score of a measure from its estimate.
-
-        Args:
-            name: The measure.
-            estimate: Its value and replicates; None where it is undefined.
-            error: Standard error over seeds; NaN for a single one.
-        """
-        if estimate is None or not np.isfinite(estimate.value):
-            return cls(Quantity(np.nan), why=_WHY_UNDEFINED.get(name, "undefined here"))
-        least, most = _BOUNDS.get(name, (-np.inf, np.inf))  # a normal part of a replicate may pass them
-        low, high = (min(max(end, least), most) if np.isfinite(end) else end for end in estimate.interval())
-        return cls(Quantity(estimate.value, low, high, error))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the score for JSON; an undefined value is None with a `why`."""
-        if not self.quantity.defined:
-            return {"value": None, "why": self.why}
-        record = {name: _json_number(getattr(self.quantity, name)) for name in ("value", "low", "high")}
-        return record | ({"error": self.quantity.error} if np.isfinite(self.quantity.error) else {})
-
-
-@dataclass(frozen=True)
-class Rank:
-    """A mean rank with its 95 % interval, NaN where it was not resampled, and the places that are resolved.
-
-    Attributes:
-        quantity: The mean rank.
-        places: Best and worst place that the resolved differences leave.
-    """
-
-    quantity: Quantity
-    places: tuple[int, int] = (0, 0)
-
-    @classmethod
-    def of(cls, value: float, replicates: Floats, places: tuple[int, int]) -> Rank:
-        """Return the rank of a value.
-
-        Args:
-            value: The mean rank.
-            replicates: Its replicates, (R,).
-            places: Best and worst place.
-        """
-        if not len(replicates):
-            return cls(Quantity(float(value)), places)
-        low, high = percentile_interval(replicates[:, None], points=True)
-        return cls(Quantity(float(value), float(low[0]), float(high[0])), places)
-
-    @property
-    def text(self) -> str:
-        """The place where it is resolved, else the places that it shares."""
-        best, worst = self.places
-        return str(best) if best == worst else f"{best}–{worst}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the rank and its interval for JSON."""
-        quantity = self.quantity
-        return {
-            "rank": quantity.value,
-            "low": _json_number(quantity.low),
-            "high": _json_number(quantity.high),
-            "best": self.places[0],
-            "worst": self.places[1],
-        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +64,7 @@ class Entry:
         budgets = [one.about.budget for one in self.submissions if one.about.budget is not None]
         return max(budgets, key=lambda budget: budget.used, default=None)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the entry for JSON."""
         first = self.submissions[0].about
         record = {
@@ -204,10 +74,10 @@ class Entry:
             "baseline": self.baseline,
             "shipped": self.shipped,
             "source": [shown(one.source) for one in self.submissions if one.source],
-            "groups": _groups_record(self.scores),
+            "groups": json_content(self.scores),
             "seeds": [one.about.seed for one in self.submissions],
             "marks": list(self.marks),
-            "equivalent_draws": None if self.draws is None else self.draws.to_dict(),
+            "equivalent_draws": json_content(self.draws),
             "implied": None if first.implied is None else first.implied.model_dump(),
             "counted": all(one.about.counted for one in self.submissions),
         }
@@ -215,7 +85,7 @@ class Entry:
 
 
 @dataclass(frozen=True, order=True)
-class Division:
+class Division(Document):
     """What is ranked together: the submissions of one track and one tier of the budget.
 
     Args:
@@ -247,10 +117,6 @@ class Division:
     def key(self) -> tuple[bool, float]:
         """Orders divisions: the stated track first, tiers by size, none last."""
         return self.track == "open", np.inf if self.tier is None else self.tier
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return track and tier for JSON."""
-        return {"track": self.track, "tier": self.tier}
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,10 +183,6 @@ class TaskBoard:
         except (KeyError, TypeError):
             return None
 
-    def _resolution_record(self, found: Resolution) -> dict[str, Any]:
-        detectable = dict(zip(self.ranked_measures, map(_json_number, found.detectable), strict=True))
-        return {"pairs": found.pairs, "resolved": found.resolved, "detectable": detectable}
-
     @property
     def ordered(self) -> list[Entry]:
         """The entries by rank, unranked ones by the first ranked measure, baselines last."""
@@ -334,13 +196,17 @@ class TaskBoard:
 
         return sorted(self.entries, key=key)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return task, reference, ceiling, noise floor and entries for JSON."""
         evaluator, reference = self.evaluator, self.evaluator.reference
+        resolution = None
+        if (found := self.resolution) is not None:
+            detectable = dict(zip(self.ranked_measures, found.detectable, strict=True))
+            resolution = {"pairs": found.pairs, "resolved": found.resolved, "detectable": detectable}
         return {
             "task": self.target.name,
             "title": self.target.title,
-            "division": None if self.division is None else self.division.to_dict(),
+            "division": json_content(self.division),
             "likelihood": self.target.likelihood,
             "target": self.target.fingerprint(evaluator.data.sha256),
             "data": evaluator.data.sha256,
@@ -353,11 +219,11 @@ class TaskBoard:
                 "reservations": list(reference.judgement.reservations),
             },
             "points": self.points,
-            "resolution": None if self.resolution is None else self._resolution_record(self.resolution),
-            "ceiling": _groups_record(self.ceiling),
+            "resolution": json_content(resolution),
+            "ceiling": json_content(self.ceiling),
             "chain_gradients": self.chain_gradients,
             "floor": evaluator.floor,
-            "entries": [entry.to_dict() for entry in self.entries],
+            "entries": json_content(self.entries),
         }
 
 
@@ -371,11 +237,11 @@ class RankedEntry:
     tasks: int
     division: Division | None = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the entry for JSON."""
         return {
             "title": self.title, **self.rank.to_dict(), "by_measure": self.by_measure, "tasks": self.tasks,
-            "division": None if self.division is None else self.division.to_dict(),
+            "division": json_content(self.division),
         }  # fmt: skip
 
 
@@ -403,29 +269,13 @@ class Refused:
 
 
 @dataclass(frozen=True, eq=False)
-class Board:
+class Board(Document):
     """The boards of tasks and divisions, the rankings of the divisions over tasks, and the files that were left out."""
 
     tasks: list[TaskBoard]
     ranking: list[RankedEntry]
     refused: list[Refused] = field(default_factory=list)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the board for JSON."""
-        return {
-            "schema": SCHEMA,
-            "tasks": [task.to_dict() for task in self.tasks],
-            "ranking": [entry.to_dict() for entry in self.ranking],
-            "refused": [one.to_dict() for one in self.refused],
-        }
-
-
-def _groups_record(scores: Groups) -> dict[str, dict[str, Any]]:
-    return {
-        group: {name: score.to_dict() for name, score in of_group.items()}
-        for group, of_group in scores.items()
-    }
-
-
-def _json_number(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
+        return {"schema": SCHEMA, **super().to_dict()}

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from retinabench.core.atomic_files import write_bytes
 from retinabench.core.errors import InputError
+from retinabench.core.results import JsonObject
 from retinabench.fidelity import distances
 from retinabench.fidelity.submissions.submission import DRAWS, About, Submission
 from retinabench.fidelity.targets.target import Target
@@ -88,7 +89,7 @@ def shipped_submissions(target: Target, data: str, folder: Path = FOLDER) -> lis
     if not path.is_file():
         return []
     with np.load(path, allow_pickle=False) as file:
-        meta: dict[str, Any] = json.loads(str(file["meta"]))
+        meta: JsonObject = json.loads(str(file["meta"]))
         if (meta["data"], meta["target"]) != (data, target.fingerprint(data)):
             return []
         gaussian = target.likelihood == "gaussian"

@@ -17,15 +17,8 @@ from retinabench.core.atomic_files import write_bytes, write_json
 from retinabench.fidelity.leaderboard import figures
 from retinabench.fidelity.leaderboard.printed import final_ranking, printed_rows
 from retinabench.fidelity.leaderboard.recorded import recorded_table
-from retinabench.fidelity.leaderboard.results import (
-    Board,
-    Division,
-    Entry,
-    Rank,
-    RankedEntry,
-    Score,
-    TaskBoard,
-)
+from retinabench.fidelity.leaderboard.results import Board, Division, Entry, RankedEntry, TaskBoard
+from retinabench.fidelity.leaderboard.scores import Rank, Score
 from retinabench.fidelity.leaderboard.usefulness import corruption_table, usefulness_table
 from retinabench.fidelity.scoring.measures import MEASURES
 from retinabench.fidelity.scoring.resampling import ALL

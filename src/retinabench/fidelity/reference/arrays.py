@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from retinabench.core.results import JsonObject
+
 Floats = NDArray[np.floating]
 EXTERNAL = "external"
 """`kind` in the metadata of a reference that was imported: predictions alone, without chains and diagnostics."""
@@ -22,7 +24,7 @@ class ReferenceArrays:
     `reference_file.py` lists the arrays; `meta` is the JSON of the file.
     """
 
-    meta: dict[str, Any]
+    meta: JsonObject
     rhat: Floats
     ess_bulk: Floats
     ess_tail: Floats

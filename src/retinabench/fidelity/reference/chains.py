@@ -15,7 +15,7 @@ import math
 import os
 import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from retinabench.core.checksums import check
 from retinabench.core.errors import InputError, WorkError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import numpy_generator, torch_generator
+from retinabench.core.results import JsonObject
 from retinabench.core.untrusted.paths import open_in_place
 from retinabench.core.workspace import Workspace
 from retinabench.fidelity.targets.density import Density
@@ -107,7 +108,7 @@ def sample(
     density: Density,
     plan: Plan,
     folder: Path,
-    manifest: Mapping[str, Any],
+    manifest: JsonObject,
     *,
     start: Tensor | None = None,
     progress: Progress = QUIET,

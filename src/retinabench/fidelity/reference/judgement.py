@@ -11,13 +11,13 @@ Letters: K chains, N test points, O predicted quantities, S samples.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from retinabench.core.results import JsonObject
 from retinabench.fidelity.reference import convergence
 from retinabench.fidelity.reference.arrays import ReferenceArrays
 
@@ -149,5 +149,5 @@ def _variances(reference: ReferenceArrays) -> tuple[NDArray[np.float64], NDArray
     ]
 
 
-def _numbers(table: Mapping[str, Any]) -> dict[str, float]:
+def _numbers(table: JsonObject) -> dict[str, float]:
     return {name: float(value) for name, value in table.items()}

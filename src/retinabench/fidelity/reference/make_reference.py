@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import derive, numpy_generator, torch_generator
+from retinabench.core.results import JsonObject, vars_of
 from retinabench.fidelity import distances
 from retinabench.fidelity.reference import convergence
 from retinabench.fidelity.reference.chains import Chains, Plan, initial_weights, sample
@@ -151,7 +151,7 @@ def _sample_twice(
 
 def _assessment(
     target: Target, kept: Chains, half: Chains, found: convergence.Diagnosis, plan: Plan
-) -> dict[str, Any]:
+) -> JsonObject:
     """Return settings, diagnostics and verdict of the chains, for the metadata."""
     errors = convergence.energy(kept.kept_history)
     halved = convergence.half_step(
@@ -170,10 +170,10 @@ def _assessment(
         "prior_variance": target.prior_variance,
         "start": "a draw of the prior for each chain",
         "acceptance": acceptance.tolist(),
-        "energy_error": asdict(errors),
-        "half_step": asdict(halved),
-        "thresholds": asdict(convergence.THRESHOLDS),
-        **{name: convergence.summary(values) for name, values in asdict(found).items()},
+        "energy_error": vars_of(errors),
+        "half_step": vars_of(halved),
+        "thresholds": vars_of(convergence.THRESHOLDS),
+        **{name: convergence.summary(getattr(found, name)) for name in vars_of(found)},
         "rhat_below": {
             limit: convergence.share_below(found.rhat, float(limit)) for limit in ("1.01", "1.05", "1.1")
         },
@@ -190,7 +190,7 @@ def _first_step(density: Density, plan: Plan) -> float:
     return hmc.first_step(density, state, density.target.prior_variance, generator) / 4
 
 
-def _classes(kept: Chains, seed: int) -> dict[str, Any]:
+def _classes(kept: Chains, seed: int) -> dict[str, NDArray[Any]]:
     """Return the arrays of a classification; the information measures are those of all kept states."""
     transitions, chains, points, classes = kept.predictions.shape
     epistemic, disagreement = np.empty(points, np.float32), np.empty(points)
@@ -209,7 +209,7 @@ def _classes(kept: Chains, seed: int) -> dict[str, Any]:
     }
 
 
-def _draws(kept: Chains, seed: int) -> dict[str, Any]:
+def _draws(kept: Chains, seed: int) -> dict[str, NDArray[Any]]:
     """Return the arrays of a regression: every draw of y is that of one kept state."""
     states = kept.predictions[_thinned(len(kept.predictions), DRAWS)]
     noise = numpy_generator(seed, "draws of y").standard_normal(states.shape[:3])
@@ -229,7 +229,7 @@ def _normalised(probs: Values) -> Values:
     return np.asarray(probs / probs.sum(axis=-1, keepdims=True))
 
 
-def ceiling(arrays: Mapping[str, Any], group: NDArray[np.str_]) -> dict[str, dict[str, list[float]]]:
+def ceiling(arrays: Mapping[str, NDArray[Any]], group: NDArray[np.str_]) -> dict[str, dict[str, list[float]]]:
     """Return how close each chain comes to all others together, which limits what can be told from a perfect method.
 
     Args:

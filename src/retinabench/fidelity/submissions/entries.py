@@ -8,6 +8,7 @@ from math import sqrt
 from typing import Any
 
 from retinabench.core.errors import InputError, nearest
+from retinabench.core.results import JsonObject
 from retinabench.experiments.config import Run, load_run
 from retinabench.experiments.config_sources import override
 from retinabench.fidelity.submissions.budget import within
@@ -70,7 +71,7 @@ def entry_run(
         "l2": 1 / (2 * points * target.prior_variance), "l2_on": "everything", "reweight": "none", "augment": "none",
         "select": "last", "batch_size": 50, "warmup": 0.0,
     }  # fmt: skip
-    tree: dict[str, Any] = {
+    tree: JsonObject = {
         "data": target.name, "task": "fidelity", "seed": seed,
         "method": _merged(entry.method, changes.get("method", {})),
         "optimizer": posterior | entry.optimizer | changes.get("optimizer", {}),
@@ -81,7 +82,7 @@ def entry_run(
     return run if "epochs" in tree["optimizer"] else within(run, entry.share * budget)
 
 
-def _merged(table: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+def _merged(table: JsonObject, changes: JsonObject) -> JsonObject:
     """Return the table with the changes, also in nested tables such as that of a member."""
     inner = {k: _merged(table[k], v) for k, v in changes.items() if isinstance(v, dict) and k in table}
     return table | changes | inner

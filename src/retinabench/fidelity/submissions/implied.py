@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from retinabench.core.errors import InputError
+from retinabench.core.results import JsonObject
 from retinabench.core.settings import Frozen
 from retinabench.fidelity.targets.target import Target
 
@@ -105,7 +106,7 @@ def check_track(implied: Implied, target: Target, track: Track) -> None:
         )
 
 
-def departures_of(run: Mapping[str, Any] | None, implied: Implied | None, target: Target) -> list[str]:
+def departures_of(run: JsonObject | None, implied: Implied | None, target: Target) -> list[str]:
     """Return in which points a submission departs from the target's posterior, by what it states and by its settings.
 
     Args:
@@ -119,7 +120,7 @@ def departures_of(run: Mapping[str, Any] | None, implied: Implied | None, target
     return list(dict.fromkeys(found + _of_settings(run, target)))
 
 
-def _of_settings(run: Mapping[str, Any], target: Target) -> list[str]:
+def _of_settings(run: JsonObject, target: Target) -> list[str]:
     """Return the departures that the settings of a run show by themselves, without its method."""
     optimizer = run.get("optimizer")
     if not isinstance(optimizer, Mapping):

@@ -17,7 +17,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -27,6 +26,7 @@ from retinabench.core.atomic_files import write_bytes
 from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
 from retinabench.core.random_streams import torch_generator
+from retinabench.core.results import JsonObject
 from retinabench.core.version import __version__
 from retinabench.experiments.config import Run
 from retinabench.experiments.execution import Resources, Training, execute_run
@@ -105,7 +105,7 @@ class TargetRuns:
             name, content = self.entry.name, f"{content} {self.budget:g} {self.entry.name}"
         return f"{name}-{self.target.name}-seed-{run.seed}-{run.hash(content)}"
 
-    def manifest(self, run: Run) -> dict[str, Any]:
+    def manifest(self, run: Run) -> JsonObject:
         """Return the content of `run.json`."""
         return {
             "run": run.model_dump(mode="json", exclude={"model"}),

@@ -24,6 +24,7 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from retinabench.core.atomic_files import write_bytes
 from retinabench.core.errors import InputError, printable
+from retinabench.core.results import JsonObject
 from retinabench.core.settings import Frozen
 from retinabench.fidelity.submissions.implied import Implied, Track, departures_of
 from retinabench.fidelity.submissions.submission_files import read_arrays
@@ -92,7 +93,7 @@ class About(Frozen):
     method: str | None = None
     title: str | None = None
     seed: int | None = None
-    run: dict[str, Any] | None = None
+    run: JsonObject | None = None
     budget: Budget | None = None
     seconds: float | None = None
     version: str | None = None
@@ -107,7 +108,7 @@ class About(Frozen):
         return self.evidence is not None and self.content is not None
 
     @classmethod
-    def read(cls, path: Path, meta: Mapping[str, Any]) -> About:
+    def read(cls, path: Path, meta: JsonObject) -> About:
         """Return what the metadata of a file say; raises `InputError` where an entry is of another kind."""
         try:
             return cls(**meta)
@@ -122,7 +123,7 @@ class About(Frozen):
         """Return a copy with other entries."""
         return About(**{**self.to_dict(), **entries})
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return what is said, as JSON."""
         return self.model_dump(mode="json", exclude_unset=True)
 

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
+from retinabench.core.results import JsonObject
 from retinabench.core.untrusted.text import json_object
 from retinabench.fidelity.targets.target import Target
 from retinabench.predictions.columns import MAX_VALUES
@@ -36,7 +37,7 @@ COLUMN = re.compile(r"(prob|draw)_([0-9]{1,6})")
 HINT = "Write an NPZ with probs (N, C) or draws (N, 1000)."
 
 
-def read_arrays(path: Path, target: Target) -> tuple[Arrays, dict[str, Any]]:
+def read_arrays(path: Path, target: Target) -> tuple[Arrays, JsonObject]:
     """Return the arrays of a file by name, and its metadata.
 
     Raises:
@@ -54,7 +55,7 @@ def read_arrays(path: Path, target: Target) -> tuple[Arrays, dict[str, Any]]:
         return _text(path, path.read_bytes(), target), {}
 
 
-def read_meta(path: Path) -> dict[str, Any]:
+def read_meta(path: Path) -> JsonObject:
     """Return the metadata of an NPZ file; of any other file, and without any, an empty dictionary."""
     with _explained(path):
         if not _head(path).startswith(b"PK"):
@@ -87,9 +88,7 @@ def _explained(path: Path) -> Iterator[None]:
         raise InputError(f"cannot be read: {error.strerror or error}", file=path) from None
 
 
-def _npz(
-    path: Path, archive: zipfile.ZipFile, names: Sequence[str] = ARRAYS
-) -> tuple[Arrays, dict[str, Any]]:
+def _npz(path: Path, archive: zipfile.ZipFile, names: Sequence[str] = ARRAYS) -> tuple[Arrays, JsonObject]:
     members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
     arrays = {name: read_member(path, archive, members[name], name) for name in names if name in members}
     for info in members.values():

@@ -9,17 +9,16 @@ reference, by total variation or Wasserstein distance, is the best; its settings
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from retinabench.core.atomic_files import write_json
 from retinabench.core.errors import InputError, WorkError, nearest
+from retinabench.core.results import JsonObject
 from retinabench.experiments.execution import Resources
-from retinabench.experiments.search.space import Space, points, space_of
+from retinabench.experiments.search.space import Point, Space, points, space_of
 from retinabench.fidelity import distances
 from retinabench.fidelity.reference.reference_file import Reference, read_reference
 from retinabench.fidelity.submissions.entries import entries
@@ -58,13 +57,13 @@ class Trial:
         seconds: Of the training.
     """
 
-    settings: Mapping[str, Any]
+    settings: Point
     distance: float | None
     why: str = ""
     gradients: float = 0.0
     seconds: float = 0.0
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the trial as JSON holds it."""
         if self.distance is None:
             return {"settings": dict(self.settings), "distance": None, "why": self.why}
@@ -90,7 +89,7 @@ class Tuning:
             key=lambda trial: trial.distance or 0.0,
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the trials, the best one and their time as JSON holds them."""
         return {
             "trials": [trial.to_dict() for trial in self.trials],
@@ -161,9 +160,7 @@ def tune(
     return found
 
 
-def _trial_of(
-    file: Path, settings: Mapping[str, Any], target: Target, data: TargetData, reference: Reference
-) -> Trial:
+def _trial_of(file: Path, settings: Point, target: Target, data: TargetData, reference: Reference) -> Trial:
     submission = read_submission(file, target, len(data.test), data.sha256)
     about = submission.about
     assert about.budget is not None

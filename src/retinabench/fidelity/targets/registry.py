@@ -8,14 +8,14 @@ from __future__ import annotations
 import tomllib
 from functools import cache
 from importlib import resources
-from typing import Any
 
 from retinabench.core.registry import Registry
+from retinabench.core.results import JsonObject
 from retinabench.fidelity.targets.target import Target
 
 
 @cache
-def _tables() -> dict[str, dict[str, Any]]:
+def _tables() -> dict[str, JsonObject]:
     file = resources.files("retinabench.fidelity.targets").joinpath("targets.toml")
     return tomllib.loads(file.read_text(encoding="utf-8"))
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from retinabench.core.results import JsonObject
 from retinabench.core.settings import Frozen
 
 
@@ -69,7 +70,7 @@ class Target(Frozen):
     title: str
     data_name: str
     read: str
-    read_options: dict[str, Any] = Field(default_factory=dict)
+    read_options: JsonObject = Field(default_factory=dict)
     preprocessing: str
     network: str
     parameters: int = Field(ge=1)

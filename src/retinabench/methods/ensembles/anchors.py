@@ -14,7 +14,6 @@ z = Σ_n ∇ log p(y_n* | x_n, w) of labels y* drawn from the network itself has
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +21,7 @@ from torch import Tensor, nn
 from retinabench.core.errors import InputError
 from retinabench.data.loader import Batches
 from retinabench.methods.settings import Optimizer, TargetPosterior, TrainingRun
+from retinabench.methods.training.checkpoint import TrainingState
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import likelihood_only
 from retinabench.methods.training.losses import BatchInfo, Objective
@@ -114,11 +114,11 @@ class Anchors:
         model.train(training)
         self.score = total
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> TrainingState:
         """Anchors and score."""
         return {"anchor": self.anchor.cpu(), "score": self.score.cpu()}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: TrainingState) -> None:
         """Continue with them."""
         self.anchor = state["anchor"].to(self.anchor.device)
         self.score = state["score"].to(self.score.device)

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -55,7 +55,7 @@ from retinabench.methods.map import PointPosterior
 from retinabench.methods.mcmc.langevin import Langevin
 from retinabench.methods.posteriors.drawn_weights import DrawnWeights
 from retinabench.methods.settings import Optimizer, TargetPosterior, TrainingRun, no_target
-from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.checkpoint import Checkpoint, TrainingState
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.optimizers import make_optimizer, parameter_groups
 from retinabench.methods.training.posterior import State
@@ -143,11 +143,11 @@ class Stretches:
     def __init__(self, components: int, size: int, rank: int, device: torch.device) -> None:
         self.moments = [Moments(size, rank, device) for _ in range(components)]
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> TrainingState:
         """All that was collected."""
         return {"moments": [moments.state_dict() for moments in self.moments]}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: TrainingState) -> None:
         """Continue from what was collected."""
         for moments, saved in zip(self.moments, state["moments"], strict=True):
             moments.load_state_dict(saved)

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -58,7 +58,7 @@ from retinabench.methods.posteriors.collected import (
     evenly_spaced,
 )
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun
-from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.checkpoint import Checkpoint, TrainingState
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import select_last_epoch, train
 from retinabench.methods.training.optimizers import make_optimizer
@@ -114,11 +114,11 @@ class WalkingAnchors(Anchors):
         uniform = torch.rand(like.shape, generator=draws, device=like.device)
         self.anchor, self.direction = guided_walk(like, self.direction, noise, uniform, self.std)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> TrainingState:
         """Anchors, score and directions."""
         return {**super().state_dict(), "direction": self.direction.cpu()}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: TrainingState) -> None:
         """Continue with them."""
         super().load_state_dict(state)
         self.direction = state["direction"].to(self.direction.device)

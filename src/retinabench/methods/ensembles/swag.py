@@ -30,7 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -43,7 +43,7 @@ from retinabench.methods.map import PointPosterior
 from retinabench.methods.posteriors.collected import before_steps
 from retinabench.methods.posteriors.drawn_weights import DrawnWeights
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun, no_target
-from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.checkpoint import Checkpoint, TrainingState
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import Stateful, likelihood_only, select_last_epoch, train
 from retinabench.methods.training.posterior import State, precision
@@ -110,12 +110,12 @@ class Moments:
         """(P,), of the collected vectors, divided by their number."""
         return self.squares / max(1, self.count)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> TrainingState:
         """All that was collected."""
         tensors = {"mean": self.mean, "squares": self.squares, "deviations": self.deviations}
         return {**{name: tensor.cpu() for name, tensor in tensors.items()}, "count": self.count}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: TrainingState) -> None:
         """Continue from what was collected; ValueError where that are the moments of another network."""
         count, found = state["count"], {name: state[name] for name in ("mean", "squares", "deviations")}
         if type(count) is not int or count < 0:

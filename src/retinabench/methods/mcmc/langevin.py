@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from retinabench.core.random_streams import torch_generator
+from retinabench.methods.training.optimizers import ParameterGroup
 
 DECAY, EPSILON = 0.99, 1e-7  # of RMSprop, as in Izmailov et al. 2021
 
@@ -33,7 +34,7 @@ class Langevin(torch.optim.Optimizer):
     """
 
     def __init__(
-        self, groups: list[dict[str, Any]], *, lr: float, momentum: float, images: int, temperature: float,
+        self, groups: list[ParameterGroup], *, lr: float, momentum: float, images: int, temperature: float,
         adapt: int, seed: int,
     ) -> None:  # fmt: skip
         own = {"lr": lr, "momentum": momentum, "weight_decay": 0.0, "images": images, "temperature": temperature,
@@ -60,7 +61,7 @@ class Langevin(torch.optim.Optimizer):
             self._move(group, noise)
             group["steps"] += 1
 
-    def _move(self, group: dict[str, Any], noise: list[Tensor]) -> None:
+    def _move(self, group: ParameterGroup, noise: list[Tensor]) -> None:
         parameters, b = group["params"], group["momentum"]
         gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
         torch._foreach_add_(gradients, parameters, alpha=group["weight_decay"])
@@ -75,7 +76,7 @@ class Langevin(torch.optim.Optimizer):
         moves = torch._foreach_div(velocities, scales) if scales else velocities
         torch._foreach_add_(parameters, moves, alpha=root)
 
-    def _preconditioner(self, group: dict[str, Any], gradients: list[Tensor]) -> list[Tensor]:
+    def _preconditioner(self, group: ParameterGroup, gradients: list[Tensor]) -> list[Tensor]:
         """Return the diagonal of C by parameter, learning from the gradients as long as it may; [] for the identity."""
         if not group["adapt"]:
             return []

@@ -26,6 +26,8 @@ from retinabench.data.memory import is_out_of_memory
 from retinabench.models.tensor_files import load_archive
 
 LAST, BEST = "last.pt", "best.pt"
+TrainingState = dict[str, Any]
+"""What a checkpoint holds: tensors, numbers and text by name, and dictionaries of them."""
 AGAIN = "Delete it; the training then starts again."
 
 
@@ -112,11 +114,11 @@ class Checkpoint:
     _saved: float = field(default_factory=time.monotonic, repr=False)
     _best: dict[str, Tensor] | None = None
 
-    def resume(self) -> dict[str, Any] | None:
+    def resume(self) -> TrainingState | None:
         """Return what the last `checkpoint` saved, or None at the start."""
         if self.folder is None or not (self.folder / LAST).is_file():
             return None
-        saved: dict[str, Any] = load_tensors(self.folder / LAST)
+        saved: TrainingState = load_tensors(self.folder / LAST)
         with self.taking_over():
             self.history = [dict(line) for line in json.loads(saved["history"])]
             self.counts.update({str(name): float(value) for name, value in saved.get("counts", {}).items()})
@@ -154,7 +156,7 @@ class Checkpoint:
         """Tell whether the last checkpoint is `interval` seconds old."""
         return time.monotonic() - self._saved >= self.interval
 
-    def save(self, state: dict[str, Any]) -> None:
+    def save(self, state: TrainingState) -> None:
         """Save `state` with the history so far; the epochs after it are repeated by a training that is killed."""
         self._saved = time.monotonic()
         if self.folder is not None and self.writes:

@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,7 @@ from retinabench.core.random_streams import derive, torch_generator
 from retinabench.data.loader import Batches
 from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training import distributed
-from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.checkpoint import Checkpoint, TrainingState
 from retinabench.methods.training.finite_check import FiniteCheck
 from retinabench.methods.training.gradients import (
     describe_batch,
@@ -46,10 +46,10 @@ Trained = TypeVar("Trained", bound=NetworkPosterior)
 class Stateful(Protocol):
     """What a method accumulates beside the network, such as SWAG's moments: saved and restored with the checkpoint."""
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> TrainingState:
         """Return tensors and numbers, nested in dicts and lists."""
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: TrainingState) -> None:
         """Continue from what `state_dict` returned."""
 
 
@@ -174,7 +174,7 @@ def _resume(
     return epoch, best
 
 
-def _state(model: nn.Module, optimizer: torch.optim.Optimizer, extra: Stateful | None) -> dict[str, Any]:
+def _state(model: nn.Module, optimizer: torch.optim.Optimizer, extra: Stateful | None) -> TrainingState:
     state = {"model": network_state(model), "optimizer": optimizer.state_dict()}
     return state | ({"extra": extra.state_dict()} if extra is not None else {})
 

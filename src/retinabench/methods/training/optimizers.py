@@ -9,9 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from retinabench.methods.settings import Optimizer
+from retinabench.methods.training.checkpoint import TrainingState
+
+ParameterGroup = dict[str, Any]
+"""Parameters and the settings of their optimiser, as PyTorch keeps them."""
 
 
-def parameter_groups(model: nn.Module, config: Optimizer) -> list[dict[str, Any]]:
+def parameter_groups(model: nn.Module, config: Optimizer) -> list[ParameterGroup]:
     """Return the trained parameters as an optimiser's groups: those on which the L2 term acts (`l2_on`), then the others.
 
     `weights` have two or more axes, biases and norms one. A parameter with the attribute `no_decay = True`, such as the
@@ -25,7 +29,7 @@ def parameter_groups(model: nn.Module, config: Optimizer) -> list[dict[str, Any]
             acts = config.l2_on in (kind, "everything") and not getattr(parameter, "no_decay", False)
             factor = float(getattr(parameter, "lr_factor", 1.0))
             parts.setdefault((acts, factor), []).append(parameter)
-    groups: list[dict[str, Any]] = []
+    groups: list[ParameterGroup] = []
     for acts, factor in sorted(parts, reverse=True):
         group = {"params": parts[acts, factor], "weight_decay": 2 * config.l2 if acts else 0.0}
         groups.append(group if factor == 1 else {**group, "lr_factor": factor})
@@ -47,7 +51,7 @@ def make_optimizer(model: nn.Module, config: Optimizer) -> torch.optim.Optimizer
     )
 
 
-def restore_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+def restore_optimizer(optimizer: torch.optim.Optimizer, state: TrainingState) -> None:
     """Give an optimiser the state of a checkpoint back, in place.
 
     Args:

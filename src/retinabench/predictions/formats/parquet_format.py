@@ -68,7 +68,7 @@ def predictions_of(
     table: pa.Table,
     layout: Layout,
     reading: Reading,
-    metadata: Mapping[str, Any],
+    metadata: Mapping[str, object],
     *,
     untyped: bool = False,
 ) -> Predictions:

@@ -7,9 +7,9 @@ abstract, funding and the like) are left out here.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
+from retinabench.core.results import Document
 from retinabench.metrics.clinical.screening_report import ScreeningReport
 from retinabench.reports.toolkit.tables import Cell, Column, Row, Table
 
@@ -22,7 +22,7 @@ SOURCES = (
 
 
 @dataclass(frozen=True)
-class Item:
+class Item(Document):
     """An item: its numbers in the guidelines ("" where a guideline has none), its topic, and the answer."""
 
     stard: str
@@ -36,10 +36,6 @@ class Item:
         """The numbers of the item in the guidelines that have it."""
         known = {"STARD": self.stard, "TRIPOD+AI": self.tripod, "CLAIM": self.claim}
         return "; ".join(f"{name} {number}" for name, number in known.items() if number)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the item for JSON."""
-        return asdict(self)
 
 
 def checklist(report: ScreeningReport) -> list[Item]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from retinabench.core.results import JsonObject
 from retinabench.metrics.clinical.consequences import SEVERE
 from retinabench.metrics.clinical.referral_rule import referral_rule
 from retinabench.metrics.clinical.set_screening import Screened
@@ -121,7 +121,7 @@ def _thumbnails(images: ImageSource) -> Thumbnails:
     return thumbnail
 
 
-def policy_records(evaluation: Evaluation, grids: dict[int, PolicyGrid]) -> dict[str, Any]:
+def policy_records(evaluation: Evaluation, grids: dict[int, PolicyGrid]) -> JsonObject:
     """Return all numbers of the sliders for `policies.json`.
 
     Args:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from retinabench.core.atomic_files import write_bytes, write_json
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET
 from retinabench.core.progress import Progress as Bars
+from retinabench.core.results import JsonObject
 from retinabench.data.prepared import open_data
 from retinabench.metrics.selective import half_referred
 from retinabench.predictions.io import ReadEach, find_files, method_names, read_each
@@ -148,7 +148,7 @@ def percent_steps(advance: Callable[[int], None]) -> Progress:
     return tell
 
 
-def score_records(evaluation: Evaluation) -> list[dict[str, Any]]:
+def score_records(evaluation: Evaluation) -> list[JsonObject]:
     """Return, per file, the method's name under `entry`, `Scores.to_dict()`, and what the report adds to it.
 
     `report` holds, per set, the numbers of the page that `score` does not give (at the share referred);
@@ -189,8 +189,8 @@ def _controls(evaluation: Evaluation, name: str) -> dict[str, dict[str, float]]:
     }
 
 
-def _added(evaluation: Evaluation, i: int, file: int) -> dict[str, Any]:
-    added: dict[str, Any] = {}
+def _added(evaluation: Evaluation, i: int, file: int) -> JsonObject:
+    added: JsonObject = {}
     own = {*half_referred.names(evaluation.settings.referred), *ADDED}
     for name in evaluation.sets:
         if (i, name) not in evaluation.replicates or file >= len(evaluation.replicates[i, name][0]):

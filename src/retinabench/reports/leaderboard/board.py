@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from retinabench.core.errors import InputError, nearest, printable
 from retinabench.core.progress import QUIET, Progress
+from retinabench.core.results import JsonObject
 from retinabench.data.frozen.definition import (
     FrozenBenchmark,
     benchmark_names,
@@ -55,7 +55,7 @@ class BenchmarkBoard:
         """Return the standings on a set by the score that orders the tables."""
         return self.sets[name][self.benchmark.primary]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the board for JSON."""
         return {
             "benchmark": self.benchmark.name,

@@ -20,11 +20,11 @@ import base64
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from retinabench.core.atomic_files import json_text, write_bytes
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
+from retinabench.core.results import JsonObject
 from retinabench.core.workspace import Workspace
 from retinabench.predictions.formats.parquet_format import parquet_bytes
 from retinabench.predictions.table import Predictions
@@ -156,7 +156,7 @@ def _contents(
                 yield f"{name}/{part}-{score}.html", pages.pairs_page(board, part, score).encode()
         yield f"{name}/index.html", pages.benchmark_page(board).encode()
     yield "printed.html", pages.printed_page(boards, summaries).encode()
-    content: dict[str, Any] = {"schema": SCHEMA, "benchmarks": [board.to_dict() for board in boards]}
+    content: JsonObject = {"schema": SCHEMA, "benchmarks": [board.to_dict() for board in boards]}
     yield "board.json", json_text(content).encode()
     yield "index.html", pages.index_page(boards, links).encode()
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from retinabench.core.results import JsonObject
 from retinabench.metrics.clinical.referral_rule import ReferralRule
 from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.policies.grid import Outcome, PolicyGrid, RankedImage
@@ -69,7 +70,7 @@ def explorer(
     return Explorer(script_json(_content(grids, thumbnails)), reader, same)
 
 
-def _content(grids: Mapping[str, PolicyGrid], thumbnails: Thumbnails | None) -> dict[str, Any]:
+def _content(grids: Mapping[str, PolicyGrid], thumbnails: Thumbnails | None) -> JsonObject:
     """Return the data of the sliders.
 
     `texts` holds every text once, and `cells` their places: per model, set and group (T, R, rows). `missed` says how many
@@ -94,7 +95,7 @@ def _content(grids: Mapping[str, PolicyGrid], thumbnails: Thumbnails | None) -> 
     return {"rows": ROWS, "models": models, "texts": texts.known, "thumbnails": shown}
 
 
-def _set(key: str, grid: PolicyGrid, texts: _Texts) -> dict[str, Any]:
+def _set(key: str, grid: PolicyGrid, texts: _Texts) -> JsonObject:
     return {
         "key": key,
         "label": SET_LABELS[key],

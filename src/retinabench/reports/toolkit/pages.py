@@ -54,7 +54,7 @@ class Fact:
     text: str
 
 
-def render(template: str, context: Mapping[str, Any], *, package: str = TOOLKIT) -> str:
+def render(template: str, context: Mapping[str, object], *, package: str = TOOLKIT) -> str:
     """Return a filled template.
 
     Args:
