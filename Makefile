@@ -38,7 +38,7 @@ lint: $(VENV)/dev.stamp
 # Known weaknesses of the pinned dependencies; those of our own code are found by `make lint` (rules S of ruff, which are bandit's).
 audit: $(VENV)/dev.stamp
 	$(INSTALL) pip-audit
-	$(BIN)/python -m pip_audit --requirement constraints.txt --no-deps --disable-pip
+	$(BIN)/python -m pip_audit --strict --requirement constraints.txt --no-deps --disable-pip
 
 hooks: $(VENV)/dev.stamp
 	$(BIN)/pre-commit install
