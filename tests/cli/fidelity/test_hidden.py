@@ -45,9 +45,10 @@ def test_points_are_made_predicted_and_opened(mine, tmp_path, capsys):
     assert said.count("\n") == 1
 
 
-def test_a_folder_that_exists_and_points_of_another_target_are_refused(mine, tmp_path, capsys):
+def test_a_second_drawing_and_points_of_another_target_are_refused(mine, capsys):
     make = ["fidelity", "hidden", "make", "mine.npz", "--quiet", "--out"]
-    assert run([*make, str(tmp_path), "--task", "banana"]) == 2
-    assert "exists already" in capsys.readouterr().err
+    assert run([*make, "hidden", "--task", "banana"]) == 0
+    assert run([*make, "hidden", "--task", "banana"]) == 2
+    assert "holds hidden points already" in capsys.readouterr().err
     assert run([*make, "new", "--task", "fundus"]) == 2
     assert "inputs" in capsys.readouterr().err

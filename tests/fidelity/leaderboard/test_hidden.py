@@ -1,5 +1,6 @@
 """An official ranking on points whose labels and reference are kept: made, predicted, opened, and tampered with."""
 
+import io
 import json
 
 import numpy as np
@@ -55,6 +56,26 @@ def test_what_is_published_tells_neither_labels_nor_the_owner_s_order(made):
         assert set(public.files) == {"inputs", "group", "meta"}
         assert not np.array_equal(public["inputs"], points["inputs"])
         assert len(json.loads(str(public["meta"]))["commitment"]) == 64
+
+
+def test_a_kill_before_the_points_are_published_changes_neither_their_order_nor_the_salt(made, tmp_path):
+    folder, points = made
+    published = (folder / "points.npz").read_bytes()
+    (folder / "points.npz").unlink()
+    (folder / SECRET / "reference.npz").unlink()
+
+    def sampler(data):
+        return quadrature_reference(TARGET, data)
+
+    np.savez(tmp_path / "others.npz", **{**points, "inputs": points["inputs"] + 1})
+    with pytest.raises(InputError, match="another points"):
+        make_hidden(TARGET, load(TARGET), tmp_path / "others.npz", folder, sampler)
+    make_hidden(TARGET, load(TARGET), tmp_path / "mine.npz", folder, sampler)
+    with np.load(folder / "points.npz") as now, np.load(io.BytesIO(published)) as then:
+        np.testing.assert_array_equal(now["inputs"], then["inputs"])
+    hidden_evaluator(TARGET, load(TARGET), folder)
+    with pytest.raises(InputError, match="holds hidden points already"):
+        make_hidden(TARGET, load(TARGET), tmp_path / "mine.npz", folder, sampler)
 
 
 def test_labels_that_changed_after_publication_are_refused(made):

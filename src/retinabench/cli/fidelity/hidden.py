@@ -26,7 +26,14 @@ def make(
         Path, argument("FILE", "NPZ of your points: inputs (M, ...), targets (M,), group (M,).")
     ],
     task: Task,
-    out: Annotated[Path, option("--out", "FOLDER", "New folder: points.npz to publish, secret/ to keep.")],
+    out: Annotated[
+        Path,
+        option(
+            "--out",
+            "FOLDER",
+            "Folder: points.npz to publish, secret/ to keep; an interrupted command continues in it.",
+        ),
+    ],
     data: Source = None,
     chains: Annotated[int, option("--chains", "N", "Number of chains of the reference.", min=1)] = 4,
     burn_in: Annotated[int, option("--burn-in", "N", "Transitions that are dropped.", min=1)] = 50,

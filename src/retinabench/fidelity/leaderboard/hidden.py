@@ -20,11 +20,12 @@ from pathlib import Path
 
 import numpy as np
 
-from retinabench.core.atomic_files import atomic_write, write_json
+from retinabench.core.atomic_files import atomic_write
 from retinabench.core.checksums import sha256
 from retinabench.core.errors import InputError
 from retinabench.core.results import JsonObject
 from retinabench.core.untrusted.text import json_object
+from retinabench.core.workspace import Workspace
 from retinabench.data.dataset import ArrayDataset
 from retinabench.fidelity.reference.reference_file import Reference, read_reference, write_reference
 from retinabench.fidelity.scoring.grading import Evaluator
@@ -32,38 +33,43 @@ from retinabench.fidelity.targets.data import TargetData
 from retinabench.fidelity.targets.published_points import members, read_points, with_points
 from retinabench.fidelity.targets.target import Target
 
-POINTS, SECRET = "points.npz", "secret"
+POINTS, SECRET, SALT = "points.npz", "secret", "salt.json"
 Sampler = Callable[[TargetData], Reference]
 
 
 def make_hidden(target: Target, data: TargetData, points: Path, out: Path, sampler: Sampler) -> Path:
     """Write the published and the secret files of an official ranking; return the path of the former.
 
+    A call that was interrupted continues in the same folder, with the same salt.
+
     Args:
         target: The target.
         data: Its data, of which the training points are used.
         points: NPZ of the owner's points: inputs, targets, group.
-        out: Folder for both, which must not exist.
+        out: Folder for both.
         sampler: Makes the reference at the hidden points.
 
     Raises:
-        InputError: The points are not of the target's kind, or the folder exists.
+        InputError: The points are not of the target's kind, or the folder holds others or is complete.
     """
-    if out.exists():
+    if (out / POINTS).exists():
         raise InputError(
-            "exists already", file=out, hint="Name another folder: hidden points are drawn once."
+            "holds hidden points already", file=out, hint="Name another folder: hidden points are drawn once."
         )
     arrays = read_points(points, target, data, "targets")
-    salt = secrets.token_hex(32)
+    folder = out / SECRET
+    begun = Workspace(folder, "set of hidden points", SALT).begin(
+        {"salt": secrets.token_hex(32), "task": target.name, "points": sha256(points)},
+        decisive=lambda found: {key: value for key, value in found.items() if key != "salt"},
+    )
+    salt = str(begun["salt"])
     order = np.argsort([hashlib.sha256(f"{salt} {k}".encode()).digest() for k in range(len(arrays["group"]))])
     arrays = {name: values[order] for name, values in arrays.items()}
     hidden = ArrayDataset(arrays["inputs"], arrays["targets"], arrays["group"])
     reference = sampler(TargetData(data.train, hidden, data.scaling))
-    folder = out / SECRET
     write_reference(folder / "reference.npz", reference)
     with atomic_write(folder / "labels.npz") as sink:
         np.savez_compressed(sink, targets=arrays["targets"])
-    write_json(folder / "salt.json", {"salt": salt, "task": target.name})
     meta = json.dumps({"task": target.name, "commitment": commitment(folder)})
     with atomic_write(out / POINTS) as sink:
         np.savez_compressed(sink, inputs=arrays["inputs"], group=arrays["group"], meta=np.array(meta))
@@ -77,7 +83,7 @@ def commitment(secret: Path) -> str:
         secret: Folder of the secret files.
     """
     try:
-        salt = json_object((secret / "salt.json").read_text("utf-8"))["salt"]
+        salt = json_object((secret / SALT).read_text("utf-8"))["salt"]
         parts = [str(salt), *(sha256(secret / name) for name in ("labels.npz", "reference.npz"))]
     except (OSError, KeyError, ValueError) as error:
         raise InputError(
