@@ -57,7 +57,13 @@ def print_table(table: RenderableType, console: Console | None = None) -> None:
 
 
 def say(line: object = "", *, error: bool = False, flush: bool = False) -> None:
-    """Print text, on standard output or standard error, with the control characters of names spelled out."""
+    """Print text with the control characters of names spelled out.
+
+    Args:
+        line: The text.
+        error: Whether it goes to standard error.
+        flush: Whether it appears at once.
+    """
     print(visible(str(line)), file=sys.stderr if error else sys.stdout, flush=flush)
 
 
