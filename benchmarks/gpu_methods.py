@@ -38,7 +38,7 @@ from retinabench.core.atomic_files import write_json
 from retinabench.data.loader import Batches
 from retinabench.data.memory import BatchLimits
 from retinabench.experiments.config import Run, load_run
-from retinabench.experiments.execution import Resources
+from retinabench.experiments.resources import Resources
 from retinabench.experiments.run_folder import LIKELIHOOD
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training import distributed

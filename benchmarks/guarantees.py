@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.metrics.guarantees.certificate import certify
-from retinabench.metrics.guarantees.risks import PER, Cases, Goal, Per, weights
+from retinabench.metrics.guarantees.goals import Goal
+from retinabench.metrics.guarantees.risks import PER, Cases, Per, weights
 from retinabench.metrics.guarantees.threshold import choose_threshold
 from retinabench.metrics.guarantees.zones import (
     Side,

@@ -14,8 +14,9 @@ import time
 import numpy as np
 from scipy.special import expit
 
+from retinabench.metrics.guarantees.goals import Goal
 from retinabench.metrics.guarantees.refutation import LabelledRisk, judge
-from retinabench.metrics.guarantees.risks import Cases, Goal
+from retinabench.metrics.guarantees.risks import Cases
 from retinabench.metrics.guarantees.shift.estimates import estimates_under_shift
 from retinabench.metrics.guarantees.shift.resemblance import resemblance
 from retinabench.metrics.guarantees.shift.weighted import Images

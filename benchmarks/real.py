@@ -38,8 +38,9 @@ from retinabench.data.preprocessing.corruption import KINDS, STRENGTHS, Corrupti
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import Run, load_run
-from retinabench.experiments.execution import Resources, member_runs
+from retinabench.experiments.execution import member_runs
 from retinabench.experiments.features import Extractor, feature_scale, trunk_features
+from retinabench.experiments.resources import Resources
 from retinabench.experiments.run import divided, execute, run_folder
 from retinabench.experiments.run_folder import load_posterior
 from retinabench.methods.posthoc import temperature

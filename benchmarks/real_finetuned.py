@@ -35,8 +35,9 @@ from retinabench.data.preprocessing.corruption import KINDS, Corruption, corrupt
 from retinabench.data.records import join
 from retinabench.data.tasks import Task, load_task
 from retinabench.experiments.config import Run, load_run
-from retinabench.experiments.execution import Resources, Training, execute_run
+from retinabench.experiments.execution import Training, execute_run
 from retinabench.experiments.image_predictions import predict
+from retinabench.experiments.resources import Resources
 from retinabench.experiments.run import FILE, ImageRuns, divided
 from retinabench.models.build import build_model
 from retinabench.models.networks.efficientnet_lite import EfficientNetLite

@@ -34,8 +34,9 @@ from retinabench.data.preprocessing.corruption import KINDS
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.data.tasks import Task, load_task
 from retinabench.experiments.config import Run, load_run
-from retinabench.experiments.execution import Resources, Training
+from retinabench.experiments.execution import Training
 from retinabench.experiments.image_predictions import predict
+from retinabench.experiments.resources import Resources
 from retinabench.experiments.run import ImageRuns, divided
 from retinabench.models.build import build_model
 from retinabench.predictions.table import Predictions

@@ -79,7 +79,7 @@ def work(run: Run, out: Path) -> tuple[Path | None, str, float]:
     """Compute one run; return its folder, or why there is none, and the seconds it took."""
     import torch
 
-    from retinabench.experiments.execution import Resources
+    from retinabench.experiments.resources import Resources
     from retinabench.experiments.run import execute
 
     torch.set_num_threads(1)

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 import retinabench as rb
 from retinabench.core.results import Tabular
-from retinabench.metrics.guarantees.risks import Goal
+from retinabench.metrics.guarantees.goals import Goal
 from retinabench.metrics.monitoring.certified import Certified
 from retinabench.metrics.monitoring.monitor import monitor
 from retinabench.metrics.planning.assumptions import Assumptions

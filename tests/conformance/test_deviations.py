@@ -9,7 +9,7 @@ from conftest import shared_path
 from retinabench.metrics import classification, shift
 from retinabench.metrics.calibration import reliability
 from retinabench.metrics.inference.over_seeds import aggregate, average_roc
-from retinabench.metrics.published import figures, scores
+from retinabench.metrics.published import figures, resampled_rows, scores
 from retinabench.metrics.score import referral_curve, score
 from retinabench.predictions.table import Predictions
 
@@ -106,7 +106,7 @@ def test_d08_balanced_weights():
     y, p, u, far = joint()
 
     def drawn(seed):
-        rows = scores.balanced_rows(far, seed)
+        rows = resampled_rows.balanced_rows(far, seed)
         return scores.referral_curve(y[rows], p[rows], u[rows], "accuracy").area
 
     assert drawn(1234) == pytest.approx(0.95795, abs=5e-6)
@@ -119,7 +119,9 @@ def test_d08_balanced_weights():
 def test_d09_grade_weights():
     z = golden("aptos_rebalanced")
     right = (z["in_y_pred"] > 0.5) == z["in_y_true"]
-    drawn = [right[scores.rebalanced_rows(z["in_diagnosis"], s, 1000)].mean() for s in (99, *range(300))]
+    drawn = [
+        right[resampled_rows.rebalanced_rows(z["in_diagnosis"], s, 1000)].mean() for s in (99, *range(300))
+    ]
     assert drawn[0] == pytest.approx(0.513, abs=5e-4)
     assert np.std(drawn[1:]) == pytest.approx(0.016, abs=1e-3)
     ours = np.average(right, weights=shift.grade_weight(z["in_diagnosis"]))

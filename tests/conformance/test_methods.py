@@ -9,7 +9,7 @@ from retinabench.experiments.config import load_run
 from retinabench.experiments.conformance.checks import CHECKS
 from retinabench.experiments.conformance.method import checks_of
 from retinabench.experiments.conformance.subject import Subject
-from retinabench.experiments.execution import Resources
+from retinabench.experiments.resources import Resources
 from retinabench.experiments.run import execute
 from retinabench.methods.ensembles import ensemble
 from retinabench.methods.registry import METHODS

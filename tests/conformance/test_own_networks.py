@@ -15,7 +15,7 @@ from retinabench.experiments.conformance.checks import CHECKS
 from retinabench.experiments.conformance.subject import Subject
 from retinabench.experiments.engines.jobs import Job
 from retinabench.experiments.engines.local import LocalEngine
-from retinabench.experiments.execution import Resources
+from retinabench.experiments.resources import Resources
 from retinabench.experiments.run import execute
 from retinabench.methods.registry import METHODS
 from retinabench.predictions.io import read_predictions

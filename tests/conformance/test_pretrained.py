@@ -14,7 +14,7 @@ from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import array_batches
 from retinabench.experiments.config import load_run
 from retinabench.experiments.conformance.likelihoods import easy_points, errors_of
-from retinabench.experiments.execution import Resources
+from retinabench.experiments.resources import Resources
 from retinabench.experiments.run import execute
 from retinabench.experiments.run_folder import load_posterior
 from retinabench.methods.base import is_composed

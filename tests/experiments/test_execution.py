@@ -12,7 +12,8 @@ import torch
 from retinabench.core.atomic_files import explain, write_bytes
 from retinabench.core.errors import InputError, WorkError
 from retinabench.experiments.config import load_run
-from retinabench.experiments.execution import Resources, check_likelihood
+from retinabench.experiments.execution import check_likelihood
+from retinabench.experiments.resources import Resources
 from retinabench.experiments.run import execute
 from retinabench.methods import map as map_method
 from retinabench.methods.base import is_composed
@@ -95,11 +96,6 @@ def test_a_full_disk_is_named_although_pytorch_hides_it(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "atomic_write", full)
     with pytest.raises(WorkError, match=r"last.pt: no space left"):
         save_tensors(tmp_path / "last.pt", {"w": torch.zeros(1000)})
-
-
-def test_an_absent_device_is_refused_in_one_line():
-    with pytest.raises(InputError, match="no device 'tpu' here"):
-        Resources("tpu").torch_device()
 
 
 def test_composed_methods_are_those_with_member_runs():

@@ -7,8 +7,8 @@ import pytest
 
 from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
-from retinabench.experiments.execution import Resources
 from retinabench.experiments.finished_run import finished_run
+from retinabench.experiments.resources import Resources
 from retinabench.experiments.run import execute
 from support.helpers import TINY, make_prepared
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from retinabench.experiments.config import load_run
-from retinabench.experiments.execution import Resources
+from retinabench.experiments.resources import Resources
 from retinabench.experiments.run import execute
 from retinabench.models.build import build_model
 from retinabench.models.settings import ModelConfig

@@ -9,8 +9,9 @@ import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
-from retinabench.experiments.execution import Resources, member_runs
+from retinabench.experiments.execution import member_runs
 from retinabench.experiments.exporting.member_files import leaf_runs
+from retinabench.experiments.resources import Resources
 from retinabench.experiments.run import divided, execute, run_folder
 from retinabench.metrics.classification import nll
 from retinabench.predictions.io import read_predictions

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from scipy.special import expit, logit
 
 from retinabench.core.errors import InputError
 from retinabench.metrics import calibration
@@ -79,20 +78,6 @@ def test_edges_belong_to_the_bin_below():
     assert found.expected_error() == pytest.approx((2 * 0.4 + 1 * (1 - 0.2) + 1) / 4, abs=1e-9)
 
 
-def test_null_band_holds_a_calibrated_model_and_not_an_overconfident_one():
-    rng = np.random.default_rng(0)
-    p = rng.beta(1, 3, 3000)
-    mean, low, high = c.null_band_of(Cases(0 * p, p).weighted(), replicates=300)
-    assert 0 < low < mean < high
-    y = rng.random(3000) < p
-    assert low < c.reliability(y, p).expected_error() < high
-    bent = expit(2 * logit(p))
-    assert (
-        c.reliability(y, bent).expected_error()
-        > c.null_band_of(Cases(0 * p, bent).weighted(), replicates=300)[2]
-    )
-
-
 def test_unknown_words():
     for bad in ({"of": "top"}, {"spacing": "equal"}, {"bins": 0}):
         with pytest.raises(InputError):
@@ -116,20 +101,3 @@ def test_the_parts_of_the_brier_score_by_hand():
     assert parts.within_bin == pytest.approx(0, abs=1e-15)
     assert parts.brier == pytest.approx((0.04 + 0.64 + 0.64 + 0.04) / 4)
     assert parts.skill == pytest.approx(1 - 0.34 / 0.25)
-
-
-@pytest.mark.parametrize("patients", [300, 120])
-def test_both_null_bands_at_once_are_those_of_each(patients, monkeypatch):
-    rng = np.random.default_rng(3)
-    p = rng.random(300)
-    w = c.Cases(rng.random(300) < p, p, patient=np.arange(300) % patients).weighted()
-    monkeypatch.setattr(c, "BLOCK", 64)
-    bands = c.null_bands_of(w, replicates=20, seed=1)
-    assert bands == {of: c.null_band_of(w, of, replicates=20, seed=1) for of in bands}
-    # Counts by bin are what sums of any weights give.
-    one = c._Forecast(w, "positive_class", "width", 15)
-    assert one.number is not None
-    draws = c._NullDraws(w, ("positive_class",), "width", 15, 1)
-    counted = draws.errors(5)
-    draws.forecasts[0].number = None
-    assert (draws.errors(5) == counted).all()

@@ -6,7 +6,7 @@ from torch import nn
 
 from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
-from retinabench.experiments.execution import Resources
+from retinabench.experiments.resources import Resources
 from retinabench.methods import dropout
 from retinabench.methods.training import optimizers
 from retinabench.methods.training.likelihood import Bernoulli

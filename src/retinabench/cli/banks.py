@@ -86,7 +86,7 @@ class Asked:
             progress: Where progress is shown.
         """
         from retinabench.concepts.trained_answers import NetworkOptions
-        from retinabench.experiments.execution import Resources
+        from retinabench.experiments.resources import Resources
 
         return NetworkOptions(
             self.examinee, self.weights, self.trained, self.size, self.grid, self.epochs, self.images, seed,

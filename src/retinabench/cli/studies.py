@@ -143,7 +143,7 @@ def _show_plan(
     images_per_second: float | None,
 ) -> None:
     from retinabench.experiments.engines.local import LocalEngine
-    from retinabench.experiments.execution import Resources
+    from retinabench.experiments.resources import Resources
     from retinabench.experiments.study import console
     from retinabench.experiments.study.cost_plan import make_plan
     from retinabench.reports.toolkit.terminal import to_terminal

@@ -55,7 +55,7 @@ def train(
     quiet: Silent = False,
 ) -> None:
     """Train one run and write its predictions; the same command continues a killed one."""
-    from retinabench.experiments.execution import Resources
+    from retinabench.experiments.resources import Resources
     from retinabench.experiments.run import execute
     from retinabench.methods.training.distributed import current
 
@@ -96,8 +96,8 @@ def predict(
         return
     if labels is not None or columns:
         raise InputError("--labels and --column belong to --images")
-    from retinabench.experiments.execution import Resources
     from retinabench.experiments.predict import predict_on
+    from retinabench.experiments.resources import Resources
     from retinabench.methods.training.distributed import current
 
     assert data is not None
@@ -117,9 +117,9 @@ def _predict_images(
     device: str,
     quiet: bool,
 ) -> None:
-    from retinabench.experiments.execution import Resources
     from retinabench.experiments.exporting.exported import load_model
     from retinabench.experiments.exporting.predict_images import predict_images
+    from retinabench.experiments.resources import Resources
 
     for word in columns or ():
         if "=" not in word:

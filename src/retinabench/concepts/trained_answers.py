@@ -40,7 +40,7 @@ from retinabench.core.version import __version__
 from retinabench.core.workspace import Workspace
 from retinabench.data.dataset import ConceptImages, Rows
 from retinabench.data.prepared import Prepared
-from retinabench.experiments.execution import Resources
+from retinabench.experiments.resources import Resources
 from retinabench.methods.settings import Optimizer
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.metrics.classification import auroc

@@ -11,7 +11,7 @@ from retinabench.core.progress import QUIET, Progress
 from retinabench.data.ingest.prepare import prepare
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.experiments.config import load_run
-from retinabench.experiments.execution import Resources
+from retinabench.experiments.resources import Resources
 from retinabench.experiments.run import execute
 from retinabench.predictions.io import read_predictions
 from retinabench.predictions.table import Predictions

@@ -16,10 +16,11 @@ from retinabench.data.prepared import Prepared, open_data, open_prepared, with_s
 from retinabench.data.records import make_records
 from retinabench.data.tasks import Task
 from retinabench.experiments.config import Run
-from retinabench.experiments.execution import Resources, member_runs
+from retinabench.experiments.execution import member_runs
 from retinabench.experiments.features import trunk_features
 from retinabench.experiments.finished_run import FinishedRun, finished_run
 from retinabench.experiments.image_predictions import combine, predict
+from retinabench.experiments.resources import Resources
 from retinabench.experiments.run import FILE, divided, make_batches
 from retinabench.experiments.run_folder import load_posterior
 from retinabench.experiments.trained_inputs import TrainedInputs

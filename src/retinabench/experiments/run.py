@@ -18,17 +18,10 @@ from retinabench.core.version import __version__
 from retinabench.data.loader import Batches, ImageSource, Source
 from retinabench.data.tasks import Task, load_task
 from retinabench.experiments.config import Run
-from retinabench.experiments.execution import (
-    DEFAULT_RESOURCES,
-    POSTERIOR,
-    Resources,
-    Training,
-    check_inputs,
-    execute_run,
-    member_runs,
-)
+from retinabench.experiments.execution import POSTERIOR, Training, check_inputs, execute_run, member_runs
 from retinabench.experiments.features import feature_source
 from retinabench.experiments.image_predictions import combine, predict
+from retinabench.experiments.resources import DEFAULT_RESOURCES, Resources
 from retinabench.experiments.run_folder import LIKELIHOOD, folder_name, read_run
 from retinabench.experiments.trained_inputs import describe_inputs, write_inputs
 from retinabench.methods.training import distributed

@@ -17,6 +17,7 @@ from retinabench.metrics.clinical.decision_threshold import DEFAULT, DecisionThr
 from retinabench.metrics.inference.bootstrap import check_seed, cluster_bootstrap
 from retinabench.metrics.inference.interval_methods import Ends
 from retinabench.metrics.inference.replicates import Steps, one_blas_thread
+from retinabench.metrics.null_calibration import null_bands_of
 from retinabench.metrics.published import scores as published
 from retinabench.metrics.published import sets as published_sets
 from retinabench.metrics.recalibration import calibration_line_of, line_intervals_of
@@ -374,7 +375,7 @@ def _calibration(w: Weighted, seed: int, level: float) -> dict[str, float]:
     for name, ends in line_intervals_of(w, level).items():
         values |= {f"line_{name}_{end}": value for end, value in zip(("low", "high"), ends, strict=True)}
     values |= {f"brier_{k}": v for k, v in asdict(calibration.murphy_of(w)).items() if k != "brier"}
-    bands = calibration.null_bands_of(w, replicates=NULL_DRAWS, seed=seed)
+    bands = null_bands_of(w, replicates=NULL_DRAWS, seed=seed)
     for of, band in bands.items():
         values |= {f"null_ece_{of}_{k}": v for k, v in zip(("mean", "low", "high"), band, strict=True)}
         name, ends = f"calibration_error_{of}", calibration_error_interval(w, level, of=of)

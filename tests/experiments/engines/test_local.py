@@ -15,7 +15,7 @@ import torch
 
 from retinabench.experiments.engines.jobs import Job
 from retinabench.experiments.engines.local import LocalEngine
-from retinabench.experiments.execution import Resources
+from retinabench.experiments.resources import Resources
 from retinabench.experiments.run import execute
 from support.helpers import make_prepared
 from support.sweeps import SLOW, bits, meanwhile, met, small, sweep

@@ -10,10 +10,10 @@ import retinabench as rb
 from retinabench.cli.main import run as command
 from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
-from retinabench.experiments.execution import Resources
 from retinabench.experiments.exporting.attach import attach
 from retinabench.experiments.exporting.export import export_run
 from retinabench.experiments.exporting.predict_images import predict_images
+from retinabench.experiments.resources import Resources
 from retinabench.experiments.run import execute
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.io import read_predictions

@@ -2,8 +2,8 @@ import pytest
 
 from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
-from retinabench.experiments.execution import Resources
 from retinabench.experiments.exporting.export import export_run
+from retinabench.experiments.resources import Resources
 from retinabench.experiments.run import execute
 from support.raw_images import prepared_from, raw_folder
 

@@ -10,9 +10,9 @@ from safetensors.torch import load_file, save_file
 import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
-from retinabench.experiments.execution import Resources
 from retinabench.experiments.exporting.export import export_run
 from retinabench.experiments.exporting.predict_images import predict_images
+from retinabench.experiments.resources import Resources
 from retinabench.experiments.run import execute
 from retinabench.models.build import build_model
 from retinabench.models.settings import ModelConfig

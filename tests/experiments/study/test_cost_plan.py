@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.experiments.execution import Resources
+from retinabench.experiments.resources import Resources
 from retinabench.experiments.study import console
 from retinabench.experiments.study.cost_plan import make_plan
 from retinabench.experiments.study.definition import read_study

@@ -13,7 +13,7 @@ from retinabench.core.errors import InputError
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
 from retinabench.experiments.run import make_batches
-from retinabench.methods.ensembles import multiswag, swag
+from retinabench.methods.ensembles import multiswag, weight_moments
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Bernoulli
 from retinabench.models.build import build_model
@@ -85,7 +85,7 @@ def test_one_low_rank_component_is_swag():
     one, two = torch.Generator().manual_seed(4), torch.Generator().manual_seed(4)
     torch.randint(1, (), generator=two)
     own = posterior.sample("low_rank", one)
-    other = swag.draw(posterior.means[0], posterior.variances[0], posterior.deviations[0], 0.5, two)
+    other = weight_moments.draw(posterior.means[0], posterior.variances[0], posterior.deviations[0], 0.5, two)
     assert torch.equal(own, other)
 
 
@@ -122,9 +122,11 @@ def test_components_are_stretches_of_the_path(tmp_path, monkeypatch):
     run = load_run(None, words, data=str(make_prepared(tmp_path / "data")))
     data = make_batches(run, load_task(run.data, run.task), torch.device("cpu"))
     seen = []
-    collect = swag.Moments.collect
+    collect = weight_moments.Moments.collect
     monkeypatch.setattr(
-        swag.Moments, "collect", lambda self, w: (seen.append((id(self), w.clone())), collect(self, w))[1]
+        weight_moments.Moments,
+        "collect",
+        lambda self, w: (seen.append((id(self), w.clone())), collect(self, w))[1],
     )
     posterior = multiswag.fit(build_model(run.model, 0), data, run, Checkpoint(), Bernoulli())
     # 12 steps, collected from the fifth on: 8 iterates, 4 for each component.
@@ -134,7 +136,7 @@ def test_components_are_stretches_of_the_path(tmp_path, monkeypatch):
         assert torch.allclose(posterior.means[number].double(), part.mean(dim=0), atol=1e-6)
         assert torch.allclose(posterior.variances[number].double(), part.var(dim=0, correction=0), atol=1e-8)
     centre = posterior.means.mean(dim=0)
-    assert torch.allclose(swag.flat_weights(posterior.model), centre, atol=1e-7)
+    assert torch.allclose(weight_moments.flat_weights(posterior.model), centre, atol=1e-7)
 
 
 def test_too_few_iterates_are_refused():

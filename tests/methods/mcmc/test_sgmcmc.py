@@ -10,7 +10,7 @@ import pytest
 
 from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
-from retinabench.experiments.execution import Resources
+from retinabench.experiments.resources import Resources
 from retinabench.experiments.run import execute
 from retinabench.methods.posteriors.collected import (
     evenly_spaced,

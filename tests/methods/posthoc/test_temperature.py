@@ -8,7 +8,7 @@ from scipy.special import expit, logit
 
 from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
-from retinabench.experiments.execution import Resources
+from retinabench.experiments.resources import Resources
 from retinabench.experiments.run import execute
 from retinabench.methods.posthoc import temperature
 from retinabench.metrics.classification import nll

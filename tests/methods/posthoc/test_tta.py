@@ -11,7 +11,7 @@ from retinabench.core.random_streams import torch_generator
 from retinabench.data.augment import affine, affine_matrices
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
-from retinabench.experiments.execution import Resources
+from retinabench.experiments.resources import Resources
 from retinabench.experiments.run import execute, make_batches
 from retinabench.experiments.run_folder import load_posterior
 from retinabench.methods.posthoc import tta

@@ -13,8 +13,8 @@ import torch
 from retinabench.core.atomic_files import write_bytes
 from retinabench.experiments import image_predictions
 from retinabench.experiments.config import load_run
-from retinabench.experiments.execution import Resources
 from retinabench.experiments.predict import predict_on
+from retinabench.experiments.resources import Resources
 from retinabench.experiments.run import execute
 from retinabench.methods.base import is_composed
 from retinabench.methods.registry import METHODS

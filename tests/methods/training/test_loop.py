@@ -10,7 +10,7 @@ from torch import nn
 from retinabench.core.errors import InputError, WorkError
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
-from retinabench.experiments.execution import Resources
+from retinabench.experiments.resources import Resources
 from retinabench.experiments.run import execute, make_batches
 from retinabench.methods import map as map_method
 from retinabench.methods.training.checkpoint import Checkpoint

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 import retinabench as rb
-from retinabench.core.errors import InputError
 from retinabench.metrics.clinical.subgroups import subgroups_of
 
 
@@ -73,40 +70,6 @@ def test_too_small_to_say():
     assert groups(part).worst("sensitivity").value != "small"
 
 
-def test_columns_become_groups_or_say_why_not():
-    n = 120
-    rng = np.random.default_rng(3)
-    age = rng.integers(25, 85, n).astype(float)
-    age[0] = np.nan
-    part = screened(
-        n, age=age, sex=rng.choice(["F", "M", ""], n), quality=rng.normal(size=n), grade_of_image=np.arange(n) % 3.0,
-        visit=[f"v{k}" for k in range(n)], day=["2026-01-02"] * 60 + ["2026-02-03"] * 60, hospital=["one"] * n,
-        gradable=np.ones(n),
-    )  # fmt: skip
-    found = groups(part)
-    assert [one.value for one in found.of("age")] == [
-        "below 40", "40 to below 50", "50 to below 60", "60 to below 70", "70 and above", "not known"
-    ]  # fmt: skip
-    assert sum(one.images for one in found.of("age")) == 2 * n
-    assert {one.value for one in found.of("sex")} == {"F", "M", "not known"}
-    assert [one.value for one in found.of("grade_of_image")] == ["0", "1", "2"]
-    assert len(found.of("quality")) == 4
-    assert all(abs(one.images - n / 2) <= 2 for one in found.of("quality"))
-    assert set(found.skipped) == {"visit", "day", "hospital"}
-    assert found.bins["quality"] == "at its quartiles"
-    assert "dates" in found.skipped["day"]
-    assert "gradable" not in found.columns
-
-
-def test_named_columns_must_make_groups():
-    part = screened(20, hospital=["one"] * 20)
-    assert groups(part, columns=["camera"]).columns == ["camera"]
-    with pytest.raises(InputError, match="no column 'site'"):
-        groups(part, columns=["site"])
-    with pytest.raises(InputError, match="makes no groups"):
-        groups(part, columns=["hospital"])
-
-
 def test_a_small_group_is_named_where_an_exact_interval_shows_it():
     """8 patients whose disease is never found, among 200 of whom it always is: few, and clearly worse."""
     label, site = np.ones(208), np.where(np.arange(208) < 8, "small", "large")
@@ -119,10 +82,3 @@ def test_a_small_group_is_named_where_an_exact_interval_shows_it():
     assert {one.value: bool(one.rates["sensitivity"].too_small) for one in same.groups} == {
         "large": False, "small": True,
     }  # fmt: skip
-
-
-def test_fractions_make_quartiles_whatever_their_column_is_called():
-    index = np.linspace(0, 1, 300)
-    assert len(groups(screened(blur_index=index), columns=["blur_index"]).groups) == 4
-    with pytest.raises(InputError, match="own number"):
-        groups(replace(screened(), subgroups={"scan_number": np.arange(600.0)}), columns=["scan_number"])

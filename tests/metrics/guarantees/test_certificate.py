@@ -9,7 +9,8 @@ import pytest
 
 from retinabench.core.errors import InputError
 from retinabench.metrics.guarantees.certificate import certify
-from retinabench.metrics.guarantees.risks import Cases, Goal, weights
+from retinabench.metrics.guarantees.goals import Goal
+from retinabench.metrics.guarantees.risks import Cases, weights
 from retinabench.metrics.guarantees.threshold import choose_threshold
 from support.dependent_images import drawn
 

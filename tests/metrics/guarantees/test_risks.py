@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import retinabench as rb
-from retinabench.core.errors import InputError
-from retinabench.metrics.guarantees.risks import TARGETS, Cases, Goal, as_goals, ratio_interval
+from retinabench.metrics.guarantees.risks import TARGETS, Cases, ratio_interval
 
 GRADES = [0, 2, 3, 0, 4, 0]
 
@@ -52,21 +51,3 @@ def test_an_empty_denominator_is_undefined_and_no_interval_collapses():
     assert perfect.high == pytest.approx(1 - 0.025 ** (1 / 6))
     one = ratio_interval(np.array([0.0, 1.0]), np.ones(2), np.zeros(2, int))
     assert (one.low, one.high) == (0, 1)
-
-
-def test_goals_are_read_and_wrong_ones_refused():
-    assert as_goals("accuracy", 0.9, ()) == (Goal("accuracy", 0.9),)
-    assert as_goals("npv", 0.5, ["0.99", "workload=.5"]) == (Goal("npv", 0.99), Goal("referral_rate", 0.5))
-    assert Goal("sensitivity", 0.9).max_risk == pytest.approx(0.1)
-    with pytest.raises(InputError, match="two goals"):
-        as_goals("npv", 0.5, ["npv=.9", "npv=.8"])
-    with pytest.raises(InputError, match="Did you mean 'accuracy'"):
-        Goal("acuracy", 0.9)
-    with pytest.raises(InputError, match="between 0 and 1"):
-        Goal.parse("sensitivity=90")
-    with pytest.raises(InputError, match="unknown goal"):
-        Goal.parse("sensitivity=high")
-    with pytest.raises(InputError, match="grade"):
-        TARGETS["missed_severe"].estimate(cases(grade=None), 0.5)
-    with pytest.raises(InputError, match="unknown estimand"):
-        cases("eye")

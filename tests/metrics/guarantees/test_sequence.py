@@ -7,7 +7,8 @@ import pytest
 from scipy import stats
 
 from retinabench.metrics.guarantees.certificate import certify
-from retinabench.metrics.guarantees.risks import Cases, Goal, weights
+from retinabench.metrics.guarantees.goals import Goal
+from retinabench.metrics.guarantees.risks import Cases, weights
 from retinabench.metrics.guarantees.sequence import SHARE, certified
 
 

@@ -8,7 +8,8 @@ import pytest
 
 import retinabench as rb
 from retinabench.core.errors import InputError
-from retinabench.metrics.guarantees.risks import Cases, Goal
+from retinabench.metrics.guarantees.goals import Goal
+from retinabench.metrics.guarantees.risks import Cases
 from retinabench.metrics.guarantees.splits import infinity_as_text, notes_on, on_sets, validation_and_test
 
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retinabench.metrics.guarantees.risks import Cases, Goal
+from retinabench.metrics.guarantees.goals import Goal
+from retinabench.metrics.guarantees.risks import Cases
 from retinabench.metrics.guarantees.threshold import ROUNDING, choose_threshold, realised
 
 CASES = st.lists(st.tuples(st.booleans(), st.booleans(), st.integers(0, 6)), min_size=1, max_size=30)

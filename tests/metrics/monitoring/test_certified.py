@@ -9,7 +9,7 @@ import pytest
 
 import retinabench as rb
 from retinabench.core.errors import InputError
-from retinabench.metrics.guarantees.risks import Goal
+from retinabench.metrics.guarantees.goals import Goal
 from retinabench.metrics.monitoring.certified import read_certificate
 from support.follow_ups import certificate, follow_up, predictions_of
 

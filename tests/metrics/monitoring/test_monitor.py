@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.guarantees.risks import Goal
+from retinabench.metrics.guarantees.goals import Goal
 from retinabench.metrics.monitoring.certified import Certified
 from retinabench.metrics.monitoring.e_process import log_wealth
 from retinabench.metrics.monitoring.monitor import monitor

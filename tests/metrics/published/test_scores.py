@@ -77,14 +77,6 @@ def test_ece_to_the_last_bit(case, bins):
     np.testing.assert_array_equal(published.ece_bins(y, p, bins)[0], z[f"out_{case}_counts_bins{bins}"])
 
 
-def test_rebalanced_aptos():
-    z = golden("aptos_rebalanced")
-    rows = published.rebalanced_rows(z["in_diagnosis"], 99, size=1000)
-    assert len(rows) == 997
-    for name in ("names", "y_true", "y_pred", "y_pred_entropy"):
-        np.testing.assert_array_equal(z[f"in_{name}"][rows], z[f"out_{name}"])
-
-
 @pytest.mark.parametrize("case", ["T5_n64_f64", "T5_n64_f32", "T1_n50_f64", "edge_T5_n8_f64"])
 def test_decomposition(case):
     z = golden(f"decomp_{case}")
@@ -176,20 +168,3 @@ def test_decomposition_by_its_formulas():
     np.testing.assert_allclose(parts["aleatoric_uncertainty"], each.mean(axis=0))
     np.testing.assert_allclose(parts["epistemic_uncertainty"], entropy - each.mean(axis=0), atol=1e-15)
     np.testing.assert_allclose(parts["predictive_variance"], [0.04, 0], atol=1e-15)
-
-
-def test_balanced_rows_hold_both_domains_equally_often():
-    shifted = np.array([False] * 7 + [True] * 3)
-    rows = published.balanced_rows(shifted, 0)
-    assert rows[:7].tolist() == list(range(7))
-    copies = np.bincount(rows[7:], minlength=10)[7:]
-    assert copies.sum() == 7
-    assert sorted(copies) == [2, 2, 3]  # two whole copies, and one image drawn without replacement
-    np.testing.assert_array_equal(rows, published.balanced_rows(shifted, np.random.RandomState(0)))
-
-
-def test_rebalanced_rows_have_the_proportions_of_eyepacs():
-    grade = np.repeat([2, 0, 4, 1, 3], 10)
-    rows = published.rebalanced_rows(grade, 0, size=1000)
-    counts = np.bincount(grade[rows], minlength=5)
-    assert counts.tolist() == [int(published.EYEPACS_GRADES[g] * 1000) for g in range(5)]

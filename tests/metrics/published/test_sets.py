@@ -9,6 +9,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from conftest import shared_path
+from retinabench.metrics.published import resampled_rows
 from retinabench.metrics.published import scores as published
 from retinabench.metrics.published.sets import score_sets
 from retinabench.metrics.score import score
@@ -67,7 +68,7 @@ def test_joint_and_balanced(case):
     z, truth = golden(case), golden_json(f"{case}_metrics")["direct"]
     near, far = len(z["in_id_y_true"]), len(z["in_ood_y_true"])
     np.testing.assert_array_equal(
-        published.balanced_rows(z["out_joint_is_ood"], 1234), z["out_balanced_indices"]
+        resampled_rows.balanced_rows(z["out_joint_is_ood"], 1234), z["out_balanced_indices"]
     )
     y, p, u = (z[f"out_joint_{name}"] for name in ("y_true", "y_pred", "entropy"))
     rows = z["out_balanced_indices"]
@@ -114,7 +115,7 @@ def test_every_set_by_the_functions_of_the_released_code():
     assert near.accuracy.value == pytest.approx(np.mean((prob > 0.5)[~far] == label[~far]))
     assert found["joint"]["ood_auroc"].value == pytest.approx(roc_auc_score(far, values))
     order = np.concatenate([np.flatnonzero(~far), np.flatnonzero(far)])
-    rows = order[published.balanced_rows(far[order], 5)]
+    rows = order[resampled_rows.balanced_rows(far[order], 5)]
     curve = published.referral_curve(label[rows], prob[rows], values[rows], "accuracy")
     assert found["balanced"]["referral_accuracy_area"].value == pytest.approx(curve.area)
     assert set(found["balanced"].scores) == {f"referral_{m}_area" for m in published.METRICS}

@@ -8,7 +8,7 @@ import re
 from rich.console import Console
 
 from retinabench.metrics.guarantees.certificate import Certificate
-from retinabench.metrics.guarantees.risks import Goal
+from retinabench.metrics.guarantees.goals import Goal
 from retinabench.metrics.guarantees.threshold import Realised
 from retinabench.metrics.inference.interval import Interval
 from retinabench.reports.guarantees.sets_table import broken_lines, goals_line, needed_lines, sets_table

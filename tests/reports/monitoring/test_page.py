@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from retinabench.metrics.guarantees.risks import Goal
+from retinabench.metrics.guarantees.goals import Goal
 from retinabench.metrics.monitoring.certified import Certified
 from retinabench.metrics.monitoring.monitor import monitor
 from retinabench.reports.monitoring.page import page

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from retinabench.metrics.guarantees.risks import Goal
+from retinabench.metrics.guarantees.goals import Goal
 from retinabench.reports.monitoring.sentences import goal_text
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from retinabench.metrics.guarantees.risks import Goal
+from retinabench.metrics.guarantees.goals import Goal
 from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.monitoring.certified import Certified
 from retinabench.metrics.monitoring.monitor import monitor

@@ -7,7 +7,7 @@ import io
 import numpy as np
 from rich.console import Console
 
-from retinabench.metrics.guarantees.risks import Goal
+from retinabench.metrics.guarantees.goals import Goal
 from retinabench.metrics.monitoring.certified import Certified
 from retinabench.metrics.monitoring.monitor import monitor
 from retinabench.reports.monitoring.terminal import LATEST, monitor_tables

@@ -48,7 +48,7 @@ def reference(
     The chains are in OUT.chains. Repeat the command to continue a killed run, or with a larger --keep to lengthen the
     chains. A reference that misses a threshold is written and marked; it gives no ranking.
     """
-    from retinabench.experiments.execution import Resources
+    from retinabench.experiments.resources import Resources
     from retinabench.fidelity.reference import quadrature
     from retinabench.fidelity.reference.make_reference import make_reference
     from retinabench.fidelity.reference.reference_file import write_reference

@@ -77,7 +77,7 @@ def run(
     quiet: Silent = False,
 ) -> None:
     """Approximate a target's posterior under a counted budget and predict its test points; a killed run continues."""
-    from retinabench.experiments.execution import Resources
+    from retinabench.experiments.resources import Resources
     from retinabench.fidelity.submissions.runner import run_entry
     from retinabench.fidelity.targets.registry import TARGETS
 
@@ -107,7 +107,7 @@ def tune(
     quiet: Silent = False,
 ) -> None:
     """Search the settings that come closest to a development target's reference; a killed search continues."""
-    from retinabench.experiments.execution import Resources
+    from retinabench.experiments.resources import Resources
     from retinabench.fidelity.submissions.runner import CPU
     from retinabench.fidelity.submissions.tuning import tune as search
     from retinabench.fidelity.targets.registry import TARGETS

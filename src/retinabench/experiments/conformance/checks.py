@@ -23,10 +23,10 @@ from retinabench.experiments.conformance.subject import (
     predictions_of,
     require,
 )
-from retinabench.experiments.execution import Resources
 from retinabench.experiments.exporting.export import export_run
 from retinabench.experiments.exporting.exported import load_model
 from retinabench.experiments.image_predictions import predict
+from retinabench.experiments.resources import Resources
 from retinabench.experiments.run import execute, make_batches
 from retinabench.experiments.run_folder import load_posterior
 from retinabench.methods.base import is_composed

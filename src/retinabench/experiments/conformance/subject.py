@@ -9,7 +9,7 @@ from types import ModuleType
 
 from retinabench.core.errors import WorkError
 from retinabench.experiments.config import Run
-from retinabench.experiments.execution import Resources
+from retinabench.experiments.resources import Resources
 from retinabench.experiments.run import execute
 from retinabench.methods.registry import METHODS
 from retinabench.predictions.io import read_predictions

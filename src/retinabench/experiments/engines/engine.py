@@ -14,7 +14,7 @@ from retinabench.core.subprocesses import cores
 from retinabench.experiments.engines.jobs import JobEngine
 from retinabench.experiments.engines.local import LocalEngine
 from retinabench.experiments.engines.ray_cluster import ray_engine
-from retinabench.experiments.execution import Resources
+from retinabench.experiments.resources import Resources
 
 
 def make_engine(

@@ -29,7 +29,7 @@ from retinabench.experiments.config import Run
 from retinabench.experiments.engines.jobs import State
 from retinabench.experiments.engines.ranks import in_ranks
 from retinabench.experiments.engines.scheduler import JobResult, ScheduledJob
-from retinabench.experiments.execution import Resources
+from retinabench.experiments.resources import Resources
 from retinabench.experiments.run import execute, run_folder
 
 

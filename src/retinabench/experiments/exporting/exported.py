@@ -28,7 +28,6 @@ from retinabench.core.random_streams import torch_generator
 from retinabench.data.memory import BatchLimits, with_less
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.experiments.config import Run
-from retinabench.experiments.execution import Resources
 from retinabench.experiments.exporting.about import read_about
 from retinabench.experiments.exporting.frozen_rule import THRESHOLD, FrozenRule, read_rule
 from retinabench.experiments.exporting.member_files import (
@@ -42,6 +41,7 @@ from retinabench.experiments.exporting.member_files import (
 )
 from retinabench.experiments.features import Extractor
 from retinabench.experiments.image_predictions import PREDICT_BATCH
+from retinabench.experiments.resources import Resources
 from retinabench.methods.training.posterior import Posterior, UncertaintyPosterior, fingerprint, precision
 from retinabench.models.acceleration import set_arithmetic
 from retinabench.models.settings import TIMM

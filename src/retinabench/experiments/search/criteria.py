@@ -16,7 +16,7 @@ import numpy as np
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.metrics import classification
-from retinabench.metrics.published import scores
+from retinabench.metrics.published import resampled_rows, scores
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.score import RULES
 from retinabench.metrics.selective import referral_curves
@@ -119,7 +119,7 @@ def _balanced_joint_accuracy_area(validation: Predictions, rules: str) -> Criter
             referral_curves.area_of(ImageSet("balanced", validation, values).whole, "accuracy")
         )
     # The released joint set is the in-domain images, then the shifted ones.
-    rows = scores.balanced_rows(shifted, DRAW)
+    rows = resampled_rows.balanced_rows(shifted, DRAW)
     curve = scores.referral_curve(validation.label[rows], validation.prob[rows], values[rows], "accuracy")
     return CriterionValue(curve.area)
 

@@ -15,7 +15,7 @@ from retinabench.data.datasets import synthetic
 from retinabench.data.prepared import prepared
 from retinabench.data.registry import TASKS
 from retinabench.data.tasks import Task, expected_sizes
-from retinabench.experiments.execution import Resources
+from retinabench.experiments.resources import Resources
 from retinabench.experiments.study.cost_probe import Cost, prediction_bytes, probe, stated_cost
 from retinabench.experiments.study.definition import Drawn, Study
 from retinabench.experiments.study.prediction_files import ensembles

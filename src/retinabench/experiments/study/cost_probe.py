@@ -23,8 +23,9 @@ import torch
 
 from retinabench.data.tasks import Task
 from retinabench.experiments.config import Run
-from retinabench.experiments.execution import Resources, member_runs
+from retinabench.experiments.execution import member_runs
 from retinabench.experiments.image_predictions import PREDICTED, predict
+from retinabench.experiments.resources import Resources
 from retinabench.experiments.run import make_batches
 from retinabench.experiments.run_folder import LIKELIHOOD
 from retinabench.methods.registry import METHODS

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from retinabench.core.results import JsonObject
 from retinabench.fidelity.reference import convergence
 from retinabench.fidelity.reference.arrays import ReferenceArrays
+from retinabench.fidelity.reference.verdict import later_verdict, verdict
 
 Verdict = Literal["passed", "provisional", "failed", "unverified"]
 LACKING = (
@@ -90,11 +91,11 @@ def _of_states(reference: ReferenceArrays, likelihood: str) -> list[str]:
     found = convergence.diagnose(states)
     errors = convergence.energy(history.astype(np.float64))
     halved = convergence.half_step(states, history, half, after, found.mcse)
-    why = convergence.verdict(
+    why = verdict(
         likelihood, states.shape[1], found, history[:, 0].mean(axis=0), errors, halved
     )  # fmt: skip
     width = convergence.dispersion(reference.start, states)
-    return why + convergence.later_verdict(likelihood, errors, halved.detectable, width)
+    return why + later_verdict(likelihood, errors, halved.detectable, width)
 
 
 def _of_summaries(reference: ReferenceArrays, likelihood: str) -> Judgement:
@@ -120,13 +121,13 @@ def _of_summaries(reference: ReferenceArrays, likelihood: str) -> Judgement:
         length = float(meta["kept"]) / stated["transitions"]
     except (KeyError, TypeError, ValueError, ZeroDivisionError):
         return Judgement(("it states no acceptance, energy errors or comparison with half the step",))
-    why = convergence.verdict(likelihood, len(between), diagnosis, acceptance, errors, halved)
+    why = verdict(likelihood, len(between), diagnosis, acceptance, errors, halved)
     if likelihood == "categorical":
         ratio = float((between.mean() / reference.chains) / np.mean(np.square(diagnosis.mcse)))
         if not ratio <= _STATED_ERRORS:
             why.append(f"the means of its chains vary {ratio:.0f} times as much as its standard errors allow")
     detectable = convergence.detectable(diagnosis.mcse, length)
-    later = convergence.later_verdict(likelihood, errors, detectable, None)
+    later = later_verdict(likelihood, errors, detectable, None)
     if errors.diverged > convergence.THRESHOLDS.diverged_earlier:
         return Judgement((*why, *later))
     return Judgement(tuple(why), (*later, LACKING, NO_STARTS))

@@ -29,7 +29,8 @@ from retinabench.core.random_streams import torch_generator
 from retinabench.core.results import JsonObject
 from retinabench.core.version import __version__
 from retinabench.experiments.config import Run
-from retinabench.experiments.execution import Resources, Training, execute_run
+from retinabench.experiments.execution import Training, execute_run
+from retinabench.experiments.resources import Resources
 from retinabench.fidelity.submissions.budget import SECONDS, Meter, check_plan, planned
 from retinabench.fidelity.submissions.entries import UNTRAINED_TITLES, entry, entry_run
 from retinabench.fidelity.submissions.implied import Track, check_track, implied_by

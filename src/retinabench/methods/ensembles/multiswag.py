@@ -42,15 +42,8 @@ from torch import Tensor, nn
 from retinabench.core.errors import InputError
 from retinabench.data.loader import Batches
 from retinabench.methods.base import FidelitySettings, as_config, log_range
-from retinabench.methods.ensembles.swag import (
-    Moments,
-    PathConfig,
-    draw,
-    flat_weights,
-    named_weights,
-    set_mean,
-    train_path,
-)
+from retinabench.methods.ensembles.swag import PathConfig, set_mean, train_path
+from retinabench.methods.ensembles.weight_moments import Moments, draw, flat_weights, named_weights
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.mcmc.langevin import Langevin
 from retinabench.methods.posteriors.drawn_weights import DrawnWeights

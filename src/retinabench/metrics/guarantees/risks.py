@@ -21,7 +21,7 @@ Referred images count as read without error: sensitivity is that of model and ex
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -29,7 +29,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError, nearest
-from retinabench.core.results import JsonObject
 from retinabench.metrics.inference.bootstrap import cluster_codes
 from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.inference.proportions import clopper_pearson, effective_images
@@ -230,87 +229,3 @@ TARGETS: dict[str, Target] = {
     "ppv": Target("PPV of the retained", True, _false_alarm, lambda cases: cases.positive, den_retained=True),
     "referral_rate": Target("share referred", False, _everyone, _everyone, of_referred=True),
 }
-ALIASES = {"workload": "referral_rate", "error": "selective_risk"}
-
-
-@dataclass(frozen=True)
-class Goal:
-    """A target and the value that it must reach.
-
-    Args:
-        target: One of `TARGETS`, or `workload` for `referral_rate`.
-        value: The least or greatest value, in [0, 1].
-
-    Examples:
-        >>> Goal.parse("sensitivity=.9")
-        Goal(target='sensitivity', value=0.9)
-        >>> str(Goal("workload", 0.5))
-        'referral_rate <= 0.5'
-    """
-
-    target: str
-    value: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "target", ALIASES.get(self.target, self.target))
-        if self.target not in TARGETS:
-            raise InputError(f"unknown target '{self.target}'", hint=nearest(self.target, TARGETS))
-        if not 0 <= self.value <= 1:
-            raise InputError(f"the goal is {self.value:g}", hint="A goal lies between 0 and 1.")
-
-    @classmethod
-    def parse(cls, text: str, target: str = "selective_risk") -> Goal:
-        """Read `sensitivity=.9`; a number alone is the goal of `target`."""
-        name, found, number = text.rpartition("=")
-        try:
-            return cls(name.strip() if found else target, float(number))
-        except ValueError as error:
-            if isinstance(error, InputError):
-                raise
-            raise InputError(f"unknown goal '{text}'", hint="Give 0.05 or sensitivity=0.9.") from None
-
-    @property
-    def spec(self) -> Target:
-        """The target's definition."""
-        return TARGETS[self.target]
-
-    @property
-    def max_risk(self) -> float:
-        """The greatest E[num] / E[den]."""
-        return 1 - self.value if self.spec.at_least else self.value
-
-    @property
-    def words(self) -> str:
-        """The goal in words, such as `error of the retained at most 0.05`."""
-        return f"{self.spec.heading} at {'least' if self.spec.at_least else 'most'} {self.value:g}"
-
-    def __str__(self) -> str:
-        return f"{self.target} {'>=' if self.spec.at_least else '<='} {self.value:g}"
-
-    def to_dict(self) -> JsonObject:
-        """Return the goal for JSON."""
-        return {"target": self.target, "goal": self.value, "at_least": self.spec.at_least}
-
-
-def as_goals(target: str, goal: float, goals: Sequence[Goal | str]) -> tuple[Goal, ...]:
-    """Return the goals that were asked for, each target once.
-
-    Args:
-        target: The target of a goal without a name.
-        goal: Its goal, where `goals` is empty.
-        goals: Goals as a user gives them.
-
-    Returns:
-        One goal or more.
-
-    Raises:
-        InputError: A target is named twice, or a goal is unknown.
-    """
-    found = tuple(one if isinstance(one, Goal) else Goal.parse(one, target) for one in goals) or (
-        Goal(target, goal),
-    )
-    names = [one.target for one in found]
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"the target '{name}' has two goals", hint="Give each target one goal.")
-    return found

@@ -15,7 +15,8 @@ from scipy import stats
 
 from retinabench.core.errors import InputError
 from retinabench.metrics.guarantees.betting import TARGET, evidence, orders
-from retinabench.metrics.guarantees.risks import Cases, Goal
+from retinabench.metrics.guarantees.goals import Goal
+from retinabench.metrics.guarantees.risks import Cases
 
 Floats = NDArray[np.float64]
 BATCH = 64  # candidates that are tested together

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from retinabench.core.errors import InputError
 from retinabench.core.results import IntervalRow, Tabular, draw_intervals
 from retinabench.metrics.guarantees.certificate import Certificate
+from retinabench.metrics.guarantees.goals import Goal
 from retinabench.metrics.guarantees.refutation import LabelledRisk, judge
-from retinabench.metrics.guarantees.risks import Cases, Goal
+from retinabench.metrics.guarantees.risks import Cases
 from retinabench.metrics.guarantees.shift.resemblance import resemblance
 from retinabench.metrics.guarantees.threshold import Realised, realised
 from retinabench.predictions.table import Predictions

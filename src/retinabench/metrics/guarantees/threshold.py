@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from retinabench.core.results import JsonObject, json_content
 from retinabench.metrics.clinical.screening import referral_view_intervals
+from retinabench.metrics.guarantees.goals import Goal
 from retinabench.metrics.guarantees.refutation import Refutation
-from retinabench.metrics.guarantees.risks import TARGETS, Cases, Goal
+from retinabench.metrics.guarantees.risks import TARGETS, Cases
 from retinabench.metrics.guarantees.shift.resemblance import Resemblance
 from retinabench.metrics.inference.interval import Interval
 

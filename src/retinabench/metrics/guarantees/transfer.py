@@ -16,7 +16,8 @@ from retinabench.core.errors import InputError
 from retinabench.core.results import JsonObject, Row
 from retinabench.metrics.clinical.decision_threshold import DecisionThreshold, FrozenThreshold
 from retinabench.metrics.guarantees.certificate import Certificate, certify
-from retinabench.metrics.guarantees.risks import TARGETS, Cases, Goal, Per, as_goals
+from retinabench.metrics.guarantees.goals import Goal, as_goals
+from retinabench.metrics.guarantees.risks import TARGETS, Cases, Per
 from retinabench.metrics.guarantees.splits import (
     FrozenOnSets,
     infinity_as_text,

@@ -26,7 +26,8 @@ from numpy.typing import NDArray
 
 from retinabench.core.results import JsonObject, Row
 from retinabench.metrics.guarantees.certificate import Certificate
-from retinabench.metrics.guarantees.risks import Cases, Goal, Per, ratio_interval
+from retinabench.metrics.guarantees.goals import Goal
+from retinabench.metrics.guarantees.risks import Cases, Per, ratio_interval
 from retinabench.metrics.guarantees.splits import (
     FrozenOnSets,
     infinity_as_text,

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.metrics.guarantees.certificate import Certificate, certify, rounded_up
-from retinabench.metrics.guarantees.risks import Cases, Goal, as_goals
+from retinabench.metrics.guarantees.goals import Goal, as_goals
+from retinabench.metrics.guarantees.risks import Cases
 from retinabench.metrics.guarantees.sequence import SHARE
 from retinabench.metrics.guarantees.threshold import meeting
 

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import JsonObject
-from retinabench.metrics.guarantees.risks import PER, SEVERE, Cases, Goal, Per, weights
+from retinabench.metrics.guarantees.goals import Goal
+from retinabench.metrics.guarantees.risks import PER, SEVERE, Cases, Per, weights
 from retinabench.metrics.monitoring.follow_up import Watched
 
 Floats = NDArray[np.float64]

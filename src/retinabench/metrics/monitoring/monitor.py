@@ -30,7 +30,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.guarantees.risks import Goal, ratio_interval, weights
+from retinabench.metrics.guarantees.goals import Goal
+from retinabench.metrics.guarantees.risks import ratio_interval, weights
 from retinabench.metrics.guarantees.shift.estimates import ShiftEstimates, estimates_under_shift
 from retinabench.metrics.guarantees.shift.weighted import Images
 from retinabench.metrics.inference.interval import Interval

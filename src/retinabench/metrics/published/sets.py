@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
+from retinabench.metrics.published import resampled_rows
 from retinabench.metrics.published import scores as published
 from retinabench.metrics.results import REFERRED, ScoreValue, SetScores
 from retinabench.metrics.selective.referral_curves import Curve
@@ -73,7 +74,7 @@ def _set(part: Predictions, values: Floats, more: Mapping[str, float | None] | N
 
 def _balanced(joint: Predictions, values: Floats, far: NDArray[np.bool_], seed: int) -> SetScores:
     """Accuracy and NLL over the duplicated rows; AUROC and AUPRC over the joint set as it is, a fault of the original."""
-    rows = published.balanced_rows(far, seed)
+    rows = resampled_rows.balanced_rows(far, seed)
     y, p = joint.label, joint.prob
     curves = {
         metric: published.referral_curve(y[rows], p[rows], values[rows], metric)

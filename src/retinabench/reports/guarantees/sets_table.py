@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from rich.console import Group
 
 from retinabench.metrics.guarantees.certificate import Certificate
-from retinabench.metrics.guarantees.risks import PER, TARGETS, Goal, Per
+from retinabench.metrics.guarantees.goals import Goal
+from retinabench.metrics.guarantees.risks import PER, TARGETS, Per
 from retinabench.metrics.guarantees.threshold import Realised
 from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.sets import SET_LABELS

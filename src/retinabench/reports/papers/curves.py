@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from retinabench.metrics.classification import Roc, roc_curve
 from retinabench.metrics.inference.over_seeds import average_roc
-from retinabench.metrics.published import figures, scores
+from retinabench.metrics.published import figures, resampled_rows, scores
 from retinabench.metrics.selective import referral_curves as referral
 from retinabench.metrics.sets import ImageSet
 from retinabench.metrics.shift import grade_weight
@@ -136,10 +136,10 @@ def published_curves(test: Predictions, seed: int) -> tuple[Curves, Named]:
     if len(sets) == 2:
         sets["joint"] = np.concatenate(list(sets.values()))
         joint = sets["joint"]
-        sets["balanced"] = joint[scores.balanced_rows(far[joint], seed)]
+        sets["balanced"] = joint[resampled_rows.balanced_rows(far[joint], seed)]
         if (part := rebalanced(test)) is not None:
             assert part.grade is not None
-            sets["rebalanced"] = sets["shifted"][scores.rebalanced_rows(part.grade, seed)]
+            sets["rebalanced"] = sets["shifted"][resampled_rows.rebalanced_rows(part.grade, seed)]
     out, whole = Curves({}, {}, {}), Named()
     for name, rows in sets.items():
         label, prob, uncertainty = test.label[rows], test.prob[rows], test.uncertainty[rows]
