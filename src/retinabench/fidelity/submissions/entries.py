@@ -22,7 +22,7 @@ UNTRAINED_TITLES = {
     "hmc": "HMC, one chain",
     "nuts": "NUTS, one chain",
 }
-"""Titles of the entries without a training loop (`untrained.py`), by name."""
+"""Titles of the entries without a training loop (`untrained/run.py`), by name."""
 PER_POINT = " per point"
 
 

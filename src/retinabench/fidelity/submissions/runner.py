@@ -42,7 +42,7 @@ from retinabench.fidelity.submissions.submission import (
     submission_in,
     write_submission,
 )
-from retinabench.fidelity.submissions.untrained import run_untrained
+from retinabench.fidelity.submissions.untrained.run import run_untrained
 from retinabench.fidelity.targets.data import TargetData, load, standardised
 from retinabench.fidelity.targets.published_points import with_points
 from retinabench.fidelity.targets.target import Target

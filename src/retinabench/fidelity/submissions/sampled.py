@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.random_streams import numpy_generator
-from retinabench.fidelity.submissions.submission import DRAWS, About, Submission
+from retinabench.fidelity.submissions.submission import About, Submission
+from retinabench.fidelity.submissions.submission_checks import DRAWS
 from retinabench.fidelity.targets.target import Target
 
 KEPT_SAMPLES = 200  # in the submission of a classification

@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +26,13 @@ from retinabench.core.errors import InputError, printable
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import Frozen
 from retinabench.fidelity.submissions.implied import Implied, Track, departures_of
+from retinabench.fidelity.submissions.submission_checks import (
+    DRAWS,
+    Floats,
+    check_samples,
+    checked_draws,
+    checked_probs,
+)
 from retinabench.fidelity.submissions.submission_files import read_arrays
 from retinabench.fidelity.targets.target import Target
 from retinabench.predictions.io import MAX_TITLE
@@ -36,11 +42,7 @@ KINDS = {"probs": np.float64, "samples": np.float16, "draws": np.float32}
 SIGNED = ("task", "target", "data", "seed", "run", "budget", "implied", "evidence")
 """Metadata that the content hash covers, beside the arrays: all that decides where a submission stands."""
 FILE, EARLIER_FILE = "submission.npz", "answers.npz"  # the latter: of version 0.1
-DRAWS = 1000  # per test point of a regression
 TIERS = (100, 1_000, 10_000, 100_000)  # of the budget, in gradient evaluations per training example
-TOLERANCE = 1e-3  # of the sum of a row: text with four decimals passes
-
-Floats = NDArray[np.floating]
 
 
 class Budget(Frozen):
@@ -235,9 +237,9 @@ def read_submission(path: str | Path, target: Target, points: int, data: str = "
         )
     if wanted == "draws":
         return Submission(
-            draws=_checked_draws(path, arrays["draws"], target, points), about=about, source=path
+            draws=checked_draws(path, arrays["draws"], target, points), about=about, source=path
         )
-    probs = _checked_probs(path, arrays["probs"], target, points, "probs")
+    probs = checked_probs(path, arrays["probs"], target, points, "probs")
     samples = arrays.get("samples")
     if samples is not None:
         if samples.ndim != 3:
@@ -245,8 +247,8 @@ def read_submission(path: str | Path, target: Target, points: int, data: str = "
         if not len(samples):
             raise InputError("holds no sample", file=path, column="samples", hint="Leave the array out.")
         for one in samples:
-            _checked_probs(path, np.asarray(one, np.float64), target, points, "samples")
-        _check_samples(path, probs, samples)
+            checked_probs(path, np.asarray(one, np.float64), target, points, "samples")
+        check_samples(path, probs, samples)
     return Submission(probs=probs, samples=samples, about=about, source=path)
 
 
@@ -269,83 +271,4 @@ def _check_origin(path: Path, about: About, target: Target, data: str) -> None:
             f"is for another definition of '{target.name}'",
             file=path,
             hint="It was made by another version of the targets: run the method again.",
-        )
-
-
-def _checked_probs(path: Path, values: Floats, target: Target, points: int, column: str) -> Floats:
-    classes = target.outputs
-    if values.ndim != 2 or values.shape[1] != classes:
-        raise InputError(
-            f"has shape {values.shape}; the task '{target.name}' has {points} test points and {classes} classes",
-            file=path,
-            column=column,
-        )
-    _check_rows(path, values, target, points)
-    outside = (values < -TOLERANCE) | (values > 1 + TOLERANCE)
-    if outside.any():
-        row, place = (int(k) for k in np.argwhere(outside)[0])
-        raise InputError(
-            f"holds {values[row, place]:.4g}, which is no probability",
-            file=path,
-            row=row + 1,
-            hint="Are these logits? Apply the softmax.",
-        )
-    sums = values.sum(axis=1, dtype=np.float64)
-    wrong = np.flatnonzero(np.abs(sums - 1) > (TOLERANCE if column == "probs" else 10 * TOLERANCE))
-    if wrong.size:
-        raise InputError(
-            f"sums to {sums[wrong[0]]:.4g}",
-            file=path,
-            row=int(wrong[0]) + 1,
-            hint=f"Divide each row by its sum ({wrong.size} of {points} rows do not sum to 1).",
-        )
-    return values
-
-
-def _check_samples(path: Path, probs: Floats, samples: Floats) -> None:
-    """Refuse samples whose mean is not `probs`, up to the error of a mean of as many independent samples."""
-    mean, std = samples.mean(axis=0, dtype=np.float64), samples.std(axis=0, dtype=np.float64)
-    difference, error = float(np.abs(mean - probs).mean()), float(std.mean()) / math.sqrt(len(samples))
-    if difference > 3 * error + 2 * TOLERANCE:
-        raise InputError(
-            f"contradicts 'probs': its mean over {len(samples)} samples differs by {difference:.3g} on average, with a "
-            f"standard error of {error:.2g}",
-            file=path,
-            column="samples",
-            hint="Write the samples whose mean 'probs' is, or leave them out.",
-        )
-
-
-def _checked_draws(path: Path, values: Floats, target: Target, points: int) -> Floats:
-    if values.ndim != 2:
-        raise InputError(
-            f"has shape {values.shape}, needed is ({points}, {DRAWS})", file=path, column="draws"
-        )
-    _check_rows(path, values, target, points)
-    if values.shape[1] < DRAWS:
-        raise InputError(
-            f"holds {values.shape[1]} draws per test point, wanted are {DRAWS:,}",
-            file=path,
-            hint="Draw y itself, noise included, not its mean.",
-        )
-    return values[:, :DRAWS]  # as many for all: the noise of the distance depends on their number
-
-
-def _check_rows(path: Path, values: Floats, target: Target, points: int) -> None:
-    if len(values) != points:
-        turned = values.shape[1] == points
-        raise InputError(
-            f"holds {len(values)} rows; the task '{target.name}' has {points} test points",
-            file=path,
-            hint="Turn it: one row per test point."
-            if turned
-            else "One row per test point, in the task's order.",
-        )
-    broken = np.flatnonzero(~np.isfinite(values).all(axis=1))
-    if broken.size:
-        raise InputError(
-            "holds a value that is not finite",
-            file=path,
-            row=int(broken[0]) + 1,
-            hint=f"{broken.size} of {points} rows do.",
         )

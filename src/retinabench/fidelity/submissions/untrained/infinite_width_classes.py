@@ -19,7 +19,12 @@ from torch import Tensor
 
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import torch_generator
-from retinabench.fidelity.submissions.infinite_width import Prior, latent_states, prior_of, square_root
+from retinabench.fidelity.submissions.untrained.infinite_width import (
+    Prior,
+    latent_states,
+    prior_of,
+    square_root,
+)
 from retinabench.fidelity.targets.data import TargetData, labels
 from retinabench.fidelity.targets.target import Target
 
@@ -60,7 +65,7 @@ def sample_classes(
         data: Its data.
         seed: Of all random streams.
         progress: Is told how far the sampling is.
-        kernel: Of `infinite_width.KERNELS`.
+        kernel: Of `kernels.KERNELS`.
 
     Raises:
         InputError: The target's network is another one.

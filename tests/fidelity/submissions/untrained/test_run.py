@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.fidelity.submissions import untrained
 from retinabench.fidelity.submissions.runner import run_entry
 from retinabench.fidelity.submissions.submission import Budget, read_submission
+from retinabench.fidelity.submissions.untrained import run as untrained
 from retinabench.fidelity.targets.data import labels, load
 from support.tiny_target import TEST, classification_target, regression_target
 

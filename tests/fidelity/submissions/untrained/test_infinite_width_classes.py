@@ -5,8 +5,8 @@ import torch
 
 from retinabench.fidelity import distances
 from retinabench.fidelity.reference.reference_file import read_reference
-from retinabench.fidelity.submissions import infinite_width
-from retinabench.fidelity.submissions.infinite_width_classes import ClassLikelihood, sample_classes
+from retinabench.fidelity.submissions.untrained import kernels
+from retinabench.fidelity.submissions.untrained.infinite_width_classes import ClassLikelihood, sample_classes
 from retinabench.fidelity.targets.data import load
 from retinabench.fidelity.targets.registry import TARGETS
 
@@ -45,5 +45,5 @@ def test_the_tangent_kernel_is_the_covariance_of_the_linear_expansion():
     before = wide @ hidden.T
     by_out, by_hidden = before.relu(), out * (before > 0)
     slopes = by_out @ by_out.T + (by_hidden @ by_hidden.T) * (wide @ wide.T) + 1
-    kernel = infinite_width.tangent_covariance(x, x, variance, width)
+    kernel = kernels.tangent_covariance(x, x, variance, width)
     assert np.allclose(kernel, variance * slopes, rtol=0.07)

@@ -6,9 +6,9 @@ import pytest
 from retinabench.core.progress import QUIET
 from retinabench.fidelity import distances
 from retinabench.fidelity.reference.reference_file import read_reference
-from retinabench.fidelity.submissions import exact_samplers
 from retinabench.fidelity.submissions.runner import run_entry
 from retinabench.fidelity.submissions.submission import read_submission
+from retinabench.fidelity.submissions.untrained import exact_samplers
 from retinabench.fidelity.targets.data import load
 from retinabench.fidelity.targets.registry import TARGETS
 

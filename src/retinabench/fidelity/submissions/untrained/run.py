@@ -18,17 +18,22 @@ from numpy.typing import NDArray
 from retinabench.core.errors import InputError
 from retinabench.core.progress import Progress
 from retinabench.core.version import __version__
-from retinabench.fidelity.submissions import exact_samplers, infinite_width, infinite_width_classes
 from retinabench.fidelity.submissions.entries import UNTRAINED_TITLES
 from retinabench.fidelity.submissions.implied import Implied
 from retinabench.fidelity.submissions.sampled import submission_of
 from retinabench.fidelity.submissions.submission import (
-    DRAWS,
     About,
     Budget,
     Submission,
     submission_in,
     write_submission,
+)
+from retinabench.fidelity.submissions.submission_checks import DRAWS
+from retinabench.fidelity.submissions.untrained import (
+    exact_samplers,
+    infinite_width,
+    infinite_width_classes,
+    kernels,
 )
 from retinabench.fidelity.targets.data import TargetData
 from retinabench.fidelity.targets.target import Target
@@ -73,7 +78,7 @@ def _chain(
 
 Untrained = Callable[[Target, TargetData, float, int, Progress], Found]
 UNTRAINED: dict[str, Untrained] = {
-    **{kernel: partial(_limit, kernel) for kernel in infinite_width.KERNELS},
+    **{kernel: partial(_limit, kernel) for kernel in kernels.KERNELS},
     **{sampler: partial(_chain, sampler) for sampler in exact_samplers.SAMPLERS},
 }
 """By name: (target, data, budget, seed, progress) -> what it predicts."""
