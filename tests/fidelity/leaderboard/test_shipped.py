@@ -10,9 +10,10 @@ from retinabench.fidelity.distances import total_variation, wasserstein
 from retinabench.fidelity.leaderboard import files, shipped
 from retinabench.fidelity.leaderboard.board import make_board
 from retinabench.fidelity.leaderboard.files import find_submissions, score_tasks
+from retinabench.fidelity.leaderboard.pages.page import markdown
+from retinabench.fidelity.leaderboard.pages.tables import ranking_tables, task_table
 from retinabench.fidelity.leaderboard.recorded import recorded_table
 from retinabench.fidelity.leaderboard.shipped import LOSS, beside, pack, shipped_submissions
-from retinabench.fidelity.leaderboard.tables import markdown, ranking_tables, task_table
 from retinabench.fidelity.submissions.submission import read_submission
 from support.evaluators import ENERGY, FUNDUS, N
 from support.submissions import DATA

@@ -76,7 +76,7 @@ def score(
 
     from retinabench.fidelity.leaderboard.board import make_board, score_task
     from retinabench.fidelity.leaderboard.hidden import hidden_evaluator
-    from retinabench.fidelity.leaderboard.tables import groups_shown, task_table
+    from retinabench.fidelity.leaderboard.pages.tables import groups_shown, task_table
     from retinabench.fidelity.submissions.submission import read_submission
     from retinabench.fidelity.targets.data import load
     from retinabench.fidelity.targets.registry import TARGETS

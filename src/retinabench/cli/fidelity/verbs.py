@@ -148,7 +148,7 @@ def score(
 
     from retinabench.fidelity.leaderboard.board import make_board
     from retinabench.fidelity.leaderboard.files import make_evaluator, score_files
-    from retinabench.fidelity.leaderboard.tables import groups_shown, task_table
+    from retinabench.fidelity.leaderboard.pages.tables import groups_shown, task_table
     from retinabench.fidelity.targets.registry import TARGETS
     from retinabench.reports.toolkit.terminal import to_terminal
 
@@ -214,9 +214,10 @@ def board(
     from rich.console import Console
 
     from retinabench.fidelity.leaderboard.files import board_of
+    from retinabench.fidelity.leaderboard.pages.page import write_board
+    from retinabench.fidelity.leaderboard.pages.tables import ranking_tables, refused_table, task_table
+    from retinabench.fidelity.leaderboard.pages.usefulness import usefulness_table
     from retinabench.fidelity.leaderboard.recorded import recorded_table
-    from retinabench.fidelity.leaderboard.tables import ranking_tables, refused_table, task_table, write_board
-    from retinabench.fidelity.leaderboard.usefulness import usefulness_table
     from retinabench.reports.toolkit.terminal import to_terminal
 
     found = board_of(folders, data or (), reference or (), bootstrap, seed, progress_of(quiet))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from retinabench.fidelity.leaderboard.board import score_task
-from retinabench.fidelity.leaderboard.usefulness import corruption_table, usefulness_table
+from retinabench.fidelity.leaderboard.pages.usefulness import corruption_table, usefulness_table
 from retinabench.fidelity.submissions.submission import About, Submission
 from retinabench.reports.toolkit.tables import UNDEFINED
 from support.evaluators import ENERGY, FUNDUS, GROUP, N, evaluator_of

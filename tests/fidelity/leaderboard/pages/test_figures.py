@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from retinabench.fidelity.leaderboard import figures
 from retinabench.fidelity.leaderboard.files import find_submissions, score_tasks
+from retinabench.fidelity.leaderboard.pages import figures
 from retinabench.reports.toolkit.style import mark
 
 

@@ -1,0 +1,1 @@
+"""What a fidelity board shows: its tables, its figures and its page."""

@@ -1,0 +1,39 @@
+"""Tables and page of the board: complete, escaped, and with the reason where nothing is ranked."""
+
+from retinabench.fidelity.leaderboard.board import make_board
+from retinabench.fidelity.leaderboard.files import find_submissions, score_tasks
+from retinabench.fidelity.leaderboard.pages.page import markdown
+from retinabench.fidelity.leaderboard.pages.tables import strength_table, task_table
+from support.evaluators import FUNDUS, N, evaluator_of
+from support.fake_reference import classified
+
+
+def unescaped(text):
+    """Markdown without its escapes."""
+    return text.replace("\\", "")
+
+
+def test_a_reference_that_failed_gives_no_ranking_and_says_why(folder, evaluators):
+    failed = classified(N, 5, passed=False, why=["R-hat below 1.05 for 60 % of outputs"])
+    evaluators["fundus"] = evaluator_of(FUNDUS, failed)
+    board = make_board(score_tasks(find_submissions([folder]), evaluators)[0])
+    found = board.to_dict()
+    fundus = next(task for task in found["tasks"] if task["task"] == "fundus")
+    assert not any("rank" in entry for entry in fundus["entries"])
+    assert found["ranking"][0]["tasks"] == 1  # the other task alone
+    text = unescaped(markdown(board))
+    assert (
+        "No ranking: the reference fails its own diagnostics (R-hat below 1.05 for 60 % of outputs)" in text
+    )
+
+
+def test_ranked_entries_come_first_then_the_controls_then_the_baselines(folder, evaluators):
+    task, _ = score_tasks(find_submissions([folder]), evaluators)[0]
+    (block,) = task_table(task).blocks
+    labels = [row.label for row in block.rows]
+    assert labels[:5] == ["Near", "Middling", "Far", "one chain of the reference", "noise floor"]
+    assert [row.control for row in block.rows] == [False] * 3 + [True] * 5
+    assert [row.label for row in strength_table(task, "agreement").blocks[0].rows] == [
+        *labels[:4],
+        *labels[5:],
+    ]
