@@ -12,7 +12,7 @@ from retinabench.inspection.duplicates import LEAST, Pair
 from retinabench.inspection.inspection import inspect_data
 from retinabench.inspection.outliers import Outlier
 from retinabench.inspection.page import MOST_ROWS, evidence, markdown, page, tables
-from support.browsers import check_phone
+from support.browsers import check_phone, faults
 from support.helpers import make_prepared
 
 
@@ -47,7 +47,8 @@ def test_page_and_markdown_have_the_same_findings_and_tables(tmp_path):
     assert html.count('<p class="finding') == card.partition("\n## Splits")[0].count("\n- **")
 
 
-def test_the_page_fits_a_phone(tmp_path, browser):
+def test_the_page_fits_a_phone_and_is_accessible(tmp_path, browser):
     found = inspect_data(open_prepared(make_prepared(tmp_path / "data")), read_images=False)
     (tmp_path / "page.html").write_text(page(found, []))
     check_phone(browser, tmp_path / "page.html")
+    assert faults(browser, tmp_path / "page.html", contrast=False) == []

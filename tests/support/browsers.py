@@ -48,6 +48,27 @@ def screenshot(page: Any, name: str) -> None:
         page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
 
 
+def faults(
+    browser: Any, address: Path, scheme: str = "light", contrast: bool = True
+) -> list[tuple[str, str, list[str]]]:
+    """Return what axe-core finds wrong by WCAG 2 AA and best practice, with all parts open.
+
+    Args:
+        browser: Draws the page.
+        address: The page.
+        scheme: `light` or `dark`.
+        contrast: Whether colours are compared, which takes most of the time.
+    """
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
+    page = browser.new_page(color_scheme=scheme)
+    page.goto(address.as_uri())
+    page.evaluate(OPEN)
+    options = {} if contrast else {"rules": {"color-contrast": {"enabled": False}}}
+    found = axe.Axe().run(page, context={"exclude": [["svg"]]}, options=options).response["violations"]
+    page.close()
+    return [(one["id"], one["help"], [node["html"][:150] for node in one["nodes"][:3]]) for one in found]
+
+
 def check_phone(browser: Any, address: Path) -> None:
     """Check that a page with all parts open fits a phone, with readable figures, headings in order and no error of its script."""
     test = os.environ["PYTEST_CURRENT_TEST"].split(" ")[0].removeprefix("tests/")

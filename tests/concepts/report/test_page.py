@@ -14,7 +14,7 @@ from retinabench.concepts.report.concept_rates import ExaminationReport
 from retinabench.concepts.report.overlap import together
 from retinabench.concepts.report.page import CONTENTS, render, write_report
 from retinabench.concepts.report.snapshot import snapshot
-from support.browsers import check_phone
+from support.browsers import check_phone, faults
 from support.examinees import CONCEPTS, examinee
 from support.reading_pages import Reader, without_script
 
@@ -61,9 +61,10 @@ def test_the_page_needs_nothing_but_itself_and_is_well_formed(html):
     assert all("scope" in a for tag, a in reader.elements if tag == "th")
 
 
-def test_the_page_fits_a_phone(html, browser, tmp_path):
+def test_the_page_fits_a_phone_and_is_accessible(html, browser, tmp_path):
     (tmp_path / "page.html").write_text(html)
     check_phone(browser, tmp_path / "page.html")
+    assert faults(browser, tmp_path / "page.html", contrast=False) == []
 
 
 def test_hostile_names_stay_text(tmp_path, bank):

@@ -13,7 +13,7 @@ from retinabench.predictions.io import read_predictions
 from retinabench.reports.leaderboard import site as sites
 from retinabench.reports.leaderboard.site import MANIFEST, Link, write_site
 from support.board_entries import NAME
-from support.browsers import check_phone
+from support.browsers import check_phone, faults
 
 
 def content(folder):
@@ -50,7 +50,7 @@ def test_every_link_of_every_page_leads_to_a_file(built) -> None:
                 assert (page.parent / target).is_file() or "images/" in target, (page.name, target)
 
 
-def test_the_site_fits_a_phone(built, browser) -> None:
+def test_the_site_fits_a_phone_and_is_accessible(built, browser) -> None:
     (first,) = list(built.glob("methods/evil*.html"))
     for page in (
         built / "index.html",
@@ -60,6 +60,7 @@ def test_the_site_fits_a_phone(built, browser) -> None:
         built / "printed.html",
     ):
         check_phone(browser, page)
+    assert faults(browser, built / NAME / "index.html", contrast=False) == []
 
 
 def test_what_a_submission_says_is_text(built) -> None:

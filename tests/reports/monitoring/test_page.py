@@ -15,7 +15,7 @@ from retinabench.metrics.monitoring.monitor import monitor
 from retinabench.reports.monitoring.page import page
 from retinabench.reports.monitoring.sentences import headline
 from retinabench.reports.monitoring.terminal import monitor_tables
-from support.browsers import check_phone
+from support.browsers import check_phone, faults
 from support.follow_ups import follow_up
 from support.reading_pages import without_script
 
@@ -71,9 +71,10 @@ def test_the_page_is_whole_escaped_and_states_the_limits_of_the_alarms(watched):
     assert "gave no alarm in 94 to 96 %" in " ".join(text.split())
 
 
-def test_the_page_fits_a_phone(watched, browser, tmp_path):
+def test_the_page_fits_a_phone_and_is_accessible(watched, browser, tmp_path):
     (tmp_path / "page.html").write_text(page(watched["broken"]))
     check_phone(browser, tmp_path / "page.html")
+    assert faults(browser, tmp_path / "page.html", contrast=False) == []
 
 
 def test_the_same_follow_up_gives_the_same_page(watched):

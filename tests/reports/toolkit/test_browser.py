@@ -20,7 +20,7 @@ from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.explore import ROWS
 from retinabench.reports.toolkit.renderers import to_html
 from retinabench.reports.toolkit.tables import Cell, Column, Row, Table
-from support.browsers import OPEN, check_phone, screenshot
+from support.browsers import check_phone, faults, screenshot
 from support.fake_predictions import population, predictions
 from support.reading_pages import round_image
 from support.screened import screened
@@ -184,21 +184,8 @@ def test_the_pages_fit_a_phone(browser, report, clinic):
     check_phone(browser, clinic)
 
 
-def faults(browser, address, scheme="light", **options) -> list[tuple[str, str, list[str]]]:
-    """Return what axe-core finds wrong by WCAG 2 AA and best practice, with all parts open."""
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
-    page = browser.new_page(color_scheme=scheme)
-    page.goto(address.as_uri())
-    page.evaluate(OPEN)
-    found = axe.Axe().run(page, context={"exclude": [["svg"]]}, options=options).response["violations"]
-    page.close()
-    return [(one["id"], one["help"], [node["html"][:150] for node in one["nodes"][:3]]) for one in found]
-
-
 def test_the_page_is_accessible(browser, report):
-    assert (
-        faults(browser, report, rules={"color-contrast": {"enabled": False}}) == []
-    )  # that takes most of the time
+    assert faults(browser, report, contrast=False) == []
 
 
 @pytest.mark.slow

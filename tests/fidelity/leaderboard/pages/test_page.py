@@ -4,16 +4,16 @@ from retinabench.fidelity.leaderboard.board import make_board
 from retinabench.fidelity.leaderboard.files import find_submissions, score_tasks
 from retinabench.fidelity.leaderboard.pages.page import write_board
 from retinabench.fidelity.submissions.submission import About, Submission, write_submission
-from support.browsers import check_phone
+from support.browsers import check_phone, faults
 from support.evaluators import FUNDUS
 from support.reading_pages import without_script
 from support.submissions import submission_meta
 
 
-def test_the_page_fits_a_phone(folder, evaluators, tmp_path, browser):
-    check_phone(
-        browser, write_board(make_board(score_tasks(find_submissions([folder]), evaluators)[0]), tmp_path)
-    )
+def test_the_page_fits_a_phone_and_is_accessible(folder, evaluators, tmp_path, browser):
+    found = write_board(make_board(score_tasks(find_submissions([folder]), evaluators)[0]), tmp_path)
+    check_phone(browser, found)
+    assert faults(browser, found, contrast=False) == []
 
 
 def test_the_page_and_tables_hold_everything_and_escape_it(folder, evaluators, tmp_path):
