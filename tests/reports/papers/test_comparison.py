@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from retinabench.reports.papers.collection import MethodRuns
 from retinabench.reports.papers.comparison import column_cells, difference_p, value_of
 from retinabench.reports.papers.curves import Curves
 from retinabench.reports.papers.measurements import Measurements
+from retinabench.reports.papers.results import MethodRuns
 
 KEY = ("in_domain", "accuracy")
 LOSS = ("in_domain", "nll")

@@ -29,8 +29,8 @@ from retinabench.metrics.inference.over_seeds import aggregate
 from retinabench.metrics.inference.p_values import holm
 from retinabench.metrics.published import figures as published
 from retinabench.metrics.registry import SCORES
-from retinabench.reports.papers.collection import MethodRuns
 from retinabench.reports.papers.measurements import Key
+from retinabench.reports.papers.results import MethodRuns
 from retinabench.reports.toolkit.number_format import NumberFormat, Quantity
 from retinabench.reports.toolkit.tables import Cell
 

@@ -22,11 +22,12 @@ from numpy.typing import NDArray
 from retinabench.metrics.inference.over_seeds import aggregate
 from retinabench.metrics.sets import SET_LABELS
 from retinabench.metrics.uncertainty import binary_entropy
-from retinabench.reports.papers import panels
-from retinabench.reports.papers.collection import Collection, MethodRuns, TaskResults
 from retinabench.reports.papers.curves import RATES
-from retinabench.reports.papers.panels import BANDS, PaperFigure
+from retinabench.reports.papers.figures import panels, parts
+from retinabench.reports.papers.figures.panels import BANDS
+from retinabench.reports.papers.figures.parts import PaperFigure
 from retinabench.reports.papers.printed.filos import with_printed
+from retinabench.reports.papers.results import Collection, MethodRuns, TaskResults
 from retinabench.reports.papers.retina_tables import PERCENT, method_rows, referral_columns
 from retinabench.reports.toolkit.style import BAD, GOOD, INK, MUTED, PAPER, Mark
 from retinabench.reports.toolkit.tables import Block, Row, Table
@@ -188,7 +189,7 @@ def _draw_entropy(one: MethodRuns, sure: MethodRuns) -> Figure:
     right = ((test.prob > 0.5) == (test.label == 1))[rows]
     edges = np.linspace(0, 1, _BINS + 1), np.linspace(0, np.log(2), _BINS + 1)
     counts = [np.histogram2d(prob[part], entropy[part], edges)[0].T for part in (right, ~right)]
-    figure, [places] = panels.panel_grid(1, 2)
+    figure, [places] = parts.panel_grid(1, 2)
     for k, (axes, count, name, color) in enumerate(
         zip(places, counts, ("right", "wrong"), (GOOD, BAD), strict=True)
     ):
@@ -205,8 +206,8 @@ def _draw_entropy(one: MethodRuns, sure: MethodRuns) -> Figure:
         axes.set(
             xlim=(0, 1), ylim=(0, 0.72), xlabel="p(referable | image)", ylabel="predictive entropy (nats)"
         )
-        panels.style_axes(axes)
-        panels.panel_title(axes, "ab"[k], f"{name} predictions ({int(count.sum()):,})")
+        parts.style_axes(axes)
+        parts.panel_title(axes, "ab"[k], f"{name} predictions ({int(count.sum()):,})")
     return figure
 
 
@@ -220,7 +221,7 @@ def _mixed(color: str, other: str, share: float) -> tuple[float, float, float]:
 def _draw_retained(results: TaskResults) -> Figure:
     sets = [name for name in ("in_domain", "shifted") if results.holds(name)]
     shown = [(metric, name) for name in sets for metric in ("auroc", "accuracy")]
-    figure, grid = panels.panel_grid(len(sets), 2)
+    figure, grid = parts.panel_grid(len(sets), 2)
     marks = panels.method_marks(results.methods)
     x = np.array(RETAINED)
     for k, ((metric, name), axes) in enumerate(zip(shown, [a for row in grid for a in row], strict=True)):
@@ -233,20 +234,20 @@ def _draw_retained(results: TaskResults) -> Figure:
         start = float(_at_share(results.methods[0], name, metric, 0.0).mean())
         _retained_axes(axes, "AUC" if metric == "auroc" else "accuracy")
         if np.isfinite(start):
-            panels.control_line(axes, x, np.full(len(x), start), "random")
-        panels.panel_title(axes, "abcd"[k], SET_LABELS[name])
-    panels.method_legend(figure, [method.name for method in results.methods], marks)
+            parts.control_line(axes, x, np.full(len(x), start), "random")
+        parts.panel_title(axes, "abcd"[k], SET_LABELS[name])
+    parts.method_legend(figure, [method.name for method in results.methods], marks)
     return figure
 
 
 def _retained_axes(axes: Axes, label: str) -> None:
     axes.set(xlim=(0.485, 1.015), xlabel="retained", ylabel=label)
     axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
-    panels.style_axes(axes)
+    parts.style_axes(axes)
 
 
 def _draw_roc(results: TaskResults, collection: Collection, one: MethodRuns) -> Figure:
-    figure, [[left, right]] = panels.panel_grid(1, 2)
+    figure, [[left, right]] = parts.panel_grid(1, 2)
     x = RATES[collection.rules]
     for k, share in enumerate((1.0, 0.9, _ROC_RETAINED)):
         values = [
@@ -258,10 +259,10 @@ def _draw_roc(results: TaskResults, collection: Collection, one: MethodRuns) -> 
     panels.nhs_point(left)
     left.plot([0, 1], [0, 1], color=MUTED, linewidth=0.7, linestyle=(0, (2, 3)), zorder=1)
     left.set(xlim=(-0.03, 0.93), ylim=(0.45, 1.02), xlabel="1 − specificity", ylabel="sensitivity")
-    panels.style_axes(left)
+    parts.style_axes(left)
     marks = panels.method_marks(results.methods)
     panels.roc_panel(right, results.methods, marks, "in_domain", collection, _ROC_RETAINED)
-    panels.panel_title(left, "a", f"{one.name}, by share retained")
-    panels.panel_title(right, "b", f"{100 * _ROC_RETAINED:.0f} % retained")
-    panels.method_legend(figure, [method.name for method in results.methods], marks)
+    parts.panel_title(left, "a", f"{one.name}, by share retained")
+    parts.panel_title(right, "b", f"{100 * _ROC_RETAINED:.0f} % retained")
+    parts.method_legend(figure, [method.name for method in results.methods], marks)
     return figure

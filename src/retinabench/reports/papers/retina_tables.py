@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.sets import SET_LABELS
-from retinabench.reports.papers.collection import Collection, MethodRuns, TaskResults, has_set
 from retinabench.reports.papers.comparison import column_cells
 from retinabench.reports.papers.origins import JOINT_CRITERION, STANDARD_BLUR, criterion_title
+from retinabench.reports.papers.results import Collection, MethodRuns, TaskResults, has_set
 from retinabench.reports.toolkit.number_format import NumberFormat
 from retinabench.reports.toolkit.tables import Block, Cell, Column, Row, Table
 

@@ -15,10 +15,12 @@ from pathlib import Path
 from retinabench.core.atomic_files import write_bytes
 from retinabench.core.progress import QUIET, Progress
 from retinabench.predictions.io import ReadEach, read_each
-from retinabench.reports.papers import curve_figures, filos, histograms, preprocessing_images, retina_tables
-from retinabench.reports.papers.collection import Collection, TaskResults, collect
+from retinabench.reports.papers import filos, retina_tables
+from retinabench.reports.papers.collection import collect
+from retinabench.reports.papers.figures import curve_figures, histograms, preprocessing_images
+from retinabench.reports.papers.figures.parts import PaperFigure
 from retinabench.reports.papers.origins import task_title
-from retinabench.reports.papers.panels import PaperFigure
+from retinabench.reports.papers.results import Collection, TaskResults
 from retinabench.reports.toolkit.figures import save
 from retinabench.reports.toolkit.pages import macros, render
 from retinabench.reports.toolkit.renderers import to_csv, to_latex, to_markdown

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from retinabench.reports.papers import curve_figures, filos, histograms
+from retinabench.reports.papers import filos
+from retinabench.reports.papers.figures import curve_figures, histograms
 from retinabench.reports.papers.write import FORMATS
 from retinabench.reports.toolkit.figures import save
 from support.fake_predictions import population

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from retinabench.core.errors import InputError
-from retinabench.reports.papers import preprocessing_images
+from retinabench.reports.papers.figures import preprocessing_images
 from support.fake_predictions import population
 
 PEOPLE = population(240, 160)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from retinabench.metrics.uncertainty import binary_entropy
-from retinabench.reports.papers.histograms import EDGES, MOST, _densities, figures
+from retinabench.reports.papers.figures.histograms import EDGES, MOST, _densities, figures
 from support.fake_predictions import population
 from support.written_papers import gathered, run
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from retinabench.reports.papers.panels import method_marks
+from retinabench.reports.papers.figures.panels import method_marks
 from support.fake_predictions import population
 from support.written_papers import gathered, run
 

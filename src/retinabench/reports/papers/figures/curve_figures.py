@@ -8,25 +8,27 @@ from functools import partial
 from matplotlib.figure import Figure
 
 from retinabench.metrics.sets import SET_LABELS
-from retinabench.reports.papers.collection import Collection, MethodRuns, TaskResults
-from retinabench.reports.papers.origins import JOINT_CRITERION, STANDARD_BLUR
-from retinabench.reports.papers.panels import (
+from retinabench.reports.papers.figures.panels import (
     BANDS,
     METRIC_LABELS,
-    PaperFigure,
-    file_name,
     has_referral_curve,
     has_roc_curve,
-    method_legend,
     method_marks,
-    panel_grid,
-    panel_title,
-    referral_axes,
     referral_line,
     referral_panel,
     roc_panel,
     value_range,
 )
+from retinabench.reports.papers.figures.parts import (
+    PaperFigure,
+    file_name,
+    method_legend,
+    panel_grid,
+    panel_title,
+    referral_axes,
+)
+from retinabench.reports.papers.origins import JOINT_CRITERION, STANDARD_BLUR
+from retinabench.reports.papers.results import Collection, MethodRuns, TaskResults
 from retinabench.reports.toolkit.style import HUES, Mark
 
 _CONTROLS = "Grey: the predictions of the best method referred at random and in the order of their true loss (oracle)."

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from retinabench.metrics.sets import SET_LABELS
 from retinabench.metrics.uncertainty import binary_entropy
-from retinabench.reports.papers.collection import MethodRuns, TaskResults
+from retinabench.reports.papers.figures.parts import PaperFigure, file_name, outline
 from retinabench.reports.papers.origins import JOINT_CRITERION
-from retinabench.reports.papers.panels import PaperFigure, file_name, outline
+from retinabench.reports.papers.results import MethodRuns, TaskResults
 from retinabench.reports.toolkit.figures import canvas
 from retinabench.reports.toolkit.style import BAD, GOOD, MUTED
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.data.preprocessing.preprocess import Recipe, preprocess_bytes
-from retinabench.reports.papers.panels import PaperFigure
+from retinabench.reports.papers.figures.parts import PaperFigure
 from retinabench.reports.toolkit.figures import canvas
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".webp", ".ppm", ".jp2", ".gif")
