@@ -18,7 +18,7 @@ from retinabench.metrics.inference.bootstrap import percentile_interval
 from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.inference.p_values import holm
 from retinabench.metrics.registry import SCORES
-from retinabench.metrics.score import interval_of
+from retinabench.metrics.set_scores import interval_of
 from retinabench.metrics.sets import SET_LABELS
 from retinabench.predictions.table import Predictions
 

@@ -16,9 +16,9 @@ from retinabench.metrics.inference.bootstrap import cluster_bootstrap, cluster_c
 from retinabench.metrics.inference.interval_methods import Ends
 from retinabench.metrics.published import sets as published_sets
 from retinabench.metrics.registry import REFERRED_PERCENT, SCORES
-from retinabench.metrics.score import interval_of
 from retinabench.metrics.selective import referral_curves
 from retinabench.metrics.selective.referral_curves import Curve
+from retinabench.metrics.set_scores import interval_of
 from retinabench.metrics.sets import Evaluator, ImageSet, image_sets
 from retinabench.metrics.sorted_images import Weighted
 from retinabench.predictions.table import Predictions
