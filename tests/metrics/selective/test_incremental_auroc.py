@@ -8,7 +8,7 @@ from sklearn import metrics
 
 from retinabench.metrics import sorted_images
 from retinabench.metrics.score import referral_curve
-from retinabench.metrics.selective import incremental_auroc
+from retinabench.metrics.selective import incremental_auroc, pair_steps
 from retinabench.metrics.selective.incremental_auroc import Pairs
 from retinabench.metrics.selective.referral_curves import curve_of
 from retinabench.metrics.sorted_images import Cases
@@ -60,8 +60,9 @@ def test_levels_that_are_passed_through_give_the_bits_of_those_that_are_kept(tie
     u, w = rng.random(len(y)).round(3), rng.integers(0, 4, len(y)) * 0.7
     kept = Pairs(Cases(y, p, u)).cumulate(w)
     monkeypatch.setattr(sorted_images, "MANY", 1000)
-    monkeypatch.setattr(incremental_auroc, "MANY", 1000)
-    monkeypatch.setattr(incremental_auroc, "PARTS", 2)
+    for module in (incremental_auroc, pair_steps):
+        monkeypatch.setattr(module, "MANY", 1000)
+    monkeypatch.setattr(pair_steps, "PARTS", 2)
     pairs = Pairs(Cases(y, p, u))
     assert Cases(y, p, u).order.dtype == np.int32
     for _ in range(2):  # passed through, then kept

@@ -6,7 +6,7 @@ that order and on the right side of it in probability: counting in two dimension
 quarters, … every pair (j before i) is met exactly once with j in the left and i in the right half of one part. There
 the mass of j on the right side of i is a difference of two cumulated sums over the left half, sorted by probability.
 All sorting is done once; a new set of weights costs log2(N) passes of gather, cumulate and subtract. Pairs inside parts of
-`NEAR` images are so few that a sparse matrix names them, in place of the last seven passes.
+`pair_steps.NEAR` images are so few that a sparse matrix names them, in place of the last seven passes.
 
 Where the order of referral follows |p - 1/2| (total entropy, maximum probability), the images before i are two tails
 around it, and one cumulated sum per class does the same. An order of a few blocks of ties, such as right before wrong, is ranked
@@ -19,7 +19,6 @@ bootstrap; the first go through its levels as they are made.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -27,46 +26,22 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from retinabench.metrics.selective.pair_steps import (
+    Step,
+    earlier_ties,
+    halvings,
+    inside_blocks,
+    near_pairs,
+    ones_at,
+    two_tails,
+)
 from retinabench.metrics.sorted_images import MANY, Bools, Cases, as_index, block_ends
 
 Floats = NDArray[np.float64]
 Index = NDArray[np.integer[Any]]
-NEAR = 128
-"""Images of the parts whose pairs are named one by one, a power of two."""
-PARTS = 256
-"""Parts whose pairs are found at once."""
 FEW_BLOCKS = 3
 EXACT = 2.0**52
 """Sums of whole numbers and halves below this are the same in every order."""
-
-
-@dataclass(frozen=True)
-class _Step:
-    """One gather: image `target` meets the sources number `low` … `high` - 1, a run of the opposite class."""
-
-    source: Index
-    target: Index
-    low: Index
-    high: Index
-
-    def add_to(self, met: Floats, weight: Floats, factor: float = 1.0) -> None:
-        sums = _cumulated(weight[..., self.source])
-        gain = sums[..., self.high] - sums[..., self.low]
-        met[..., self.target] += gain if factor == 1.0 else factor * gain
-
-    def products(self, weight: Floats, factor: Floats) -> Floats:
-        """(R,) sums over the targets of factor (R, N) x what they meet of weight (R, N)."""
-        sums = _cumulated(np.take(weight, self.source, axis=1))
-        gain = np.take(sums, self.high, axis=1)
-        gain -= np.take(sums, self.low, axis=1)
-        return np.asarray(np.einsum("rt,rt->r", gain, np.take(factor, self.target, axis=1)))
-
-
-def _cumulated(values: Floats) -> Floats:
-    """(..., K+1) sums of the values (..., K) before each place."""
-    sums = np.zeros((*values.shape[:-1], values.shape[-1] + 1))
-    np.cumsum(values, axis=-1, out=sums[..., 1:])
-    return sums
 
 
 class Pairs:
@@ -89,28 +64,28 @@ class Pairs:
         return bool((low[1:] >= low[:-1]).all() and (high[1:] <= high[:-1]).all())
 
     @cached_property
-    def steps(self) -> list[_Step]:
+    def steps(self) -> list[Step]:
         """The gathers, but for the pairs that `near` holds."""
         return list(self._each_step())
 
-    def _each_step(self) -> Iterator[_Step]:
+    def _each_step(self) -> Iterator[Step]:
         if self.tails:
-            return _two_tails(self.label, self.prob < self.prob[-1])
-        return _halvings(self.label, self.prob)
+            return two_tails(self.label, self.prob < self.prob[-1])
+        return halvings(self.label, self.prob)
 
     @cached_property
     def near(self) -> sparse.csr_array | None:
         """(N, N): 1 in the row of each image for the pairs inside its part of `NEAR` images; None for two tails."""
         if self.tails:
             return None
-        pairs = [(to + start, of + start) for start, to, of in _near_pairs(self.label, self.prob)]
+        pairs = [(to + part.start, of + part.start) for part, to, of in near_pairs(self.label, self.prob)]
         target, source = (np.concatenate(found) for found in zip(*pairs, strict=True))
-        return _ones(target, source, self.n)
+        return ones_at(target, source, self.n)
 
     @cached_property
-    def ties(self) -> list[_Step]:
+    def ties(self) -> list[Step]:
         """For every image the earlier ones of the opposite class at the same probability."""
-        return _earlier_ties(self.label, self.prob)
+        return earlier_ties(self.label, self.prob)
 
     @cached_property
     def tie_sign(self) -> Floats:
@@ -121,9 +96,9 @@ class Pairs:
         return sign
 
     @cached_property
-    def inner(self) -> tuple[_Step, Index, _Step] | None:
+    def inner(self) -> tuple[Step, Index, Step] | None:
         """The pairs inside blocks, None where no images are tied."""
-        return _inside_blocks(self.label, self.prob, self.ends)
+        return inside_blocks(self.label, self.prob, self.ends)
 
     def cumulate(self, weight: Floats) -> tuple[Floats, Floats]:
         """Pairs among the blocks entered, (..., B+1) led by 0, and pairs inside each block, (..., B), for weights (..., N)."""
@@ -166,9 +141,8 @@ class Pairs:
                 step.add_to(met, weight)
             return met
         met = np.zeros(self.n)
-        for start, target, source in _near_pairs(self.label, self.prob):
-            part = slice(start, start + NEAR * PARTS)
-            met[part] = _ones(target, source, len(met[part])) @ weight[part]
+        for part, target, source in near_pairs(self.label, self.prob):
+            met[part] = ones_at(target, source, len(met[part])) @ weight[part]
         for step in self._each_step():
             step.add_to(met, weight)
         return met
@@ -219,106 +193,3 @@ def _ordered_pairs(rows: Index, label: Bools, prob: Floats, weight: Floats) -> f
     negatives = np.cumsum(np.where(label[rows], 0.0, mass))[ends]
     below = np.concatenate(([0.0], negatives[:-1]))
     return float(np.sum(positive * (below + negatives))) / 2
-
-
-def _two_tails(label: Bools, lower: Bools) -> Iterator[_Step]:
-    """A positive image stands above the earlier negatives of the lower tail, a negative one below the upper positives.
-
-    Ties inside a tail: the lower tail counts them (an earlier negative at the same probability) and the upper does not.
-    """
-    for source, target in ((lower & ~label, label), (~lower & label, ~label)):
-        before = _counts(source)[:-1]
-        at = as_index(np.flatnonzero(target))
-        yield _Step(as_index(np.flatnonzero(source)), at, np.broadcast_to(np.intp(0), len(at)), before[at])
-
-
-def _counts(held: Bools) -> Index:
-    """(N+1,) how many are held before each place."""
-    counts: Index = np.zeros(len(held) + 1, np.int32 if MANY < len(held) < 2**31 else np.intp)
-    np.cumsum(held, out=counts[1:])
-    return counts
-
-
-def _halvings(label: Bools, prob: Floats) -> Iterator[_Step]:
-    """The steps of every level: left half against right half, in parts of 2, 4, 8, … times `NEAR` images."""
-    n = len(prob)
-    # By probability, negatives first where tied: all tied pairs are counted here, `ties` takes half of them back.
-    by_prob = as_index(np.lexsort((label, prob)))
-    for level in range(NEAR.bit_length() - 1, (n - 1).bit_length()):
-        part = by_prob >> (level + 1)
-        inside = np.argsort(part.astype(np.uint16) if part.max() < 65536 else part, kind="stable")
-        sorted_, part = by_prob[inside], part[inside]
-        left = (sorted_ >> level) & 1 == 0
-        positive = label[sorted_]
-        for source, target, upwards in (
-            (left & ~positive, ~left & positive, True),
-            (left & positive, ~left & ~positive, False),
-        ):
-            at = as_index(np.flatnonzero(target))
-            if not len(at) or not source.any():
-                continue
-            before = _counts(source)
-            first = np.searchsorted(part, part[at], side="left")
-            last = np.searchsorted(part, part[at], side="right")
-            low, high = (before[first], before[at]) if upwards else (before[at], before[last])
-            yield _Step(sorted_[source], sorted_[at], low, high)
-
-
-def _near_pairs(label: Bools, prob: Floats) -> Iterator[tuple[int, Index, Index]]:
-    """The pairs inside parts of `NEAR` images that `_halvings` leaves out: first image of some parts; target, source after it."""
-    n = len(prob)
-    earlier = np.tri(NEAR, k=-1, dtype=bool)
-    for start in range(0, n, NEAR * PARTS):
-        rows = np.arange(start, min(start + NEAR * PARTS, n))
-        part = np.append(rows, np.full(-len(rows) % NEAR, -1)).reshape(-1, NEAR)
-        y, p = label[part], prob[part]
-        met = np.where(y[:, :, None], p[:, None] <= p[:, :, None], p[:, None] >= p[:, :, None])
-        met &= earlier & (y[:, None] != y[:, :, None]) & (part[:, :, None] >= 0)
-        number, target, source = np.nonzero(met)
-        yield start, part[number, target] - start, part[number, source] - start
-
-
-def _ones(row: Index, column: Index, n: int) -> sparse.csr_array:
-    """(N, N) with 1 in each of some places."""
-    return sparse.csr_array(
-        (np.ones(len(row)), (row.astype(np.int32), column.astype(np.int32))), shape=(n, n)
-    )
-
-
-def _earlier_ties(label: Bools, prob: Floats) -> list[_Step]:
-    """For every image the earlier ones of the opposite class at the same probability."""
-    order = as_index(np.argsort(prob, kind="stable"))
-    p, y = prob[order], label[order]
-    ends = block_ends(p)
-    if len(ends) == len(p):
-        return []
-    begin = np.concatenate(([0], ends[:-1] + 1)).astype(ends.dtype)
-    first = np.repeat(begin, np.diff(ends, prepend=-1))
-    del p, ends, begin
-    steps = []
-    for source, target in ((~y, y), (y, ~y)):
-        before = _counts(source)
-        at = as_index(np.flatnonzero(target & (before[:-1] > before[first])))
-        if len(at):
-            steps.append(_Step(order[source], order[at], before[first[at]], before[at]))
-    return steps
-
-
-def _inside_blocks(label: Bools, prob: Floats, ends: Index) -> tuple[_Step, Index, _Step] | None:
-    """Positive images against the negatives of their own block: those below, and (counted half) those tied."""
-    if len(ends) == len(prob):
-        return None
-    sizes = np.diff(ends, prepend=-1)
-    block = np.repeat(np.arange(len(ends), dtype=ends.dtype), sizes)
-    order = as_index(np.lexsort((prob, block)))
-    p, y = prob[order], label[order]  # images stay in their block
-    new = np.concatenate(([True], (p[1:] != p[:-1]) | (block[1:] != block[:-1])))
-    group = _counts(new)[1:] - 1
-    starts = as_index(np.append(np.flatnonzero(new), len(p)))
-    before = _counts(~y)
-    at = as_index(np.flatnonzero(y))
-    b = block[at]
-    low = before[(ends - sizes + 1)[b]]
-    below, through = before[starts[group[at]]], before[starts[group[at] + 1]]
-    source, target = order[~y], order[at]
-    return _Step(source, target, low, below), b, _Step(source, target, below, through)
