@@ -11,7 +11,6 @@ import retinabench as rb
 from retinabench.cli.main import run
 from retinabench.core.errors import InputError
 from retinabench.metrics.clinical.screening_report import clinic
-from retinabench.metrics.shift import grade_table, uncertainty_histograms
 
 N = 30
 LABEL = np.arange(N) % 2
@@ -126,7 +125,7 @@ def test_a_curve_of_wrong_arrays_is_refused(label, prob, uncertainty, rules):
 
 
 def test_wrong_numbers_are_refused():
-    p, graded = FILES["all splits and domains"], table(grade=LABEL * 2)
+    p = FILES["all splits and domains"]
     for wrong, says in (
         (lambda: rb.score(p, bootstrap=0, seed=-1), "seed"),
         (lambda: rb.compare(p, p, bootstrap=0, seed=-1), "seed"),
@@ -135,8 +134,6 @@ def test_wrong_numbers_are_refused():
         (lambda: rb.transfer(p, bootstrap=0), "replicates"),
         (lambda: rb.transfer(p, seed=-1), "seed"),
         (lambda: rb.transfer(p, "referral_rate", 0.5, reader=(2, 0.5)), "reader"),
-        (lambda: grade_table(graded, [0.1, 0.2], 0.5), "30 finite"),
-        (lambda: uncertainty_histograms(graded, np.full(N, np.inf)), "30 finite"),
     ):
         with pytest.raises(InputError, match=says):
             wrong()

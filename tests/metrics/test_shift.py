@@ -72,25 +72,6 @@ def test_balanced_is_the_limit_of_random_duplication():
     assert np.mean(drawn) == pytest.approx(exact, abs=3 * np.std(drawn) / np.sqrt(300) + 1e-4)
 
 
-def test_grade_table():
-    p = Predictions(
-        ["a", "b", "c", "d", "e"],
-        [0, 1, 1, 1, 0],
-        [0.1, 0.2, 0.3, 0.9, 0.7],
-        grade=[0, 2, 4, 4, 1],
-    )
-    rows = shift.grade_table(p, [0.0, 1.0, 0.0, 0.0, 0.0], 0.5)
-    assert [r.grade for r in rows] == [0, 1, 2, 4]
-    assert rows[2].caught == 1
-    assert rows[2].detected == 0
-    assert rows[2].missed == ()
-    assert rows[3].missed == ("c",)
-    assert rows[3].images == 2
-    assert rows[1].missed == ()
-    with pytest.raises(InputError, match="grade"):
-        shift.grade_table(Predictions(["a"], [0], [0.1]), [0.1], 0.5)
-
-
 def test_grade_weights_match_the_proportions():
     grade = np.array([0, 0, 1, 2, 2, 2, 3, 4])
     w = shift.grade_weight(grade)
@@ -104,19 +85,8 @@ def test_grade_weights_match_the_proportions():
 
 
 def test_grade_weights_are_the_expectation_of_the_published_resampling():
-
     p = predictions(400)
     right = (p.prob > 0.5) == (p.label == 1)
     weight = shift.grade_weight(p.grade)
     drawn = [right[resampled_rows.rebalanced_rows(p.grade, seed, 2000)].mean() for seed in range(200)]
     assert np.average(right, weights=weight) == pytest.approx(np.mean(drawn), abs=0.003)
-
-
-def test_histograms_are_densities():
-    p = predictions()
-    rows = shift.uncertainty_histograms(p, -np.abs(p.prob - 0.5) + 0.5, bins=10)
-    assert [r.grade for r in rows] == [0, 1, 2, 3, 4]
-    assert sum(r.right_images + r.wrong_images for r in rows) == len(p)
-    for r in rows:
-        for density, images in ((r.right, r.right_images), (r.wrong, r.wrong_images)):
-            assert density @ np.diff(r.edges) == pytest.approx(1 if images else 0)

@@ -274,7 +274,6 @@ class FileReader:
 PLAIN = FileReader()
 """Reads files without options; what a verb that is called as a function has."""
 
-
 reads_predictions = with_options(FileReader, "reader")
 """Gives a verb the options of `FileReader`, which it gets as its argument `reader`."""
 

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import IntervalRow, JsonObject, Row, Tabular, draw_intervals, json_content
 from retinabench.core.untrusted.paths import shown
-from retinabench.core.untrusted.text import csv_text
 from retinabench.metrics.clinical.baseline import Baseline
 from retinabench.metrics.clinical.decision_threshold import ABOVE_HALF, FrozenThreshold
-from retinabench.metrics.inference.interval import Interval, finite_or_none
+from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.sets import SET_LABELS
 
@@ -23,10 +22,8 @@ if TYPE_CHECKING:
 PLOTTED = ("auroc", "accuracy", "failure_auroc", "referral_accuracy_area", "brier")
 """Scores that `plot` draws unless others are named: all between 0 and 1."""
 SCHEMA = "retinabench.scores/1"
-LIST_SCHEMA = "retinabench.scores-list/1"
 REFERRED = (0.0, 0.5, 0.7)
 """Fractions referred at which `referral` and `retained` are given."""
-_CSV_COLUMNS = ("file", "entry", "rules", "set", "score", "value", "low", "high", "version")
 
 
 @dataclass(frozen=True)
@@ -243,41 +240,6 @@ class Scores(Tabular):
             "notes": list(self.notes),
             "sets": json_content(self.sets),
         }
-
-
-def scores_json(found: Sequence[Scores], names: Sequence[str]) -> JsonObject:
-    """Return what `retinabench score --json` writes of one file, or of several as a list.
-
-    Args:
-        found: The scores of each file.
-        names: What each file is called.
-
-    Returns:
-        Plain dictionaries, lists, text, finite numbers and None.
-    """
-    files = [{**one.to_dict(), "entry": name} for one, name in zip(found, names, strict=True)]
-    return files[0] if len(files) == 1 else {"schema": LIST_SCHEMA, "files": files}
-
-
-def scores_csv(found: Sequence[Scores], names: Sequence[str]) -> bytes:
-    """Return a CSV with one row per file, set and score.
-
-    Args:
-        found: The scores of each file.
-        names: What each file is called.
-
-    Returns:
-        The UTF-8 text; an undefined number is an empty cell.
-    """
-    rows: list[Sequence[object]] = [_CSV_COLUMNS]
-    for scores, entry in zip(found, names, strict=True):
-        for set_name, one in scores.sets.items():
-            for name, value in one.scores.items():
-                numbers = [*map(finite_or_none, (value.value, value.low, value.high)), value.version]
-                rows.append(
-                    [scores.source and shown(scores.source), entry, scores.rules, set_name, name, *numbers]
-                )
-    return csv_text(rows).encode()
 
 
 def check_known(kind: str, names: Sequence[str] | None, known: Sequence[str]) -> None:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.metrics.classification import ranked_auroc, ranked_average_precision
 from retinabench.metrics.sorted_images import Weighted
-from retinabench.metrics.uncertainty import uncertainties
-from retinabench.predictions.table import Predictions
 
 Floats = NDArray[np.float64]
 
@@ -61,62 +57,6 @@ def balanced_weight(shifted: NDArray[np.bool_], weight: Floats | None = None) ->
     return np.where(shifted, weight * factor, np.where(np.isnan(factor), np.nan, weight))
 
 
-@dataclass(frozen=True)
-class GradeRow:
-    """One severity grade: its images, how many the model calls positive, how many are referred, and who is missed.
-
-    detected: share called positive (p > 1/2) of all images of the grade. referred: share of them that is referred.
-    caught: share called positive or referred. missed: ids of images of a referable grade that are neither.
-    """
-
-    grade: int
-    images: int
-    detected: float
-    referred: float
-    caught: float
-    missed: tuple[str, ...]
-
-
-def grade_table(predictions: Predictions, uncertainty: ArrayLike, threshold: float) -> list[GradeRow]:
-    """Return one row per grade: images called positive, referred and missed.
-
-    `missed` names the images with grade >= 2 that the model calls negative and does not refer; those of grades 3 and 4 are
-    the severe cases that a screening programme must be able to look up.
-
-    Args:
-        predictions: N graded images.
-        uncertainty: (N,) finite.
-        threshold: Images with a larger uncertainty are referred.
-
-    Returns:
-        One row per grade present.
-
-    Raises:
-        InputError: There are no grades.
-    """
-    if predictions.grade is None:
-        raise InputError(
-            "is missing", file=predictions.source, column="grade", hint="The table needs grades 0 to 4."
-        )
-    u = uncertainties(uncertainty, len(predictions))
-    called, referred = predictions.prob > 0.5, u > threshold
-    rows = []
-    for grade in np.unique(predictions.grade[predictions.grade >= 0]).tolist():
-        here = predictions.grade == grade
-        gone = here & ~called & ~referred if grade >= 2 else np.zeros(len(u), bool)
-        rows.append(
-            GradeRow(
-                int(grade),
-                int(here.sum()),
-                float(called[here].mean()),
-                float(referred[here].mean()),
-                float((called | referred)[here].mean()),
-                tuple(predictions.image_id[gone].tolist()),
-            )
-        )
-    return rows
-
-
 def grade_weight(grade: ArrayLike, proportion: ArrayLike = EYEPACS_TEST) -> Floats:
     """(N,) weights that give the grades 0 … 4 these proportions, total N: APTOS as if graded like EyePACS.
 
@@ -132,50 +72,3 @@ def grade_weight(grade: ArrayLike, proportion: ArrayLike = EYEPACS_TEST) -> Floa
     count = np.bincount(g, minlength=len(share))
     weight = np.divide(share, count, out=np.zeros(len(share)), where=count > 0)[g]
     return np.asarray(weight * (len(g) / weight.sum()))
-
-
-@dataclass(frozen=True)
-class Histogram:
-    """Densities (M,) of the uncertainty of right and of wrong answers of one grade, over the same edges (M+1,).
-
-    Each density integrates to 1 over the edges, or is 0 throughout where there is no such answer.
-    """
-
-    grade: int
-    edges: Floats
-    right: Floats
-    wrong: Floats
-    right_images: int
-    wrong_images: int
-
-
-def uncertainty_histograms(
-    predictions: Predictions, uncertainty: ArrayLike, bins: int = 40
-) -> list[Histogram]:
-    """Return histograms of an uncertainty by grade, right and wrong answers apart, over one range for all grades.
-
-    Args:
-        predictions: N graded images.
-        uncertainty: (N,) finite.
-        bins: Number of bins.
-
-    Returns:
-        One pair of densities per grade present.
-
-    Raises:
-        InputError: There are no grades.
-    """
-    if predictions.grade is None:
-        raise InputError(
-            "is missing", file=predictions.source, column="grade", hint="The histograms are by grade."
-        )
-    u = uncertainties(uncertainty, len(predictions))
-    right = (predictions.prob > 0.5) == (predictions.label == 1)
-    edges = np.linspace(min(0.0, float(u.min())), max(float(u.max()), float(np.log(2))), bins + 1)
-    out = []
-    for grade in np.unique(predictions.grade[predictions.grade >= 0]).tolist():
-        here = predictions.grade == grade
-        parts = [u[here & side] for side in (right, ~right)]
-        density = [np.histogram(p, edges, density=True)[0] if len(p) else np.zeros(bins) for p in parts]
-        out.append(Histogram(int(grade), edges, density[0], density[1], len(parts[0]), len(parts[1])))
-    return out

@@ -17,7 +17,6 @@ from retinabench.core.settings import Frozen
 from retinabench.fidelity.targets.target import Target
 
 Track = Literal["stated", "open"]
-TRACKS: tuple[Track, ...] = ("stated", "open")
 TOLERANCE = 1e-6  # relative, of temperature and variance
 _TEMPERATURES = ("temperature", "kl_temperature")
 

@@ -21,7 +21,7 @@ import pyarrow.parquet
 
 from retinabench.core.atomic_files import write_bytes
 from retinabench.core.errors import InputError
-from retinabench.data.frozen.definition import FrozenBenchmark, benchmark_names, frozen_benchmark, truth_of
+from retinabench.data.frozen.definition import FrozenBenchmark, truth_of
 from retinabench.predictions.table import Predictions
 from retinabench.reports.leaderboard.card import Card
 from retinabench.reports.leaderboard.checking import as_seed
@@ -123,8 +123,3 @@ def baselines_of(name: str) -> tuple[Entry, ...]:
             seeds.append(as_seed(one, card.title, int(column.removeprefix(prefix))))
         entries.append(Entry(card, "baseline", {name: tuple(seeds)}))
     return tuple(entries)
-
-
-def all_baselines() -> list[Entry]:
-    """Return the baselines of all benchmarks; the same method on two benchmarks is two entries, as its settings differ."""
-    return [entry for name in benchmark_names() for entry in baselines_of(frozen_benchmark(name).name)]
