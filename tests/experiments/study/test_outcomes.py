@@ -49,3 +49,17 @@ def test_records_hold_the_last_outcome_but_the_seconds_of_the_work(tmp_path, job
     list(recording(tmp_path, Counting()).compute(jobs[:1]))  # found done: the record stays
     assert read_record(tmp_path, key) == record
     assert read_records(tmp_path) == [record]
+
+
+def test_a_run_that_was_done_when_its_command_was_killed_is_recorded_by_the_next_one(tmp_path, jobs):
+    folder = tmp_path / "runs" / "x"
+    folder.mkdir(parents=True)
+    (folder / "metrics.jsonl").write_text('{"seconds": 1.5}\n{"seconds": 2.0}\n')
+    list(recording(tmp_path, Counting("failed")).compute(jobs[:1]))
+    engine = recording(tmp_path, Counting())
+    for job in jobs:  # of one there is an old record, of the other none
+        engine.found(job, folder)
+        record = read_record(tmp_path, engine.key(job)[1])
+        assert (record.state, record.seconds, record.attempts) == ("done", 3.5, 1)
+    assert next(iter(engine.compute(jobs[:1]))).state == "done"
+    assert not engine.engine.given

@@ -228,10 +228,10 @@ def from_folder(run: str, folder: Path) -> Result:
     """Return the row of a finished run that the table does not know."""
     scores, whys = all_criteria(folder)
     ended = (folder / "done").stat().st_mtime
-    return Result(run, "done", folder.name, _training_seconds(folder), 1, ended, scores=scores, whys=whys)
+    return Result(run, "done", folder.name, training_seconds(folder), 1, ended, scores=scores, whys=whys)
 
 
-def _training_seconds(folder: Path) -> float:
+def training_seconds(folder: Path) -> float:
     """What the run's own record says of its training; 0 for a run that only composes others."""
     try:
         lines = (folder / "metrics.jsonl").read_text().splitlines()

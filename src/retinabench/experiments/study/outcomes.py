@@ -15,6 +15,7 @@ from retinabench.core.atomic_files import write_json
 from retinabench.experiments.config import Run
 from retinabench.experiments.engines.jobs import Job, JobEngine, Outcome, State
 from retinabench.experiments.run_folder import describe
+from retinabench.experiments.search.search import training_seconds
 
 FOLDER = "outcomes"
 RunKey = tuple[Path, str]  # parent of the run's folder, and the run's hash
@@ -59,6 +60,19 @@ class RecordingEngine:
             yield outcome
         for key in again:
             yield self.seen[key]
+
+    def found(self, job: Job, folder: Path) -> None:
+        """Note a run whose folder is done; where the command was killed between the two, its record is missing or old.
+
+        Args:
+            job: The run.
+            folder: Its folder.
+        """
+        key = self.key(job)
+        self.seen.setdefault(key, Outcome(job, "done", folder, 0.0, 0))
+        before = read_record(self.out, key[1])
+        if before is None or before.state != "done":
+            self._record(key[1], Outcome(job, "done", folder, training_seconds(folder), 1))
 
     def _record(self, key: str, outcome: Outcome) -> None:
         before = read_record(self.out, key)

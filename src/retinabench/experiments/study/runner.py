@@ -184,7 +184,7 @@ def _missing(
     for cell, run in wanted:
         job, folder = Job(run, cell.runs), folder_of(run, cell, tasks[cell.task])
         if (folder / "done").is_file():
-            recorded.seen.setdefault(recorded.key(job), Outcome(job, "done", folder, 0.0, 0))
+            recorded.found(job, folder)
         else:
             jobs.append(job)
     yield from recorded.compute(jobs)
