@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError, field_validator
 
-from retinabench.core.settings import Frozen, first_problem
+from retinabench.core.settings import Extended, Frozen, first_problem, flat, merged
 
 
 class Inner(Frozen):
@@ -53,3 +53,24 @@ def test_the_complaint_of_a_table_with_its_own_class_is_unwrapped():
 def test_a_table_cannot_be_changed():
     with pytest.raises(ValidationError, match="frozen"):
         Inner().rate = 2
+
+
+class Later(Extended):
+    _later = ("new",)
+
+    old: int = 1
+    new: int = 2
+
+
+def test_later_settings_are_left_out_at_their_defaults():
+    assert Later().model_dump() == {"old": 1}
+    assert Later(new=3).model_dump(mode="json") == {"old": 1, "new": 3}
+    assert Later.model_validate(Later(new=3).model_dump()) == Later(new=3)
+
+
+def test_nested_tables_are_laid_over_each_other_and_flattened():
+    tree = {"a": {"b": 1, "c": {"d": 2}}, "e": 3}
+    laid = merged(tree, {"a": {"c": {"d": 4, "f": 5}}, "e": {"g": 6}})
+    assert laid == {"a": {"b": 1, "c": {"d": 4, "f": 5}}, "e": {"g": 6}}
+    assert tree["a"]["c"] == {"d": 2}
+    assert dict(flat(laid)) == {"a.b": 1, "a.c.d": 4, "a.c.f": 5, "e.g": 6}

@@ -1,19 +1,53 @@
-"""The base class of every configuration table, and one line for what is wrong in one."""
+"""The base classes of configuration tables, nested tables, and one line for what is wrong in one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
 from retinabench.core.errors import InputError, nearest
+from retinabench.core.results import JsonObject
 
 
 class Frozen(BaseModel):
     """A configuration table that refuses unknown keys and cannot be changed after construction."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=False, allow_inf_nan=False)
+
+
+class Extended(Frozen):
+    """A table that got settings later: they are left out at their defaults, so that the hash of a run stays what it was."""
+
+    _later: ClassVar[Collection[str]] = ()
+
+    @model_serializer(mode="wrap")
+    def _without_unused(self, handler: SerializerFunctionWrapHandler) -> JsonObject:
+        content: JsonObject = handler(self)
+        defaults = {name: type(self).model_fields[name].default for name in self._later}
+        return {key: one for key, one in content.items() if key not in defaults or one != defaults[key]}
+
+
+def flat(tree: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values of nested tables with their dotted keys, which begin with `prefix`."""
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def merged(tree: Mapping[str, object], other: Mapping[str, object]) -> JsonObject:
+    """Return nested tables with those of `other` laid over them."""
+    result = dict(tree)
+    for key, value in other.items():
+        mine = result.get(key)
+        result[key] = (
+            merged(mine, value) if isinstance(mine, Mapping) and isinstance(value, Mapping) else value
+        )
+    return result
 
 
 def first_problem(

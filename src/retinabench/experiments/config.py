@@ -27,14 +27,12 @@ from typing import Any, Self
 from pydantic import (
     BaseModel,
     Field,
-    SerializerFunctionWrapHandler,
     ValidationError,
-    model_serializer,
     model_validator,
 )
 
 from retinabench.core.results import JsonObject
-from retinabench.core.settings import Frozen, first_problem
+from retinabench.core.settings import Extended, Frozen, first_problem
 from retinabench.experiments.config_sources import find, override
 from retinabench.experiments.config_sources import presets as package_presets
 from retinabench.methods.registry import METHODS
@@ -70,7 +68,7 @@ class CrossValidation(Frozen):
         return f"{one}{self.folds} folds repeat {self.repeat}"
 
 
-class Run(TrainingRun):
+class Run(TrainingRun, Extended):
     """One training: task, data, model, method, optimiser and seed.
 
     Args:
@@ -81,19 +79,13 @@ class Run(TrainingRun):
         cross_validation: Folds of the patients instead of the task's own split; None keeps that.
     """
 
+    _later = ("cross_validation",)
+
     data: str
     shifted: str | None = None
     task: str = "country_shift"
     model: ModelConfig = ModelConfig()
     cross_validation: CrossValidation | None = None
-
-    @model_serializer(mode="wrap")
-    def _without_unused(self, handler: SerializerFunctionWrapHandler) -> JsonObject:
-        """Leave out a cross-validation that there is none, so that hashes stay what they were."""
-        content: JsonObject = handler(self)
-        if content.get("cross_validation", ...) is None:
-            del content["cross_validation"]
-        return content
 
     def identity(self, fingerprint: str) -> str:
         """Return the canonical JSON of all that decides the numbers; `fingerprint` stands for the data."""

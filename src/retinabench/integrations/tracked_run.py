@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from retinabench.core.errors import InputError
+from retinabench.core.settings import flat
 from retinabench.metrics.score import Rules, score
 from retinabench.predictions.io import read_predictions
 
@@ -49,7 +50,8 @@ def read_run(folder: Path, rules: Rules = "corrected") -> TrackedRun:
         content = json.loads(about.read_text())
         # Paths of the data are not settings, and would tell a server about the machine.
         run = {key: value for key, value in content["run"].items() if key not in ("data", "shifted")}
-        settings = dict(_flat(run)) | {"fingerprint": content["fingerprint"]}
+        settings = {key: _setting(value) for key, value in flat(run) if value is not None}
+        settings["fingerprint"] = content["fingerprint"]
         began = about.stat().st_mtime
     except (FileNotFoundError, NotADirectoryError):
         hint = "Name run folders, such as runs/*."
@@ -90,10 +92,6 @@ def _scores(file: Path, rules: Rules) -> dict[str, float]:
     }
 
 
-def _flat(tree: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, Setting]]:
-    """Flatten nested tables into dotted keys; None is left out, lists become their JSON."""
-    for key, value in tree.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
-        elif value is not None:
-            yield f"{prefix}{key}", value if isinstance(value, (str, bool, int, float)) else json.dumps(value)
+def _setting(value: object) -> Setting:
+    """Return a value as trackers take it: lists become their JSON."""
+    return value if isinstance(value, (str, bool, int, float)) else json.dumps(value)

@@ -8,14 +8,11 @@ from pydantic import (
     BeforeValidator,
     Field,
     SerializeAsAny,
-    SerializerFunctionWrapHandler,
     field_validator,
-    model_serializer,
 )
 
 from retinabench.core.errors import nearest
-from retinabench.core.results import JsonObject
-from retinabench.core.settings import Frozen
+from retinabench.core.settings import Extended, Frozen
 from retinabench.methods.registry import METHODS
 
 
@@ -38,10 +35,7 @@ def no_target(why: str, loss: TargetPosterior | None = None) -> TargetPosterior:
     return TargetPosterior(None, None, why, loss.prior_variance if loss is not None else None)
 
 
-LATER = ("validation_share", "compile")  # settings that version 0.1 did not have
-
-
-class Optimizer(Frozen):
+class Optimizer(Extended):
     """The one training loop's settings.
 
     lr: peak learning rate. momentum: Nesterov momentum (SGD) or beta_1 (Adam).
@@ -62,6 +56,8 @@ class Optimizer(Frozen):
     Where a command finds no setting, it takes bfloat16 on a GPU that has it, and writes it into the run.
     compile: whether the network is compiled on a GPU, where none of its layers draws (`models/acceleration.py`).
     """
+
+    _later = ("validation_share", "compile")  # settings that version 0.1 did not have
 
     name: Literal["sgd", "adam"] = "sgd"
     lr: float = Field(0.02, gt=0)
@@ -102,12 +98,6 @@ class Optimizer(Frozen):
     def _once_a_switch(cls, augment: Any) -> Any:
         # Earlier files and run folders say true or false.
         return {True: "flip", False: "none"}[augment] if isinstance(augment, bool) else augment
-
-    @model_serializer(mode="wrap")
-    def _without_unused(self, handler: SerializerFunctionWrapHandler) -> JsonObject:
-        """Leave out later settings at their defaults, so that the hash of a run that they do not change stays what it was."""
-        content: JsonObject = handler(self)
-        return {k: v for k, v in content.items() if k not in LATER or v != type(self).model_fields[k].default}
 
 
 class MethodConfig(Frozen):

@@ -8,16 +8,13 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     Field,
-    SerializerFunctionWrapHandler,
     field_validator,
-    model_serializer,
     model_validator,
 )
 
 from retinabench.core.checksums import sha256
 from retinabench.core.errors import nearest
-from retinabench.core.results import JsonObject
-from retinabench.core.settings import Frozen
+from retinabench.core.settings import Extended
 from retinabench.models.registry import MODELS, has_choice, published_width, special_inputs
 
 TIMM = "timm:"  # what the name of a timm backbone starts with
@@ -44,7 +41,7 @@ OPTIONAL_SETTINGS = (
 )
 
 
-class ModelConfig(Frozen):
+class ModelConfig(Extended):
     """The network of a run on images.
 
     Args:
@@ -66,6 +63,8 @@ class ModelConfig(Frozen):
         trunk_lr: Learning rate of pretrained parameters, as a factor on that of the head.
         layer_decay: Factor on the learning rate from each stage of a pretrained trunk to the one before it.
     """
+
+    _later = OPTIONAL_SETTINGS  # most networks do not have them
 
     name: str = "resnet18"
     width: int = Field(64, ge=1)
@@ -150,13 +149,6 @@ class ModelConfig(Frozen):
         if self.hidden is not None and self.trained != "head":
             raise ValueError("a hidden layer belongs to a head that is trained alone. Set model.trained=head")
         return self
-
-    @model_serializer(mode="wrap")
-    def _without_unused(self, handler: SerializerFunctionWrapHandler) -> JsonObject:
-        """Leave out the settings that most networks do not have, so that their hashes stay what they were."""
-        content: JsonObject = handler(self)
-        defaults = {name: type(self).model_fields[name].default for name in OPTIONAL_SETTINGS}
-        return {k: v for k, v in content.items() if k not in defaults or v != defaults[k]}
 
 
 def is_own(name: str) -> bool:

@@ -14,7 +14,6 @@ from retinabench.experiments.study.runs import (
     base_run,
     cells,
     is_drawn,
-    merged,
     most_runs,
     read_choices,
     trials,
@@ -46,14 +45,11 @@ def test_words_override_the_file(tmp_path):
     assert [run.seed for run in with_seeds(study, cell.base)] == [40, 41, 42, 43, 44]
 
 
-def test_tables_are_laid_over_each_other():
-    config = {"method": "map", "optimizer": {"lr": 0.1, "epochs": 3}}
-    own = {"method": {"samples": 2}, "optimizer": {"lr": 0.2}}
-    assert merged(config, own) == {
-        "method": {"name": "map", "samples": 2},
-        "optimizer": {"lr": 0.2, "epochs": 3},
-    }
-    assert config["optimizer"] == {"lr": 0.1, "epochs": 3}
+def test_a_method_s_name_is_short_for_its_table(tmp_path):
+    text = MINIMAL + '\n[methods.other]\nrun = {method = "dropout", optimizer = {lr = 0.2}}\n'
+    study = read_study(written(tmp_path, text), ["base.method.samples=2", "base.optimizer.lr=0.1"])
+    run = base_run(study, next(iter(study.tasks)), "other", tmp_path)
+    assert (run.method.name, run.method.samples, run.optimizer.lr) == ("dropout", 2, 0.2)
 
 
 def test_a_search_shares_its_first_trials_with_a_longer_one(tmp_path):

@@ -11,13 +11,12 @@ before anything is computed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import JsonObject
+from retinabench.core.settings import flat
 from retinabench.core.version import __version__
 from retinabench.core.workspace import Workspace
 from retinabench.experiments.config import PROTOCOL, Run, load_run
@@ -53,7 +52,7 @@ def begin(out: Path, base: Run, space: Space, seed: int, fingerprint: str) -> No
     """
     varied = {parameter.key for parameter in space}
     fixed = dict(
-        _flat(base.model_dump(mode="json", exclude={"data", "shifted"}))
+        flat(base.model_dump(mode="json", exclude={"data", "shifted"}))
     )  # the fingerprint stands for both
     manifest = {
         "schema": SCHEMA,
@@ -75,14 +74,6 @@ def _decisive(manifest: JsonObject) -> JsonObject:
     """Return what must agree: all of a manifest, and the order of the space's keys, which is that of its dimensions."""
     rest = {key: value for key, value in manifest.items() if key != "first"}
     return {**rest, "order of keys": list(manifest.get("space", ())), "first": manifest.get("first")}
-
-
-def _flat(tree: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in tree.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def trial_runs(base: Run, space: Space, first: int, stop: int, seed: int) -> list[Run]:
@@ -124,7 +115,7 @@ def check_space(base: Run, space: Space) -> None:
 
 def values_of(run: Run) -> JsonObject:
     """Return all values of a run under dotted keys."""
-    return dict(_flat(run.model_dump(mode="json")))
+    return dict(flat(run.model_dump(mode="json")))
 
 
 def _may_vary(key: str) -> bool:

@@ -12,6 +12,7 @@ from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.results import JsonObject
+from retinabench.core.settings import merged
 from retinabench.data.ingest.prepare import prepare
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.data.tasks import Task, load_task
@@ -161,7 +162,7 @@ def base_run(study: Study, task: str, method: str, out: Path, criterion: str = U
     tree: JsonObject = {}
     if source is not None:
         file, tree = find(source.replace("{rules}", study.rules), Optimizer.model_fields)
-    tree = merged(merged(tree, study.base), given.run)
+    tree = merged(merged(_tables(tree), _tables(study.base)), _tables(given.run))
     tree |= {
         "data": str(_data_folder(study, task, out)),
         "shifted": study.tasks[task].shifted,
@@ -248,15 +249,7 @@ def folder_of(run: Run, cell: Cell, task: Task) -> Path:
     return run_folder(run, cell.runs, task)
 
 
-def merged(tree: Mapping[str, object], other: Mapping[str, object]) -> JsonObject:
-    """Return nested tables with those of `other` laid over them; `method = "map"` is short for its table."""
-    result = {key: {"name": value} if key in ("method", "model") and isinstance(value, str) else value
-              for key, value in tree.items()}  # fmt: skip
-    for key, value in other.items():
-        if key in ("method", "model") and isinstance(value, str):
-            value = {"name": value}
-        mine = result.get(key)
-        if isinstance(mine, Mapping) and isinstance(value, Mapping):
-            value = merged(mine, value)
-        result[key] = value
-    return result
+def _tables(tree: JsonObject) -> JsonObject:
+    """Return settings in which `method = "map"`, short for its table, is that table."""
+    short = {key: {"name": tree[key]} for key in ("method", "model") if isinstance(tree.get(key), str)}
+    return tree | short

@@ -9,6 +9,7 @@ from typing import Any
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import JsonObject
+from retinabench.core.settings import merged
 from retinabench.experiments.config import Run, load_run
 from retinabench.experiments.config_sources import override
 from retinabench.fidelity.submissions.budget import within
@@ -73,19 +74,13 @@ def entry_run(
     }  # fmt: skip
     tree: JsonObject = {
         "data": target.name, "task": "fidelity", "seed": seed,
-        "method": _merged(entry.method, changes.get("method", {})),
+        "method": merged(entry.method, changes.get("method", {})),
         "optimizer": posterior | entry.optimizer | changes.get("optimizer", {}),
     }  # fmt: skip
     for word in overrides:
         override(tree, word)
     run = load_run(**_of_target(tree, target))
     return run if "epochs" in tree["optimizer"] else within(run, entry.share * budget)
-
-
-def _merged(table: JsonObject, changes: JsonObject) -> JsonObject:
-    """Return the table with the changes, also in nested tables such as that of a member."""
-    inner = {k: _merged(table[k], v) for k, v in changes.items() if isinstance(v, dict) and k in table}
-    return table | changes | inner
 
 
 def _of_target(value: Any, target: Target) -> Any:
