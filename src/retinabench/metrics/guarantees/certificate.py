@@ -116,30 +116,30 @@ def certify(
 ) -> Certificate:
     """Certify the threshold that refers the fewest images and satisfies every goal with confidence 1 - delta.
 
-        Claim, assumptions and proof are at the top of this file. The result does not depend on the order of the rows, on the names of the
-        patients, or on a seed.
+    Claim, assumptions and proof are at the top of this file. The result does not depend on the order of the rows, on the names of the
+    patients, or on a seed.
 
-        Args:
-            cases: The validation images.
-            goals: What to satisfy; a goal for `referral_rate` alone certifies the threshold that refers the most.
-            delta: In (0, 1).
-            most_images: The largest number of images that a patient can have; None: that of the validation patients.
-            share: Share of the patients with which the sequence of a risk among the retained begins, fixed beforehand.
+    Args:
+        cases: The validation images.
+        goals: What to satisfy; a goal for `referral_rate` alone certifies the threshold that refers the most.
+        delta: In (0, 1).
+        most_images: The largest number of images that a patient can have; None: that of the validation patients.
+        share: Share of the patients with which the sequence of a risk among the retained begins, fixed beforehand.
 
-        Returns:
-            The certificate, with a threshold or the reason why there is none.
+    Returns:
+        The certificate, with a threshold or the reason why there is none.
 
-        Raises:
-            InputError: A goal or delta is not in (0, 1), or a patient has more images than `most_images`.
+    Raises:
+        InputError: A goal or delta is not in (0, 1), or a patient has more images than `most_images`.
 
-        Examples:
-            >>> import numpy as np
-            >>> from retinabench.metrics.guarantees.risks import Cases
-    from retinabench.metrics.guarantees.goals import Goal
-            >>> right, n = np.arange(200) % 2 == 0, 200
-            >>> cases = Cases(right, right, np.linspace(0, 1, n), np.arange(n), np.ones(n))
-            >>> certify(cases, [Goal("selective_risk", 0.05)], 0.1).threshold
-            inf
+    Examples:
+        >>> import numpy as np
+        >>> from retinabench.metrics.guarantees.risks import Cases
+        >>> from retinabench.metrics.guarantees.goals import Goal
+        >>> right, n = np.arange(200) % 2 == 0, 200
+        >>> cases = Cases(right, right, np.linspace(0, 1, n), np.arange(n), np.ones(n))
+        >>> certify(cases, [Goal("selective_risk", 0.05)], 0.1).threshold
+        inf
     """
     for name, value in [("delta", delta), *((goal.target, goal.value) for goal in goals)]:
         if not 0 < value < 1:
