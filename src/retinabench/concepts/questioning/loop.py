@@ -18,11 +18,10 @@ from retinabench.concepts.questioning.examination import Examination
 from retinabench.concepts.questioning.record import Record
 from retinabench.concepts.questioning.registration import register
 from retinabench.concepts.questioning.strategies import State, Strategy, find_strategy
-from retinabench.concepts.questioning.transcript import Transcript, recorded_header
+from retinabench.concepts.questioning.transcript import Question, Transcript, recorded_header
 from retinabench.core.errors import InputError, WorkError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import numpy_generator
-from retinabench.core.results import JsonObject
 
 PROGRESS = 1e-3
 """`patience` calls less than this fall of the mean uncertainty, which begins at 2, no progress."""
@@ -163,12 +162,11 @@ def _ask(
             sample, concept, truth = pool.draw(
                 strategy.cell(state, random) if strategy.cell else None, random
             )
-            row = {"question": number, "sample": sample, "image_id": bank.name(sample)}
-            row |= {"concept": bank.concepts[concept], "truth": truth}
-            prob = past.recall(row)
+            question = Question(number, sample, bank.name(sample), bank.concepts[concept], truth)
+            prob = past.recall(question)
             if prob is None:
-                prob = _answer(examinee, row)
-                past.append(row | {"answer": prob})
+                prob = _answer(examinee, question)
+                past.add(question, prob)
             correct = record.add(sample, concept, truth, prob)
             state.asked[concept, truth] += 1
             state.right[concept, truth] += correct
@@ -192,11 +190,11 @@ def _blank(
     return State(bank, asked, right, start, stale, claims, rules == "corrected"), models
 
 
-def _answer(examinee: Examinee, row: JsonObject) -> float:
+def _answer(examinee: Examinee, one: Question) -> float:
     """Ask, and insist on a probability."""
-    where = f"question {row['question']} (image '{row['image_id']}', concept '{row['concept']}')"
+    where = f"question {one.question} (image '{one.image_id}', concept '{one.concept}')"
     try:
-        answer = examinee(row["sample"], row["concept"])
+        answer = examinee(one.sample, one.concept)
     except (InputError, WorkError):
         raise
     except Exception as error:

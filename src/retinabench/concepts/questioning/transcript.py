@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO
@@ -26,6 +28,25 @@ SCHEMA = "retinabench.transcript/2"
 READ = ("retinabench.transcript/1", SCHEMA)
 STATED = ("schema", "strategy", "claims")
 """What may still be stated anew while a transcript holds no answer."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question, as a line of the transcript has it.
+
+    Args:
+        question: Its number, from 1.
+        sample: Number of the sample.
+        image_id: Name of the sample.
+        concept: Name of the concept.
+        truth: 0 or 1.
+    """
+
+    question: int
+    sample: int
+    image_id: str
+    concept: str
+    truth: int
 
 
 def recorded_header(path: Path | None) -> JsonObject:
@@ -60,7 +81,7 @@ class Transcript:
             process holds its folder.
     """
 
-    def __init__(self, path: Path | None, header: JsonObject) -> None:
+    def __init__(self, path: Path | None, header: Mapping[str, object]) -> None:
         self.path = path
         self.past: list[JsonObject] = []
         self._handle: IO[bytes] | None = None
@@ -84,10 +105,10 @@ class Transcript:
             except OSError as error:
                 raise explain(error, path) from error
             if begun:
-                self.append(header)
+                self._append(header)
             self._resources = opening.pop_all()
 
-    def _read(self, content: bytes, header: JsonObject) -> None:
+    def _read(self, content: bytes, header: Mapping[str, object]) -> None:
         rows = []
         for number, text in enumerate(content.splitlines()):
             try:
@@ -111,22 +132,29 @@ class Transcript:
                 )
         self.past = rows[1:]
 
-    def recall(self, row: JsonObject) -> float | None:
-        """The answer written down for question `row["question"]`, None where it was not yet asked."""
-        number = int(row["question"])
+    def recall(self, question: Question) -> float | None:
+        """Return the answer that was written down for a question, None where it was not yet asked."""
+        number = question.question
         if number > len(self.past):
             return None
         past = self.past[number - 1]
         answer = past.get("answer")
-        if {**row, "answer": answer} != past or not isinstance(answer, float) or not 0 <= answer <= 1:
+        if (
+            {**vars(question), "answer": answer} != past
+            or not isinstance(answer, float)
+            or not 0 <= answer <= 1
+        ):
             hint = "It was changed, or written by another version: delete it to start again."
             raise InputError(
                 "is not the question that this examination asks", file=self.path, row=number, hint=hint
             )
         return answer
 
-    def append(self, row: JsonObject) -> None:
-        """Write one question with its answer, unbuffered."""
+    def add(self, question: Question, answer: float) -> None:
+        """Write a question with its answer, unbuffered."""
+        self._append({**vars(question), "answer": answer})
+
+    def _append(self, row: Mapping[str, object]) -> None:
         if self._handle is not None:
             left = sealed(row)
             try:
@@ -145,7 +173,7 @@ class Transcript:
         self._resources.close()
 
 
-def _unanswered(content: bytes, header: JsonObject) -> bool:
+def _unanswered(content: bytes, header: Mapping[str, object]) -> bool:
     """Whether the whole lines of a transcript are one, which differs from `header` at most in what is `STATED`."""
     lines = content.splitlines()
     try:
