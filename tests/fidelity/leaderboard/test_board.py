@@ -84,3 +84,18 @@ def test_settings_of_one_title_are_told_apart(tmp_path, evaluators):
     assert all(
         entry["rank"]["rank"] == 1.5 for entry in task["entries"] if not entry["baseline"]
     )  # they are equal
+
+
+def test_of_seeds_with_and_without_samples_are_the_measures_that_both_have(tmp_path, evaluators):
+    probs = evaluators["fundus"].reference.probs
+    rng = np.random.default_rng(0)
+    for seed, samples in ((0, np.stack([probs, probs[::-1]])), (1, None)):
+        meta = submission_meta(FUNDUS, "Half", seed=seed)
+        noisy = softmax(np.log(probs) + rng.normal(size=probs.shape))
+        write_submission(
+            tmp_path / str(seed) / "submission.npz", Submission(noisy, samples, about=About(**meta))
+        )
+    (task,) = score_tasks(find_submissions([tmp_path]), evaluators)[0]
+    (entry,) = task.competitors
+    assert entry.scores["all"]["total_variation"].quantity.defined
+    assert not entry.scores["all"]["epistemic_correlation"].quantity.defined

@@ -134,7 +134,13 @@ def measures_of(target: Target) -> list[str]:
 def _entry(evaluator: Evaluator, title: str, submissions: list[Submission]) -> Entry:
     estimates = [evaluator.grade(one) for one in submissions]
     mean = {
-        group: {name: average([one[group][name] for one in estimates]) for name in of_group}
+        group: {
+            name: average([one[group][name] for one in estimates])
+            for name in of_group
+            if all(
+                name in one[group] for one in estimates
+            )  # seeds that come with the package have no samples
+        }
         for group, of_group in estimates[0].items()
     }
     scores: dict[str, dict[str, Score]] = {}
