@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.core.results import JsonObject, json_content, vars_of
+from retinabench.core.results import Document, JsonObject, json_content, vars_of
 from retinabench.metrics.clinical.calibration_summary import CalibrationSummary, calibration_summary
 from retinabench.metrics.clinical.consequences import Missed, Workload, missed_disease, workload
 from retinabench.metrics.clinical.decision_curve import (
@@ -93,19 +93,19 @@ class Screened:
 
 
 @dataclass(frozen=True)
-class SetScreening:
+class SetScreening(Document):
     """The screening numbers of one set; gradable images alone, but in `ungradable`.
 
     Args:
         images: 2x2 table and goals by image, of the model alone, before any referral.
         patients: The same by patient, where patients are known; a patient is positive if one eye is.
+        patient_readings: `readings` per patient (any eye); None where patients are not known.
         pathway: The same by image with every referred image counted as positive.
         auroc: Of the model, per image.
         referred: Number of images referred.
         missed: What is missed after referral.
         workload: What the expert has to read.
         readings: Reading of "referred" -> rate -> value with its interval, per image; see `referral_views`.
-        patient_readings: The same per patient (any eye); None where patients are not known.
         predictive_values: Prevalence, as text -> `ppv` and `npv` of the model alone, `ppv_with_reader` and `npv_with_reader`.
         operating_points: Goal -> the points at its sensitivity and at its specificity, chosen on these images.
         decision_curve: Net benefit of the model alone.
@@ -115,15 +115,17 @@ class SetScreening:
         ungradable: Ungradable images as an outcome; None where the file has none.
     """
 
+    _optional = ("patients", "patient_readings")
+
     images: JudgedTable
     patients: JudgedTable | None
+    patient_readings: Intervals | None
     pathway: JudgedTable
     auroc: Interval
     referred: int
     missed: Missed
     workload: Workload
     readings: Intervals
-    patient_readings: Intervals | None
     predictive_values: Intervals
     operating_points: Mapping[str, Mapping[str, OperatingPoint]]
     decision_curve: DecisionCurve
@@ -134,27 +136,10 @@ class SetScreening:
 
     def to_dict(self) -> JsonObject:
         """Return the set's part of the JSON."""
-        first = ("images", "patients", "patient_readings")
-        content = {name: one for name in first if (one := getattr(self, name)) is not None}
-        between = (
-            "pathway",
-            "auroc",
-            "referred",
-            "missed",
-            "workload",
-            "readings",
-            "predictive_values",
-            "operating_points",
-        )
-        with_reader = self.with_reader.to_dict()
-        curve = {
-            **self.decision_curve.to_dict(),
-            "model_and_reader": with_reader["model"],
-            "with_reader": with_reader,
-        }
-        content |= {name: getattr(self, name) for name in between} | {"decision_curve": curve}
-        content |= {name: getattr(self, name) for name in ("calibration", "subgroups", "ungradable")}
-        return {name: json_content(one) for name, one in content.items()}
+        content = super().to_dict()
+        with_reader = content.pop("with_reader")
+        content["decision_curve"] |= {"model_and_reader": with_reader["model"], "with_reader": with_reader}
+        return content
 
 
 def screen_set(part: Predictions, gradable: Bools, stated: Screened) -> SetScreening:
