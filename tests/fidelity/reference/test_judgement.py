@@ -56,9 +56,16 @@ def test_an_earlier_reference_is_provisional_and_says_what_it_lacks(shipped):
 
 
 @pytest.mark.parametrize("key", ["energy_error", "half_step", "acceptance", "kept"])
-def test_an_earlier_file_without_its_numbers_fails(shipped, key):
-    meta = {name: value for name, value in shipped.meta.items() if name != key}
-    assert judge(replace(shipped, meta=meta)).verdict == "failed"
+@pytest.mark.parametrize("value", [None, "x", [None]])
+def test_an_earlier_file_without_its_numbers_fails(shipped, key, value):
+    without = {name: found for name, found in shipped.meta.items() if name != key}
+    for meta in (without, {**without, key: value}):
+        assert judge(replace(shipped, meta=meta)).verdict == "failed"
+
+
+@pytest.mark.filterwarnings("error")
+def test_standard_errors_that_are_no_numbers_fail_without_a_warning(shipped):
+    assert judge(replace(shipped, mcse=np.full_like(shipped.mcse, np.nan))).verdict == "failed"
 
 
 def test_states_are_judged_and_nothing_else(made, tmp_path):

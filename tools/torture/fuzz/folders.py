@@ -85,7 +85,7 @@ def _prepared_differs(folder: Path) -> str:
         if not {"patient", "split"} <= table.keys():
             return ""  # both are optional
         wanted = {
-            image.strip().removesuffix(".png"): (int(float(grade)), patient.strip(), split.strip())
+            image.strip().removesuffix(".png"): (int(float(grade)), patient.strip(), split.strip().lower())
             for image, grade, patient, split in zip(
                 *(table[name] for name in ("image", "grade", "patient", "split")), strict=True
             )

@@ -73,7 +73,7 @@ LINES = (
 
 
 def _run_differs(file: Path) -> str:
-    run, given = load_run(file).model_dump(), tomllib.loads(file.read_text("utf-8"))
+    run, given = load_run(file).model_dump(), tomllib.loads(file.read_text("utf-8-sig"))
     return next(
         (
             f"{key} is {found!r}, not {wanted!r}"
@@ -123,7 +123,7 @@ def _space_differs(file: Path) -> str:
 
 
 def _study_differs(file: Path) -> str:
-    study, given = read_study(str(file), []), tomllib.loads(file.read_text("utf-8"))
+    study, given = read_study(str(file), []), tomllib.loads(file.read_text("utf-8-sig"))
     return next(
         (
             f"{key} is not {given[key]!r}"
@@ -135,7 +135,7 @@ def _study_differs(file: Path) -> str:
 
 
 def _certificate_differs(file: Path) -> str:
-    found, given = read_certificate(file), json.loads(file.read_text("utf-8"))
+    found, given = read_certificate(file), json.loads(file.read_text("utf-8-sig"))
     wanted = (float(given["certificate"]["threshold"]), given["uncertainty"], given["per"])
     return "" if (found.threshold, found.uncertainty, found.per) == wanted else f"it reads as {found}"
 

@@ -198,7 +198,9 @@ def detectable(mcse: Values, length: float) -> float:
         mcse: Standard errors of the kept transitions, (N, O).
         length: Number of the kept transitions over that at half the step.
     """
-    return float(np.nanmedian(mcse) * np.sqrt(1 + length) * (THRESHOLDS.half_step_z + POWER_80))
+    known = mcse[~np.isnan(mcse)]
+    median = np.median(known) if known.size else np.nan
+    return float(median * np.sqrt(1 + length) * (THRESHOLDS.half_step_z + POWER_80))
 
 
 def dispersion(start: NDArray[np.floating], states: NDArray[np.floating]) -> float:

@@ -11,13 +11,13 @@ Letters: K chains, N test points, O predicted quantities, S samples.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.core.results import JsonObject
 from retinabench.fidelity.reference import convergence
 from retinabench.fidelity.reference.arrays import ReferenceArrays
 from retinabench.fidelity.reference.verdict import later_verdict, verdict
@@ -150,5 +150,7 @@ def _variances(reference: ReferenceArrays) -> tuple[NDArray[np.float64], NDArray
     ]
 
 
-def _numbers(table: JsonObject) -> dict[str, float]:
+def _numbers(table: object) -> dict[str, float]:
+    if not isinstance(table, Mapping):
+        raise TypeError("no table")
     return {name: float(value) for name, value in table.items()}

@@ -76,7 +76,8 @@ def verdict(
             f"{errors.acceptance:.1%} of the proposals are accepted, though {errors.falling:.1%} lower the energy: a "
             f"chain in equilibrium accepts twice as many ({errors.gap:.1f} standard errors off); burn in longer"
         )
-    worst = float(np.nanquantile(found.mcse, 0.95))
+    known = found.mcse[~np.isnan(found.mcse)]  # NaN where no chain moves
+    worst = float(np.quantile(known, 0.95)) if known.size else np.inf
     if worst > limit.mcse[likelihood]:
         why.append(
             f"the predictions are known to {worst:.3f} (95 % of their standard errors), not to {limit.mcse[likelihood]}"
