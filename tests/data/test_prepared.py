@@ -162,13 +162,18 @@ def test_a_manifest_that_claims_what_is_not_there_is_one_line(tmp_path, key, val
         open_prepared(folder)
 
 
-@pytest.mark.parametrize("damage", ["a shard that begins as an archive", "image ids that repeat"])
+@pytest.mark.parametrize(
+    "damage",
+    ["a shard that begins as an archive", "a shard with a header of Python 2", "image ids that repeat"],
+)
 def test_damage_that_no_checksum_tells_is_one_line_with_its_place(tmp_path, damage, recwarn):
     folder = make_prepared(tmp_path / "data", size=8)
     (folder / "SHA256SUMS").unlink(missing_ok=True)
-    if damage.startswith("a shard"):
-        shard = folder / "images-00000.npy"
+    shard = folder / "images-00000.npy"
+    if damage.endswith("an archive"):
         shard.write_bytes(b"PK\x03\x04" + shard.read_bytes())
+    elif damage.endswith("Python 2"):
+        shard.write_bytes(shard.read_bytes().replace(b", 3), } ", b", 3L), }"))
     else:
         table = pa.parquet.read_table(folder / "records.parquet")
         names = pa.array(["same"] * len(table))

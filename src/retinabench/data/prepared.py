@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -204,10 +205,10 @@ def _truth(folder: Path, concepts: object, images: int) -> NDArray[np.int8] | No
     """Read the truth of a concept bank, None for other data sets."""
     if concepts is None:
         return None
-    truth = np.lib.format.open_memmap(check(inside(folder, "truth.npy"), AGAIN), mode="r")
+    truth = _memory_map(check(inside(folder, "truth.npy"), AGAIN))
     if not isinstance(concepts, list) or truth.dtype != np.int8 or truth.shape != (images, len(concepts)):
         raise ValueError(f"truth.npy holds {truth.dtype} of shape {truth.shape}")
-    return np.asarray(truth)
+    return truth
 
 
 def _check_about(about: JsonObject) -> None:
@@ -226,11 +227,20 @@ def _check_about(about: JsonObject) -> None:
 
 def _mapped(path: Path, size: int) -> NDArray[np.uint8]:
     """Map a shard into memory; one that is no array of images of that size is refused before it is used."""
-    # As a plain array: indexing a `memmap` costs more than copying a small image.
-    shard = np.asarray(np.lib.format.open_memmap(path, mode="r"))
+    shard = _memory_map(path)
     if shard.dtype != np.uint8 or shard.shape[1:] != (size, size, 3):
         raise ValueError(f"{path.name} holds {shard.dtype} of shape {shard.shape}")
     return shard
+
+
+def _memory_map(path: Path) -> NDArray[Any]:
+    """Map an array into memory, as a plain one: indexing a `memmap` costs more than copying a small image."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)  # a damaged header that NumPy takes for one of Python 2
+        try:
+            return np.asarray(np.lib.format.open_memmap(path, mode="r"))
+        except UserWarning as told:
+            raise ValueError(f"{path.name}: {told}") from None
 
 
 def open_data(folder: str | Path, shifted: str | Path | None = None) -> Prepared:

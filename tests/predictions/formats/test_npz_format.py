@@ -9,6 +9,7 @@ import zipfile
 import numpy as np
 import pytest
 
+from retinabench.predictions.io import read_predictions
 from support.prediction_bytes import npz, refused
 
 
@@ -77,3 +78,12 @@ def test_what_python_unfolds_without_bound_is_refused(folder, method):
         archive.writestr("label.npy", npy([0] * 50))
         archive.writestr("prob.npy", npy([0.5] * 50))
     refused(folder, sink.getvalue(), "compressed in a way that NumPy does not write")
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_header_that_python_2_wrote_is_read(tmp_path):
+    label = npy(np.array([0, 1])).replace(b"(2,), } ", b"(2L,), }")
+    assert b"2L" in label
+    content = zipped(image_id__npy=npy(["a", "b"]), label__npy=label, prob__npy=npy([0.2, 0.7]))
+    (tmp_path / "p.npz").write_bytes(content)
+    assert read_predictions(tmp_path / "p.npz").label.tolist() == [0, 1]

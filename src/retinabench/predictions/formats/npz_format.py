@@ -7,6 +7,7 @@ import lzma
 import math
 import struct
 import tokenize
+import warnings
 import zipfile
 import zlib
 from dataclasses import replace
@@ -143,14 +144,16 @@ def read_member(
             column=name,
             hint="Write it again with numpy.savez_compressed.",
         )
-    with archive.open(info) as handle:
+    with warnings.catch_warnings(), archive.open(info) as handle:
+        warnings.simplefilter("ignore", UserWarning)  # of Python 2, which wrote other numbers into headers
         try:
             declared, _, dtype = _HEADERS[np.lib.format.read_magic(handle)](handle)
         except (KeyError, ValueError):
             raise InputError("is not a plain array", file=path, column=name) from None
     _check_declared(path, name, declared, dtype, shape, info.file_size)
     try:
-        with archive.open(info) as handle:
+        with warnings.catch_warnings(), archive.open(info) as handle:
+            warnings.simplefilter("ignore", UserWarning)
             values = np.asarray(np.lib.format.read_array(handle, allow_pickle=False))
     except ValueError:
         raise InputError("is not a whole array", file=path, column=name, hint="Write it again.") from None
