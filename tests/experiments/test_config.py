@@ -59,6 +59,13 @@ def test_mistakes_are_named_in_one_line(words, message):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("key", ["model.name", "method.name", "optimizer.name"])
+def test_half_a_surrogate_pair_is_no_name(key):
+    with pytest.raises(InputError, match=r"unicode|half a surrogate pair") as caught:
+        load_run(None, [f"{key}=\ud800"], data="d")
+    str(caught.value).encode()
+
+
 def test_a_broken_toml_file_is_named(tmp_path):
     (tmp_path / "x.toml").write_text("seed = = 3")
     with pytest.raises(InputError, match=r"x\.toml: is not TOML"):

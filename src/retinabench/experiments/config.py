@@ -31,6 +31,7 @@ from pydantic import (
     model_validator,
 )
 
+from retinabench.core.errors import InputError
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import Extended, Frozen, first_problem
 from retinabench.experiments.config_sources import find, override
@@ -168,6 +169,9 @@ def build_run(tree: Mapping[str, object], file: Path | None = None) -> Run:
         return Run(**tree)
     except ValidationError as error:
         raise first_problem(error, file, _keys) from None
+    except UnicodeEncodeError as error:  # of a message that names it
+        problem = f"{error.object[error.start : error.end]!r} is half a surrogate pair and no text"
+        raise InputError(problem, file=file) from None
 
 
 def presets() -> dict[str, JsonObject]:

@@ -119,7 +119,7 @@ def _of_summaries(reference: ReferenceArrays, likelihood: str) -> Judgement:
         halved = convergence.HalfStep(**{"detectable": np.nan, **stated})
         acceptance = np.array([float(rate) for rate in meta["acceptance"]])
         length = float(meta["kept"]) / stated["transitions"]
-    except (KeyError, TypeError, ValueError, ZeroDivisionError):
+    except (KeyError, TypeError, ValueError, ArithmeticError):
         return Judgement(("it states no acceptance, energy errors or comparison with half the step",))
     why = verdict(likelihood, len(between), diagnosis, acceptance, errors, halved)
     if likelihood == "categorical":
