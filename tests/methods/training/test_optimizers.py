@@ -56,6 +56,11 @@ def test_a_parameter_may_be_exempt_from_the_l2_term():
             lambda s: s["state"][0].update(momentum_buffer=torch.zeros(7)),
             r"momentum_buffer .* has shape \(7,\)",
         ),
+        (
+            lambda s: s["state"][0].update(momentum_buffer={"a": 1}),
+            "momentum_buffer of the optimiser is {'a': 1}",
+        ),
+        (lambda s: s["state"][0].update(momentum_buffer=3.0), "momentum_buffer of the optimiser is 3.0"),
     ],
 )
 def test_the_state_of_another_optimiser_is_refused(forge, says):

@@ -57,6 +57,8 @@ def read_table(files: Files, name: str, columns: Sequence[str]) -> list[Row]:
                     hint="Is the file cut short?",
                 )
             padded = [*cells, *[""] * (len(header) - len(cells))]
+            if zero := next((key for key, cell in zip(header, padded, strict=False) if "\0" in cell), None):
+                raise InputError("holds a zero byte", file=where, row=number, column=zero, hint="Remove it.")
             rows.append((number, {key: cell.strip() for key, cell in zip(header, padded, strict=False)}))
     except csv.Error as error:
         raise InputError(f"is no sound CSV ({error})", file=where, row=len(rows) + 1) from None
@@ -166,10 +168,8 @@ def check_distinct(rows: Sequence[Row], column: str, where: str) -> None:
         where: Name of the file, for messages.
 
     Raises:
-        InputError: Two names look the same, or one holds a zero byte.
+        InputError: Two names look the same.
     """
-    if zero := next((number for number, cells in rows if "\0" in cells[column]), None):
-        raise InputError("holds a zero byte", file=where, row=zero, column=column, hint="Remove it.")
     if (pair := indistinct(cells[column] for _, cells in rows)) is not None:
         number = next(number for number, cells in rows if cells[column] == pair[1])
         raise InputError(

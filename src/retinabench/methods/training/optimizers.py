@@ -59,7 +59,7 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, state: TrainingState) ->
         state: What its `state_dict` returned.
 
     Raises:
-        ValueError: The state belongs to an optimiser of other parameters, or a setting in it is not a number.
+        ValueError: The state belongs to an optimiser of other parameters, or something in it is of another kind.
     """
     own = [{**group} for group in optimizer.param_groups]
     begun = {parameter: dict(values) for parameter, values in optimizer.state.items()}
@@ -80,5 +80,8 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, state: TrainingState) ->
             raise ValueError("lacks a state of the optimiser")
     for parameter, kept in optimizer.state.items():
         for name, value in kept.items():
-            if isinstance(value, Tensor) and value.numel() > 1 and value.shape != parameter.shape:
-                raise ValueError(f"{name} of the optimiser has shape {tuple(value.shape)}")
+            if isinstance(value, Tensor):
+                if value.numel() > 1 and value.shape != parameter.shape:
+                    raise ValueError(f"{name} of the optimiser has shape {tuple(value.shape)}")
+            elif value is not None and not (name == "step" and type(value) is int):
+                raise ValueError(f"{name} of the optimiser is {value!s:.30}")
