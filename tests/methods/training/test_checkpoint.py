@@ -141,7 +141,7 @@ def test_a_checkpoint_is_taken_over(tmp_path):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"epoch": 3}, {"epoch": True}, {"epoch": 10**400}, {"best": float("nan")}, {"best": "x"}, {"model": {}}, {"model": 3},
+        {"epoch": 3}, {"epoch": True}, {"epoch": 10**400}, {"best": float("nan")}, {"best": "x"}, {"best": 10**400}, {"model": {}}, {"model": 3},
         {"optimizer": None}, {"optimizer": {"state": {}, "param_groups": []}}, {"history": "[" * 50_000}, {"history": 3}, {"counts": []},
         {"counts": {"gradients": "x"}}, {"history": "[1]"},
     ],

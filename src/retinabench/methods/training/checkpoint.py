@@ -88,6 +88,7 @@ def taking_over(path: Path, hint: str = AGAIN) -> Iterator[None]:
         IndexError,
         AttributeError,
         RecursionError,
+        OverflowError,
     ) as error:
         if is_out_of_memory(error):
             raise
