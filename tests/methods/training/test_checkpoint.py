@@ -153,6 +153,19 @@ def test_a_checkpoint_of_another_training_is_refused_in_one_line(tmp_path, chang
         _resume(Checkpoint(tmp_path), net, make_optimizer(net, Optimizer()), None, 2)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("extra", [None, torch.zeros(3), [[1]], "x"])
+def test_what_is_kept_beside_the_network_must_be_a_table(tmp_path, extra):
+    class Moments:
+        def load_state_dict(self, state):
+            state["count"]
+
+    torch.save(saved(extra=extra), tmp_path / LAST)
+    net = nn.Linear(3, 2)
+    with pytest.raises(InputError, match="no table"):
+        _resume(Checkpoint(tmp_path), net, make_optimizer(net, Optimizer()), Moments(), 2)
+
+
 def test_weights_that_are_missing_or_of_another_network_are_refused(tmp_path):
     net, checkpoint = nn.Linear(3, 2), Checkpoint(tmp_path)
     with pytest.raises(InputError, match=r"best\.pt: is missing, and last\.pt says"):

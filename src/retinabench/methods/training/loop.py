@@ -167,6 +167,8 @@ def _resume(
         model.load_state_dict(saved["model"])
         restore_optimizer(optimizer, saved["optimizer"])
         if extra is not None:
+            if not isinstance(saved["extra"], dict):
+                raise TypeError("what is kept beside the network is no table")
             extra.load_state_dict(saved["extra"])
         epoch, best = saved["epoch"], float(saved["best"])
         if type(epoch) is not int or not 0 < epoch <= epochs or math.isnan(best):
