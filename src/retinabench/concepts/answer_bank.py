@@ -43,7 +43,7 @@ def examine_images(
         answers: A table of answers instead: image_id and P(yes) per concept, about images of the bank.
 
     Returns:
-        The examination with what stands beside it.
+        The examination, its reference and readers, and the tables that are reported with it.
 
     Raises:
         InputError: The images, the options or the answers are wrong.
@@ -85,7 +85,7 @@ def examine_synthetic(
         resources: Where progress is shown.
 
     Returns:
-        The examination with what stands beside it.
+        The examination, its reference and readers, and the tables that are reported with it.
     """
     bank, panel = read_reference(truth, options.concepts, options.reference, options.seed)
     examinee = SYNTHETIC[name](bank, options.seed)

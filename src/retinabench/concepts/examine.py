@@ -96,7 +96,7 @@ def examine_files(
         progress: Where progress is shown.
 
     Returns:
-        The examination with what stands beside it.
+        The examination, its reference and readers, and the tables that are reported with it.
     """
     bank, panel = read_reference(truth, options.concepts, options.reference, options.seed)
     return examine_bank(bank, read_answers(answers, bank), out, options, panel, progress=progress)

@@ -155,14 +155,14 @@ def test_a_checkpoint_of_another_training_is_refused_in_one_line(tmp_path, chang
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("extra", [None, torch.zeros(3), [[1]], "x"])
-def test_what_is_kept_beside_the_network_must_be_a_table(tmp_path, extra):
+def test_a_method_s_state_must_be_a_dictionary(tmp_path, extra):
     class Moments:
         def load_state_dict(self, state):
             state["count"]
 
     torch.save(saved(extra=extra), tmp_path / LAST)
     net = nn.Linear(3, 2)
-    with pytest.raises(InputError, match="no table"):
+    with pytest.raises(InputError, match="not a dictionary"):
         _resume(Checkpoint(tmp_path), net, make_optimizer(net, Optimizer()), Moments(), 2)
 
 

@@ -4,26 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.metrics.guarantees.goals import Goal, as_goals
-from retinabench.metrics.guarantees.risks import TARGETS, Cases
-
-GRADES = [0, 2, 3, 0, 4, 0]
-
-
-def cases(per="image", grade=GRADES):
-    return Cases.of(
-        rb.Predictions(
-            list("abcdef"),
-            [0, 1, 1, 0, 1, 0],
-            [0.2, 0.3, 0.9, 0.8, 0.4, 0.1],
-            patient_id=["p", "p", "p", "q", "q", "r"],
-            uncertainty=[0.1, 0.2, 0.3, 0.4, 0.5, 0.6],
-            grade=grade,
-        ),
-        per=per,
-    )
+from retinabench.metrics.guarantees.risks import TARGETS
+from support.six_images import cases
 
 
 def test_goals_are_read_and_wrong_ones_refused():

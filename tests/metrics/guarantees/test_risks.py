@@ -5,25 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import retinabench as rb
-from retinabench.metrics.guarantees.risks import TARGETS, Cases, ratio_interval
-
-GRADES = [0, 2, 3, 0, 4, 0]
-
-
-def cases(per="image", grade=GRADES):
-    return Cases.of(
-        rb.Predictions(
-            list("abcdef"),
-            [0, 1, 1, 0, 1, 0],
-            [0.2, 0.3, 0.9, 0.8, 0.4, 0.1],
-            patient_id=["p", "p", "p", "q", "q", "r"],
-            uncertainty=[0.1, 0.2, 0.3, 0.4, 0.5, 0.6],
-            grade=grade,
-        ),
-        per=per,
-    )
-
+from retinabench.metrics.guarantees.risks import TARGETS, ratio_interval
+from support.six_images import cases
 
 # Retained at 0.5: a (right, negative), b (missed), c (found), d (false alarm), e (missed, severe); f is referred.
 PER_IMAGE = {

@@ -140,8 +140,8 @@ class Agreement(Document):
         threshold: The threshold of the referral.
         images: Images of the bank that have a prediction.
         missing: Images of the bank that have none.
-        concepts: What stands beside each concept.
-        named: What stands beside all concepts together.
+        concepts: Further values of each concept.
+        named: Further values of all concepts together.
     """
 
     threshold: FrozenThreshold

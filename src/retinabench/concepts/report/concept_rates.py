@@ -86,7 +86,7 @@ class ConceptRate:
 
 @dataclass(frozen=True, eq=False)
 class ExaminationReport:
-    """An examination with what it is judged by and what stands beside it.
+    """An examination with its reference and the tables that are reported with it.
 
     Args:
         examination: The examination.

@@ -51,7 +51,7 @@ def write_report(
     """Write the page of an examination; the same arguments give the same bytes.
 
     Args:
-        report: The examination with what stands beside it.
+        report: The examination, its reference and readers, and the tables that are reported with it.
         out: The folder of `index.html`.
         comparison: The comparison of the strategies; None leaves it out.
         state: What the strategies have observed after the same number of questions; None leaves it out.

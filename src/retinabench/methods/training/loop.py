@@ -168,7 +168,7 @@ def _resume(
         restore_optimizer(optimizer, saved["optimizer"])
         if extra is not None:
             if not isinstance(saved["extra"], dict):
-                raise TypeError("what is kept beside the network is no table")
+                raise TypeError("the state of the method is not a dictionary")
             extra.load_state_dict(saved["extra"])
         epoch, best = saved["epoch"], float(saved["best"])
         if type(epoch) is not int or not 0 < epoch <= epochs or math.isnan(best):
