@@ -14,7 +14,7 @@ from scipy import stats
 from scipy.special import expit
 
 import retinabench as rb
-from retinabench.metrics.clinical.calibration_summary import calibration_summary
+from retinabench.metrics.calibration.summary import calibration_summary
 from retinabench.metrics.clinical.decision_curve import net_benefit, predictive_value_intervals
 from retinabench.metrics.clinical.subgroups import RATES, subgroups_of
 from retinabench.metrics.inference.interval import Interval

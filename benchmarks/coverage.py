@@ -30,7 +30,7 @@ from scipy.special import expit
 from scipy.stats import norm
 
 import retinabench as rb
-from retinabench.metrics.recalibration import calibration_line_of
+from retinabench.metrics.calibration.recalibration import calibration_line_of
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.sets import image_sets
 from retinabench.metrics.sorted_images import Weighted

@@ -27,7 +27,7 @@ from retinabench.core.random_streams import numpy_generator
 from retinabench.data.prepared import open_prepared
 from retinabench.data.preprocessing.corruption import KINDS, STRENGTHS
 from retinabench.metrics.batched.batch import Batch
-from retinabench.metrics.calibration_error import calibration_error_interval, calibration_error_of
+from retinabench.metrics.calibration.debiased import calibration_error_interval, calibration_error_of
 from retinabench.metrics.inference.bootstrap import cluster_codes, replicate_weight
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.sets import score_rows

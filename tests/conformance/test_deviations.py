@@ -7,7 +7,7 @@ import pytest
 
 from conftest import shared_path
 from retinabench.metrics import classification, shift
-from retinabench.metrics.calibration import reliability
+from retinabench.metrics.calibration.binned import reliability
 from retinabench.metrics.inference.over_seeds import aggregate, average_roc
 from retinabench.metrics.published import figures, resampled_rows, scores
 from retinabench.metrics.score import referral_curve, score

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 import retinabench as rb
-from retinabench.metrics.registry import ON_REQUEST, SCORES, ScoreSpec
+from retinabench.metrics.registry import SCORES
+from retinabench.metrics.score_spec import ON_REQUEST, ScoreSpec
 from retinabench.metrics.selective import referral_curves
 
 CONTRACT = [
@@ -48,13 +49,6 @@ def test_the_table_is_complete():
 
 def test_labels_and_names_are_unique():
     assert len({s.label for s in SCORES.values()}) == len(SCORES)
-
-
-def test_a_heading_has_unit_and_arrow():
-    assert SCORES["nll"].heading == "NLL, nats\u00a0↓"
-    assert SCORES["auroc"].heading == "AUROC\u00a0↑"
-    assert SCORES["prevalence_at_50"].heading == "Referable share, 50 % referred"
-    assert [SCORES[name].sign for name in ("auroc", "nll", "prevalence_at_50")] == [1, -1, 0]
 
 
 def test_a_plug_in_score_is_in_scores_and_comparisons():

@@ -8,7 +8,8 @@ import pytest
 import retinabench as rb
 from metrics.test_shift import predictions
 from retinabench.metrics.inference.bootstrap import cluster_bootstrap
-from retinabench.metrics.registry import SCORES, ScoreSpec
+from retinabench.metrics.registry import SCORES
+from retinabench.metrics.score_spec import ScoreSpec
 from retinabench.metrics.selective import referral_curves
 from retinabench.metrics.sets import Evaluator, image_sets
 

@@ -71,8 +71,8 @@ def score(
     """Score predictions of any model from any framework: no training, no PyTorch."""
     from retinabench.core.atomic_files import write_bytes
     from retinabench.metrics.score import score as score_predictions
-    from retinabench.metrics.score_files import scores_csv, scores_json
     from retinabench.predictions.io import find_files, method_names, notes_of_files
+    from retinabench.reports.evaluation.score_files import scores_csv, scores_json
     from retinabench.reports.evaluation.terminal import scores_table
 
     paths = find_files(files)

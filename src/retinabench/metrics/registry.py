@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.registry import Registry
-from retinabench.metrics import calibration, calibration_error, classification, shift
+from retinabench.metrics import classification, shift
 from retinabench.metrics.batched import areas, averages, ranked
 from retinabench.metrics.batched import selective as batched_summaries
 from retinabench.metrics.batched.batch import Batch
 from retinabench.metrics.batched.retained import number_at
+from retinabench.metrics.calibration import binned, debiased
 from retinabench.metrics.inference.interval_methods import (
     Closed,
     IntervalMethod,
@@ -31,85 +32,10 @@ from retinabench.metrics.inference.interval_methods import (
     Ranked,
     Scaled,
 )
+from retinabench.metrics.score_spec import ON_REQUEST, Direction, Needs, ScoreSpec
 from retinabench.metrics.selective import half_referred, referral_curves, summaries
-from retinabench.metrics.sorted_images import Weighted
 
-Direction = Literal["higher", "lower", ""]
-Needs = Literal["", "classes", "ten", "positives", "negatives", "errors", "domains"]
-ON_REQUEST: tuple[str, ...] = ()
 REFERRED_PERCENT = (0, 10, 20, 30, 40, 50, 70)
-
-
-@dataclass(frozen=True)
-class ScoreSpec:
-    """A named score of a set of images.
-
-    Args:
-        name: Its key in files, such as ``auroc``.
-        label: What tables and figures call it.
-        direction: Which way is better; empty where neither is.
-        unit: Its unit, such as ``nats``; empty for a pure number.
-        version: Raised by any change of a number.
-        function: Weighted images -> value, NaN where undefined.
-        needs: What makes it defined: both ``classes``, ``ten`` images of each class, ``positives``, ``negatives``, right
-            and wrong answers (``errors``), or both ``domains``.
-        sets: The sets that `retinabench.score` computes it for; None for all, `ON_REQUEST` for none.
-        batched: The same for many weightings at once, (R,) values equal to those of the function to 1e-12; None where only
-            the function is known. Bootstrap replicates use it.
-        interval: How its interval is computed, see `metrics.inference.interval_methods`.
-    """
-
-    name: str
-    label: str
-    direction: Direction
-    unit: str
-    version: int
-    function: Callable[[Weighted], float]
-    needs: Needs = ""
-    sets: tuple[str, ...] | None = None
-    interval: IntervalMethod = field(default_factory=Percentile)
-    batched: Callable[[Batch], NDArray[np.float64]] | None = None
-
-    def __call__(self, w: Weighted) -> float:
-        """Return the value for weighted images, NaN where undefined."""
-        return self.function(w)
-
-    @property
-    def sign(self) -> int:
-        """1 where higher is better, -1 where lower is better, else 0."""
-        return {"higher": 1, "lower": -1, "": 0}[self.direction]
-
-    @property
-    def arrow(self) -> str:
-        """The direction as an arrow; empty where neither way is better."""
-        return {"higher": "↑", "lower": "↓", "": ""}[self.direction]
-
-    @property
-    def heading(self) -> str:
-        """Label, unit and arrow for the header of a column, such as `NLL, nats ↓`; the arrow is not broken off."""
-        text = f"{self.label}, {self.unit}" if self.unit else self.label
-        return f"{text}\u00a0{self.arrow}" if self.arrow else text
-
-    def given_for(self, set_name: str) -> bool:
-        """Whether `retinabench.score` computes the score for this set."""
-        return self.sets is None or set_name in self.sets
-
-    def available_for(self, set_name: str) -> bool:
-        """Whether the score can be asked for on this set."""
-        return self.given_for(set_name) or self.sets == ON_REQUEST
-
-    def why_undefined(self, w: Weighted) -> str:
-        """Say why the score has no value on these images, with the counts."""
-        label, error = w.cases.label, w.cases.error
-        classes = f"{int(label.sum())} positive and {int((~label).sum())} negative images"
-        reasons = {
-            "classes": f"needs both classes; the set has {classes}",
-            "ten": f"needs at least {referral_curves.MIN_CLASS:g} images of each class; the set has {classes}",
-            "positives": f"needs positive images; the set has {classes}",
-            "negatives": f"needs negative images; the set has {classes}",
-            "errors": f"needs right and wrong answers; the set has {int((~error).sum())} right and {int(error.sum())} wrong",
-        }
-        return reasons.get(self.needs, "undefined on this set")
 
 
 _SHARE = Scaled(0.0, 1.0)
@@ -208,19 +134,19 @@ _BUILTIN = (
     ScoreSpec("nll", "NLL", "lower", "nats", 2, classification.nll_of, interval=Scaled(0.0, of="classes")),
     ScoreSpec("brier", "Brier score", "lower", "", 2, classification.brier_of, interval=_SHARE_OF_CLASSES),
     ScoreSpec(
-        "ece_top_label", "ECE, top label", "lower", "", 2, calibration.ece_top_label_of, interval=_BIASED
+        "ece_top_label", "ECE, top label", "lower", "", 2, binned.ece_top_label_of, interval=_BIASED
     ),
     ScoreSpec(
-        "ece_positive_class", "ECE, positive class", "lower", "", 2, calibration.ece_positive_class_of,
+        "ece_positive_class", "ECE, positive class", "lower", "", 2, binned.ece_positive_class_of,
         interval=_BIASED,
     ),
     *(
         ScoreSpec(
             f"calibration_error_{of}", f"Calibration error, debiased, {of.replace('_', ' ')}", "lower", "", 1,
-            partial(calibration_error.calibration_error_of, of=of), "", ON_REQUEST,
-            Closed(partial(calibration_error.calibration_error_interval, of=of)),
+            partial(debiased.calibration_error_of, of=of), "", ON_REQUEST,
+            Closed(partial(debiased.calibration_error_interval, of=of)),
         )
-        for of in get_args(calibration.Of)
+        for of in get_args(binned.Of)
     ),
     ScoreSpec(
         "sensitivity", "Sensitivity", "higher", "", 2, classification.sensitivity_of, "positives",

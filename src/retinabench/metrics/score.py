@@ -14,8 +14,8 @@ from retinabench.metrics.inference.bootstrap import check_seed
 from retinabench.metrics.inference.replicates import Steps, one_blas_thread
 from retinabench.metrics.published import scores as published
 from retinabench.metrics.published import sets as published_sets
-from retinabench.metrics.registry import ScoreSpec
 from retinabench.metrics.results import Scores, SetScores
+from retinabench.metrics.score_spec import ScoreSpec
 from retinabench.metrics.selective import referral_curves
 from retinabench.metrics.selective.referral_curves import METRICS, Curve, Metric
 from retinabench.metrics.set_scores import Resampling, scored

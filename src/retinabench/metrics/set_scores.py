@@ -9,16 +9,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.metrics import calibration
-from retinabench.metrics.calibration_error import calibration_error_interval, calibration_error_of
+from retinabench.metrics.calibration import binned
+from retinabench.metrics.calibration.debiased import calibration_error_interval, calibration_error_of
+from retinabench.metrics.calibration.null_bands import null_bands_of
+from retinabench.metrics.calibration.recalibration import calibration_line_of, line_intervals_of
 from retinabench.metrics.clinical.baseline import baseline_of
 from retinabench.metrics.inference.bootstrap import cluster_bootstrap
 from retinabench.metrics.inference.interval_methods import Ends
 from retinabench.metrics.inference.replicates import Steps
-from retinabench.metrics.null_calibration import null_bands_of
-from retinabench.metrics.recalibration import calibration_line_of, line_intervals_of
-from retinabench.metrics.registry import SCORES, ScoreSpec
+from retinabench.metrics.registry import SCORES
 from retinabench.metrics.results import REFERRED, ScoreValue, SetScores
+from retinabench.metrics.score_spec import ScoreSpec
 from retinabench.metrics.selective import referral_curves
 from retinabench.metrics.selective.referral_curves import Curve
 from retinabench.metrics.sets import Evaluator, ImageSet
@@ -166,7 +167,7 @@ def _calibration(w: Weighted, seed: int, level: float) -> dict[str, float]:
     values = {f"line_{k}": v for k, v in asdict(calibration_line_of(w)).items()}
     for name, ends in line_intervals_of(w, level).items():
         values |= {f"line_{name}_{end}": value for end, value in zip(("low", "high"), ends, strict=True)}
-    values |= {f"brier_{k}": v for k, v in asdict(calibration.murphy_of(w)).items() if k != "brier"}
+    values |= {f"brier_{k}": v for k, v in asdict(binned.murphy_of(w)).items() if k != "brier"}
     bands = null_bands_of(w, replicates=NULL_DRAWS, seed=seed)
     for of, band in bands.items():
         values |= {f"null_ece_{of}_{k}": v for k, v in zip(("mean", "low", "high"), band, strict=True)}

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from retinabench.metrics.batched.areas import coarse_auprc_area
 from retinabench.metrics.batched.batch import Batch
 from retinabench.metrics.inference.bootstrap import cluster_codes
-from retinabench.metrics.registry import SCORES, ScoreSpec
+from retinabench.metrics.registry import SCORES
+from retinabench.metrics.score_spec import ScoreSpec
 from retinabench.metrics.selective import incremental_precision, referral_curves
 from retinabench.metrics.shift import balanced_weight
 from retinabench.metrics.sorted_images import Cases, Weighted

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from retinabench.metrics import calibration
 from retinabench.metrics.batched.batch import Batch, ratio
+from retinabench.metrics.calibration import binned
 from retinabench.metrics.sorted_images import Cases
 
 Floats = NDArray[np.float64]
@@ -49,12 +49,12 @@ def specificity(batch: Batch) -> Floats:
 
 
 def ece_top_label(batch: Batch) -> Floats:
-    """(R,) `calibration.ece_top_label_of`."""
+    """(R,) `binned.ece_top_label_of`."""
     return _expected_error(batch, batch.cases.index(_top_label_gaps))
 
 
 def ece_positive_class(batch: Batch) -> Floats:
-    """(R,) `calibration.ece_positive_class_of`."""
+    """(R,) `binned.ece_positive_class_of`."""
     return _expected_error(batch, batch.cases.index(_positive_class_gaps))
 
 
@@ -72,9 +72,9 @@ def _positive_class_gaps(cases: Cases) -> sparse.csr_array:
     return _gaps(cases, "positive_class")
 
 
-def _gaps(cases: Cases, of: calibration.Of) -> sparse.csr_array:
+def _gaps(cases: Cases, of: binned.Of) -> sparse.csr_array:
     """(bins, N) observed - forecast of each image, in the row of its bin."""
-    forecast, observed = calibration.judged(cases, of)
-    number = calibration.width_bin(forecast, calibration.BINS)
+    forecast, observed = binned.judged(cases, of)
+    number = binned.width_bin(forecast, binned.BINS)
     values = (observed - forecast, (number, np.arange(len(cases))))
-    return sparse.csr_array(values, shape=(calibration.BINS, len(cases)))
+    return sparse.csr_array(values, shape=(binned.BINS, len(cases)))

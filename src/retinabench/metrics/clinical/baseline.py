@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.results import Document
-from retinabench.metrics.calibration import ece_positive_class_of
+from retinabench.metrics.calibration.binned import ece_positive_class_of
+from retinabench.metrics.calibration.recalibration import calibration_line_of, correct_prior
 from retinabench.metrics.classification import (
     accuracy_gain_of,
     accuracy_of,
@@ -23,7 +24,6 @@ from retinabench.metrics.classification import (
 from retinabench.metrics.inference.bootstrap import cluster_bootstrap
 from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.inference.interval_methods import Ends
-from retinabench.metrics.recalibration import calibration_line_of, correct_prior
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.sorted_images import Cases, Weighted
 from retinabench.predictions.table import Predictions

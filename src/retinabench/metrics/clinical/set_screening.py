@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.results import Document, JsonObject, json_content, vars_of
-from retinabench.metrics.clinical.calibration_summary import CalibrationSummary, calibration_summary
+from retinabench.metrics.calibration.summary import CalibrationSummary, calibration_summary
 from retinabench.metrics.clinical.consequences import Missed, Workload, missed_disease, workload
 from retinabench.metrics.clinical.decision_curve import (
     THRESHOLDS,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from retinabench.core.results import JsonObject, json_content
-from retinabench.metrics.groups import group_members
+from retinabench.metrics.clinical.groups import group_members
 from retinabench.metrics.inference.auroc_variance import auroc_error
 from retinabench.metrics.inference.bootstrap import cluster_codes
 from retinabench.metrics.inference.combined import difference_of

@@ -23,9 +23,10 @@ from retinabench.metrics.comparison.paired import OnSet, PairedSet, align, notes
 from retinabench.metrics.inference.bootstrap import check_seed
 from retinabench.metrics.inference.p_values import holm
 from retinabench.metrics.published.sets import score_sets
-from retinabench.metrics.registry import SCORES, ScoreSpec
+from retinabench.metrics.registry import SCORES
 from retinabench.metrics.results import PLOTTED, check_known
 from retinabench.metrics.score import Rules, check_rules, frozen_threshold
+from retinabench.metrics.score_spec import ScoreSpec
 from retinabench.metrics.sets import SET_LABELS, SETS
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions

@@ -17,8 +17,9 @@ from retinabench.core.errors import InputError
 from retinabench.core.results import Document
 from retinabench.metrics.clinical.decision_threshold import FrozenThreshold
 from retinabench.metrics.inference.bootstrap import cluster_bootstrap
-from retinabench.metrics.registry import SCORES, ScoreSpec
+from retinabench.metrics.registry import SCORES
 from retinabench.metrics.results import check_known
+from retinabench.metrics.score_spec import ScoreSpec
 from retinabench.metrics.sets import SETS, Evaluator, ImageSet, Together, image_sets
 from retinabench.metrics.sorted_images import Weighted
 from retinabench.metrics.uncertainty import referral_uncertainty

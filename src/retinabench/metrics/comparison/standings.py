@@ -31,7 +31,7 @@ from retinabench.metrics.inference.interval_methods import difference_method, pa
 from retinabench.metrics.inference.over_seeds import aggregate
 from retinabench.metrics.inference.p_values import holm
 from retinabench.metrics.inference.scaled import replicate_error, scaled_interval, t_test
-from retinabench.metrics.registry import ScoreSpec
+from retinabench.metrics.score_spec import ScoreSpec
 from retinabench.predictions.table import Predictions
 
 Floats = NDArray[np.float64]

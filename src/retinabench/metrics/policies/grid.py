@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from retinabench.core.results import Document, JsonObject, json_content
 from retinabench.metrics.clinical.consequences import SEVERE
 from retinabench.metrics.clinical.decision_threshold import FrozenThreshold
+from retinabench.metrics.clinical.groups import group_members
 from retinabench.metrics.clinical.referral_rule import ReferralRule, referral_rules
 from retinabench.metrics.clinical.set_screening import Screened
-from retinabench.metrics.groups import group_members
 from retinabench.metrics.inference.bootstrap import cluster_codes
 from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.inference.many_proportions import (

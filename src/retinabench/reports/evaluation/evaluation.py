@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.registry import SCORES, ScoreSpec, referred_scores
+from retinabench.metrics.registry import SCORES, referred_scores
 from retinabench.metrics.results import Scores
+from retinabench.metrics.score_spec import ScoreSpec
 from retinabench.metrics.selective import half_referred
 from retinabench.metrics.selective.referral_curves import area_of
 from retinabench.metrics.uncertainty import binary_entropy

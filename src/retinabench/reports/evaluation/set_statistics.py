@@ -18,7 +18,7 @@ from retinabench.metrics.batched.curves import referral_on_grid, sensitivity_on_
 from retinabench.metrics.classification import sensitivity_within
 from retinabench.metrics.inference.bootstrap import Statistic, cluster_bootstrap, cluster_codes
 from retinabench.metrics.inference.interval_methods import Ends, IntervalMethod, difference_method
-from retinabench.metrics.registry import ScoreSpec
+from retinabench.metrics.score_spec import ScoreSpec
 from retinabench.metrics.selective.referral_curves import METRICS as REFERRAL
 from retinabench.metrics.selective.referral_curves import MIN_CLASS
 from retinabench.metrics.sorted_images import Cases, Weighted, is_positive

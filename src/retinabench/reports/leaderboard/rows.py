@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from retinabench.metrics.comparison.standings import Standing
 from retinabench.metrics.registry import SCORES as SPECS
-from retinabench.metrics.registry import ScoreSpec
+from retinabench.metrics.score_spec import ScoreSpec
 from retinabench.metrics.sets import SET_LABELS
 from retinabench.reports.leaderboard.board import BenchmarkBoard
 from retinabench.reports.leaderboard.card import Card

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 
 from retinabench.core.errors import InputError
-from retinabench.metrics import calibration
-from retinabench.metrics import calibration as c
+from retinabench.metrics.calibration import binned as c
 from retinabench.metrics.sorted_images import Cases
 from support.shared_inputs import answers, cases_of, images
 
@@ -86,7 +85,7 @@ def test_unknown_words():
 
 def test_errors_of_three_bins_by_hand():
     """Bins (0, 1/3], (1/3, 2/3], (2/3, 1] hold 2, 1 and 3 images; gaps: 1/2 - 0.2, 0 - 0.5 and 2/3 - 0.8."""
-    diagram = calibration.reliability([0, 1, 0, 1, 1, 0], [0.1, 0.3, 0.5, 0.7, 0.8, 0.9], bins=3)
+    diagram = c.reliability([0, 1, 0, 1, 1, 0], [0.1, 0.3, 0.5, 0.7, 0.8, 0.9], bins=3)
     gaps = np.array([0.3, -0.5, 2 / 3 - 0.8])
     np.testing.assert_allclose(diagram.gap, gaps, atol=1e-15)
     share = np.array([2, 1, 3]) / 6
@@ -94,7 +93,7 @@ def test_errors_of_three_bins_by_hand():
 
 
 def test_the_parts_of_the_brier_score_by_hand():
-    parts = calibration.murphy_of(Cases([0, 1, 0, 1], [0.2, 0.2, 0.8, 0.8]).weighted(), bins=2)
+    parts = c.murphy_of(Cases([0, 1, 0, 1], [0.2, 0.2, 0.8, 0.8]).weighted(), bins=2)
     assert parts.reliability == pytest.approx(0.09)  # both bins observe 1/2, at 0.2 and at 0.8
     assert parts.resolution == pytest.approx(0, abs=1e-15)
     assert parts.uncertainty == pytest.approx(0.25)

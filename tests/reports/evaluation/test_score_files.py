@@ -6,7 +6,7 @@ import csv
 import io
 
 import retinabench as rb
-from retinabench.metrics.score_files import scores_csv, scores_json
+from retinabench.reports.evaluation.score_files import scores_csv, scores_json
 
 PREDICTIONS = rb.Predictions(["a", "b", "c", "d"], [0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9])
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.special import expit, logit
 
-from retinabench.metrics import calibration_error
-from retinabench.metrics.calibration_error import calibration_error_interval, calibration_error_of
+from retinabench.metrics.calibration import debiased
+from retinabench.metrics.calibration.debiased import calibration_error_interval, calibration_error_of
 from retinabench.metrics.sorted_images import Cases
 
 PATIENT = np.repeat(np.arange(100), 2)
@@ -62,7 +62,7 @@ def test_patients_summed_in_parts_give_the_same_error(monkeypatch):
     p = rng.random(400)
     cases = Cases(rng.random(400) < p, p, patient=rng.integers(0, 150, 400))
     whole = [(calibration_error_of(w), *calibration_error_interval(w)) for w in [cases.weighted()]]
-    monkeypatch.setattr(calibration_error, "PATIENTS", 32)
+    monkeypatch.setattr(debiased, "PATIENTS", 32)
     parts = [(calibration_error_of(w), *calibration_error_interval(w)) for w in [cases.weighted()]]
     # Sums in another order: their last digits may differ.
     assert parts == pytest.approx(np.array(whole), rel=1e-12)

@@ -9,8 +9,8 @@ import pytest
 from scipy.special import expit, logit
 
 import retinabench as rb
-from retinabench.metrics.clinical.calibration_summary import calibration_summary
-from retinabench.metrics.recalibration import calibration_line_of
+from retinabench.metrics.calibration.recalibration import calibration_line_of
+from retinabench.metrics.calibration.summary import calibration_summary
 from retinabench.metrics.sorted_images import Cases
 
 

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.results import Document
+from retinabench.metrics.calibration.recalibration import calibration_line_of, line_intervals_of
 from retinabench.metrics.inference.bootstrap import cluster_codes
 from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.inference.proportions import binary, clustered_proportion
-from retinabench.metrics.recalibration import calibration_line_of, line_intervals_of
 from retinabench.metrics.sorted_images import Cases
 
 Floats = NDArray[np.float64]

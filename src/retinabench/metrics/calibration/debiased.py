@@ -19,7 +19,7 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.metrics.calibration import BINS, Of, judged, width_bin
+from retinabench.metrics.calibration.binned import BINS, Of, judged, width_bin
 from retinabench.metrics.sorted_images import Weighted
 
 Floats = NDArray[np.float64]

@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 from scipy.special import expit, logit
 
-from retinabench.metrics import calibration, null_calibration
+from retinabench.metrics.calibration import binned, null_bands
 from retinabench.metrics.sorted_images import Cases
 
 
 def test_null_band_holds_a_calibrated_model_and_not_an_overconfident_one():
     rng = np.random.default_rng(0)
     p = rng.beta(1, 3, 3000)
-    mean, low, high = null_calibration.null_band_of(Cases(0 * p, p).weighted(), replicates=300)
+    mean, low, high = null_bands.null_band_of(Cases(0 * p, p).weighted(), replicates=300)
     assert 0 < low < mean < high
     y = rng.random(3000) < p
-    assert low < calibration.reliability(y, p).expected_error() < high
+    assert low < binned.reliability(y, p).expected_error() < high
     bent = expit(2 * logit(p))
     assert (
-        calibration.reliability(y, bent).expected_error()
-        > null_calibration.null_band_of(Cases(0 * p, bent).weighted(), replicates=300)[2]
+        binned.reliability(y, bent).expected_error()
+        > null_bands.null_band_of(Cases(0 * p, bent).weighted(), replicates=300)[2]
     )
 
 
@@ -29,13 +29,13 @@ def test_both_null_bands_at_once_are_those_of_each(patients, monkeypatch):
     rng = np.random.default_rng(3)
     p = rng.random(300)
     w = Cases(rng.random(300) < p, p, patient=np.arange(300) % patients).weighted()
-    monkeypatch.setattr(null_calibration, "BLOCK", 64)
-    bands = null_calibration.null_bands_of(w, replicates=20, seed=1)
-    assert bands == {of: null_calibration.null_band_of(w, of, replicates=20, seed=1) for of in bands}
+    monkeypatch.setattr(null_bands, "BLOCK", 64)
+    bands = null_bands.null_bands_of(w, replicates=20, seed=1)
+    assert bands == {of: null_bands.null_band_of(w, of, replicates=20, seed=1) for of in bands}
     # Counts by bin are what sums of any weights give.
-    one = null_calibration._Forecast(w, "positive_class", "width", 15)
+    one = null_bands._Forecast(w, "positive_class", "width", 15)
     assert one.number is not None
-    draws = null_calibration._NullDraws(w, ("positive_class",), "width", 15, 1)
+    draws = null_bands._NullDraws(w, ("positive_class",), "width", 15, 1)
     counted = draws.errors(5)
     draws.forecasts[0].number = None
     assert (draws.errors(5) == counted).all()

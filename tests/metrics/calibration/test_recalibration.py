@@ -9,7 +9,11 @@ from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.recalibration import calibration_line_of, correct_prior, line_intervals_of
+from retinabench.metrics.calibration.recalibration import (
+    calibration_line_of,
+    correct_prior,
+    line_intervals_of,
+)
 from retinabench.metrics.sorted_images import Cases
 from support.shared_inputs import answers, cases_of
 

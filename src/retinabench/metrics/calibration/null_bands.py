@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from retinabench.metrics.calibration import (
+from retinabench.metrics.calibration.binned import (
     BINS,
     SPACINGS,
     Floats,

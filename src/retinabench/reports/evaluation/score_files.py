@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from retinabench.core.results import JsonObject
 from retinabench.core.untrusted.paths import shown
 from retinabench.core.untrusted.text import csv_text
 from retinabench.metrics.inference.interval import finite_or_none
 from retinabench.metrics.results import Scores
-
-if TYPE_CHECKING:
-    pass
 
 LIST_SCHEMA = "retinabench.scores-list/1"
 
