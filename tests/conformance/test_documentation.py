@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shlex
 import textwrap
@@ -15,8 +16,11 @@ import typer
 import documentation
 import retinabench as rb
 from retinabench.cli.main import GROUPS, app, run
-from retinabench.concepts.banks.definition import find_definition
+from retinabench.concepts.banks.definition import bank_names, find_definition
+from retinabench.data.registry import DATASETS, TASKS
 from retinabench.experiments.study.definition import read_study
+from retinabench.fidelity.targets.registry import TARGETS
+from retinabench.metrics.registry import SCORES
 from retinabench.reports.leaderboard.card import read_card
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -157,6 +161,19 @@ def test_the_site_s_generated_pages_name_every_command_and_every_public_name():
     assert "| `FILE` |" in found
     listed = re.findall(r"^::: retinabench\.\S+\.(\w+)$", documentation.interface(), flags=re.MULTILINE)
     assert set(listed) >= set(rb.__all__) - {"__version__"}
+
+
+def test_the_modules_whose_formulas_the_site_shows_have_them():
+    for name in documentation.FORMULAS.values():
+        assert len(importlib.import_module(f"retinabench.{name}").__doc__) > 300
+
+
+def test_the_site_s_lists_name_every_entry():
+    for entries, registry in ((documentation.scores, SCORES), (documentation.data, [*DATASETS, *TASKS])):
+        found = entries()
+        assert [name for name in registry if name not in found] == []
+    assert all(f"| `{name}` |" in documentation.targets() for name in TARGETS)
+    assert all(f"| `{name}` |" in documentation.banks() for name in bank_names())
 
 
 def test_every_page_is_in_the_navigation():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
@@ -15,6 +15,9 @@ from retinabench.cli.output import print_result, say
 from retinabench.core.errors import WorkError
 from retinabench.core.registry import Registry
 from retinabench.core.results import JsonObject
+
+if TYPE_CHECKING:
+    from retinabench.metrics.score_spec import ScoreSpec
 
 Kind = Literal["methods", "presets", "studies", "spaces", "tasks", "datasets", "models", "scores", "targets"]
 
@@ -54,7 +57,7 @@ def _described(kind: Kind) -> Mapping[str, str]:
     if kind == "tasks":
         return {name: (one.divide.__doc__ or "").partition("\n")[0] for name, one in TASKS.items()}
     if kind == "scores":
-        return {name: one.heading for name, one in SCORES.items()}
+        return {name: _score(one) for name, one in SCORES.items()}
     return {name: one.title for name, one in TARGETS.items()}
 
 
@@ -69,6 +72,11 @@ def _configurations(kind: Kind) -> Mapping[str, str]:
     if kind == "studies":
         return {name: read_study(name).title for name in study_presets()}
     return {name: ", ".join(one.key for one in space.read_space(name)) for name in space.spaces()}
+
+
+def _score(score: ScoreSpec) -> str:
+    text = f"{score.heading}: {score.formula}" if score.formula else score.heading
+    return f"{text}. It misleads when {score.misleads}." if score.misleads else text
 
 
 def _preset(content: JsonObject) -> str:

@@ -2,25 +2,22 @@
 
 Every table, figure, page and exporter reads labels and directions from here. A new score is a function of weighted
 images and one line in `_BUILTIN`; a plug-in adds one by an entry point of the group ``retinabench.scores`` that names a
-`ScoreSpec`.
+`ScoreSpec`. What the built-in scores are, and when they mislead, stands in `definitions.toml`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import tomllib
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from functools import partial
+from pathlib import Path
 from typing import Any, get_args
-
-import numpy as np
-from numpy.typing import NDArray
 
 from retinabench.core.registry import Registry
 from retinabench.metrics import classification, shift
-from retinabench.metrics.batched import areas, averages, ranked
-from retinabench.metrics.batched import selective as batched_summaries
-from retinabench.metrics.batched.batch import Batch
+from retinabench.metrics.batched.builtin import BATCHED
 from retinabench.metrics.batched.retained import number_at
 from retinabench.metrics.calibration import binned, debiased
 from retinabench.metrics.inference.interval_methods import (
@@ -60,9 +57,7 @@ def _area(metric: str, direction: Direction, unit: str = "", needs: Needs = "") 
 
 def _at(metric: str, percent: int) -> ScoreSpec:
     function = partial(referral_curves.value_at, metric=metric, referred=percent / 100)
-    label = (
-        f"{_METRIC_LABELS[metric].capitalize() if metric == 'accuracy' else 'AUROC'}, {percent} % referred"
-    )
+    label = f"{'Accuracy' if metric == 'accuracy' else 'AUROC'}, {percent} % referred"
     needs: Needs = "" if metric == "accuracy" else "classes"
     interval: IntervalMethod = _SHARE_OF_CLASSES
     if metric == "accuracy":
@@ -98,20 +93,9 @@ def referred_scores(referred: float = 0.5) -> dict[str, ScoreSpec]:
     add(f"gain_at_{percent}", "Gain over random referral", "higher", Scaled(-1.0, 1.0))
     add(f"closed_at_{percent}", "Share of the possible gain", "higher", Scaled(high=1.0), "errors")
     add(f"perfect_accuracy_at_{percent}", f"Accuracy of oracle referral, {told}", "higher", Percentile())
-    add(
-        f"sensitivity_at_{percent}",
-        f"Sensitivity, {told}",
-        "higher",
-        kept("called", "positives"),
-        "positives",
-    )
-    add(
-        f"specificity_at_{percent}",
-        f"Specificity, {told}",
-        "higher",
-        kept("not called", "negatives"),
-        "negatives",
-    )
+    for side, called in (("sensitivity", "called"), ("specificity", "not called")):
+        of: Needs = "positives" if side == "sensitivity" else "negatives"
+        add(f"{side}_at_{percent}", f"{side.capitalize()}, {told}", "higher", kept(called, of), of)
     add(f"prevalence_at_{percent}", f"Referable share, {told}", "", kept("label"))
     add(f"missed_at_{percent}", "Referable, missed", "lower", missed(), "positives")
     return {spec.name: spec for spec in found}
@@ -194,33 +178,16 @@ _BUILTIN = (
         Proportion(half_referred.counts_at_specificity, resampled=True),
     ),
 )  # fmt: skip
-_BATCHED: dict[str, Callable[[Batch], NDArray[np.float64]]] = {
-    "accuracy": averages.accuracy,
-    "auroc": ranked.auroc,
-    "auprc": ranked.auprc,
-    "nll": averages.nll,
-    "brier": averages.brier,
-    "brier_skill": averages.brier_skill,
-    "accuracy_gain": averages.accuracy_gain,
-    "ece_top_label": averages.ece_top_label,
-    "ece_positive_class": averages.ece_positive_class,
-    "sensitivity": averages.sensitivity,
-    "specificity": averages.specificity,
-    "referral_accuracy_area": areas.accuracy_area,
-    "referral_nll_area": areas.nll_area,
-    "referral_auroc_area": areas.auroc_area,
-    "rc_index": batched_summaries.rc_index,
-    "aurc": batched_summaries.aurc,
-    "e_aurc": batched_summaries.e_aurc,
-    "augrc": batched_summaries.augrc,
-    "failure_auroc": batched_summaries.failure_auroc,
-    "prr": batched_summaries.prr,
-    "sensitivity_at_specificity_80": partial(number_at, name="sensitivity_at_specificity_80"),
-    "ood_auroc": ranked.ood_auroc,
-    "ood_auprc": ranked.ood_auprc,
-}
+_DEFINITIONS = tomllib.loads(Path(__file__).with_name("definitions.toml").read_text("utf-8"))
+
+
+def _completed(spec: ScoreSpec) -> ScoreSpec:
+    entries = (one for name, one in _DEFINITIONS.items() if fnmatchcase(spec.name, name))
+    formula, misleads = next(((one["formula"], one.get("misleads", "")) for one in entries), ("", ""))
+    batched = BATCHED.get(spec.name, spec.batched)
+    return replace(spec, batched=batched, formula=spec.formula or formula, misleads=spec.misleads or misleads)
+
+
 SCORES: Registry[ScoreSpec] = Registry(
-    "retinabench.scores",
-    "score",
-    {spec.name: replace(spec, batched=_BATCHED.get(spec.name, spec.batched)) for spec in _BUILTIN},
+    "retinabench.scores", "score", {spec.name: _completed(spec) for spec in _BUILTIN}
 )

@@ -36,6 +36,8 @@ class ScoreSpec:
         batched: The same for many weightings at once, (R,) values equal to those of the function to 1e-12; None where only
             the function is known. Bootstrap replicates use it.
         interval: How its interval is computed, see `metrics.inference.interval_methods`.
+        formula: Its definition, in the notation of `docs/scores.md`.
+        misleads: When its value misleads, as the end of a sentence that begins with "It misleads when".
     """
 
     name: str
@@ -48,6 +50,8 @@ class ScoreSpec:
     sets: tuple[str, ...] | None = None
     interval: IntervalMethod = field(default_factory=Percentile)
     batched: Callable[[Batch], NDArray[np.float64]] | None = None
+    formula: str = ""
+    misleads: str = ""
 
     def __call__(self, w: Weighted) -> float:
         """Return the value for weighted images, NaN where undefined."""
