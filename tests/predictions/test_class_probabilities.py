@@ -5,7 +5,7 @@ import pytest
 
 from retinabench.core.errors import InputError
 from retinabench.predictions.class_probabilities import class_probabilities, referable_probability
-from retinabench.predictions.validation import Check
+from retinabench.predictions.validation.check import Check
 
 CHECK = Check("t.csv")
 

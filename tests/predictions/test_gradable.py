@@ -10,7 +10,7 @@ import pytest
 import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.predictions.gradable import gradable_rows
-from retinabench.predictions.validation import Check
+from retinabench.predictions.validation.check import Check
 
 ROWS = ["a,0,0.1,1", "b,1,,0", "c,1,0.8,yes", "d,0,,no"]
 

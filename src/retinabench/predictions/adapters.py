@@ -15,7 +15,8 @@ from retinabench.predictions.columns import check_columns
 from retinabench.predictions.identities import named_by_row
 from retinabench.predictions.layouts import recognise
 from retinabench.predictions.reading import Reading
-from retinabench.predictions.validation import REFERABLE_FROM, Check
+from retinabench.predictions.validation.check import Check
+from retinabench.predictions.validation.values import REFERABLE_FROM, checked_grades
 
 GRADES = 5
 
@@ -221,7 +222,7 @@ class Constructors:
         if label is None:
             if columns.get("grade") is None:
                 raise check.fail("label", None, "is missing", "Pass label, or the grades of the images.")
-            label = check.grades(check.array("grade", columns["grade"])) >= lowest
+            label = checked_grades(check, check.array("grade", columns["grade"])) >= lowest
         if lowest != REFERABLE_FROM:
             columns["metadata"] = {"referable_from": lowest, **columns.get("metadata", {})}
         return cls(image_id=image_id, label=label, probs=probs, notes=tuple(notes), **columns)  # type: ignore[call-arg]

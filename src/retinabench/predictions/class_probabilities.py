@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, softmax
 
-from retinabench.predictions.validation import Check
+from retinabench.predictions.validation.check import Check
 
 _ROUNDING = 0.03  # of the sum of printed probabilities
 

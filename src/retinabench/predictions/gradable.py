@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.predictions.validation import Check
+from retinabench.predictions.validation.check import Check
 
 GRADABLE = "gradable"
 """The column that says which images can be graded: 1 or 0, yes or no, true or false."""

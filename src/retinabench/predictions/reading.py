@@ -17,7 +17,8 @@ from retinabench.predictions.gradable import GRADABLE, fill_ungradable
 from retinabench.predictions.identities import named_by_row
 from retinabench.predictions.layouts import Layout
 from retinabench.predictions.subgroups import from_arrow, keep_further
-from retinabench.predictions.validation import REFERABLE_FROM, UNKNOWN_GRADE, Check
+from retinabench.predictions.validation.check import Check
+from retinabench.predictions.validation.values import REFERABLE_FROM, UNKNOWN_GRADE, checked_grades
 
 _SPLIT_WORDS = {"val": "validation", "valid": "validation", "dev": "validation", "testing": "test"}
 _TRAINING = ("train", "training")
@@ -207,7 +208,7 @@ def _set_label(check: Check, known: dict[str, NDArray[Any]], reading: Reading) -
         return []
     if "label" in known:
         return []
-    grade = check.grades(known["grade"])
+    grade = checked_grades(check, known["grade"])
     if (gone := np.flatnonzero(grade == UNKNOWN_GRADE)).size:
         raise check.fail("grade", gone[0], "is empty", "An image needs a label or a grade.")
     known["label"] = (grade >= reading.lowest).astype(np.int8)
@@ -218,7 +219,7 @@ def _set_some_labels(check: Check, known: dict[str, NDArray[Any]], reading: Read
     """Derive empty labels from the grade, where there is one; the others become 0. (N,) whether the label is known."""
     label = np.asarray(known.get("label", np.full(len(known["probs"]), np.nan)), np.float64)
     if "grade" in known:
-        grade = check.grades(known["grade"])
+        grade = checked_grades(check, known["grade"])
         label = np.where(np.isnan(label) & (grade != UNKNOWN_GRADE), grade >= reading.lowest, label)
     known["label"] = np.nan_to_num(label)
     return np.where(np.isnan(label), "no", "yes")

@@ -37,7 +37,16 @@ from retinabench.predictions.columns import DOMAINS, KNOWN, SPLITS, sample_numbe
 from retinabench.predictions.gradable import GRADABLE, gradable_rows
 from retinabench.predictions.identities import own_patients
 from retinabench.predictions.subgroups import check_subgroups
-from retinabench.predictions.validation import REFERABLE_FROM, UNKNOWN_GRADE, Check
+from retinabench.predictions.validation.check import Check
+from retinabench.predictions.validation.values import (
+    REFERABLE_FROM,
+    UNKNOWN_GRADE,
+    check_agreement,
+    checked_grades,
+    checked_labels,
+    checked_probabilities,
+    refuse_classes,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -96,14 +105,14 @@ class Predictions(Constructors, Tabular):
         n = len(ids)
         columns: dict[str, Any] = {
             "image_id": ids,
-            "label": check.labels(check.length("label", self.label, n)),
-            "probs": check.probabilities(check.length("probs", self.probs, n)),
+            "label": checked_labels(check, check.length("label", self.label, n)),
+            "probs": checked_probabilities(check, check.length("probs", self.probs, n)),
             "domain": check.one_of("domain", self.domain, DOMAINS, "in_domain", n),
             "split": check.one_of("split", self.split, SPLITS, "test", n),
         }
         notes = list(self.notes)
         if self.grade is not None:
-            grade = check.grades(check.length("grade", self.grade, n))
+            grade = checked_grades(check, check.length("grade", self.grade, n))
             self._check_agreement(check, columns["label"], grade)
             columns["grade"] = grade if (grade != UNKNOWN_GRADE).any() else None
             if unknown := np.count_nonzero(grade == UNKNOWN_GRADE):
@@ -136,7 +145,7 @@ class Predictions(Constructors, Tabular):
                 hint="Store the samples member by member, equally many each.",
             )
         if not stated_samples(self.metadata):
-            check.samples(columns["probs"])
+            refuse_classes(check, columns["probs"])
         columns["notes"] = tuple(dict.fromkeys(notes))
         for name, values in columns.items():
             object.__setattr__(self, name, values)
@@ -154,7 +163,7 @@ class Predictions(Constructors, Tabular):
                 file=self.source,
                 hint="Valid: 1, 2, 3, 4, label.",
             )
-        check.agreement(label, grade, int(lowest))
+        check_agreement(check, label, grade, int(lowest))
 
     def __len__(self) -> int:
         return len(self.image_id)

@@ -18,7 +18,7 @@ from retinabench.metrics.inference.interval import finite_or_none
 from retinabench.metrics.sets import SET_LABELS, inversion_notes
 from retinabench.predictions.gradable import GRADABLE, gradable_rows
 from retinabench.predictions.table import Predictions
-from retinabench.predictions.validation import Check
+from retinabench.predictions.validation.check import Check
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,4 +1,4 @@
-"""The checks of a predictions file's columns: every message names the first bad row, the column and the hint."""
+"""`Check`: shapes, types, texts and ids of columns; every message names the first bad row, the column and the hint."""
 
 from __future__ import annotations
 
@@ -16,12 +16,6 @@ from retinabench.predictions.identities import (
     is_missing,
     unmistakable,
 )
-
-REFERABLE_FROM = 2
-"""The lowest referable grade of the international scale."""
-UNKNOWN_GRADE = -1
-FEW_ROWS = 5
-"""Below so many rows, samples whose sum is nearly 1 may be chance: only the rounding of printed numbers is allowed."""
 
 
 class Check:
@@ -165,7 +159,7 @@ class Check:
             The numbers.
         """
         if values.ndim not in dimensions:
-            raise self.fail(column, None, f"has shape {values.shape}", _SHAPES[dimensions])
+            raise self.fail(column, None, f"has shape {values.shape}", SHAPES[dimensions])
         if values.dtype.kind not in "biufOUS":
             raise self.fail(column, None, f"has type {values.dtype}, needed are numbers")
         try:
@@ -177,119 +171,12 @@ class Check:
             rows = len(np.unique(bad[:, 0]))
             more = f" (the first of {rows} such rows)" if rows > 1 else ""
             raise self.fail(
-                _sample(column, numbers, bad[0]),
+                sample_column(column, numbers, bad[0]),
                 bad[0][0],
                 f"is {numbers[tuple(bad[0])]}{more}",
                 "Every value must be a finite number.",
             )
         return numbers
-
-    def labels(self, values: NDArray[Any]) -> NDArray[np.int8]:
-        """(N,) zeros and ones."""
-        numbers = self.finite("label", values)
-        bad = np.flatnonzero((numbers != 0) & (numbers != 1))
-        if bad.size:
-            grades = np.isin(numbers, np.arange(5)).all()
-            hint = "A label is 0 (not referable) or 1 (referable)."
-            if grades:
-                hint = (
-                    "These look like severity grades: name the column 'grade' (--column grade=NAME) and leave the "
-                    "label out, which is then 1 where grade >= 2."
-                )
-            elif np.isin(numbers, (-1, 0, 1)).all():
-                hint += " Leave out the images whose label is -1, not certain."
-            raise self.fail("label", bad[0], f"is {numbers[bad[0]]:g}, not 0 or 1", hint)
-        return numbers.astype(np.int8)
-
-    def grades(self, values: NDArray[Any]) -> NDArray[np.int8]:
-        """(N,) whole numbers 0 to 4, and `UNKNOWN_GRADE` where a cell is empty."""
-        if values.dtype.kind in "fO":  # None and NaN are grades that are not known
-            values = np.asarray([-1 if is_missing(value) else value for value in values.tolist()])
-        numbers = self.finite("grade", values)
-        bad = np.flatnonzero(~np.isin(numbers, np.arange(UNKNOWN_GRADE, 5)))
-        if bad.size:
-            raise self.fail(
-                "grade",
-                bad[0],
-                f"is {numbers[bad[0]]:g}, not one of 0, 1, 2, 3, 4",
-                "Use the international scale, or leave the column out.",
-            )
-        return numbers.astype(np.int8)
-
-    def agreement(self, label: NDArray[np.int8], grade: NDArray[np.int8], lowest: int) -> None:
-        """Refuse a label that contradicts the grade.
-
-        Args:
-            label: (N,) 0 or 1.
-            grade: (N,) 0 to 4, or `UNKNOWN_GRADE`.
-            lowest: The lowest referable grade.
-        """
-        graded = grade != UNKNOWN_GRADE
-        wrong = np.flatnonzero(graded & (label != (grade >= lowest)))
-        if not wrong.size:
-            return
-        row = wrong[0]
-        fitting = [k for k in range(1, 5) if (label == (grade >= k))[graded].all()]
-        hint = "Correct one of them, or say --referable-from label where a label also counts other findings."
-        if fitting:
-            hint = f"Every label is 1 where grade >= {fitting[0]}: say --referable-from {fitting[0]} if that is meant."
-        raise self.fail(
-            "label",
-            row,
-            f"is {label[row]} where the grade is {grade[row]} ({wrong.size} such rows), and images are referable from "
-            f"grade {lowest} on",
-            hint,
-        )
-
-    def probabilities(self, values: NDArray[Any]) -> NDArray[np.float64]:
-        """(N, S) in [0, 1]; what lies outside is guessed at: logits, percentages, rounding."""
-        probs = self.finite("probs", values, (1, 2))
-        if probs.ndim == 1:
-            probs = probs[:, None]
-        if probs.shape[1] == 0:
-            raise self.fail("probs", None, f"has shape {probs.shape}", _SHAPES[1, 2])
-        bad = np.argwhere((probs < 0) | (probs > 1))
-        if bad.size:
-            value = float(probs[tuple(bad[0])])
-            shown = f"{value:g}" if not 0 <= float(f"{value:g}") <= 1 else repr(value)
-            problem = f"is {shown}, outside [0, 1]"
-            raise self.fail(_sample("probs", probs, bad[0]), bad[0][0], problem, _hint_on_range(probs))
-        return probs
-
-    def samples(self, probs: NDArray[np.float64]) -> None:
-        """Refuse class probabilities, whose rows sum to 1, in the place of posterior samples.
-
-        Samples of one probability sum to 1 in every row only where their mean is the same for all images. The tolerance
-        is the rounding of printed numbers, or a twentieth of what the columns differ by: the samples of a model that says
-        about 1/S of every image are not refused. A few rows that do not sum to 1 make no samples of the others.
-
-        Args:
-            probs: (N, S) in [0, 1].
-        """
-        n, columns = probs.shape
-        if columns < 2:
-            return
-        off = np.abs(probs.sum(axis=1) - 1)
-        if (off <= 0.03).mean() < 0.9:  # most rows do not sum to 1
-            return
-        far = np.abs(probs - 1 / columns).max(axis=1)
-        every = False
-        if (off <= 0.03).all() and np.ptp(probs) > 1e-6:
-            digits = next((d for d in range(2, 7) if np.abs(probs - probs.round(d)).max() < 1e-9), None)
-            printed = 1e-6 if digits is None else columns * 0.5 * 10.0**-digits + 1e-6
-            columns_differ = 0.05 * float(far.max()) if n >= FEW_ROWS else 0.0
-            every = bool((off <= max(printed, columns_differ)).all())
-        telling = far > 1e-6  # a row of equal values says nothing
-        most = (off <= np.minimum(0.03, 0.05 * far))[telling]
-        if every or (len(most) >= FEW_ROWS and most.mean() >= 0.9):
-            grades = " (five grades: --grades)" if columns == 5 else ""
-            raise self.fail(
-                "probs",
-                None,
-                f"has {columns} values per image that sum to 1: class probabilities (softmax), not posterior samples",
-                f"Read them with --softmax{grades}, or Predictions.from_softmax; samples of P(referable) that do sum "
-                "to 1 need metadata {'samples': " + f"{columns}" + "}.",
-            )
 
     def one_of(
         self, column: str, values: ArrayLike | None, allowed: tuple[str, ...], default: str, n: int
@@ -318,7 +205,7 @@ class Check:
         return text
 
 
-_SHAPES = {
+SHAPES = {
     (1,): "Needed is (N,): one number per image.",
     (1, 2): "Needed is (N,) or (N, S): images by samples; for classes see Predictions.from_softmax.",
     (2, 3): "Needed is (N, C) or (N, S, C): images by samples by classes.",
@@ -345,27 +232,12 @@ def _word(value: Any) -> str:
     return value.decode("utf-8") if isinstance(value, bytes) else str(value)
 
 
-def _hint_on_range(probs: NDArray[np.float64]) -> str:
-    """What values outside [0, 1] may be, where all of them agree with it."""
-    low, high = float(probs.min()), float(probs.max())
-    whole = bool((probs == np.round(probs)).all())
-    if low > -1e-5 and high < 1 + 1e-5:
-        return "This looks like rounding in single precision: clip to [0, 1]."
-    if low >= 0 and 10 <= high <= 100 and np.median(probs) > 1:
-        return "These look like percentages: divide by 100."
-    if low < -1e-5 and not whole and (low < -1 or high > 1):
-        return "These look like logits: apply the sigmoid, p = 1 / (1 + exp(-logit)), or Predictions.from_logits."
-    if whole and np.isin(probs, (-1, 0, 1)).all():
-        return "-1 marks a finding that is not certain in some label files: is this a column of labels?"
-    return "A probability lies between 0 and 1."
-
-
 def _lengths(values: Any) -> list[tuple[int, int]]:
     """(row, number of values) of every row of a ragged list; a single value counts as one."""
     return [(row, len(cell) if hasattr(cell, "__len__") else 1) for row, cell in enumerate(values)]
 
 
-def _sample(column: str, values: NDArray[np.float64], place: NDArray[np.intp]) -> str:
+def sample_column(column: str, values: NDArray[np.float64], place: NDArray[np.intp]) -> str:
     """Name the column as a file would: `prob` for one value a row, `prob_j` for sample j of several."""
     if column != "probs":
         return column

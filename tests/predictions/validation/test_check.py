@@ -1,0 +1,61 @@
+"""Columns of a wrong shape or type and mistaken ids are refused with row, column and hint."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import retinabench as rb
+from retinabench.core.errors import InputError
+
+GOOD = {"image_id": ["a", "b", "c"], "label": [0, 1, 1], "probs": [0.1, 0.8, 0.4]}
+
+BAD = {
+    "nan": ({"probs": [0.1, np.nan, 0.4]}, "row 2, column 'prob': is nan"),
+    "infinity": ({"probs": [np.inf, 0.2, np.inf]}, "row 1, column 'prob': is inf (the first of 2 such rows)"),
+    "too many axes": ({"probs": np.zeros((3, 1, 1))}, "column 'probs': has shape (3, 1, 1)"),
+    "mixed sample counts": ({"probs": [[0.1], [0.2, 0.3], [0.4]]}, "row 2, column 'probs': holds 2 values where row 1 holds 1"),
+    "complex": ({"probs": np.array([0.1j, 0, 0])}, "has type complex128, needed are numbers"),
+    "dates": ({"probs": np.zeros(3, "datetime64[s]")}, "needed are numbers"),
+    "words": ({"probs": ["a", "b", "c"]}, "holds values that are not numbers"),
+    "none": ({"probs": [0.1, None, 0.4]}, "row 2, column 'prob': is nan"),
+    "masked": ({"probs": np.ma.array([0.1, 0.2, 0.3], mask=[0, 0, 1])}, "row 3, column 'probs': is masked"),
+    "label matrix": ({"label": [[0], [1], [1]]}, "column 'label': has shape (3, 1)"),
+    "short labels": ({"label": [0, 1]}, "column 'label': has 2 rows where image_id has 3"),
+    "one label for all": ({"label": 1}, "has a single value"),
+    "duplicate": ({"image_id": ["a", "b", "a"]}, "row 3, column 'image_id': repeats 'a' of row 1"),
+    "empty id": ({"image_id": ["a", "", "c"]}, "row 2, column 'image_id': is empty"),
+    "id with a line break": ({"image_id": ["a", "b\nc", "c"]}, "row 2, column 'image_id': holds a line break"),
+    "no rows": ({"image_id": [], "label": [], "probs": []}, "holds no rows"),
+    "missing id": ({"image_id": np.array(["a", None, "c"], object)}, "row 2, column 'image_id': is empty"),
+    "NaN id": ({"image_id": [1.0, 2.0, np.nan]}, "row 3, column 'image_id': is empty"),
+    "a blank apart": ({"patient_id": ["p1", "p2", "p1 "]}, "row 3, column 'patient_id': is 'p1 ', which looks like 'p1' of row 1"),
+    "an invisible character": ({"image_id": ["a", "b\u200b", "b"]}, "row 3, column 'image_id': is 'b', which looks like 'b\\u200b' of row 2"),
+    "two forms of a letter": ({"patient_id": ["Ma\u0308x", "q", "M\xe4x"]}, "row 3, column 'patient_id': is 'M\\xe4x', which looks like 'Ma\\u0308x' of row 1"),
+    "a zero byte": ({"patient_id": ["p", "q", "p\0"]}, "row 3, column 'patient_id': holds a zero byte"),
+    "a zero byte in an object": ({"patient_id": np.array(["p", "q", "p\0"], object)}, "row 3, column 'patient_id': holds a zero byte"),
+    "bytes": ({"patient_id": np.array([b"p", b"\xff", b"q"])}, "column 'patient_id': holds bytes that are not UTF-8"),
+    "domain": ({"domain": ["in_domain", "ood", "shifted"]}, "row 2, column 'domain': is 'ood'. Valid: in_domain, shifted"),
+    "split": ({"split": ["test", "test", "train"]}, "row 3, column 'split': is 'train'. Valid: validation, test"),
+    "own score": ({"uncertainty": [0, np.inf, 1]}, "row 2, column 'uncertainty': is inf"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_names_row_column_and_hint(name):
+    changed, message = BAD[name]
+    with pytest.raises(InputError, match=re.escape(message)) as caught:
+        rb.Predictions(**{**GOOD, **changed})
+    assert "\n" not in str(caught.value)
+
+
+def test_an_image_without_a_patient_is_its_own():
+    for missing in (None, np.nan, "", " ", "NaN", "<NA>"):
+        found = rb.Predictions(**GOOD, patient_id=np.array(["p", missing, "p"], object))
+        assert found.patient_id.tolist() == ["p", "image b", "p"]
+        assert found.notes == ("1 of 3 images have no patient_id: each is its own patient",)
+    taken = rb.Predictions(**GOOD, patient_id=["image b", "", "q"])
+    assert taken.patient_id.tolist() == ["image b", "image _b", "q"]
+    assert rb.Predictions(**GOOD, patient_id=[1.0, 2.0, np.nan]).patient_id.tolist() == ["1", "2", "image c"]
