@@ -37,7 +37,7 @@ from retinabench.data.frozen.definition import (
     listing_sha256,
 )
 from retinabench.data.frozen.images import image_hashes
-from retinabench.data.prepared import open_prepared
+from retinabench.data.prepared.folder import open_prepared
 from retinabench.data.records import referable
 from retinabench.experiments.engines.engine import make_engine
 from retinabench.experiments.study.definition import Study, read_study

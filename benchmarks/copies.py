@@ -23,7 +23,7 @@ import numpy as np
 from PIL import Image, ImageFilter, ImageOps
 
 from retinabench.data.ingest.prepare import prepare
-from retinabench.data.prepared import open_prepared
+from retinabench.data.prepared.folder import open_prepared
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.inspection.duplicates import duplicate_groups
 from retinabench.inspection.pixels import read_pixels

@@ -33,7 +33,7 @@ from retinabench.core.atomic_files import atomic_write
 from retinabench.core.errors import InputError, WorkError
 from retinabench.core.seeds import derive
 from retinabench.data.ingest.prepare import prepare
-from retinabench.data.prepared import Prepared, open_prepared
+from retinabench.data.prepared.folder import Prepared, open_prepared
 from retinabench.data.preprocessing.corruption import KINDS, STRENGTHS, Corruption, corrupt
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.data.tasks import load_task

@@ -24,7 +24,7 @@ from real import EVERYWHERE, FOLDS, METHODS, POOLED, REPEATS, cell_of, damaged_p
 
 from retinabench.core.atomic_files import write_bytes, write_json
 from retinabench.core.random_streams import numpy_generator
-from retinabench.data.prepared import open_prepared
+from retinabench.data.prepared.folder import open_prepared
 from retinabench.data.preprocessing.corruption import KINDS, STRENGTHS
 from retinabench.metrics.batched.batch import Batch
 from retinabench.metrics.calibration.debiased import calibration_error_interval, calibration_error_of

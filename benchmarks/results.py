@@ -38,7 +38,7 @@ import retinabench as rb
 from retinabench.core.atomic_files import write_bytes, write_json
 from retinabench.core.errors import WorkError
 from retinabench.data.ingest.prepare import prepare
-from retinabench.data.prepared import open_prepared
+from retinabench.data.prepared.folder import open_prepared
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.data.records import Records
 from retinabench.experiments.config import Run, load_run, presets

@@ -224,7 +224,7 @@ def run_search(data: Path, out: Path, trials: int) -> object:
 
 def begin_known(data: Path, out: Path, trials: int) -> None:
     """Write what a finished search of all trials leaves, without their predictions."""
-    from retinabench.data.prepared import open_prepared
+    from retinabench.data.prepared.folder import open_prepared
     from retinabench.experiments.run_folder import describe
     from retinabench.experiments.search import sweep
     from retinabench.experiments.search.space import read_space

@@ -16,7 +16,7 @@ from retinabench.cli.main import app
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "retinabench"
-MOST_MODULES, MOST_LINES = 12, 60
+MOST_MODULES, MOST_LINES, MOST_LINES_OF_A_MODULE = 12, 60, 300
 # Functions that a contract asks for, by where the entries are: documented once, in `methods/base.py`,
 # `methods/training/posterior.py`, `data/image_dataset.py` and at the top of the named module.
 CONTRACT = {
@@ -111,6 +111,14 @@ def crowded_folders() -> list[str]:
         f"{named(folder)}/ {count} modules"
         for folder, count in sorted(counts.items())
         if count > MOST_MODULES
+    ]
+
+
+def long_modules() -> list[str]:
+    """Modules over the limit, which one does not read from top to bottom."""
+    counts = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in modules()}
+    return [
+        f"{named(path)} ({count} lines)" for path, count in counts.items() if count > MOST_LINES_OF_A_MODULE
     ]
 
 
@@ -220,6 +228,7 @@ CHECKS = [
     imports_inside_functions,
     imports_of_the_root,
     crowded_folders,
+    long_modules,
     long_functions,
     packages_with_code,
     forbidden_names,

@@ -6,7 +6,7 @@ import pytest
 
 from retinabench.core.errors import InputError
 from retinabench.data.feature_cache import cached_features
-from retinabench.data.prepared import open_data, open_prepared
+from retinabench.data.prepared.folder import open_data, open_prepared
 from support.helpers import make_prepared
 
 

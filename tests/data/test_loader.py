@@ -7,7 +7,7 @@ import torch
 
 from retinabench.core.random_streams import numpy_generator
 from retinabench.data.loader import Batches, ImageSource, array_batches
-from retinabench.data.prepared import open_prepared
+from retinabench.data.prepared.folder import open_prepared
 from support.helpers import make_prepared
 
 

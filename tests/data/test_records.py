@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.data.prepared import Prepared
+from retinabench.data.prepared.folder import Prepared
 from retinabench.data.records import Records, referable
 
 

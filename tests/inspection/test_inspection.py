@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from retinabench.data.prepared import open_prepared
+from retinabench.data.prepared.folder import open_prepared
 from retinabench.inspection.counts import Leak
 from retinabench.inspection.duplicates import Group, Pair
 from retinabench.inspection.files import BadFile, Files

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from retinabench.data.prepared import open_prepared
+from retinabench.data.prepared.folder import open_prepared
 from retinabench.inspection.alignment import Alignment
 from retinabench.inspection.duplicates import LEAST, Pair
 from retinabench.inspection.inspection import inspect_data

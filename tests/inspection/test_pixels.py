@@ -3,7 +3,7 @@ import pytest
 from PIL import Image, ImageFilter
 
 from retinabench.data.datasets import synthetic as synthetic_dataset
-from retinabench.data.prepared import open_prepared
+from retinabench.data.prepared.folder import open_prepared
 from retinabench.data.synthetic.fundus import draw
 from retinabench.inspection.pixels import read_pixels
 from support.helpers import make_retinas

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from retinabench.cli.main import run
-from retinabench.data.prepared import open_prepared
+from retinabench.data.prepared.folder import open_prepared
 from retinabench.inspection.duplicates import Group, Pair
 from retinabench.inspection.inspection import inspect_data
 from retinabench.inspection.write import write_inspection

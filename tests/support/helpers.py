@@ -12,7 +12,7 @@ import pyarrow.parquet
 
 from retinabench.core.atomic_files import write_bytes, write_json
 from retinabench.data.easy_images import write_easy_data
-from retinabench.data.prepared import write_shard
+from retinabench.data.prepared.shard_files import write_shard
 from retinabench.data.records import Records
 from retinabench.experiments.conformance.method import TINY as TINY_WORDS
 

@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from retinabench.core.atomic_files import write_bytes, write_json
 from retinabench.data.ingest.shards import SCHEMA
-from retinabench.data.prepared import FORMAT, fingerprint, write_shard
+from retinabench.data.prepared.manifest import COMPLETE, Manifest, PreparedSettings
+from retinabench.data.prepared.shard_files import fingerprint, write_shard
 from retinabench.data.records import MODERATE, Records, join, make_records, to_parquet
 
 EASY_PARTS = (("in_domain", "train", 64), ("in_domain", "validation", 24), ("in_domain", "test", 32),
@@ -40,11 +41,15 @@ def write_easy_data(
     files = [{"image_id": str(name), "source": str(name), "status": "ok"} for name in records.image_id]
     write_bytes(folder / "files.parquet", to_parquet(pa.Table.from_pylist(files, SCHEMA)))
     write_json(folder / "prepare.json", {})
-    about = {
-        "name": "patches", "format": FORMAT, "size": size, "shards": ["images-00000.npy"],
-        "fingerprint": fingerprint(records, [folder / "images-00000.npy"]), "settings": {"preprocess": "none"},
-    }  # fmt: skip
-    write_json(folder / "dataset.json", about)
+    shard = folder / "images-00000.npy"
+    manifest = Manifest(
+        name="patches",
+        size=size,
+        fingerprint=fingerprint(records, [shard]),
+        shards=(shard.name,),
+        settings=PreparedSettings.from_json({"preprocess": "none"}),
+    )
+    write_json(folder / COMPLETE, manifest.to_dict())
     return folder
 
 

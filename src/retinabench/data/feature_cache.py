@@ -19,7 +19,7 @@ from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.workspace import Workspace, first_difference
-from retinabench.data.prepared import Prepared, open_prepared
+from retinabench.data.prepared.folder import Prepared, open_prepared
 
 Extract = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
 BATCH = 32  # images that are computed together: part of the bits of a result

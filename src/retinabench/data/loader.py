@@ -18,7 +18,7 @@ from retinabench.core.random_streams import numpy_generator
 from retinabench.data.augment import Augment, augmentation, unchanged
 from retinabench.data.dataset import Rows
 from retinabench.data.memory import BatchLimits, Work
-from retinabench.data.prepared import Prepared
+from retinabench.data.prepared.folder import Prepared
 
 STATISTICS_IMAGES = 512
 PREFETCH = 4  # batches that each process reads ahead

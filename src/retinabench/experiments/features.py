@@ -11,7 +11,7 @@ from retinabench.data.dataset import Rows
 from retinabench.data.feature_cache import cached_features
 from retinabench.data.loader import ArraySource
 from retinabench.data.memory import BatchLimits, with_less
-from retinabench.data.prepared import Prepared
+from retinabench.data.prepared.folder import Prepared
 from retinabench.models.build import build_trunk
 from retinabench.models.last_layer import SplitNetwork
 from retinabench.models.settings import SCALES, ModelConfig

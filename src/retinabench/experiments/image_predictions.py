@@ -14,7 +14,6 @@ from retinabench.core.random_streams import torch_generator
 from retinabench.core.results import JsonObject
 from retinabench.core.version import __version__
 from retinabench.data.loader import Batches
-from retinabench.data.prepared import recipe_of
 from retinabench.data.tasks import Task
 from retinabench.experiments.config import Run
 from retinabench.experiments.run_folder import describe
@@ -116,7 +115,7 @@ def metadata(run: Run, task: Task, members: int) -> JsonObject:
         task: Its task.
         members: Number of runs that are combined, 1 of a single one.
     """
-    recipe = recipe_of(task.data.folder)
+    prepared = task.data.settings
     return {
         "method": run.method.name,
         "title": run.method.describe(),
@@ -125,7 +124,7 @@ def metadata(run: Run, task: Task, members: int) -> JsonObject:
         "task": run.task,
         "model": run.model.name,
         "data": task.data.name,
-        **({"blur": recipe["blur"]} if recipe.get("preprocess") == "graham" else {}),
+        **({"blur": prepared.blur} if prepared.preprocess == "graham" else {}),
         "seed": run.seed,
         "members": members,
         "config_hash": run.hash(task.data.fingerprint),

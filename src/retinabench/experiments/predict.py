@@ -12,7 +12,7 @@ import torch
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET
 from retinabench.data.loader import ArraySource, Batches, ImageSource, Source
-from retinabench.data.prepared import Prepared, open_data, open_prepared, with_shifted
+from retinabench.data.prepared.folder import Prepared, open_data, open_prepared, with_shifted
 from retinabench.data.records import make_records
 from retinabench.data.tasks import Task
 from retinabench.experiments.config import Run
@@ -112,9 +112,10 @@ def _without_training_data(finished: FinishedRun, inputs: TrainedInputs, data: P
     first = Prepared(
         folder=Path(finished.run.data), name=inputs.data, size=size, fingerprint=inputs.fingerprint, records=records,
         shards=(black,), files_of_shards=(), graded=own.grade is not None, referable_from=inputs.referable_from,
+        settings=inputs.settings,
     )  # fmt: skip
     second = open_prepared(data)
-    joined = replace(with_shifted(first, second, inputs.settings), folder=second.folder)
+    joined = replace(with_shifted(first, second), folder=second.folder)
     splits = {split: np.flatnonzero(own.split == split) for split in ("validation", "test")}
     return _with_shifted(finished.run, Task(finished.run.task, first, splits, ()), joined)
 

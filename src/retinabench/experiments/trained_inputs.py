@@ -9,21 +9,30 @@ from typing import Annotated
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field, ValidationError
+from pydantic import Field, PlainSerializer, PlainValidator, ValidationError
 
 from retinabench.core.atomic_files import write_json
 from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
-from retinabench.core.results import JsonObject
 from retinabench.core.settings import Frozen, first_problem
 from retinabench.data.loader import ImageSource
-from retinabench.data.prepared import open_prepared, recipe_of
+from retinabench.data.prepared.folder import open_prepared
+from retinabench.data.prepared.manifest import PreparedSettings
 from retinabench.data.tasks import Task
 from retinabench.experiments.config import Run
 from retinabench.experiments.features import feature_scale, trunk_features
 from retinabench.models.settings import SCALES
 
 INPUTS = "inputs.json"
+
+
+def _read_settings(given: object) -> PreparedSettings:
+    return given if isinstance(given, PreparedSettings) else PreparedSettings.from_json(given)
+
+
+_Settings = Annotated[
+    PreparedSettings, PlainValidator(_read_settings), PlainSerializer(PreparedSettings.to_dict)
+]
 
 
 class TrainedInputs(Frozen):
@@ -44,7 +53,7 @@ class TrainedInputs(Frozen):
     data: str
     fingerprint: str
     size: int = Field(ge=1)
-    settings: JsonObject
+    settings: _Settings
     referable_from: int = Field(ge=1, le=4)
     images: int
     patients: int
@@ -70,7 +79,7 @@ def describe_inputs(run: Run, task: Task) -> TrainedInputs:
         data=own.name,
         fingerprint=own.fingerprint,
         size=own.size,
-        settings=recipe_of(own.folder),
+        settings=own.settings,
         referable_from=task.data.referable_from,
         images=len(train),
         patients=len(np.unique(task.patient_id[train])),

@@ -11,7 +11,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from retinabench.core.progress import QUIET, Progress
-from retinabench.data.prepared import Prepared
+from retinabench.data.prepared.folder import Prepared
 from retinabench.inspection.alignment import (
     SMALLEST,
     Alignment,

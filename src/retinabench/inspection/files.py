@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
-from retinabench.data.prepared import Prepared
+from retinabench.data.prepared.folder import Prepared
 from retinabench.predictions.formats.bounded_parquet import read_table
 
 NAME = "files.parquet"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from retinabench.core.progress import QUIET, Progress
-from retinabench.data.prepared import Prepared
+from retinabench.data.prepared.folder import Prepared
 from retinabench.inspection.counts import (
     CameraRow,
     Classes,

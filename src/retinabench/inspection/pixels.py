@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from retinabench.core.progress import QUIET, Progress
-from retinabench.data.prepared import Prepared, recipe_of
+from retinabench.data.prepared.folder import Prepared
 from retinabench.inspection.alignment import Spectrum, detail_of, spectrum
 
 Floats = NDArray[np.float32]
@@ -39,7 +39,7 @@ class Pixels:
 
 def read_pixels(data: Prepared, progress: Progress = QUIET) -> Pixels:
     """Read every image of a prepared folder once, in the order of the shards, and return its statistics."""
-    parts, whole = [], recipe_of(data.folder).get("preprocess") == "graham"
+    parts, whole = [], data.settings.preprocess == "graham"
     with progress.track("Reading images", len(data.records), unit="images") as advance:
         for start in range(0, len(data.records), CHUNK):
             images = data.images(np.arange(start, min(start + CHUNK, len(data.records))))

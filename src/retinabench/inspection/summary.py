@@ -10,7 +10,7 @@ import numpy as np
 
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
-from retinabench.data.prepared import open_prepared
+from retinabench.data.prepared.folder import open_prepared
 from retinabench.inspection.inspection import Inspection, findings, inspect_data
 from retinabench.inspection.write import write_inspection
 from retinabench.predictions.io import read_predictions

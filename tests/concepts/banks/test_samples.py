@@ -9,7 +9,7 @@ from retinabench.concepts.banks import lesion_images, samples
 from retinabench.concepts.banks.samples import prepare_samples, sample_rows
 from retinabench.core.errors import InputError
 from retinabench.data.dataset import ConceptImages
-from retinabench.data.prepared import open_prepared
+from retinabench.data.prepared.folder import open_prepared
 
 
 def numbered(n, unknown=False):

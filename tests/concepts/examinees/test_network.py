@@ -20,7 +20,7 @@ from retinabench.concepts.examinees.network import (
 from retinabench.concepts.trained_answers import NetworkOptions
 from retinabench.core.errors import DivergedError, InputError
 from retinabench.data.dataset import ConceptImages
-from retinabench.data.prepared import Prepared
+from retinabench.data.prepared.folder import Prepared
 from retinabench.experiments.resources import Resources
 from retinabench.methods.settings import Optimizer
 from retinabench.methods.training.checkpoint import Checkpoint

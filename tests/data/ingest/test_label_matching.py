@@ -8,7 +8,7 @@ from retinabench.cli.main import run
 from retinabench.core.errors import InputError
 from retinabench.data.datasets import eyepacs, folder
 from retinabench.data.ingest.label_matching import Survey
-from retinabench.data.prepared import open_prepared
+from retinabench.data.prepared.folder import open_prepared
 from retinabench.data.records import make_records
 from support.kaggle_layout import drawn, write_eyepacs
 from support.own_images import prepare_own, write_own

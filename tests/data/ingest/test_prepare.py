@@ -14,7 +14,7 @@ from retinabench.core.atomic_files import write_bytes
 from retinabench.core.errors import InputError
 from retinabench.data.ingest.prepare import prepare
 from retinabench.data.ingest.shards import plan
-from retinabench.data.prepared import open_prepared
+from retinabench.data.prepared.folder import open_prepared
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.data.registry import DATASETS
 from support.helpers import hear_interrupts

@@ -13,7 +13,7 @@ from retinabench.cli.main import run
 from retinabench.core.errors import InputError
 from retinabench.core.progress import Quiet
 from retinabench.data.ingest.prepare import prepare
-from retinabench.data.prepared import open_prepared
+from retinabench.data.prepared.folder import open_prepared
 from retinabench.data.preprocessing.preprocess import Recipe
 
 COUNT = 300  # three shards

@@ -16,7 +16,7 @@ from PIL import Image
 
 from retinabench.core.checksums import CHECKSUMS
 from retinabench.data.ingest.prepare import prepare
-from retinabench.data.prepared import open_prepared
+from retinabench.data.prepared.folder import open_prepared
 from retinabench.data.preprocessing.preprocess import Recipe
 from torture.fuzz import plain
 from torture.fuzz.case import Case, Must

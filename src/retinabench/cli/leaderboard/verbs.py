@@ -130,7 +130,7 @@ def _image_sources(words: Sequence[str]) -> dict[str, ImageSource]:
     """Return where the images of each benchmark come from: prepared folders, and the renderer for drawn ones."""
     from retinabench.data.frozen.definition import benchmark_names, frozen_benchmark
     from retinabench.data.frozen.images import drawn_image
-    from retinabench.data.prepared import open_prepared
+    from retinabench.data.prepared.folder import open_prepared
 
     found: dict[str, Callable[[str], Any]] = {
         name: drawn_image(frozen_benchmark(name)) for name in benchmark_names() if frozen_benchmark(name).draw

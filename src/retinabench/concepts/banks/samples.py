@@ -21,7 +21,9 @@ from retinabench.core.version import __version__
 from retinabench.core.workspace import Workspace
 from retinabench.data.dataset import ConceptImages, Rows
 from retinabench.data.ingest.shards import SHARD, SHARD_BYTES
-from retinabench.data.prepared import FORMAT, Prepared, fingerprint, open_prepared, write_shard
+from retinabench.data.prepared.folder import Prepared, open_prepared
+from retinabench.data.prepared.manifest import COMPLETE, FORMAT, Manifest, PreparedSettings
+from retinabench.data.prepared.shard_files import fingerprint, write_shard
 from retinabench.data.records import Records
 
 
@@ -59,7 +61,7 @@ def prepare_samples(
     settings = {"dataset": "concepts", "size": size, "grid": grid, "format": FORMAT, **source}
     with workspace.lock(wait=True, say=progress.say):
         workspace.begin(settings, empty=True, hint="Choose another --out, or delete the folder.")
-        if not (out / "dataset.json").is_file():
+        if not (out / COMPLETE).is_file():
             _write(images, out, size, grid, settings, progress)
     return open_prepared(out)
 
@@ -87,18 +89,17 @@ def _write(
     records = _records(images, grid)
     _save(out / "truth.npy", np.concatenate([np.load(check(file), allow_pickle=False) for file in truths]))
     write_bytes(out / "records.parquet", records.to_parquet(), checked=True)
-    about = {
-        "name": "concepts",
-        "format": FORMAT,
-        "size": size,
-        "images": len(records),
-        "concepts": list(images.concepts),
-        "fingerprint": fingerprint(records, shards),
-        "shards": [shard.name for shard in shards],
-        "settings": settings,
-        "version": __version__,
-    }
-    write_json(out / "dataset.json", about, checked=True)
+    manifest = Manifest(
+        name="concepts",
+        size=size,
+        images=len(records),
+        concepts=tuple(images.concepts),
+        fingerprint=fingerprint(records, shards),
+        shards=tuple(shard.name for shard in shards),
+        settings=PreparedSettings.from_json(settings),
+        version=__version__,
+    )
+    write_json(out / COMPLETE, manifest.to_dict(), checked=True)
     for file in truths:
         remove(file)
 

@@ -21,7 +21,7 @@ from retinabench.core.results import JsonObject
 from retinabench.data.augment import flip
 from retinabench.data.dataset import Rows
 from retinabench.data.loader import ArraySource, Batches, ImageSource, Source, chunks
-from retinabench.data.prepared import Prepared
+from retinabench.data.prepared.folder import Prepared
 from retinabench.experiments.config_sources import find
 from retinabench.experiments.features import Extractor, feature_scale, trunk_features
 from retinabench.experiments.resources import Resources

@@ -33,7 +33,7 @@ from retinabench.data.image_dataset import ImageDataset
 from retinabench.data.ingest.archives import Files, open_files
 from retinabench.data.ingest.label_matching import Survey, pair, placed
 from retinabench.data.ingest.labels import grade_of, ids_of, read_table, word_of
-from retinabench.data.prepared import open_prepared
+from retinabench.data.prepared.folder import open_prepared
 from retinabench.data.preprocessing.pooling import BLOCK, SIZE, extremes
 from retinabench.data.records import Records, make_records
 

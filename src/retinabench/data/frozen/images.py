@@ -21,7 +21,7 @@ from retinabench.data.frozen.definition import (
     truth_of,
 )
 from retinabench.data.ingest.prepare import prepare
-from retinabench.data.prepared import Prepared
+from retinabench.data.prepared.folder import Prepared
 from retinabench.data.preprocessing.preprocess import Recipe
 
 CHUNK = 256  # images in memory at a time

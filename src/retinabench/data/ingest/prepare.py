@@ -37,13 +37,14 @@ from retinabench.data.ingest.shards import (
     source_sha256,
     sweep_files,
 )
-from retinabench.data.prepared import FORMAT, Prepared, fingerprint, open_prepared
+from retinabench.data.prepared.folder import Prepared, open_prepared
+from retinabench.data.prepared.manifest import COMPLETE, FORMAT, Manifest, PreparedSettings
+from retinabench.data.prepared.shard_files import fingerprint
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.data.records import Records, to_parquet
 from retinabench.data.registry import DATASETS
 
 OnBad = Literal["fail", "skip"]
-COMPLETE = "dataset.json"
 
 
 def prepare(
@@ -101,7 +102,7 @@ def prepare(
                     progress.say(f"note: {note}")
                 shards = plan(name, rows, source, recipe, out)
                 _make(shards, f"Preparing {name} at {recipe.size} px", workers, progress)
-                _finish(out, rows, shards, settings, on_bad)
+                _finish(out, rows, shards, PreparedSettings.from_json(settings), recipe.size, on_bad)
             sweep_files(out)
             settle(out)
     return _open(out, on_bad)
@@ -239,7 +240,9 @@ def _make(shards: list[Shard], what: str, workers: int | None, progress: Progres
             advance(done)
 
 
-def _finish(out: Path, rows: Records, shards: list[Shard], settings: JsonObject, on_bad: OnBad) -> None:
+def _finish(
+    out: Path, rows: Records, shards: list[Shard], settings: PreparedSettings, size: int, on_bad: OnBad
+) -> None:
     """Write the tables and, last, `dataset.json`; or fail if files are bad and are not to be skipped."""
     tables = [table for shard in shards if (table := read_files(shard)) is not None]
     files = pa.concat_tables(tables).select(SCHEMA.names)
@@ -253,19 +256,18 @@ def _finish(out: Path, rows: Records, shards: list[Shard], settings: JsonObject,
     good = rows.take((files["status"].to_numpy() == "ok").nonzero()[0])
     write_bytes(out / "files.parquet", to_parquet(files), checked=True)
     write_bytes(out / "records.parquet", good.to_parquet(), checked=True)
-    about = {
-        "name": "-".join([settings["dataset"], *settings.get("corrupt", "").split(":")]).strip("-"),
-        "format": FORMAT,
-        "size": settings["size"],
-        "images": len(good),
-        "bad": bad.num_rows,
-        "fingerprint": fingerprint(good, [shard.images for shard in shards]),
-        "source_sha256": source_sha256(files),
-        "shards": [shard.images.name for shard in shards],
-        "settings": settings,
-        "version": __version__,
-    }
-    write_json(out / COMPLETE, about, checked=True)
+    manifest = Manifest(
+        name="-".join([str(settings.dataset), *(settings.corrupt or "").split(":")]).strip("-"),
+        size=size,
+        images=len(good),
+        bad=bad.num_rows,
+        fingerprint=fingerprint(good, [shard.images for shard in shards]),
+        source_sha256=source_sha256(files),
+        shards=tuple(shard.images.name for shard in shards),
+        settings=settings,
+        version=__version__,
+    )
+    write_json(out / COMPLETE, manifest.to_dict(), checked=True)
 
 
 def _fail(out: Path, bad: pa.Table, images: int, source: Path | None) -> None:

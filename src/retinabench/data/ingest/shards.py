@@ -21,7 +21,7 @@ from retinabench.core.atomic_files import remove, write_bytes
 from retinabench.core.checksums import state
 from retinabench.core.errors import InputError, printable
 from retinabench.core.untrusted.text import csv_text
-from retinabench.data.prepared import write_shard
+from retinabench.data.prepared.shard_files import write_shard
 from retinabench.data.preprocessing.corruption import corrupt
 from retinabench.data.preprocessing.preprocess import Original, Recipe, describe_original, preprocess_bytes
 from retinabench.data.records import Records, to_parquet

@@ -15,7 +15,7 @@ from retinabench.core.errors import InputError, printable
 from retinabench.core.results import JsonObject
 from retinabench.core.version import __version__
 from retinabench.core.workspace import Workspace
-from retinabench.data.prepared import PIXEL_SETTINGS
+from retinabench.data.prepared.manifest import PIXEL_SETTINGS
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.experiments.config import Run
 from retinabench.experiments.execution import POSTERIOR
@@ -85,14 +85,15 @@ def export_run(folder: Path, out: Path, network: str | None = None, *, scores: b
 
 def _recipe(inputs: TrainedInputs, folder: Path) -> Recipe:
     known = inputs.settings
-    if "preprocess" not in known:
+    if known.preprocess is None:
         raise InputError(
             "was trained on images of which it is not known how they were made",
             file=folder,
             hint="Prepare them with: retinabench prepare …",
         )
     return Recipe(
-        size=inputs.size, **{key: known[key] for key in PIXEL_SETTINGS if known.get(key) is not None}
+        size=inputs.size,
+        **{key: value for key in PIXEL_SETTINGS if (value := getattr(known, key)) is not None},
     )
 
 

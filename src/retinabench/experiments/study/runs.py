@@ -14,6 +14,7 @@ from retinabench.core.progress import QUIET, Progress
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import merged
 from retinabench.data.ingest.prepare import prepare
+from retinabench.data.prepared.folder import prepared
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.data.tasks import Task, load_task
 from retinabench.experiments.config import CrossValidation, Run, build_run, with_precision
@@ -103,7 +104,7 @@ def is_drawn(study: Study, label: str, out: Path) -> bool:
     Returns:
         Whether nothing is left to draw.
     """
-    return study.tasks[label].draw is None or (_data_folder(study, label, out) / "dataset.json").is_file()
+    return study.tasks[label].draw is None or prepared(_data_folder(study, label, out))
 
 
 def draw(drawn: Drawn, folder: Path, progress: Progress = QUIET) -> None:

@@ -238,7 +238,13 @@ def _lengths(values: Any) -> list[tuple[int, int]]:
 
 
 def sample_column(column: str, values: NDArray[np.float64], place: NDArray[np.intp]) -> str:
-    """Name the column as a file would: `prob` for one value a row, `prob_j` for sample j of several."""
+    """Name the column as a file would: `prob` for one value a row, `prob_j` for sample j of several.
+
+    Args:
+        column: Its name in this package.
+        values: (N,) or (N, S).
+        place: Row, and the sample where there are several.
+    """
     if column != "probs":
         return column
     return "prob" if values.ndim == 1 or values.shape[1] == 1 else f"prob_{place[1]}"

@@ -17,10 +17,8 @@ Shards differ in length where files were left out; `Prepared.starts` says with w
 from __future__ import annotations
 
 import hashlib
-import json
-import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -29,20 +27,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from retinabench.core.atomic_files import atomic_write
 from retinabench.core.checksums import check
-from retinabench.core.errors import InputError, printable
-from retinabench.core.results import JsonObject
-from retinabench.core.untrusted.paths import inside, kept_inside
+from retinabench.core.errors import InputError
+from retinabench.core.untrusted.paths import inside
 from retinabench.data.dataset import Rows
+from retinabench.data.prepared.manifest import AGAIN, COMPLETE, Manifest, PreparedSettings
+from retinabench.data.prepared.shard_files import mapped_shard, memory_map
 from retinabench.data.records import MODERATE, Records, join, referable
 from retinabench.predictions.formats.bounded_parquet import read_table
 from retinabench.predictions.formats.npz_format import DAMAGED_ARRAYS
-
-FORMAT = 2  # of the folder and of the content of every image: raise it when either changes
-AGAIN = "Delete the folder and prepare it again."
-MAX_SIDE, MAX_NAME = 4096, 200  # pixels of a side, characters of the name: of folders that someone sends
-PIXEL_SETTINGS = ("preprocess", "blur", "published")
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +54,7 @@ class Prepared:
         referable_from: Lowest grade with label 1, set by the task.
         shifted: The folder that is merged with this one as the shifted domain (`open_data`).
         truth: (N, C) 1, 0 or -1 (unknown), where it holds the samples of a concept bank.
+        settings: What the images were made with; of merged data sets those of the first.
     """
 
     folder: Path
@@ -74,6 +68,7 @@ class Prepared:
     referable_from: int = MODERATE
     shifted: Path | None = None
     truth: NDArray[np.int8] | None = None
+    settings: PreparedSettings = field(default_factory=PreparedSettings)
 
     def __reduce__(self) -> tuple[Callable[..., Prepared], tuple[Path, Path | None, int]]:
         """Pickle as paths, since pickling the shards would copy all images."""
@@ -139,7 +134,7 @@ class Prepared:
 
 def prepared(folder: Path) -> bool:
     """Tell whether a folder holds a finished data set."""
-    return (folder / "dataset.json").is_file()
+    return (folder / COMPLETE).is_file()
 
 
 def open_prepared(folder: str | Path) -> Prepared:
@@ -166,10 +161,10 @@ def open_prepared(folder: str | Path) -> Prepared:
             hint="Make or finish it with: retinabench prepare DATASET --out DIR",
         )
     try:
-        about = _read_about(folder)
-        shards = tuple(_mapped(inside(folder, name), about["size"]) for name in about["shards"])
+        about = Manifest.read(folder)
+        shards = tuple(mapped_shard(inside(folder, name), about.size) for name in about.shards)
         records = Records.from_parquet(check(inside(folder, "records.parquet"), AGAIN))
-        truth = _truth(folder, about.get("concepts"), len(records))
+        truth = _truth(folder, about.concepts, len(records))
     except (InputError, *DAMAGED_ARRAYS, OSError, pa.ArrowException) as error:
         if isinstance(error, InputError) and error.file is not None:
             raise
@@ -178,69 +173,21 @@ def open_prepared(folder: str | Path) -> Prepared:
         ) from None
     if sum(len(shard) for shard in shards) != len(records):
         raise InputError("is damaged (images and records differ in number)", file=folder)
-    # The data set `folder` notes which columns it was told to read.
-    graded = "label" not in about.get("settings", {}).get("columns", {})
-    files = tuple(folder / name for name in about["shards"])
+    files = tuple(folder / name for name in about.shards)
     return Prepared(
-        folder, about["name"], about["size"], about["fingerprint"], records, shards, files, graded, truth=truth
+        folder, about.name, about.size, about.fingerprint, records, shards, files, about.settings.graded,
+        truth=truth, settings=about.settings,
     )  # fmt: skip
 
 
-def _read_about(folder: Path) -> JsonObject:
-    """Read `dataset.json`; raise where another version wrote it, or where it says something of another kind."""
-    path = kept_inside(folder, folder / "dataset.json")
-    about: JsonObject = json.loads(check(path, AGAIN).read_text(encoding="utf-8"))
-    if about.get("format") != FORMAT:
-        raise InputError(
-            "was prepared by another version of retinabench "
-            f"(format {about.get('format', 1)}; this one reads format {FORMAT})",
-            file=folder,
-            hint="Delete it and prepare it again.",
-        )
-    _check_about(about)
-    return about
-
-
-def _truth(folder: Path, concepts: object, images: int) -> NDArray[np.int8] | None:
+def _truth(folder: Path, concepts: tuple[str, ...] | None, images: int) -> NDArray[np.int8] | None:
     """Read the truth of a concept bank, None for other data sets."""
     if concepts is None:
         return None
-    truth = _memory_map(check(inside(folder, "truth.npy"), AGAIN))
-    if not isinstance(concepts, list) or truth.dtype != np.int8 or truth.shape != (images, len(concepts)):
+    truth = memory_map(check(inside(folder, "truth.npy"), AGAIN))
+    if truth.dtype != np.int8 or truth.shape != (images, len(concepts)):
         raise ValueError(f"truth.npy holds {truth.dtype} of shape {truth.shape}")
     return truth
-
-
-def _check_about(about: JsonObject) -> None:
-    """Raise where `dataset.json` says something of another kind than this version writes."""
-    kinds = {"name": str, "size": int, "fingerprint": str, "shards": list, "settings": dict}
-    for key, kind in kinds.items():
-        if not isinstance(about.get(key, {}), kind):
-            raise TypeError(f"{key} is {str(about.get(key))[:60]!r}")
-    if not isinstance(about.get("settings", {}).get("columns", {}), dict):
-        raise TypeError("settings.columns is no table")
-    if not 1 <= about["size"] <= MAX_SIDE:
-        raise ValueError(f"size is {about['size']}")
-    if printable(about["name"], MAX_NAME) != about["name"]:
-        raise ValueError(f"name is no line of at most {MAX_NAME} characters")
-
-
-def _mapped(path: Path, size: int) -> NDArray[np.uint8]:
-    """Map a shard into memory; one that is no array of images of that size is refused before it is used."""
-    shard = _memory_map(path)
-    if shard.dtype != np.uint8 or shard.shape[1:] != (size, size, 3):
-        raise ValueError(f"{path.name} holds {shard.dtype} of shape {shard.shape}")
-    return shard
-
-
-def _memory_map(path: Path) -> NDArray[Any]:
-    """Map an array into memory, as a plain one: indexing a `memmap` costs more than copying a small image."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)  # a damaged header that NumPy takes for one of Python 2
-        try:
-            return np.asarray(np.lib.format.open_memmap(path, mode="r"))
-        except UserWarning as told:
-            raise ValueError(f"{path.name}: {told}") from None
 
 
 def open_data(folder: str | Path, shifted: str | Path | None = None) -> Prepared:
@@ -260,16 +207,15 @@ def open_data(folder: str | Path, shifted: str | Path | None = None) -> Prepared
         InputError: The images differ in size or preprocessing, or both folders hold the same data.
     """
     first = open_prepared(folder)
-    return first if shifted is None else with_shifted(first, open_prepared(shifted), recipe_of(first.folder))
+    return first if shifted is None else with_shifted(first, open_prepared(shifted))
 
 
-def with_shifted(first: Prepared, second: Prepared, recipe: JsonObject) -> Prepared:
+def with_shifted(first: Prepared, second: Prepared) -> Prepared:
     """Return two data sets as one, the second as the domain ``shifted``; see `open_data`.
 
     Args:
         first: The images in domain.
         second: The shifted images.
-        recipe: The settings that the first were prepared with.
 
     Raises:
         InputError: The images differ in size or preprocessing, or both are the same data.
@@ -282,8 +228,7 @@ def with_shifted(first: Prepared, second: Prepared, recipe: JsonObject) -> Prepa
             file=second.folder,
             hint=f"Prepare it again with --size {first.size}.",
         )
-    theirs = recipe_of(second.folder)
-    if different := [key for key in PIXEL_SETTINGS if recipe.get(key) != theirs.get(key)]:
+    if different := first.settings.other_pixels(second.settings):
         raise InputError(
             f"was prepared with another {', '.join(different)} than {first.folder}",
             file=second.folder,
@@ -294,7 +239,9 @@ def with_shifted(first: Prepared, second: Prepared, recipe: JsonObject) -> Prepa
         first,
         name=f"{first.name}+{second.name}",
         fingerprint=digest.hexdigest(),
-        records=join([first.records, _as_shifted(second, first.records, _of_one_source(recipe, theirs))]),
+        records=join(
+            [first.records, _as_shifted(second, first.records, first.settings.same_source(second.settings))]
+        ),
         shards=first.shards + second.shards,
         files_of_shards=first.files_of_shards + second.files_of_shards,
         graded=first.graded and second.graded,
@@ -313,38 +260,5 @@ def _as_shifted(second: Prepared, first: Records, same_patients: bool) -> Record
     return mine
 
 
-def _of_one_source(ours: JsonObject, theirs: JsonObject) -> bool:
-    """Whether one of two folders holds damaged copies of the other's images, so that their patients are the same."""
-    damaged = "corrupt" in ours or "corrupt" in theirs
-    alike = any(ours.get(key) and ours.get(key) == theirs.get(key) for key in ("source", "label_table"))
-    return damaged and ours.get("dataset") == theirs.get("dataset") and alike
-
-
-def recipe_of(folder: Path) -> JsonObject:
-    """Return the settings with which a folder was prepared; empty for folders made by hand."""
-    settings: JsonObject = json.loads(check(folder / "dataset.json", AGAIN).read_text()).get("settings", {})
-    return settings
-
-
 def _reopen(folder: Path, shifted: Path | None, referable_from: int) -> Prepared:
     return replace(open_data(folder, shifted), referable_from=referable_from)
-
-
-def fingerprint(records: Records, shards: Sequence[Path]) -> str:
-    """Return the SHA-256 of the records and every pixel: two folders with one fingerprint hold the same data."""
-    digest = hashlib.sha256(records.to_parquet())
-    for path in shards:
-        with open(path, "rb") as handle:
-            digest.update(hashlib.file_digest(handle, "sha256").digest())
-    return digest.hexdigest()
-
-
-def write_shard(path: Path, images: Sequence[NDArray[np.uint8]] | NDArray[np.uint8]) -> None:
-    """Write images (n, size, size, 3) atomically as one .npy shard."""
-    shape = (len(images), *np.shape(images[0] if len(images) else images)[-3:])
-    with atomic_write(path, checked=True) as handle:
-        np.lib.format.write_array_header_1_0(handle, {"descr": "|u1", "fortran_order": False, "shape": shape})
-        for image in images:  # one by one, without a second copy of the shard in memory
-            if image.shape != shape[1:] or image.dtype != np.uint8:
-                raise ValueError(f"an image of shape {image.shape} in a shard of {shape[1:]}")
-            handle.write(image.tobytes())

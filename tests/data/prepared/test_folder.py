@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.data.prepared import open_data, open_prepared
+from retinabench.data.prepared.folder import open_data, open_prepared
 from retinabench.data.records import referable
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
@@ -128,38 +128,6 @@ def test_sets_that_do_not_fit_are_refused(folders, tmp_path):
 def test_a_task_without_use_for_it_says_so(folders, task):
     with pytest.raises(InputError, match="uses none of its images"):
         load_task(folders[0], task, folders[1])
-
-
-@pytest.mark.parametrize("name", ["../other/images-00000.npy", "/etc/hostname", "link.npy", None])
-def test_a_manifest_leads_nowhere_else(tmp_path, name):
-    folder = make_prepared(tmp_path / "data", size=8)
-    make_prepared(tmp_path / "other", size=8)
-    (folder / "link.npy").symlink_to(tmp_path / "other" / "images-00000.npy")
-    (folder / "SHA256SUMS").unlink(missing_ok=True)
-    about = json.loads((folder / "dataset.json").read_text())
-    (folder / "dataset.json").write_text(json.dumps({**about, "shards": [name, *about["shards"][1:]]}))
-    with pytest.raises(InputError, match=r"not a name in it|leads out of its folder"):
-        open_prepared(folder)
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("size", 10**9),
-        ("size", 16),
-        ("size", "8"),
-        ("name", "a\nb"),
-        ("shards", 3),
-        ("settings", {"columns": 1}),
-    ],
-)
-def test_a_manifest_that_claims_what_is_not_there_is_one_line(tmp_path, key, value):
-    folder = make_prepared(tmp_path / "data", size=8)
-    (folder / "SHA256SUMS").unlink(missing_ok=True)
-    about = json.loads((folder / "dataset.json").read_text())
-    (folder / "dataset.json").write_text(json.dumps({**about, key: value}))
-    with pytest.raises(InputError, match="is damaged"):
-        open_prepared(folder)
 
 
 @pytest.mark.parametrize(

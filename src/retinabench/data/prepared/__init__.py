@@ -1,0 +1,1 @@
+"""Prepared folders: their manifest, their shards of pixels, and both opened as one data set."""
