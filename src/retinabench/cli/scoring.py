@@ -193,7 +193,7 @@ def report(
     if (labels, images, workers) != (None, None, None):
         raise InputError("--labels, --source and --workers belong to --tables", hint="Add --tables.")
     page = report_files(
-        files, out, EvaluationSettings(rules, bootstrap, seed, referral, threshold, uncertainty), data=data,
+        files, out, EvaluationSettings(rules, bootstrap, seed, uncertainty, threshold, referral), data=data,
         shifted=shifted, title=title, progress=progress_of(quiet), read=reader.each,
     )  # fmt: skip
     say(page)

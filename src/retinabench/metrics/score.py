@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
@@ -28,6 +29,36 @@ Rules = Literal["corrected", "published"]
 RULES: tuple[Rules, ...] = get_args(Rules)
 
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ScoreSettings:
+    """What decides the scores of a file: arguments of `retinabench.score`.
+
+    Attributes:
+        rules: "corrected" or "published".
+        bootstrap: Number of replicates over patients for every interval.
+        seed: Seed of the bootstrap.
+        uncertainty: What orders the referral.
+        threshold: The decision threshold; a rule chooses it for each file.
+
+    Raises:
+        InputError: The rules are not known, or a number is out of range.
+    """
+
+    rules: Rules = "corrected"
+    bootstrap: int = 1000
+    seed: int = 0
+    uncertainty: str = "auto"
+    threshold: DecisionThreshold | float | str = DEFAULT
+
+    def __post_init__(self) -> None:
+        check_rules(self.rules)
+        if self.bootstrap < 0:
+            raise InputError(
+                f"{self.bootstrap} bootstrap replicates", hint="Ask for 0 (no intervals) or more."
+            )
+        check_seed(self.seed)
 
 
 def score(
@@ -69,54 +100,43 @@ def score(
         >>> rb.score(predictions, bootstrap=0)["in_domain"].accuracy.value
         0.5
     """
-    return score_and_replicates(
-        predictions, rules, bootstrap, seed, uncertainty,
-        threshold=threshold, level=level, workers=workers, advance=advance,
-    )[0]  # fmt: skip
+    settings = ScoreSettings(rules, bootstrap, seed, uncertainty, threshold)
+    return score_and_replicates(predictions, settings, level=level, workers=workers, advance=advance)[0]
 
 
 def score_and_replicates(
     predictions: Predictions,
-    rules: Rules = "corrected",
-    bootstrap: int = 1000,
-    seed: int = 0,
-    uncertainty: str = "auto",
+    settings: ScoreSettings,
+    wanted: Sequence[ScoreSpec] = (),
     *,
-    threshold: DecisionThreshold | float | str = DEFAULT,
     level: float = 0.95,
     workers: int | None = None,
     advance: Callable[[int], None] | None = None,
-    wanted: Sequence[ScoreSpec] = (),
 ) -> tuple[Scores, dict[str, Floats]]:
     """Return what `score` does, and the bootstrap replicates (R, K) of K scores by the name of the set.
 
     Args:
-        predictions: As in `score`, like the arguments that are not named here.
-        rules: The published ones give no replicates.
-        bootstrap: As in `score`; without replicates no set is given.
-        seed: As in `score`.
-        uncertainty: As in `score`.
-        threshold: As in `score`.
-        level: As in `score`.
-        workers: As in `score`.
-        advance: As in `score`.
+        predictions: The predictions.
+        settings: The arguments of `score`. There are no replicates under the published rules, and none where none are asked for.
         wanted: The K scores. They are computed with those whose intervals need replicates, once for both.
+        level: As in `score`, like the next two.
+        workers: Threads.
+        advance: Is told of the replicates.
     """
-    check_rules(rules)
-    if bootstrap < 0:
-        raise InputError(f"{bootstrap} bootstrap replicates", hint="Ask for 0 (no intervals) or more.")
-    check_seed(seed)
-    cut = frozen_threshold(predictions, threshold, rules)
+    seed, rules = settings.seed, settings.rules
+    cut = frozen_threshold(predictions, settings.threshold, rules)
     test = _test_split(predictions)
-    values, name = referral_uncertainty(test, uncertainty, exact=rules == "published", threshold=cut.value)
+    values, name = referral_uncertainty(
+        test, settings.uncertainty, exact=rules == "published", threshold=cut.value
+    )
     notes = [*test.notes, *_notes(test, values, name, cut)]
     sets: Mapping[str, SetScores]
     replicates: dict[str, Floats] = {}
     about = test.metadata, test.source
+    bootstrap = settings.bootstrap if rules == "corrected" else 0
     if rules == "published":
         sets = published_sets.score_sets(test, values, seed)
         notes.append("the published protocol has no intervals")
-        bootstrap = 0
     else:
         found = image_sets(test, values, cut.value)
         tuning = predictions.select(domain="in_domain", split="validation")

@@ -52,5 +52,5 @@ def report(
         'index.html'
     """
     methods = predictions if isinstance(predictions, Mapping) else {"model": predictions}
-    settings = EvaluationSettings(rules, bootstrap, seed, referred, threshold, uncertainty)
+    settings = EvaluationSettings(rules, bootstrap, seed, uncertainty, threshold, referred)
     return write_report(methods, out, settings, title=title)

@@ -244,6 +244,9 @@ def sample_column(column: str, values: NDArray[np.float64], place: NDArray[np.in
         column: Its name in this package.
         values: (N,) or (N, S).
         place: Row, and the sample where there are several.
+
+    Returns:
+        The name.
     """
     if column != "probs":
         return column

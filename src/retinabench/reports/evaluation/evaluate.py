@@ -7,6 +7,7 @@ curves) is computed here, with the same patients in every bootstrap replicate.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from retinabench.metrics.batched.batch import Batch
 from retinabench.metrics.inference.bootstrap import percentile_interval
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.results import Scores, ScoreValue
-from retinabench.metrics.score import score, score_and_replicates
+from retinabench.metrics.score import score_and_replicates
 from retinabench.metrics.selective import half_referred
 from retinabench.metrics.sets import SET_LABELS, score_rows
 from retinabench.metrics.sorted_images import Cases
@@ -80,12 +81,8 @@ def _scored(predictions: Predictions, found: Evaluation) -> tuple[Scores, dict[s
     """Return the scores of a file, and the replicates of the scores `replicated`, which follow the corrected rules."""
     s = found.settings
     specs = [found.spec(name) for name in found.replicated]
-    corrected, draws = score_and_replicates(
-        predictions, "corrected", s.bootstrap, s.seed, s.uncertainty, threshold=s.threshold, wanted=specs
-    )
-    if s.rules == "corrected":
-        return corrected, draws
-    return score(predictions, s.rules, s.bootstrap, s.seed, s.uncertainty, threshold=s.threshold), draws
+    corrected, draws = score_and_replicates(predictions, replace(s, rules="corrected"), specs)
+    return corrected if s.rules == "corrected" else score_and_replicates(predictions, s)[0], draws
 
 
 def _checked(methods: Sequence[MethodPredictions]) -> list[MethodPredictions]:
