@@ -22,6 +22,9 @@ UNTRAINED_TITLES = {
     "ntk": "infinite width (NTK)",
     "hmc": "HMC, one chain",
     "nuts": "NUTS, one chain",
+    "mclmc": "microcanonical Langevin (MCLMC)",
+    "smc": "tempered particles (SMC)",
+    "svgd": "Stein variational gradient descent",
 }
 """Titles of the entries without a training loop (`untrained/run.py`), by name."""
 PER_POINT = " per point"

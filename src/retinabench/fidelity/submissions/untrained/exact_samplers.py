@@ -8,7 +8,7 @@ of `hmc` is a quarter period of the prior's oscillator, but at most a twentieth 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -126,9 +126,17 @@ def sample(
                 kept.append(chain.state.weights)
             advance(counted.used - told)
             told = counted.used
-    rows = np.linspace(0, len(kept) - 1, min(len(kept), MOST_STATES)).round().astype(int)
-    parts = [
-        density.predict(torch.cat([kept[k] for k in some]))
-        for some in np.array_split(rows, -(-len(rows) // 50))
-    ]
-    return torch.cat(parts).numpy(), counted.used
+    return predicted(density, kept), counted.used
+
+
+def predicted(density: Density, kept: Sequence[Tensor]) -> NDArray[np.float32]:
+    """Return the predictions (S, N, O) of the kept states, at most `MOST_STATES` that are evenly spaced.
+
+    Args:
+        density: Of the target.
+        kept: Weights, (K, P) each.
+    """
+    weights = torch.cat(list(kept))
+    rows = np.linspace(0, len(weights) - 1, min(len(weights), MOST_STATES)).round().astype(int)
+    parts = [density.predict(weights[some]) for some in np.array_split(rows, -(-len(rows) // 50))]
+    return torch.cat(parts).numpy()

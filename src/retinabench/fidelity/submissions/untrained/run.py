@@ -1,4 +1,4 @@
-"""Entries without a training loop: the infinite-width limits, which need no gradients, and the exact samplers, which count theirs.
+"""Entries without a training loop: the infinite-width limits, which need no gradients, and samplers, which count theirs.
 
 The folder of a run holds `submission.npz` alone; a killed run begins again and writes the same bits.
 """
@@ -30,6 +30,7 @@ from retinabench.fidelity.submissions.submission import (
 )
 from retinabench.fidelity.submissions.submission_checks import DRAWS
 from retinabench.fidelity.submissions.untrained import (
+    approximate_samplers,
     exact_samplers,
     infinite_width,
     infinite_width_classes,
@@ -76,10 +77,18 @@ def _chain(
     return Found("draws of one chain", values, gradients=gradients)
 
 
+def _approximate(
+    sampler: str, target: Target, data: TargetData, budget: float, seed: int, progress: Progress
+) -> Found:
+    values, gradients = approximate_samplers.sample(sampler, target, data, int(budget), seed, progress)
+    return Found(approximate_samplers.HOW[sampler], values, gradients=gradients)
+
+
 Untrained = Callable[[Target, TargetData, float, int, Progress], Found]
 UNTRAINED: dict[str, Untrained] = {
     **{kernel: partial(_limit, kernel) for kernel in kernels.KERNELS},
     **{sampler: partial(_chain, sampler) for sampler in exact_samplers.SAMPLERS},
+    **{sampler: partial(_approximate, sampler) for sampler in approximate_samplers.SAMPLERS},
 }
 """By name: (target, data, budget, seed, progress) -> what it predicts."""
 
@@ -113,7 +122,7 @@ def run_untrained(
     if overrides:
         raise InputError(f"'{name}' has no settings: {overrides[0]}", hint="Leave it out.")
     fingerprint = target.fingerprint(data.sha256)
-    tier = f"-budget-{budget:g}" if name in exact_samplers.SAMPLERS else ""
+    tier = f"-budget-{budget:g}" if name not in kernels.KERNELS else ""
     file = submission_in(out / f"{name}-{target.name}-seed-{seed}{tier}-{fingerprint}")
     if file.is_file():
         progress.say(f"{UNTRAINED_TITLES[name]}, {target.name}, seed {seed}: done before")

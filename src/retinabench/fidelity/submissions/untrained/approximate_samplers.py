@@ -1,0 +1,142 @@
+"""The entries `mclmc`, `smc` and `svgd`: a chain without rejections, tempered particles, and particles that repel each other.
+
+All start at draws of the prior, and each full-batch gradient of a particle is one evaluation per training example. `mclmc` adapts its
+step and length in the first 30 % of the budget, which is dropped. `smc` and `svgd` have few particles under small budgets, since each
+needs tens of gradients: a hundredth and a fiftieth of the budget, at most 100 and 50.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from retinabench.core.progress import Progress
+from retinabench.core.random_streams import torch_generator
+from retinabench.fidelity.submissions.untrained.exact_samplers import BURN_IN, Counted, predicted
+from retinabench.fidelity.targets.data import TargetData
+from retinabench.fidelity.targets.density import Density
+from retinabench.fidelity.targets.target import Target
+from retinabench.methods.mcmc import hmc, mclmc, smc, svgd
+
+Advance = Callable[[int], None]
+Sampler = Callable[[Target, Counted, int, torch.Generator, Advance], list[Tensor]]
+
+FEWEST = 5  # particles
+LEAPFROGS = 5  # of a transition of `smc`
+FINE = 4  # `smc` reaches λ = (k / n)^FINE in the k-th of n transitions at the latest
+ACCEPTANCE = 0.8
+RATE = 0.1  # of the steps of `svgd`, in stds of the prior
+
+
+def _prior(target: Target, count: int, generator: torch.Generator) -> Tensor:
+    return math.sqrt(target.prior_variance) * torch.randn(count, target.parameters, generator=generator)
+
+
+def _mclmc(
+    target: Target, counted: Counted, budget: int, generator: torch.Generator, advance: Advance
+) -> list[Tensor]:
+    """Return the states of one chain after burn-in."""
+    spread = math.sqrt(target.prior_variance * target.parameters)  # of the prior's draws
+    point = mclmc.begin(hmc.start(counted, _prior(target, 1, generator)), generator)
+    size, length = mclmc.StepSize(0.05 * spread), spread
+    burned: list[Tensor] = []
+    kept: list[Tensor] = []
+    while counted.used < budget:
+        burning = counted.used < BURN_IN * budget
+        moved, error = mclmc.step(
+            counted, point, prior_variance=target.prior_variance, size=size.size, length=length,
+            generator=generator,
+        )  # fmt: skip
+        finite = math.isfinite(float(error))
+        if burning:
+            size.update(float(error), target.parameters)
+            burned.append(point.state.weights)
+        elif not kept and len(burned) > FEWEST:
+            length = float(torch.cat(burned[len(burned) // 2 :]).var(dim=0).sum().sqrt())
+            length = max(length, 2 * size.size)
+        point = moved if finite else mclmc.begin(point.state, generator)
+        if not burning:
+            kept.append(point.state.weights)
+        advance(1)
+    return kept
+
+
+def _smc(
+    target: Target, counted: Counted, budget: int, generator: torch.Generator, advance: Advance
+) -> list[Tensor]:
+    """Return the particles after each transition at λ = 1."""
+    count = _particles(budget, 100, 100)
+    state = hmc.start(counted, _prior(target, count, generator))
+    power, step = 0.0, 0.5 * math.sqrt(target.prior_variance)
+    most = max(1, (budget - counted.used) // (count * LEAPFROGS))
+    kept: list[Tensor] = []
+    for number in range(1, most + 1):
+        if power < 1:
+            before, power = power, max(smc.next_power(state.value, power), (number / most) ** FINE)
+            rows = smc.resampled((power - before) * state.value, generator)
+            state = hmc.State(state.weights[rows], state.value[rows], state.gradient[rows])
+        state, info = smc.moved(
+            counted, state, power, prior_variance=target.prior_variance, step=step, steps=LEAPFROGS,
+            generator=generator,
+        )  # fmt: skip
+        step *= math.exp(float(info.acceptance.mean()) - ACCEPTANCE)
+        if power == 1:
+            kept.append(state.weights)
+        advance(count * LEAPFROGS)
+    return kept
+
+
+def _svgd(
+    target: Target, counted: Counted, budget: int, generator: torch.Generator, advance: Advance
+) -> list[Tensor]:
+    """Return the particles after the last step; Adam's steps, whose rate falls to 0 by half a cosine."""
+    count = _particles(budget, 50, 50)
+    weights = _prior(target, count, generator)
+    steps, rate = budget // count, RATE * math.sqrt(target.prior_variance)
+    optimizer = torch.optim.Adam([weights], lr=rate)
+    for number in range(steps):
+        optimizer.param_groups[0]["lr"] = rate * (1 + math.cos(math.pi * number / steps)) / 2
+        slope = counted.gradient(weights) - weights / target.prior_variance
+        weights.grad = -svgd.direction(weights, slope)
+        optimizer.step()
+        advance(count)
+    return [weights]
+
+
+def _particles(budget: int, share: int, most: int) -> int:
+    return min(budget, max(FEWEST, min(most, budget // share)))
+
+
+SAMPLERS: dict[str, Sampler] = {"mclmc": _mclmc, "smc": _smc, "svgd": _svgd}
+HOW = {
+    "mclmc": "draws of one chain, up to the error of its step",
+    "smc": "particles from the prior through powers of the likelihood",
+    "svgd": "particles that repel each other",
+}
+
+
+def sample(
+    name: str, target: Target, data: TargetData, budget: int, seed: int, progress: Progress
+) -> tuple[NDArray[np.float32], int]:
+    """Return the predictions of the draws (S, N, O), and the gradient evaluations that they took.
+
+    Args:
+        name: Of `SAMPLERS`.
+        target: The target.
+        data: Its data.
+        budget: Gradient evaluations per training example, at least 20.
+        seed: Of all random streams.
+        progress: Is told how far the sampler is.
+    """
+    torch.set_num_threads(1)
+    density = Density.of(target, data)
+    counted = Counted(density)
+    generator = torch_generator("cpu", seed, "approximate sampler", name, target.name)
+    with progress.track(f"{name}, {target.name}", budget, unit="gradients") as advance:
+        kept = SAMPLERS[name](target, counted, budget, generator, advance)
+    return predicted(density, kept), counted.used
