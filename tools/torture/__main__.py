@@ -2,6 +2,7 @@
 
 python -m torture --minutes 60
 python -m torture --only kills --seed 3     # repeat one batch, and print each outcome
+python -m torture --every-operation         # kill each verb at each operation on its files; takes hours
 """
 
 from __future__ import annotations
@@ -154,6 +155,12 @@ def main() -> int:
     parser.add_argument(
         "--seed", type=int, help="run one batch of each campaign with this seed, and log nothing"
     )
+    parser.add_argument(
+        "--every-operation",
+        nargs="*",
+        metavar="VERB",
+        help="kill these commands, or all, at each of their operations on files, and continue the log",
+    )
     parser.add_argument("--trials", type=int, help="with --seed: stop each batch after so many trials")
     parser.add_argument("--scratch", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--quiet", action="store_true", help="print only the table")
@@ -173,7 +180,12 @@ def main() -> int:
     log = OutcomeLog(given.log)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt):
-        run_all(names, log, given.minutes, given.jobs)
+        if given.every_operation is None:
+            run_all(names, log, given.minutes, given.jobs)
+        else:
+            from torture.every_operation import kill_verbs  # imports PyTorch, which other campaigns need not
+
+            kill_verbs(given.every_operation, log)
     print(table(log))
     print("\n".join(failures(log)))
     print(f"Log: {given.log}")

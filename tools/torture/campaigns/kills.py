@@ -88,12 +88,14 @@ def trial(
             wrong = f"{ended.broken}: {ended.error[-300:]}"
         elif copies > 1 and ended.code and not ended.refused:
             wrong = f"a copy ended with {ended.code}: {ended.error[-300:]}"
+    reached = not at or plan.done >= at
     plan.set(None)
     wrong = wrong or wrong_after(verb, base, folder)
     part = "at each operation" if at else "copies at once" if copies > 1 else PARTS.get(kind, "other signals")
-    return Outcome(
-        row or f"kills {part}", f"{verb.name}: {case}", Verdict.FAILED if wrong else Verdict.EQUAL, wrong
-    )
+    row, case = row or f"kills {part}", f"{verb.name}: {case}"
+    if not reached and not wrong:
+        return Outcome(row, case, Verdict.SKIPPED, "the command ended before this operation")
+    return Outcome(row, case, Verdict.FAILED if wrong else Verdict.EQUAL, wrong)
 
 
 def _disturb(running: Running, kind: str, after: float, folder: Path) -> str:
