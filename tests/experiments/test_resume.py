@@ -18,34 +18,21 @@ from retinabench.experiments.run import execute
 from retinabench.models.build import build_model
 from retinabench.models.settings import ModelConfig
 from support.helpers import TINY, make_prepared
+from support.killing import KILLING
 
 SMALL = {"name": "resnet18", "width": 4, "stem": "small"}
 
 # Every durable write ends in os.replace. The driver kills itself there: before it, half-way through the
 # temporary file, or right after it. In a run of three epochs the writes are, in order: run.json; then per epoch
 # best.pt (where it improved), last.pt, metrics.jsonl; then posterior.pt, predictions.parquet, done.
-DRIVER = """
-import os, signal, sys
+DRIVER = f"""
+{KILLING}
+import os, sys
 from retinabench.cli import main as cli
 
-how, target = sys.argv[1], int(sys.argv[2])
-replace, count = os.replace, 0
-
-def killing_replace(source, destination):
-    global count
-    count += 1
-    if count == target and how == "torn":
-        with open(source, "r+b") as handle:
-            handle.truncate(os.path.getsize(source) // 2)
-    if count == target and how in ("before", "torn"):
-        os.kill(os.getpid(), signal.SIGKILL)
-    replace(source, destination)
-    if count == target and how == "after":
-        os.kill(os.getpid(), signal.SIGKILL)
-
-os.replace = killing_replace
+os.replace = killing(sys.argv[1], int(sys.argv[2]))
 code = cli.run(sys.argv[3:])
-print("writes", count)
+print("writes", os.replace.calls)
 sys.exit(code)
 """
 

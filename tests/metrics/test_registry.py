@@ -8,28 +8,7 @@ import retinabench as rb
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.score_spec import ON_REQUEST, ScoreSpec
 from retinabench.metrics.selective import referral_curves
-
-CONTRACT = [
-    "accuracy",
-    "auroc",
-    "auprc",
-    "nll",
-    "brier",
-    "ece_top_label",
-    "ece_positive_class",
-    "sensitivity",
-    "specificity",
-    "referral_accuracy_area",
-    "referral_nll_area",
-    "referral_auroc_area",
-    "referral_auprc_area",
-    "rc_index",
-    "aurc",
-    "e_aurc",
-    "augrc",
-    "failure_auroc",
-    "prr",
-]
+from support.score_names import CONTRACT
 
 
 def test_the_table_is_complete():

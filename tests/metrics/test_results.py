@@ -11,28 +11,7 @@ import pytest
 
 import retinabench as rb
 from metrics.test_shift import predictions
-
-CONTRACT = [
-    "accuracy",
-    "auroc",
-    "auprc",
-    "nll",
-    "brier",
-    "ece_top_label",
-    "ece_positive_class",
-    "sensitivity",
-    "specificity",
-    "referral_accuracy_area",
-    "referral_nll_area",
-    "referral_auroc_area",
-    "referral_auprc_area",
-    "rc_index",
-    "aurc",
-    "e_aurc",
-    "augrc",
-    "failure_auroc",
-    "prr",
-]
+from support.score_names import CONTRACT
 
 
 def test_the_json_contract():

@@ -38,17 +38,15 @@ def test_shares_are_those_of_the_images_when_all_were_asked():
     found = agreement(bank, examine(bank, answers).record, decisions(bank, predictions, FrozenThreshold()))
     assert (found.images, found.missing) == (120, 0)
     one = found.concepts["a"]
-    assert one.overall.agreement.value == pytest.approx(np.mean(yes[:, 0] == refers))
-    assert one.overall.refers_if_yes.value == pytest.approx(refers[yes[:, 0]].mean())
-    assert one.overall.refers_if_no.images == (~yes[:, 0]).sum()
+    assert one.agreement.value == pytest.approx(np.mean(yes[:, 0] == refers))
+    assert one.refers_if_yes.value == pytest.approx(refers[yes[:, 0]].mean())
+    assert one.refers_if_no.images == (~yes[:, 0]).sum()
     at_three = grade == 3
     assert one.grades["3"].agreement.value == pytest.approx(np.mean((yes[:, 0] == refers)[at_three]))
     expected = clustered_proportion(
         refers[yes[:, 0]], np.ones(yes[:, 0].sum()), np.arange(120)[yes[:, 0]] // 2
     )
-    assert (one.overall.refers_if_yes.low, one.overall.refers_if_yes.high) == pytest.approx(
-        (expected.low, expected.high)
-    )
+    assert (one.refers_if_yes.low, one.refers_if_yes.high) == pytest.approx((expected.low, expected.high))
     some = yes.any(axis=1)
     assert found.named.images == 120
     assert found.named.overall.referred.value == pytest.approx(some[refers].mean())
@@ -66,7 +64,7 @@ def test_shares_are_those_of_the_images_when_all_were_asked():
 def test_images_of_a_cell_stand_for_those_that_were_not_asked():
     bank, answers, predictions, yes, refers, _ = drawn(1)
     record = examine(bank, answers, questions=80, strategy="precision").record
-    found = agreement(bank, record, decisions(bank, predictions, FrozenThreshold())).concepts["a"].overall
+    found = agreement(bank, record, decisions(bank, predictions, FrozenThreshold())).concepts["a"]
     sample, truth, _ = record.about(0)
     cell = bank.cells[0]
     by_cell = [np.mean((yes[:, 0] == refers)[sample[truth == sign]]) for sign in (0, 1)]
@@ -82,7 +80,7 @@ def test_what_is_not_known_is_said():
     one = found.concepts["b"]
     assert one.grades == {}
     assert one.at_equal_grade.why == "no grade is known"
-    assert one.overall.refers_if_no.value == 1.0  # every image is at 0.2 or above
+    assert one.refers_if_no.value == 1.0  # every image is at 0.2 or above
     nothing = agreement(
         bank, examine(bank, answers, questions=1).record, decisions(bank, ungraded, FrozenThreshold())
     )

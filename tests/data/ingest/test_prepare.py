@@ -18,23 +18,18 @@ from retinabench.data.prepared.folder import open_prepared
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.data.registry import DATASETS
 from support.helpers import hear_interrupts
+from support.killing import KILLING
 
 SETTINGS = {"recipe": Recipe(24), "images": 160, "workers": 1}
 
-KILLING = """
-import os, signal, sys
+DRIVER = f"""
+{KILLING}
+import os, sys
 from pathlib import Path
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.data.ingest.prepare import prepare
 
-replace, count = os.replace, 0
-def killing_replace(source, destination):
-    global count
-    count += 1
-    if count == int(sys.argv[2]):
-        os.kill(os.getpid(), signal.SIGKILL)
-    replace(source, destination)
-os.replace = killing_replace
+os.replace = killing("before", int(sys.argv[2]))
 prepare("synthetic", Path(sys.argv[1]), recipe=Recipe(24), images=160, workers=1)
 """
 
@@ -64,7 +59,7 @@ def test_two_processes_make_the_same_bytes_as_one(whole, tmp_path):
 def test_killed_at_a_write_it_continues_to_the_same_bytes(whole, tmp_path, write):
     out = tmp_path / "killed"
     killed = subprocess.run(
-        [sys.executable, "-c", KILLING, str(out), str(write)], check=False, capture_output=True
+        [sys.executable, "-c", DRIVER, str(out), str(write)], check=False, capture_output=True
     )
     assert killed.returncode == -signal.SIGKILL
     with pytest.raises(InputError, match="no finished data set"):

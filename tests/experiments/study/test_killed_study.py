@@ -8,12 +8,14 @@ import sys
 from pathlib import Path
 
 from support.helpers import make_prepared
+from support.killing import KILLING
 from support.studies import BOTH, tiny
 
 # Every durable write ends in os.replace or, of a claim, in os.link. A child kills itself at the given one: before it,
 # half-way through the temporary file, or right after it. The study is the same for all; only the last child is spared.
-DRIVER = """
-import json, os, signal, sys
+DRIVER = f"""
+{KILLING}
+import json, os, sys
 from pathlib import Path
 
 sys.path[:0] = sys.argv[4:]
@@ -25,22 +27,9 @@ from retinabench.experiments.study.definition import Study
 module.write_outputs = lambda *_: None  # tables, pages and figures come after all that can be lost
 runner.write_figures = lambda *_: None
 definition, out = Study(**json.loads(Path(sys.argv[1]).read_text())), Path(sys.argv[2])
-replace, count = os.replace, 0
 
 def attempt(how, target):
-    def killing_replace(source, destination):
-        global count
-        count += 1
-        if count == target and how == "torn":
-            with open(source, "r+b") as handle:
-                handle.truncate(os.path.getsize(source) // 2)
-        if count == target and how in ("before", "torn"):
-            os.kill(os.getpid(), signal.SIGKILL)
-        replace(source, destination)
-        if count == target and how == "after":
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    os.replace = killing_replace
+    os.replace = killing(how, target)
     module.benchmark(definition, out, Serial())
 
 for how, target in json.loads(sys.argv[3]):

@@ -19,6 +19,7 @@ from retinabench.fidelity.reference.chains import Plan, sample
 from retinabench.fidelity.targets import batched_networks
 from retinabench.fidelity.targets.density import Density
 from retinabench.fidelity.targets.registry import TARGETS
+from support.killing import KILLING
 from support.small_targets import small_data
 
 PLAN = Plan(chains=2, burn_in=6, keep=10, seed=4, first=0.02)
@@ -58,7 +59,8 @@ def test_a_refused_proposal_repeats_the_state_and_is_counted(tmp_path):
 
 
 # The driver saves after every transition, and kills itself in the middle of one write: of a row, torn, or of a checkpoint.
-DRIVER = """
+DRIVER = f"""
+{KILLING}
 import os, signal, sys
 sys.path[:0] = sys.argv[3:]
 from pathlib import Path
@@ -75,15 +77,8 @@ if sys.argv[2].startswith("row"):
             os.kill(os.getpid(), signal.SIGKILL)
     chains._Run.write_row = torn
 else:
-    replace, count = os.replace, 0
-    def killing(source, destination):
-        global count
-        count += 1
-        if count == int(sys.argv[2]):
-            os.kill(os.getpid(), signal.SIGKILL)
-        replace(source, destination)
-    os.replace = killing
-chains.sample(small(), PLAN, Path(sys.argv[1]), {"data": "a"}, interval=0.0)
+    os.replace = killing("before", int(sys.argv[2]))
+chains.sample(small(), PLAN, Path(sys.argv[1]), {{"data": "a"}}, interval=0.0)
 """
 
 

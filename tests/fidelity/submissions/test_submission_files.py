@@ -15,22 +15,9 @@ import pytest
 from retinabench.core.errors import InputError
 from retinabench.fidelity.submissions.submission import About, Submission, read_submission, write_submission
 from retinabench.fidelity.targets.registry import TARGETS
-from support.fake_reference import softmax
-
-N = 12
-
+from support.small_submissions import N
 
 FUNDUS, ENERGY = TARGETS["fundus"], TARGETS["energy-gap"]
-
-
-@pytest.fixture
-def probs():
-    return softmax(np.random.default_rng(0).normal(size=(N, 5)))
-
-
-@pytest.fixture
-def draws():
-    return np.random.default_rng(1).normal(size=(N, 1000))
 
 
 def table(path, values, kind, header=True, point=True, delimiter=","):

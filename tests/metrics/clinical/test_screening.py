@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 
 import numpy as np
@@ -19,25 +18,7 @@ from retinabench.metrics.clinical.screening import (
     referral_view_intervals,
     referral_views,
 )
-
-
-@pytest.fixture
-def data():
-    with open(shared_path("golden", "evaluation", "inputs_n400.csv")) as handle:
-        rows = list(csv.DictReader(handle))
-    return {name: np.array([float(row[name]) for row in rows]) for name in rows[0]}
-
-
-@pytest.fixture
-def golden():
-    return json.loads(shared_path("golden", "evaluation", "own_outputs.json").read_text())
-
-
-def most_uncertain(data, share):
-    """The golden file refers the last of a stable sort by entropy."""
-    sent = np.zeros(400, bool)
-    sent[np.argsort(data["entropy_nats"], kind="stable")[round(400 * share) :]] = True
-    return sent
+from support.golden_evaluation import most_uncertain
 
 
 def test_golden_readings(data):

@@ -33,7 +33,7 @@ from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.inference.gaussian_process import says_yes
 from retinabench.concepts.questioning.record import Record
 from retinabench.core.errors import InputError
-from retinabench.core.results import Document, JsonObject, json_content
+from retinabench.core.results import Document, JsonObject, json_content, vars_of
 from retinabench.metrics.clinical.decision_threshold import FrozenThreshold
 from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.inference.proportions import clustered_proportion
@@ -98,17 +98,11 @@ class AtEqualGrade(Interval):
 
 
 @dataclass(frozen=True)
-class ConceptAgreement:
+class ConceptAgreement(Shares):
     """The answers about one concept beside the main decision: for all images, at equal grade, and by grade."""
 
-    overall: Shares
     at_equal_grade: AtEqualGrade
     grades: Mapping[str, Shares]
-
-    def to_dict(self) -> JsonObject:
-        """Return the JSON content."""
-        rest = {"at_equal_grade": self.at_equal_grade, "grades": self.grades}
-        return {**self.overall.to_dict(), **json_content(rest)}
 
 
 @dataclass(frozen=True)
@@ -224,9 +218,9 @@ def _concept(sample: NDArray[np.int64], yes: Bools, weight: Floats, decided: Dec
         )
 
     return ConceptAgreement(
-        shares(np.ones(len(sample), bool)),
-        _at_equal_grade(sample, yes, weight, decided, grades),
-        {str(one): shares(grade == one) for one in grades},
+        **vars_of(shares(np.ones(len(sample), bool))),  # type: ignore[arg-type]
+        at_equal_grade=_at_equal_grade(sample, yes, weight, decided, grades),
+        grades={str(one): shares(grade == one) for one in grades},
     )
 
 

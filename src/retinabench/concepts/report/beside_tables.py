@@ -61,9 +61,8 @@ def referral_tables(found: Agreement) -> list[Table]:
     ]
     rows = []
     for name, one in concepts.items():
-        every = one.overall
-        shares = (every.refers_if_yes, every.refers_if_no, one.at_equal_grade, every.agreement)
-        rows.append(Row(name, [Cell.number(every.images, form=COUNT), *map(_cell, shares)]))
+        shares = (one.refers_if_yes, one.refers_if_no, one.at_equal_grade, one.agreement)
+        rows.append(Row(name, [Cell.number(one.images, form=COUNT), *map(_cell, shares)]))
     caption = "Concept answers and referral, with 95 % intervals that respect patients"
     tables = [Table.of(caption, columns, rows, row_header="Concept")]
     grades = sorted({grade for one in concepts.values() for grade in one.grades})

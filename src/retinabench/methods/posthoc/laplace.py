@@ -249,13 +249,13 @@ def _head_weights(network: SplitNetwork) -> Tensor:
     return torch.cat([head.weight, bias[:, None]], dim=1).detach()
 
 
-FIDELITY = (
+FIDELITY = tuple(
     FidelitySettings(
-        name="laplace",
-        title="last-layer Laplace",
+        name=name,
+        title=title,
         method={
             "name": "laplace",
-            "weights": "last_layer",
+            "weights": weights,
             "samples": 100,
             "prior_precision": "prior_precision",
         },
@@ -263,19 +263,9 @@ FIDELITY = (
         categorical={"optimizer": {"lr": 0.0068}},
         gaussian={"optimizer": {"lr": 0.0085}},
         share=0.1,
-    ),
-    FidelitySettings(
-        name="laplace-diagonal",
-        title="diagonal Laplace",
-        method={
-            "name": "laplace",
-            "weights": "diagonal",
-            "samples": 100,
-            "prior_precision": "prior_precision",
-        },
-        optimizer={"name": "adam", "schedule": "cosine"},
-        categorical={"optimizer": {"lr": 0.0068}},
-        gaussian={"optimizer": {"lr": 0.0085}},
-        share=0.1,
-    ),
+    )
+    for name, title, weights in (
+        ("laplace", "last-layer Laplace", "last_layer"),
+        ("laplace-diagonal", "diagonal Laplace", "diagonal"),
+    )
 )

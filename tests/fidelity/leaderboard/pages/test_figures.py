@@ -42,12 +42,12 @@ def test_a_floor_far_below_all_entries_is_not_drawn(task):
 def test_uncertainty_and_calibration_panels_draw_reference_and_methods():
     random = np.random.default_rng(0)
     probs, label = random.dirichlet(np.ones(3), 60), random.integers(0, 3, 60)
-    (axes,) = figures.calibration_panel(label, probs, [(mark(0), probs)]).axes
+    (axes,) = figures.calibration_panel(label, probs, [(mark(0), probs)], gaussian=False).axes
     curves = [line.get_ydata() for line in axes.lines[1:]]  # the first is the diagonal
     assert curves[0] == pytest.approx(curves[1])
     (axes,) = figures.entropy_panel(probs, [(mark(0), probs)]).axes
     assert axes.get_xlim()[1] == pytest.approx(np.log(3))
     draws = random.normal(size=(60, 100))
-    (axes,) = figures.coverage_panel(draws[:, 0], draws, [(mark(0), draws)]).axes
+    (axes,) = figures.calibration_panel(draws[:, 0], draws, [(mark(0), draws)], gaussian=True).axes
     assert axes.lines[1].get_xdata() == pytest.approx(figures.LEVELS)
     assert figures.std_panel(draws, [(mark(0), draws)]).axes[0].get_xlabel().startswith("predictive")

@@ -5,7 +5,7 @@ Panels of Figure 1 have no legend of their own; that of the page shows the marks
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -130,62 +130,46 @@ def std_panel(
 
 
 def calibration_panel(
-    label: NDArray[np.int64],
+    truth: NDArray[Any],
     reference: NDArray[np.floating],
     methods: Sequence[tuple[Mark, NDArray[np.floating]]],
+    *,
+    gaussian: bool,
 ) -> Figure:
-    """Return a figure of accuracy over confidence in bins of equally many points; perfect calibration is the diagonal.
+    """Return a figure of how well predictions are calibrated; the dashed diagonal is perfect, the reference grey and broad.
+
+    Of class probabilities: accuracy over confidence, in bins of equally many points. Of draws of y: the share of y inside
+    central intervals, over their level.
 
     Args:
-        label: (n,) classes.
-        reference: Of the reference, probabilities (n, C).
-        methods: Of every entry, probabilities (n, C), with its line style.
+        truth: (n,) classes or y.
+        reference: Of the reference, probabilities (n, C) or draws (n, S).
+        methods: Of every entry, likewise, with its line style.
+        gaussian: Whether they are draws.
     """
-
-    def curve(probs: NDArray[np.floating]) -> Curve:
-        confidence, right = probs.max(axis=1), probs.argmax(axis=1) == label
-        bins = np.array_split(np.argsort(confidence, kind="stable"), BINS)
-        return [confidence[rows].mean() for rows in bins], [right[rows].mean() for rows in bins]
-
-    return _diagonal_panel(curve, reference, methods, xlabel="confidence", ylabel="accuracy")
-
-
-def coverage_panel(
-    truth: NDArray[np.floating],
-    reference: NDArray[np.floating],
-    methods: Sequence[tuple[Mark, NDArray[np.floating]]],
-) -> Figure:
-    """Return a figure of the share of y inside central intervals of the draws over the level of the intervals.
-
-    Args:
-        truth: (n,) y.
-        reference: Of the reference, draws (n, S).
-        methods: Of every entry, draws (n, S), with its line style.
-    """
-
-    def curve(draws: NDArray[np.floating]) -> Curve:
-        low, high = (np.quantile(draws, (1 + sign * LEVELS) / 2, axis=1) for sign in (-1, 1))
-        return LEVELS, ((truth >= low) & (truth <= high)).mean(axis=1)
-
-    labels = {"xlabel": "level of the central interval", "ylabel": "share of y inside"}
-    return _diagonal_panel(curve, reference, methods, **labels)
-
-
-def _diagonal_panel(
-    curve: Callable[[NDArray[np.floating]], Curve],
-    reference: NDArray[np.floating],
-    methods: Sequence[tuple[Mark, NDArray[np.floating]]],
-    **labels: str,
-) -> Figure:
-    """Draw a curve of the reference, grey and broad, and above it those of the entries; the diagonal is dashed."""
+    curve = _coverage if gaussian else _accuracy_by_confidence
+    names = ("level of the central interval", "share of y inside") if gaussian else ("confidence", "accuracy")
     figure, [[axes]] = canvas(WIDTH, WIDTH * 0.9)
     axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.7, linestyle=(0, (2, 3)))
-    axes.set(xlim=(0, 1), ylim=(0, 1.005), aspect="equal", **labels)
+    axes.set(xlim=(0, 1), ylim=(0, 1.005), aspect="equal", xlabel=names[0], ylabel=names[1])
     lines: list[tuple[float, str, Any, NDArray[np.floating]]] = [(4.0, REFERENCE, "-", reference)]
     lines += [(1.6, mark.color, mark.linestyle, values) for mark, values in methods]
     for width, color, style, values in lines:
-        axes.plot(*curve(values), color=color, linestyle=style, linewidth=width, marker="o", markersize=3)
+        axes.plot(
+            *curve(truth, values), color=color, linestyle=style, linewidth=width, marker="o", markersize=3
+        )
     return figure
+
+
+def _accuracy_by_confidence(label: NDArray[np.int64], probs: NDArray[np.floating]) -> Curve:
+    confidence, right = probs.max(axis=1), probs.argmax(axis=1) == label
+    bins = np.array_split(np.argsort(confidence, kind="stable"), BINS)
+    return [confidence[rows].mean() for rows in bins], [right[rows].mean() for rows in bins]
+
+
+def _coverage(truth: NDArray[np.floating], draws: NDArray[np.floating]) -> Curve:
+    low, high = (np.quantile(draws, (1 + sign * LEVELS) / 2, axis=1) for sign in (-1, 1))
+    return LEVELS, ((truth >= low) & (truth <= high)).mean(axis=1)
 
 
 def _histogram(

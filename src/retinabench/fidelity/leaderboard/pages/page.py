@@ -182,8 +182,10 @@ def _panels(task: TaskBoard, shown: list[Entry]) -> Iterator[Panel]:
                 draw = figures.std_panel if gaussian else figures.entropy_panel
                 figure, what = draw(reference[rows], values), "Uncertainty"
             else:
-                curves = figures.coverage_panel if gaussian else figures.calibration_panel
-                figure, what = curves(np.asarray(truth)[rows], reference[rows], values), "Calibration"
+                figure = figures.calibration_panel(
+                    np.asarray(truth)[rows], reference[rows], values, gaussian=gaussian
+                )
+                what = "Calibration"
             heading = f"{what}: {'all test points' if group == ALL else group.replace('_', '-')}"
             name = f"{_name(task)}-{kind}-{group}".replace(" ", "-")
             svg: Markup = to_svg(
