@@ -14,12 +14,14 @@ import torch
 import typer
 
 import documentation
+import entries
 import retinabench as rb
 from retinabench.cli.main import GROUPS, app, run
 from retinabench.concepts.banks.definition import bank_names, find_definition
 from retinabench.data.registry import DATASETS, TASKS
 from retinabench.experiments.study.definition import read_study
 from retinabench.fidelity.targets.registry import TARGETS
+from retinabench.methods.registry import METHODS
 from retinabench.metrics.registry import SCORES
 from retinabench.reports.leaderboard.card import read_card
 
@@ -164,16 +166,22 @@ def test_the_site_s_generated_pages_name_every_command_and_every_public_name():
 
 
 def test_the_modules_whose_formulas_the_site_shows_have_them():
-    for name in documentation.FORMULAS.values():
+    for name in entries.FORMULAS.values():
         assert len(importlib.import_module(f"retinabench.{name}").__doc__) > 300
 
 
 def test_the_site_s_lists_name_every_entry():
-    for entries, registry in ((documentation.scores, SCORES), (documentation.data, [*DATASETS, *TASKS])):
-        found = entries()
+    pages = (
+        (entries.scores, SCORES),
+        (entries.data, [*DATASETS, *TASKS]),
+        (entries.targets, TARGETS),
+        (entries.banks, bank_names()),
+        (entries.posteriors, METHODS),
+        (entries.methods, METHODS),
+    )
+    for page, registry in pages:
+        found = page()
         assert [name for name in registry if name not in found] == []
-    assert all(f"| `{name}` |" in documentation.targets() for name in TARGETS)
-    assert all(f"| `{name}` |" in documentation.banks() for name in bank_names())
 
 
 def test_every_page_is_in_the_navigation():

@@ -2,6 +2,11 @@
 
 The folder holds `comparison.json` (the manifest), `results/SET-METHOD.json`, and the tables and the figure of all
 results that are there.
+
+The data are the usual 20 random 90/10 splits (protein 5). The network has one hidden layer of 50 ReLU (protein 100), with standardised
+inputs and target; it is trained by Adam with a rate of 0.01 that falls linearly, in batches of 32 (128 above 2,000 rows). MC dropout has
+rate 0.05, mean-field VI the prior N(0, 1) and flipout, both 200 samples; the ensemble has 5 members without adversarial examples. Nothing
+is tuned per set.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ class Percentile:
 
 @dataclass(frozen=True)
 class Scaled:
-    """Student's t interval with the standard deviation of the replicates, on the scale of the bounds; see `scaled_interval`.
+    """Student's t interval with the std of the bootstrap replicates, on the logit or logarithmic scale of the bounds; see `scaled_interval`.
 
     Args:
         low: The least value of the score.
@@ -117,7 +117,7 @@ class Scaled:
 
 @dataclass(frozen=True)
 class Proportion:
-    """The interval of `clustered_proportion`.
+    """Jeffreys' interval at an effective number of images, see `clustered_proportion`.
 
     Args:
         counts: Weighted images -> success of each image in [0, 1] and what it counts for, both (N,).
@@ -143,7 +143,7 @@ class Proportion:
 
 @dataclass(frozen=True)
 class Ranked:
-    """The interval of an AUROC, or of a linear function of one, with DeLong's or Obuchowski's error; see `area_interval`.
+    """Of an AUROC or a linear function of one: DeLong's or Obuchowski's error, Student's t on the logit scale; see `area_interval`.
 
     Args:
         parts: Weighted images -> score (N,), and the mass of the positive and of the negative images, both (N,).
@@ -176,7 +176,7 @@ class Ranked:
 
 @dataclass(frozen=True)
 class Closed:
-    """An interval in closed form of the images alone.
+    """An interval in closed form of the images alone, such as the inverse of a test of squared gaps.
 
     Args:
         function: Weighted images, level -> low and high end.
@@ -197,7 +197,7 @@ class Closed:
 
 @dataclass(frozen=True)
 class NoInterval:
-    """No interval, because none would hold the truth as often as it says.
+    """No interval, because none would hold the truth as often as it says: chance makes an ECE larger, in replicates still more.
 
     Args:
         why: The reason, for the reader.

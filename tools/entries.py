@@ -1,0 +1,240 @@
+"""The parts of the documentation that registries and modules write themselves, for pages of `docs/` and for `formulas.md`."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from retinabench.metrics.score_spec import ScoreSpec
+
+METHOD_GROUPS = {
+    "methods": "A network, and dropout",
+    "variational": "Variational inference",
+    "mcmc": "Markov chain Monte Carlo",
+    "ensembles": "Ensembles and averages along a training",
+    "posthoc": "After training",
+}
+"""Package of methods -> heading of their cards."""
+FORMULAS = {
+    "Certified thresholds": "metrics.guarantees.certificate",
+    "Targets of a certificate": "metrics.guarantees.risks",
+    "Tests by betting": "metrics.guarantees.betting",
+    "Three zones": "metrics.guarantees.triage",
+    "Labels of new patients": "metrics.guarantees.refutation",
+    "Monitoring": "metrics.monitoring.monitor",
+    "Evidence at any time": "metrics.monitoring.e_process",
+    "Covariate shift": "metrics.guarantees.shift.weighted",
+    "Label shift": "metrics.guarantees.shift.label_shift",
+    "Differences of two models": "metrics.comparison.differences",
+    "Ranks of methods": "metrics.comparison.standings",
+    "Significance in the papers' tables": "reports.papers.comparison",
+    "Subgroups": "metrics.clinical.subgroups",
+    "Planning an AUROC": "metrics.planning.auroc",
+    "Planning a validation": "metrics.planning.validation",
+    "Confidence sequences": "concepts.inference.confidence_sequences",
+    "Claims": "concepts.inference.claims",
+    "Unpredictability": "concepts.inference.unpredictability",
+    "Answers about new patients": "concepts.inference.patients",
+    "AUROC of answers": "concepts.inference.ranking",
+    "Rates of a concept": "concepts.inference.rates",
+    "Questioning strategies": "concepts.questioning.strategies",
+    "Submissions to the fidelity benchmark": "fidelity.submissions.submission_files",
+    "Tracks of the fidelity benchmark": "fidelity.submissions.implied",
+    "Hidden points": "fidelity.leaderboard.hidden",
+    "Rows in another order": "fidelity.scoring.row_order",
+    "Equivalent exact draws": "fidelity.scoring.equivalent_draws",
+    "Submissions nearer than possible": "fidelity.scoring.nearness",
+    "Places on a fidelity board": "fidelity.scoring.resolution",
+    "Damage": "data.preprocessing.corruption",
+    "Criteria of a search": "experiments.search.criteria",
+    "Search spaces": "experiments.search.space",
+}
+"""Heading -> module whose docstring states the formulas, assumptions and sources."""
+
+
+def formulas() -> str:
+    """Return the page of the formulas: docstrings of modules, for mkdocstrings to fill in."""
+    lead = "Formulas, assumptions, proofs and sources, as the modules that compute them state them."
+    options = (
+        "    options:\n      members: []\n      show_root_heading: false\n      show_root_toc_entry: false"
+    )
+    parts = [f"## {title}\n\n::: retinabench.{module}\n{options}" for title, module in FORMULAS.items()]
+    return "\n\n".join(["# Formulas and proofs", lead, *parts])
+
+
+def methods() -> str:
+    """Return the card of each method, for mkdocstrings to fill in."""
+    from retinabench.methods.registry import METHODS
+
+    parts = []
+    options = "    options:\n      members: [Config]\n      show_root_heading: false\n      heading_level: 4"
+    for folder, title in METHOD_GROUPS.items():
+        parts.append(f"## {title}")
+        for name, method in METHODS.items():
+            if method.__name__.startswith("retinabench.") and method.__name__.split(".")[-2] == folder:
+                parts.append(f"### {name}\n\n::: {method.__name__}\n{options}")
+    return "\n\n".join(parts)
+
+
+def scores() -> str:
+    """Return tables of the scores that are given and of those on request, and the sources of all."""
+    from retinabench.metrics.registry import SCORES
+    from retinabench.metrics.score_spec import ON_REQUEST
+
+    parts = []
+    head = ["name", "score", "formula", "it misleads when"]
+    for title, asked in (("Every score", False), ("On request", True)):
+        alike: dict[tuple[str, str], list[str]] = {}
+        for name, score in SCORES.items():
+            if (score.sets == ON_REQUEST) == asked:
+                alike.setdefault((score.formula, score.misleads), []).append(name)
+        cells = [
+            (_code(names), _heading([SCORES[name] for name in names]), *key) for key, names in alike.items()
+        ]
+        parts.append(f"## {title}\n\n{_table(head[:3] if asked else head, cells)}")
+    sources: dict[str, list[str]] = {}
+    for name, score in SCORES.items():
+        sources.setdefault(_source_of(score.function), []).append(re.sub(r"_at_\d+$", "_at_…", name))
+    listed = [f"- {source} {_code(dict.fromkeys(names))}" for source, names in sources.items() if source]
+    return "\n\n".join([*parts, "## Sources", "\n".join(listed)])
+
+
+def _code(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _heading(alike: list[ScoreSpec]) -> str:
+    """Return the heading of scores with one definition; labels of several differ behind the last comma."""
+    first = alike[0]
+    return first.heading if len(alike) == 1 else replace(first, label=first.label.rpartition(", ")[0]).heading
+
+
+def intervals() -> str:
+    """Return a table of the methods of intervals, with the scores that have each."""
+    from retinabench.metrics.registry import SCORES
+
+    found: dict[type, list[str]] = {}
+    for name, score in SCORES.items():
+        found.setdefault(type(score.interval), []).append(re.sub(r"_at_\d+$", "_at_…", name))
+    cells = [
+        (f"`{kind.__name__}`", (inspect.getdoc(kind) or "").partition("\n")[0], _code(dict.fromkeys(names)))
+        for kind, names in found.items()
+    ]
+    return f"## The method of every score\n\n{_table(['method', 'what it is', 'scores'], cells)}"
+
+
+def _source_of(function: Any) -> str:
+    """Return the reference that the docstring of a score's function gives, on one line."""
+    text = inspect.getdoc(getattr(function, "func", function)) or ""
+    return " ".join(text.partition("References:\n")[2].split())
+
+
+def data() -> str:
+    """Return a table of the tasks, the card of every data set, and how to get its files."""
+    from retinabench.data.registry import DATASETS, TASKS
+    from retinabench.data.tasks import SPLITS
+
+    names = ", ".join(split.replace("_", " ") for split in SPLITS)
+    head = ["`--task`", "what it does", "referable from grade", f"released counts: {names}"]
+    cells = [
+        (
+            f"`{name}`",
+            " ".join((inspect.getdoc(one.divide) or "").split()),
+            str(one.referable_from),
+            " / ".join(f"{count:,}" for count in one.published or ()),
+        )
+        for name, one in TASKS.items()
+    ]
+    parts = ["## The tasks", _table(head, cells), "## The data sets"]
+    for name, dataset in DATASETS.items():
+        title, _, card = dataset.card.partition("\n")
+        rows = [line for line in card.splitlines() if not line.startswith("| how to get it |")]
+        parts += [f"### {name}", title, "\n".join(rows).strip(), f"**How to get it.** {dataset.steps}"]
+    return "\n\n".join(parts)
+
+
+def targets() -> str:
+    """Return a table of the targets of the fidelity benchmark."""
+    from retinabench.fidelity.targets.registry import TARGETS
+
+    head = ["target", "data", "network", "weights", "training points", "test points"]
+    cells = [
+        (f"`{name}`", one.title, one.network, f"{one.parameters:,}", f"{one.train:,}", ", ".join(one.groups))
+        for name, one in TARGETS.items()
+    ]
+    return f"## The targets\n\n{_table(head, cells)}"
+
+
+def banks() -> str:
+    """Return a table of the concept banks that come along."""
+    from retinabench.concepts.banks.definition import bank_names, find_definition
+
+    head = ["bank", "what", "where its files come from", "licence", "reference"]
+    found = {name: find_definition(name) for name in bank_names()}
+    cells = [
+        (f"`{name}`", one.title, one.download, one.licence, one.reference) for name, one in found.items()
+    ]
+    return f"## The banks\n\n{_table(head, cells)}"
+
+
+def limits() -> str:
+    """Return what is refused of files from strangers, as `core.untrusted` states it."""
+    from retinabench.core import untrusted
+
+    return (inspect.getdoc(untrusted) or "").partition("\n")[2].strip()
+
+
+def settings_of_uci() -> str:
+    """Return how the methods of the UCI comparison are trained, as its module states it."""
+    from retinabench.experiments.uci import comparison
+
+    return f"## Settings\n\n{(inspect.getdoc(comparison) or '').partition(chr(10))[2].strip()}"
+
+
+def _table(head: list[str], rows: Iterable[tuple[str, ...]]) -> str:
+    """Return a Markdown table; of rows that are longer than the head the last cells are left out."""
+    lines = [" | ".join(one.replace("|", "\\|") for one in row[: len(head)]) for row in rows]
+    return "\n".join(
+        [f"| {' | '.join(head)} |", "|---" * len(head) + "|", *(f"| {line} |" for line in lines)]
+    )
+
+
+def posteriors() -> str:
+    """Return a table of the posterior that each method approximates, asked of its settings, under a prior of variance 1."""
+    from retinabench.methods.registry import METHODS
+    from retinabench.methods.settings import Optimizer
+
+    points = 100
+    optimizer = Optimizer(l2=0.5 / points, l2_on="everything", reweight="none", augment="none")
+    options: dict[str, dict[str, Any]] = {
+        "laplace": {"prior_precision": 1.0},
+        "mfvi": {"prior_mean": "zero", "prior_stddev": 1.0},
+        "multiswag": {"path": "sgld"},
+    }
+    cells = []
+    for name, method in METHODS.items():
+        for given in ({}, options.get(name, {})):
+            words = ", ".join(f"{key} = {value}" for key, value in given.items())
+            found = method.Config(name=name, **given).target_posterior(optimizer, points)
+            which = "yes" if found.temperature is not None else "none"
+            cells.append((f"`{name}`" + (f", {words}" if words else ""), which, found.how))
+    head = ["method and settings", "stated posterior", "in which sense, or why there is none"]
+    return f"## Every method\n\n{_table(head, dict.fromkeys(cells))}"
+
+
+ENTRIES = {
+    "beliefs.md": posteriors,
+    "methods.md": methods,
+    "scores.md": scores,
+    "intervals.md": intervals,
+    "data.md": data,
+    "fidelity.md": targets,
+    "concept-banks.md": banks,
+    "security.md": limits,
+    "uci.md": settings_of_uci,
+}
+"""Page of `docs/` -> what is written below its text."""
