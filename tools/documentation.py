@@ -1,10 +1,8 @@
 """What mkdocs makes when the documentation is built: the tutorials from the notebooks, and the page of the commands.
 
 A hook of mkdocs (`mkdocs.yml`): `examples/notebooks/*.py` are executed and become `tutorials/*.md` with their output and
-figures; `commands.md` is the help of every command, `api.md` the list of all public names, `formulas.md` what modules say of the
-statistics that they compute. Pages about what registries hold get
-its entries: `methods.md` the card of every method, `data.md` that of every data set, `scores.md` the formula of every score and when
-it misleads, `fidelity.md` the targets, `concept-banks.md` the banks. All of that exists in the built site only.
+figures; `commands.md` is the help of every command, `api.md` the list of all public names, and what registries and modules say of
+themselves becomes `formulas.md` and the ends of further pages (`entries.py`). All of that exists in the built site only.
 """
 
 from __future__ import annotations

@@ -20,6 +20,10 @@ METHOD_GROUPS = {
 }
 """Package of methods -> heading of their cards."""
 FORMULAS = {
+    "Preprocessing": "data.preprocessing.preprocess",
+    "Damage": "data.preprocessing.corruption",
+    "Findings of an inspection": "inspection.inspection",
+    "Readings of a referral": "metrics.clinical.screening",
     "Certified thresholds": "metrics.guarantees.certificate",
     "Targets of a certificate": "metrics.guarantees.risks",
     "Tests by betting": "metrics.guarantees.betting",
@@ -31,6 +35,7 @@ FORMULAS = {
     "Label shift": "metrics.guarantees.shift.label_shift",
     "Differences of two models": "metrics.comparison.differences",
     "Ranks of methods": "metrics.comparison.standings",
+    "Labels of predictions files": "reports.papers.origins",
     "Significance in the papers' tables": "reports.papers.comparison",
     "Subgroups": "metrics.clinical.subgroups",
     "Planning an AUROC": "metrics.planning.auroc",
@@ -42,6 +47,9 @@ FORMULAS = {
     "AUROC of answers": "concepts.inference.ranking",
     "Rates of a concept": "concepts.inference.rates",
     "Questioning strategies": "concepts.questioning.strategies",
+    "Convergence of a reference": "fidelity.reference.convergence",
+    "References of the competition": "fidelity.leaderboard.importing",
+    "Measures of fidelity": "fidelity.scoring.measures",
     "Submissions to the fidelity benchmark": "fidelity.submissions.submission_files",
     "Tracks of the fidelity benchmark": "fidelity.submissions.implied",
     "Hidden points": "fidelity.leaderboard.hidden",
@@ -49,7 +57,9 @@ FORMULAS = {
     "Equivalent exact draws": "fidelity.scoring.equivalent_draws",
     "Submissions nearer than possible": "fidelity.scoring.nearness",
     "Places on a fidelity board": "fidelity.scoring.resolution",
-    "Damage": "data.preprocessing.corruption",
+    "Steps whose memory is short": "methods.training.gradients",
+    "Folder of a study": "experiments.study.runner",
+    "Predictions of a study": "experiments.study.prediction_files",
     "Criteria of a search": "experiments.search.criteria",
     "Search spaces": "experiments.search.space",
 }
@@ -58,12 +68,12 @@ FORMULAS = {
 
 def formulas() -> str:
     """Return the page of the formulas: docstrings of modules, for mkdocstrings to fill in."""
-    lead = "Formulas, assumptions, proofs and sources, as the modules that compute them state them."
+    lead = "Definitions, formulas, assumptions, proofs and sources, as the modules state them that compute with them."
     options = (
         "    options:\n      members: []\n      show_root_heading: false\n      show_root_toc_entry: false"
     )
     parts = [f"## {title}\n\n::: retinabench.{module}\n{options}" for title, module in FORMULAS.items()]
-    return "\n\n".join(["# Formulas and proofs", lead, *parts])
+    return "\n\n".join(["# Formulas and definitions", lead, *parts])
 
 
 def methods() -> str:

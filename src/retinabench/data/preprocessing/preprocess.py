@@ -1,4 +1,12 @@
-"""From the bytes of a file to a square image of the retina: decode, preprocess, resize."""
+"""From the bytes of a file to a square image of the retina: decode, preprocess, resize.
+
+| `--preprocess` | gives |
+|---|---|
+| `crop` (default) | the field of view fills the square, as in 2019 |
+| `graham` | minus its local average: 4 image - 4 blur + 128, sigma = radius / `--blur`, grey outside 90 % of the field of view |
+| `graham --published` | exactly the released code's pixels, faults included; several times slower |
+| `none` | the whole image, padded with black |
+"""
 
 from __future__ import annotations
 

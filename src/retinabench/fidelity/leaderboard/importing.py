@@ -1,4 +1,10 @@
-"""Importing a published reference that consists of predictions alone, whose convergence cannot be checked."""
+"""Importing a published reference that consists of predictions alone, whose convergence cannot be checked.
+
+The files of the approximate-inference competition of 2021 are in the repository `izmailovpavel/neurips_bdl_starter_kit` (no licence
+file): for `kit-cifar10` `data/cifar10/probs.csv`, for `kit-imdb` `data/imdb/probs.csv` (the later), for `kit-medmnist`
+`eval-phase/eval_data/medmnist_probs.csv` (the first 2,000 test images, inferred); for `kit-uci` and `kit-cifar10-shifted`
+`uci_samples.csv` and `cifar_probs.csv` beside it, not seen by us. Labels prove their order, and the verdict is "unverified".
+"""
 
 from __future__ import annotations
 

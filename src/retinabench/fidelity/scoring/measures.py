@@ -2,6 +2,11 @@
 
 Letters: N test points, C classes, S posterior samples, n points of one group. Every measure is a function of means over
 points (`resampling.Measure`); the distances themselves are those of `distances.py`.
+
+`agreement` (share of argmax p = argmax q) and `total_variation` (½ Σ_c |p_c - q_c|) rank classifications, `wasserstein` (W1 between draws of
+y) regressions. Beside them stand rank correlation and error of the mutual information, disagreement gap, miscalibration with q as truth,
+regret (missed: 4, needless referral: 1), W2, the competition's `w2_kit` (minus W1) and `w2_as_printed` (√1000 W2), and usefulness against
+the labels.
 """
 
 from __future__ import annotations

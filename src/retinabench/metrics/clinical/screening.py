@@ -1,5 +1,15 @@
 """What a screening programme asks: the four readings of "referred", and patients instead of images.
 
+| reading of "referred" | sensitivity | specificity | when it is meant |
+|---|---|---|---|
+| `retained_only` | TP_ret / P_ret | TN_ret / N_ret | how good is the model on what it keeps |
+| `screen_positive` | (TP_ret + P_ref) / P | TN_ret / N | a referred patient goes to the clinic like a positive one |
+| `expert` | (TP_ret + P_ref) / P | (TN_ret + N_ref) / N | an expert who never errs: an upper bound |
+| `reader` | (TP_ret + s P_ref) / P | (TN_ret + p N_ref) / N | a reader of stated sensitivity s and specificity p |
+
+A patient is referable if one image is, called so if one retained image is, and referred if an image is and no retained one is called
+referable.
+
 >>> views = referral_views([1, 1, 0, 0], [True, False, False, False], [False, True, False, True])
 >>> views["retained_only"].sensitivity, views["screen_positive"].specificity, views["expert"].specificity
 (1.0, 0.5, 1.0)
