@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 from typing import Annotated
 
 from typer.testing import CliRunner
 
-from retinabench.cli.application import add_verbs, application, argument, flag, option
+from retinabench.cli.application import add_verbs, application, argument, flag, option, with_options
 
 
 def verb(
@@ -59,3 +61,26 @@ def test_a_value_below_its_limit_is_refused():
     found = run("do", "a.csv", "--seed", "-1")
     assert found.exit_code == 2
     assert "--seed" in found.output
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Two options and a field that is none."""
+
+    size: Annotated[int, "help"] = 3
+    name: Annotated[str | None, "help"] = None
+    inner: bool = False
+
+
+def test_annotated_fields_become_options_of_the_verb():
+    @with_options(Settings, "chosen")
+    def verb(chosen: Settings, seed: int = 0) -> tuple[Settings, int]:
+        """Do it."""
+        return chosen, seed
+
+    parameters = inspect.signature(verb).parameters
+    assert list(parameters) == ["size", "name", "seed"]
+    assert parameters["size"].default == 3
+    assert parameters["name"].annotation == Annotated[str | None, "help"]
+    assert verb.__doc__ == "Do it."
+    assert verb(seed=1, size=4, name=None) == (Settings(4), 1)

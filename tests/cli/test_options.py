@@ -3,14 +3,13 @@
 import dataclasses
 import inspect
 from collections import defaultdict
-from typing import Annotated
 
 import pytest
 import typer
 
 from retinabench.cli.banks import Asked, asks_about_images
 from retinabench.cli.main import app
-from retinabench.cli.options import FileReader, reads_predictions, with_options
+from retinabench.cli.options import FileReader, reads_predictions
 
 HOMONYMS = {
     "--data": {"FOLDER", "BENCHMARK=FOLDER", "TASK=FOLDER"},
@@ -73,29 +72,6 @@ def test_options_of_all_verbs_have_one_description():
         "--engine",
     ):
         assert len(said[name]) == 1, name
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """Two options and a field that is none."""
-
-    size: Annotated[int, "help"] = 3
-    name: Annotated[str | None, "help"] = None
-    inner: bool = False
-
-
-def test_annotated_fields_become_options_of_the_verb():
-    @with_options(Settings, "chosen")
-    def verb(chosen: Settings, seed: int = 0) -> tuple[Settings, int]:
-        """Do it."""
-        return chosen, seed
-
-    parameters = inspect.signature(verb).parameters
-    assert list(parameters) == ["seed", "size", "name"]
-    assert parameters["size"].default == 3
-    assert parameters["name"].annotation == Annotated[str | None, "help"]
-    assert verb.__doc__ == "Do it."
-    assert verb(seed=1, size=4, name=None) == (Settings(4), 1)
 
 
 @pytest.mark.parametrize(("give", "settings"), [(reads_predictions, FileReader), (asks_about_images, Asked)])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_origin, get_type_hints
 
 import typer
 
@@ -95,3 +98,39 @@ def _folder_to_write(out: Path | None) -> Path | None:
                 "is a file where a folder is needed to write into", file=path, hint="Choose another --out."
             )
     return out
+
+
+def with_options(settings: type[Any], name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return what gives a verb the options of a dataclass, in the place of the one argument that gets an instance of it.
+
+    Args:
+        settings: The dataclass; each field whose type is one of the annotated types above is an option.
+        name: The argument of the verb.
+    """
+    hints = get_type_hints(settings, include_extras=True)
+    added = {
+        field.name: inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
+        )
+        for field in dataclasses.fields(settings)
+        if get_origin(hints[field.name]) is Annotated
+    }
+
+    def give(verb: Callable[..., Any]) -> Callable[..., Any]:
+        own = inspect.signature(verb, eval_str=True)
+        parameters = [
+            one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for p in own.parameters.values()
+            for one in (added.values() if p.name == name else (p,))
+        ]
+
+        @functools.wraps(verb)
+        def command(**given: Any) -> Any:
+            chosen = {option: given.pop(option) for option in added}
+            return verb(**given, **{name: settings(**chosen)})
+
+        command.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {p.name: p.annotation for p in parameters}
+        return command
+
+    return give

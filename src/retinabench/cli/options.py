@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
-import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from retinabench.cli.application import argument, flag, option
+from retinabench.cli.application import argument, flag, option, with_options
 from retinabench.core.errors import InputError
 from retinabench.data.registry import TASKS
 from retinabench.methods.registry import METHODS
@@ -196,38 +193,6 @@ ModelSeeds = Annotated[
     list[int] | None,
     option("--model-seed", "N", "Seed of the model, once for each file.", min=0, rich_help_panel=READING),
 ]
-
-
-def with_options(settings: type[Any], name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return what gives a verb the options of a dataclass, an instance of which it gets as one argument.
-
-    Args:
-        settings: The dataclass; each field whose type is one of the annotated types above is an option.
-        name: The argument of the verb.
-    """
-    hints = get_type_hints(settings, include_extras=True)
-    added = {
-        field.name: inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
-        )
-        for field in dataclasses.fields(settings)
-        if get_origin(hints[field.name]) is Annotated
-    }
-
-    def give(verb: Callable[..., Any]) -> Callable[..., Any]:
-        own = inspect.signature(verb, eval_str=True)
-        parameters = [p for p in own.parameters.values() if p.name != name] + list(added.values())
-
-        @functools.wraps(verb)
-        def command(**given: Any) -> Any:
-            chosen = {option: given.pop(option) for option in added}
-            return verb(**given, **{name: settings(**chosen)})
-
-        command.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
-        command.__annotations__ = {p.name: p.annotation for p in parameters}
-        return command
-
-    return give
 
 
 @dataclass(frozen=True)

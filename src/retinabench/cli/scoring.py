@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from retinabench.cli.application import argument, flag, option
+from retinabench.cli.application import argument, flag, option, with_options
 from retinabench.cli.options import (
     PLAIN,
     Bootstrap,
@@ -51,13 +52,28 @@ Images = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class Scoring:
+    """What the options say of how predictions are scored."""
+
+    rules: Rules = "corrected"
+    bootstrap: Bootstrap = 1000
+    uncertainty: Uncertainty = "auto"
+    threshold: Threshold = "0.5"
+
+
+STANDARD = Scoring()
+"""What a verb that is called as a function has."""
+
+scores_predictions = with_options(Scoring, "scoring")
+"""Gives a verb the options of `Scoring`, which it gets as its argument `scoring`."""
+
+
+@scores_predictions
 @reads_predictions
 def score(
     files: Annotated[list[Path], argument("FILE", "Predictions: Parquet, CSV or NPZ, or run folders.")],
-    rules: Rules = "corrected",
-    bootstrap: Bootstrap = 1000,
-    uncertainty: Uncertainty = "auto",
-    threshold: Threshold = "0.5",
+    scoring: Scoring = STANDARD,
     json: Json = None,
     csv: Annotated[Path | None, option("--csv", "FILE", "Write all scores as CSV.")] = None,
     referral_list: ReferralOut = None,
@@ -84,13 +100,12 @@ def score(
     names = method_names(paths, predictions)
     listed = predictions[0] if referral_list is not None else None
     found = []
-    replicates = bootstrap if rules == "corrected" else 0
+    replicates = scoring.bootstrap if scoring.rules == "corrected" else 0
     steps, unit = (replicates, "replicates") if replicates else (1, "files")
     with progress_of(quiet).track("Scoring", steps * len(paths), unit) as advance:
         while predictions:  # each is given up once its ids are read
             scored = score_predictions(
-                predictions.pop(0), rules, bootstrap, seed, uncertainty, threshold=threshold, workers=workers,
-                advance=advance,
+                predictions.pop(0), seed=seed, workers=workers, advance=advance, **vars(scoring),
             )  # fmt: skip
             found.append(scored)
             if not replicates:
@@ -101,7 +116,7 @@ def score(
     notes = notes_of_files([str(path) for path in paths], [one.notes for one in found])
     if listed is not None and referral_list is not None:
         notes += _write_referral_list(
-            listed, referral_list, uncertainty, referral, refer_above, found[0].threshold.value
+            listed, referral_list, scoring.uncertainty, referral, refer_above, found[0].threshold.value
         )
     print_notes(notes)
 
@@ -122,14 +137,12 @@ def _write_referral_list(
     return found.notes
 
 
+@scores_predictions
 @reads_predictions
 def compare(
     a: Annotated[Path, argument("A", "Predictions file or run folder.")],
     b: Annotated[Path, argument("B", "Another, of the same images.")],
-    rules: Rules = "corrected",
-    bootstrap: Bootstrap = 1000,
-    uncertainty: Uncertainty = "auto",
-    threshold: Threshold = "0.5",
+    scoring: Scoring = STANDARD,
     json: Json = None,
     seed: Seed = 0,
     quiet: Silent = False,
@@ -141,14 +154,13 @@ def compare(
 
     first, second = reader.read([a, b])
     with progress_of(quiet).track("Comparing", 1, unit="pair") as advance:
-        found = compare_predictions(
-            first, second, rules, bootstrap, seed, uncertainty=uncertainty, threshold=threshold
-        )
+        found = compare_predictions(first, second, seed=seed, **vars(scoring))
         advance(1)
     print_result(comparison_table(found), json, found.to_dict)
     print_notes(found.notes)
 
 
+@scores_predictions
 @reads_predictions
 def report(
     files: Annotated[
@@ -166,10 +178,7 @@ def report(
     referral: Annotated[
         float, option("--referral", "X", "Share referred in the page's statements and figures.")
     ] = 0.5,
-    rules: Rules = "corrected",
-    bootstrap: Bootstrap = 1000,
-    uncertainty: Uncertainty = "auto",
-    threshold: Threshold = "0.5",
+    scoring: Scoring = STANDARD,
     workers: Workers = None,
     seed: Seed = 0,
     quiet: Silent = False,
@@ -181,11 +190,17 @@ def report(
     from retinabench.reports.papers.write import write_tables
 
     if tables:
-        if (data, title, referral, uncertainty, threshold) != (None, None, 0.5, "auto", "0.5"):
+        if (data, title, referral, scoring.uncertainty, scoring.threshold) != (
+            None,
+            None,
+            0.5,
+            "auto",
+            "0.5",
+        ):
             given = "--data, --title, --referral, --uncertainty and --threshold belong to the page"
             raise InputError(given, hint="Leave them out, or leave out --tables.")
         index, *_ = write_tables(
-            files, out / "papers", rules=rules, bootstrap=bootstrap, seed=seed, labels=labels, images=images,
+            files, out / "papers", rules=scoring.rules, bootstrap=scoring.bootstrap, seed=seed, labels=labels, images=images,
             workers=workers, progress=progress_of(quiet), read=reader.each,
         )  # fmt: skip
         say(index)
@@ -193,7 +208,7 @@ def report(
     if (labels, images, workers) != (None, None, None):
         raise InputError("--labels, --source and --workers belong to --tables", hint="Add --tables.")
     page = report_files(
-        files, out, EvaluationSettings(rules, bootstrap, seed, uncertainty, threshold, referral), data=data,
+        files, out, EvaluationSettings(seed=seed, referred=referral, **vars(scoring)), data=data,
         shifted=shifted, title=title, progress=progress_of(quiet), read=reader.each,
     )  # fmt: skip
     say(page)

@@ -8,17 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from retinabench.cli.application import Verbs, add_verbs, application, argument, option
+from retinabench.cli.fidelity.options import BurnIn, Chains, Keep, Source, Task
 from retinabench.cli.options import Bootstrap, Json, Seed, Silent
 from retinabench.cli.output import print_result, progress_of, say
 
 if TYPE_CHECKING:
     from retinabench.fidelity.reference.reference_file import Reference
     from retinabench.fidelity.targets.data import TargetData
-
-Task = Annotated[str, option("--task", "TASK", "A target: a name of `retinabench fidelity tasks`.")]
-Source = Annotated[
-    Path | None, option("--data", "FOLDER", "The target's data, where they do not come with the package.")
-]
 
 
 def make(
@@ -35,9 +31,9 @@ def make(
         ),
     ],
     data: Source = None,
-    chains: Annotated[int, option("--chains", "N", "Number of chains of the reference.", min=1)] = 4,
-    burn_in: Annotated[int, option("--burn-in", "N", "Transitions that are dropped.", min=1)] = 50,
-    keep: Annotated[int, option("--keep", "N", "Transitions of each chain that count.", min=8)] = 500,
+    chains: Chains = 4,
+    burn_in: BurnIn = 50,
+    keep: Keep = 500,
     seed: Seed = 0,
     quiet: Silent = False,
 ) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from retinabench.cli.application import argument, option
+from retinabench.cli.fidelity.options import BurnIn, Chains, Keep, Source
 from retinabench.cli.options import Device, Seed, Silent
 from retinabench.cli.output import progress_of, say
 from retinabench.core.errors import InputError
@@ -17,18 +18,13 @@ from retinabench.core.errors import InputError
 if TYPE_CHECKING:
     from retinabench.fidelity.reference.reference_file import Reference
 
-Chains = Annotated[int, option("--chains", "N", "Number of chains; fewer than 4 cannot pass.", min=1)]
-BurnIn = Annotated[int, option("--burn-in", "N", "Transitions that adapt the step and are dropped.", min=1)]
-Keep = Annotated[int, option("--keep", "N", "Transitions of each chain that count.", min=8)]
 Step = Annotated[float | None, option("--step", "X", "First step size; default: searched for.", min=1e-9)]
 
 
 def reference(
     task: Annotated[str, argument("TARGET", "A target: fundus, energy-gap, …")],
     out: Annotated[Path, option("--out", "FILE", "File to write, such as fundus.npz.")],
-    data: Annotated[
-        Path | None, option("--data", "FOLDER", "Folder or file of the data, where none are shipped.")
-    ] = None,
+    data: Source = None,
     chains: Chains = 4,
     burn_in: BurnIn = 50,
     keep: Keep = 150,

@@ -9,17 +9,13 @@ import typer
 
 from retinabench.cli.application import Verbs, add_verbs, application, argument, option
 from retinabench.cli.fidelity.hidden import app as hidden_app
+from retinabench.cli.fidelity.options import Source, Task
 from retinabench.cli.fidelity.reference import reference as make_reference
 from retinabench.cli.options import Bootstrap, Device, Json, Seed, Silent
 from retinabench.cli.output import print_result, print_table, progress_of, say
 
 if TYPE_CHECKING:
     from retinabench.fidelity.submissions.tuning import Trial
-
-Task = Annotated[str, option("--task", "TASK", "A target: a name of `retinabench fidelity tasks`.")]
-Source = Annotated[
-    Path | None, option("--data", "FOLDER", "The target's data, where they do not come with the package.")
-]
 
 
 def tasks(
