@@ -8,7 +8,7 @@ import pytest
 import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.metrics.clinical.decision_threshold import ABOVE_HALF
-from retinabench.metrics.planning.assumptions import Assumptions, from_pilot, stated_assumptions
+from retinabench.metrics.planning.assumptions import Assumptions, Stated, from_pilot, stated_assumptions
 from retinabench.metrics.planning.plan import plan_study
 
 
@@ -24,7 +24,7 @@ def test_a_pilot_gives_the_assumptions():
     assert found.clusters.images_per_patient == found.clusters.mates == 2
     assert found.clusters.disease_correlation == 1
     assert 0.1 < found.clusters.correlation < 0.6
-    assert stated_assumptions({"prevalence": 0.05, "auroc": None}, pilot).prevalence == 0.05
+    assert stated_assumptions(Stated(prevalence=0.05), pilot).prevalence == 0.05
     assert plan_study(found).notes[-1].startswith("assumptions from a pilot of 4,000 images")
     alone = from_pilot(rb.Predictions(np.arange(2 * n), label, prob), ABOVE_HALF)
     assert alone.clusters.effect == 1
@@ -53,8 +53,8 @@ def test_a_pilot_without_an_error_is_no_plan_of_a_few_patients():
         ({"sensitivity": 0.9, "specificity": 0.9}, "AUROC is 1"),
     ]:
         with pytest.raises(InputError, match=first):
-            stated_assumptions(stated, perfect)
+            stated_assumptions(Stated(**stated), perfect)
     stated = {"sensitivity": 0.9, "specificity": 0.9, "auroc": 0.97}
-    found = plan_study(stated_assumptions(stated, perfect))
+    found = plan_study(stated_assumptions(Stated(**stated), perfect))
     assert found.assumptions.prevalence == 0.25
     assert found["net_benefit"].patients > 100

@@ -165,16 +165,13 @@ def plan(
     reader: FileReader = PLAIN,
 ) -> None:
     """Say how many patients a study needs, from stated expectations or from a pilot."""
-    from retinabench.metrics.planning.assumptions import stated_assumptions
+    from retinabench.metrics.planning.assumptions import Stated, stated_assumptions
     from retinabench.metrics.planning.plan import plan_study
     from retinabench.metrics.planning.study_plan import Aims
     from retinabench.reports.clinic.plan_terminal import plan_table
 
     predictions = None if pilot is None else reader.read([pilot])[0]
-    stated = {
-        "prevalence": prevalence, "sensitivity": sensitivity, "specificity": specificity, "auroc": auroc,
-        "images_per_patient": images_per_patient, "correlation": correlation,
-    }  # fmt: skip
+    stated = Stated(prevalence, sensitivity, specificity, auroc, images_per_patient, correlation)
     assumptions = stated_assumptions(stated, predictions, threshold)
     aims = Aims(half_width, above_sensitivity, above_specificity, other_auroc, power=power)
     found = plan_study(assumptions, aims)

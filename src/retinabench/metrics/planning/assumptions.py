@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,15 +70,35 @@ class Assumptions:
         return content | asdict(self.clusters) | {"pilot_images": pilot}
 
 
+@dataclass(frozen=True)
+class Stated:
+    """Values that a user states in place of a pilot's or of the defaults, see `Assumptions`; None where nothing is stated."""
+
+    prevalence: float | None = None
+    sensitivity: float | None = None
+    specificity: float | None = None
+    auroc: float | None = None
+    images_per_patient: float | None = None
+    correlation: float | None = None
+
+    def among(self, *names: str) -> dict[str, float]:
+        """Return those of some values that are stated, by name."""
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+
+NOTHING = Stated()
+_RATES = ("prevalence", "sensitivity", "specificity", "auroc")
+
+
 def stated_assumptions(
-    stated: Mapping[str, float | None],
+    stated: Stated,
     pilot: Predictions | None = None,
     threshold: DecisionThreshold | float | str = DEFAULT,
 ) -> Assumptions:
     """Return assumptions: what is stated, then what a pilot says, then the defaults.
 
     Args:
-        stated: Values by the names of `Assumptions` and `Clusters`; None where nothing is stated.
+        stated: What is stated.
         pilot: Predictions of a pilot.
         threshold: The decision threshold of the pilot.
 
@@ -90,32 +108,27 @@ def stated_assumptions(
     Raises:
         InputError: Neither a prevalence nor a pilot is given, or a value is out of its range.
     """
-    known: dict[str, Any] = {name: value for name, value in stated.items() if value is not None}
-    names = [name for name in ("images_per_patient", "correlation") if name in known]
-    shared: dict[str, Any] = {name: known.pop(name) for name in names}
     if pilot is not None:
-        found = from_pilot(pilot, DecisionThreshold.parse(threshold).freeze(pilot), known)
-    elif "prevalence" in known:
-        found = Assumptions(**known)
+        found = from_pilot(pilot, DecisionThreshold.parse(threshold).freeze(pilot), stated)
+    elif stated.prevalence is not None:
+        found = Assumptions(**stated.among(*_RATES))  # type: ignore[arg-type]
     else:
         raise InputError(
             "the prevalence is not known",
             hint="Give --prevalence, such as 0.1, or the predictions of a pilot.",
         )
-    if "images_per_patient" in shared:
-        shared["mates"] = None
-    return replace(found, clusters=replace(found.clusters, **shared))
+    mates = found.clusters.mates if stated.images_per_patient is None else None
+    shared = stated.among("images_per_patient", "correlation")
+    return replace(found, clusters=replace(found.clusters, **shared, mates=mates))
 
 
-def from_pilot(
-    predictions: Predictions, threshold: FrozenThreshold, stated: Mapping[str, Any] | None = None
-) -> Assumptions:
+def from_pilot(predictions: Predictions, threshold: FrozenThreshold, stated: Stated = NOTHING) -> Assumptions:
     """Return the assumptions that a pilot gives: those of its in-domain test images.
 
     Args:
         predictions: The pilot's predictions.
         threshold: The decision threshold.
-        stated: Values by the names of `Assumptions` that replace the pilot's.
+        stated: Rates that replace the pilot's.
 
     Returns:
         The assumptions. A correlation that no patient of the pilot can tell keeps its default.
@@ -139,14 +152,16 @@ def from_pilot(
         default = Clusters()
         right = max(known, default=default.correlation)
         clusters = Clusters(float(sizes.mean()), right, disease, float(sizes @ sizes / sizes.sum()))
-    found: dict[str, Any] = {
+    rates = {
         "prevalence": float(y.mean()),
         "sensitivity": table.sensitivity,
         "specificity": table.specificity,
         "auroc": max(auroc_error(y, part.prob).auroc, 0.501),
-        "clusters": clusters,
-        "threshold": threshold.value,
-        "predictors": np.asarray(logit(np.clip(part.prob, EPS, 1 - EPS)), np.float64),
-        "origin": f"pilot of {len(part):,} images",
     }
-    return Assumptions(**(found | dict(stated or {})))
+    return Assumptions(
+        **(rates | stated.among(*_RATES)),
+        clusters=clusters,
+        threshold=threshold.value,
+        predictors=np.asarray(logit(np.clip(part.prob, EPS, 1 - EPS)), np.float64),
+        origin=f"pilot of {len(part):,} images",
+    )
