@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from retinabench.data.datasets.wave import read
+from retinabench.fidelity.targets.wave import read
 
 
 def test_the_data_are_the_same_every_time_and_follow_the_sine():

@@ -24,6 +24,11 @@ A posterior may have a method `uncertainty(inputs) -> (B,)` of its own (`Uncerta
 
 Letters: S posterior samples, B batch, C classes (2: not referable, referable).
 Randomness: every draw comes from a stream of `core/random_streams.py`, named after its purpose and derived from `run.seed`.
+
+`train` takes ``objective=``: ``objective(images, labels, step)`` returns named loss terms, each a mean over the images that it was given, or
+independent of them. A parameter with ``no_decay = True`` is never in the L2 term; a group of an own optimiser with ``lr_factor`` has its own
+learning rate; ``extra`` is saved with the network. A method overrides `Config.target_posterior` where it approximates a stated posterior, and
+`Config.gradients_per_example` where it takes other than epochs times ``train_samples`` gradient evaluations per example.
 """
 
 from __future__ import annotations

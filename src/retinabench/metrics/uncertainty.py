@@ -1,10 +1,16 @@
 """How unsure a model is of each image, from its posterior samples, in nats.
 
-With p_s the probability of posterior sample s and p = mean_s p_s, and H the entropy of a yes/no answer:
+With p_s the probability of posterior sample s, p = mean_s p_s, and H(p) = -p ln p - (1-p) ln(1-p) the entropy of a yes/no answer:
 
-    total = H(p)    aleatoric = mean_s H(p_s)    epistemic = total - aleatoric    variance = mean_s (p_s - p)^2
-
-    margin = exp(-|logit p - logit t|), with t the decision threshold
+| name | formula | misleads when |
+|---|---|---|
+| `total` (default) | H(p) | compared with max probability or sqrt(p(1-p)): the ranking is the same |
+| `aleatoric` | mean_s H(p_s) | the samples agree for the wrong reason |
+| `epistemic` | total - aleatoric | there is one sample: it is 0 and the referral random |
+| `variance` | mean_s (p_s - p)^2, unitless | as epistemic |
+| `max_probability` | 1 - max(p, 1-p), unitless | as total |
+| `margin` | exp(-abs(logit p - logit t)), t the decision threshold | t is not the cost of a false alarm over that of a miss |
+| `own` | the file's column `uncertainty`, any scale | its sign is turned: the largest is referred first |
 
 Total, the maximum probability and the standard deviation sqrt(p(1-p)) are one ranking: they all order images by
 |p - 1/2|, also where the decision is made at another threshold t; the margin is largest at t, where the model's answer

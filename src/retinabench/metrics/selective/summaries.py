@@ -7,7 +7,9 @@ fraction of all images), err = E(1) and a = 1 - err:
 
 These scores are not independent of one another. For right/wrong answers PRR = 2 x failure AUROC - 1 and
 AUGRC = (1 - failure AUROC) a err + err^2 / 2 hold exactly: with the accuracy they carry one number. Only AURC and
-RC-Index weigh the certain end differently (by 1/c), and RC-Index on every count, closed at 1, is err - AURC.
+RC-Index weigh the certain end differently (by 1/c), and RC-Index on every count, without ties and closed at 1, is err - AURC; given the
+accuracy it lies in [(1-a) ln(1-a), -a ln a], over all accuracies in [-0.368, 0.368], not the poster's [-1, 1]. `relative_rc_index_of` is
+ours, because the authors' formula was not available.
 
 Sources: Geifman et al., ICLR 2019 (AURC, E-AURC); Traub et al., NeurIPS 2024 (AUGRC); Malinin 2019 (PRR);
 Brown, Talbert and Talbert (RC-Index).

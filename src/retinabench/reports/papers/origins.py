@@ -6,6 +6,11 @@ The CSV has a column `file` (relative to the CSV) and any of `method`, `task`, `
     file,method,task,blur,seed
     ours-0.csv,Our network,country_shift,30,0
     ours-1.csv,Our network,country_shift,30,1
+
+Files that differ by `seed` alone are the runs of a `method` (else the file's name); the same seed twice is refused, and without one every file is a run.
+Each `task` and `dataset` has tables of its own. `criterion` is ``in_domain_auroc`` (the default; Tables 1 to 7 of Band et al. 2021) or
+``balanced_joint_accuracy_area`` (8 to 11), `blur` that of Graham's preprocessing (default 30; Tables 12, 13), `members` more than 1 of an
+ensemble.
 """
 
 from __future__ import annotations
