@@ -18,7 +18,8 @@ class FakeReference:
     states: np.ndarray | None = None
     passed: bool = True
     why: list = field(default_factory=list)
-    meta: dict = field(default_factory=dict)
+    chain_gradients: float | None = None
+    published_ceiling: dict | None = None
 
     external = False
 

@@ -9,7 +9,7 @@ from retinabench.fidelity.targets.registry import TARGETS
 def evaluator(name, groups=("all", "clean")):
     return SimpleNamespace(
         target=TARGETS[name],
-        reference=SimpleNamespace(meta={}),
+        reference=SimpleNamespace(published_ceiling=None),
         resampling=SimpleNamespace(groups=dict.fromkeys(groups)),
     )
 

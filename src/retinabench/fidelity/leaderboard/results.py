@@ -177,11 +177,7 @@ class TaskBoard:
     @property
     def chain_gradients(self) -> float | None:
         """Gradient evaluations per training example of one chain of the reference, burn-in included."""
-        meta = self.evaluator.reference.meta
-        try:
-            return float((meta["burn_in"] + meta["kept"]) * meta["steps"])
-        except (KeyError, TypeError):
-            return None
+        return self.evaluator.reference.chain_gradients
 
     @property
     def ordered(self) -> list[Entry]:

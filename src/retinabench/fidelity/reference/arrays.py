@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,8 @@ QUADRATURE = "quadrature"
 class ReferenceArrays:
     """The content of a reference file; which arrays there are depends on the likelihood.
 
-    `reference_file.py` lists the arrays; `meta` is the JSON of the file.
+    `reference_file.py` lists the arrays; `meta` is the JSON of the file, which is written and judged here and read through
+    the properties.
     """
 
     meta: JsonObject
@@ -55,3 +57,22 @@ class ReferenceArrays:
     def chains(self) -> int:
         """Number of chains."""
         return int(self.meta["chains"])
+
+    @property
+    def chain_gradients(self) -> float | None:
+        """Gradient evaluations per training example of one chain, burn-in included; None where it has no such chains."""
+        try:
+            return float((self.meta["burn_in"] + self.meta["kept"]) * self.meta["steps"])
+        except (KeyError, TypeError):
+            return None
+
+    @property
+    def published_ceiling(self) -> Mapping[str, float] | None:
+        """By measure, the distance of one chain from the others that an imported reference states."""
+        stated = self.meta.get("published_ceiling")
+        return stated if isinstance(stated, dict) else None
+
+    @property
+    def accuracy(self) -> float | None:
+        """Share of right classes of an imported reference whose labels are known."""
+        return self.meta.get("accuracy")
