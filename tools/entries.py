@@ -27,6 +27,7 @@ FORMULAS = {
     "Selective summaries": "metrics.selective.summaries",
     "Calibration": "metrics.calibration.summary",
     "Baseline": "metrics.clinical.baseline",
+    "Other thresholds": "metrics.policies.grid",
     "Readings of a referral": "metrics.clinical.screening",
     "Certified thresholds": "metrics.guarantees.certificate",
     "Targets of a certificate": "metrics.guarantees.risks",
