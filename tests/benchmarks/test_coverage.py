@@ -1,6 +1,6 @@
 """Nominal 95 % intervals hold the truth in about 95 % of simulated studies, and tests at 5 % reject about 5 %.
 
-The simulation is `benchmarks/coverage.py`, whose table stands in `docs/intervals.md`; this is a small part of it.
+The simulation is `benchmarks/coverage.py`, whose table is `docs/tables/coverage.csv`; this is a small part of it.
 """
 
 from __future__ import annotations
