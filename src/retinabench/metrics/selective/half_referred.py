@@ -19,7 +19,7 @@ _CURVES = ("accuracy", "sensitivity", "specificity", "prevalence")
 
 
 def names(referred: float = 0.5) -> tuple[str, ...]:
-    """Return the names of `numbers` in this order, such as ``gain_at_50``; each is defined in `docs/scores.md`."""
+    """Return the names of `numbers` in this order, such as ``gain_at_50``; each is defined in `metrics/definitions.toml`."""
     return (*(f"{name}_at_{100 * referred:g}" for name in _AT), "sensitivity_at_specificity_80")
 
 
