@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-import documentation
+import entries
 from retinabench.methods.registry import METHODS
 from retinabench.methods.settings import MethodConfig
 
@@ -28,7 +28,7 @@ def test_every_setting_is_described(name):
 
 
 def test_the_page_of_methods_shows_every_card():
-    shown = re.findall(r"^::: (\S+)", documentation.methods(), flags=re.MULTILINE)
+    shown = re.findall(r"^::: (\S+)", entries.methods(), flags=re.MULTILINE)
     # Other tests of the same process may have added methods of their own.
     modules = {METHODS[name].__name__ for name in METHODS}
     assert set(shown) == {module for module in modules if module.startswith("retinabench.")}
