@@ -33,8 +33,8 @@ class ScoreSpec:
         needs: What makes it defined: both ``classes``, ``ten`` images of each class, ``positives``, ``negatives``, right
             and wrong answers (``errors``), or both ``domains``.
         sets: The sets that `retinabench.score` computes it for; None for all, `ON_REQUEST` for none.
-        batched: The same for many weightings at once, (R,) values equal to those of the function to 1e-12; None where only
-            the function is known. Bootstrap replicates use it.
+        batched: The same for many weightings at once, (R,) values equal to those of the function to 1e-12, of a share
+            of the retained to 1e-9; None where only the function is known. Bootstrap replicates use it.
         interval: How its interval is computed, see `metrics.inference.interval_methods`.
         formula: Its definition, in the notation of `docs/scores.md`.
         misleads: When its value misleads, as the end of a sentence that begins with "It misleads when".

@@ -28,7 +28,9 @@ def check(cases, weight):
     batch = Batch(cases, weight[:, cases.order])
     for spec in BATCHED:
         plain = [spec(cases.weighted(row)) for row in weight]
-        np.testing.assert_allclose(spec.batched(batch), plain, rtol=1e-12, atol=1e-12, err_msg=spec.name)
+        # Shares of a class among the retained are quotients of sums of which a millionth may be left by fractional weights.
+        limit = 1e-9 if "_at_" in spec.name else 1e-12
+        np.testing.assert_allclose(spec.batched(batch), plain, rtol=limit, atol=limit, err_msg=spec.name)
     for referred in (0.5, 0.1, 0.95):
         plain = [half_referred.numbers(cases.weighted(row), referred) for row in weight]
         found = numbers_at(batch, referred, half_referred.SPECIFICITY)
