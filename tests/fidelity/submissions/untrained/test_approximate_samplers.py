@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET
 from retinabench.fidelity import distances
 from retinabench.fidelity.reference.reference_file import read_reference
@@ -25,6 +26,21 @@ def test_the_draws_come_closer_with_the_budget_which_is_never_exceeded(name):
         assert used <= budget
         assert np.allclose(values.sum(axis=2), 1, atol=1e-5)
         assert distances.total_variation(values.mean(axis=0), truth).mean() < most
+
+
+@pytest.mark.parametrize("name", approximate_samplers.SAMPLERS)
+@pytest.mark.parametrize("budget", [20, 29])
+def test_the_least_budgets_suffice(name, budget):
+    values, used = approximate_samplers.sample(name, LOGISTIC, load(LOGISTIC), budget, 0, QUIET)
+    assert len(values) > 0
+    assert used <= budget
+
+
+@pytest.mark.parametrize("name", ["mclmc", "smc", "svgd", "hmc", "nuts"])
+def test_a_budget_that_is_too_small_is_refused(name, tmp_path):
+    with pytest.raises(InputError, match="budget of at least 20"):
+        run_entry(name, LOGISTIC, budget=19, out=tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_run_is_repeated_bit_for_bit_and_says_what_it_is(tmp_path):

@@ -73,7 +73,8 @@ def _smc(
     count = _particles(budget, 100, 100)
     state = hmc.start(counted, _prior(target, count, generator))
     power, step = 0.0, 0.5 * math.sqrt(target.prior_variance)
-    most = max(1, (budget - counted.used) // (count * LEAPFROGS))
+    steps = min(LEAPFROGS, (budget - counted.used) // count)
+    most = (budget - counted.used) // (count * steps)
     kept: list[Tensor] = []
     for number in range(1, most + 1):
         if power < 1:
@@ -81,13 +82,13 @@ def _smc(
             rows = smc.resampled((power - before) * state.value, generator)
             state = hmc.State(state.weights[rows], state.value[rows], state.gradient[rows])
         state, info = smc.moved(
-            counted, state, power, prior_variance=target.prior_variance, step=step, steps=LEAPFROGS,
+            counted, state, power, prior_variance=target.prior_variance, step=step, steps=steps,
             generator=generator,
         )  # fmt: skip
         step *= math.exp(float(info.acceptance.mean()) - ACCEPTANCE)
         if power == 1:
             kept.append(state.weights)
-        advance(count * LEAPFROGS)
+        advance(count * steps)
     return kept
 
 

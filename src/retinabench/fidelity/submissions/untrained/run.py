@@ -121,6 +121,11 @@ def run_untrained(
     """
     if overrides:
         raise InputError(f"'{name}' has no settings: {overrides[0]}", hint="Leave it out.")
+    if name not in kernels.KERNELS and budget < exact_samplers.SHORTEST:
+        raise InputError(
+            f"'{name}' needs a budget of at least {exact_samplers.SHORTEST} gradients per example, not {budget:g}",
+            hint="Give a larger --budget.",
+        )
     fingerprint = target.fingerprint(data.sha256)
     tier = f"-budget-{budget:g}" if name not in kernels.KERNELS else ""
     file = submission_in(out / f"{name}-{target.name}-seed-{seed}{tier}-{fingerprint}")
