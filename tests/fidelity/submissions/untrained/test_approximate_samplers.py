@@ -1,53 +1,43 @@
-"""Chains and particles under the budget: they count what they take, and come closer as the budget grows."""
+"""Samplers without a rejection per state: how many particles a budget pays for, and what they keep."""
 
-import numpy as np
 import pytest
+import torch
 
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET
-from retinabench.fidelity import distances
-from retinabench.fidelity.reference.reference_file import read_reference
-from retinabench.fidelity.submissions.runner import run_entry
-from retinabench.fidelity.submissions.submission import read_submission
 from retinabench.fidelity.submissions.untrained import approximate_samplers
+from retinabench.fidelity.submissions.untrained.counted import Counted
 from retinabench.fidelity.targets.data import load
+from retinabench.fidelity.targets.density import Density
 from retinabench.fidelity.targets.registry import TARGETS
 
 LOGISTIC = TARGETS["logistic"]
 
 
-@pytest.mark.parametrize("name", approximate_samplers.SAMPLERS)
-def test_the_draws_come_closer_with_the_budget_which_is_never_exceeded(name):
-    """By quadrature: .21 is the distance of one draw; with 1,500 gradients all are within .04, seed 0."""
-    data = load(LOGISTIC)
-    truth = read_reference(LOGISTIC, data.sha256).probs
-    for budget, most in ((100, 0.2), (1500, 0.04)):
-        values, used = approximate_samplers.sample(name, LOGISTIC, data, budget, 0, QUIET)
-        assert used <= budget
-        assert np.allclose(values.sum(axis=2), 1, atol=1e-5)
-        assert distances.total_variation(values.mean(axis=0), truth).mean() < most
+def run(name, target, density, budget):
+    counted = Counted(density)
+    generator = torch.Generator().manual_seed(0)
+    with QUIET.track("sampler", budget, unit="gradients") as advance:
+        return approximate_samplers.SAMPLERS[name](target, counted, budget, generator, advance), counted.used
 
 
-@pytest.mark.parametrize("name", approximate_samplers.SAMPLERS)
-@pytest.mark.parametrize("budget", [20, 29])
-def test_the_least_budgets_suffice(name, budget):
-    values, used = approximate_samplers.sample(name, LOGISTIC, load(LOGISTIC), budget, 0, QUIET)
-    assert len(values) > 0
-    assert used <= budget
+@pytest.mark.parametrize(
+    ("name", "budget", "particles"),
+    [("smc", 100, 5), ("smc", 2000, 20), ("svgd", 1000, 20), ("svgd", 5000, 50)],
+)
+def test_particles_are_a_stated_share_of_the_budget(name, budget, particles):
+    kept, used = run(name, LOGISTIC, Density.of(LOGISTIC, load(LOGISTIC)), budget)
+    assert {len(weights) for weights in kept} == {particles}
+    assert 0.8 * budget <= used <= budget
 
 
-@pytest.mark.parametrize("name", ["mclmc", "smc", "svgd", "hmc", "nuts"])
-def test_a_budget_that_is_too_small_is_refused(name, tmp_path):
-    with pytest.raises(InputError, match="budget of at least 20"):
-        run_entry(name, LOGISTIC, budget=19, out=tmp_path)
-    assert not list(tmp_path.iterdir())
+def test_mclmc_keeps_a_state_of_every_gradient_after_the_first_three_tenths():
+    kept, used = run("mclmc", LOGISTIC, Density.of(LOGISTIC, load(LOGISTIC)), 200)
+    assert (len(kept), used) == (140, 200)
 
 
-def test_a_run_is_repeated_bit_for_bit_and_says_what_it_is(tmp_path):
-    data = load(LOGISTIC)
-    files = [run_entry("mclmc", LOGISTIC, budget=60, out=tmp_path / name) for name in "ab"]
-    first, again = (read_submission(file, LOGISTIC, len(data.test), data.sha256) for file in files)
-    assert np.array_equal(first.probs, again.probs)
-    assert first.about.budget.used == 60
-    assert first.about.implied.how == "draws of one chain, up to the error of its step"
-    assert first.track(LOGISTIC) == "stated"
+def test_mclmc_refuses_a_single_weight_which_has_no_direction_to_turn_to():
+    single = LOGISTIC.model_copy(update={"network": "linear"})
+    object.__setattr__(single, "parameters", 1)
+    with pytest.raises(InputError, match="at least two weights"):
+        run("mclmc", single, None, 100)

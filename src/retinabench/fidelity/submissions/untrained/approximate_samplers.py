@@ -1,30 +1,21 @@
 """The entries `mclmc`, `smc` and `svgd`: a chain without rejections, tempered particles, and particles that repel each other.
 
-All start at draws of the prior, and each full-batch gradient of a particle is one evaluation per training example. `mclmc` adapts its
-step and length in the first 30 % of the budget, which is dropped. `smc` and `svgd` have few particles under small budgets, since each
-needs tens of gradients: a hundredth and a fiftieth of the budget, at most 100 and 50.
+All start at draws of the prior. `mclmc` adapts its step and length in the first 30 % of the budget, which is dropped. `smc` and
+`svgd` have few particles under small budgets, since each needs tens of gradients: a hundredth and a fiftieth of the budget, at most
+100 and 50.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from retinabench.core.progress import Progress
-from retinabench.core.random_streams import torch_generator
-from retinabench.fidelity.submissions.untrained.exact_samplers import BURN_IN, Counted, predicted
-from retinabench.fidelity.targets.data import TargetData
-from retinabench.fidelity.targets.density import Density
+from retinabench.core.errors import InputError
+from retinabench.fidelity.submissions.untrained.counted import BURN_IN, Advance, Counted, Sampler, prior_draws
 from retinabench.fidelity.targets.target import Target
 from retinabench.methods.mcmc import hmc, mclmc, smc, svgd
-
-Advance = Callable[[int], None]
-Sampler = Callable[[Target, Counted, int, torch.Generator, Advance], list[Tensor]]
 
 FEWEST = 5  # particles
 LEAPFROGS = 5  # of a transition of `smc`
@@ -33,16 +24,17 @@ ACCEPTANCE = 0.8
 RATE = 0.1  # of the steps of `svgd`, in stds of the prior
 
 
-def _prior(target: Target, count: int, generator: torch.Generator) -> Tensor:
-    return math.sqrt(target.prior_variance) * torch.randn(count, target.parameters, generator=generator)
-
-
 def _mclmc(
     target: Target, counted: Counted, budget: int, generator: torch.Generator, advance: Advance
 ) -> list[Tensor]:
     """Return the states of one chain after burn-in."""
+    if target.parameters < 2:
+        raise InputError(
+            f"'mclmc' needs at least two weights, and {target.name} has one",
+            hint="Run 'hmc' or 'nuts', which take any number.",
+        )
     spread = math.sqrt(target.prior_variance * target.parameters)  # of the prior's draws
-    point = mclmc.begin(hmc.start(counted, _prior(target, 1, generator)), generator)
+    point = mclmc.begin(hmc.start(counted, prior_draws(target, 1, generator)), generator)
     size, length = mclmc.StepSize(0.05 * spread), spread
     burned: list[Tensor] = []
     kept: list[Tensor] = []
@@ -71,7 +63,7 @@ def _smc(
 ) -> list[Tensor]:
     """Return the particles after each transition at λ = 1."""
     count = _particles(budget, 100, 100)
-    state = hmc.start(counted, _prior(target, count, generator))
+    state = hmc.start(counted, prior_draws(target, count, generator))
     power, step = 0.0, 0.5 * math.sqrt(target.prior_variance)
     steps = min(LEAPFROGS, (budget - counted.used) // count)
     most = (budget - counted.used) // (count * steps)
@@ -97,7 +89,7 @@ def _svgd(
 ) -> list[Tensor]:
     """Return the particles after the last step; Adam's steps, whose rate falls to 0 by half a cosine."""
     count = _particles(budget, 50, 50)
-    weights = _prior(target, count, generator)
+    weights = prior_draws(target, count, generator)
     steps, rate = budget // count, RATE * math.sqrt(target.prior_variance)
     optimizer = torch.optim.Adam([weights], lr=rate)
     for number in range(steps):
@@ -114,30 +106,3 @@ def _particles(budget: int, share: int, most: int) -> int:
 
 
 SAMPLERS: dict[str, Sampler] = {"mclmc": _mclmc, "smc": _smc, "svgd": _svgd}
-HOW = {
-    "mclmc": "draws of one chain, up to the error of its step",
-    "smc": "particles from the prior through powers of the likelihood",
-    "svgd": "particles that repel each other",
-}
-
-
-def sample(
-    name: str, target: Target, data: TargetData, budget: int, seed: int, progress: Progress
-) -> tuple[NDArray[np.float32], int]:
-    """Return the predictions of the draws (S, N, O), and the gradient evaluations that they took.
-
-    Args:
-        name: Of `SAMPLERS`.
-        target: The target.
-        data: Its data.
-        budget: Gradient evaluations per training example, at least 20.
-        seed: Of all random streams.
-        progress: Is told how far the sampler is.
-    """
-    torch.set_num_threads(1)
-    density = Density.of(target, data)
-    counted = Counted(density)
-    generator = torch_generator("cpu", seed, "approximate sampler", name, target.name)
-    with progress.track(f"{name}, {target.name}", budget, unit="gradients") as advance:
-        kept = SAMPLERS[name](target, counted, budget, generator, advance)
-    return predicted(density, kept), counted.used

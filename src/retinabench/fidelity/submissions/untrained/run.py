@@ -30,11 +30,10 @@ from retinabench.fidelity.submissions.submission import (
 )
 from retinabench.fidelity.submissions.submission_checks import DRAWS
 from retinabench.fidelity.submissions.untrained import (
-    approximate_samplers,
-    exact_samplers,
     infinite_width,
     infinite_width_classes,
     kernels,
+    samplers,
 )
 from retinabench.fidelity.targets.data import TargetData
 from retinabench.fidelity.targets.target import Target
@@ -70,25 +69,17 @@ def _limit(
     return Found(how, infinite_width_classes.sample_classes(target, data, seed, progress, kernel))
 
 
-def _chain(
+def _sampled(
     sampler: str, target: Target, data: TargetData, budget: float, seed: int, progress: Progress
 ) -> Found:
-    values, gradients = exact_samplers.sample(sampler, target, data, int(budget), seed, progress)
-    return Found("draws of one chain", values, gradients=gradients)
-
-
-def _approximate(
-    sampler: str, target: Target, data: TargetData, budget: float, seed: int, progress: Progress
-) -> Found:
-    values, gradients = approximate_samplers.sample(sampler, target, data, int(budget), seed, progress)
-    return Found(approximate_samplers.HOW[sampler], values, gradients=gradients)
+    values, gradients = samplers.sample(sampler, target, data, int(budget), seed, progress)
+    return Found(samplers.HOW[sampler], values, gradients=gradients)
 
 
 Untrained = Callable[[Target, TargetData, float, int, Progress], Found]
 UNTRAINED: dict[str, Untrained] = {
     **{kernel: partial(_limit, kernel) for kernel in kernels.KERNELS},
-    **{sampler: partial(_chain, sampler) for sampler in exact_samplers.SAMPLERS},
-    **{sampler: partial(_approximate, sampler) for sampler in approximate_samplers.SAMPLERS},
+    **{sampler: partial(_sampled, sampler) for sampler in samplers.SAMPLERS},
 }
 """By name: (target, data, budget, seed, progress) -> what it predicts."""
 
@@ -121,9 +112,9 @@ def run_untrained(
     """
     if overrides:
         raise InputError(f"'{name}' has no settings: {overrides[0]}", hint="Leave it out.")
-    if name not in kernels.KERNELS and budget < exact_samplers.SHORTEST:
+    if name not in kernels.KERNELS and budget < samplers.FEWEST_GRADIENTS:
         raise InputError(
-            f"'{name}' needs a budget of at least {exact_samplers.SHORTEST} gradients per example, not {budget:g}",
+            f"'{name}' needs a budget of at least {samplers.FEWEST_GRADIENTS} gradients per example, not {budget:g}",
             hint="Give a larger --budget.",
         )
     fingerprint = target.fingerprint(data.sha256)
