@@ -21,13 +21,14 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from retinabench.core.atomic_files import atomic_write
 from retinabench.core.errors import InputError, WorkError
@@ -36,7 +37,7 @@ from retinabench.data.ingest.prepare import prepare
 from retinabench.data.prepared.folder import Prepared, open_prepared
 from retinabench.data.preprocessing.corruption import KINDS, STRENGTHS, Corruption, corrupt
 from retinabench.data.preprocessing.preprocess import Recipe
-from retinabench.data.tasks import load_task
+from retinabench.data.tasks import Task, load_task
 from retinabench.experiments.config import Run, load_run
 from retinabench.experiments.execution import member_runs
 from retinabench.experiments.features import Extractor, feature_scale, trunk_features
@@ -44,7 +45,7 @@ from retinabench.experiments.resources import Resources
 from retinabench.experiments.run import divided, execute, run_folder
 from retinabench.experiments.run_folder import load_posterior
 from retinabench.methods.posthoc import temperature
-from retinabench.methods.training.posterior import UncertaintyPosterior
+from retinabench.methods.training.posterior import Posterior, UncertaintyPosterior
 from retinabench.models.settings import ModelConfig
 from retinabench.predictions.io import read_predictions
 
@@ -168,33 +169,66 @@ def predict_damaged(run: Run, runs: Path, damaged: Damaged) -> dict[str, NDArray
     """Return mean, expected entropy and own uncertainty of every damaged image, by the run that did not see its patient."""
     task = load_task(run.data, run.task)
     clean = damaged.features[damaged.cell == ""]
-    shape = len(damaged.row)
-    found = {name: np.full(shape, np.nan) for name in ("mean", "aleatoric", "own")}
+
+    def inputs(division: Task, rows: NDArray[np.intp]) -> Tensor:
+        mean, std = feature_scale(clean[division.splits["train"]])
+        return torch.from_numpy((damaged.features[rows] - mean) / std)
+
+    return predict_held_out(
+        run,
+        task,
+        damaged.row,
+        inputs,
+        lambda one: run_folder(one, runs, task),
+        lambda folder, _: load_posterior(folder)[1],
+    )
+
+
+def predict_held_out(
+    run: Run,
+    task: Task,
+    rows: NDArray[np.intp],
+    inputs: Callable[[Task, NDArray[np.intp]], Tensor],
+    folder_of: Callable[[Run], Path],
+    load: Callable[[Path, Run], Posterior],
+    batch: int = 256,
+) -> dict[str, NDArray[np.float64]]:
+    """Return mean, expected entropy and own uncertainty of inputs, each by the fold of a cross-validation that did not see its patient.
+
+    Args:
+        run: The cross-validation.
+        task: Its task.
+        rows: Row of the task to which each input belongs, (M,).
+        inputs: Returns the inputs at some of the M positions, as the run of a fold reads them.
+        folder_of: Returns the folder of a run.
+        load: Returns the posterior of a folder and run.
+        batch: Inputs at a time.
+    """
+    found = {name: np.full(len(rows), np.nan) for name in ("mean", "aleatoric", "own")}
     for fold in member_runs(run):
         division = divided(task, fold)
-        mean, std = feature_scale(clean[division.splits["train"]])
-        mine = np.flatnonzero(np.isin(damaged.row, division.splits["test"]))
-        inputs = torch.from_numpy((damaged.features[mine] - mean) / std)
+        mine = np.flatnonzero(np.isin(rows, division.splits["test"]))
+        images = inputs(division, mine)
         probs, own = [], []
         for one in member_runs(fold) or [fold]:
-            _, posterior = load_posterior(run_folder(one, runs, task))
+            posterior = load(folder_of(one), one)
             generator = torch.Generator().manual_seed(derive(one.seed, "damaged"))
             with torch.no_grad():
                 drawn = [
                     posterior.predict(some, one.method.samples, generator)[..., 1].double()
-                    for some in inputs.split(256)
+                    for some in images.split(batch)
                 ]
                 probs.append(torch.cat(drawn, dim=1).numpy())
                 if isinstance(posterior, UncertaintyPosterior):
                     own.append(
                         torch.cat(
-                            [posterior.uncertainty(some).double() for some in inputs.split(256)]
+                            [posterior.uncertainty(some).double() for some in images.split(batch)]
                         ).numpy()
                     )
         samples = np.concatenate(probs)
         if fold.method.name == "temperature":
             (member,) = member_runs(fold)
-            known = read_predictions(run_folder(member, runs, task) / "predictions.parquet")
+            known = read_predictions(folder_of(member) / "predictions.parquet")
             held = known.select(split="validation")
             assert held is not None
             samples = temperature.scaled(samples, temperature.best_temperature(held.label, held.probs))

@@ -7,7 +7,8 @@
 `real/finetuned` trains the last convolution of EfficientNet-Lite0 and the head. What that convolution reads never changes, so it is
 computed once, for the 516 images as they are and under nine kinds of damage at strength 3; each training then takes seconds
 instead of minutes. The divisions of the patients are those of `real.py`: 5-fold cross-validation, all methods for one seed of a
-division after the other. `tta` needs images and is left out.
+division after the other. `tta` needs images and is left out. Then `--strengths` of these cross-validations predict the 103 official test
+images under the other strengths with the trained posteriors.
 """
 
 from __future__ import annotations
@@ -25,7 +26,17 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from real import EVERYWHERE, FOLDS, METHODS, REPEATS, TUNED, damaged_parts, division_of, entropy
+from real import (
+    EVERYWHERE,
+    FOLDS,
+    METHODS,
+    REPEATS,
+    TUNED,
+    damaged_parts,
+    division_of,
+    entropy,
+    predict_held_out,
+)
 from torch import Tensor, nn
 
 from retinabench.core.atomic_files import atomic_write
@@ -35,10 +46,13 @@ from retinabench.data.preprocessing.corruption import KINDS, Corruption, corrupt
 from retinabench.data.records import join
 from retinabench.data.tasks import Task, load_task
 from retinabench.experiments.config import Run, load_run
-from retinabench.experiments.execution import Training, execute_run
+from retinabench.experiments.execution import POSTERIOR, Training, execute_run
 from retinabench.experiments.image_predictions import predict
 from retinabench.experiments.resources import Resources
 from retinabench.experiments.run import FILE, ImageRuns, divided
+from retinabench.methods.registry import METHODS as METHOD_CLASSES
+from retinabench.methods.training.checkpoint import load_tensors
+from retinabench.methods.training.posterior import Posterior
 from retinabench.models.build import build_model
 from retinabench.models.networks.efficientnet_lite import EfficientNetLite
 from retinabench.models.settings import SCALES
@@ -111,44 +125,56 @@ def with_damage(task: Task) -> Task:
     return replace(task, data=data, splits={**task.splits, "shifted_test": rows})
 
 
-def damaged_images(task: Task, rows: NDArray[np.intp], kind: str) -> NDArray[np.uint8]:
-    """Return the images of some rows under a kind of damage at strength 3; the empty kind is none."""
+def damaged_images(
+    task: Task, rows: NDArray[np.intp], kind: str, strength: int = EVERYWHERE
+) -> NDArray[np.uint8]:
+    """Return the images of some rows under a kind of damage at a strength; the empty kind is none."""
     images = task.data.images(rows)
     if not kind:
         return images
-    damage, ids = Corruption(kind, EVERYWHERE), task.image_id[rows].tolist()
+    damage, ids = Corruption(kind, strength), task.image_id[rows].tolist()
     return np.stack([corrupt(one, damage, i) for one, i in zip(images, ids, strict=True)])
 
 
-def frozen_outputs(task: Task, out: Path) -> Tensor:
+class FrozenStages:
+    """Computes what the last convolution of the pretrained network reads; each part is kept in a file of `out`."""
+
+    def __init__(self, task: Task, out: Path) -> None:
+        run = load_run(PRESET, [], data=str(task.data.folder), task="in_domain", seed=0)
+        network = build_model(run.model, 0)
+        assert isinstance(network, EfficientNetLite)
+        self.task, self.out, self.network, self.read = task, out, network.eval(), list[Tensor]()
+        network.conv_head.register_forward_pre_hook(lambda _, arguments: self.read.append(arguments[0]))
+        self.scale = tuple(
+            torch.tensor(values).reshape(1, 3, 1, 1) for values in SCALES[run.model.inputs]
+        )  # mean and std
+
+    def part(self, name: str, rows: NDArray[np.intp], kind: str, strength: int = EVERYWHERE) -> Tensor:
+        """Return the outputs (M, 320, H, W) for images of some rows under a kind of damage."""
+        file = self.out / f"frozen-{name}.npy"
+        if not file.is_file():
+            began = time.perf_counter()
+            mean, std = self.scale
+            for start in range(0, len(rows), 32):
+                images = damaged_images(self.task, rows[start : start + 32], kind, strength)
+                pixels = torch.from_numpy(images).permute(0, 3, 1, 2).float()
+                with torch.inference_mode():
+                    self.network(pixels.div_(255).sub_(mean).div_(std))
+            with atomic_write(file) as sink:
+                np.save(sink, torch.cat(self.read).contiguous().numpy(), allow_pickle=False)
+            self.read.clear()
+            print(f"{file.name}: {time.perf_counter() - began:.0f} s", flush=True)
+        return torch.from_numpy(np.load(file, mmap_mode="c", allow_pickle=False))
+
+
+def frozen_outputs(task: Task, stages: FrozenStages) -> Tensor:
     """Return what the last convolution reads (N, 320, H, W): the images of the task, then all of them by kind of damage."""
-    run = load_run(PRESET, [], data=str(task.data.folder), task="in_domain", seed=0)
-    network = build_model(run.model, 0)
-    assert isinstance(network, EfficientNetLite)
-    network.eval()
-    read: list[Tensor] = []
-    network.conv_head.register_forward_pre_hook(lambda _, arguments: read.append(arguments[0]))
-    mean, std = (torch.tensor(values).reshape(1, 3, 1, 1) for values in SCALES[run.model.inputs])
     test = task.records.split == "test"
     parts = {"test": np.flatnonzero(test), "train": np.flatnonzero(~test)}
     table: Tensor | None = None
     for number, kind in enumerate(("", *KINDS)):
         for part, rows in parts.items():
-            file = out / f"frozen-{kind or 'undamaged'}-{part}.npy"
-            if not file.is_file():
-                began = time.perf_counter()
-                for start in range(0, len(rows), 32):
-                    images = damaged_images(task, rows[start : start + 32], kind)
-                    scaled = (
-                        torch.from_numpy(images).permute(0, 3, 1, 2).float().div_(255).sub_(mean).div_(std)
-                    )
-                    with torch.inference_mode():
-                        network(scaled)
-                with atomic_write(file) as sink:
-                    np.save(sink, torch.cat(read).contiguous().numpy(), allow_pickle=False)
-                read.clear()
-                print(f"{file.name}: {time.perf_counter() - began:.0f} s", flush=True)
-            found = torch.from_numpy(np.load(file, allow_pickle=False))
+            found = stages.part(f"{kind or 'undamaged'}-{part}", rows, kind)
             if table is None:
                 table = found.new_empty((len(task) * (1 + len(KINDS)), *found.shape[1:]))
             table[torch.from_numpy(rows + number * len(task))] = found
@@ -178,12 +204,17 @@ def columns(found: Predictions, task: Task) -> dict[str, NDArray[np.float64]]:
     }
 
 
+def file_of(out: Path, label: str, number: int) -> Path:
+    """Return the file of the predictions of a cross-validation."""
+    return out / f"{label.replace(' ', '-')}-{number}.npz"
+
+
 def compute(
     runs: ImageRuns, plain: Task, out: Path, order: Iterable[tuple[str, int, Run]], device: str = "cpu"
 ) -> None:
     """Cross-validate every method of an order and keep its predictions in `out`, each in one file."""
     for label, number, run in order:
-        file = out / f"{label.replace(' ', '-')}-{number}.npz"
+        file = file_of(out, label, number)
         if file.is_file():
             continue
         began = time.perf_counter()
@@ -195,6 +226,65 @@ def compute(
         with atomic_write(file) as sink:
             np.savez(sink, **columns(found, plain))
         print(f"{label} {number}: {time.perf_counter() - began:.0f} s", flush=True)
+
+
+@dataclass(frozen=True, eq=False)
+class OtherStrengths:
+    """The test images under all strengths but `EVERYWHERE`: their positions in the columns, rows of the task, and frozen outputs."""
+
+    at: NDArray[np.intp]
+    rows: NDArray[np.intp]
+    parts: Sequence[Tensor]
+
+    def inputs(self, positions: NDArray[np.intp]) -> Tensor:
+        """Return the frozen outputs at some of the positions, which grow."""
+        each = len(self.parts[0])
+        return torch.cat(
+            [
+                part[torch.from_numpy(positions[positions // each == k] % each)]
+                for k, part in enumerate(self.parts)
+            ]
+        )
+
+
+def other_strengths(task: Task, stages: FrozenStages) -> OtherStrengths:
+    """Return the test images under the other strengths, in the order of `real.Damaged`."""
+    start = len(task.records)
+    at, found, parts = [], [], []
+    for damage, _, rows in damaged_parts(task.records.split):
+        if damage.strength != EVERYWHERE:
+            at.append(np.arange(start, start + len(rows)))
+            found.append(rows)
+            name = f"{damage.kind}-{damage.strength}-test"
+            parts.append(stages.part(name, rows, damage.kind, damage.strength))
+        start += len(rows)
+    return OtherStrengths(np.concatenate(at), np.concatenate(found), parts)
+
+
+def add_strengths(runs: TailRuns, plain: Task, others: OtherStrengths, file: Path, run: Run) -> bool:
+    """Predict the other strengths by a finished cross-validation and add them to its file; return whether they were missing."""
+    if not file.is_file():
+        return False
+    found = dict(np.load(file, allow_pickle=False))
+    if not np.isnan(found["mean"][others.at]).any():
+        return False
+
+    def load(folder: Path, one: Run) -> Posterior:
+        network = build_model(one.model, one.seed)
+        assert isinstance(network, EfficientNetLite)
+        posterior: Posterior = METHOD_CLASSES[one.method.name].build(Tail(network), one, runs.likelihood)
+        posterior.restore(load_tensors(folder / POSTERIOR))
+        return posterior
+
+    added = predict_held_out(
+        run, plain, others.rows, lambda _, rows: others.inputs(rows),
+        lambda one: file.parent / "runs" / runs.folder_name(one), load, batch=64,
+    )  # fmt: skip
+    for name, values in added.items():
+        found[name][others.at] = values
+    with atomic_write(file) as sink:
+        np.savez(sink, **found)
+    return True
 
 
 def cross_validation(number: int) -> list[str]:
@@ -216,14 +306,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, default=Path("results-real"), help="that of real.py")
     parser.add_argument("--seeds", type=int, default=5, help="of each division")
+    parser.add_argument("--strengths", type=int, default=2, help="cross-validations that see every strength")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     out = options.out / "finetuned"
     plain = load_task(str(options.out / "data"), "in_domain")
     out.mkdir(exist_ok=True)
-    inputs = frozen_outputs(plain, out)
-    runs = TailRuns(with_damage(plain), inputs=inputs)
-    compute(runs, plain, out, finetuned_runs(options.out / "data", options.seeds))
+    stages = FrozenStages(plain, out)
+    runs = TailRuns(with_damage(plain), inputs=frozen_outputs(plain, stages))
+    order = list(finetuned_runs(options.out / "data", options.seeds))
+    compute(runs, plain, out, order)
+    others = other_strengths(plain, stages)
+    for label, number, run in order:
+        began = time.perf_counter()
+        if number < options.strengths and add_strengths(
+            runs, plain, others, file_of(out, label, number), run
+        ):
+            print(f"{label} {number}, other strengths: {time.perf_counter() - began:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import weakref
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ import pytest
 import retinabench as rb
 from metrics.test_shift import predictions
 from retinabench.core.errors import InputError
+from retinabench.metrics import score as score_module
+from retinabench.metrics.set_scores import scored_sets
 
 
 def test_only_sets_that_exist():
@@ -112,3 +115,18 @@ def test_unknown_arguments():
         rb.score(p, rules="correct")
     with pytest.raises(InputError, match="bootstrap"):
         rb.score(p, bootstrap=-1)
+
+
+def test_predictions_are_given_up_before_the_sets_are_scored(monkeypatch):
+    """The ids of five million images take half a gigabyte; a caller that keeps no reference frees them."""
+    held = [predictions()]
+    kept = weakref.ref(held[0])
+    alive = []
+
+    def scored(*arguments):
+        alive.append(kept() is not None)
+        return scored_sets(*arguments)
+
+    monkeypatch.setattr(score_module, "scored_sets", scored)
+    rb.score(held.pop(), bootstrap=0)
+    assert alive == [False]

@@ -12,15 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 from retinabench.core.errors import InputError, nearest
 from retinabench.metrics.clinical.decision_threshold import DEFAULT, DecisionThreshold, FrozenThreshold
 from retinabench.metrics.inference.bootstrap import check_seed
-from retinabench.metrics.inference.replicates import Steps, one_blas_thread
 from retinabench.metrics.published import scores as published
 from retinabench.metrics.published import sets as published_sets
 from retinabench.metrics.results import Scores, SetScores
 from retinabench.metrics.score_spec import ScoreSpec
 from retinabench.metrics.selective import referral_curves
 from retinabench.metrics.selective.referral_curves import METRICS, Curve, Metric
-from retinabench.metrics.set_scores import Resampling, scored
-from retinabench.metrics.sets import ImageSet, image_sets, inversion_notes
+from retinabench.metrics.set_scores import Resampling, scored_sets
+from retinabench.metrics.sets import image_sets, inversion_notes
 from retinabench.metrics.sorted_images import EPS, Cases
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
@@ -101,7 +100,9 @@ def score(
         0.5
     """
     settings = ScoreSettings(rules, bootstrap, seed, uncertainty, threshold)
-    return score_and_replicates(predictions, settings, level=level, workers=workers, advance=advance)[0]
+    held = [predictions]
+    del predictions
+    return _scores_and_replicates(held, settings, (), level, workers, advance)[0]
 
 
 def score_and_replicates(
@@ -123,6 +124,19 @@ def score_and_replicates(
         workers: Threads.
         advance: Is told of the replicates.
     """
+    return _scores_and_replicates([predictions], settings, wanted, level, workers, advance)
+
+
+def _scores_and_replicates(
+    held: list[Predictions],
+    settings: ScoreSettings,
+    wanted: Sequence[ScoreSpec],
+    level: float,
+    workers: int | None,
+    advance: Callable[[int], None] | None,
+) -> tuple[Scores, dict[str, Floats]]:
+    """Do the work of both; `held` has the predictions alone, and is emptied: the ids of millions of images are larger than all else."""
+    predictions = held.pop()
     seed, rules = settings.seed, settings.rules
     cut = frozen_threshold(predictions, settings.threshold, rules)
     test = _test_split(predictions)
@@ -140,9 +154,9 @@ def score_and_replicates(
     else:
         found = image_sets(test, values, cut.value)
         tuning = predictions.select(domain="in_domain", split="validation")
-        del predictions, test, values  # the ids of millions of images are larger than all that follows
+        del predictions, test, values
         resampling = Resampling(bootstrap, seed, level, workers, wanted, replicates)
-        sets = _scored_sets(found, tuning, resampling, advance)
+        sets = scored_sets(found, tuning, resampling, advance)
     notes += _inverted(sets)
     return Scores(rules, name, bootstrap, seed, sets, tuple(notes), *about, cut), replicates
 
@@ -235,26 +249,6 @@ def _test_split(predictions: Predictions) -> Predictions:
             hint="Scores are of the test split; leave the column 'split' out if all images belong to it.",
         )
     return test
-
-
-def _scored_sets(
-    sets: list[ImageSet],
-    validation: Predictions | None,
-    resampling: Resampling,
-    advance: Callable[[int], None] | None,
-) -> dict[str, SetScores]:
-    """The scores of every set by the corrected rules; `advance` is told of the replicates of all of them together.
-
-    The list is emptied: the indexes of a million images take several hundred megabytes and are given up with their set.
-    """
-    work = resampling.replicates * sum(map(len, sets))
-    done = Steps(advance or (lambda steps: None), resampling.replicates, max(work, 1))
-    found = {}
-    with one_blas_thread():
-        while sets:
-            name = sets[0].name
-            found[name] = scored(sets.pop(0), validation, resampling, done)
-    return found
 
 
 def _described(name: str) -> str:

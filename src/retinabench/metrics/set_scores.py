@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from retinabench.metrics.calibration.recalibration import calibration_line_of, l
 from retinabench.metrics.clinical.baseline import baseline_of
 from retinabench.metrics.inference.bootstrap import cluster_bootstrap
 from retinabench.metrics.inference.interval_methods import Ends
-from retinabench.metrics.inference.replicates import Steps
+from retinabench.metrics.inference.replicates import Steps, one_blas_thread
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.results import REFERRED, ScoreValue, SetScores
 from retinabench.metrics.score_spec import ScoreSpec
@@ -62,7 +62,31 @@ class Resampling(NamedTuple):
     kept: dict[str, Floats]
 
 
-def scored(
+def scored_sets(
+    sets: list[ImageSet],
+    validation: Predictions | None,
+    resampling: Resampling,
+    advance: Callable[[int], None] | None,
+) -> dict[str, SetScores]:
+    """Return the scores of every set by the corrected rules.
+
+    Args:
+        sets: The sets. The list is emptied: the indexes of a million images take several hundred megabytes and are given up with their set.
+        validation: Images on which the prior is corrected; None: on each set itself.
+        resampling: How intervals are computed.
+        advance: Is told of the replicates of all sets together.
+    """
+    work = resampling.replicates * sum(map(len, sets))
+    done = Steps(advance or (lambda steps: None), resampling.replicates, max(work, 1))
+    found: dict[str, SetScores] = {}
+    with one_blas_thread():
+        while sets:
+            name = sets[0].name
+            found[name] = _scored(sets.pop(0), validation, resampling, done)
+    return found
+
+
+def _scored(
     images: ImageSet, validation: Predictions | None, resampling: Resampling, done: Steps
 ) -> SetScores:
     """Return all scores of one set by the corrected rules.
