@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gc
 import json
 import subprocess
 import sys
@@ -13,6 +14,8 @@ import pytest
 import retinabench as rb
 from retinabench.cli.main import run
 from retinabench.core.errors import InputError
+from retinabench.metrics import score as score_module
+from retinabench.metrics.set_scores import scored_sets
 from retinabench.predictions.io import find_files, read_predictions, write_predictions
 from retinabench.predictions.table import Predictions
 
@@ -115,3 +118,17 @@ def test_names_reach_the_terminal_as_text_and_json_without_the_folders_of_this_m
 def test_more_files_than_are_read_at_once_are_refused_first(tmp_path):
     with pytest.raises(InputError, match="2,001 files are more"):
         find_files([tmp_path] * 2001)
+
+
+def test_predictions_are_given_up_before_their_scores_are_computed(file, monkeypatch):
+    """The ids of five million images take half a gigabyte."""
+    alive = []
+
+    def scored(*arguments):
+        gc.collect()
+        alive.append(sum(isinstance(one, Predictions) and len(one) == 60 for one in gc.get_objects()))
+        return scored_sets(*arguments)
+
+    monkeypatch.setattr(score_module, "scored_sets", scored)
+    assert run(["score", str(file), "--bootstrap", "0", "--quiet"]) == 0
+    assert alive == [0]
