@@ -48,6 +48,8 @@ TRUNKS = {
     ", from scratch": "scratch",
 }  # suffix of a method -> folder
 DRAWN = ("MAP", "VBLL", "Laplace (evidence)", "IVON", "tuned SGLD", "DDU")  # by strength of the damage
+COLOURS = ("#444444", "#c26a1b", "#2a6f97", "#7a4fa3", "#3d8f5f", "#b03a48")
+WITH_STRENGTHS = 2  # cross-validations that enter the table by strength
 PAGE = Path(__file__).resolve().parents[1]
 
 
@@ -94,10 +96,22 @@ class Study:
                 if files:
                     self.runs[label + suffix] = {n: dict(np.load(files[n])) for n in sorted(files)}
         self._pool()
-        for label, found in self.runs.items():
-            wanted = self.sets if label in DRAWN else MAIN
-            self.found[label] = {name: self._scored(found, self.sets[name]) for name in wanted}
-            self.calibration[label] = {name: self._calibrated(found, self.sets[name]) for name in MAIN}
+        # Method -> set -> the numbers of the runs that predicted it.
+        self.numbers: dict[str, dict[str, list[int]]] = {}
+        for label, runs in self.runs.items():
+            self.numbers[label] = {name: self._predicted(label, name) for name in self.sets}
+            self.found[label] = {
+                name: self._scored([runs[n] for n in numbers], self.sets[name])
+                for name, numbers in self.numbers[label].items()
+                if numbers
+            }
+            self.calibration[label] = {name: self._calibrated(runs, self.sets[name]) for name in MAIN}
+
+    def _predicted(self, label: str, name: str) -> list[int]:
+        """The numbers of the runs that are scored on a set: of the strengths all runs of `DRAWN`, `WITH_STRENGTHS` of others."""
+        at = np.concatenate(self.sets[name])
+        numbers = [n for n, one in self.runs[label].items() if not np.isnan(one["mean"][at]).any()]
+        return numbers if name in MAIN or label in DRAWN else [n for n in numbers if n < WITH_STRENGTHS]
 
     def _pool(self) -> None:
         """Ensembles of the seeds that have the same folds; equally many members in each."""
@@ -118,9 +132,9 @@ class Study:
         rows = self.row[at]
         return Cases(self.label[rows], one["mean"][at], uncertainty, patient=self.patient[rows])
 
-    def _scored(self, found: Mapping[int, Mapping[str, Floats]], parts: Sequence[NDArray[np.intp]]) -> Floats:
+    def _scored(self, found: Sequence[Mapping[str, Floats]], parts: Sequence[NDArray[np.intp]]) -> Floats:
         table = np.full((len(found), len(parts), len(NAMES), REPLICATES + 1), np.nan)
-        for r, one in enumerate(found.values()):
+        for r, one in enumerate(found):
             for p, at in enumerate(parts):
                 cases = self._cases(one, at)
                 batch = Batch(cases, self.weights[:, self.row[at]][:, cases.order])
@@ -143,13 +157,13 @@ class Study:
     def draws(self, method: str, name: str, score: str) -> Floats:
         """(1 + replicates,) the score, mean over runs and parts; the first is the value itself."""
         return self.over_runs(
-            method, np.nanmean(self.found[method][name][:, :, list(NAMES).index(score)], axis=1)
+            method, np.nanmean(self.found[method][name][:, :, list(NAMES).index(score)], axis=1), name
         )
 
-    def over_runs(self, method: str, of_run: Floats) -> Floats:
-        """(1 + replicates,) the mean of (runs, 1 + replicates): over all runs, then over those that a replicate draws."""
+    def over_runs(self, method: str, of_run: Floats, name: str = "in domain") -> Floats:
+        """(1 + replicates,) the mean of (runs, 1 + replicates): over all runs of a set, then over those that a replicate draws."""
         groups: dict[int, list[int]] = {}
-        for place, number in enumerate(self.runs[method]):
+        for place, number in enumerate(self.numbers[method][name]):
             groups.setdefault(division_of(number), []).append(place)
         rows = list(groups.values())
         found = np.empty(REPLICATES + 1)
@@ -205,6 +219,41 @@ def by_trunk(study: Study) -> Rows:
     return lines
 
 
+def between_trunks(study: Study) -> Rows:
+    """Paired differences of every method from itself on the frozen trunk: the same patients and divisions in each replicate."""
+    shown = ("auroc", "nll", "referral_accuracy_area")
+    lines = [["set", "method", "trunk", "runs", *(NAMES[score] for score in shown)]]
+    for name, method in product(MAIN, study.found):
+        suffix = trunk_of(method)
+        frozen = method.removesuffix(suffix)
+        if suffix and frozen in study.found:
+            draws = [study.draws(method, name, s) - study.draws(frozen, name, s) for s in shown]
+            cells = [interval(one) for one in draws]
+            lines.append([name, frozen, suffix[2:], str(len(study.numbers[method][name])), *cells])
+    return lines
+
+
+def by_strength(study: Study) -> Rows:
+    """Scores of every method by strength, means over the kinds of damage, on the official test images."""
+    shown = ("auroc", "nll", "referral_accuracy_area")
+    lines = [["method", "trunk", "strength", "runs", *(NAMES[score] for score in shown)]]
+    for method, strength in product(study.found, (0, *STRENGTHS)):
+        suffix, name = trunk_of(method), f"strength {strength}"
+        if name in study.found[method]:
+            cells = [interval(study.draws(method, name, score)) for score in shown]
+            numbers = study.numbers[method][name]
+            lines.append(
+                [
+                    method.removesuffix(suffix),
+                    suffix[2:] or "frozen",
+                    str(strength),
+                    str(len(numbers)),
+                    *cells,
+                ]
+            )
+    return lines
+
+
 def markdown(rows: Rows) -> str:
     """A table of Markdown."""
     return "\n".join(f"| {' | '.join(line)} |" for line in (rows[0], ["---"] * len(rows[0]), *rows[1:]))
@@ -221,7 +270,10 @@ def write_tables(study: Study, folder: Path) -> None:
         file: [["set", *parts[0][1][0]], *([name, *row] for name, rows in parts for row in rows[1:])]
         for file, parts in both.items()
     }
-    files |= {"real-damage-by-kind": by_kind(study), "real-trunks": by_trunk(study)}
+    files |= {
+        "real-damage-by-kind": by_kind(study), "real-damage-by-strength": by_strength(study),
+        "real-trunks": by_trunk(study), "real-differences-between-trunks": between_trunks(study),
+    }  # fmt: skip
     for name, rows in files.items():
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows([cell.strip("*`") for cell in row] for row in rows)
@@ -350,17 +402,23 @@ def claims(study: Study) -> str:
     return "\n".join(lines)
 
 
-def figure(study: Study, path: Path, chosen: Sequence[str]) -> None:
-    """Scores of some methods by strength of the damage."""
-    drawing, axes = canvas(720, 250, 1, 3)
-    colours = ("#444444", "#c26a1b", "#2a6f97", "#7a4fa3", "#3d8f5f", "#b03a48")
-    for axis, score in zip(axes[0], ("auroc", "nll", "referral_accuracy_area"), strict=True):
-        for colour, method in zip(colours, chosen, strict=False):
-            values = [study.draws(method, f"strength {s}", score)[0] for s in (0, *STRENGTHS)]
-            axis.plot((0, *STRENGTHS), values, color=colour, label=method, marker="o", markersize=3)
-        axis.set_xlabel("strength of the damage")
-        axis.set_title(NAMES[score], fontsize=11)
-        light_grid(axis)
+def figure(study: Study, path: Path) -> None:
+    """Scores of some methods by strength of the damage: heads on the frozen trunk above, fine-tuned networks below."""
+    drawing, axes = canvas(720, 470, 2, 3)
+    shown = ("auroc", "nll", "referral_accuracy_area")
+    for row, suffix in zip(axes, ("", ", fine-tuned"), strict=True):
+        for axis, score in zip(row, shown, strict=True):
+            for colour, label in zip(COLOURS, DRAWN, strict=True):
+                if f"strength {STRENGTHS[-1]}" in study.found.get(label + suffix, {}):
+                    values = [study.draws(label + suffix, f"strength {s}", score)[0] for s in (0, *STRENGTHS)]
+                    axis.plot((0, *STRENGTHS), values, color=colour, label=label, marker="o", markersize=3)
+            axis.set_title(f"{NAMES[score]}, {suffix[2:] or 'frozen'}", fontsize=11)
+            light_grid(axis)
+    for column, _ in enumerate(shown):  # one scale for both trunks
+        ends = [axes[row][column].get_ylim() for row in (0, 1)]
+        for row in (0, 1):
+            axes[row][column].set_ylim(min(low for low, _ in ends), max(high for _, high in ends))
+        axes[1][column].set_xlabel("strength of the damage")
     axes[0][0].legend(frameon=False, fontsize=8)
     save(drawing, path, ("png",), dpi=110)
 
@@ -381,6 +439,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "## Differences from MAP, under damage of strength 3", markdown(against_map(study, "damaged")),
         "## MAP by kind and strength", markdown(by_kind(study)), "## Claims", claims(study),
         "## By trunk", markdown(by_trunk(study)), claims_by_trunk(study),
+        "## By strength", markdown(by_strength(study)), "## Between trunks", markdown(between_trunks(study)),
     ]  # fmt: skip
     write_bytes(options.out / "findings.md", "\n\n".join(parts).encode())
     content = {
@@ -392,7 +451,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     }
     write_json(options.out / "findings.json", content)
     write_tables(study, options.tables)
-    figure(study, options.figure, [method for method in DRAWN if method in study.found])
+    figure(study, options.figure)
 
 
 def _summary(draws: Floats) -> tuple[float, ...]:
