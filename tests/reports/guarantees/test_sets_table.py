@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import dataclass, replace
 
 from rich.console import Console
 
 from retinabench.metrics.guarantees.certificate import Certificate
 from retinabench.metrics.guarantees.goals import Goal
+from retinabench.metrics.guarantees.refutation import Refutation
 from retinabench.metrics.guarantees.threshold import Realised
 from retinabench.metrics.inference.interval import Interval
 from retinabench.reports.guarantees.sets_table import broken_lines, goals_line, needed_lines, sets_table
@@ -50,11 +52,26 @@ def test_a_certificate_has_a_row_only_where_it_was_asked_for():
     assert [line for line in rows(sets, [], certified=True) if line.startswith("certificate")]
 
 
+@dataclass
+class Frozen:
+    """What the lines read of a result."""
+
+    broken: tuple[str, ...] = ()
+    missed: tuple[str, ...] = ()
+
+
+def test_goals_without_a_certificate_have_a_row_where_the_labels_judge_them():
+    judged = Refutation(0.3, 0.1, 40, 0.001, 1.0, "broken", 1, 0.05)
+    sets = {"validation": realised(10), "shifted": replace(realised(10), verdicts=(judged,))}
+    assert "goals, by the labels|broken" in rows(sets, [])
+
+
 def test_lines_about_broken_and_refused_certificates():
-    assert broken_lines([]) == []
-    assert broken_lines(["in_domain", "shifted"]) == [
+    assert broken_lines(Frozen()) == []
+    assert broken_lines(Frozen(broken=("in_domain", "shifted"))) == [
         "Broken: the labels of In-domain and Shifted refute the certificate."
     ]
+    assert broken_lines(Frozen(missed=("shifted",))) == ["Broken: the labels of Shifted refute a goal."]
     refused = Certificate(None, 0.1, (), 300, 2, "too few", 4500)
     assert needed_lines(refused) == ["About 4,500 validation patients would be needed; there are 300."]
     assert needed_lines(None) == []

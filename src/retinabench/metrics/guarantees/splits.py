@@ -100,36 +100,45 @@ class FrozenOnSets(Tabular):
         """The sets whose labels refute the certificate."""
         return tuple(name for name, one in self.sets.items() if one.guarantee == "broken")
 
+    @property
+    def missed(self) -> tuple[str, ...]:
+        """The sets whose labels refute a goal that was not certified."""
+        return tuple(name for name, one in self.sets.items() if one.judged == "broken" and not one.certified)
+
 
 def on_sets(
     cases: Mapping[str, Cases],
     threshold: float,
-    certified: Sequence[Goal],
+    goals: Sequence[Goal],
     features: Mapping[str, Floats],
     reader: tuple[float, float],
     permutations: int,
     seed: int,
+    *,
+    certified: bool,
 ) -> dict[str, Realised]:
-    """Return what a frozen threshold does to every set; test sets are screened for shift, and their labels judge the certificate.
+    """Return what a frozen threshold does to every set; test sets are screened for shift, and their labels judge the goals.
 
     Args:
         cases: `validation` and test sets -> their images.
         threshold: Images with a larger uncertainty are referred.
-        certified: The certified goals, tested together; none in the plain mode.
+        goals: What the threshold was to reach; those that bound a share within (0, 1) are tested together.
         features: Name of a set -> (N, D) what the screen compares with validation.
         reader: Sensitivity and specificity of the human who reads the referred images.
         permutations: Permutations of the screen; at least `LEAST_PERMUTATIONS` are made.
         seed: Seed of the permutations.
+        certified: Whether the goals are certified.
 
     Returns:
         Name of a set -> what the threshold does to it.
     """
+    tested = [goal for goal in goals if 0 < goal.max_risk < 1]
     found = {name: realised(one, threshold, reader=reader) for name, one in cases.items()}
     tests = [name for name in cases if name != "validation"]
     risks = [
         LabelledRisk(*goal.spec.sums(cases[name], threshold), cases[name].patient, goal.max_risk)
         for name in tests
-        for goal in certified
+        for goal in tested
     ]
     verdicts = iter(judge(risks))
     for name in tests:
@@ -137,8 +146,8 @@ def on_sets(
             features["validation"], cases["validation"].patient, features[name], cases[name].patient,
             permutations=max(permutations, LEAST_PERMUTATIONS), seed=seed,
         )  # fmt: skip
-        of_set = tuple(next(verdicts) for _ in certified)
-        found[name] = replace(found[name], resemblance=screen, verdicts=of_set)
+        of_set = tuple(next(verdicts) for _ in tested)
+        found[name] = replace(found[name], resemblance=screen, verdicts=of_set, certified=certified)
     return found
 
 

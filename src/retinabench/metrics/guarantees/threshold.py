@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from retinabench.core.results import JsonObject, json_content
 from retinabench.metrics.clinical.screening import referral_view_intervals
 from retinabench.metrics.guarantees.goals import Goal
-from retinabench.metrics.guarantees.refutation import Refutation
+from retinabench.metrics.guarantees.refutation import Refutation, Verdict
 from retinabench.metrics.guarantees.risks import TARGETS, Cases
 from retinabench.metrics.guarantees.shift.resemblance import Resemblance
 from retinabench.metrics.inference.interval import Interval
@@ -142,7 +142,8 @@ class Realised:
         missed_severe: The same of images of grade 3 and 4; None without grades.
         readings: Reading of "referred" -> rate -> value with its interval, per image; see `referral_views`.
         resemblance: Screen for covariate shift against validation; None on validation itself.
-        verdicts: What the labels of the set say about each certified goal; empty on validation or without a certificate.
+        verdicts: What the labels of the set say about each goal that bounds a share within (0, 1); empty on validation.
+        certified: Whether these goals are certified.
 
     Examples:
         >>> import retinabench as rb
@@ -160,6 +161,7 @@ class Realised:
     readings: Mapping[str, Mapping[str, Interval]]
     resemblance: Resemblance | None = None
     verdicts: tuple[Refutation, ...] = ()
+    certified: bool = False
 
     @property
     def referral_rate(self) -> Interval:
@@ -172,14 +174,19 @@ class Realised:
         return self.targets["selective_risk"]
 
     @property
+    def judged(self) -> Verdict | None:
+        """`broken` where the labels refute a goal, `holds` where they confirm all, else `not refuted`; None without verdicts."""
+        verdicts = {one.verdict for one in self.verdicts}
+        if not verdicts:
+            return None
+        return "broken" if "broken" in verdicts else "holds" if verdicts == {"holds"} else "not refuted"
+
+    @property
     def guarantee(self) -> str | None:
-        """`broken` where the labels refute a certified goal, `holds` where they confirm all, `not refuted`, or `none`."""
+        """What the labels say of the certificate, as `judged`; `none` without a certificate, None on validation."""
         if self.resemblance is None:
             return None
-        verdicts = [one.verdict for one in self.verdicts]
-        if "broken" in verdicts:
-            return "broken"
-        return "none" if not verdicts else "holds" if set(verdicts) == {"holds"} else "not refuted"
+        return (self.judged if self.certified else None) or "none"
 
     def to_dict(self) -> JsonObject:
         """Return the set's part of the JSON of `retinabench transfer`."""

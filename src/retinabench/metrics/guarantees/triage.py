@@ -226,9 +226,8 @@ def triage(
         three = {name: _three(cases[name], parts[name].prob, *ends) for name in parts}
         shares = {name: _shares(one) for name, one in three.items()}
         features = {name: part.prob[:, None] for name, part in parts.items()}
-        kept = [zone for zone in zones.values() if zone.certificate and zone.threshold is not None]
-        certified = [goal for zone in kept for goal in zone.goals]
-        sets = on_sets(three, READ, certified, features, reader, bootstrap, seed)
+        kept = [goal for zone in zones.values() if zone.threshold is not None for goal in zone.goals]
+        sets = on_sets(three, READ, kept, features, reader, bootstrap, seed, certified=delta is not None)
     read = float(np.average(_three(first, prob, *chosen).uncertainty, weights=first.weight))
     notes = notes_on(parts["validation"], sets, [*certificates.values()], "called negative")
     return Triage(per, delta, zones, read, sets, shares, tuple(notes))

@@ -9,6 +9,7 @@ from rich.console import Group
 from retinabench.metrics.guarantees.certificate import Certificate
 from retinabench.metrics.guarantees.goals import Goal
 from retinabench.metrics.guarantees.risks import PER, TARGETS, Per
+from retinabench.metrics.guarantees.splits import FrozenOnSets
 from retinabench.metrics.guarantees.threshold import Realised
 from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.sets import SET_LABELS
@@ -39,7 +40,7 @@ def sets_table(
         first_rows: Rows below the number of images, with one cell per set: what is called negative and positive, and what is referred.
         targets: Names of the targets to show, each once; `severe_sensitivity` only where all sets have grades.
         per: The estimand.
-        certified: Whether the goals were to be certified, so that the labels of a set have a verdict.
+        certified: Whether the goals were to be certified.
 
     Returns:
         The table and its note.
@@ -61,14 +62,17 @@ def sets_table(
     rows.append(Row("differs from validation", [_differs(one) for one in sets.values()]))
     if certified:
         rows.append(Row("certificate", [Cell(one.guarantee or "") for one in sets.values()]))
+    elif any(one.judged for one in sets.values()):
+        rows.append(Row("goals, by the labels", [Cell(one.judged or "") for one in sets.values()]))
     columns = [Column(LABELS[name]) for name in sets]
     return to_terminal(Table.of("", columns, rows, note=NOTE.format(per=PER[per])))
 
 
-def broken_lines(broken: Sequence[str]) -> list[str]:
-    """Return the line that names the sets whose labels refute the certificate; none where there are none."""
-    sets = " and ".join(LABELS[name] for name in broken)
-    return [f"Broken: the labels of {sets} refute the certificate."] if broken else []
+def broken_lines(found: FrozenOnSets) -> list[str]:
+    """Return the line that names the sets whose labels refute the certificate, or goals without one; none where there are none."""
+    refuted, what = (found.broken, "the certificate") if found.broken else (found.missed, "a goal")
+    sets = " and ".join(LABELS[name] for name in refuted)
+    return [f"Broken: the labels of {sets} refute {what}."] if refuted else []
 
 
 def needed_lines(certificate: Certificate | None) -> list[str]:

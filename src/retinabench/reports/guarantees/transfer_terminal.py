@@ -44,13 +44,14 @@ def _verdict(found: Transfer) -> list[str]:
     if certificate is None:
         if found.threshold is None:
             return [*alone, f"No threshold: {found.choice.why}.", goals]
-        return [*alone, f"Frozen on validation, not certified: {_rule(found.threshold)}.", goals]
+        frozen = f"Frozen on validation, not certified: {_rule(found.threshold)}."
+        return [*broken_lines(found), *alone, frozen, goals]
     if certificate.threshold is None:
         why = certificate.why or ""
         refused = f"Refused: no threshold is certified. {why[:1].upper()}{why[1:]}."
         return [refused, *alone, *needed_lines(certificate), goals, _plain(found)]
     certified = f"Certified on validation: {_rule(certificate.threshold)}."
-    return [*broken_lines(found.broken), *alone, certified, goals, _plain(found)]
+    return [*broken_lines(found), *alone, certified, goals, _plain(found)]
 
 
 def _alone(sensitivity: Interval) -> str:

@@ -33,7 +33,7 @@ def triage_summary(found: Triage) -> Group:
 
 
 def _verdict(found: Triage) -> list[str]:
-    lines = broken_lines(found.broken)
+    lines = broken_lines(found)
     for side in found.refused:
         zone = found.zones[side]
         begin = "No" if found.delta is None else "Refused, no"
