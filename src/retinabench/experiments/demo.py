@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
 from retinabench.core.progress import QUIET, Progress
+from retinabench.core.subprocesses import cores, in_processes
 from retinabench.data.ingest.prepare import prepare
 from retinabench.data.preprocessing.preprocess import Recipe
-from retinabench.experiments.config import load_run
+from retinabench.experiments.config import Run, load_run
 from retinabench.experiments.resources import Resources
 from retinabench.experiments.run import execute
 from retinabench.predictions.io import read_predictions
@@ -36,7 +38,7 @@ def run_demo(
         out: Folder of the data, the runs and the page.
         seed: Of the images; the seeds of the networks follow from it.
         images: How many images are drawn.
-        workers: Processes that draw; None takes one per core.
+        workers: Processes that draw, and that train networks on processors; None takes one per core.
         progress: Is told what is done.
     """
     began = time.perf_counter()
@@ -50,11 +52,17 @@ def run_demo(
         progress=progress,
     )
 
+    resources = Resources(progress=progress)
+    together = min(workers or cores(), SEEDS + 1) if resources.torch_device().type == "cpu" else 1
+    if together > 1:
+        networks = [*(("demo/map", SEEDS * seed + k) for k in range(SEEDS)), ("demo/dropout", seed)]
+        with progress.track("Training", len(networks), unit="networks") as advance:
+            for _ in in_processes(partial(_train, out), networks, together):
+                advance(1)
+
     def predictions(preset: str, number: int) -> Predictions:
-        run = load_run(preset, data=str(out / "data"), task="country_shift", seed=number)
-        return read_predictions(
-            execute(run, out / "runs", Resources(progress=progress)) / "predictions.parquet"
-        )
+        folder = execute(_run(preset, number, out), out / "runs", resources)
+        return read_predictions(folder / "predictions.parquet")
 
     files = {
         "MAP": [predictions("demo/map", SEEDS * seed + k) for k in range(SEEDS)],
@@ -75,3 +83,12 @@ def run_demo(
     progress.say(f"done in {time.perf_counter() - began:.0f} s")
     print(page)
     return page
+
+
+def _run(preset: str, number: int, out: Path) -> Run:
+    return load_run(preset, data=str(out / "data"), task="country_shift", seed=number)
+
+
+def _train(out: Path, network: tuple[str, int]) -> None:
+    """Train one network in a process of its own, with one thread: on processors that is faster than all threads for each in turn."""
+    execute(_run(*network, out), out / "runs", Resources("cpu"))
