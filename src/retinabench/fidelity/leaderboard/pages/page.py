@@ -72,6 +72,7 @@ def markdown(board: Board) -> str:
 def page(board: Board) -> str:
     """Return the page: self-contained, everything that comes from files escaped."""
     names = [task.target.name for task in board.tasks]
+    sections = [_section(task, alone=names.count(task.target.name) == 1) for task in board.tasks]
     context = {
         "title": "How close do approximate posteriors come to that of Hamiltonian Monte Carlo?",
         "leads": leads(board),
@@ -80,7 +81,10 @@ def page(board: Board) -> str:
         "printed": final_ranking(board.tasks),
         "refused": refused_table(board),
         "budgets": _budget_panels(board),
-        "sections": [_section(task, alone=names.count(task.target.name) == 1) for task in board.tasks],
+        "sections": sections,
+        "by_target": [
+            [one for one in sections if one.board.target.name == name] for name in dict.fromkeys(names)
+        ],
     }
     return render("board.html.j2", context, package="retinabench.fidelity.leaderboard.pages")
 
