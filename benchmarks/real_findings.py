@@ -424,12 +424,13 @@ def figure(study: Study, path: Path) -> None:
                     values = [study.draws(label + suffix, f"strength {s}", score)[0] for s in (0, *STRENGTHS)]
                     axis.plot((0, *STRENGTHS), values, color=colour, label=label, marker="o", markersize=3)
             axis.set_title(f"{NAMES[score]}, {suffix[2:] or 'frozen'}", fontsize=11)
+            axis.tick_params(labelsize=9)
             light_grid(axis)
     for column, _ in enumerate(shown):  # one scale for both trunks
         ends = [axes[row][column].get_ylim() for row in (0, 1)]
         for row in (0, 1):
             axes[row][column].set_ylim(min(low for low, _ in ends), max(high for _, high in ends))
-        axes[1][column].set_xlabel("strength of the damage")
+        axes[1][column].set_xlabel("strength of the damage", fontsize=10)
     axes[0][0].legend(frameon=False, fontsize=8)
     save(drawing, path, ("png",), dpi=110)
 
