@@ -170,9 +170,7 @@ def transfer(
     sets: dict[str, Realised] = {}
     if frozen is not None:
         features = {name: np.column_stack([parts[name].prob, one.uncertainty]) for name, one in cases.items()}
-        sets = on_sets(
-            cases, frozen, wanted, features, reader, bootstrap, seed, certified=certificate is not None
-        )
+        sets = on_sets(cases, frozen, wanted, features, reader, bootstrap, seed, certified=delta is not None)
     name = referral_uncertainty(parts["validation"], uncertainty, threshold=decision.value)[1]
     notes = notes_on(parts["validation"], sets, [certificate] if certificate else [], "missed")
     notes += [decision.note] if decision.note else []
