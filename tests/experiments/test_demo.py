@@ -8,9 +8,14 @@ from retinabench.core.progress import QUIET
 from retinabench.experiments import demo as module
 from retinabench.experiments.execution import member_runs
 
+NETWORKS = [("demo/map", 6), ("demo/map", 7), ("demo/map", 8), ("demo/dropout", 2)]
 
-def test_three_seeds_of_map_dropout_and_their_ensemble_on_one_drawn_data_set(tmp_path, monkeypatch, capsys):
-    asked, drawn, page = [], {}, tmp_path / "report" / "index.html"
+
+@pytest.mark.parametrize(("workers", "beside"), [(1, []), (2, NETWORKS), (9, NETWORKS)])
+def test_three_seeds_of_map_dropout_and_their_ensemble_on_one_drawn_data_set(
+    tmp_path, monkeypatch, capsys, workers, beside
+):
+    asked, drawn, page, trained = [], {}, tmp_path / "report" / "index.html", []
 
     def prepare(name, folder, **options):
         drawn.update(name=name, folder=folder, **options)
@@ -27,6 +32,12 @@ def test_three_seeds_of_map_dropout_and_their_ensemble_on_one_drawn_data_set(tmp
         ]  # fmt: skip
         return SimpleNamespace(files=[[]], sets={}, controls=None)
 
+    def in_processes(work, items, count):
+        assert count == min(workers, 4)
+        trained.extend(items)
+        yield from enumerate(items)
+
+    monkeypatch.setattr(module, "in_processes", in_processes)
     monkeypatch.setattr(module, "prepare", prepare)
     monkeypatch.setattr(module, "execute", execute)
     monkeypatch.setattr(module, "read_predictions", lambda path: path)
@@ -38,7 +49,8 @@ def test_three_seeds_of_map_dropout_and_their_ensemble_on_one_drawn_data_set(tmp
     monkeypatch.setattr(module, "evaluate_methods", evaluate)
     monkeypatch.setattr(module, "write_evaluation", lambda *_, **__: page)
     monkeypatch.setattr(module, "scores_table", lambda *_: "the table")
-    assert module.run_demo(tmp_path, seed=2, images=64, progress=QUIET) == page
+    assert module.run_demo(tmp_path, seed=2, images=64, workers=workers, progress=QUIET) == page
+    assert trained == beside
     assert asked == [
         *(("map", seed, "country_shift") for seed in (6, 7, 8)),
         ("dropout", 2, "country_shift"), ("ensemble", 2, "country_shift"),
