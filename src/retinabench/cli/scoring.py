@@ -103,9 +103,8 @@ def score(
     replicates = scoring.bootstrap if scoring.rules == "corrected" else 0
     steps, unit = (replicates, "replicates") if replicates else (1, "files")
     with progress_of(quiet).track("Scoring", steps * len(paths), unit) as advance:
-        while (
-            predictions
-        ):  # each is given up once its ids are read; `**vars(scoring)` would keep it for the whole call
+        # Each is given up once its ids are read; a call with `**vars(scoring)` would keep it until the scores are there.
+        while predictions:
             scored = score_predictions(
                 predictions.pop(0), scoring.rules, scoring.bootstrap, seed, scoring.uncertainty,
                 threshold=scoring.threshold, workers=workers, advance=advance,

@@ -57,7 +57,7 @@ class Frozen:
     """What the lines read of a result."""
 
     broken: tuple[str, ...] = ()
-    missed: tuple[str, ...] = ()
+    unmet: tuple[str, ...] = ()
 
 
 def test_goals_without_a_certificate_have_a_row_where_the_labels_judge_them():
@@ -71,7 +71,7 @@ def test_lines_about_broken_and_refused_certificates():
     assert broken_lines(Frozen(broken=("in_domain", "shifted"))) == [
         "Broken: the labels of In-domain and Shifted refute the certificate."
     ]
-    assert broken_lines(Frozen(missed=("shifted",))) == ["Broken: the labels of Shifted refute a goal."]
+    assert broken_lines(Frozen(unmet=("shifted",))) == ["Broken: the labels of Shifted refute a goal."]
     refused = Certificate(None, 0.1, (), 300, 2, "too few", 4500)
     assert needed_lines(refused) == ["About 4,500 validation patients would be needed; there are 300."]
     assert needed_lines(None) == []

@@ -101,7 +101,7 @@ class FrozenOnSets(Tabular):
         return tuple(name for name, one in self.sets.items() if one.guarantee == "broken")
 
     @property
-    def missed(self) -> tuple[str, ...]:
+    def unmet(self) -> tuple[str, ...]:
         """The sets whose labels refute a goal that was not certified."""
         return tuple(name for name, one in self.sets.items() if one.judged == "broken" and not one.certified)
 

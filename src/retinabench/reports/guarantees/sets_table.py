@@ -70,7 +70,7 @@ def sets_table(
 
 def broken_lines(found: FrozenOnSets) -> list[str]:
     """Return the line that names the sets whose labels refute the certificate, or goals without one; none where there are none."""
-    refuted, what = (found.broken, "the certificate") if found.broken else (found.missed, "a goal")
+    refuted, what = (found.broken, "the certificate") if found.broken else (found.unmet, "a goal")
     sets = " and ".join(LABELS[name] for name in refuted)
     return [f"Broken: the labels of {sets} refute {what}."] if refuted else []
 
