@@ -6,6 +6,7 @@ import time
 from functools import partial
 from pathlib import Path
 
+import torch
 from rich.console import Console
 
 from retinabench.core.progress import QUIET, Progress
@@ -53,9 +54,9 @@ def run_demo(
     )
 
     resources = Resources(progress=progress)
-    together = min(workers or cores(), SEEDS + 1) if resources.torch_device().type == "cpu" else 1
-    if together > 1:
+    if resources.torch_device().type == "cpu":
         networks = [*(("demo/map", SEEDS * seed + k) for k in range(SEEDS)), ("demo/dropout", seed)]
+        together = min(workers or cores(), len(networks))
         with progress.track("Training", len(networks), unit="networks") as advance:
             for _ in in_processes(partial(_train, out), networks, together):
                 advance(1)
@@ -90,5 +91,6 @@ def _run(preset: str, number: int, out: Path) -> Run:
 
 
 def _train(out: Path, network: tuple[str, int]) -> None:
-    """Train one network in a process of its own, with one thread: on processors that is faster than all threads for each in turn."""
+    """Train one network with one thread: side by side that is faster than all threads for each, and the same on any number of cores."""
+    torch.set_num_threads(1)
     execute(_run(*network, out), out / "runs", Resources("cpu"))
