@@ -1,4 +1,3 @@
-import arviz as az
 import numpy as np
 import pytest
 
@@ -10,6 +9,9 @@ from retinabench.fidelity.reference.diagnostics import (
     rank_rhat,
     split_rhat,
 )
+from support.oracles import import_arviz
+
+az = import_arviz()
 
 
 def chains(seed=0, chains=4, draws=200, persistence=(0.0, 0.5, 0.95, -0.6), offset=0.0):
