@@ -126,7 +126,7 @@ def test_predictions_are_given_up_before_their_scores_are_computed(file, monkeyp
 
     def scored(*arguments):
         gc.collect()
-        alive.append(sum(isinstance(one, Predictions) and len(one) == 60 for one in gc.get_objects()))
+        alive.append(sum(type(one) is Predictions and len(one) == 60 for one in gc.get_objects()))
         return scored_sets(*arguments)
 
     monkeypatch.setattr(score_module, "scored_sets", scored)
