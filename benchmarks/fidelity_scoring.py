@@ -15,6 +15,7 @@ import numpy as np
 
 from retinabench.data.dataset import ArrayDataset
 from retinabench.fidelity import distances
+from retinabench.fidelity.reference.about import ReferenceAbout
 from retinabench.fidelity.reference.reference_file import Reference
 from retinabench.fidelity.scoring.grading import Evaluator
 from retinabench.fidelity.submissions.submission import Submission
@@ -36,7 +37,7 @@ def inputs(points: int) -> tuple[Evaluator, Submission]:
     chains = samples.reshape(CHAINS, -1, points, CLASSES).mean(axis=1, dtype=np.float64)
     unknown = np.zeros((points, CLASSES))
     reference = Reference(
-        {"chains": CHAINS, "passed": True, "why": []}, unknown, unknown, unknown, unknown,
+        ReferenceAbout(task="large", target="", data="", chains=CHAINS), unknown, unknown, unknown, unknown,
         distances.epistemic(samples.astype(np.float64)), chain_probs=chains, samples=samples,
     )  # fmt: skip
     chosen = TARGETS["fundus"].model_copy(

@@ -136,9 +136,9 @@ def short_reference(chosen: Target, data: TargetData, device: str, *, toy: bool)
             device=device,
         )
         seconds = time.perf_counter() - clock
-    acceptance = ", ".join(f"{rate:.2f}" for rate in made.meta["acceptance"])
+    acceptance = ", ".join(f"{rate:.2f}" for rate in made.about.acceptance)
     print(
-        f"reference of {chosen.name}, 4 chains of {length} + {length} transitions of {made.meta['steps']} steps, and as "
+        f"reference of {chosen.name}, 4 chains of {length} + {length} transitions of {made.about.steps} steps, and as "
         f"many of half the step as its check asks: {seconds:.1f} s; acceptance {acceptance}"
     )
 

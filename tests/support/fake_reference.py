@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from retinabench.fidelity.distances import epistemic
+from retinabench.fidelity.reference.about import ReferenceAbout
 from retinabench.fidelity.reference.judgement import Judgement
 
 
@@ -18,10 +19,9 @@ class FakeReference:
     states: np.ndarray | None = None
     passed: bool = True
     why: list = field(default_factory=list)
-    chain_gradients: float | None = None
-    published_ceiling: dict | None = None
 
     external = False
+    about = ReferenceAbout(task="", target="", data="", chains=4)
 
     @property
     def judgement(self):

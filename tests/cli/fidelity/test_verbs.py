@@ -13,6 +13,7 @@ from cli.test_main import NO_TORCH, without_boxes
 from retinabench.cli.fidelity.verbs import VERBS
 from retinabench.cli.main import app, run
 from retinabench.fidelity.leaderboard import files
+from retinabench.fidelity.reference.about import ReferenceAbout
 from retinabench.fidelity.reference.reference_file import Reference, write_reference
 from retinabench.fidelity.submissions.entries import entries
 from retinabench.fidelity.targets.data import load
@@ -87,17 +88,12 @@ def test_scoring_needs_no_torch(tmp_path, probs):
     fundus = TARGETS["fundus"]
     data = load(fundus).sha256
     fake = classified(1000, 5)
-    meta = {
-        "task": "fundus",
-        "target": fundus.fingerprint(data),
-        "data": data,
-        "chains": 4,
-        "passed": True,
-        "why": [],
-    }
+    about = ReferenceAbout(
+        task="fundus", target=fundus.fingerprint(data), data=data, chains=4, passed=True, why=()
+    )
     values = [np.ones((1000, 5))] * 3
     made = Reference(
-        meta, *values, fake.mcse, fake.epistemic, fake.chain_probs, fake.samples.astype(np.float16)
+        about, *values, fake.mcse, fake.epistemic, fake.chain_probs, fake.samples.astype(np.float16)
     )
     write_reference(tmp_path / "reference.npz", made)
     words = ["fidelity", "score", probs, "--task", "fundus", "--bootstrap", "20"]

@@ -1,6 +1,7 @@
 """Predictions that others published become references, and submissions are scored against them."""
 
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -49,7 +50,7 @@ def test_labels_prove_the_order_and_give_usefulness(published, tmp_path):
         DERMA, published / "medmnist_probs.csv", tmp_path, labels=published / "labels.csv", ceiling=ceiling
     )
     assert found.reference.judgement.verdict == "unverified"
-    assert found.reference.meta["accuracy"] > 0.5
+    assert found.reference.about.accuracy > 0.5
     board = score_files([published / "submission.zip"], found, title="Ours")
     (entry,) = board.ranked
     assert entry.rank.places == (1, 1)
@@ -105,7 +106,7 @@ def _wide(folder):
 def test_an_imported_reference_cannot_pose_as_one_of_a_target_with_data(published, tmp_path):
     fundus = TARGETS["fundus"]
     made = import_reference(published / "medmnist_probs.csv", DERMA, **STATED)
-    made.meta.update(task="fundus", data=fundus.sha256, target=fundus.fingerprint(fundus.sha256))
-    write_reference(tmp_path / "r.npz", made)
+    about = made.about.changed(task="fundus", data=fundus.sha256, target=fundus.fingerprint(fundus.sha256))
+    write_reference(tmp_path / "r.npz", replace(made, about=about))
     with pytest.raises(InputError, match="was imported, and 'fundus' has data of its own"):
         read_reference(fundus, fundus.sha256, tmp_path / "r.npz")

@@ -9,7 +9,7 @@ from retinabench.fidelity.targets.registry import TARGETS
 def evaluator(name, groups=("all", "clean")):
     return SimpleNamespace(
         target=TARGETS[name],
-        reference=SimpleNamespace(published_ceiling=None),
+        reference=SimpleNamespace(about=SimpleNamespace(published_ceiling=None)),
         resampling=SimpleNamespace(groups=dict.fromkeys(groups)),
     )
 

@@ -1,11 +1,13 @@
 """The verdict follows from the arrays of a file, whatever its metadata say."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from retinabench.core.errors import InputError
+from retinabench.fidelity.reference.about import ReferenceAbout
 from retinabench.fidelity.reference.judgement import judge
 from retinabench.fidelity.reference.make_reference import make_reference
 from retinabench.fidelity.reference.reference_file import read_reference, write_reference
@@ -29,10 +31,8 @@ def made(tmp_path_factory):
 
 
 def test_a_file_with_a_bad_r_hat_fails_although_it_says_that_it_passed(shipped):
-    bad = replace(
-        shipped, rhat=np.full_like(shipped.rhat, 3), meta={**shipped.meta, "passed": True, "why": []}
-    )
-    found = judge(bad)
+    about = shipped.about.changed(passed=True, why=())
+    found = judge(replace(shipped, rhat=np.full_like(shipped.rhat, 3), about=about))
     assert found.verdict == "failed"
     assert "the chains disagree" in found.why[0]
 
@@ -51,16 +51,22 @@ def test_an_earlier_reference_is_provisional_and_says_what_it_lacks(shipped):
     assert found.verdict == "provisional"
     assert found.reservations[0].startswith("3.3% of the trajectories diverge")
     assert any("half a draw of the prior" in one for one in found.reservations)
-    often = {**shipped.meta, "energy_error": {**shipped.meta["energy_error"], "diverged": 0.2}}
-    assert judge(replace(shipped, meta=often)).verdict == "failed"
+    often = shipped.about.changed(energy_error=replace(shipped.about.energy_error, diverged=0.2))
+    assert judge(replace(shipped, about=often)).verdict == "failed"
 
 
 @pytest.mark.parametrize("key", ["energy_error", "half_step", "acceptance", "kept"])
-@pytest.mark.parametrize("value", [None, "x", [None], 10**400])
-def test_an_earlier_file_without_its_numbers_fails(shipped, key, value):
-    without = {name: found for name, found in shipped.meta.items() if name != key}
-    for meta in (without, {**without, key: value}):
-        assert judge(replace(shipped, meta=meta)).verdict == "failed"
+@pytest.mark.parametrize("value", ["x", [None], 10**400])
+def test_an_earlier_file_without_its_numbers_fails(shipped, tmp_path, key, value):
+    stated = shipped.about.to_dict()
+    without = {name: found for name, found in stated.items() if name != key}
+    for meta in (without, {**without, key: None}):
+        assert judge(replace(shipped, about=ReferenceAbout(**meta))).verdict == "failed"
+    arrays = {name: found for name, found in vars(shipped).items() if isinstance(found, np.ndarray)}
+    meta = json.dumps({"schema": "retinabench.fidelity-reference/1", **stated, key: value})
+    np.savez(tmp_path / "r.npz", meta=np.array(meta), **arrays)
+    with pytest.raises(InputError, match=r"r\.npz: is no reference file"):
+        read_reference(FUNDUS, FUNDUS.sha256, tmp_path / "r.npz")
 
 
 @pytest.mark.filterwarnings("error")
@@ -71,8 +77,8 @@ def test_standard_errors_that_are_no_numbers_fail_without_a_warning(shipped):
 def test_states_are_judged_and_nothing_else(made, tmp_path):
     small, good = made
     assert good.states.shape == (60, 4, 7, 2)
-    assert good.meta["passed"] == good.passed
-    lying = replace(good, rhat=np.ones_like(good.rhat), meta={**good.meta, "passed": True, "why": []})
+    assert good.about.passed == good.passed
+    lying = replace(good, rhat=np.ones_like(good.rhat), about=good.about.changed(passed=True, why=()))
     states = good.states.astype(np.float64)
     turned = replace(
         lying, states=(states + 2.0 * np.linspace(-1, 1, 60)[:, None, None, None]).astype(np.float16)

@@ -51,14 +51,14 @@ def test_the_command_makes_a_file_that_is_read_back(made):
     assert found.chain_draws.shape == (4, 7, 1000)
     assert found.rhat.shape == found.mcse.shape == found.ess_bulk.shape == found.ess_tail.shape == (7, 2)
     assert found.epistemic.shape == (7,)
-    meta = found.meta
-    assert (meta["task"], meta["chains"], meta["burn_in"], meta["kept"], meta["seed"]) == (
+    about = found.about
+    assert (about.task, about.chains, about.burn_in, about.kept, about.seed) == (
         "energy-gap", 4, 25, 60, 1,
     )  # fmt: skip
-    assert meta["steps"] == hmc.steps_for(meta["step"], chosen.prior_variance)
-    assert meta["half_step"]["acceptance"] > np.mean(meta["acceptance"]) - 0.05
+    assert about.steps == hmc.steps_for(about.step, chosen.prior_variance)
+    assert about.half_step.acceptance > np.mean(about.acceptance) - 0.05
     assert found.passed == (found.why == [])
-    assert set(meta["ceiling"]) == {"in_domain"}
+    assert set(about.ceiling) == {"in_domain"}
 
 
 def test_the_same_command_reads_its_chains_and_writes_the_same_numbers(made, tmp_path):
@@ -100,7 +100,7 @@ def test_a_reference_that_failed_says_why(made, tmp_path):
     path, small = made
     good = read_reference(TARGETS["energy-gap"], small.sha256, path)
     assert not good.passed
-    assert good.meta["why"] == good.why
+    assert list(good.about.why) == good.why
     write_reference(tmp_path / "one.npz", replace(good, chain_draws=good.chain_draws[:1]))
     with pytest.raises(InputError, match=r"one.npz: holds a single chain.*--chains 4"):
         read_reference(TARGETS["energy-gap"], small.sha256, tmp_path / "one.npz")
@@ -172,9 +172,10 @@ def test_what_is_shipped_passes_its_own_diagnostics(task):
     assert found.passed, found.why
     assert found.chains >= 4
     thresholds = json.loads(json.dumps(asdict(convergence.THRESHOLDS)))
-    assert found.meta["thresholds"] == {name: thresholds[name] for name in found.meta["thresholds"]}
+    stated = found.about.to_dict()["thresholds"]
+    assert stated == {name: thresholds[name] for name in stated}
     assert convergence.share_below(found.rhat, 1.05) >= 0.95
-    assert f"fidelity reference {task}" in found.meta["command"]
+    assert f"fidelity reference {task}" in found.about.command
     if chosen.likelihood == "categorical":
         assert found.probs.shape == (len(found.rhat), chosen.outputs)
         assert found.probs.sum(axis=1) == pytest.approx(np.ones(len(found.rhat)))
@@ -190,6 +191,6 @@ def test_without_a_first_step_one_is_found(tmp_path):
         TARGETS["energy-gap"], small_data("energy-gap", 20), tmp_path, chains=2, burn_in=15, keep=20, seed=2
     )
     # Whatever it began with, burn-in ends where most proposals are accepted.
-    assert all(0.4 < rate <= 1 for rate in found.meta["acceptance"])
+    assert all(0.4 < rate <= 1 for rate in found.about.acceptance)
     assert not found.passed
     assert "2 chains; at least 4" in found.why[0]

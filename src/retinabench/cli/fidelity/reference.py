@@ -59,7 +59,7 @@ def reference(
             chosen, load(chosen, data), seed, shlex.join(["retinabench", *sys.argv[1:]])
         )
         write_reference(out, exact)
-        say(f"{out}: by quadrature, two grids agree to {exact.meta['error']:.1g}")
+        say(f"{out}: by quadrature, two grids agree to {exact.about.error:.1g}")
         return
     found = make_reference(
         chosen,
@@ -81,15 +81,16 @@ def reference(
 
 
 def _print_summary(found: Reference, out: Path, title: str) -> None:
-    meta = found.meta
-    rates = ", ".join(f"{rate:.0%}" for rate in meta["acceptance"])
-    say(f"{title}, {meta['steps']} steps of {meta['step']:.3g}")
-    say(f"acceptance {rates}; mean energy error {meta['energy_error']['mean']:.2f}")
+    about = found.about
+    assert about.energy_error is not None
+    rates = ", ".join(f"{rate:.0%}" for rate in about.acceptance or ())
+    say(f"{title}, {about.steps} steps of {about.step:.3g}")
+    say(f"acceptance {rates}; mean energy error {about.energy_error.mean:.2f}")
     say(
-        f"R-hat below 1.05 for {meta['rhat_below']['1.05']:.1%} of the predictions; effective draws {meta['ess_bulk']['median']:.0f} "
-        f"(median); standard error {meta['mcse']['median']:.4f} (median), {meta['mcse']['q95']:.4f} (95 %)"
+        f"R-hat below 1.05 for {about.rhat_below['1.05']:.1%} of the predictions; effective draws {about.ess_bulk['median']:.0f} "
+        f"(median); standard error {about.mcse['median']:.4f} (median), {about.mcse['q95']:.4f} (95 %)"
     )
-    for kind, measures in meta["ceiling"].items():
+    for kind, measures in about.ceiling.items():
         means = ", ".join(f"{name} {sum(v) / len(v):.4f}" for name, v in measures.items())
         if means:
             say(f"one chain against the others, {kind}: {means}")

@@ -180,7 +180,7 @@ def import_reference(
         file, TARGETS.find(task), origin=origin, licence=licence, order=order, labels=labels, ceiling=ceiling or (),
     )  # fmt: skip
     write_reference(out, found)
-    accuracy = found.accuracy
+    accuracy = found.about.accuracy
     proof = (
         "its order is not proved: no labels"
         if accuracy is None

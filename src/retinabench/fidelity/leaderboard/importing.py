@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.core.results import JsonObject
-from retinabench.fidelity.reference.arrays import EXTERNAL
+from retinabench.fidelity.reference.about import ReferenceAbout
 from retinabench.fidelity.reference.reference_file import QUALITIES, Reference
 from retinabench.fidelity.scoring.measures import MEASURES, RANKED
 from retinabench.fidelity.submissions.submission import read_submission
@@ -61,19 +60,18 @@ def import_reference(
     points = len(data.test)
     read = read_submission(file, target, points)
     truth = None if labels is None else _labels(labels, target, points)
-    meta: JsonObject = {
-        "task": target.name, "target": target.fingerprint(data.sha256), "data": data.sha256, "chains": 1,
-        "kind": EXTERNAL, "origin": origin, "licence": licence, "order": order or target.preprocessing,
-        "published_ceiling": _ceiling(ceiling, target),
-    }  # fmt: skip
-    if truth is not None and read.probs is not None:
-        meta["accuracy"] = _proved(read.probs, truth, labels)
+    proved = None if truth is None or read.probs is None else _proved(read.probs, truth, labels)
+    about = ReferenceAbout(
+        task=target.name, target=target.fingerprint(data.sha256), data=data.sha256, chains=1, kind="external",
+        origin=origin, licence=licence, order=order or target.preprocessing,
+        published_ceiling=_ceiling(ceiling, target), accuracy=proved,
+    )  # fmt: skip
     unknown = np.full((points, target.outputs), np.nan, np.float32)
     values = read.probs if read.probs is not None else read.draws
     assert values is not None
     name = "chain_probs" if read.probs is not None else "chain_draws"
     arrays = {**dict.fromkeys(QUALITIES, unknown), "epistemic": unknown[:, 0], name: values[None]}
-    return Reference(meta, **arrays, labels=truth)
+    return Reference(about, **arrays, labels=truth)
 
 
 def _labels(path: Path, target: Target, points: int) -> NDArray[Any]:

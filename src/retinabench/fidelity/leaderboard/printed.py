@@ -36,7 +36,7 @@ class PrintedRow:
 def printed_rows(evaluator: Evaluator, group: str = ALL) -> list[PrintedRow]:
     """Return the printed rows of a task's group, and the ceiling that an imported reference was published with."""
     task, found = evaluator.target.name, []
-    ceiling = evaluator.reference.published_ceiling
+    ceiling = evaluator.reference.about.published_ceiling
     if ceiling is not None and group == ALL:
         scores = {name: _score([value]) for name, value in ceiling.items() if name in MEASURES}
         found.append(PrintedRow("published ceiling", scores))

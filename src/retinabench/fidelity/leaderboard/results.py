@@ -177,7 +177,7 @@ class TaskBoard:
     @property
     def chain_gradients(self) -> float | None:
         """Gradient evaluations per training example of one chain of the reference, burn-in included."""
-        return self.evaluator.reference.chain_gradients
+        return self.evaluator.reference.about.chain_gradients
 
     @property
     def ordered(self) -> list[Entry]:

@@ -148,7 +148,8 @@ class HalfStep:
             0 have heavy tails.
         beyond: Share of |z| above `Thresholds.half_step_z`.
         mean_difference: Mean absolute difference of the two means.
-        detectable: Median change of a prediction that would be beyond `Thresholds.half_step_z` four times in five.
+        detectable: Median change of a prediction that would be beyond `Thresholds.half_step_z` four times in five; None in
+            files of version 0.1.
     """
 
     transitions: float
@@ -157,7 +158,7 @@ class HalfStep:
     median_z: float
     beyond: float
     mean_difference: float
-    detectable: float
+    detectable: float | None = None
 
 
 def half_step(

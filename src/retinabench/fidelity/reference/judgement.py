@@ -11,7 +11,6 @@ Letters: K chains, N test points, O predicted quantities, S samples.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -61,7 +60,7 @@ def judge(reference: ReferenceArrays) -> Judgement:
     """Return the judgement of a reference by its arrays."""
     if reference.external:
         return Judgement(reservations=("it was imported: its convergence was not checked",), external=True)
-    if reference.exact:
+    if reference.about.kind == "quadrature":
         return _of_grids(reference)
     likelihood = "categorical" if reference.chain_probs is not None else "gaussian"
     if reference.states is not None:
@@ -95,12 +94,13 @@ def _of_states(reference: ReferenceArrays, likelihood: str) -> list[str]:
         likelihood, states.shape[1], found, history[:, 0].mean(axis=0), errors, halved
     )  # fmt: skip
     width = convergence.dispersion(reference.start, states)
-    return why + later_verdict(likelihood, errors, halved.detectable, width)
+    detectable = convergence.detectable(found.mcse, len(states) / len(half))
+    return why + later_verdict(likelihood, errors, detectable, width)
 
 
 def _of_summaries(reference: ReferenceArrays, likelihood: str) -> Judgement:
     """Judge an earlier file: its arrays where they suffice, else the numbers of its metadata."""
-    meta = reference.meta
+    about = reference.about
     if reference.samples is not None and len(reference.samples) < 2 * reference.chains:
         return Judgement(("it keeps fewer than two samples of each chain",))
     between, within = _variances(reference)
@@ -113,20 +113,20 @@ def _of_summaries(reference: ReferenceArrays, likelihood: str) -> Judgement:
         reference.mcse,
     )
     diagnosis = convergence.Diagnosis(*(np.asarray(values, np.float64) for values in known))
-    try:
-        errors = convergence.EnergyErrors(**_numbers(meta["energy_error"]))
-        stated = _numbers(meta["half_step"])
-        halved = convergence.HalfStep(**{"detectable": np.nan, **stated})
-        acceptance = np.array([float(rate) for rate in meta["acceptance"]])
-        length = float(meta["kept"]) / stated["transitions"]
-    except (KeyError, TypeError, ValueError, ArithmeticError):
+    errors, halved = about.energy_error, about.half_step
+    if (
+        about.acceptance is None
+        or about.kept is None
+        or errors is None
+        or not (halved and halved.transitions)
+    ):
         return Judgement(("it states no acceptance, energy errors or comparison with half the step",))
-    why = verdict(likelihood, len(between), diagnosis, acceptance, errors, halved)
+    why = verdict(likelihood, len(between), diagnosis, np.array(about.acceptance), errors, halved)
     if likelihood == "categorical":
         ratio = float((between.mean() / reference.chains) / np.mean(np.square(diagnosis.mcse)))
         if not ratio <= _STATED_ERRORS:
             why.append(f"the means of its chains vary {ratio:.0f} times as much as its standard errors allow")
-    detectable = convergence.detectable(diagnosis.mcse, length)
+    detectable = convergence.detectable(diagnosis.mcse, about.kept / halved.transitions)
     later = later_verdict(likelihood, errors, detectable, None)
     if errors.diverged > convergence.THRESHOLDS.diverged_earlier:
         return Judgement((*why, *later))
@@ -148,9 +148,3 @@ def _variances(reference: ReferenceArrays) -> tuple[NDArray[np.float64], NDArray
     return means.var(axis=0, ddof=1)[:, None], draws.var(axis=2, ddof=1, dtype=np.float64).mean(axis=0)[
         :, None
     ]
-
-
-def _numbers(table: object) -> dict[str, float]:
-    if not isinstance(table, Mapping):
-        raise TypeError("no table")
-    return {name: float(value) for name, value in table.items()}

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import derive, numpy_generator, torch_generator
-from retinabench.core.results import JsonObject, vars_of
+from retinabench.core.results import vars_of
 from retinabench.fidelity import distances
 from retinabench.fidelity.reference import convergence
+from retinabench.fidelity.reference.about import ReferenceAbout
 from retinabench.fidelity.reference.chains import Chains, Plan, initial_weights, sample
 from retinabench.fidelity.reference.diagnostics import rank_rhat, split_rhat
 from retinabench.fidelity.reference.reference_file import QUALITIES, Reference
@@ -83,26 +84,16 @@ def make_reference(
     kept, half = _sample_twice(density, plan, folder, data, dtype, device, progress)
     found = convergence.diagnose(kept.predictions)
     arrays = (_classes if target.likelihood == "categorical" else _draws)(kept, seed)
-    meta = {
-        "task": target.name,
-        "target": target.fingerprint(data.sha256),
-        "data": data.sha256,
-        "command": command,
-        **_assessment(target, kept, half, found, plan),
-        "ceiling": ceiling(arrays, data.test.groups),
-        "dtype": dtype,
-        "threads": threads,
-        "seconds": kept.seconds + half.seconds,
-        "machine": f"{platform.machine()}, {torch.device(device).type}, PyTorch {torch.__version__}",
-    }
+    about = _assessment(target, data, kept, half, found, plan).changed(
+        command=command,
+        ceiling=ceiling(arrays, data.test.groups),
+        dtype=dtype,
+        threads=threads,
+        machine=f"{platform.machine()}, {torch.device(device).type}, PyTorch {torch.__version__}",
+    )
     arrays |= {name: getattr(found, name).astype(np.float32) for name in QUALITIES}
-    return _judged(Reference(meta, **arrays, **_evidence(kept, half, _started(density, plan))))
-
-
-def _judged(made: Reference) -> Reference:
-    """Write the verdict into the metadata, for readers of the file; `read_reference` computes it again."""
-    made.meta.update(passed=made.passed, why=made.why)
-    return made
+    evidence = _evidence(kept, half, _started(density, plan))
+    return Reference(about, **arrays, **evidence).with_verdict()
 
 
 def _evidence(kept: Chains, half: Chains, start: NDArray[np.floating]) -> dict[str, NDArray[Any]]:
@@ -150,37 +141,43 @@ def _sample_twice(
 
 
 def _assessment(
-    target: Target, kept: Chains, half: Chains, found: convergence.Diagnosis, plan: Plan
-) -> JsonObject:
-    """Return settings, diagnostics and verdict of the chains, for the metadata."""
+    target: Target, data: TargetData, kept: Chains, half: Chains, found: convergence.Diagnosis, plan: Plan
+) -> ReferenceAbout:
+    """Return settings and diagnostics of the chains."""
     errors = convergence.energy(kept.kept_history)
     halved = convergence.half_step(
         kept.predictions, kept.kept_history, half.predictions, half.kept_history, found.mcse
     )
-    acceptance = kept.kept_history[:, 0].mean(axis=0)
     steps = hmc.steps_for(kept.step, target.prior_variance)
     weights = kept.weights.transpose(1, 0, 2)
-    return {
-        "seed": plan.seed,
-        "chains": plan.chains,
-        "burn_in": plan.burn_in,
-        "kept": plan.keep,
-        "step": kept.step,
-        "steps": steps,
-        "prior_variance": target.prior_variance,
-        "start": "a draw of the prior for each chain",
-        "acceptance": acceptance.tolist(),
-        "energy_error": vars_of(errors),
-        "half_step": vars_of(halved),
-        "thresholds": vars_of(convergence.THRESHOLDS),
-        **{name: convergence.summary(getattr(found, name)) for name in vars_of(found)},
-        "rhat_below": {
-            limit: convergence.share_below(found.rhat, float(limit)) for limit in ("1.01", "1.05", "1.1")
-        },
-        "weight_rhat": convergence.summary(rank_rhat(weights)),
-        "weight_split_rhat": convergence.summary(split_rhat(weights)),
-        "gradients": len(kept.history) * steps * plan.chains,
-    }
+    limits = ("1.01", "1.05", "1.1")
+    return ReferenceAbout(
+        task=target.name,
+        target=target.fingerprint(data.sha256),
+        data=data.sha256,
+        seed=plan.seed,
+        chains=plan.chains,
+        burn_in=plan.burn_in,
+        kept=plan.keep,
+        step=kept.step,
+        steps=steps,
+        prior_variance=target.prior_variance,
+        start="a draw of the prior for each chain",
+        acceptance=tuple(kept.kept_history[:, 0].mean(axis=0).tolist()),
+        energy_error=errors,
+        half_step=halved,
+        thresholds=vars_of(convergence.THRESHOLDS),
+        rhat=convergence.summary(found.rhat),
+        split_rhat=convergence.summary(found.split_rhat),
+        ess_bulk=convergence.summary(found.ess_bulk),
+        ess_tail=convergence.summary(found.ess_tail),
+        mcse=convergence.summary(found.mcse),
+        rhat_below={limit: convergence.share_below(found.rhat, float(limit)) for limit in limits},
+        weight_rhat=convergence.summary(rank_rhat(weights)),
+        weight_split_rhat=convergence.summary(split_rhat(weights)),
+        gradients=len(kept.history) * steps * plan.chains,
+        seconds=kept.seconds + half.seconds,
+    )
 
 
 def _first_step(density: Density, plan: Plan) -> float:

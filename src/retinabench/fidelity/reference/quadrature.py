@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.random_streams import numpy_generator
-from retinabench.fidelity.reference.arrays import QUADRATURE
+from retinabench.fidelity.reference.about import ReferenceAbout
 from retinabench.fidelity.reference.reference_file import Reference
 from retinabench.fidelity.targets.data import TargetData, labels, standardised
 from retinabench.fidelity.targets.target import Target
@@ -83,17 +83,16 @@ def quadrature_reference(target: Target, data: TargetData, seed: int = 0, comman
     chains = np.stack([fine.probs, coarse.probs])
     shape = fine.probs.shape
     error = np.abs(fine.probs - coarse.probs)
-    meta = {
-        "task": target.name, "target": target.fingerprint(data.sha256), "data": data.sha256, "kind": QUADRATURE,
-        "chains": 2, "command": command, "grids": list(problem.steps), "error": float(error.max()),
-    }  # fmt: skip
+    about = ReferenceAbout(
+        task=target.name, target=target.fingerprint(data.sha256), data=data.sha256, kind="quadrature",
+        chains=2, command=command, grids=problem.steps, error=float(error.max()),
+    )  # fmt: skip
     reference = Reference(
-        meta, np.ones(shape, np.float32), np.full(shape, SAMPLES, np.float32), np.full(shape, SAMPLES, np.float32),
+        about, np.ones(shape, np.float32), np.full(shape, SAMPLES, np.float32), np.full(shape, SAMPLES, np.float32),
         error.astype(np.float32), fine.epistemic.astype(np.float32), chain_probs=chains, samples=fine.samples,
         pairwise_disagreement=np.array(fine.disagreement),
     )  # fmt: skip
-    reference.meta.update(passed=reference.passed, why=reference.why)
-    return reference
+    return reference.with_verdict()
 
 
 @dataclass(frozen=True, eq=False)

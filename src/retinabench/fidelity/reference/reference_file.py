@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import zipfile
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
@@ -28,14 +28,13 @@ from retinabench.core.atomic_files import atomic_write
 from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
 from retinabench.core.untrusted.text import json_object
+from retinabench.fidelity.reference.about import ReferenceAbout
 from retinabench.fidelity.reference.arrays import ReferenceArrays
 from retinabench.fidelity.reference.judgement import Judgement, judge
 from retinabench.fidelity.targets.target import Target
 from retinabench.predictions.formats.npz_format import DAMAGED_ARRAYS, read_member
 
 SCHEMA = "retinabench.fidelity-reference/1"
-STATED = {"task": str, "target": str, "data": str, "chains": int}
-"""What the metadata state beside how the reference was made."""
 QUALITIES = ("rhat", "ess_bulk", "ess_tail", "mcse")
 EVIDENCE = ("states", "half_states", "history", "half_history", "start")
 ARRAYS = (
@@ -74,6 +73,10 @@ class Reference(ReferenceArrays):
         """The thresholds that it missed, in sentences."""
         return list(self.judgement.why)
 
+    def with_verdict(self) -> Reference:
+        """Return a copy that states its verdict, for readers of the file; `read_reference` computes it again."""
+        return replace(self, about=self.about.changed(passed=self.passed, why=self.why))
+
     @property
     def probs(self) -> NDArray[np.float64]:
         """Class probabilities (N, C), the mean over all chains."""
@@ -89,9 +92,9 @@ class Reference(ReferenceArrays):
 
 def write_reference(path: Path, reference: Reference) -> None:
     """Write a reference file atomically."""
-    known = {one.name: getattr(reference, one.name) for one in fields(reference) if one.name != "meta"}
+    known = {one.name: getattr(reference, one.name) for one in fields(reference) if one.name != "about"}
     arrays = {name: value for name, value in known.items() if value is not None}
-    meta = json.dumps({"schema": SCHEMA, **reference.meta}, allow_nan=False)
+    meta = json.dumps({"schema": SCHEMA, **reference.about.to_dict()}, allow_nan=False)
     with atomic_write(path) as sink:
         np.savez_compressed(sink, meta=np.array(meta), **arrays)
 
@@ -140,9 +143,9 @@ def _read(stream: BinaryIO, name: str | Path) -> Reference:
             members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
             arrays = {key: read_member(name, archive, members[key], key) for key in ARRAYS if key in members}
         meta = json_object(str(arrays.pop("meta")))
-        if meta.get("schema") != SCHEMA or any(not isinstance(meta.get(k), v) for k, v in STATED.items()):
+        if meta.pop("schema", None) != SCHEMA:
             raise KeyError(SCHEMA)
-        return Reference(meta, **arrays)
+        return Reference(ReferenceAbout.model_validate(meta), **arrays)
     except InputError:
         raise
     except (*DAMAGED_ARRAYS, OSError):
@@ -154,16 +157,16 @@ def _read(stream: BinaryIO, name: str | Path) -> Reference:
 
 
 def _check(reference: Reference, target: Target, data_sha256: str, name: str | Path) -> None:
-    meta = reference.meta
-    if meta["task"] != target.name:
-        raise InputError(f"is a reference of the target '{meta['task']}', not of '{target.name}'", file=name)
-    if meta["data"] != data_sha256:
+    about = reference.about
+    if about.task != target.name:
+        raise InputError(f"is a reference of the target '{about.task}', not of '{target.name}'", file=name)
+    if about.data != data_sha256:
         raise InputError(
-            f"was made from other data (SHA-256 {meta['data'][:12]}…, not {data_sha256[:12]}…), or from the same in "
+            f"was made from other data (SHA-256 {about.data[:12]}…, not {data_sha256[:12]}…), or from the same in "
             "another order",
             file=name,
         )
-    if meta["target"] != target.fingerprint(data_sha256):
+    if about.target != target.fingerprint(data_sha256):
         raise InputError(
             f"was made for another definition of the target '{target.name}'",
             file=name,
@@ -185,8 +188,8 @@ def _check_arrays(reference: Reference, target: Target, name: str | Path) -> Non
         hint = "Make it again with --chains 4."
         raise InputError("holds a single chain, whose own error is not known", file=name, hint=hint)
     chains, points, _ = values.shape
-    if reference.meta["chains"] != chains:
-        raise InputError(f"holds {chains} chains, and its metadata say {reference.meta['chains']}", file=name)
+    if reference.chains != chains:
+        raise InputError(f"holds {chains} chains, and its metadata say {reference.chains}", file=name)
     shapes = {"epistemic": (points,), **dict.fromkeys(QUALITIES, (points, target.outputs))}
     if target.likelihood == "categorical":
         samples = 0 if reference.samples is None else len(reference.samples)
