@@ -199,10 +199,8 @@ class Constructors:
         reading = Reading(columns or {}, softmax, grades, referable_from, method, seed)
         layout = recognise(table.column_names, reading.columns)
         check_columns(None, layout.names, table.column_names)
-        try:
+        with layout.own_names():
             found = cls(**arguments_of_arrow(None, table, layout, reading, {}))
-        except InputError as error:
-            raise layout.error(error) from None
         return found if ungradable else found.select() or found  # type: ignore[attr-defined]
 
     @classmethod

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from retinabench.core.errors import InputError, nearest, one_edit
@@ -101,14 +102,22 @@ class Layout:
                 said.append(f"read {pairs}{hint}")
         return said
 
-    def error(self, found: InputError) -> InputError:
-        """Return an error with the file's own name of the column."""
-        own = self.original.get(found.column or "")
-        if own is None:
-            return found
-        return InputError(
-            found.problem, file=found.file, row=found.row, column=f"{own} ({found.column})", hint=found.hint
-        )
+    @contextmanager
+    def own_names(self) -> Iterator[None]:
+        """Let errors name a column as the file does."""
+        try:
+            yield
+        except InputError as error:
+            own = self.original.get(error.column or "")
+            if own is None:
+                raise
+            raise InputError(
+                error.problem,
+                file=error.file,
+                row=error.row,
+                column=f"{own} ({error.column})",
+                hint=error.hint,
+            ) from None
 
 
 def recognise(names: Sequence[str], wanted: Mapping[str, str], file: str | None = None) -> Layout:

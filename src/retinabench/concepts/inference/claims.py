@@ -36,7 +36,6 @@ from retinabench.concepts.banks.bank import Bank
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import JsonObject
 
-Floats = NDArray[np.float64]
 MIXTURE = 1000
 FORM = re.compile(r"\s*(sensitivity|specificity) of (.+?)\s*(>=|<=|≥|≤)\s*([0-9.]+)\s*(%?)\s*", re.IGNORECASE)
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document, IntervalRow, JsonObject, Row, Tabular, draw_intervals
@@ -34,7 +33,6 @@ from retinabench.predictions.table import Predictions
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Floats = NDArray[np.float64]
 NO_INTERVALS = "the published protocol has no intervals"
 
 

@@ -14,12 +14,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from retinabench.metrics.inference.bootstrap import MAX_UNDEFINED
 
-Floats = NDArray[np.float64]
 Bounds = tuple[float, float]
 ROUNDING = 1e-12  # replicates that differ by less are equal: an area of ones is 1 only up to rounding
 

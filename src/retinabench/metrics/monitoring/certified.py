@@ -16,7 +16,6 @@ from retinabench.metrics.guarantees.goals import Goal
 from retinabench.metrics.guarantees.risks import PER, SEVERE, Cases, Per, weights
 from retinabench.metrics.monitoring.follow_up import Watched
 
-Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 SCHEMA = "retinabench.transfer/"
 TRIAGE = "retinabench.triage/"

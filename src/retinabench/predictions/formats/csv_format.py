@@ -14,8 +14,9 @@ import pyarrow.csv
 from retinabench.core.errors import InputError
 from retinabench.core.untrusted.text import FORMULA, QUOTED_ARROW, plain_cell, unquoted
 from retinabench.predictions import columns
+from retinabench.predictions.arrow_columns import arguments_of_arrow
 from retinabench.predictions.columns import check_columns, check_size, is_number, sample_number
-from retinabench.predictions.formats.parquet_format import predictions_of, to_table
+from retinabench.predictions.formats.parquet_format import to_table
 from retinabench.predictions.layouts import recognise
 from retinabench.predictions.reading import Reading
 from retinabench.predictions.subgroups import kept_places
@@ -79,7 +80,8 @@ def read_csv(path: Path, reading: Reading) -> Predictions:
     if not _ends_with_line_end(path):
         note = f"row {table.num_rows:,}, the last, has no line end: if the file was cut off, its last value is not whole"
         layout = replace(layout, notes=(*layout.notes, note))
-    return predictions_of(path, unquote(table), layout, reading, {}, untyped=True)
+    with layout.own_names():
+        return Predictions(**arguments_of_arrow(str(path), unquote(table), layout, reading, {}, untyped=True))
 
 
 def _ends_with_line_end(path: Path) -> bool:

@@ -55,10 +55,8 @@ def read_npz(path: Path, reading: Reading) -> Predictions:
         raise
     except DAMAGED_ARRAYS:
         raise InputError("is not a whole NPZ file", file=path, hint="Write or copy it again.") from None
-    try:
+    with table.layout.own_names():
         return Predictions(**arguments_of(table, reading))
-    except InputError as error:
-        raise table.layout.error(error) from None
 
 
 def _table(path: Path, archive: zipfile.ZipFile, reading: Reading) -> Table:

@@ -1,10 +1,9 @@
-"""The predictions file as Parquet, and as an Arrow table, which CSV passes through as well."""
+"""The predictions file as Parquet, and as an Arrow table, which CSV is written from as well."""
 
 from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from retinabench.predictions.columns import (
     sample_number,
 )
 from retinabench.predictions.formats.bounded_parquet import open_parquet, read_columns, unfold_all
-from retinabench.predictions.layouts import Layout, recognise
+from retinabench.predictions.layouts import recognise
 from retinabench.predictions.reading import Reading
 from retinabench.predictions.subgroups import kept_places, to_arrow
 from retinabench.predictions.table import Predictions
@@ -60,35 +59,8 @@ def read_parquet(path: Path, reading: Reading) -> Predictions:
             hint="Copy it again; after a change that is meant, write it with write_predictions.",
         )
     metadata = read_metadata(path, text)
-    return predictions_of(path, table, layout, reading, metadata)
-
-
-def predictions_of(
-    path: Path,
-    table: pa.Table,
-    layout: Layout,
-    reading: Reading,
-    metadata: Mapping[str, object],
-    *,
-    untyped: bool = False,
-) -> Predictions:
-    """Return the predictions in the Arrow table of a file; for the arguments see `arguments_of_arrow`.
-
-    Args:
-        path: The file, for messages.
-        table: Its columns.
-        layout: Which of them is which.
-        reading: What the user says of them.
-        metadata: The file metadata.
-        untyped: Whether text of further columns may stand for numbers, as in a CSV.
-
-    Returns:
-        The checked predictions.
-    """
-    try:
-        return Predictions(**arguments_of_arrow(str(path), table, layout, reading, metadata, untyped=untyped))
-    except InputError as error:
-        raise layout.error(error) from None
+    with layout.own_names():
+        return Predictions(**arguments_of_arrow(str(path), table, layout, reading, metadata))
 
 
 def to_table(predictions: Predictions) -> pa.Table:
