@@ -17,7 +17,7 @@ from typing import Any, get_args
 
 from retinabench.core.registry import Registry
 from retinabench.metrics import classification, shift
-from retinabench.metrics.batched.builtin import BATCHED
+from retinabench.metrics.batched import areas, averages, ranked, selective
 from retinabench.metrics.batched.retained import number_at
 from retinabench.metrics.calibration import binned, debiased
 from retinabench.metrics.inference.interval_methods import (
@@ -52,7 +52,10 @@ def _area(metric: str, direction: Direction, unit: str = "", needs: Needs = "") 
     interval = (
         _SHARE if metric == "accuracy" else Scaled(0.0, math.inf if metric == "nll" else 1.0, "retained")
     )
-    return ScoreSpec(f"referral_{metric}_area", label, direction, unit, 2, function, needs, None, interval)
+    batched = {"accuracy": areas.accuracy_area, "nll": areas.nll_area, "auroc": areas.auroc_area}.get(metric)
+    return ScoreSpec(
+        f"referral_{metric}_area", label, direction, unit, 2, function, needs, None, interval, batched
+    )
 
 
 def _at(metric: str, percent: int) -> ScoreSpec:
@@ -106,23 +109,31 @@ _JOINT = ("joint",)
 _BUILTIN = (
     ScoreSpec(
         "accuracy", "Accuracy", "higher", "", 2, classification.accuracy_of,
-        interval=Proportion(classification.right_counts),
+        interval=Proportion(classification.right_counts), batched=averages.accuracy,
     ),
     ScoreSpec(
         "auroc", "AUROC", "higher", "", 2, classification.auroc_of, "classes",
-        interval=Ranked(classification.ranked_classes),
+        interval=Ranked(classification.ranked_classes), batched=ranked.auroc,
     ),
     ScoreSpec(
-        "auprc", "AUPRC", "higher", "", 2, classification.auprc_of, "positives", interval=_SHARE_OF_CLASSES
+        "auprc", "AUPRC", "higher", "", 2, classification.auprc_of, "positives",
+        interval=_SHARE_OF_CLASSES, batched=ranked.auprc,
     ),
-    ScoreSpec("nll", "NLL", "lower", "nats", 2, classification.nll_of, interval=Scaled(0.0, of="classes")),
-    ScoreSpec("brier", "Brier score", "lower", "", 2, classification.brier_of, interval=_SHARE_OF_CLASSES),
     ScoreSpec(
-        "ece_top_label", "ECE, top label", "lower", "", 2, binned.ece_top_label_of, interval=_BIASED
+        "nll", "NLL", "lower", "nats", 2, classification.nll_of, interval=Scaled(0.0, of="classes"),
+        batched=averages.nll,
+    ),
+    ScoreSpec(
+        "brier", "Brier score", "lower", "", 2, classification.brier_of, interval=_SHARE_OF_CLASSES,
+        batched=averages.brier,
+    ),
+    ScoreSpec(
+        "ece_top_label", "ECE, top label", "lower", "", 2, binned.ece_top_label_of, interval=_BIASED,
+        batched=averages.ece_top_label,
     ),
     ScoreSpec(
         "ece_positive_class", "ECE, positive class", "lower", "", 2, binned.ece_positive_class_of,
-        interval=_BIASED,
+        interval=_BIASED, batched=averages.ece_positive_class,
     ),
     *(
         ScoreSpec(
@@ -134,48 +145,57 @@ _BUILTIN = (
     ),
     ScoreSpec(
         "sensitivity", "Sensitivity", "higher", "", 2, classification.sensitivity_of, "positives",
-        interval=Proportion(classification.sensitivity_counts),
+        interval=Proportion(classification.sensitivity_counts), batched=averages.sensitivity,
     ),
     ScoreSpec(
         "specificity", "Specificity", "higher", "", 2, classification.specificity_of, "negatives",
-        interval=Proportion(classification.specificity_counts),
+        interval=Proportion(classification.specificity_counts), batched=averages.specificity,
     ),
     _area("accuracy", "higher"),
     _area("nll", "lower", "nats"),
     _area("auroc", "higher", needs="ten"),
     _area("auprc", "higher", needs="ten"),
     ScoreSpec(
-        "rc_index", "RC-Index@0.9", "higher", "", 2, summaries.rc_index_of, interval=Scaled(of="errors")
+        "rc_index", "RC-Index@0.9", "higher", "", 2, summaries.rc_index_of, interval=Scaled(of="errors"),
+        batched=selective.rc_index,
     ),
-    ScoreSpec("aurc", "AURC", "lower", "", 2, summaries.aurc_of, interval=_SHARE),
-    ScoreSpec("e_aurc", "E-AURC", "lower", "", 2, summaries.e_aurc_of, interval=Scaled(0.0, of="errors")),
-    ScoreSpec("augrc", "AUGRC", "lower", "", 2, summaries.augrc_of, interval=_SHARE),
+    ScoreSpec("aurc", "AURC", "lower", "", 2, summaries.aurc_of, interval=_SHARE, batched=selective.aurc),
+    ScoreSpec(
+        "e_aurc", "E-AURC", "lower", "", 2, summaries.e_aurc_of, interval=Scaled(0.0, of="errors"),
+        batched=selective.e_aurc,
+    ),
+    ScoreSpec("augrc", "AUGRC", "lower", "", 2, summaries.augrc_of, interval=_SHARE, batched=selective.augrc),
     ScoreSpec(
         "failure_auroc", "Failure AUROC", "higher", "", 2, summaries.failure_auroc_of, "errors",
-        interval=Ranked(summaries.ranked_errors),
+        interval=Ranked(summaries.ranked_errors), batched=selective.failure_auroc,
     ),
-    ScoreSpec("prr", "PRR", "higher", "", 2, summaries.prr_of, "errors", interval=Ranked(summaries.ranked_errors, -1.0)),
+    ScoreSpec(
+        "prr", "PRR", "higher", "", 2, summaries.prr_of, "errors", interval=Ranked(summaries.ranked_errors, -1.0),
+        batched=selective.prr,
+    ),
     ScoreSpec(
         "ood_auroc", "OOD detection AUROC", "higher", "", 2, shift.ood_auroc_of, "domains", _JOINT,
-        Ranked(shift.ranked_domains),
+        Ranked(shift.ranked_domains), ranked.ood_auroc,
     ),
     ScoreSpec(
-        "ood_auprc", "OOD detection AUPRC", "higher", "", 2, shift.ood_auprc_of, "domains", _JOINT, Scaled(0.0, 1.0)
+        "ood_auprc", "OOD detection AUPRC", "higher", "", 2, shift.ood_auprc_of, "domains", _JOINT, Scaled(0.0, 1.0),
+        ranked.ood_auprc,
     ),
     *(_at(metric, percent) for metric in ("accuracy", "auroc") for percent in REFERRED_PERCENT),
     ScoreSpec(
         "brier_skill", "Brier skill", "higher", "", 2, classification.brier_skill_of, "classes", ON_REQUEST,
-        Scaled(high=1.0),
+        Scaled(high=1.0), averages.brier_skill,
     ),
     ScoreSpec(
         "accuracy_gain", "Accuracy over the larger class", "higher", "", 2, classification.accuracy_gain_of,
-        "", ON_REQUEST, Scaled(-1.0, 1.0),
+        "", ON_REQUEST, Scaled(-1.0, 1.0), averages.accuracy_gain,
     ),
     *(spec for name, spec in referred_scores().items() if name != "accuracy_at_50"),
     ScoreSpec(
         "sensitivity_at_specificity_80", "Sensitivity at specificity 0.80", "higher", "", 2,
         partial(half_referred.number, name="sensitivity_at_specificity_80"), "classes", ON_REQUEST,
         Proportion(half_referred.counts_at_specificity, resampled=True),
+        partial(number_at, name="sensitivity_at_specificity_80"),
     ),
 )  # fmt: skip
 _DEFINITIONS = tomllib.loads(Path(__file__).with_name("definitions.toml").read_text("utf-8"))
@@ -184,8 +204,7 @@ _DEFINITIONS = tomllib.loads(Path(__file__).with_name("definitions.toml").read_t
 def _completed(spec: ScoreSpec) -> ScoreSpec:
     entries = (one for name, one in _DEFINITIONS.items() if fnmatchcase(spec.name, name))
     formula, misleads = next(((one["formula"], one.get("misleads", "")) for one in entries), ("", ""))
-    batched = BATCHED.get(spec.name, spec.batched)
-    return replace(spec, batched=batched, formula=spec.formula or formula, misleads=spec.misleads or misleads)
+    return replace(spec, formula=spec.formula or formula, misleads=spec.misleads or misleads)
 
 
 SCORES: Registry[ScoreSpec] = Registry(
