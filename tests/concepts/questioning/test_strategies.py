@@ -8,7 +8,6 @@ from scipy import stats
 
 from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.examinees.answers import Answers
-from retinabench.concepts.inference.beta_binomial import moments
 from retinabench.concepts.questioning.loop import examine
 from retinabench.concepts.questioning.strategies import (
     STRATEGIES,
@@ -16,6 +15,7 @@ from retinabench.concepts.questioning.strategies import (
     State,
     least_precise,
     most_uncertain,
+    rate_variance,
 )
 from retinabench.core.errors import InputError
 from support.concept_banks import make_answers, make_bank
@@ -79,7 +79,7 @@ def test_the_cell_of_largest_uncertainty_or_least_precision():
     random = np.random.default_rng(0)
     now = state(bank, [[1, 2], [0, 1]], [[1, 1], [0, 1]], [[0.5, 1.9], [1.2, 1.1]])
     assert most_uncertain(now, random) == (1, 0)  # (0, 1) is more uncertain, but asked completely
-    spread = moments(now.asked / 2, now.asked, bank.cells)[1]
+    spread = rate_variance(now.asked / 2, now.asked, bank.cells)
     assert spread[0, 1] == 0
     assert least_precise(now, random) == divmod(int(spread.argmax()), 2)
 
@@ -134,3 +134,13 @@ def test_an_unknown_strategy_names_the_nearest():
     bank = make_bank()
     with pytest.raises(InputError, match="Did you mean 'uncertainty'"):
         examine(bank, make_answers(bank), strategy="uncertanty")
+
+
+@pytest.mark.parametrize(("right", "asked", "of"), [(0, 1, 1), (3, 5, 40), (40, 40, 41), (7, 9, 300)])
+def test_the_variance_of_a_rate_is_that_of_scipys_beta_binomial(right, asked, of):
+    rest = stats.betabinom(of - asked, right + 0.5, asked - right + 0.5)
+    assert rate_variance(right, asked, of) == pytest.approx(rest.var() / of**2, abs=1e-12)
+
+
+def test_a_cell_asked_completely_is_known():
+    assert rate_variance(17, 20, 20) == 0

@@ -112,3 +112,36 @@ def test_two_tables_ask_which(tmp_path):
     survey = Survey()
     assert len(folder.records(tmp_path, labels="ours.csv", split="test", survey=survey)) == 1
     assert sorted(survey.no_label) == ["a/2.jpg", "b/3.png"]
+
+
+@pytest.mark.parametrize(
+    ("eye", "cells"),
+    [
+        (
+            "left",
+            [
+                "left",
+                "L",
+                "OS",
+                "o.s.",
+                "OI",
+                "izquierdo",
+                "Ojo izquierdo",
+                "IZQ",
+                "gauche",
+                "G",
+                "œil gauche",
+                "OG",
+            ],
+        ),
+        ("right", ["Right", "R", "OD", "Derecho", "D", "droit", "Œil droit", "destra", "rechts"]),
+        ("", ["", "  ", "n/a", "?"]),
+        (None, ["1", "2", "both", "OU", "ojo"]),
+    ],
+)
+def test_eyes_are_read_in_several_languages(eye, cells):
+    assert {folder.eye_of(cell) for cell in cells} == {eye}
+
+
+def test_cells_that_name_no_eye_are_unknown_and_told_once():
+    assert folder.eyes_of(["1", "OD", "2", "1"]) == (["", "right", "", ""], ["1", "2"])

@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from retinabench.fidelity.leaderboard.board import make_board
+from retinabench.fidelity.leaderboard.board import baselines, make_board
 from retinabench.fidelity.leaderboard.files import find_submissions, score_tasks
 from retinabench.fidelity.submissions.submission import About, Submission, write_submission
-from support.evaluators import FUNDUS
+from support.evaluators import ENERGY, FUNDUS
 from support.fake_reference import softmax
 from support.submissions import submission_meta
 
@@ -99,3 +99,15 @@ def test_of_seeds_with_and_without_samples_are_the_measures_that_both_have(tmp_p
     (entry,) = task.competitors
     assert entry.scores["all"]["total_variation"].quantity.defined
     assert not entry.scores["all"]["epistemic_correlation"].quantity.defined
+
+
+def test_trivial_submissions():
+    probs = np.array([[0.6, 0.4, 0], [0.5, 0.3, 0.2], [0.1, 0.8, 0.1]])
+    chosen = FUNDUS.model_copy(update={"outputs": 3})
+    constant, uniform, one_hot = (one.probs for one in baselines(chosen, probs))
+    assert (constant == [1, 0, 0]).all()
+    assert uniform == pytest.approx(1 / 3)
+    assert (one_hot.argmax(axis=1) == [0, 0, 1]).all()
+    marginal, point = (one.draws for one in baselines(ENERGY, np.array([[1.0, 3.0], [5.0, 5.0]])))
+    assert (point[:, 0] == [2, 5]).all()
+    assert marginal.shape == point.shape == (2, 1000)

@@ -168,7 +168,7 @@ def plan(
     from retinabench.metrics.planning.assumptions import Stated, stated_assumptions
     from retinabench.metrics.planning.plan import plan_study
     from retinabench.metrics.planning.study_plan import Aims
-    from retinabench.reports.clinic.plan_terminal import plan_table
+    from retinabench.reports.clinic.terminal import plan_table
 
     predictions = None if pilot is None else reader.read([pilot])[0]
     stated = Stated(prevalence, sensitivity, specificity, auroc, images_per_patient, correlation)

@@ -20,13 +20,13 @@ data, predictions carry no grades, and the records hold the stand-ins 0 and 2 so
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from retinabench.core.errors import InputError, nearest, printable
 from retinabench.data.image_dataset import ImageDataset
 from retinabench.data.ingest.archives import Files, open_files
-from retinabench.data.ingest.eye_names import eyes_of
 from retinabench.data.ingest.label_matching import Survey, pair, placed
 from retinabench.data.ingest.labels import (
     Row,
@@ -45,6 +45,15 @@ SPLIT_NAMES = {
     "train": "train", "training": "train", "validation": "validation", "valid": "validation", "val": "validation",
     "dev": "validation", "test": "test", "testing": "test",
 }  # fmt: skip
+EYE_NAMES = {
+    "left": "left l le lefteye os oi og oe sinister sinistro sinistra izquierdo izquierda izq i ojoizquierdo gauche g "
+    "oeilgauche esquerdo esquerda e links linkes",
+    "right": "right r re righteye od dexter destro destra derecho derecha der d dcho ojoderecho droit droite oeildroit "
+    "direito direita rechts rechtes",
+    "": " na nan none null unknown ?",
+}
+"""English, Latin (OD, OS), Spanish (OD, OI), French (OD, OG), Portuguese (OD, OE), Italian and German."""
+EYES = {name: eye for eye, names in EYE_NAMES.items() for name in names.split(" ")}
 SHOWN = 3  # values of a column that a note quotes
 STAND_IN = {"0": 0, "1": 2}
 STEPS = (
@@ -184,6 +193,33 @@ def _quoted(cells: Sequence[str]) -> str:
     """Quote the first values of a column."""
     more = f" (and {len(cells) - SHOWN:,} more)" if len(cells) > SHOWN else ""
     return ", ".join(f"'{printable(cell)}'" for cell in cells[:SHOWN]) + more
+
+
+def eye_of(cell: str) -> str | None:
+    """Return ``left``, ``right`` or, for an empty cell, an empty text; None if the cell names no eye.
+
+    Case, accents, blanks and punctuation do not matter. Numbers name no eye: 1 is the left one in some tables and the
+    right one in others.
+
+    Args:
+        cell: The cell of a table.
+    """
+    plain = unicodedata.normalize("NFKD", cell.casefold().replace("œ", "oe"))
+    return EYES.get("".join(letter for letter in plain if letter.isalnum() or letter == "?"))
+
+
+def eyes_of(cells: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Read a column of eyes.
+
+    Args:
+        cells: N cells.
+
+    Returns:
+        N eyes, unknown ones empty, and the distinct cells that name no eye, in the order in which they appear.
+    """
+    found = [eye_of(cell) for cell in cells]
+    unread = [cell for cell, eye in zip(cells, found, strict=True) if eye is None]
+    return [eye or "" for eye in found], list(dict.fromkeys(unread))
 
 
 DATASET = ImageDataset(records, STEPS, options=("split", "labels", "columns"))

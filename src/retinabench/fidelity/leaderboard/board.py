@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from retinabench.core.random_streams import numpy_generator
 from retinabench.core.untrusted.paths import told_apart
 from retinabench.fidelity.leaderboard.results import Board, Division, Entry, RankedEntry, TaskBoard
 from retinabench.fidelity.leaderboard.scores import Draws, Rank, Score
-from retinabench.fidelity.scoring.baselines import baselines
 from retinabench.fidelity.scoring.grading import Evaluator
 from retinabench.fidelity.scoring.levels import seed_shifts
 from retinabench.fidelity.scoring.measures import MEASURES, RANKED
@@ -28,7 +28,8 @@ from retinabench.fidelity.scoring.nearness import nearness
 from retinabench.fidelity.scoring.resampling import ALL, Estimate, average
 from retinabench.fidelity.scoring.resolution import Contest, Resolution, places_of_ranks, resolve
 from retinabench.fidelity.scoring.row_order import order_doubt
-from retinabench.fidelity.submissions.submission import Submission
+from retinabench.fidelity.submissions.submission import About, Submission
+from retinabench.fidelity.submissions.submission_checks import DRAWS
 from retinabench.fidelity.targets.target import Target
 from retinabench.metrics.comparison.ranking import ranks
 from retinabench.metrics.inference.over_seeds import aggregate
@@ -227,3 +228,33 @@ def _setting(submission: Submission) -> str:
         return str(submission.source)
     same = {key: value for key, value in run.items() if key != "seed"}
     return hashlib.sha256(json.dumps(same, sort_keys=True).encode()).hexdigest()[:6]
+
+
+def baselines(target: Target, reference: NDArray[np.floating]) -> list[Submission]:
+    """Return the trivial submissions.
+
+    Classification: the most frequent class of the reference for every point; uniform probabilities; the reference's own
+    class with certainty. Regression: the distribution of y over the training points, a standard Gaussian, for every
+    point; the reference's mean with certainty.
+
+    Args:
+        target: The target.
+        reference: Probabilities (N, C) or draws (N, M) of its reference.
+    """
+    if target.likelihood == "gaussian":
+        generator = numpy_generator(0, "fidelity baseline", target.name)
+        marginal = generator.standard_normal((len(reference), DRAWS))
+        point = np.repeat(reference.mean(axis=1, dtype=np.float64)[:, None], DRAWS, axis=1)
+        return [_named("marginal of y", draws=marginal), _named("mean of the reference", draws=point)]
+    points, classes = reference.shape
+    named = reference.argmax(axis=1)
+    constant = np.tile(np.eye(classes)[np.bincount(named).argmax()], (points, 1))
+    return [
+        _named("constant class", probs=constant),
+        _named("uniform", probs=np.full((points, classes), 1 / classes)),
+        _named("one-hot of the reference", probs=np.eye(classes)[named]),
+    ]
+
+
+def _named(title: str, **values: NDArray[np.float64]) -> Submission:
+    return Submission(values.get("probs"), None, values.get("draws"), About(title=title, baseline=True))

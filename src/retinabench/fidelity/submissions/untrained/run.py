@@ -1,6 +1,7 @@
 """Entries without a training loop: the infinite-width limits, which need no gradients, and samplers, which count theirs.
 
-The folder of a run holds `submission.npz` alone; a killed run begins again and writes the same bits.
+Each full-batch gradient of a chain or particle is one evaluation per training example. The folder of a run
+holds `submission.npz` alone; a killed run begins again and writes the same bits.
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from retinabench.core.errors import InputError
 from retinabench.core.progress import Progress
+from retinabench.core.random_streams import torch_generator
 from retinabench.core.version import __version__
 from retinabench.fidelity.submissions.entries import UNTRAINED_TITLES
 from retinabench.fidelity.submissions.implied import Implied
@@ -30,15 +34,29 @@ from retinabench.fidelity.submissions.submission import (
 )
 from retinabench.fidelity.submissions.submission_checks import DRAWS
 from retinabench.fidelity.submissions.untrained import (
+    approximate_samplers,
+    exact_samplers,
     infinite_width,
     infinite_width_classes,
     kernels,
-    samplers,
 )
+from retinabench.fidelity.submissions.untrained.counted import Counted, Sampler
 from retinabench.fidelity.targets.data import TargetData
+from retinabench.fidelity.targets.density import Density
 from retinabench.fidelity.targets.target import Target
 
 Floats = NDArray[np.floating]
+FEWEST_GRADIENTS = 20  # of a budget: one for each of the trajectories that a chain makes at least
+MOST_STATES = 1000  # that are predicted with
+
+SAMPLERS: dict[str, Sampler] = {**exact_samplers.SAMPLERS, **approximate_samplers.SAMPLERS}
+HOW = {
+    "hmc": "draws of one chain",
+    "nuts": "draws of one chain",
+    "mclmc": "draws of one chain, up to the error of its step",
+    "smc": "particles from the prior through powers of the likelihood",
+    "svgd": "particles that repel each other",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,14 +90,45 @@ def _limit(
 def _sampled(
     sampler: str, target: Target, data: TargetData, budget: float, seed: int, progress: Progress
 ) -> Found:
-    values, gradients = samplers.sample(sampler, target, data, int(budget), seed, progress)
-    return Found(samplers.HOW[sampler], values, gradients=gradients)
+    values, gradients = sample(sampler, target, data, int(budget), seed, progress)
+    return Found(HOW[sampler], values, gradients=gradients)
+
+
+def sample(
+    name: str, target: Target, data: TargetData, budget: int, seed: int, progress: Progress
+) -> tuple[NDArray[np.float32], int]:
+    """Return the predictions of the kept states (S, N, O), and the gradient evaluations that they took.
+
+    Args:
+        name: Of `SAMPLERS`.
+        target: The target.
+        data: Its data.
+        budget: Gradient evaluations per training example, at least `FEWEST_GRADIENTS`.
+        seed: Of all random streams.
+        progress: Is told how far the sampler is.
+    """
+    torch.set_num_threads(1)
+    density = Density.of(target, data)
+    counted = Counted(density)
+    stream = "exact sampler" if name in exact_samplers.SAMPLERS else "approximate sampler"
+    generator = torch_generator("cpu", seed, stream, name, target.name)
+    with progress.track(f"{name}, {target.name}", budget, unit="gradients") as advance:
+        kept = SAMPLERS[name](target, counted, budget, generator, advance)
+    return _predicted(density, kept), counted.used
+
+
+def _predicted(density: Density, kept: Sequence[Tensor]) -> NDArray[np.float32]:
+    """Return the predictions (S, N, O) of states (K, P) each, of at most `MOST_STATES` that are evenly spaced."""
+    weights = torch.cat(list(kept))
+    rows = np.linspace(0, len(weights) - 1, min(len(weights), MOST_STATES)).round().astype(int)
+    parts = [density.predict(weights[some]) for some in np.array_split(rows, -(-len(rows) // 50))]
+    return torch.cat(parts).numpy()
 
 
 Untrained = Callable[[Target, TargetData, float, int, Progress], Found]
 UNTRAINED: dict[str, Untrained] = {
     **{kernel: partial(_limit, kernel) for kernel in kernels.KERNELS},
-    **{sampler: partial(_sampled, sampler) for sampler in samplers.SAMPLERS},
+    **{sampler: partial(_sampled, sampler) for sampler in SAMPLERS},
 }
 """By name: (target, data, budget, seed, progress) -> what it predicts."""
 
@@ -112,9 +161,9 @@ def run_untrained(
     """
     if overrides:
         raise InputError(f"'{name}' has no settings: {overrides[0]}", hint="Leave it out.")
-    if name not in kernels.KERNELS and budget < samplers.FEWEST_GRADIENTS:
+    if name not in kernels.KERNELS and budget < FEWEST_GRADIENTS:
         raise InputError(
-            f"'{name}' needs a budget of at least {samplers.FEWEST_GRADIENTS} gradients per example, not {budget:g}",
+            f"'{name}' needs a budget of at least {FEWEST_GRADIENTS} gradients per example, not {budget:g}",
             hint="Give a larger --budget.",
         )
     fingerprint = target.fingerprint(data.sha256)
