@@ -15,7 +15,7 @@ import numpy as np
 
 from retinabench.data.dataset import ArrayDataset
 from retinabench.fidelity import distances
-from retinabench.fidelity.reference.about import ReferenceAbout
+from retinabench.fidelity.reference.arrays import ReferenceAbout
 from retinabench.fidelity.reference.reference_file import Reference
 from retinabench.fidelity.scoring.grading import Evaluator
 from retinabench.fidelity.submissions.submission import Submission

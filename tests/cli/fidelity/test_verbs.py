@@ -13,7 +13,7 @@ from cli.test_main import NO_TORCH, without_boxes
 from retinabench.cli.fidelity.verbs import VERBS
 from retinabench.cli.main import app, run
 from retinabench.fidelity.leaderboard import files
-from retinabench.fidelity.reference.about import ReferenceAbout
+from retinabench.fidelity.reference.arrays import ReferenceAbout
 from retinabench.fidelity.reference.reference_file import Reference, write_reference
 from retinabench.fidelity.submissions.entries import entries
 from retinabench.fidelity.targets.data import load

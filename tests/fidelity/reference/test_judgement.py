@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.fidelity.reference.about import ReferenceAbout
+from retinabench.fidelity.reference.arrays import ReferenceAbout
 from retinabench.fidelity.reference.judgement import judge
 from retinabench.fidelity.reference.make_reference import make_reference
 from retinabench.fidelity.reference.reference_file import read_reference, write_reference

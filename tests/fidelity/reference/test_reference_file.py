@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.fidelity.reference.about import ReferenceAbout
+from retinabench.fidelity.reference.arrays import ReferenceAbout
 from retinabench.fidelity.reference.reference_file import Reference, read_reference, write_reference
 from retinabench.fidelity.targets.registry import TARGETS
 from support.evaluators import FUNDUS

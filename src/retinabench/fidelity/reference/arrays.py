@@ -1,16 +1,128 @@
-"""The arrays of a reference: what a posterior predicts for the test points, with its accuracy and its evidence."""
+"""The content of a reference: what a posterior predicts for the test points, its accuracy and evidence, and how it was made."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ConfigDict, Field, StrictInt
 
-from retinabench.fidelity.reference.about import ReferenceAbout
+from retinabench.core.results import JsonObject
+from retinabench.core.settings import Frozen
+from retinabench.fidelity.reference.convergence import EnergyErrors, HalfStep
 
 Floats = NDArray[np.floating]
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+class ReferenceAbout(Frozen):
+    """What a reference says of itself, as far as it does; entries of other names are kept.
+
+    Args:
+        task: Name of the target.
+        target: Fingerprint of its definition and data.
+        data: SHA-256 of its data.
+        chains: Number of chains.
+        kind: ``sampled`` by chains, by ``quadrature`` (the two "chains" are integrals on two grids), or ``external``: imported
+            predictions without chains and diagnostics. Files of sampled references leave it out.
+        command: The command line.
+        passed: Whether it passed when it was made; `judgement` computes it again, like `why`.
+        why: The thresholds that it missed then.
+        seed: Of all random streams; like the following of a sampled reference.
+        burn_in: Transitions of each chain that were dropped.
+        kept: Transitions of each chain that count.
+        step: Step size of the kept transitions.
+        steps: Steps of a trajectory.
+        prior_variance: Of the target.
+        start: Where the chains began, in words.
+        acceptance: Mean acceptance probability of each chain.
+        energy_error: Summary of the energy errors.
+        half_step: Comparison with transitions at half the step.
+        thresholds: Those of the version that made it, by name.
+        rhat: Rank-normalised R-hat of the predictions, by `convergence.summary`, like the following.
+        split_rhat: Their split R-hat.
+        ess_bulk: Their bulk effective sample size.
+        ess_tail: Their tail effective sample size.
+        mcse: Their Monte Carlo standard error.
+        rhat_below: Limit -> share of the predictions whose R-hat is below it.
+        weight_rhat: Rank-normalised R-hat of the weights.
+        weight_split_rhat: Their split R-hat.
+        gradients: Gradient evaluations per training example of all chains, burn-in included.
+        ceiling: Kind of test point -> measure -> distance of each chain from the others.
+        dtype: Precision of the chains.
+        threads: On processors.
+        seconds: Of the sampling.
+        machine: Where it was made, in words.
+        grids: Points of the fine and of the coarse grid along each axis; of a quadrature, like the next.
+        error: Greatest difference of the probabilities on the two grids.
+        origin: Where the predictions were published; of an external reference, like the following.
+        licence: Under which licence.
+        order: The order of the rows, in words.
+        published_ceiling: Measure -> published distance of one chain from the others.
+        accuracy: Share of right classes, where the labels are known.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    task: str
+    target: str
+    data: str
+    chains: StrictInt
+    kind: Literal["sampled", "quadrature", "external"] = "sampled"
+    command: str | None = None
+    passed: bool | None = None
+    why: tuple[str, ...] | None = None
+    seed: int | None = None
+    burn_in: Count | None = None
+    kept: Count | None = None
+    step: float | None = None
+    steps: Count | None = None
+    prior_variance: float | None = None
+    start: str | None = None
+    acceptance: tuple[float, ...] | None = None
+    energy_error: EnergyErrors | None = None
+    half_step: HalfStep | None = None
+    thresholds: Mapping[str, int | float | tuple[float, ...] | Mapping[str, float]] | None = None
+    rhat: Mapping[str, float] = {}
+    split_rhat: Mapping[str, float] = {}
+    ess_bulk: Mapping[str, float] = {}
+    ess_tail: Mapping[str, float] = {}
+    mcse: Mapping[str, float] = {}
+    rhat_below: Mapping[str, float] = {}
+    weight_rhat: Mapping[str, float] = {}
+    weight_split_rhat: Mapping[str, float] = {}
+    gradients: Count | None = None
+    ceiling: Mapping[str, Mapping[str, tuple[float, ...]]] = {}
+    dtype: str | None = None
+    threads: int | None = None
+    seconds: float | None = None
+    machine: str | None = None
+    grids: tuple[int, int] | None = None
+    error: float | None = None
+    origin: str | None = None
+    licence: str | None = None
+    order: str | None = None
+    published_ceiling: Mapping[str, float] | None = None
+    accuracy: float | None = None
+
+    @property
+    def chain_gradients(self) -> float | None:
+        """Gradient evaluations per training example of one chain, burn-in included; None where it has no such chains."""
+        if self.burn_in is None or self.kept is None or self.steps is None:
+            return None
+        return float((self.burn_in + self.kept) * self.steps)
+
+    def changed(self, **entries: Any) -> ReferenceAbout:
+        """Return a copy with other entries."""
+        stated = {name: value for name, value in self if name in self.model_fields_set}
+        return ReferenceAbout(**{**stated, **entries})
+
+    def to_dict(self) -> JsonObject:
+        """Return what is said, as JSON; what it does not say is left out."""
+        return self.model_dump(mode="json", exclude_unset=True, exclude_none=True)
 
 
 @dataclass(frozen=True, eq=False)

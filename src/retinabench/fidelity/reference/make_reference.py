@@ -19,7 +19,7 @@ from retinabench.core.random_streams import derive, numpy_generator, torch_gener
 from retinabench.core.results import vars_of
 from retinabench.fidelity import distances
 from retinabench.fidelity.reference import convergence
-from retinabench.fidelity.reference.about import ReferenceAbout
+from retinabench.fidelity.reference.arrays import ReferenceAbout
 from retinabench.fidelity.reference.chains import Chains, Plan, initial_weights, sample
 from retinabench.fidelity.reference.diagnostics import rank_rhat, split_rhat
 from retinabench.fidelity.reference.reference_file import QUALITIES, Reference

@@ -28,8 +28,7 @@ from retinabench.core.atomic_files import atomic_write
 from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
 from retinabench.core.untrusted.text import json_object
-from retinabench.fidelity.reference.about import ReferenceAbout
-from retinabench.fidelity.reference.arrays import ReferenceArrays
+from retinabench.fidelity.reference.arrays import ReferenceAbout, ReferenceArrays
 from retinabench.fidelity.reference.judgement import Judgement, judge
 from retinabench.fidelity.targets.target import Target
 from retinabench.predictions.formats.npz_format import DAMAGED_ARRAYS, read_member
