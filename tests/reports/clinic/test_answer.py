@@ -58,7 +58,7 @@ def test_the_sentences_state_the_numbers_of_the_report():
     assert "Sensitivity is lower for “camera: B”" in whom
     assert "566" not in SAY.thresholds(report, first)
     assert f"{report.threshold.images} images of the validation split" in SAY.thresholds(report, first)
-    cost = SAY.cost(first, report).striptags()
+    cost = SAY.cost(first).striptags()
     assert f"{first.one.workload.hours:.1f} hours" in cost
     assert "imageability" in SAY.ungradable(first)
     assert "net benefit" in SAY.worth(first)

@@ -33,7 +33,7 @@ def _set_summary(answer: SetAnswer, report: ScreeningReport, *, many: bool) -> l
     say = macros("say.html.j2", package="retinabench.reports.clinic")
     parts: list[RenderableType] = [Text(_plain(say.answer(answer, report, many)), "bold"), Text("")]
     facts = [
-        ("Missed", say.missed(answer)), ("Thresholds", say.thresholds(report, answer)), ("Cost", say.cost(answer, report)),
+        ("Missed", say.missed(answer)), ("Thresholds", say.thresholds(report, answer)), ("Cost", say.cost(answer)),
         ("For whom", say.whom(answer)), ("Worth", say.worth(answer)),
     ]  # fmt: skip
     if answer.one.ungradable is not None:
