@@ -193,3 +193,16 @@ def test_without_a_first_step_one_is_found(tmp_path):
     assert all(0.4 < rate <= 1 for rate in found.meta["acceptance"])
     assert not found.passed
     assert "2 chains; at least 4" in found.why[0]
+
+
+def test_a_higher_acceptance_makes_the_step_smaller(tmp_path):
+    small = small_data("energy-gap", 20)
+    low, high = (
+        make_reference.make_reference(
+            TARGETS["energy-gap"], small, tmp_path / str(rate),
+            chains=2, burn_in=40, keep=8, step=0.02, acceptance=rate, seed=1,
+        )
+        for rate in (0.6, 0.95)
+    )  # fmt: skip
+    assert high.meta["step"] < 0.8 * low.meta["step"]
+    assert np.mean(high.meta["acceptance"]) > np.mean(low.meta["acceptance"])

@@ -47,6 +47,7 @@ def make_reference(
     keep: int,
     seed: int,
     step: float | None = None,
+    acceptance: float = 0.7,
     dtype: str = "float32",
     device: str = "cpu",
     threads: int = 1,
@@ -64,6 +65,7 @@ def make_reference(
         keep: Transitions of each chain that count.
         seed: Of all random streams.
         step: The first step size; None searches for one.
+        acceptance: Acceptance rate that burn-in adapts the step to; a higher one makes the step smaller.
         dtype: ``float32`` or ``float64``.
         device: Where to compute.
         threads: On processors; the numbers do not depend on them.
@@ -79,7 +81,8 @@ def make_reference(
     """
     torch.set_num_threads(1)  # the density has its own threads, and the numbers must not depend on how many
     density = Density.of(target, data, device, DTYPES[dtype], threads)
-    plan = Plan(chains, burn_in, keep, seed, step or _first_step(density, Plan(chains, 0, 0, seed, 1.0)))
+    first = step or _first_step(density, Plan(chains, 0, 0, seed, 1.0))
+    plan = Plan(chains, burn_in, keep, seed, first, acceptance)
     kept, half = _sample_twice(density, plan, folder, data, dtype, device, progress)
     found = convergence.diagnose(kept.predictions)
     arrays = (_classes if target.likelihood == "categorical" else _draws)(kept, seed)
