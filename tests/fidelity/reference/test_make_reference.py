@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict, replace
 from importlib import resources
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -131,6 +132,25 @@ def test_the_draws_have_the_moments_of_the_published_average(shared):
     # Standard errors of the mean and the variance of 1,000 draws, some of them of one state: 4.5 of them over 40 points.
     assert (np.abs(draws.mean(axis=1) - mean) < 4.5 * deviation / np.sqrt(1000)).all()
     assert (np.abs(draws.var(axis=1) / deviation**2 - 1) < 4.5 * np.sqrt(3 / 1000)).all()
+
+
+@pytest.mark.parametrize(("chains", "each"), [(1, 1000), (4, 1000), (8, 500), (16, 250)])
+def test_more_chains_have_fewer_draws_each(chains, each):
+    draws = make_reference._draws(kept_part(np.ones((10, chains, 3, 2))), 5)["chain_draws"]
+    assert draws.shape == (chains, 3, each)
+
+
+@pytest.mark.parametrize(("task", "outputs", "stride"), [("fundus", 5, 3), ("energy-gap", 2, 4)])
+def test_states_are_thinned_alike_until_they_fit(monkeypatch, task, outputs, stride):
+    density = SimpleNamespace(target=TARGETS[task])
+    monkeypatch.setattr(make_reference, "_started", lambda density, plan: np.zeros((4, 125, outputs)))
+    predictions = np.zeros((1000, 4, 125, outputs), np.float32)
+    predictions += np.arange(1000)[:, None, None, None]
+    kept, half = kept_part(predictions), kept_part(predictions[:250])
+    arrays = make_reference._evidence(kept, half, density, None)
+    assert arrays["states"].nbytes <= make_reference.STATE_BYTES[TARGETS[task].likelihood]
+    assert arrays["states"][:, 0, 0, 0].tolist() == list(range(0, 1000, stride))
+    assert arrays["half_states"][:, 0, 0, 0].tolist() == list(range(0, 250, stride))
 
 
 def test_information_measures_are_those_of_all_states_whatever_the_blocks(monkeypatch):

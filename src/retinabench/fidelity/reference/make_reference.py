@@ -27,9 +27,11 @@ from retinabench.fidelity.targets.density import Density
 from retinabench.fidelity.targets.target import Target
 from retinabench.methods.mcmc import hmc
 
-STATE_BYTES = 2_000_000  # for the states from which anyone computes the diagnostics again
+STATE_BYTES = {"categorical": 2_000_000, "gaussian": 500_000}
+"""For the states from which anyone computes the diagnostics again; draws of y take the space of a regression."""
 SAMPLE_BYTES = 1_000_000  # for thinned samples, so that a file stays small
 DRAWS = 1000  # of y, of each chain: as many as submissions have, so that distances have the same noise
+ALL_DRAWS = 4000  # of y, of all chains: more than four chains have fewer each, so that a file stays small
 GRAIN = 2**-10  # draws are rounded to it, which halves the file: a twentieth of the least std
 BLOCK = 100  # test points worked on at once
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -99,7 +101,7 @@ def make_reference(
         "machine": f"{platform.machine()}, {torch.device(device).type}, PyTorch {torch.__version__}",
     }
     arrays |= {name: getattr(found, name).astype(np.float32) for name in QUALITIES}
-    return _judged(Reference(meta, **arrays, **_evidence(kept, half, _started(density, plan))))
+    return _judged(Reference(meta, **arrays, **_evidence(kept, half, density, plan)))
 
 
 def _judged(made: Reference) -> Reference:
@@ -108,15 +110,15 @@ def _judged(made: Reference) -> Reference:
     return made
 
 
-def _evidence(kept: Chains, half: Chains, start: NDArray[np.floating]) -> dict[str, NDArray[Any]]:
+def _evidence(kept: Chains, half: Chains, density: Density, plan: Plan) -> dict[str, NDArray[Any]]:
     """Return the arrays that the verdict is computed from; states are thinned alike where they are too many."""
-    stride = max(1, -(-2 * kept.predictions.size // STATE_BYTES))
+    stride = max(1, -(-2 * kept.predictions.size // STATE_BYTES[density.target.likelihood]))
     return {
         "states": kept.predictions[::stride].astype(np.float16),
         "half_states": half.predictions[::stride].astype(np.float16),
         "history": _finite(kept.kept_history),
         "half_history": _finite(half.kept_history),
-        "start": start.astype(np.float32),
+        "start": _started(density, plan).astype(np.float32),
     }
 
 
@@ -214,7 +216,8 @@ def _classes(kept: Chains, seed: int) -> dict[str, NDArray[Any]]:
 
 def _draws(kept: Chains, seed: int) -> dict[str, NDArray[Any]]:
     """Return the arrays of a regression: every draw of y is that of one kept state."""
-    states = kept.predictions[_thinned(len(kept.predictions), DRAWS)]
+    transitions, chains = kept.predictions.shape[:2]
+    states = kept.predictions[_thinned(transitions, min(DRAWS, ALL_DRAWS // chains))]
     noise = numpy_generator(seed, "draws of y").standard_normal(states.shape[:3])
     draws = np.round((states[..., 0] + states[..., 1] * noise) / GRAIN) * GRAIN
     return {
