@@ -205,6 +205,23 @@ def test_what_is_shipped_passes_its_own_diagnostics(task):
         assert found.chain_draws.shape == (found.chains, len(found.rhat), 1000)
 
 
+@pytest.mark.parametrize("task", ["concrete-gap", "concrete-gap-water"])
+def test_the_references_of_concrete_pass_by_their_states(task):
+    chosen = TARGETS[task]
+    found = read_reference(chosen, chosen.sha256)
+    assert found.judgement.verdict == "passed"
+    assert found.chains == 8
+    assert found.draws.shape == (343, 4000)
+    assert found.rhat.max() < 1.01
+    assert found.mcse.max() < 0.006
+    again = convergence.diagnose(found.states)
+    assert convergence.share_below(again.rhat, 1.05) == 1
+    # The thinned states and the draws of y have the same mean; errors of 360 states and of 4,000 draws.
+    states = found.states[..., 0].mean(axis=(0, 1), dtype=np.float64)
+    assert np.abs(states - found.draws.mean(axis=1, dtype=np.float64)).mean() < 0.01
+    assert found.meta["command"].startswith(f"retinabench fidelity reference {task} --data uci/concrete ")
+
+
 def test_without_a_first_step_one_is_found(tmp_path):
     found = make_reference.make_reference(
         TARGETS["energy-gap"], small_data("energy-gap", 20), tmp_path, chains=2, burn_in=15, keep=20, seed=2

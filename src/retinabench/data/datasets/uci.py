@@ -5,7 +5,7 @@
 | input | real features |
 | target | one real number |
 | splits | 20 random ones (5 of `protein`), nine tenths of the rows train; gap splits |
-| citation | Hernández-Lobato and Adams 2015, ICML; Foong et al. 2019 (gap splits); Tsanas and Xifara 2012 (energy) |
+| citation | Hernández-Lobato and Adams 2015, ICML; Foong et al. 2019 (gap splits); Tsanas and Xifara 2012 (energy); Yeh 1998 (concrete) |
 
 A set is a folder `NAME` or `NAME/data`, perhaps below `UCI_Datasets`, with `data.txt` (one row per item, columns
 separated by blanks), `index_features.txt` and `index_target.txt` (column numbers from 0). The random splits are those
