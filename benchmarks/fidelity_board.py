@@ -1,6 +1,7 @@
 """All entries of the fidelity benchmark on its small targets, at two tiers and three seeds: the submissions of the board.
 
     python benchmarks/fidelity_board.py --out fidelity-runs [--tiers 100 1000] [--tasks logistic banana …] [--seeds 0 1 2]
+        [--data concrete-gap=uci/concrete]
 
 Then `retinabench fidelity board fidelity-runs --out board`. Runs that are done are found, so a stopped command continues. What an entry
 cannot do (a likelihood or network that it does not support) is printed with the reason and left out. Cheap tiers and first seeds come first, so
@@ -39,9 +40,13 @@ def main():
     parser.add_argument("--tiers", type=float, nargs="+", default=[100, 1000])
     parser.add_argument("--tasks", nargs="+", default=TASKS, choices=list(TARGETS))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument(
+        "--data", action="append", default=[], help="TASK=FOLDER of data that are not shipped"
+    )
     parser.add_argument("--entries", nargs="+", default=[*entries(), *UNTRAINED_TITLES])
     options = parser.parse_args()
     torch.set_num_threads(1)
+    sources = {task: Path(path) for task, _, path in (word.partition("=") for word in options.data)}
     total, refused = 0.0, set()
     for tier in options.tiers:
         for seed in options.seeds:
@@ -51,7 +56,9 @@ def main():
                         continue
                     start = time.process_time()
                     try:
-                        run_entry(name, TARGETS[task], budget=tier, seed=seed, out=options.out)
+                        run_entry(
+                            name, TARGETS[task], sources.get(task), budget=tier, seed=seed, out=options.out
+                        )
                     except (InputError, WorkError) as error:
                         refused.add((name, task))
                         print(f"{name} {task}: left out: {type(error).__name__}: {error}", flush=True)

@@ -14,6 +14,7 @@ from retinabench.cli.main import run
         (["fundu", "--out", "{folder}/r.npz"], "fundus"),
         (["fundus", "--out", "{folder}/r.npz", "--keep", "7"], "--keep"),
         (["fundus", "--out", "{folder}/r.npz", "--chains", "0"], "--chains"),
+        (["fundus", "--out", "{folder}/r.npz", "--acceptance", "1"], "--acceptance"),
     ],
 )
 def test_what_cannot_be_computed_is_refused_and_nothing_is_written(words, says, tmp_path, capsys):

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.data.datasets.uci import SETS, available, draw_splits, read, read_gap
+from retinabench.data.datasets.uci import (
+    SETS,
+    available,
+    draw_splits,
+    middle_third,
+    read,
+    read_gap,
+    read_middle_third,
+)
 from support.uci_sets import write_set
 
 
@@ -108,3 +116,67 @@ def test_a_gap_split_takes_the_rows_that_its_files_name(tmp_path):
     assert set(test.groups) == {"gap"}
     with pytest.raises(InputError, match=r"index_train_0\.txt: does not exist. Name the folder 'energy'"):
         read_gap(tmp_path)
+
+
+@pytest.mark.parametrize("items", [1, 2, 3, 7, 12, 40])
+@pytest.mark.parametrize("distinct", [1, 3, 1000])
+def test_the_middle_third_is_that_of_brute_force(items, distinct):
+    values = np.random.default_rng(items).integers(0, distinct, items).astype(float)
+    before = [
+        sum(other < value or (other == value and j < i) for j, other in enumerate(values))
+        for i, value in enumerate(values)
+    ]
+    expected = [items // 3 <= rank < 2 * items // 3 for rank in before]
+    assert middle_third(values).tolist() == expected
+
+
+def test_the_middle_third_of_a_feature_is_held_out(tmp_path):
+    table = write_set(tmp_path / "wine")  # features 0, 2 and 3, target 1
+    data = read_middle_third(tmp_path / "wine", "wine", 1)
+    train, test = data.part("train"), data.part("test")
+    held = np.zeros(40, bool)
+    held[sorted(range(40), key=lambda i: (table[i, 2], i))[13:26]] = True
+    np.testing.assert_array_equal(test.inputs, table[held][:, [0, 2, 3]])
+    np.testing.assert_array_equal(test.targets, table[held, 1])
+    np.testing.assert_array_equal(train.inputs, table[~held][:, [0, 2, 3]])
+    np.testing.assert_array_equal(train.targets, table[~held, 1])
+    assert (set(train.groups), set(test.groups)) == ({"train"}, {"gap"})
+
+
+def test_the_rule_gives_the_published_gaps_up_to_ties(shared):
+    """The files of `energy` name rows with the same values of the feature as ours; the same rows where no tie is cut."""
+    data = np.loadtxt(shared("data", "uci", "energy", "data.txt"))
+    for feature in range(8):
+        file = shared("data", "uci", "energy", "gap", f"index_test_{feature}.txt")
+        published, own = np.loadtxt(file).astype(int), middle_third(data[:, feature])
+        values = data[:, feature]
+        np.testing.assert_array_equal(np.sort(values[published]), np.sort(values[own]))
+        cut = {values[published].min(), values[published].max()} & set(np.delete(values, published))
+        if not cut:
+            np.testing.assert_array_equal(np.sort(published), np.flatnonzero(own))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "feature", "says"),
+    [
+        ("data.txt", None, 0, "data.txt: does not exist. Name the folder 'concrete'"),
+        ("data.txt", "1 2 3 4\n1 2 x 4\n", 0, "data.txt: is no table of numbers"),
+        ("index_target.txt", None, 0, "index_target.txt: does not exist. Name the folder 'concrete'"),
+        ("index_target.txt", "2\n", 0, "index_target.txt: must name one column that is no feature"),
+        ("index_features.txt", "0 2\n", 2, "names 2 features; the gap is cut by number 2, counted from 0"),
+        ("index_features.txt", "0 2\n", -1, "names 2 features; the gap is cut by number -1, counted from 0"),
+    ],
+)
+def test_a_gap_of_a_damaged_set_is_refused(tmp_path, name, text, feature, says):
+    write_set(tmp_path / "concrete")
+    spoil(tmp_path / "concrete", name, text)
+    with pytest.raises(InputError) as found:
+        read_middle_third(tmp_path / "concrete", "concrete", feature)
+    assert says in str(found.value)
+
+
+def test_a_gap_of_an_unknown_or_absent_set_is_refused():
+    with pytest.raises(InputError, match="Did you mean 'concrete'"):
+        read_middle_third(None, "concret", 0)
+    with pytest.raises(InputError, match=r"data of 'concrete' do not come with the package.*--data"):
+        read_middle_third(None, "concrete", 0)

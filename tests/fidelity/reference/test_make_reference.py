@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict, replace
 from importlib import resources
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -133,6 +134,25 @@ def test_the_draws_have_the_moments_of_the_published_average(shared):
     assert (np.abs(draws.var(axis=1) / deviation**2 - 1) < 4.5 * np.sqrt(3 / 1000)).all()
 
 
+@pytest.mark.parametrize(("chains", "each"), [(1, 1000), (4, 1000), (8, 500), (16, 250)])
+def test_more_chains_have_fewer_draws_each(chains, each):
+    draws = make_reference._draws(kept_part(np.ones((10, chains, 3, 2))), 5)["chain_draws"]
+    assert draws.shape == (chains, 3, each)
+
+
+@pytest.mark.parametrize(("task", "outputs", "stride"), [("fundus", 5, 3), ("energy-gap", 2, 4)])
+def test_states_are_thinned_alike_until_they_fit(monkeypatch, task, outputs, stride):
+    density = SimpleNamespace(target=TARGETS[task])
+    monkeypatch.setattr(make_reference, "_started", lambda density, plan: np.zeros((4, 125, outputs)))
+    predictions = np.zeros((1000, 4, 125, outputs), np.float32)
+    predictions += np.arange(1000)[:, None, None, None]
+    kept, half = kept_part(predictions), kept_part(predictions[:250])
+    arrays = make_reference._evidence(kept, half, density, None)
+    assert arrays["states"].nbytes <= make_reference.STATE_BYTES[TARGETS[task].likelihood]
+    assert arrays["states"][:, 0, 0, 0].tolist() == list(range(0, 1000, stride))
+    assert arrays["half_states"][:, 0, 0, 0].tolist() == list(range(0, 250, stride))
+
+
 def test_information_measures_are_those_of_all_states_whatever_the_blocks(monkeypatch):
     random = np.random.default_rng(3)
     probs = random.dirichlet(np.ones(5), (12, 4, 23)).astype(np.float32)
@@ -186,6 +206,23 @@ def test_what_is_shipped_passes_its_own_diagnostics(task):
         assert found.chain_draws.shape == (found.chains, len(found.rhat), 1000)
 
 
+@pytest.mark.parametrize("task", ["concrete-gap", "concrete-gap-water"])
+def test_the_references_of_concrete_pass_by_their_states(task):
+    chosen = TARGETS[task]
+    found = read_reference(chosen, chosen.sha256)
+    assert found.judgement.verdict == "passed"
+    assert found.chains == 8
+    assert found.draws.shape == (343, 4000)
+    assert found.rhat.max() < 1.01
+    assert found.mcse.max() < 0.006
+    again = convergence.diagnose(found.states)
+    assert convergence.share_below(again.rhat, 1.05) == 1
+    # The thinned states and the draws of y have the same mean; errors of 360 states and of 4,000 draws.
+    states = found.states[..., 0].mean(axis=(0, 1), dtype=np.float64)
+    assert np.abs(states - found.draws.mean(axis=1, dtype=np.float64)).mean() < 0.01
+    assert found.meta["command"].startswith(f"retinabench fidelity reference {task} --data uci/concrete ")
+
+
 def test_without_a_first_step_one_is_found(tmp_path):
     found = make_reference.make_reference(
         TARGETS["energy-gap"], small_data("energy-gap", 20), tmp_path, chains=2, burn_in=15, keep=20, seed=2
@@ -194,3 +231,16 @@ def test_without_a_first_step_one_is_found(tmp_path):
     assert all(0.4 < rate <= 1 for rate in found.about.acceptance)
     assert not found.passed
     assert "2 chains; at least 4" in found.why[0]
+
+
+def test_a_higher_acceptance_makes_the_step_smaller(tmp_path):
+    small = small_data("energy-gap", 20)
+    low, high = (
+        make_reference.make_reference(
+            TARGETS["energy-gap"], small, tmp_path / str(rate),
+            chains=2, burn_in=40, keep=8, step=0.02, acceptance=rate, seed=1,
+        )
+        for rate in (0.6, 0.95)
+    )  # fmt: skip
+    assert high.meta["step"] < 0.8 * low.meta["step"]
+    assert np.mean(high.meta["acceptance"]) > np.mean(low.meta["acceptance"])

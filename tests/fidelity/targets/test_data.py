@@ -49,7 +49,20 @@ def test_the_energy_gap_is_the_split_of_its_files(shared):
     assert test.dtype == np.float32
 
 
-@pytest.mark.parametrize("name", ["energy-gap", "idrid", "cifar10", "imdb", "dermamnist", "retinamnist"])
+@pytest.mark.parametrize(("name", "feature"), [("concrete-gap", 0), ("concrete-gap-water", 3)])
+def test_the_concrete_gaps_are_middle_thirds(shared, name, feature):
+    data = load(TARGETS[name], shared("data", "uci", "concrete"))
+    assert data.sha256 == TARGETS[name].sha256
+    assert (len(data.train), len(data.test)) == (687, 343)
+    inside, outside = data.test.inputs[:, feature], data.train.inputs[:, feature]
+    assert ((outside <= inside.min()) | (outside >= inside.max())).all()
+    assert (outside <= inside.min()).sum() >= 340 <= (outside >= inside.max()).sum()
+    assert np.isfinite(standardised(data)[0]).all()
+
+
+@pytest.mark.parametrize(
+    "name", ["energy-gap", "concrete-gap", "idrid", "cifar10", "imdb", "dermamnist", "retinamnist"]
+)
 def test_data_that_do_not_come_along_say_how_to_get_them(name):
     with pytest.raises(InputError, match=r"do not come with the package.*--data"):
         load(TARGETS[name])

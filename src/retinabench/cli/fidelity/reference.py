@@ -19,6 +19,16 @@ if TYPE_CHECKING:
     from retinabench.fidelity.reference.reference_file import Reference
 
 Step = Annotated[float | None, option("--step", "X", "First step size; default: searched for.", min=1e-9)]
+Acceptance = Annotated[
+    float,
+    option(
+        "--acceptance",
+        "X",
+        "Rate that burn-in adapts the step to; higher: a smaller step.",
+        min=0.5,
+        max=0.98,
+    ),
+]
 
 
 def reference(
@@ -29,6 +39,7 @@ def reference(
     burn_in: BurnIn = 50,
     keep: Keep = 150,
     step: Step = None,
+    acceptance: Acceptance = 0.7,
     seed: Seed = 0,
     dtype: Annotated[
         Literal["float32", "float64"], typer.Option("--dtype", help="Precision of the chains.")
@@ -69,6 +80,7 @@ def reference(
         burn_in=burn_in,
         keep=keep,
         step=step,
+        acceptance=acceptance,
         seed=seed,
         dtype=dtype,
         device=str(Resources(device).torch_device()),

@@ -1,19 +1,19 @@
-"""The nine UCI regression sets of Hernández-Lobato and Adams 2015, and the split of `energy` with a gap.
+"""The nine UCI regression sets of Hernández-Lobato and Adams 2015, and splits with a gap.
 
 | | |
 |---|---|
 | input | real features |
 | target | one real number |
-| splits | 20 random ones (5 of `protein`), nine tenths of the rows train; of `energy` also the gap splits |
-| citation | Hernández-Lobato and Adams 2015, ICML; Foong et al. 2019 (gap splits); Tsanas and Xifara 2012 (energy) |
+| splits | 20 random ones (5 of `protein`), nine tenths of the rows train; gap splits |
+| citation | Hernández-Lobato and Adams 2015, ICML; Foong et al. 2019 (gap splits); Tsanas and Xifara 2012 (energy); Yeh 1998 (concrete) |
 
 A set is a folder `NAME` or `NAME/data`, perhaps below `UCI_Datasets`, with `data.txt` (one row per item, columns
 separated by blanks), `index_features.txt` and `index_target.txt` (column numbers from 0). The random splits are those
 of `index_train_0.txt`, `index_test_0.txt`, … if these files exist; otherwise they are drawn by the recipe that made
 them: NumPy's legacy generator with seed 1 draws one permutation per split, and the first round(0.9 N) rows train.
 
-A gap split (`energy/gap/index_{train,test}_{0,2}.txt`) holds out the middle third of the rows by one feature: 512 rows
-train, 256 test.
+A gap split holds out the middle third of the rows by one feature. That of `energy` is published, as
+`energy/gap/index_{train,test}_{0,2}.txt`: 512 rows train, 256 test. `read_middle_third` cuts that of any other set.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from retinabench.data.dataset import ArrayDataset, concatenate
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
 LEGACY_SEED = 1
+WHOLE_FOLDER = "Take the whole folder of the set."
 ENERGY_FEATURES = 8
 ENERGY_HINT = "Name the folder 'energy' of the UCI collection, with data.txt and gap/, by --data."
 
@@ -131,15 +132,7 @@ def read(source: Path, name: str) -> Regression:
             file=source,
             hint=f"Expected {protocol.folders[0]}/data.txt or {protocol.folders[0]}/data/data.txt below it.",
         )
-    data = _read_table(folder / "data.txt")
-    features = _read_columns(folder / "index_features.txt", data.shape[1])
-    target = _read_columns(folder / "index_target.txt", data.shape[1])
-    if len(target) != 1 or target[0] in features:
-        raise InputError(
-            "must name one column that is no feature",
-            file=folder / "index_target.txt",
-            hint="Compare it with index_features.txt.",
-        )
+    data, features, target = _read_set(folder)
     train, test = _splits(folder, len(data), protocol.splits)
     digest = hashlib.sha256()
     for part in (data, features, target, train, test):
@@ -176,6 +169,52 @@ def read_gap(source: Path | None, split: int = 0) -> ArrayDataset:
     return concatenate(parts)
 
 
+def read_middle_third(source: Path | None, name: str, feature: int) -> ArrayDataset:
+    """Read a set from its own folder and hold out the middle third of its rows by one feature (group ``gap``).
+
+    Args:
+        source: The folder of the set, with `data.txt`, `index_features.txt` and `index_target.txt`.
+        name: A name of `SETS`.
+        feature: Number of the feature by which the gap is cut, from 0 in the order of `index_features.txt`.
+
+    Returns:
+        The data set with the splits ``train`` and ``test``; the rows of each are in the order of the file.
+
+    Raises:
+        InputError: A file is missing, is no table of numbers, or has no such feature.
+
+    References:
+        Foong et al. 2019, "'In-Between' Uncertainty in Bayesian Neural Networks".
+    """
+    hint = f"Name the folder '{known_set(name).folders[0]}' of the UCI collection, with data.txt, by --data."
+    if source is None:
+        raise InputError(f"the data of '{name}' do not come with the package", hint=hint)
+    table, features, target = _read_set(source, hint)
+    if not 0 <= feature < len(features):
+        wanted = f"names {len(features)} features; the gap is cut by number {feature}, counted from 0"
+        raise InputError(wanted, file=source / "index_features.txt", hint=hint)
+    held = middle_third(table[:, features[feature]])
+    parts = {}
+    for part, group, rows in (("train", "train", ~held), ("test", "gap", held)):
+        inputs, targets = table[rows][:, features], table[rows, target[0]]
+        parts[part] = ArrayDataset(inputs, targets, np.full(len(targets), group))
+    return concatenate(parts)
+
+
+def middle_third(values: Floats) -> NDArray[np.bool_]:
+    """Return which of N values are in the middle third: those of rank ⌊N/3⌋ to ⌊2N/3⌋ - 1, counted from 0.
+
+    Ranks are those of a stable sort, so that of equal values the one with the lower row number comes first.
+
+    Example:
+        >>> middle_third(np.array([5.0, 1.0, 5.0, 5.0, 9.0, 0.0])).tolist()
+        [True, False, True, False, False, False]
+    """
+    held = np.zeros(len(values), bool)
+    held[np.argsort(values, kind="stable")[len(values) // 3 : 2 * len(values) // 3]] = True
+    return held
+
+
 def draw_splits(items: int, count: int) -> tuple[Rows, Rows]:
     """Draw the published random splits: (count, n) training and (count, m) test rows, n = round(0.9 items)."""
     # The published files came from this very generator; a newer one would draw other splits.
@@ -194,6 +233,20 @@ def _folder(source: Path, name: str) -> Path | None:
     return None
 
 
+def _read_set(folder: Path, hint: str = WHOLE_FOLDER) -> tuple[Floats, Rows, Rows]:
+    """Read the table of a set (N, columns), the columns that are features (D,), and that of the target (1,)."""
+    data = _read_table(folder / "data.txt", hint)
+    features = _read_columns(folder / "index_features.txt", data.shape[1], hint)
+    target = _read_columns(folder / "index_target.txt", data.shape[1], hint)
+    if len(target) != 1 or target[0] in features:
+        raise InputError(
+            "must name one column that is no feature",
+            file=folder / "index_target.txt",
+            hint="Compare it with index_features.txt.",
+        )
+    return data, features, target
+
+
 def _splits(folder: Path, items: int, count: int) -> tuple[Rows, Rows]:
     if not (folder / "index_train_0.txt").is_file():
         return draw_splits(items, count)
@@ -210,7 +263,7 @@ def _splits(folder: Path, items: int, count: int) -> tuple[Rows, Rows]:
     return np.stack(train), np.stack(test)
 
 
-def _read_table(file: Path, hint: str = "Take the whole folder of the set.") -> Floats:
+def _read_table(file: Path, hint: str = WHOLE_FOLDER) -> Floats:
     """Read numbers separated by blanks: (N, columns)."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # an empty file is told below
@@ -232,7 +285,7 @@ def _read_table(file: Path, hint: str = "Take the whole folder of the set.") -> 
     return np.asarray(table, np.float64)
 
 
-def _read_columns(file: Path, limit: int, hint: str = "Take the whole folder of the set.") -> Rows:
+def _read_columns(file: Path, limit: int, hint: str = WHOLE_FOLDER) -> Rows:
     """Read whole numbers from 0 to below `limit`, all different."""
     values = _read_table(file, hint).ravel()
     if (values != np.floor(values)).any() or values.min() < 0 or values.max() >= limit:

@@ -28,9 +28,11 @@ from retinabench.fidelity.targets.density import Density
 from retinabench.fidelity.targets.target import Target
 from retinabench.methods.mcmc import hmc
 
-STATE_BYTES = 2_000_000  # for the states from which anyone computes the diagnostics again
+STATE_BYTES = {"categorical": 2_000_000, "gaussian": 500_000}
+"""For the states from which anyone computes the diagnostics again; draws of y take the space of a regression."""
 SAMPLE_BYTES = 1_000_000  # for thinned samples, so that a file stays small
 DRAWS = 1000  # of y, of each chain: as many as submissions have, so that distances have the same noise
+ALL_DRAWS = 4000  # of y, of all chains: more than four chains have fewer each, so that a file stays small
 GRAIN = 2**-10  # draws are rounded to it, which halves the file: a twentieth of the least std
 BLOCK = 100  # test points worked on at once
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -48,6 +50,7 @@ def make_reference(
     keep: int,
     seed: int,
     step: float | None = None,
+    acceptance: float = 0.7,
     dtype: str = "float32",
     device: str = "cpu",
     threads: int = 1,
@@ -65,6 +68,7 @@ def make_reference(
         keep: Transitions of each chain that count.
         seed: Of all random streams.
         step: The first step size; None searches for one.
+        acceptance: Acceptance rate that burn-in adapts the step to; a higher one makes the step smaller.
         dtype: ``float32`` or ``float64``.
         device: Where to compute.
         threads: On processors; the numbers do not depend on them.
@@ -80,7 +84,8 @@ def make_reference(
     """
     torch.set_num_threads(1)  # the density has its own threads, and the numbers must not depend on how many
     density = Density.of(target, data, device, DTYPES[dtype], threads)
-    plan = Plan(chains, burn_in, keep, seed, step or _first_step(density, Plan(chains, 0, 0, seed, 1.0)))
+    first = step or _first_step(density, Plan(chains, 0, 0, seed, 1.0))
+    plan = Plan(chains, burn_in, keep, seed, first, acceptance)
     kept, half = _sample_twice(density, plan, folder, data, dtype, device, progress)
     found = convergence.diagnose(kept.predictions)
     arrays = (_classes if target.likelihood == "categorical" else _draws)(kept, seed)
@@ -92,19 +97,19 @@ def make_reference(
         machine=f"{platform.machine()}, {torch.device(device).type}, PyTorch {torch.__version__}",
     )
     arrays |= {name: getattr(found, name).astype(np.float32) for name in QUALITIES}
-    evidence = _evidence(kept, half, _started(density, plan))
+    evidence = _evidence(kept, half, density, plan)
     return Reference(about, **arrays, **evidence).with_verdict()
 
 
-def _evidence(kept: Chains, half: Chains, start: NDArray[np.floating]) -> dict[str, NDArray[Any]]:
+def _evidence(kept: Chains, half: Chains, density: Density, plan: Plan) -> dict[str, NDArray[Any]]:
     """Return the arrays that the verdict is computed from; states are thinned alike where they are too many."""
-    stride = max(1, -(-2 * kept.predictions.size // STATE_BYTES))
+    stride = max(1, -(-2 * kept.predictions.size // STATE_BYTES[density.target.likelihood]))
     return {
         "states": kept.predictions[::stride].astype(np.float16),
         "half_states": half.predictions[::stride].astype(np.float16),
         "history": _finite(kept.kept_history),
         "half_history": _finite(half.kept_history),
-        "start": start.astype(np.float32),
+        "start": _started(density, plan).astype(np.float32),
     }
 
 
@@ -208,7 +213,8 @@ def _classes(kept: Chains, seed: int) -> dict[str, NDArray[Any]]:
 
 def _draws(kept: Chains, seed: int) -> dict[str, NDArray[Any]]:
     """Return the arrays of a regression: every draw of y is that of one kept state."""
-    states = kept.predictions[_thinned(len(kept.predictions), DRAWS)]
+    transitions, chains = kept.predictions.shape[:2]
+    states = kept.predictions[_thinned(transitions, min(DRAWS, ALL_DRAWS // chains))]
     noise = numpy_generator(seed, "draws of y").standard_normal(states.shape[:3])
     draws = np.round((states[..., 0] + states[..., 1] * noise) / GRAIN) * GRAIN
     return {

@@ -72,6 +72,19 @@ def test_the_marginal_likelihood_and_its_gradient(floor):
     assert torch.allclose((ahead - behind) / 2, gradients @ step, rtol=1e-5, atol=1e-13)
 
 
+def test_noise_that_underflows_at_equal_inputs_has_no_density():
+    """A trajectory that ends there is rejected; the chains beside it are not affected."""
+    equal = torch.ones(2, 2, dtype=torch.float64)
+    likelihood = NoiseLikelihood(normal(2), equal, torch.eye(2, dtype=torch.float64))
+    points = torch.tensor([[-400.0, -400.0], [0.3, -0.2]], dtype=torch.float64)
+    values, gradients = likelihood(points)
+    alone, slope = likelihood(points[1:])
+    assert values[0].isnan()
+    assert gradients[0].isfinite().all()
+    assert float(values[1]) == float(alone[0])
+    assert torch.equal(gradients[1], slope[0])
+
+
 def test_the_square_root_of_a_singular_covariance():
     a = normal(6, 3)
     covariance = a @ a.T

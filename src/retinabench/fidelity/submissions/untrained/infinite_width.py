@@ -170,14 +170,16 @@ class NoiseLikelihood:
         r = coordinates @ self.root.T
         std = softplus(r) + self.floor
         factor, failed = torch.linalg.cholesky_ex(self.covariance + torch.diag_embed(std.square()))
+        # Where C is singular and σ underflows there is no factor: the value is NaN, which the sampler rejects.
+        failed = failed[:, None, None] > 0
+        factor = torch.where(failed, torch.eye(len(self.y), dtype=factor.dtype), factor)
         inverse = torch.cholesky_inverse(factor)
         solved = inverse @ self.y
         value = -0.5 * (solved @ self.y) - factor.diagonal(dim1=1, dim2=2).log().sum(dim=1)
         value = value - 0.5 * len(self.y) * math.log(2 * math.pi)
         by_variance = 0.5 * (solved.square() - inverse.diagonal(dim1=1, dim2=2))
         gradient = (by_variance * 2 * std * r.sigmoid()) @ self.root
-        # If σ underflows where C is singular, the trajectory ends; the sampler rejects values that are not finite.
-        return torch.where(failed > 0, torch.nan, value), gradient
+        return torch.where(failed[:, 0, 0], torch.nan, value), gradient
 
 
 def latent_states(
