@@ -25,7 +25,7 @@ os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_
 STEP = {"fundus": 0.002, "energy-gap": 0.0001}
 CHAINS = {"fundus": 4, "energy-gap": 8}
 STEPS = {"fundus": 5, "energy-gap": 200}
-GOAL = {"fundus": 3.0, "energy-gap": 1.0}
+GOAL = {"fundus": 15.0, "energy-gap": 1.5}
 
 
 def measures():

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.func import functional_call
 
-from retinabench.fidelity.targets.batched_networks import BATCHED, BY_HAND
+from retinabench.fidelity.targets.batched_networks import BATCHED, CLOSED_FORM
 from retinabench.models.build import build_published
 
 
@@ -25,4 +25,4 @@ def test_several_chains_at_once_are_the_network_at_each(name):
 
 
 def test_networks_with_a_gradient_by_hand_are_batched_too():
-    assert {network for network, _ in BY_HAND} <= set(BATCHED)
+    assert {network for network, _ in CLOSED_FORM} <= set(BATCHED)

@@ -44,7 +44,7 @@ def test_values_gradients_and_predictions_are_those_of_a_plain_loop(monkeypatch,
     if not fast:
         monkeypatch.setattr(batched_networks, "BATCHED", batched_networks.BATCHED)
         monkeypatch.delitem(batched_networks.BATCHED, TARGETS[task].network)
-        monkeypatch.setattr("retinabench.fidelity.targets.density.BY_HAND", {})
+        monkeypatch.setattr("retinabench.fidelity.targets.density.CLOSED_FORM", {})
     density = Density.of(TARGETS[task], small_data(task, points), dtype=torch.float64)
     generator = torch.Generator().manual_seed(1)
     weights = 0.2 * torch.randn(3, density.target.parameters, generator=generator, dtype=torch.float64)

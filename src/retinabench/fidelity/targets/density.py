@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from retinabench.fidelity.targets.batched_networks import BATCHED, BY_HAND, Batched, MLPGaussian
+from retinabench.fidelity.targets.batched_networks import BATCHED, CLOSED_FORM, Batched
 from retinabench.fidelity.targets.data import TargetData, labels, standardised
+from retinabench.fidelity.targets.mlp_gaussian import MLPGaussian
 from retinabench.fidelity.targets.softmax_heads import LinearSoftmax
 from retinabench.fidelity.targets.target import Target
 from retinabench.fidelity.targets.training import build_network, likelihood_of
@@ -104,15 +105,15 @@ class Density:
         return self.compute(weights)
 
     def gradient(self, weights: Tensor) -> Tensor:
-        """(K, P) -> the gradients alone (K, P); cheaper where they are written by hand."""
-        if self._by_hand and not weights.is_cuda:
-            return self._by_hand.gradient(weights)
+        """(K, P) -> the gradients alone (K, P); cheaper for some densities in closed form."""
+        if self._closed_form and not weights.is_cuda:
+            return self._closed_form.gradient(weights)
         return self(weights)[1]
 
     def compute(self, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Do what a call does, without the recorded graph."""
-        if self._by_hand:
-            return self._by_hand(weights)
+        if self._closed_form:
+            return self._closed_form(weights)
         groups = torch.split(weights, self._how.chains)
         pairs = self._pool.map(self._of_group, groups) if len(groups) > 1 else map(self._of_group, groups)
         values, gradients = zip(*pairs, strict=True)
@@ -175,8 +176,8 @@ class Density:
         return Batched(together, 1024 if self.test.is_cuda or self.target.parameters < SMALL else 1, 4096)
 
     @cached_property
-    def _by_hand(self) -> MLPGaussian | LinearSoftmax | None:
-        made = BY_HAND.get((self.target.network, self.target.likelihood))
+    def _closed_form(self) -> MLPGaussian | LinearSoftmax | None:
+        made = CLOSED_FORM.get((self.target.network, self.target.likelihood))
         return made(*self.train, self.target.floor) if made else None
 
     @cached_property

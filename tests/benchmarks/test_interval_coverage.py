@@ -1,6 +1,6 @@
 """Nominal 95 % intervals hold the truth in about 95 % of simulated studies, and tests at 5 % reject about 5 %.
 
-The simulation is `benchmarks/coverage.py`, whose table is `docs/tables/coverage.csv`; this is a small part of it.
+The simulation is `benchmarks/interval_coverage.py`, whose table is `docs/tables/coverage.csv`; this is a small part of it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-PATH = Path(__file__).resolve().parents[2] / "benchmarks" / "coverage.py"
+PATH = Path(__file__).resolve().parents[2] / "benchmarks" / "interval_coverage.py"
 STUDIES = 40
 
 
@@ -51,7 +51,16 @@ def test_intervals_cover_and_tests_keep_their_level(simulation):
 
 def test_a_killed_run_is_continued(simulation, tmp_path, monkeypatch, capsys):
     out = tmp_path / "coverage.jsonl"
-    arguments = ["coverage.py", "--patients", "30", "--settings", "usual", "--out", str(out), "--studies"]
+    arguments = [
+        "interval_coverage.py",
+        "--patients",
+        "30",
+        "--settings",
+        "usual",
+        "--out",
+        str(out),
+        "--studies",
+    ]
     for studies in ("1", "2", "2"):
         monkeypatch.setattr(sys, "argv", [*arguments, studies])
         simulation.main()

@@ -1,6 +1,6 @@
 """How often do nominal 95 % intervals hold the truth, and tests at 5 % reject a true hypothesis?
 
-    python benchmarks/coverage.py --studies 500 --processes 2 --out coverage.jsonl
+    python benchmarks/interval_coverage.py --studies 500 --processes 2 --out coverage.jsonl
 
 Each study draws patients with two eyes, which share the severity of the disease and how hard they are to read, calls
 `retinabench.score` on them, and `retinabench.compare` and `retinabench.rank` on two models that are equally good. The truth is the
