@@ -7,10 +7,11 @@
 1. the 516 images at 320 px, and the features of EfficientNet-Lite0 (the preset `real/frozen`), undamaged and under nine kinds of
    damage at five strengths (`prepare --corrupt`): the official test images at all strengths, the others at strength 3;
 2. heads of every method on the features by repeated, patient-disjoint 5-fold cross-validation (`cross_validation`): two divisions
-   of the patients, each with `--seeds` seeds, so that every image is predicted by runs that did not see its patient.
+   of the patients, each with `--seeds` seeds, so that every image is predicted by runs that did not see its patient;
+3. the heads of MAP on the features of eight views of each image, undamaged and under damage of strength 3 (`tta`).
 
-`benchmarks/real_findings.py` scores what is there, however far the command came, and makes the tables. Methods that need images
-instead of features (`tta`, `lora_ensemble`) are left out.
+`benchmarks/real_findings.py` scores what is there, however far the command came, and makes the tables. `lora_ensemble`, which trains
+adapters in the trunk, is left out.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import argparse
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +46,7 @@ from retinabench.experiments.resources import Resources
 from retinabench.experiments.run import divided, execute, run_folder
 from retinabench.experiments.run_folder import load_posterior
 from retinabench.methods.posthoc import temperature
+from retinabench.methods.posthoc.tta import DIHEDRAL, make_views
 from retinabench.methods.training.posterior import Posterior, UncertaintyPosterior
 from retinabench.models.settings import ModelConfig
 from retinabench.predictions.io import read_predictions
@@ -52,6 +54,7 @@ from retinabench.predictions.io import read_predictions
 SIZE, FOLDS, REPEATS, EVERYWHERE = 320, 5, 2, 3
 TRUNK = ModelConfig(name="efficientnet_lite0", weights="imagenet", pool="mean_max", trained="head")
 CPU = torch.device("cpu")
+TTA = "test-time augmentation"  # of MAP
 MANY = "method.samples=64"
 PRIOR = "optimizer.l2_on=everything"
 METHODS = {
@@ -165,10 +168,14 @@ def head_runs(label: str, data: Path, seeds: int) -> Iterator[tuple[int, Run]]:
         yield number, load_run("real/frozen", words, data=str(data), task="in_domain", seed=number)
 
 
-def predict_damaged(run: Run, runs: Path, damaged: Damaged) -> dict[str, NDArray[np.float64]]:
-    """Return mean, expected entropy and own uncertainty of every damaged image, by the run that did not see its patient."""
+def predict_damaged(
+    run: Run, runs: Path, damaged: Damaged, clean: NDArray[np.float32]
+) -> dict[str, NDArray[np.float64]]:
+    """Return mean, expected entropy and own uncertainty of every damaged image, by the run that did not see its patient.
+
+    `clean` are the features of the images as they are, by which those of the training images are scaled.
+    """
     task = load_task(run.data, run.task)
-    clean = damaged.features[damaged.cell == ""]
 
     def inputs(division: Task, rows: NDArray[np.intp]) -> Tensor:
         mean, std = feature_scale(clean[division.splits["train"]])
@@ -246,6 +253,50 @@ def entropy(probs: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(-p * np.log(p) - q * np.log(q))
 
 
+def view_features(data: Prepared, out: Path, damaged: Damaged) -> list[Damaged]:
+    """Return the features of seven mirrored and turned views of the images, NaN under other strengths than `EVERYWHERE`; kept below `out`."""
+    views = make_views("dihedral", DIHEDRAL, torch.Generator())[1:]
+    extract = Extractor(TRUNK, CPU)
+    found = np.full((len(views), *damaged.features.shape), np.nan, np.float32)
+    start, every = 0, np.arange(len(data.records))
+    parts = ((one, split, rows) for one, split, rows in damaged_parts(data.records.split))
+    for damage, split, rows in [(None, "all", every), *parts]:
+        if damage is None or damage.strength == EVERYWHERE:
+            file = out / f"views-{damage.kind if damage else 'undamaged'}-{split}.npy"
+            if not file.is_file():
+                began, made = time.perf_counter(), []
+                for some in np.array_split(rows, -(-len(rows) // 32)):
+                    images = data.images(some)
+                    if damage is not None:
+                        ids = data.records.image_id[some].tolist()
+                        images = np.stack(
+                            [corrupt(one, damage, i) for one, i in zip(images, ids, strict=True)]
+                        )
+                    pixels = torch.from_numpy(images).permute(0, 3, 1, 2)
+                    made.append(
+                        [extract(view(pixels).permute(0, 2, 3, 1).contiguous().numpy()) for view in views]
+                    )
+                with atomic_write(file) as sink:
+                    np.save(sink, np.concatenate(made, axis=1), allow_pickle=False)
+                print(f"{file.name}: {time.perf_counter() - began:.0f} s", flush=True)
+            found[:, start : start + len(rows)] = np.load(file, allow_pickle=False)
+        start += len(rows)
+    return [replace(damaged, features=one) for one in found]
+
+
+def compute_views(data: Path, out: Path, damaged: Damaged, seeds: int) -> None:
+    """Predict the views by the heads of MAP: what `tta` does, with features in place of images."""
+    views = [damaged, *view_features(open_prepared(data), out / "damage", damaged)]
+    clean = damaged.features[damaged.cell == ""]
+    for number, run in head_runs("MAP", data, seeds):
+        file = out / "heads" / f"{TTA.replace(' ', '-')}-{number}.npz"
+        if not file.is_file():
+            means = np.stack([predict_damaged(run, out / "runs", one, clean)["mean"] for one in views])
+            own = np.full(means.shape[1], np.nan)
+            with atomic_write(file) as sink:
+                np.savez(sink, mean=means.mean(axis=0), aleatoric=entropy(means).mean(axis=0), own=own)
+
+
 def compute_heads(data: Path, out: Path, damaged: Damaged, seeds: int) -> None:
     """Train the heads of every method, one seed of each division after the other, and keep their predictions."""
     order = [(number, label, run) for label in METHODS for number, run in head_runs(label, data, seeds)]
@@ -258,7 +309,7 @@ def compute_heads(data: Path, out: Path, damaged: Damaged, seeds: int) -> None:
         began = time.perf_counter()
         try:
             execute(run, out / "runs", Resources("cpu"))
-            found = predict_damaged(run, out / "runs", damaged)
+            found = predict_damaged(run, out / "runs", damaged, damaged.features[damaged.cell == ""])
         except (InputError, WorkError) as error:
             print(f"{label} {number}: {error}", flush=True)
             continue
@@ -280,6 +331,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     (out / "damage").mkdir(exist_ok=True)
     damaged = damaged_features(open_prepared(out / "data"), out / "damage")
     compute_heads(out / "data", out, damaged, options.seeds)
+    compute_views(out / "data", out, damaged, options.seeds)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,18 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from real import EVERYWHERE, FOLDS, METHODS, POOLED, REPEATS, cell_of, damaged_parts, division_of, entropy
+from real import (
+    EVERYWHERE,
+    FOLDS,
+    METHODS,
+    POOLED,
+    REPEATS,
+    TTA,
+    cell_of,
+    damaged_parts,
+    division_of,
+    entropy,
+)
 
 from retinabench.core.atomic_files import write_bytes, write_json
 from retinabench.core.random_streams import numpy_generator
@@ -87,7 +98,7 @@ class Study:
         self.runs: dict[str, dict[int, Mapping[str, Floats]]] = {}
         self.calibration: dict[str, dict[str, tuple[float, float, float]]] = {}
         for suffix, folder in TRUNKS.items():
-            for label in (*METHODS, "LoRA ensemble"):
+            for label in (*METHODS, TTA, "LoRA ensemble"):
                 stem = f"{label.replace(' ', '-')}-"
                 files = {
                     int(file.stem.removeprefix(stem)): file

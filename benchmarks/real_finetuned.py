@@ -19,9 +19,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -41,6 +42,8 @@ from torch import Tensor, nn
 
 from retinabench.core.atomic_files import atomic_write
 from retinabench.core.errors import InputError, WorkError
+from retinabench.data.augment import Augment, unchanged
+from retinabench.data.dataset import Rows
 from retinabench.data.loader import ArraySource, Batches
 from retinabench.data.preprocessing.corruption import KINDS, Corruption, corrupt
 from retinabench.data.records import join
@@ -86,6 +89,29 @@ class Tail(nn.Module):
         return logits
 
 
+@dataclass(frozen=True, eq=False)
+class Maps:
+    """Outputs of the frozen stages as the source of batches: unlike features, they have layers behind them that adapters can change."""
+
+    arrays: ArraySource
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the outputs."""
+        return self.arrays.device
+
+    @property
+    def targets(self) -> NDArray[Any]:
+        """(N,) targets."""
+        return self.arrays.targets
+
+    def load(
+        self, chunks: Sequence[Rows], stored_view: Augment = unchanged
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield outputs (B, D, H, W) and targets (B,) of each chunk of rows."""
+        return self.arrays.load(chunks, stored_view)
+
+
 @dataclass(frozen=True, kw_only=True)
 class TailRuns(ImageRuns):
     """Runs that read `inputs`, the outputs of the frozen stages, in place of images."""
@@ -96,7 +122,7 @@ class TailRuns(ImageRuns):
         """Return the trainable part of the network, and batches of what it reads."""
         task, network = tested(divided(self.task, run)), build_model(run.model, run.seed)
         assert isinstance(network, EfficientNetLite)
-        source = ArraySource(self.inputs, torch.from_numpy(task.targets.astype(np.float32)))
+        source = Maps(ArraySource(self.inputs, torch.from_numpy(task.targets.astype(np.float32))))
         splits, size = task.splits, run.optimizer.batch_size
         batches = Batches(source, splits["train"], splits["validation"], size, run.seed)
         return Training(
