@@ -8,10 +8,10 @@
    damage at five strengths (`prepare --corrupt`): the official test images at all strengths, the others at strength 3;
 2. heads of every method on the features by repeated, patient-disjoint 5-fold cross-validation (`cross_validation`): two divisions
    of the patients, each with `--seeds` seeds, so that every image is predicted by runs that did not see its patient;
-3. the heads of MAP on the features of eight views of each image, undamaged and under damage of strength 3 (`tta`).
+3. the heads of MAP on the features of eight views of each undamaged image (`tta`).
 
 `benchmarks/real_findings.py` scores what is there, however far the command came, and makes the tables. `lora_ensemble`, which trains
-adapters in the trunk, is left out.
+adapters in the trunk, is one of `real_finetuned.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import argparse
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -168,23 +168,33 @@ def head_runs(label: str, data: Path, seeds: int) -> Iterator[tuple[int, Run]]:
         yield number, load_run("real/frozen", words, data=str(data), task="in_domain", seed=number)
 
 
-def predict_damaged(
-    run: Run, runs: Path, damaged: Damaged, clean: NDArray[np.float32]
-) -> dict[str, NDArray[np.float64]]:
-    """Return mean, expected entropy and own uncertainty of every damaged image, by the run that did not see its patient.
+def predict_damaged(run: Run, runs: Path, damaged: Damaged) -> dict[str, NDArray[np.float64]]:
+    """Return mean, expected entropy and own uncertainty of every damaged image, by the run that did not see its patient."""
+    return predict_features(run, runs, damaged.row, damaged.features, damaged.features[damaged.cell == ""])
 
-    `clean` are the features of the images as they are, by which those of the training images are scaled.
+
+def predict_features(
+    run: Run, runs: Path, rows: NDArray[np.intp], features: NDArray[np.float32], clean: NDArray[np.float32]
+) -> dict[str, NDArray[np.float64]]:
+    """Return mean, expected entropy and own uncertainty of features, each by the run that did not see its patient.
+
+    Args:
+        run: The cross-validation.
+        runs: Folder of its runs.
+        rows: (M,) row of the data set to which each belongs.
+        features: (M, D).
+        clean: (N, D) features of the images as they are; those that train give the scale.
     """
     task = load_task(run.data, run.task)
 
-    def inputs(division: Task, rows: NDArray[np.intp]) -> Tensor:
+    def inputs(division: Task, some: NDArray[np.intp]) -> Tensor:
         mean, std = feature_scale(clean[division.splits["train"]])
-        return torch.from_numpy((damaged.features[rows] - mean) / std)
+        return torch.from_numpy((features[some] - mean) / std)
 
     return predict_held_out(
         run,
         task,
-        damaged.row,
+        rows,
         inputs,
         lambda one: run_folder(one, runs, task),
         lambda folder, _: load_posterior(folder)[1],
@@ -253,48 +263,37 @@ def entropy(probs: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(-p * np.log(p) - q * np.log(q))
 
 
-def view_features(data: Prepared, out: Path, damaged: Damaged) -> list[Damaged]:
-    """Return the features of seven mirrored and turned views of the images, NaN under other strengths than `EVERYWHERE`; kept below `out`."""
-    views = make_views("dihedral", DIHEDRAL, torch.Generator())[1:]
-    extract = Extractor(TRUNK, CPU)
-    found = np.full((len(views), *damaged.features.shape), np.nan, np.float32)
-    start, every = 0, np.arange(len(data.records))
-    parts = ((one, split, rows) for one, split, rows in damaged_parts(data.records.split))
-    for damage, split, rows in [(None, "all", every), *parts]:
-        if damage is None or damage.strength == EVERYWHERE:
-            file = out / f"views-{damage.kind if damage else 'undamaged'}-{split}.npy"
-            if not file.is_file():
-                began, made = time.perf_counter(), []
-                for some in np.array_split(rows, -(-len(rows) // 32)):
-                    images = data.images(some)
-                    if damage is not None:
-                        ids = data.records.image_id[some].tolist()
-                        images = np.stack(
-                            [corrupt(one, damage, i) for one, i in zip(images, ids, strict=True)]
-                        )
-                    pixels = torch.from_numpy(images).permute(0, 3, 1, 2)
-                    made.append(
-                        [extract(view(pixels).permute(0, 2, 3, 1).contiguous().numpy()) for view in views]
-                    )
-                with atomic_write(file) as sink:
-                    np.save(sink, np.concatenate(made, axis=1), allow_pickle=False)
-                print(f"{file.name}: {time.perf_counter() - began:.0f} s", flush=True)
-            found[:, start : start + len(rows)] = np.load(file, allow_pickle=False)
-        start += len(rows)
-    return [replace(damaged, features=one) for one in found]
+def view_features(data: Prepared, file: Path) -> NDArray[np.float32]:
+    """Return the features (7, N, D) of seven mirrored and turned views of the images; kept in a file."""
+    if not file.is_file():
+        extract, made = Extractor(TRUNK, CPU), []
+        views = make_views("dihedral", DIHEDRAL, torch.Generator())[1:]
+        for some in np.array_split(np.arange(len(data.records)), -(-len(data.records) // 32)):
+            pixels = torch.from_numpy(data.images(some)).permute(0, 3, 1, 2)
+            made.append([extract(view(pixels).permute(0, 2, 3, 1).contiguous().numpy()) for view in views])
+        with atomic_write(file) as sink:
+            np.save(sink, np.concatenate(made, axis=1), allow_pickle=False)
+    return np.asarray(np.load(file, allow_pickle=False))
 
 
 def compute_views(data: Path, out: Path, damaged: Damaged, seeds: int) -> None:
-    """Predict the views by the heads of MAP: what `tta` does, with features in place of images."""
-    views = [damaged, *view_features(open_prepared(data), out / "damage", damaged)]
+    """Predict the views by the heads of MAP: what `tta` does, with features in place of images; NaN for damaged images."""
     clean = damaged.features[damaged.cell == ""]
+    views = [clean, *view_features(open_prepared(data), out / "damage" / "views-undamaged-all.npy")]
     for number, run in head_runs("MAP", data, seeds):
         file = out / "heads" / f"{TTA.replace(' ', '-')}-{number}.npz"
         if not file.is_file():
-            means = np.stack([predict_damaged(run, out / "runs", one, clean)["mean"] for one in views])
-            own = np.full(means.shape[1], np.nan)
+            means = np.stack(
+                [
+                    predict_features(run, out / "runs", np.arange(len(clean)), one, clean)["mean"]
+                    for one in views
+                ]
+            )
+            found = {name: np.full(len(damaged.cell), np.nan) for name in ("mean", "aleatoric", "own")}
+            found["mean"][: len(clean)] = means.mean(axis=0)
+            found["aleatoric"][: len(clean)] = entropy(means).mean(axis=0)
             with atomic_write(file) as sink:
-                np.savez(sink, mean=means.mean(axis=0), aleatoric=entropy(means).mean(axis=0), own=own)
+                np.savez(sink, **found)
 
 
 def compute_heads(data: Path, out: Path, damaged: Damaged, seeds: int) -> None:
@@ -309,7 +308,7 @@ def compute_heads(data: Path, out: Path, damaged: Damaged, seeds: int) -> None:
         began = time.perf_counter()
         try:
             execute(run, out / "runs", Resources("cpu"))
-            found = predict_damaged(run, out / "runs", damaged, damaged.features[damaged.cell == ""])
+            found = predict_damaged(run, out / "runs", damaged)
         except (InputError, WorkError) as error:
             print(f"{label} {number}: {error}", flush=True)
             continue

@@ -116,7 +116,9 @@ class Study:
                 for name, numbers in self.numbers[label].items()
                 if numbers
             }
-            self.calibration[label] = {name: self._calibrated(runs, self.sets[name]) for name in MAIN}
+            self.calibration[label] = {
+                name: self._calibrated(runs, self.sets[name]) for name in MAIN if name in self.found[label]
+            }
 
     def _predicted(self, label: str, name: str) -> list[int]:
         """The numbers of the runs that are scored on a set: of the strengths all runs of `DRAWN`, `WITH_STRENGTHS` of others."""
@@ -200,7 +202,7 @@ def table(study: Study, name: str) -> Rows:
     """The scores of every method on one set."""
     head = ["method", "runs", *list(NAMES.values())[:3], "calibration error", *list(NAMES.values())[3:5]]
     lines = [head]
-    for method in [one for one in study.found if not trunk_of(one)]:
+    for method in [one for one, found in study.found.items() if not trunk_of(one) and name in found]:
         value, low, high = study.calibration[method][name]
         scores = [interval(study.draws(method, name, score)) for score in list(NAMES)[:5]]
         lines.append(
@@ -225,7 +227,10 @@ def by_trunk(study: Study) -> Rows:
     for label in names:
         for suffix in TRUNKS:
             if (method := label + suffix) in study.found:
-                cells = [interval(study.draws(method, name, score)) for name, score in shown]
+                cells = [
+                    interval(study.draws(method, name, score)) if name in study.found[method] else ""
+                    for name, score in shown
+                ]
                 lines.append([label, suffix[2:] or "frozen", str(len(study.runs[method])), *cells])
     return lines
 
@@ -303,7 +308,7 @@ def against_map(study: Study, name: str) -> Rows:
     lines = [head]
     for method in study.found:
         reference = f"MAP{trunk_of(method)}"
-        if method == reference or reference not in study.found:
+        if method == reference or reference not in study.found or name not in study.found[method]:
             continue
         cells = []
         for score in shown:
@@ -378,7 +383,11 @@ def claims(study: Study) -> str:
             add(f"MAP, {kind} at 3 less undamaged: {score}", lost)
         add(f"MAP, {kind} at 3: failure AUROC", of_map("damaged", k, "failure_auroc"))
         add(f"MAP, {kind} at 5, 103 images: failure AUROC", of_map("strength 5", k, "failure_auroc"))
-    single = [one for one in study.found if not one.startswith("ensemble of") and not trunk_of(one)]
+    single = [
+        one
+        for one, found in study.found.items()
+        if not one.startswith("ensemble of") and not trunk_of(one) and "damaged" in found
+    ]
     before = np.stack([study.draws(method, "in domain", "auroc") for method in single])
     after = np.stack([study.draws(method, "damaged", "referral_accuracy_area") for method in single])
     places = [np.argsort(np.argsort(one, axis=0), axis=0) for one in (before, after)]

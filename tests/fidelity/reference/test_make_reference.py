@@ -220,7 +220,7 @@ def test_the_references_of_concrete_pass_by_their_states(task):
     # The thinned states and the draws of y have the same mean; errors of 360 states and of 4,000 draws.
     states = found.states[..., 0].mean(axis=(0, 1), dtype=np.float64)
     assert np.abs(states - found.draws.mean(axis=1, dtype=np.float64)).mean() < 0.01
-    assert found.meta["command"].startswith(f"retinabench fidelity reference {task} --data uci/concrete ")
+    assert found.about.command.startswith(f"retinabench fidelity reference {task} --data uci/concrete ")
 
 
 def test_without_a_first_step_one_is_found(tmp_path):
@@ -242,5 +242,5 @@ def test_a_higher_acceptance_makes_the_step_smaller(tmp_path):
         )
         for rate in (0.6, 0.95)
     )  # fmt: skip
-    assert high.meta["step"] < 0.8 * low.meta["step"]
-    assert np.mean(high.meta["acceptance"]) > np.mean(low.meta["acceptance"])
+    assert high.about.step < 0.8 * low.about.step
+    assert np.mean(high.about.acceptance) > np.mean(low.about.acceptance)

@@ -66,3 +66,16 @@ def test_the_small_stem_keeps_resolution():
     net.layer1.register_forward_hook(lambda module, inputs, output: seen.append(output.shape))
     net(torch.zeros(2, 3, 64, 64))
     assert seen[0][2:] == (32, 32)
+
+
+def test_a_narrow_shortcut_is_the_convolution_with_stride_2_by_another_way():
+    narrow = resnet18(width=4).double()
+    for stage in (narrow.layer2, narrow.layer3):
+        convolution, norm = stage[0].downsample
+        x = torch.rand(3, convolution.in_channels, 7, 6, dtype=torch.float64)
+        strided = torch.nn.functional.conv2d(x, convolution.weight, stride=2)
+        assert torch.allclose(stage[0].downsample.eval()(x), norm(strided), rtol=1e-12)
+    # No weight gradient of a 1x1 convolution with stride 2 and fewer than 8 inputs, which PyTorch 2.13 gets wrong with AVX2.
+    strided = [m for m in narrow.modules() if isinstance(m, nn.Conv2d) and m.stride == (2, 2)]
+    assert all(m.kernel_size != (1, 1) or m.in_channels >= 8 for m in strided)
+    assert "layer2.0.downsample.0.weight" in narrow.state_dict()

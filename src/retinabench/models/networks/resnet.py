@@ -137,4 +137,17 @@ def _conv(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Conv2d:
 def _shortcut(inputs: int, outputs: int, stride: int) -> nn.Sequential | None:
     if stride == 1 and inputs == outputs:
         return None
+    if stride == 2 and inputs < 8:
+        # The weight gradient of such a convolution with stride 2 writes past its arrays on processors with AVX2 (oneDNN of PyTorch
+        # 2.13), which ends the process or changes other numbers.
+        return _OfEverySecond(_conv(inputs, outputs, 1), nn.BatchNorm2d(outputs))
     return nn.Sequential(_conv(inputs, outputs, 1, stride), nn.BatchNorm2d(outputs))
+
+
+class _OfEverySecond(nn.Sequential):
+    """Modules of every second row and column: for a 1x1 convolution the same as its stride 2."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, D, H, W) -> (B, outputs, H / 2, W / 2)."""
+        out: Tensor = super().forward(x[:, :, ::2, ::2])
+        return out
