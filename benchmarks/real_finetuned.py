@@ -7,7 +7,7 @@
 `real/finetuned` trains the last convolution of EfficientNet-Lite0 and the head. What that convolution reads never changes, so it is
 computed once, for the 516 images as they are and under nine kinds of damage at strength 3; each training then takes seconds
 instead of minutes. The divisions of the patients are those of `real.py`: 5-fold cross-validation, all methods for one seed of a
-division after the other. `tta` needs images and is left out. Then `--strengths` of these cross-validations predict the 103 official test
+division after the other. `tta` is left out. Then `--strengths` of these cross-validations predict the 103 official test
 images under the other strengths with the trained posteriors.
 """
 

@@ -43,3 +43,10 @@ def test_intervals_over_seeds_are_those_of_student(count):
     wanted = {4: 3.182, 10: 2.262}[count]  # quantile .975 of Student's t with n - 1 degrees of freedom
     assert np.quantile(shift, 0.975) / error == pytest.approx(wanted, rel=0.05)
     assert levels.seed_shifts({"x": values[:1]}, R, 0, "entry") == {}
+
+
+def test_an_infinite_score_of_one_seed_is_no_warning(recwarn):
+    shifts = levels.seed_shifts({"nll": np.array([1.0, np.inf]), "x": np.array([1.0, 2.0])}, 5, 0, "entry")
+    assert np.isnan(shifts["nll"]).all()
+    assert np.isfinite(shifts["x"]).all()
+    assert not recwarn.list

@@ -173,7 +173,8 @@ def _shifted(estimate: Estimate | None, shift: Floats | None) -> Estimate | None
 
 
 def _error(values: Floats | None) -> float:
-    return np.nan if values is None or len(values) < 2 else aggregate(values.tolist()).error
+    with np.errstate(invalid="ignore"):  # of infinite values, such as an NLL, the error is not defined
+        return np.nan if values is None or len(values) < 2 else aggregate(values.tolist()).error
 
 
 def _draws(evaluator: Evaluator, scores: Mapping[str, Score]) -> Draws | None:

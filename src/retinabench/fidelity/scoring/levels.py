@@ -98,7 +98,8 @@ def seed_shifts(values: Mapping[str, Values], replicates: int, seed: int, entry:
     weights = generator.standard_normal((replicates, count))
     weights /= np.sqrt(generator.chisquare(count - 1, replicates) / (count - 1))[:, None]
     scale = np.sqrt(count * (count - 1))
-    return {name: weights @ (each - each.mean()) / scale for name, each in values.items()}
+    with np.errstate(invalid="ignore"):  # an infinite NLL of one seed: how the mean varies is not defined
+        return {name: weights @ (each - each.mean()) / scale for name, each in values.items()}
 
 
 def _without(submission: Submission, reference: Reference, chain: int) -> dict[str, Values]:
