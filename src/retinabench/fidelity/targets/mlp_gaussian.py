@@ -60,7 +60,14 @@ class MLPGaussian:
 
 
 def plain(weights: Tensor, inputs: Tensor, truth: Tensor, floor: float) -> tuple[Tensor, Tensor]:
-    """Return values (K,) and gradients (K, P) of weights (K, P), inputs (N, D) and truth (N,)."""
+    """Return the log-likelihoods (K,) and their gradients (K, P).
+
+    Args:
+        weights: (K, P).
+        inputs: (N, D).
+        truth: (N,).
+        floor: The least std.
+    """
     chains, features = len(weights), inputs.shape[1]
     hidden = (weights.shape[1] - 2) // (features + 3)
     flat = torch.split(weights, [hidden * features, hidden, 2 * hidden, 2], dim=1)
