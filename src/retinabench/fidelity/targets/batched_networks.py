@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import conv2d, linear, silu
 
-from retinabench.fidelity.targets.mlp_gaussian import MLPGaussian
-from retinabench.fidelity.targets.softmax_heads import HiddenSoftmax, LinearSoftmax
+from retinabench.fidelity.targets.closed_forms.mlp_gaussian import MLPGaussian
+from retinabench.fidelity.targets.closed_forms.softmax_heads import HiddenSoftmax, LinearSoftmax
 
 Weights = Mapping[str, Tensor]
 

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from retinabench.fidelity.targets.batched_networks import BATCHED, CLOSED_FORM, Batched
+from retinabench.fidelity.targets.closed_forms.mlp_gaussian import MLPGaussian
+from retinabench.fidelity.targets.closed_forms.softmax_heads import LinearSoftmax
 from retinabench.fidelity.targets.data import TargetData, labels, standardised
-from retinabench.fidelity.targets.mlp_gaussian import MLPGaussian
-from retinabench.fidelity.targets.softmax_heads import LinearSoftmax
 from retinabench.fidelity.targets.target import Target
 from retinabench.fidelity.targets.training import build_network, likelihood_of
 from retinabench.methods.mcmc.hmc import LogLikelihood

@@ -7,8 +7,8 @@ import torch
 from torch.func import functional_call
 from torch.nn.functional import softplus
 
-from retinabench.fidelity.targets import mlp_gaussian
-from retinabench.fidelity.targets.mlp_gaussian import MLPGaussian, loops, plain
+from retinabench.fidelity.targets.closed_forms import mlp_gaussian
+from retinabench.fidelity.targets.closed_forms.mlp_gaussian import MLPGaussian, loops, plain
 from retinabench.models.build import build_published
 
 POINTS, FLOOR = 37, 0.02

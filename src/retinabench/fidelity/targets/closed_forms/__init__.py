@@ -1,0 +1,1 @@
+"""Log-likelihoods whose gradient is known in closed form, for the samplers."""
