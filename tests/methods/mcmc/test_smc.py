@@ -26,7 +26,7 @@ def run(count, seed):
     while power < 1:
         before, power = power, smc.next_power(state.value, power)
         log_weights = (power - before) * state.value
-        log_evidence += float(log_weights.logsumexp(0)) - math.log(count)
+        log_evidence += smc.log_mean_weight(log_weights)
         rows = smc.resampled(log_weights, generator)
         state = hmc.State(state.weights[rows], state.value[rows], state.gradient[rows])
         for _ in range(3):

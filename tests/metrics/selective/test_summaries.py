@@ -27,6 +27,11 @@ def test_fd_shifts_on_real_sizes(name):
     assert summaries.e_aurc_of(w) == pytest.approx(truth["eaurc"], abs=1e-12)
     assert summaries.augrc_of(w) == pytest.approx(truth["augrc"], abs=1e-12)
     assert summaries.best_aurc(w.mean(w.cases.error)) == pytest.approx(truth["aurc_optimal"], abs=1e-12)
+    assert summaries.class_balanced_of(w) == pytest.approx((truth["aurc_ba"], truth["augrc_ba"]), abs=1e-12)
+    for risk in (0.05, 0.1):
+        assert summaries.coverage_at_risk(w, risk) == pytest.approx(
+            truth[f"working_point_risk{risk:g}"][0], abs=1e-12
+        )
 
 
 N = 100
@@ -61,6 +66,12 @@ def test_fd_shifts_unit_cases(case):
     found = summaries.selective(1 - correct, -confidence)
     aurc, e_aurc, _, augrc = answers("fd_shifts_cases")[case]
     assert (found.aurc, found.e_aurc, found.augrc) == pytest.approx((aurc, e_aurc, augrc), abs=1e-12)
+
+
+def test_fd_shifts_balanced_toy():
+    # right, wrong in each class by turns, the first the least sure
+    w = Cases([0, 0, 1, 1], [0.1, 0.9, 0.9, 0.1], [0.0, -1, -2, -3]).weighted()
+    assert summaries.class_balanced_of(w) == pytest.approx((0.5, 0.3125), abs=1e-15)
 
 
 @pytest.mark.parametrize("name", ["n400", "tiny10"])
@@ -168,6 +179,14 @@ def test_graded_losses_against_shifts():
         assert 100 * found.prr == pytest.approx(truth["prr_nll_percent"], abs=0.35)
 
 
+def test_coverage_at_risk_below_one_half():
+    # error rates 0, 0, 1/3, 1/2 at coverages 1/4, 1/2, 3/4, 1
+    w = Cases([1, 1, 0, 0], [0.9, 0.9, 0.9, 0.9], [1, 2, 3, 4]).weighted()
+    assert summaries.coverage_at_risk(w, 0.3) == 0.5
+    assert summaries.coverage_at_risk(w, 0.5) == 1.0
+    assert summaries.coverage_at_risk(Cases([0], [0.9]).weighted(), 0.5) == 0.0
+
+
 def test_areas_by_hand():
     """Four images by increasing uncertainty: right, wrong, right, wrong; risks 0, 1/2, 1/3, 1/2."""
     w = Cases([1, 0, 1, 0], [0.9, 0.8, 0.7, 0.6], [0.1, 0.2, 0.3, 0.4]).weighted()
@@ -179,3 +198,4 @@ def test_areas_by_hand():
     assert summaries.augrc_of(w) == pytest.approx(0.25 * (cumulated[1:] + cumulated[:-1]).sum() / 2)
     assert summaries.failure_auroc_of(w) == pytest.approx(3 / 4)
     assert summaries.prr_of(w) == pytest.approx(2 * 3 / 4 - 1)
+    assert summaries.coverage_at_risk(w, 0.4) == pytest.approx(3 / 4)

@@ -196,6 +196,34 @@ def accuracy_at(w: Weighted, coverage: ArrayLike) -> Floats:
     return np.asarray(1 - wrong / np.atleast_1d(retained)).reshape(retained.shape)
 
 
+def coverage_at_risk(w: Weighted, risk: float) -> float:
+    """Return the largest coverage whose selective risk is at most `risk`, over the distinct uncertainties; 0 if none."""
+    c, e = _distinct(*risk_curve(w))
+    allowed = e[1:] <= risk * c[1:] + 1e-15
+    return float(c[1:][allowed].max()) if allowed.any() else 0.0
+
+
+def class_balanced_of(w: Weighted) -> tuple[float, float]:
+    """AURC-BA and AUGRC-BA: risks averaged over the two classes, over the same coverage; NaN with one class.
+
+    AURC-BA averages E_k(c) / c_k, an emptied class counting 0 (dropping it would reward keeping only the easy class);
+    AUGRC-BA averages E_k(c) / n_k. Area by the trapezoid over distinct uncertainties. Source: fd-shifts.
+    """
+    if w.positives <= 0 or w.negatives <= 0:
+        return np.nan, np.nan
+    c = w.mass / w.total
+    keep = np.concatenate(([True], np.diff(c) > 0))
+    selective, generalised = np.zeros(len(c)), np.zeros(len(c))
+    for mass in (w.positive, w.negative):
+        held, wrong = w.block_sums(mass), w.block_sums(mass * w.cases.error)
+        selective += np.divide(wrong, held, out=np.zeros(len(c)), where=held > 0) / 2
+        generalised += wrong / (2 * held[-1])
+    c, selective, generalised = c[keep], selective[keep], generalised[keep]
+    selective[0] = selective[1]
+    aurc, augrc = (float(np.diff(c) @ (r[1:] + r[:-1]) / 2) for r in (selective, generalised))
+    return aurc, augrc
+
+
 @dataclass(frozen=True)
 class Selective:
     """The summaries of a graded loss, such as NLL per image or the squared error of a grade.
