@@ -136,6 +136,7 @@ def referral_view_intervals(
     cluster: ArrayLike | Sequence[Hashable],
     *,
     reader: tuple[float, float] = (0.9, 0.95),
+    level: float = 0.95,
 ) -> dict[str, dict[str, Interval]]:
     """Return `referral_views` with the intervals of `clustered_proportion`.
 
@@ -148,6 +149,7 @@ def referral_view_intervals(
         referred: (N,) whether the image is referred.
         cluster: (N,) patients.
         reader: Sensitivity and specificity of a human reader.
+        level: Level of the intervals.
 
     Returns:
         Reading -> rate -> value with its interval.
@@ -163,7 +165,7 @@ def referral_view_intervals(
             "sensitivity": (called, y & counted), "specificity": (1 - called, ~y & counted),
             "accuracy": (right, counted), "prevalence": (y, counted), "positive_rate": (called, counted),
         }  # fmt: skip
-        found[name] = {rate: clustered_proportion(*of[rate], codes) for rate in RATES}
+        found[name] = {rate: clustered_proportion(*of[rate], codes, level) for rate in RATES}
     return found
 
 

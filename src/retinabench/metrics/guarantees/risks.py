@@ -147,18 +147,19 @@ class Target:
         of = self.among(cases) & (retained | (not self.den_retained))
         return hit * cases.weight, of * cases.weight
 
-    def estimate(self, cases: Cases, threshold: float) -> Interval:
+    def estimate(self, cases: Cases, threshold: float, level: float = 0.95) -> Interval:
         """Return the target's value with its exact-type interval, clustered by patient; NaN where nothing counts.
 
         Args:
             cases: N images.
             threshold: Images with a larger uncertainty are referred.
+            level: Level of the interval.
 
         Returns:
             The value and its interval.
         """
         num, den = self.sums(cases, threshold)
-        risk = ratio_interval(num, den, cases.patient)
+        risk = ratio_interval(num, den, cases.patient, level)
         return Interval(1 - risk.value, 1 - risk.high, 1 - risk.low) if self.at_least else risk
 
 

@@ -216,6 +216,7 @@ def realised(
     threshold: float,
     *,
     reader: tuple[float, float] = (0.9, 0.95),
+    level: float = 0.95,
 ) -> Realised:
     """Return what a frozen threshold does to a set, with intervals clustered by patient.
 
@@ -223,15 +224,18 @@ def realised(
         cases: The images.
         threshold: Images with a larger uncertainty are referred.
         reader: Sensitivity and specificity of the human who reads the referred images.
+        level: Level of the intervals.
 
     Returns:
         Every target that the set can tell, missed disease, and the four readings.
     """
     referred = cases.uncertainty > threshold
-    readings = referral_view_intervals(cases.label, cases.positive, referred, cases.patient, reader=reader)
+    readings = referral_view_intervals(
+        cases.label, cases.positive, referred, cases.patient, reader=reader, level=level
+    )
     graded = cases.severe is not None
     targets = {
-        name: target.estimate(cases, threshold)
+        name: target.estimate(cases, threshold, level)
         for name, target in TARGETS.items()
         if graded or name not in ("severe_sensitivity", "missed_severe")
     }

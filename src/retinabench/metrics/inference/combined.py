@@ -28,6 +28,7 @@ Floats = NDArray[np.float64]
 def combined_proportions(
     parts: Sequence[tuple[float, ArrayLike]],
     cluster: ArrayLike | Sequence[Hashable],
+    level: float = 0.95,
 ) -> Interval:
     """Return a linear combination of proportions of the same images, with its clustered interval.
 
@@ -38,6 +39,7 @@ def combined_proportions(
     Args:
         parts: Pairs of a coefficient and (N,) successes in [0, 1].
         cluster: (N,) patients.
+        level: Level of the interval.
 
     Returns:
         The combination; the ends are NaN where all images are of one patient.
@@ -45,7 +47,7 @@ def combined_proportions(
     codes, patients = cluster_codes(cluster)
     share = np.array([np.asarray(success, np.float64) for _, success in parts])
     coefficient = np.array([c for c, _ in parts])
-    found = [clustered_proportion(success, np.ones(len(codes)), codes) for success in share]
+    found = [clustered_proportion(success, np.ones(len(codes)), codes, level) for success in share]
     value = np.array([one.value for one in found])
     low, high = np.array([(one.value - one.low, one.high - one.value) for one in found]).T
     residual = np.array(
