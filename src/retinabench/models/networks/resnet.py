@@ -139,7 +139,7 @@ def _shortcut(inputs: int, outputs: int, stride: int) -> nn.Sequential | None:
         return None
     if stride == 2 and inputs < 8:
         # The weight gradient of such a convolution with stride 2 writes past its arrays on processors with AVX2 (oneDNN of PyTorch
-        # 2.13), which ends the process or changes other numbers.
+        # 2.13), which ends the process or could change other numbers.
         return _OfEverySecond(_conv(inputs, outputs, 1), nn.BatchNorm2d(outputs))
     return nn.Sequential(_conv(inputs, outputs, 1, stride), nn.BatchNorm2d(outputs))
 
