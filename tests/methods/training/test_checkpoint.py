@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -22,6 +24,7 @@ from retinabench.methods.training.checkpoint import (
 )
 from retinabench.methods.training.loop import _resume
 from retinabench.methods.training.optimizers import make_optimizer
+from support.helpers import hear_interrupts
 
 
 def test_tensors_numbers_and_text_make_the_round_trip(tmp_path):
@@ -60,6 +63,52 @@ def test_what_stops_a_write_is_what_is_raised(tmp_path, monkeypatch, error, rais
     with pytest.raises(raised):
         save_tensors(tmp_path / "a.pt", {"w": torch.zeros(1000)})
     assert list(tmp_path.iterdir()) == []
+
+
+INTERRUPTED_AT_EVERY_LINE = """
+import collections, signal, sys, torch
+from pathlib import Path
+from retinabench.methods.training.checkpoint import load_tensors, save_tensors
+
+save, step, line = torch.save, 0, 0
+
+def interrupt(frame, event, argument):
+    global line
+    line += event == "line"
+    if event == "line" and line == step:
+        signal.raise_signal(signal.SIGINT)
+    return interrupt
+
+def traced(*arguments):
+    sys.settrace(interrupt)
+    try:
+        return save(*arguments)
+    finally:
+        sys.settrace(None)
+
+path = Path(sys.argv[1])
+content = collections.OrderedDict(w=torch.ones(2), buffers=[torch.zeros(1)])
+save_tensors(path, content)  # what PyTorch imports late is there from now on
+torch.save = traced
+while True:
+    step, line = step + 1, 0
+    try:
+        save_tensors(path, content)
+    except KeyboardInterrupt:
+        continue
+    assert line < step, f"the interrupt at line {line} was lost"
+    break
+assert torch.equal(load_tensors(path)["w"], content["w"])
+print(step)
+"""
+
+
+def test_ctrl_c_at_any_line_of_a_write_is_raised(tmp_path):
+    """An archive that is completed after its file was closed aborts the process; `copyreg` swallows the interrupt."""
+    command = [sys.executable, "-c", INTERRUPTED_AT_EVERY_LINE, str(tmp_path / "a.pt")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, preexec_fn=hear_interrupts)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 100
 
 
 def test_a_damaged_file_is_named(tmp_path):

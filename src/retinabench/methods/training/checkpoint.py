@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -35,12 +37,34 @@ def save_tensors(path: Path, content: Any) -> None:
     """Write tensors, numbers and text, nested in dicts and lists, atomically, one tensor at a time."""
     with atomic_write(path, checked=True) as handle:
         try:
-            torch.save(content, handle)
+            with _ctrl_c_deferred():
+                torch.save(content, handle)
         except RuntimeError as error:  # PyTorch closes its archive after a failed write, and that fails too
             failed: BaseException | None = error
-            while isinstance(failed, RuntimeError):  # down to what failed first: a full disk, Ctrl-C
+            while isinstance(failed, RuntimeError):  # down to what failed first, such as a full disk
                 failed = failed.__context__
             raise failed or error from None
+
+
+@contextlib.contextmanager
+def _ctrl_c_deferred() -> Iterator[None]:
+    """Raise Ctrl-C at the end of the block.
+
+    In the middle of `torch.save` it may leave an archive that is completed after its file was closed, which aborts the
+    process, or be swallowed by the bare ``except`` of ``copyreg._slotnames``.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or handler is None:
+        yield  # Python raises it in the main thread only, and cannot restore a handler that it did not set
+        return
+    heard: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if heard:
+            signal.raise_signal(signal.SIGINT)
 
 
 def load_tensors(path: Path, *, mapped: bool = False) -> Any:
