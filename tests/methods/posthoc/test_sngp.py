@@ -53,8 +53,8 @@ def test_its_posterior_is_that_of_the_exact_gaussian_process():
         dual = torch.linalg.solve(gram, torch.from_numpy(y).double())
         head.weight[0], head.bias[0], head.bias[1] = (phi.T @ dual).float(), dual.sum().float(), raw
     posterior.model.eval()
-    _, _, widen = laplace.measure_last_layer(posterior, batches, run)
-    widen(1.0)
+    curvature = laplace.last_layer_curvature(posterior, batches, run)
+    posterior.factor = sngp.inverse_root(curvature).float()
     grid = np.linspace(-4, 4, 40, dtype=np.float32)[:, None]
     with torch.no_grad():
         phi = posterior.model.features(torch.from_numpy(grid))

@@ -155,7 +155,6 @@ def fit(
     return posterior
 
 
-@torch.no_grad()
 def measure_last_layer(
     posterior: LastLayerPosterior, batches: Batches, run: TrainingRun
 ) -> tuple[NDArray[np.float64], float, Widen]:
@@ -166,7 +165,25 @@ def measure_last_layer(
         batches: Training rows.
         run: Settings: reweighting and precision.
     """
-    network, head = posterior.model, _head_weights(posterior.model)
+    eigenvalues, vectors = torch.linalg.eigh(last_layer_curvature(posterior, batches, run))
+
+    def widen(delta: float) -> None:
+        posterior.factor = (vectors * (eigenvalues.clamp(min=0) + delta).rsqrt()).float()
+
+    squared_norm = float(_head_weights(posterior.model).double().square().sum())
+    return eigenvalues.cpu().numpy(), squared_norm, widen
+
+
+@torch.no_grad()
+def last_layer_curvature(posterior: LastLayerPosterior, batches: Batches, run: TrainingRun) -> Tensor:
+    """Return H (P, P), the Gauss-Newton matrix of the last layer over the training rows, in float64.
+
+    Args:
+        posterior: Around the trained network, in evaluation mode.
+        batches: Training rows.
+        run: Settings: reweighting and precision.
+    """
+    network = posterior.model
     curvature = torch.zeros(posterior.factor.shape, dtype=torch.float64, device=batches.device)
     for images, weights in _weighted(batches, run):
         with precision(run, batches.device):
@@ -174,12 +191,7 @@ def measure_last_layer(
         curvature += linear_curvature(
             with_bias(features), network.head(features), weights, posterior.likelihood
         )
-    eigenvalues, vectors = torch.linalg.eigh(curvature)
-
-    def widen(delta: float) -> None:
-        posterior.factor = (vectors * (eigenvalues.clamp(min=0) + delta).rsqrt()).float()
-
-    return eigenvalues.cpu().numpy(), float(head.double().square().sum()), widen
+    return curvature
 
 
 def measure_diagonal(
