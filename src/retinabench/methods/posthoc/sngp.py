@@ -132,7 +132,8 @@ def inverse_root(curvature: Tensor) -> Tensor:
     """Return F (P, P) with F Fᵀ = (H + I)⁻¹, of H + I = L Lᵀ: L⁻ᵀ, at a fraction of the cost of eigenvectors."""
     identity = torch.eye(len(curvature), dtype=curvature.dtype, device=curvature.device)
     lower = torch.linalg.cholesky(curvature + identity)
-    return torch.linalg.solve_triangular(lower, identity, upper=False).mT
+    root: Tensor = torch.linalg.solve_triangular(lower, identity, upper=False).mT
+    return root
 
 
 def penalised(posterior: LastLayerPosterior, batches: Batches, run: TrainingRun) -> Objective:
