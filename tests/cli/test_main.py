@@ -263,6 +263,33 @@ def test_ctrl_c_is_one_line_and_exit_130(prepared, tmp_path):
     assert not list(tmp_path.glob("*/.*.part"))
 
 
+LOST = """
+import signal, sys, time
+from retinabench.cli import main
+
+class Finalized:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+        time.sleep(0)
+
+def run(arguments):
+    Finalized()
+    time.sleep(50)
+
+main.run = run
+main.main()
+"""
+
+
+def test_ctrl_c_during_a_finalizer_is_repeated():
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", LOST], capture_output=True, text=True, timeout=60, preexec_fn=hear_interrupts
+    )
+    assert (done.returncode, done.stderr) == (130, "")
+    assert time.monotonic() - began < 45
+
+
 @pytest.mark.parametrize(
     "code",
     [

@@ -12,6 +12,7 @@ import os
 import signal
 import stat
 import sys
+import threading
 from typing import Annotated
 
 import typer
@@ -133,12 +134,21 @@ def _options(
 def main() -> None:
     """Run the command line; the console script."""
     os.environ.update(sleeping_threads())  # before anything imports PyTorch
+    sys.unraisablehook = _repeat_lost_interrupt
     try:
         code = run(sys.argv[1:])
     except KeyboardInterrupt:  # a second one, while the first was being reported
         code = ExitCode.INTERRUPTED
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to interrupt
     sys.exit(code)
+
+
+def _repeat_lost_interrupt(unraisable: sys.UnraisableHookArgs) -> None:
+    """Repeat a Ctrl-C that came during a finalizer or the callback of a weak reference, which cannot raise it."""
+    if issubclass(unraisable.exc_type, KeyboardInterrupt) and hasattr(signal, "pthread_kill"):
+        threading.Timer(0.01, signal.pthread_kill, (threading.get_ident(), signal.SIGINT)).start()
+    else:
+        sys.__unraisablehook__(unraisable)
 
 
 def run(arguments: list[str]) -> int:
