@@ -4,15 +4,21 @@
 
 Reads every submission below the folders as the board does, leaves out those that it would not rank, and writes one compact file
 per task into the package (`fidelity/leaderboard/shipped`), in place of what is there or, with `--add`, beside it. A task whose data
-or reference are not at hand is left out, and named.
+or reference are not at hand is left out, and named. Of a classification it prints, per tier, the share of the variance of one run's
+agreement and total variation that its seed carries: where that is large, a task needs more seeds.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from retinabench.core.errors import InputError
+from retinabench.fidelity.distances import agreement, total_variation
 from retinabench.fidelity.leaderboard.files import find_submissions, make_evaluator, task_of
 from retinabench.fidelity.leaderboard.shipped import FOLDER, beside, pack, shipped_submissions
 from retinabench.fidelity.scoring.nearness import nearness
@@ -61,6 +67,28 @@ def main() -> None:
         if found:
             path = pack(target, evaluator.data.sha256, found, options.out)
             print(f"{task}: {len(found)} submissions, {path.stat().st_size:,} bytes")
+            if evaluator.reference.probs is not None:
+                print(seed_shares(found, evaluator.reference.probs))
+
+
+def seed_shares(found: Sequence[Submission], reference: NDArray[np.floating]) -> str:
+    """Return, per tier, the variance between the seeds of an entry over that between single runs: one-way analysis of variance."""
+    lines = []
+    for tier in sorted({one.about.budget.limit for one in found if one.about.budget}):
+        entries: dict[str, list[tuple[float, float]]] = {}
+        for one in found:
+            if one.about.budget and one.about.budget.limit == tier:
+                assert one.probs is not None
+                agree = agreement(one.probs, reference).mean()
+                distance = total_variation(one.probs, reference).mean()
+                entries.setdefault(one.title, []).append((float(agree), float(distance)))
+        runs = [np.array(each) for each in entries.values() if len(each) > 1]
+        within = np.mean([each.var(axis=0, ddof=1) for each in runs], axis=0)
+        of_means = np.mean([each.var(axis=0, ddof=1) / len(each) for each in runs], axis=0)
+        between = np.maximum(np.var([each.mean(axis=0) for each in runs], axis=0, ddof=1) - of_means, 0)
+        agree, distance = within / (within + between)
+        lines.append(f"  {tier:,.0f}: seeds carry {agree:.0%} (agreement), {distance:.0%} (total variation)")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
