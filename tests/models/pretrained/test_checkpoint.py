@@ -1,5 +1,8 @@
 """Weights read from files that are damaged."""
 
+from argparse import Namespace
+from fractions import Fraction
+
 import pytest
 import torch
 
@@ -28,3 +31,13 @@ def test_a_flipped_bit_of_a_weight_is_found_by_the_checksum_that_pytorch_does_no
     path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
     with pytest.raises(InputError, match="is not what its CRC-32 says"):
         read_checkpoint(path)
+
+
+def test_options_beside_the_weights_are_passed_over_and_other_objects_refused(tmp_path):
+    path = tmp_path / "w.pth"
+    torch.save({"model": {"weight": torch.ones(2)}, "args": Namespace(lr=1e-3, data=["a"])}, path)
+    assert list(read_checkpoint(path)) == ["weight"]
+    for other in (Fraction(1, 2), Namespace(lr=Fraction(1, 2))):
+        torch.save({"model": {"weight": torch.ones(2)}, "args": other}, path)
+        with pytest.raises(InputError, match="pickle with more than tensors"):
+            read_checkpoint(path)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pickle
 import re
+from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
+from torch.serialization import safe_globals
 
 from retinabench.core.errors import InputError
 from retinabench.models.tensor_files import load_archive, load_safetensors
@@ -42,7 +44,9 @@ def read_checkpoint(path: Path) -> State:
         if path.suffix == ".safetensors":
             content: Any = load_safetensors(path)
         else:
-            content = load_archive(path, checked=True)
+            # Training scripts of timm and MAE keep their parsed options beside the weights: attributes without code.
+            with safe_globals([Namespace]):
+                content = load_archive(path, checked=True)
     except FileNotFoundError:
         raise InputError("does not exist", file=path) from None
     except pickle.UnpicklingError:

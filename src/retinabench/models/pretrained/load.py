@@ -7,6 +7,9 @@ trunk that is only partly covered is refused, since the rest of it would stay ra
 from __future__ import annotations
 
 import importlib.util
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -135,7 +138,8 @@ def _package(name: str) -> tuple[str, State]:
 def _timm_state(name: str) -> State:
     try:
         timm = importlib.import_module("timm")
-        state: State = timm.create_model(name, pretrained=True, num_classes=0).state_dict()
+        with _without_messages_of_the_hub():
+            state: State = timm.create_model(name, pretrained=True, num_classes=0).state_dict()
         return state
     except Exception as error:  # no timm, no such weights, or no network: of many kinds
         raise InputError(
@@ -148,10 +152,23 @@ def _from_hub(name: str) -> Path:
     for file in ("model.safetensors", "pytorch_model.bin"):
         try:
             hub = importlib.import_module("huggingface_hub")
-            return Path(hub.hf_hub_download(name, file))
+            with _without_messages_of_the_hub():
+                return Path(hub.hf_hub_download(name, file))
         except Exception as error:  # no package, no network, no such file: of many kinds
             problem = str(error).partition("\n")[0]
     raise InputError(
         f"the weights '{HUB}{name}' cannot be fetched ({problem})",
         hint=f"Fetch model.safetensors or pytorch_model.bin of huggingface.co/{name} and set model.weights to its path.",
     )
+
+
+@contextmanager
+def _without_messages_of_the_hub() -> Iterator[None]:
+    """Keep the hub's ten lines about its attempts off the screen: the error after the last one says what to do."""
+    logger = logging.getLogger("huggingface_hub")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
