@@ -11,8 +11,11 @@ from retinabench.fidelity.targets.registry import TARGETS
 
 @pytest.mark.parametrize("task", ["fundus", "idrid", "energy-gap"])
 def test_recorded_entries_have_the_measures_that_rank_their_task(task: str) -> None:
-    known = recorded(task)
-    assert len(known) >= 18
-    for values in known.values():
+    known = recorded(task, 1000)
+    assert known is not None
+    assert known.seeds >= 3
+    assert len(known.entries) >= 18
+    for values in known.entries.values():
         assert set(values) == set(RANKED[TARGETS.find(task).likelihood]) <= set(MEASURES)
-    assert not recorded("fundus-small")
+    assert recorded(task, None) is None
+    assert recorded("fundus-small", 1000) is None

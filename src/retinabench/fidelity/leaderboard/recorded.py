@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -20,34 +21,53 @@ from retinabench.reports.toolkit.number_format import TWO_DIGITS
 from retinabench.reports.toolkit.tables import Cell, Column, Row, Table
 
 FILE = Path(__file__).parent / "recorded.toml"
-DATE = "2026-11-21"
 Values = Mapping[str, tuple[float, float]]
 """Measure -> mean over seeds and its standard error."""
 
 
+@dataclass(frozen=True)
+class Standing:
+    """What entries scored on a task within one tier of the budget.
+
+    Attributes:
+        date: When they were scored.
+        seeds: How many seeds each has.
+        entries: Title -> values.
+    """
+
+    date: str
+    seeds: int
+    entries: Mapping[str, Values]
+
+
 @cache
-def recorded(task: str) -> dict[str, Values]:
-    """Return the recorded entries of a task, empty where none are.
+def recorded(task: str, tier: int | None) -> Standing | None:
+    """Return the recorded standing of a task.
 
     Args:
         task: Name of the target.
+        tier: The most gradient evaluations per training example.
 
     Returns:
-        Title -> values.
+        The standing; None where none is recorded.
     """
-    content = tomllib.loads(FILE.read_text("utf-8")).get(task, {})
-    return {
+    content = tomllib.loads(FILE.read_text("utf-8")).get(task, {}).get(str(tier))
+    if content is None:
+        return None
+    entries = {
         title: {one["measure"]: (one["value"], one["error"]) for one in cells}
-        for title, cells in content.items()
+        for title, cells in content["entries"].items()
     }
+    return Standing(str(content["date"]), content["seeds"], entries)
 
 
 def recorded_table(task: TaskBoard) -> Table | None:
     """Return the entries of a task among the recorded ones, the best first; None where none are, or submissions are shipped."""
-    known = recorded(task.target.name)
+    standing = recorded(task.target.name, task.division.tier if task.division else None)
     names = task.ranked_measures
-    if not known or not task.competitors or any(entry.shipped for entry in task.competitors):
+    if standing is None or not task.competitors or any(entry.shipped for entry in task.competitors):
         return None
+    known = standing.entries
     ours = {
         entry.title: {name: entry.scores[ALL][name].quantity for name in names} for entry in task.competitors
     }
@@ -72,7 +92,7 @@ def recorded_table(task: TaskBoard) -> Table | None:
         *(Column(MEASURES[n].label, direction="higher" if MEASURES[n].higher else "lower") for n in names),
     ]
     note = (
-        f"Recorded on {DATE} against the shipped reference, three seeds each, ± the standard error over seeds. Their "
+        f"Recorded on {standing.date} against the shipped reference, {standing.seeds} seeds each, ± the standard error over seeds. Their "
         "submissions are not in the package: these ranks come from values alone, without intervals."
     )
     return Table.of(f"{task.target.title}: among the recorded entries", columns, ordered, note=note)
