@@ -8,7 +8,7 @@
    damage at five strengths (`prepare --corrupt`): the official test images at all strengths, the others at strength 3;
 2. heads of every method on the features by repeated, patient-disjoint 5-fold cross-validation (`cross_validation`): two divisions
    of the patients, each with `--seeds` seeds, so that every image is predicted by runs that did not see its patient;
-3. the heads of MAP on the features of eight views of each undamaged image (`tta`).
+3. the heads of MAP on the features of eight views of each image, undamaged and damaged (`tta`).
 
 `benchmarks/real_findings.py` scores what is there, however far the command came, and makes the tables. `lora_ensemble`, which trains
 adapters in the trunk, is one of `real_finetuned.py`.
@@ -23,7 +23,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import argparse
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -131,6 +131,29 @@ def damaged_parts(split: NDArray[np.str_]) -> Iterator[tuple[Corruption, str, ND
             yield Corruption(kind, strength), "test", test
 
 
+def kept_features(
+    file: Path,
+    data: Prepared,
+    rows: NDArray[np.intp],
+    damage: Corruption | None,
+    extract: Callable[[NDArray[np.uint8]], NDArray[np.float32]],
+) -> NDArray[np.float32]:
+    """Return what `extract` (images to (…, M, D)) makes of damaged images, all at once (…, N, D); computed once and kept in a file."""
+    if not file.is_file():
+        made, began = [], time.perf_counter()
+        for start in range(0, len(rows), 32):
+            some = rows[start : start + 32]
+            images = data.images(some)
+            if damage is not None:
+                ids = data.records.image_id[some].tolist()
+                images = np.stack([corrupt(one, damage, i) for one, i in zip(images, ids, strict=True)])
+            made.append(extract(images))
+        with atomic_write(file) as sink:
+            np.save(sink, np.concatenate(made, axis=-2), allow_pickle=False)
+        print(f"{file.name}: {time.perf_counter() - began:.0f} s", flush=True)
+    return np.asarray(np.load(file, allow_pickle=False))
+
+
 def damaged_features(data: Prepared, out: Path) -> Damaged:
     """Return the features of the undamaged and damaged images; each cell is computed once and kept below `out`."""
     clean = trunk_features(TRUNK, data, CPU)
@@ -138,20 +161,9 @@ def damaged_features(data: Prepared, out: Path) -> Damaged:
     extract = Extractor(TRUNK, CPU)
     for damage, split, some in damaged_parts(data.records.split):
         cell = cell_of(damage.kind, damage.strength)
-        file = out / f"{cell}-{split}.npy"
-        if not file.is_file():
-            made, began = [], time.perf_counter()
-            for start in range(0, len(some), 32):
-                chunk = some[start : start + 32]
-                ids = data.records.image_id[chunk].tolist()
-                images = [corrupt(one, damage, i) for one, i in zip(data.images(chunk), ids, strict=True)]
-                made.append(extract(np.stack(images)))
-            with atomic_write(file) as sink:
-                np.save(sink, np.concatenate(made), allow_pickle=False)
-            print(f"{file.name}: {time.perf_counter() - began:.0f} s", flush=True)
         cells.append(np.full(len(some), cell))
         rows.append(some)
-        found.append(np.load(file, allow_pickle=False))
+        found.append(kept_features(out / f"{cell}-{split}.npy", data, some, damage, extract))
     return Damaged(np.concatenate(cells), np.concatenate(rows), np.concatenate(found))
 
 
@@ -168,33 +180,27 @@ def head_runs(label: str, data: Path, seeds: int) -> Iterator[tuple[int, Run]]:
         yield number, load_run("real/frozen", words, data=str(data), task="in_domain", seed=number)
 
 
-def predict_damaged(run: Run, runs: Path, damaged: Damaged) -> dict[str, NDArray[np.float64]]:
-    """Return mean, expected entropy and own uncertainty of every damaged image, by the run that did not see its patient."""
-    return predict_features(run, runs, damaged.row, damaged.features, damaged.features[damaged.cell == ""])
-
-
-def predict_features(
-    run: Run, runs: Path, rows: NDArray[np.intp], features: NDArray[np.float32], clean: NDArray[np.float32]
+def predict_damaged(
+    run: Run, runs: Path, damaged: Damaged, clean: NDArray[np.float32]
 ) -> dict[str, NDArray[np.float64]]:
-    """Return mean, expected entropy and own uncertainty of features, each by the run that did not see its patient.
+    """Return mean, expected entropy and own uncertainty of every damaged image, by the run that did not see its patient.
 
     Args:
         run: The cross-validation.
         runs: Folder of its runs.
-        rows: (M,) row of the data set to which each belongs.
-        features: (M, D).
+        damaged: The images.
         clean: (N, D) features of the images as they are; those that train give the scale.
     """
     task = load_task(run.data, run.task)
 
-    def inputs(division: Task, some: NDArray[np.intp]) -> Tensor:
+    def inputs(division: Task, rows: NDArray[np.intp]) -> Tensor:
         mean, std = feature_scale(clean[division.splits["train"]])
-        return torch.from_numpy((features[some] - mean) / std)
+        return torch.from_numpy((damaged.features[rows] - mean) / std)
 
     return predict_held_out(
         run,
         task,
-        rows,
+        damaged.row,
         inputs,
         lambda one: run_folder(one, runs, task),
         lambda folder, _: load_posterior(folder)[1],
@@ -263,37 +269,35 @@ def entropy(probs: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(-p * np.log(p) - q * np.log(q))
 
 
-def view_features(data: Prepared, file: Path) -> NDArray[np.float32]:
-    """Return the features (7, N, D) of seven mirrored and turned views of the images; kept in a file."""
-    if not file.is_file():
-        extract, made = Extractor(TRUNK, CPU), []
-        views = make_views("dihedral", DIHEDRAL, torch.Generator())[1:]
-        for some in np.array_split(np.arange(len(data.records)), -(-len(data.records) // 32)):
-            pixels = torch.from_numpy(data.images(some)).permute(0, 3, 1, 2)
-            made.append([extract(view(pixels).permute(0, 2, 3, 1).contiguous().numpy()) for view in views])
-        with atomic_write(file) as sink:
-            np.save(sink, np.concatenate(made, axis=1), allow_pickle=False)
-    return np.asarray(np.load(file, allow_pickle=False))
+def view_features(data: Prepared, out: Path, damaged: Damaged) -> Iterator[Damaged]:
+    """Yield seven mirrored and turned views of the undamaged and damaged images; kept below `out`."""
+    views = make_views("dihedral", DIHEDRAL, torch.Generator())[1:]
+    trunk = Extractor(TRUNK, CPU)
+
+    def extract(images: NDArray[np.uint8]) -> NDArray[np.float32]:
+        pixels = torch.from_numpy(images).permute(0, 3, 1, 2)
+        return np.stack([trunk(view(pixels).permute(0, 2, 3, 1).contiguous().numpy()) for view in views])
+
+    every = np.arange(len(data.records))
+    found = [kept_features(out / "views-undamaged-all.npy", data, every, None, extract)]
+    for damage, split, some in damaged_parts(data.records.split):
+        file = out / f"views-{cell_of(damage.kind, damage.strength)}-{split}.npy"
+        found.append(kept_features(file, data, some, damage, extract))
+    for features in np.concatenate(found, axis=1):
+        yield replace(damaged, features=features)
 
 
 def compute_views(data: Path, out: Path, damaged: Damaged, seeds: int) -> None:
-    """Predict the views by the heads of MAP: what `tta` does, with features in place of images; NaN for damaged images."""
+    """Predict the views by the heads of MAP: what `tta` does, with features in place of images."""
     clean = damaged.features[damaged.cell == ""]
-    views = [clean, *view_features(open_prepared(data), out / "damage" / "views-undamaged-all.npy")]
+    views = [damaged, *view_features(open_prepared(data), out / "damage", damaged)]
     for number, run in head_runs("MAP", data, seeds):
         file = out / "heads" / f"{TTA.replace(' ', '-')}-{number}.npz"
         if not file.is_file():
-            means = np.stack(
-                [
-                    predict_features(run, out / "runs", np.arange(len(clean)), one, clean)["mean"]
-                    for one in views
-                ]
-            )
-            found = {name: np.full(len(damaged.cell), np.nan) for name in ("mean", "aleatoric", "own")}
-            found["mean"][: len(clean)] = means.mean(axis=0)
-            found["aleatoric"][: len(clean)] = entropy(means).mean(axis=0)
+            means = np.stack([predict_damaged(run, out / "runs", one, clean)["mean"] for one in views])
+            own = np.full(means.shape[1], np.nan)
             with atomic_write(file) as sink:
-                np.savez(sink, **found)
+                np.savez(sink, mean=means.mean(axis=0), aleatoric=entropy(means).mean(axis=0), own=own)
 
 
 def compute_heads(data: Path, out: Path, damaged: Damaged, seeds: int) -> None:
@@ -308,7 +312,7 @@ def compute_heads(data: Path, out: Path, damaged: Damaged, seeds: int) -> None:
         began = time.perf_counter()
         try:
             execute(run, out / "runs", Resources("cpu"))
-            found = predict_damaged(run, out / "runs", damaged)
+            found = predict_damaged(run, out / "runs", damaged, damaged.features[damaged.cell == ""])
         except (InputError, WorkError) as error:
             print(f"{label} {number}: {error}", flush=True)
             continue
