@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 import pytest
 import torch
 from torch import nn
@@ -29,6 +31,24 @@ def test_dropout_goes_behind_every_inner_activation_and_each_projection(build, p
 def test_dropout_finds_the_activations_of_a_network_that_names_no_sites():
     net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
     assert dropout_sites(net) == ("1", "3")
+
+
+def test_dropout_finds_the_activations_of_other_packages_and_layers_with_names():
+    class GELU(nn.Module):  # as in timm
+        def forward(self, x):
+            return nn.functional.gelu(x)
+
+    class Own(nn.ReLU):
+        pass
+
+    net = nn.Sequential(
+        OrderedDict(fc1=nn.Linear(2, 3), act=GELU(), fc2=nn.Linear(3, 3), gate=nn.Sigmoid(), last=Own())
+    )
+    assert dropout_sites(net) == ("act", "last")
+    add_dropout(net, 0.9)
+    use_generator(net, torch.Generator().manual_seed(0))
+    passes = [net(torch.ones(5, 2)) for _ in range(2)]
+    assert not torch.equal(*passes)
 
 
 def test_frozen_stages_stay_without_noise():

@@ -9,10 +9,11 @@ from retinabench.core.errors import InputError
 from retinabench.models.stochastic.drawing import Draw, Drawing, channels_last
 
 STEPS = 2**16  # of the rate
-ACTIVATIONS = (
-    nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.PReLU, nn.ELU, nn.CELU, nn.SELU, nn.GELU, nn.SiLU, nn.Mish, nn.Hardswish, nn.Softplus,
-    nn.Tanh,
-)  # fmt: skip
+# Names of classes, in any case: other packages, such as timm, have activations of their own.
+ACTIVATIONS = {
+    "relu", "relu6", "leakyrelu", "prelu", "elu", "celu", "selu", "gelu", "gelutanh", "quickgelu", "silu", "swish", "mish",
+    "hardswish", "hardmish", "softplus", "tanh",
+}  # fmt: skip
 PIECE = 2**17  # entries of a mask that a processor draws at a time: they stay in its cache
 
 
@@ -75,7 +76,7 @@ def add_dropout(model: nn.Module, rate: float) -> nn.Module:
     for site in sites:
         parent, _, name = site.rpartition(".")
         home, module = model.get_submodule(parent), model.get_submodule(site)
-        if isinstance(home, nn.Sequential) and int(name) == len(home) - 1:
+        if isinstance(home, nn.Sequential) and name == str(len(home) - 1):
             home.append(Dropout(rate))
         else:
             setattr(home, name, nn.Sequential(module, Dropout(rate)))
@@ -90,7 +91,7 @@ def dropout_sites(model: nn.Module) -> tuple[str, ...]:
     order = {name: place for place, (name, _) in enumerate(model.named_modules())}
     named = getattr(model, "dropout_sites", None)
     if named is None:
-        named = [name for name, module in model.named_modules() if isinstance(module, ACTIVATIONS)]
+        named = [name for name, module in model.named_modules() if _is_activation(module)]
     if all(parameter.requires_grad for parameter in model.parameters()):
         return tuple(named)
     trained = [
@@ -99,3 +100,7 @@ def dropout_sites(model: nn.Module) -> tuple[str, ...]:
         if any(parameter.requires_grad for parameter in module.parameters(recurse=False))
     ]
     return tuple(site for site in named if trained and order[site] > min(trained))
+
+
+def _is_activation(module: nn.Module) -> bool:
+    return any(kind.__name__.lower() in ACTIVATIONS for kind in type(module).__mro__)
