@@ -28,6 +28,18 @@ def test_parameter_names_are_those_of_timm():
     } <= names  # fmt: skip
 
 
+@pytest.mark.parametrize("number", range(5))
+def test_timm_s_network_is_the_same(number):
+    timm = pytest.importorskip("timm", reason="timm is not installed")
+    torch.manual_seed(0)
+    theirs = timm.create_model(f"tf_efficientnet_lite{number}", num_classes=1).eval()
+    ours = MODELS[f"efficientnet_lite{number}"]().eval()
+    ours.load_state_dict(theirs.state_dict())
+    images = torch.randn(2, 3, 65, 65)
+    with torch.no_grad():
+        assert torch.equal(ours(images), theirs(images))
+
+
 @pytest.mark.parametrize("side", [64, 65, 70])
 def test_every_side_is_halved_upwards_five_times(side):
     network = efficientnet_lite0(pool="mean_max").eval()

@@ -8,6 +8,9 @@ import torch
 from torch import nn
 
 from retinabench.core.errors import InputError
+from retinabench.experiments.config import load_run
+from retinabench.methods.registry import METHODS
+from retinabench.methods.training.likelihood import Bernoulli
 from retinabench.models.build import build_model
 from retinabench.models.settings import ModelConfig
 
@@ -50,3 +53,18 @@ def test_timm_is_asked_for_by_name_where_it_is_absent(monkeypatch):
     monkeypatch.setitem(sys.modules, "timm", None)
     with pytest.raises(InputError, match="pip install timm"):
         build_model(ModelConfig(name="timm:resnet50"), 0)
+
+
+@pytest.mark.filterwarnings("ignore:these layers are left as they are")  # position and class tokens
+@pytest.mark.parametrize("method", ["dropout", "mfvi", "rank1"])
+@pytest.mark.parametrize("name", ["resnet18", "convnext_atto", "vit_tiny_patch16_224"])
+def test_surgery_reaches_into_timm_s_own_networks(name, method):
+    pytest.importorskip("timm", reason="timm is not installed")
+    network = build_model(ModelConfig(name=f"timm:{name}"), 0)
+    run = load_run(None, [f"method={method}", f"model.name=timm:{name}"], data="d")
+    posterior = METHODS[method].build(network, run, Bernoulli())
+    images = torch.randn(2, 3, 224, 224, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        probs = posterior.predict(images, 2, torch.Generator().manual_seed(0))
+    assert probs.shape == (2, 2, 2)
+    assert not torch.equal(probs[0], probs[1])
