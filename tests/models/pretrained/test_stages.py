@@ -70,6 +70,46 @@ def test_the_learning_rate_falls_from_the_head_to_the_input(weights):
             assert group["weight_decay"] == (2e-3 if parameter.ndim > 1 else 0)
 
 
+class Block(nn.Module):
+    """A block that is no sequence, as those of transformers."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.fc = nn.LayerNorm(2), nn.Linear(2, 2)
+
+
+def test_the_only_sequence_of_blocks_is_as_many_stages():
+    transformer = nn.ModuleDict(
+        {"embedding": Block(), "blocks": nn.Sequential(Block(), Block(), Block()), "norm": nn.LayerNorm(2)}
+    )
+    assert [len(stage) for stage in stages(transformer)] == [1, 1, 1, 2]
+    convolutional = nn.ModuleDict(
+        {
+            "stem": nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2)),
+            "stages": nn.Sequential(Block(), Block()),
+            "head": nn.Sequential(nn.LayerNorm(2), nn.Flatten()),
+        }
+    )
+    assert [len(stage) for stage in stages(convolutional)] == [1, 1, 2]
+    plain = nn.ModuleDict({"features": nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2))})
+    assert [len(stage) for stage in stages(plain)] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("vit_tiny_patch16_224", 13),
+        ("swin_tiny_patch4_window7_224", 5),
+        ("convnext_atto", 5),
+        ("resnet50", 5),
+    ],
+)
+def test_stages_of_timm_s_networks(name, count):
+    timm = pytest.importorskip("timm", reason="timm is not installed")
+    with torch.device("meta"):
+        assert len(stages(timm.create_model(name, num_classes=0))) == count
+
+
 class Tokens(nn.Module):
     """A trunk of two blocks with a parameter of its own, as the class token of a vision transformer."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import MethodType
 
 from torch import nn
@@ -17,26 +18,33 @@ NORMS = (nn.BatchNorm2d, nn.LayerNorm, nn.GroupNorm)
 def stages(trunk: nn.Module) -> list[list[nn.Module]]:
     """Return the modules with parameters, stage by stage.
 
-    A stage is a child of the trunk; a sequence of blocks counts as many stages as it has blocks; a norm belongs to the
-    stage before it.
+    A stage is a child of the trunk. Of the only sequence of blocks, as vision transformers have it, every block is one, and of a
+    sequence of sequences every inner one; the four sequences of a ResNet are four stages. A norm belongs to the stage before it.
 
     Args:
         trunk: A network without its last linear layer, or the network itself.
     """
     found: list[list[nn.Module]] = []
-    for child in trunk.children():
-        if not any(True for _ in child.parameters()):
-            continue
-        blocks = list(child.children())
-        if isinstance(child, nn.ModuleList) or (
-            isinstance(child, nn.Sequential) and all(isinstance(block, nn.Sequential) for block in blocks)
-        ):
-            found += [[block] for block in blocks]
-        elif isinstance(child, NORMS) and found:
-            found[-1].append(child)
-        else:
-            found.append([child])
+    for part in _parts(trunk):
+        own = [module for module in part.modules() if any(True for _ in module.parameters(recurse=False))]
+        if found and own and all(isinstance(module, NORMS) for module in own):
+            found[-1].append(part)
+        elif own:
+            found.append([part])
     return found
+
+
+def _parts(trunk: nn.Module) -> Iterator[nn.Module]:
+    """Yield the children of a trunk, those that are sequences of stages as the modules that they hold."""
+    sequences = [child for child in trunk.children() if isinstance(child, nn.Sequential | nn.ModuleList)]
+    of_blocks = [one for one in sequences if any(True for item in one for _ in item.children())]
+    only = of_blocks or sequences
+    for child in trunk.children():
+        nested = isinstance(child, nn.Sequential) and all(isinstance(item, nn.Sequential) for item in child)
+        if nested or isinstance(child, nn.ModuleList) or [child] == only:
+            yield from child.children()
+        else:
+            yield child
 
 
 def fine_tune(network: nn.Module, config: ModelConfig) -> None:
