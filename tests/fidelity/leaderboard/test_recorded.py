@@ -13,7 +13,7 @@ from retinabench.fidelity.targets.registry import TARGETS
 def test_recorded_entries_have_the_measures_that_rank_their_task(task: str) -> None:
     known = recorded(task, 1000)
     assert known is not None
-    assert known.seeds >= 3
+    assert known.seeds
     assert len(known.entries) >= 18
     for values in known.entries.values():
         assert set(values) == set(RANKED[TARGETS.find(task).likelihood]) <= set(MEASURES)

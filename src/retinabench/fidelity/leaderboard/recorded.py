@@ -31,12 +31,12 @@ class Standing:
 
     Attributes:
         date: When they were scored.
-        seeds: How many seeds each has.
+        seeds: How many seeds the entries have, in words.
         entries: Title -> values.
     """
 
     date: str
-    seeds: int
+    seeds: str
     entries: Mapping[str, Values]
 
 
@@ -58,7 +58,7 @@ def recorded(task: str, tier: int | None) -> Standing | None:
         title: {one["measure"]: (one["value"], one["error"]) for one in cells}
         for title, cells in content["entries"].items()
     }
-    return Standing(str(content["date"]), content["seeds"], entries)
+    return Standing(str(content["date"]), str(content["seeds"]), entries)
 
 
 def recorded_table(task: TaskBoard) -> Table | None:
@@ -92,7 +92,7 @@ def recorded_table(task: TaskBoard) -> Table | None:
         *(Column(MEASURES[n].label, direction="higher" if MEASURES[n].higher else "lower") for n in names),
     ]
     note = (
-        f"Recorded on {standing.date} against the shipped reference, {standing.seeds} seeds each, ± the standard error over seeds. Their "
+        f"Recorded on {standing.date} against the shipped reference, {standing.seeds}, ± the standard error over seeds. Their "
         "submissions are not in the package: these ranks come from values alone, without intervals."
     )
     return Table.of(f"{task.target.title}: among the recorded entries", columns, ordered, note=note)
