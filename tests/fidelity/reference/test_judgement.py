@@ -74,6 +74,22 @@ def test_standard_errors_that_are_no_numbers_fail_without_a_warning(shipped):
     assert judge(replace(shipped, mcse=np.full_like(shipped.mcse, np.nan))).verdict == "failed"
 
 
+def test_states_of_a_wide_posterior_may_miss_its_means_by_their_standard_error(made, tmp_path):
+    small, good = made
+    generator = np.random.default_rng(0)
+    states = generator.normal(size=good.states.shape)  # a mean of 60 is expected to be .8 / sqrt(60) = .1 off
+    draws = generator.normal(size=good.chain_draws.shape).astype(np.float32)
+
+    def shifted(by):
+        moved = replace(good, states=(states + by).astype(np.float16), chain_draws=draws)
+        write_reference(tmp_path / "r.npz", moved)
+        return tmp_path / "r.npz"
+
+    assert read_reference(ENERGY, small.sha256, shifted(0)).states is not None
+    with pytest.raises(InputError, match="states whose means"):
+        read_reference(ENERGY, small.sha256, shifted(0.5))
+
+
 def test_states_are_judged_and_nothing_else(made, tmp_path):
     small, good = made
     assert good.states.shape == (60, 4, 7, 2)

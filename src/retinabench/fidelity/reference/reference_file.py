@@ -48,7 +48,8 @@ ARRAYS = (
     "meta",
 )
 
-_MEANS = 0.02  # mean absolute difference of the means of thinned states, or of draws, from those of all
+# Mean absolute difference of the means of thinned states from those of all, or of draws; in standard errors where these are larger.
+_MEANS, _MEANS_ERRORS = 0.02, 2.0
 
 Floats = NDArray[np.floating]
 
@@ -242,13 +243,16 @@ def _evidence_shapes(
 def _check_means(reference: Reference, name: str | Path) -> None:
     """Refuse probabilities, or draws, that are not those of the states."""
     assert reference.states is not None
-    states = reference.states.mean(axis=0, dtype=np.float64)  # (K, N, O)
+    states = reference.states.astype(np.float64)  # (T, K, N, O)
+    means, variances = states.mean(axis=0), states.var(axis=0) / len(states)
     if reference.chain_probs is not None:
-        difference = np.abs(states - reference.chain_probs).mean()
+        difference = np.abs(means - reference.chain_probs).mean()
     else:
         assert reference.chain_draws is not None
-        difference = np.abs(states[..., 0] - reference.chain_draws.mean(axis=2, dtype=np.float64)).mean()
-    if difference > _MEANS:
+        draws = reference.chain_draws.astype(np.float64)
+        difference = np.abs(means[..., 0] - draws.mean(axis=2)).mean()
+        variances = variances[..., 0] + draws.var(axis=2) / draws.shape[2]
+    if difference > max(_MEANS, _MEANS_ERRORS * np.sqrt(variances).mean()):
         raise InputError(
             f"holds states whose means are {difference:.2g} from those of the predictions", file=name
         )
