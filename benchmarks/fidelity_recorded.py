@@ -3,7 +3,8 @@
     retinabench fidelity board fidelity-runs --out board
     python benchmarks/fidelity_recorded.py board/board.json energy-gap --seeds "ten seeds each"
 
-One table per tier of the stated track, its entries by the first ranked measure, the nearest first.
+One table per tier of the stated track, its entries by the first ranked measure, the nearest first. Each entry has at
+least two seeds, which its standard error needs.
 """
 
 from __future__ import annotations

@@ -131,14 +131,14 @@ def damaged_parts(split: NDArray[np.str_]) -> Iterator[tuple[Corruption, str, ND
             yield Corruption(kind, strength), "test", test
 
 
-def kept_features(
+def cached_features(
     file: Path,
     data: Prepared,
     rows: NDArray[np.intp],
     damage: Corruption | None,
     extract: Callable[[NDArray[np.uint8]], NDArray[np.float32]],
 ) -> NDArray[np.float32]:
-    """Return what `extract` (images to (…, M, D)) makes of damaged images, all at once (…, N, D); computed once and kept in a file."""
+    """Return what `extract` (images to (…, M, D)) makes of damaged images, all at once (…, N, D); computed once and cached in a file."""
     if not file.is_file():
         made, began = [], time.perf_counter()
         for start in range(0, len(rows), 32):
@@ -163,7 +163,7 @@ def damaged_features(data: Prepared, out: Path) -> Damaged:
         cell = cell_of(damage.kind, damage.strength)
         cells.append(np.full(len(some), cell))
         rows.append(some)
-        found.append(kept_features(out / f"{cell}-{split}.npy", data, some, damage, extract))
+        found.append(cached_features(out / f"{cell}-{split}.npy", data, some, damage, extract))
     return Damaged(np.concatenate(cells), np.concatenate(rows), np.concatenate(found))
 
 
@@ -279,10 +279,10 @@ def view_features(data: Prepared, out: Path, damaged: Damaged) -> Iterator[Damag
         return np.stack([trunk(view(pixels).permute(0, 2, 3, 1).contiguous().numpy()) for view in views])
 
     every = np.arange(len(data.records))
-    found = [kept_features(out / "views-undamaged-all.npy", data, every, None, extract)]
+    found = [cached_features(out / "views-undamaged-all.npy", data, every, None, extract)]
     for damage, split, some in damaged_parts(data.records.split):
         file = out / f"views-{cell_of(damage.kind, damage.strength)}-{split}.npy"
-        found.append(kept_features(file, data, some, damage, extract))
+        found.append(cached_features(file, data, some, damage, extract))
     for features in np.concatenate(found, axis=1):
         yield replace(damaged, features=features)
 

@@ -1,6 +1,8 @@
 """Pretrained weights in networks: what enters, what is refused and how it is said."""
 
+import logging
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -99,6 +101,21 @@ def test_absent_weights_are_named_with_what_to_do(monkeypatch):
     monkeypatch.setitem(sys.modules, "timm", None)
     with pytest.raises(InputError, match="timm"):
         load_pretrained(nn.Linear(2, 1), ModelConfig(name="timm:resnet18.a1_in1k", weights="timm"))
+
+
+def test_a_failed_download_is_one_line_without_the_messages_of_the_hub(monkeypatch, caplog):
+    logger = logging.getLogger("huggingface_hub")
+
+    def hf_hub_download(name, file):
+        logger.warning("Retrying in 1s")
+        raise OSError("no network")
+
+    monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(hf_hub_download=hf_hub_download))
+    before = logger.level
+    with pytest.raises(InputError, match="no network"):
+        build_model(ModelConfig(name="resnet18", weights="hf-hub:a/b", weights_sha256="0" * 64), seed=0)
+    assert not caplog.records
+    assert logger.level == before
 
 
 def test_the_trunk_alone_gives_the_input_of_the_last_layer(tmp_path, state):

@@ -18,8 +18,9 @@ NORMS = (nn.BatchNorm2d, nn.LayerNorm, nn.GroupNorm)
 def stages(trunk: nn.Module) -> list[list[nn.Module]]:
     """Return the modules with parameters, stage by stage.
 
-    A stage is a child of the trunk. Of the only sequence of blocks, as vision transformers have it, every block is one, and of a
-    sequence of sequences every inner one; the four sequences of a ResNet are four stages. A norm belongs to the stage before it.
+    A stage is a child of the trunk. Where the trunk has one sequence of blocks, as a vision transformer, each block is a stage; the
+    items of a list of modules and of a sequence of sequences are stages, too. The four sequences of a ResNet are four stages. A norm
+    belongs to the stage before it.
 
     Args:
         trunk: A network without its last linear layer, or the network itself.
@@ -35,13 +36,14 @@ def stages(trunk: nn.Module) -> list[list[nn.Module]]:
 
 
 def _parts(trunk: nn.Module) -> Iterator[nn.Module]:
-    """Yield the children of a trunk, those that are sequences of stages as the modules that they hold."""
+    """Yield the children of a trunk, with the items of a sequence of stages in its place."""
     sequences = [child for child in trunk.children() if isinstance(child, nn.Sequential | nn.ModuleList)]
     of_blocks = [one for one in sequences if any(True for item in one for _ in item.children())]
-    only = of_blocks or sequences
+    candidates = of_blocks or sequences
     for child in trunk.children():
         nested = isinstance(child, nn.Sequential) and all(isinstance(item, nn.Sequential) for item in child)
-        if nested or isinstance(child, nn.ModuleList) or [child] == only:
+        alone = len(candidates) == 1 and child is candidates[0]
+        if nested or alone or isinstance(child, nn.ModuleList):
             yield from child.children()
         else:
             yield child
