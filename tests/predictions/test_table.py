@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import retinabench as rb
+from retinabench.core.errors import InputError
 
 GOOD = {"image_id": ["a", "b", "c"], "label": [0, 1, 1], "probs": [0.1, 0.8, 0.4]}
 
@@ -48,3 +50,10 @@ def test_select_and_take():
     assert taken.image_id.tolist() == ["c", "a"]
     assert taken.grade.tolist() == [2, 0]
     assert predictions.take([0, 1, 2]) is predictions
+
+
+def test_images_without_a_label_are_selected_only_where_that_is_asked_for():
+    found = rb.Predictions(["a", "b"], [1, 0], [0.9, 0.8], subgroups={"labelled": ["yes", "no"]})
+    with pytest.raises(InputError, match=r"row 2, column 'label': is not known for 1 of 2 images"):
+        rb.score(found, bootstrap=0)
+    assert len(found.select(split="test", unlabelled=True)) == 2

@@ -86,6 +86,7 @@ def score(
 ) -> None:
     """Score predictions of any model from any framework: no training, no PyTorch."""
     from retinabench.core.atomic_files import write_bytes
+    from retinabench.metrics.comparison.paired import check_seeds, have_same_images
     from retinabench.metrics.score import score as score_predictions
     from retinabench.predictions.io import find_files, method_names, notes_of_files
     from retinabench.reports.evaluation.score_files import scores_csv, scores_json
@@ -98,6 +99,8 @@ def score(
         raise InputError("--referral-list needs one file", hint="Score the others by themselves.")
     predictions = reader.read(paths)  # all are checked before the long work begins
     names = method_names(paths, predictions)
+    check_seeds(names, predictions)
+    alike = have_same_images(predictions)
     listed = predictions[0] if referral_list is not None else None
     found = []
     replicates = scoring.bootstrap if scoring.rules == "corrected" else 0
@@ -116,6 +119,8 @@ def score(
         write_bytes(csv, scores_csv(found, names))
     print_result(scores_table(names, found), json, lambda: scores_json(found, names))
     notes = notes_of_files([str(path) for path in paths], [one.notes for one in found])
+    if not alike:
+        notes.append("the files hold different test images: their scores cannot be ranked")
     if listed is not None and referral_list is not None:
         notes += _write_referral_list(
             listed, referral_list, scoring.uncertainty, referral, refer_above, found[0].threshold.value

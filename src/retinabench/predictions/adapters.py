@@ -201,7 +201,7 @@ class Constructors:
         check_columns(None, layout.names, table.column_names)
         with layout.own_names():
             found = cls(**arguments_of_arrow(None, table, layout, reading, {}))
-        return found if ungradable else found.select() or found  # type: ignore[attr-defined]
+        return found if ungradable else found.select(unlabelled=True) or found  # type: ignore[attr-defined]
 
     @classmethod
     def _of(

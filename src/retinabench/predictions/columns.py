@@ -16,6 +16,8 @@ SCHEMA = "retinabench.predictions/1"
 DOMAINS = ("in_domain", "shifted")
 SPLITS = ("validation", "test")
 OPTIONAL = ("grade", "patient_id", "domain", "split", "uncertainty")
+LABELLED = "labelled"
+"""The subgroup that tells known labels from empty ones ("no"), where a reader was told that labels may be empty."""
 MAX_ROWS = 20_000_000  # image ids of so many rows still fit an ordinary machine's memory
 MAX_VALUES = 400_000_000  # 3.2 GB of float64 probabilities
 MAX_FILE_COLUMNS = 20_000

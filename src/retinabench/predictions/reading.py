@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.predictions.class_probabilities import referable_probability
-from retinabench.predictions.columns import DOMAINS, SPLITS
+from retinabench.predictions.columns import DOMAINS, LABELLED, SPLITS
 from retinabench.predictions.gradable import GRADABLE, fill_ungradable
 from retinabench.predictions.identities import named_by_row
 from retinabench.predictions.layouts import Layout
@@ -22,8 +22,6 @@ from retinabench.predictions.validation.values import REFERABLE_FROM, UNKNOWN_GR
 
 _SPLIT_WORDS = {"val": "validation", "valid": "validation", "dev": "validation", "testing": "test"}
 _TRAINING = ("train", "training")
-LABELLED = "labelled"
-"""The subgroup that tells known labels from empty ones, where `Reading.unlabelled` allows these."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from retinabench.core.errors import InputError
 from retinabench.core.results import BLUE, VERMILION, Row, Tabular, axes_or_new
 from retinabench.predictions.adapters import Constructors
-from retinabench.predictions.columns import DOMAINS, KNOWN, SPLITS, sample_number
+from retinabench.predictions.columns import DOMAINS, KNOWN, LABELLED, SPLITS, sample_number
 from retinabench.predictions.gradable import GRADABLE, gradable_rows
 from retinabench.predictions.identities import own_patients
 from retinabench.predictions.subgroups import check_subgroups
@@ -209,21 +209,36 @@ class Predictions(Constructors, Tabular):
         """S, posterior samples per image over all members."""
         return int(self.probs.shape[1])
 
-    def select(self, *, domain: str | None = None, split: str | None = None) -> Predictions | None:
+    def select(
+        self, *, domain: str | None = None, split: str | None = None, unlabelled: bool = False
+    ) -> Predictions | None:
         """Return the gradable images of one domain and one split, or None where there are none.
 
         Args:
             domain: One of `DOMAINS`; None for both.
             split: One of `SPLITS`; None for both.
+            unlabelled: Whether they may lack labels, as in a file that was read with `unlabelled`.
 
         Returns:
             Their predictions, without the images whose column `gradable` is 0.
+
+        Raises:
+            InputError: An image has no label, whose 0 stands for one that is not known.
         """
         keep = gradable_rows(Check(self.source), self.subgroups.get(GRADABLE), len(self))
         if domain is not None:
             keep &= self.domain == domain
         if split is not None:
             keep &= self.split == split
+        known = self.subgroups.get(LABELLED)
+        if not unlabelled and known is not None and (gone := np.flatnonzero(keep & (known == "no"))).size:
+            raise InputError(
+                f"is not known for {len(gone):,} of {np.count_nonzero(keep):,} images",
+                file=self.source,
+                row=int(gone[0]) + 1,
+                column="label",
+                hint="Leave out the images without a label.",
+            )
         if keep.all():
             return self
         return self.take(np.flatnonzero(keep)) if keep.any() else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -10,6 +12,7 @@ from sklearn.metrics import brier_score_loss, log_loss
 import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.metrics.comparison.compare import compare
+from retinabench.metrics.comparison.paired import align, check_seeds, have_same_images
 from retinabench.metrics.inference.bootstrap import cluster_codes, replicate_weight
 from support.paired_models import models
 
@@ -72,3 +75,35 @@ def test_other_images_or_labels_are_refused():
         compare(a, a, scores=["aurok"])
     with pytest.raises(InputError, match="unknown rules"):
         compare(a, a, rules="fair")
+
+
+def test_a_row_is_counted_in_the_file_and_not_in_its_test_split():
+    a = rb.Predictions(["x", "y"], [0, 1], [0.1, 0.2])
+    b = rb.Predictions(["v", "x", "y"], [0, 0, 0], [0.1, 0.2, 0.3], split=["validation", "test", "test"])
+    with pytest.raises(InputError, match=r"model 2, row 3, column 'label': is '0' for image 'y'"):
+        align([a, b])
+
+
+def test_seeds_of_a_method_hold_the_same_images_and_are_no_copies():
+    a, b = models()
+    check_seeds(["A", "A", "B"], [a, b, a])
+    part = b.take(np.arange(len(b) - 1))
+    with pytest.raises(InputError, match=r"lacks 1 of the .* Both are named 'A'"):
+        check_seeds(["A", "B", "A"], [a, b, part])
+    with pytest.raises(InputError, match=r"predicts the same as .*: a copy is not another seed"):
+        check_seeds(["A", "A", "A"], [a, b, b.take(np.arange(len(b))[::-1])])
+
+
+def test_a_deterministic_method_may_repeat_itself_under_other_seeds():
+    a, _ = models()
+    first, second = (replace(a, metadata={"seed": seed}) for seed in (0, 1))
+    check_seeds(["A", "A"], [first, second])
+    with pytest.raises(InputError, match="a copy"):
+        check_seeds(["A", "A"], [first, replace(first, source="copy.csv")])
+
+
+def test_the_same_images_are_told_in_any_order_and_per_shared_domain():
+    a, b = models(domains=True)
+    assert have_same_images([a, b.take(np.arange(len(b))[::-1])])
+    assert have_same_images([a, b.select(domain="shifted")])
+    assert not have_same_images([a, b.take(np.arange(1, len(b)))])

@@ -47,6 +47,14 @@ def test_what_cannot_choose_a_threshold_is_refused(split, patient, message):
         validation_and_test(predictions(split, patient=patient))
 
 
+def test_a_patient_of_validation_is_refused_among_the_shifted_too():
+    leaking = predictions(["validation", "test"], ["in_domain", "shifted"], ["p", "p"])
+    with pytest.raises(
+        InputError, match=r"1 patients are in the validation and in the shifted test split.*the site"
+    ):
+        validation_and_test(leaking)
+
+
 def sets(n=60):
     """The same images under three names, of which those of `shifted` are wrong twice as often."""
     rng = np.random.default_rng(0)

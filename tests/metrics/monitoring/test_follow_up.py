@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import retinabench as rb
 from retinabench.core.errors import InputError
-from retinabench.metrics.monitoring.follow_up import Units, Watched, days, one_image_each, windows
+from retinabench.metrics.monitoring.follow_up import Units, Watched, days, follow_up, one_image_each, windows
 
 
 def predictions(dates, **columns):
@@ -95,3 +97,17 @@ def test_windows_are_the_finest_that_fit(last, unit, count):
     assert number.max() == count - 1
     if unit == "week":
         assert start[1].astype(object).weekday() == 0
+
+
+def test_validation_images_without_labels_stay_in_the_reference():
+    later, earlier = (
+        predictions(["2026-01-01"]),
+        predictions(["2025-01-01", "2025-01-02"], split=["validation"] * 2),
+    )
+    earlier = replace(
+        earlier,
+        image_id=np.array(["v0", "v1"]),
+        subgroups={**earlier.subgroups, "labelled": ["yes", "no"]},
+    )
+    _, reference = follow_up([later, earlier], "auto", 0.5, "date")
+    assert reference.labelled.tolist() == [True, False]

@@ -140,6 +140,29 @@ def test_patients_without_labels_change_nothing_and_later_visits_are_not_tested(
     np.testing.assert_allclose(more.combined.log_wealth, path, atol=1e-12)
 
 
+def test_images_without_patients_are_refused_where_patients_have_several():
+    images = follow_up(np.random.default_rng(0), 30)
+    goals = certified("selective_risk=0.1")
+    with pytest.raises(
+        InputError, match=r"column 'patient_id': is missing, and the certificate is of patients with up to 2"
+    ):
+        monitor(replace(images, patient=images.image_id), goals)
+    some = np.where(np.arange(len(images)) < 3, images.image_id, images.patient)
+    assert "3 of 60 images have no patient_id" in monitor(replace(images, patient=some), goals).notes[0]
+    one_each = replace(goals, most_images=1)
+    assert not monitor(replace(images, patient=images.image_id), one_each).notes
+
+
+def test_a_reference_without_labels_measures_drift_and_foretells_nothing():
+    random = np.random.default_rng(4)
+    before = follow_up(random, 60, name="v", unlabelled_from=0)
+    found = monitor(
+        follow_up(random, 40, unlabelled_from=0), certified("selective_risk=0.1"), reference=before
+    )
+    assert found.reference == 60
+    assert found.expected is None
+
+
 def test_patients_of_validation_are_left_out():
     images = follow_up(np.random.default_rng(5), 60)
     reference = images.take(images.day < FIRST + 50)

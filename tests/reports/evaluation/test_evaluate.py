@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
+from retinabench.core.errors import InputError
 from retinabench.metrics.inference.bootstrap import cluster_codes, replicate_weight
 from retinabench.metrics.results import ScoreValue
 from retinabench.reports.evaluation import evaluate
@@ -62,6 +63,12 @@ def test_the_score_of_several_seeds_is_their_mean_with_its_standard_error():
     found = evaluate._of_files(values, None)
     assert (found.value, found.low, found.high) == pytest.approx((0.7, 0.6, 0.9))
     assert found.error == pytest.approx(0.1)  # 0.1414 / √2
+
+
+def test_files_of_one_method_are_its_seeds():
+    one = predictions("MAP", 0, population(60, 30))
+    with pytest.raises(InputError, match="a copy is not another seed"):
+        evaluate_methods([MethodPredictions.of("a", [one, one])])
 
 
 def test_the_leader_has_the_largest_area_on_the_last_set():

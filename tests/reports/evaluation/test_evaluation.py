@@ -45,6 +45,20 @@ def test_a_clearly_better_method_is_bold():
     assert evaluation.leader == 1
 
 
+def test_methods_on_other_images_are_not_ranked():
+    whole = predictions("MC dropout", 0, population(200, 100))
+    part = predictions("MAP", 0, population(200, 100)).take(np.arange(250))
+    evaluation = evaluate_methods(
+        [MethodPredictions.of("whole", whole), MethodPredictions.of("part", part)],
+        EvaluationSettings(bootstrap=20),
+    )
+    assert not evaluation.same_images
+    assert verdict(evaluation).order is None
+    page = render(evaluation, policy_grids(evaluation), title="x")
+    assert "The methods were scored on different images: no ranking follows" in page
+    assert "leads here because" not in page
+
+
 def test_a_stated_difference_is_that_of_compare():
     people = population(200, 100)
     files = [predictions("MC dropout", seed, people) for seed in (0, 1)]

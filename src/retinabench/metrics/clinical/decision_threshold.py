@@ -40,12 +40,14 @@ class FrozenThreshold:
         rule: What chose it, such as ``sensitivity=0.85``; empty for a given number.
         chosen_on: The split whose images chose it; empty for a given number.
         images: Number of the images that chose it.
+        shared: Number of patients who have images of the validation split that chose it and of the test split.
     """
 
     value: float = DEFAULT
     rule: str = ""
     chosen_on: Split = ""
     images: int = 0
+    shared: int = 0
 
     @property
     def is_default(self) -> bool:
@@ -76,6 +78,8 @@ class FrozenThreshold:
             text += f": {self.rule} on {self.images:,} images of the {self.chosen_on} split"
         if self.same_images:
             text += ", chosen on the same images that are scored, so that thresholded scores are optimistic"
+        elif self.shared:
+            text += f"; {self.shared:,} patients are in the test split, too, so that thresholded scores are optimistic"
         return text
 
     def to_dict(self) -> JsonObject:
@@ -186,7 +190,7 @@ class DecisionThreshold:
         found = float(min(value[best], ABOVE_ONE))
         if found == DEFAULT:  # 0.5 itself would be read as "above 0.5"
             found = float(np.nextafter(DEFAULT, 0))
-        return FrozenThreshold(found, self.text, split, len(images))
+        return FrozenThreshold(found, self.text, split, len(images), _shared_patients(predictions, split))
 
     def resolve(self, predictions: Predictions) -> float:
         """Return the value of `freeze`."""
@@ -210,6 +214,14 @@ class DecisionThreshold:
             file=predictions.source,
             hint="Add validation images, give a number, or choose on the scored images with @test.",
         )
+
+
+def _shared_patients(predictions: Predictions, split: Split) -> int:
+    """Number of patients with validation images, which chose a threshold, and test images."""
+    if split != "validation" or predictions.patient_id is None:
+        return 0
+    chose = predictions.split == split
+    return len(np.intersect1d(predictions.patient_id[chose], predictions.patient_id[~chose]))
 
 
 def _number(text: str) -> float | None:

@@ -6,6 +6,7 @@ that what they have in common cancels in the difference.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -23,6 +24,7 @@ from retinabench.metrics.score_spec import ScoreSpec
 from retinabench.metrics.sets import SETS, Evaluator, ImageSet, Together, image_sets
 from retinabench.metrics.sorted_images import Weighted
 from retinabench.metrics.uncertainty import referral_uncertainty
+from retinabench.predictions.columns import DOMAINS
 from retinabench.predictions.io import notes_of_files
 from retinabench.predictions.table import Predictions
 
@@ -74,12 +76,68 @@ def align(models: Sequence[Predictions]) -> list[Predictions]:
         tests.append(test)
     first = tests[0]
     aligned = [first]
-    for number, other in enumerate(tests[1:], start=2):
-        aligned.append(_matched(first, other, number))
+    for number, (test, model) in enumerate(zip(tests[1:], models[1:], strict=True), start=2):
+        aligned.append(test.take(_matching_rows(first, test, model, number)))
     return aligned
 
 
-def _matched(first: Predictions, other: Predictions, number: int) -> Predictions:
+def check_seeds(names: Sequence[str], models: Sequence[Predictions]) -> None:
+    """Refuse predictions of one name that cannot be seeds of one method: of other test images, or copies of each other.
+
+    Args:
+        names: The method of each of M models.
+        models: Their predictions.
+
+    Raises:
+        InputError: Two models of one name do not hold the same test images with the same label, grade, domain and patient;
+            or they predict the same, and their seeds are not known to differ.
+    """
+    of_name: dict[str, list[Predictions]] = {}
+    for name, model in zip(names, models, strict=True):
+        of_name.setdefault(name, []).append(model)
+    for name, runs in of_name.items():
+        if len(runs) > 1:
+            try:
+                aligned = align(runs)
+            except InputError as error:
+                hint = f"Both are named '{name}', and seeds of a method predict the same images: use --method for names of their own."
+                raise InputError(
+                    error.problem, file=error.file, row=error.row, column=error.column, hint=hint
+                ) from None
+            _refuse_copies(aligned)
+
+
+def _refuse_copies(runs: Sequence[Predictions]) -> None:
+    """Refuse aligned runs of one method that predict the same; a deterministic method may, with seeds that differ."""
+    known: dict[bytes, list[Predictions]] = {}
+    for number, run in enumerate(runs, start=1):
+        own = b"" if run.uncertainty is None else run.uncertainty.tobytes()
+        alike = known.setdefault(hashlib.sha256(run.probs.tobytes() + own).digest(), [])
+        for earlier in alike:
+            seeds = [one.metadata.get("seed") for one in (earlier, run)]
+            if None in seeds or seeds[0] == seeds[1]:
+                raise InputError(
+                    f"predicts the same as {earlier.source or 'an earlier model'}: a copy is not another seed",
+                    file=run.source or f"model {number}",
+                    hint="Leave it out, or state the seed of each file by --model-seed.",
+                )
+        alike.append(run)
+
+
+def have_same_images(models: Sequence[Predictions]) -> bool:
+    """Tell whether models that share a domain have the same test images there, in any order."""
+    for domain in DOMAINS:
+        of_models = [np.sort(one.image_id[(one.split == "test") & (one.domain == domain)]) for one in models]
+        some = [ids for ids in of_models if len(ids)]
+        if any(not np.array_equal(some[0], ids) for ids in some[1:]):
+            return False
+    return True
+
+
+def _matching_rows(
+    first: Predictions, other: Predictions, whole: Predictions, number: int
+) -> NDArray[np.intp]:
+    """Return the row of `other` for each image of `first`, (N,); errors name the row in `whole`, of which `other` is a part."""
     where = other.source or f"model {number}"
     order = np.argsort(other.image_id, kind="stable")
     place = np.minimum(np.searchsorted(other.image_id[order], first.image_id), len(order) - 1)
@@ -99,23 +157,24 @@ def _matched(first: Predictions, other: Predictions, number: int) -> Predictions
             file=where,
             hint="Paired comparison needs predictions of the same images.",
         )
-    taken = other.take(rows)
     for column in ("label", "domain", "patient_id", "grade"):
-        ours, theirs = getattr(first, column), getattr(taken, column)
+        ours, theirs = getattr(first, column), getattr(other, column)
         if ours is None or theirs is None:
             continue
+        theirs = theirs[rows]
         known = (ours >= 0) & (theirs >= 0) if column == "grade" else True
         if (differ := np.flatnonzero((ours != theirs) & known)).size:
             row = int(differ[0])
+            place = np.flatnonzero(whole.image_id == first.image_id[row])[0]
             raise InputError(
                 f"is '{theirs[row]}' for image '{first.image_id[row][:60]}' where {first.source or 'model 1'} has "
                 f"'{ours[row]}'",
                 file=where,
-                row=int(rows[row]) + 1,
+                row=int(place) + 1,
                 column=column,
                 hint="Both files must hold the same truth.",
             )
-    return taken
+    return rows
 
 
 def paired_sets(

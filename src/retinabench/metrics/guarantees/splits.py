@@ -50,15 +50,20 @@ def validation_and_test(predictions: Predictions) -> dict[str, Predictions]:
     tests = {name: part for name, part in found.items() if part is not None}
     if not tests:
         raise InputError("holds no image of the test split", file=predictions.source)
-    test = found["in_domain"]
-    if test is not None and test.patient_id is not None and validation.patient_id is not None:
+    for name, test in tests.items():
+        if test.patient_id is None or validation.patient_id is None:
+            continue
         both = np.intersect1d(validation.patient_id, test.patient_id)
         if len(both):
+            split, hint = "test split", "Split by patient."
+            if name == "shifted":
+                split = "shifted test split"
+                hint += " Where the other site numbers other patients alike, write the site before their ids."
             raise InputError(
-                f"{len(both)} patients are in the validation and in the test split, such as '{both[0][:60]}'",
+                f"{len(both)} patients are in the validation and in the {split}, such as '{both[0][:60]}'",
                 file=validation.source,
                 column="patient_id",
-                hint="Split by patient.",
+                hint=hint,
             )
     return {"validation": validation, **tests}
 

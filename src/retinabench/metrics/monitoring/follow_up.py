@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.metrics.uncertainty import referral_uncertainty
-from retinabench.predictions.reading import LABELLED
+from retinabench.predictions.columns import LABELLED
 from retinabench.predictions.table import Predictions
 
 Floats = NDArray[np.float64]
@@ -129,11 +129,10 @@ def follow_up(
     """
     tests, references = [], []
     for one in files:
-        if (part := one.select(split="test")) is not None:
+        if (part := one.select(split="test", unlabelled=True)) is not None:
             tests.append(Watched.of(part, uncertainty, date_column, decision=decision))
-        if (part := one.select(domain="in_domain", split="validation")) is not None:
-            known = Watched.of(part, uncertainty, None, decision=decision)
-            references.append(known.take(known.labelled))
+        if (part := one.select(domain="in_domain", split="validation", unlabelled=True)) is not None:
+            references.append(Watched.of(part, uncertainty, None, decision=decision))
     if not tests:
         raise InputError(
             "no file holds images of the test split",

@@ -65,7 +65,7 @@ def monitor(
     Args:
         images: The images, dated; labels may be missing.
         certified: The frozen thresholds and certified goals.
-        reference: Labelled validation images, which drift is measured against.
+        reference: Validation images, which drift is measured against; those with labels foretell the risks of images without.
         level: Rate of false alarms over all time.
         seed: Seed of the ties of conformal p-values.
 
@@ -73,9 +73,10 @@ def monitor(
         The e-processes and windows.
 
     Raises:
-        InputError: There are no patients but those of validation.
+        InputError: There are no patients but those of validation, or no image has a patient where the certificate is of
+            patients with several.
     """
-    notes = []
+    notes = _notes_on_patients(images, certified)
     if reference is not None:
         known = np.isin(images.patient, reference.patient)
         if known.all():
@@ -109,10 +110,29 @@ def monitor(
     )  # fmt: skip
 
 
+def _notes_on_patients(images: Watched, certified: Certified) -> list[str]:
+    """Refuse or note images without a patient: bets on images that fail together raise false alarms too often."""
+    alone = images.patient == images.image_id
+    if certified.most_images == 1 or not alone.any():
+        return []
+    if alone.all():
+        raise InputError(
+            f"is missing, and the certificate is of patients with up to {certified.most_images} images",
+            column="patient_id",
+            hint="Add the patient of every image: images of one patient fail together.",
+        )
+    return [
+        f"{np.count_nonzero(alone):,} of {len(alone):,} images have no patient_id: each is its own patient, and alarms may be too many"
+    ]
+
+
 def _expected(certified: Certified, reference: Watched | None, images: Watched) -> ShiftEstimates | None:
-    """What validation says of the images without labels, under either kind of shift."""
+    """What labelled validation images say of the images without labels, under either kind of shift."""
     new = images.take(~images.labelled)
-    if reference is None or not len(new) or len(set(reference.label.tolist())) < 2:
+    if reference is None or not len(new):
+        return None
+    reference = reference.take(reference.labelled)
+    if len(set(reference.label.tolist())) < 2:
         return None
     codes = np.unique(new.patient, return_inverse=True)[1]
     unlabelled = Images(new.prob, new.uncertainty, codes, weights(codes, certified.per))

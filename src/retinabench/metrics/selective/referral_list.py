@@ -74,7 +74,7 @@ def referral_list(
         raise InputError("both a share and a limit of referral are given", hint="Give one of them.")
     if share is not None and not 0 <= share <= 1:
         raise InputError(f"a share of {share:g} cannot be referred", hint="Give a number from 0 to 1.")
-    test = predictions.select(split="test")
+    test = predictions.select(split="test", unlabelled=True)
     if test is None:
         raise InputError("holds no image of the test split", file=predictions.source)
     values, _ = referral_uncertainty(test, uncertainty, threshold=threshold)

@@ -13,6 +13,7 @@ import numpy as np
 
 from retinabench.core.errors import InputError
 from retinabench.metrics.batched.batch import Batch
+from retinabench.metrics.comparison.paired import check_seeds
 from retinabench.metrics.inference.bootstrap import percentile_interval
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.results import Scores, ScoreValue
@@ -49,7 +50,7 @@ def evaluate_methods(
         All numbers of the report.
 
     Raises:
-        InputError: There is no method, two have one name, or no file has test images.
+        InputError: There is no method, two have one name, files of one method cannot be its seeds, or no file has test images.
     """
     methods = _checked(methods)
     tell = progress or (lambda _text, _share: None)
@@ -92,6 +93,8 @@ def _checked(methods: Sequence[MethodPredictions]) -> list[MethodPredictions]:
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InputError(f"two methods are named '{twice}'", hint="Give every method its own name.")
+    for method in methods:
+        check_seeds([method.name] * len(method.predictions), method.predictions)
     return list(methods)
 
 

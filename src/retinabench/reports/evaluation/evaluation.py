@@ -117,6 +117,15 @@ class Evaluation:
         """Name of the leading method."""
         return self.methods[self.leader].name
 
+    @property
+    def same_images(self) -> bool:
+        """Whether every method has the images of the leading one on every set that both have, so that they can be ranked."""
+        others = (i for i in range(len(self.methods)) if i != self.leader)
+        pairs = [(i, name) for i in others for name in self.sets if (i, name) in self.cases]
+        return all(
+            self._paired(self.leader, i, name) for i, name in pairs if (self.leader, name) in self.cases
+        )
+
     def get(self, method: int, name: str, score: str) -> Quantity:
         """Return a score.
 

@@ -157,7 +157,7 @@ def _missed(evaluation: Evaluation, name: str) -> MissedImages | None:
 
 def _order(evaluation: Evaluation) -> MethodOrder | None:
     leads = evaluation.leads()
-    if not leads:
+    if not leads or not evaluation.same_images:
         return None
     ahead = [lead for lead in leads if lead.gap.sign() > 0]
     level = [lead for lead in leads if lead.gap.sign() == 0]
