@@ -58,7 +58,8 @@ def test_json_of_one_file_and_of_several(file, tmp_path, capsys):
     one = json.loads(out.read_text())
     expected = rb.score(rb.read_predictions(file), bootstrap=0).to_dict()
     assert one == {**expected, "entry": "predictions"}
-    assert run(["score", str(file), str(file), "--bootstrap", "0", "--json", str(out), "--quiet"]) == 0
+    seeds = ["--model-seed", "0", "--model-seed", "1"]
+    assert run(["score", str(file), str(file), *seeds, "--bootstrap", "0", "--json", str(out), "-q"]) == 0
     several = json.loads(out.read_text())
     assert several["schema"] == "retinabench.scores-list/1"
     assert [each["sets"] for each in several["files"]] == [one["sets"]] * 2
