@@ -11,6 +11,7 @@ from retinabench.metrics.calibration.binned import reliability
 from retinabench.metrics.inference.over_seeds import aggregate, average_roc
 from retinabench.metrics.published import figures, resampled_rows, scores
 from retinabench.metrics.score import referral_curve, score
+from retinabench.metrics.sorted_images import Cases
 from retinabench.predictions.table import Predictions
 
 
@@ -88,10 +89,11 @@ def test_d05_no_point_without_images():
 def test_d06_average_precision():
     y, p, _ = retention("n200_imbal10")
     assert scores.auprc(y, p) == pytest.approx(0.5987, abs=5e-5)
-    assert classification.average_precision(y, p) == pytest.approx(0.6065, abs=5e-5)
+    assert classification.auprc_of(Cases(y, p).weighted()) == pytest.approx(0.6065, abs=5e-5)
     _, _, u, far = joint()
     assert scores.auprc(far, u) == pytest.approx(0.0580, abs=5e-5)
-    assert classification.average_precision(far, (u - u.min()) / np.ptp(u)) == pytest.approx(0.0614, abs=5e-5)
+    far_by_uncertainty = Cases(far, (u - u.min()) / np.ptp(u)).weighted()
+    assert classification.auprc_of(far_by_uncertainty) == pytest.approx(0.0614, abs=5e-5)
 
 
 def test_d07_balanced_ranking():

@@ -21,14 +21,15 @@ def test_against_sklearn(case):
     y, p, _, w = case
     kept = w > 0
     args = {"sample_weight": w[kept]}
+    weighted = Cases(y, p).weighted(w)
     yk, pk = y[kept], p[kept]
-    assert c.accuracy(y, p, w) == pytest.approx(metrics.accuracy_score(yk, pk > 0.5, **args), abs=1e-12)
-    assert c.brier(y, p, w) == pytest.approx(np.average((p - y) ** 2, weights=w), abs=1e-12)
+    assert c.accuracy_of(weighted) == pytest.approx(metrics.accuracy_score(yk, pk > 0.5, **args), abs=1e-12)
+    assert c.brier_of(weighted) == pytest.approx(np.average((p - y) ** 2, weights=w), abs=1e-12)
     clipped = np.clip(pk, 1e-15, 1 - 1e-15)
     assert c.nll(y, p, w) == pytest.approx(metrics.log_loss(yk, clipped, labels=[0, 1], **args), abs=1e-12)
     if len(set(yk)) == 2:
         assert c.auroc(y, p, w) == pytest.approx(metrics.roc_auc_score(yk, pk, **args), abs=1e-12)
-        assert c.average_precision(y, p, w) == pytest.approx(
+        assert c.auprc_of(weighted) == pytest.approx(
             metrics.average_precision_score(yk, pk, **args), abs=1e-12
         )
         roc = c.roc_curve(y, p, w)
@@ -45,10 +46,11 @@ def test_against_sklearn(case):
 
 def test_golden_scalars():
     y, p, _ = cases_of("n400")
+    weighted = Cases(y, p).weighted()
     truth = answers("reference_outputs")["n400"]
     assert c.auroc(y, p) == pytest.approx(truth["auroc"], abs=1e-12)
-    assert c.average_precision(y, p) == pytest.approx(truth["average_precision"], abs=1e-12)
-    assert c.brier(y, p) == pytest.approx(truth["brier"], abs=1e-12)
+    assert c.auprc_of(weighted) == pytest.approx(truth["average_precision"], abs=1e-12)
+    assert c.brier_of(weighted) == pytest.approx(truth["brier"], abs=1e-12)
     assert c.nll(y, p) == pytest.approx(truth["nll"], abs=1e-12)
 
 

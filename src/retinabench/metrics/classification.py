@@ -1,7 +1,7 @@
 """Accuracy, discrimination and proper scores of weighted images.
 
-Every function takes label (N,) 0/1, prob (N,) = P(label = 1) and an optional weight (N,), and returns a float, NaN
-where undefined. An image is *positive by the model* where prob > 1/2; of sorted images, by the threshold they were given.
+A score takes weighted images, `auroc` and `nll` also label (N,) 0/1, prob (N,) = P(label = 1) and an optional weight (N,);
+it returns a float, NaN where undefined. An image is *positive by the model* where prob > 1/2; of sorted images, by the threshold they were given.
 """
 
 from __future__ import annotations
@@ -24,20 +24,6 @@ def _weighted(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None) -> We
 # ------------------------------------------------------------------------------- from arrays
 
 
-def accuracy(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """Return the share of right answers, the mean of [(p > 1/2) = y].
-
-    Args:
-        label: (N,) 0 or 1.
-        prob: (N,) P(label = 1).
-        weight: (N,) images that each row stands for; None: 1 each.
-
-    Returns:
-        The accuracy, in [0, 1].
-    """
-    return accuracy_of(_weighted(label, prob, weight))
-
-
 def auroc(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) -> float:
     """Return P(a positive image ranks above a negative one) + P(tie) / 2.
 
@@ -52,20 +38,6 @@ def auroc(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) ->
     return auroc_of(_weighted(label, prob, weight))
 
 
-def average_precision(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """Return the sum over distinct probabilities of (gain in recall) x precision there.
-
-    Args:
-        label: (N,) 0 or 1.
-        prob: (N,) P(label = 1).
-        weight: (N,) images that each row stands for; None: 1 each.
-
-    Returns:
-        The average precision; NaN without positives.
-    """
-    return auprc_of(_weighted(label, prob, weight))
-
-
 def nll(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) -> float:
     """Return the mean of -ln P(the right answer); probabilities are clipped to [1e-15, 1 - 1e-15].
 
@@ -78,20 +50,6 @@ def nll(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) -> f
         The negative log-likelihood, nats per image.
     """
     return nll_of(_weighted(label, prob, weight))
-
-
-def brier(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """Return the mean of (p - y)^2.
-
-    Args:
-        label: (N,) 0 or 1.
-        prob: (N,) P(label = 1).
-        weight: (N,) images that each row stands for; None: 1 each.
-
-    Returns:
-        The Brier score, in [0, 1].
-    """
-    return brier_of(_weighted(label, prob, weight))
 
 
 # ------------------------------------------------------------------- from sorted, weighted images
