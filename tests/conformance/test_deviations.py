@@ -8,7 +8,7 @@ import pytest
 from conftest import shared_path
 from retinabench.metrics import classification, shift
 from retinabench.metrics.calibration.binned import reliability
-from retinabench.metrics.inference.over_seeds import aggregate, average_roc
+from retinabench.metrics.inference.over_seeds import aggregate
 from retinabench.metrics.published import figures, resampled_rows, scores
 from retinabench.metrics.score import referral_curve, score
 from retinabench.metrics.sorted_images import Cases
@@ -157,10 +157,8 @@ def test_d12_seeds():
 def test_d13_roc():
     roc = classification.Roc(np.array([0, 0.1, 1]), np.array([0.0, 0.6, 1]), np.array([np.inf, 0.7, 0.1]))
     # 0.38 is nearer to 0.1 than to 1
-    grid, theirs, _ = figures.average_roc([(roc.false_positive_rate, roc.sensitivity)])
-    assert theirs[19] == pytest.approx(0.60)
-    assert grid[19] == pytest.approx(0.38)
-    assert average_roc([roc], [0.38])[1][0] == pytest.approx(0.72, abs=5e-3)
+    assert figures.sensitivity_at_nearest(roc, [0.38]) == pytest.approx(0.60)
+    assert classification.sensitivity_on_chords(roc, [0.38])[0] == pytest.approx(0.72, abs=5e-3)
 
 
 def test_d14_drawn_lines():

@@ -44,6 +44,23 @@ def test_against_sklearn(case):
             c.roc_curve(y, p, w)
 
 
+def test_a_roc_curve_is_read_on_its_chords():
+    roc = c.roc_curve([0, 0, 1, 1, 0, 1], [0.1, 0.4, 0.35, 0.8, 0.5, 0.9])
+    last = np.append(np.diff(roc.false_positive_rate) > 0, True)
+    for x, y in zip(roc.false_positive_rate[last], roc.sensitivity[last], strict=True):
+        assert c.sensitivity_on_chords(roc, [x])[0] == pytest.approx(y)
+    grid = np.linspace(0, 1, 51)
+    found = c.sensitivity_on_chords(roc, grid)
+    assert found[-1] == 1
+    assert (np.diff(found) >= -1e-12).all()
+    tied = c.roc_curve([0, 1], [0.5, 0.5])  # one chord from (0, 0) to (1, 1)
+    np.testing.assert_allclose(c.sensitivity_on_chords(tied, grid), grid, atol=1e-12)
+    # A chord from (0, 1/2) to (1/2, 1), and a jump whose upper end counts.
+    chord, jump = c.roc_curve([0, 0, 1, 1], [0.1, 0.5, 0.5, 0.9]), c.roc_curve([0, 1], [0.1, 0.9])
+    assert c.sensitivity_on_chords(chord, [0.25]) == pytest.approx([0.75])
+    assert c.sensitivity_on_chords(jump, [0.0, 0.25]).tolist() == [1, 1]
+
+
 def test_golden_scalars():
     y, p, _ = cases_of("n400")
     weighted = Cases(y, p).weighted()

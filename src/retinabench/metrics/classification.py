@@ -1,7 +1,8 @@
 """Accuracy, discrimination and proper scores of weighted images.
 
 A score takes weighted images, `auroc` and `nll` also label (N,) 0/1, prob (N,) = P(label = 1) and an optional weight (N,);
-it returns a float, NaN where undefined. An image is *positive by the model* where prob > 1/2; of sorted images, by the threshold they were given.
+it returns a float, NaN where undefined. An image is *positive by the model* where prob > 1/2; of sorted images, by the
+threshold they were given.
 """
 
 from __future__ import annotations
@@ -232,6 +233,28 @@ def roc_curve(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None
         np.concatenate(([0.0], ranking.cumulate(w.positive) / w.positives)),
         np.concatenate(([np.inf], ranking.values)),
     )
+
+
+def sensitivity_on_chords(curve: Roc, rates: ArrayLike) -> Floats:
+    """Return the sensitivity of a curve at false-positive rates, on the chords between its points.
+
+    Args:
+        curve: The curve.
+        rates: (G,) false-positive rates.
+
+    Returns:
+        (G,) sensitivities; at a jump of the curve its upper end.
+    """
+    x = np.asarray(rates, np.float64)
+    rate, sensitivity = curve.false_positive_rate, curve.sensitivity
+    last = np.append(np.flatnonzero(np.diff(rate)), len(rate) - 1)  # the top of every vertical piece
+    first = np.append(0, last[:-1] + 1)  # its foot
+    right = np.searchsorted(rate[last], x, side="left").clip(max=len(last) - 1)
+    left = np.maximum(right - 1, 0)
+    span = rate[last[right]] - rate[last[left]]
+    part = np.divide(x - rate[last[left]], span, out=np.ones(len(x)), where=span > 0)
+    between = sensitivity[last[left]] + part * (sensitivity[first[right]] - sensitivity[last[left]])
+    return np.asarray(np.where(x >= rate[last[right]], sensitivity[last[right]], between))
 
 
 def sensitivity_within(w: Weighted, rates: Floats) -> Floats:

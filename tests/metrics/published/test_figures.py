@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from conftest import shared_path
+from retinabench.metrics.classification import Roc
 from retinabench.metrics.published import figures
 
 METRICS = ("accuracy", "nll", "auroc", "auprc")
@@ -40,13 +41,12 @@ def test_drawn_lines(metric, flag, kind):
     np.testing.assert_allclose(y, z[f"{name}_y"], atol=1e-12)
 
 
-def test_average_roc_reads_the_nearest_point():
-    rate, sensitivity = np.array([0, 0.1, 0.5, 1]), np.array([0, 0.6, 0.8, 1.0])
-    grid, mean, error = figures.average_roc([(rate, sensitivity), (rate, sensitivity / 2)])
-    assert grid[[0, -1]] == pytest.approx([0, 1])
-    assert mean[2] == 0  # 0.04 is nearer to 0 than to 0.1
-    assert mean[4] == pytest.approx(0.45)
-    assert error[4] == pytest.approx(np.std([0.6, 0.3], ddof=1) / np.sqrt(2))
+def test_a_roc_curve_is_read_at_the_nearest_point():
+    curve = Roc(np.array([0, 0.1, 0.5, 1]), np.array([0, 0.6, 0.8, 1.0]), np.array([np.inf, 0.7, 0.5, 0.1]))
+    found = figures.sensitivity_at_nearest(curve, np.arange(0, 1.02, 0.02))
+    assert found[2] == 0  # 0.04 is nearer to 0 than to 0.1
+    assert found[4] == 0.6
+    assert found[[0, -1]].tolist() == [0, 1]
 
 
 def test_means_over_seeds_by_hand():

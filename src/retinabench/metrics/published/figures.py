@@ -8,6 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from retinabench.metrics.classification import Roc
+
 Floats = NDArray[np.float64]
 
 
@@ -45,19 +47,15 @@ def drawn_line(curves: ArrayLike, metric: str, no_oracle: bool = True) -> tuple[
     return x, y
 
 
-def average_roc(curves: list[tuple[ArrayLike, ArrayLike]]) -> tuple[Floats, Floats, Floats]:
-    """Grid (51,), mean sensitivity and its standard error (ddof 1) over seeds.
+def sensitivity_at_nearest(curve: Roc, rates: ArrayLike) -> Floats:
+    """Return the sensitivity of a curve at the points nearest in false-positive rate, not interpolated.
 
-    curves: one (false positive rates, sensitivities) per seed; each is read at the point *nearest* in false positive
-    rate to 0, 0.02, … 1, not interpolated.
+    Args:
+        curve: The curve.
+        rates: (G,) false-positive rates; the released code has 0, 0.02, … 1.
+
+    Returns:
+        (G,) sensitivities.
     """
-    grid = np.arange(0, 1.02, 0.02)
-    read = []
-    for rate, sensitivity in curves:
-        nearest_point = np.abs(np.asarray(rate)[None, :] - grid[:, None]).argmin(axis=1)
-        read.append(np.asarray(sensitivity, np.float64)[nearest_point])
-    values = np.array(read)
-    error = (
-        values.std(axis=0, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.full(len(grid), np.nan)
-    )
-    return grid, values.mean(axis=0), error
+    distance = np.abs(curve.false_positive_rate[None, :] - np.asarray(rates)[:, None])
+    return np.asarray(curve.sensitivity[distance.argmin(axis=1)], np.float64)
