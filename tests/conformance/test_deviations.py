@@ -13,6 +13,7 @@ from retinabench.metrics.published import figures, resampled_rows, scores
 from retinabench.metrics.score import referral_curve, score
 from retinabench.metrics.sorted_images import Cases
 from retinabench.predictions.table import Predictions
+from support.drawn_lines import drawn_line
 
 
 def golden(name):
@@ -163,8 +164,8 @@ def test_d13_roc():
 
 def test_d14_drawn_lines():
     curves = golden("referral_plot_lines")["in_plain_retention_accuracy_arr"]
-    x, twice = figures.drawn_line(curves, "accuracy")
-    _, once = figures.drawn_line(curves, "accuracy", no_oracle=False)
+    x, twice = drawn_line(curves, "accuracy")
+    _, once = drawn_line(curves, "accuracy", no_oracle=False)
     assert (once[-1], twice[-1]) == pytest.approx((0.848, 0.773), abs=5e-4)
     assert x[-1] == pytest.approx(0.33, abs=5e-3)
 
