@@ -233,7 +233,7 @@ def begin_known(data: Path, out: Path, trials: int) -> None:
     fingerprint = open_prepared(data).fingerprint
     (data.parent / "trials").write_text(str(trials))
     with Writer(out / "results", sweep.identity(fingerprint)) as writer:
-        for run in trial_runs(base(data), read_space("demo/dropout"), 0, trials, 0):
+        for run in trial_runs(base(data), read_space("demo/dropout"), trials, 0):
             name = run.hash(fingerprint)
             folder = out / "runs" / f"{describe(run).replace(' ', '-')}-{name}"
             folder.mkdir(exist_ok=True)

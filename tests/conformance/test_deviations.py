@@ -8,10 +8,12 @@ import pytest
 from conftest import shared_path
 from retinabench.metrics import classification, shift
 from retinabench.metrics.calibration.binned import reliability
-from retinabench.metrics.inference.over_seeds import aggregate, average_roc
+from retinabench.metrics.inference.over_seeds import aggregate
 from retinabench.metrics.published import figures, resampled_rows, scores
 from retinabench.metrics.score import referral_curve, score
+from retinabench.metrics.sorted_images import Cases
 from retinabench.predictions.table import Predictions
+from support.drawn_lines import drawn_line
 
 
 def golden(name):
@@ -88,10 +90,11 @@ def test_d05_no_point_without_images():
 def test_d06_average_precision():
     y, p, _ = retention("n200_imbal10")
     assert scores.auprc(y, p) == pytest.approx(0.5987, abs=5e-5)
-    assert classification.average_precision(y, p) == pytest.approx(0.6065, abs=5e-5)
+    assert classification.auprc_of(Cases(y, p).weighted()) == pytest.approx(0.6065, abs=5e-5)
     _, _, u, far = joint()
     assert scores.auprc(far, u) == pytest.approx(0.0580, abs=5e-5)
-    assert classification.average_precision(far, (u - u.min()) / np.ptp(u)) == pytest.approx(0.0614, abs=5e-5)
+    far_by_uncertainty = Cases(far, (u - u.min()) / np.ptp(u)).weighted()
+    assert classification.auprc_of(far_by_uncertainty) == pytest.approx(0.0614, abs=5e-5)
 
 
 def test_d07_balanced_ranking():
@@ -155,16 +158,14 @@ def test_d12_seeds():
 def test_d13_roc():
     roc = classification.Roc(np.array([0, 0.1, 1]), np.array([0.0, 0.6, 1]), np.array([np.inf, 0.7, 0.1]))
     # 0.38 is nearer to 0.1 than to 1
-    grid, theirs, _ = figures.average_roc([(roc.false_positive_rate, roc.sensitivity)])
-    assert theirs[19] == pytest.approx(0.60)
-    assert grid[19] == pytest.approx(0.38)
-    assert average_roc([roc], [0.38])[1][0] == pytest.approx(0.72, abs=5e-3)
+    assert figures.sensitivity_at_nearest(roc, [0.38]) == pytest.approx(0.60)
+    assert classification.sensitivity_on_chords(roc, [0.38])[0] == pytest.approx(0.72, abs=5e-3)
 
 
 def test_d14_drawn_lines():
     curves = golden("referral_plot_lines")["in_plain_retention_accuracy_arr"]
-    x, twice = figures.drawn_line(curves, "accuracy")
-    _, once = figures.drawn_line(curves, "accuracy", no_oracle=False)
+    x, twice = drawn_line(curves, "accuracy")
+    _, once = drawn_line(curves, "accuracy", no_oracle=False)
     assert (once[-1], twice[-1]) == pytest.approx((0.848, 0.773), abs=5e-4)
     assert x[-1] == pytest.approx(0.33, abs=5e-3)
 

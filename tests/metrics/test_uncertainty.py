@@ -47,7 +47,22 @@ def test_golden(case, tolerance, of):
 
 def test_binary_entropy_golden():
     z = np.load(shared_path("golden", "retina", "binary_entropy.npz"))
-    np.testing.assert_allclose(binary_entropy(z["in_p"]), z["out_np"], rtol=0, atol=1e-15)
+    found = binary_entropy(z["in_p"])
+    np.testing.assert_allclose(found, z["out_np"], rtol=0, atol=1e-15)
+    np.testing.assert_allclose(found, z["out_tf"], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(found, z["out_jax32"], rtol=0, atol=1e-6)
+
+
+def test_decomposition_by_its_formulas():
+    samples = np.array([[0.2, 0.5], [0.6, 0.5]])  # S, N
+    parts = decompose(samples.T)
+    mean = samples.mean(axis=0)
+    entropy = -(mean * np.log(mean) + (1 - mean) * np.log(1 - mean))
+    each = -(samples * np.log(samples) + (1 - samples) * np.log(1 - samples))
+    np.testing.assert_allclose(parts.total, entropy)
+    np.testing.assert_allclose(parts.aleatoric, each.mean(axis=0))
+    np.testing.assert_allclose(parts.epistemic, entropy - each.mean(axis=0), atol=1e-15)
+    np.testing.assert_allclose(parts.variance, [0.04, 0], atol=1e-15)
 
 
 def test_entropy_at_the_ends():

@@ -80,10 +80,10 @@ def affine_matrices(uniform: Tensor) -> Tensor:
     rotated about the middle (θ in ± π). This is the order of the Keras generator that the 2019 code configures; its
     centre is one pixel off the middle, here it is the middle.
     """
-    spread = 2 * uniform - 1
-    angle = ROTATION * spread[:, 0]
-    shift = 2 * SHIFT * spread[:, 1:3, None]  # a side is 2 long in these coordinates
-    zoom = 1 + ZOOM * spread[:, 3:5]
+    signed = 2 * uniform - 1
+    angle = ROTATION * signed[:, 0]
+    shift = 2 * SHIFT * signed[:, 1:3, None]  # a side is 2 long in these coordinates
+    zoom = 1 + ZOOM * signed[:, 3:5]
     mirror = torch.where(uniform[:, 5:7] < 0.5, -1.0, 1.0)
     cos, sin = torch.cos(angle), torch.sin(angle)
     rotation = torch.stack([torch.stack([cos, -sin], dim=1), torch.stack([sin, cos], dim=1)], dim=1)

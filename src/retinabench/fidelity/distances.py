@@ -1,8 +1,7 @@
 """Distances between predictive distributions, one value per test point, so that any of them can be resampled.
 
 Letters: N test points, C classes, S and M posterior samples. Classification compares probabilities (N, C), regression
-draws of y (N, S) with (N, M). Names that end in `_kit` are the functions of the competition's starter kit, bit
-for bit.
+draws of y (N, S) with (N, M).
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from retinabench.core.random_streams import numpy_generator
 
 Probabilities = NDArray[np.floating]
 Values = NDArray[np.float64]
-BINS = 15  # of the confidence
 
 
 def agreement(probs: Probabilities, reference: Probabilities) -> Values:
@@ -51,34 +49,6 @@ def wasserstein(draws: Probabilities, reference: Probabilities, order: int = 1) 
     return np.asarray((gaps**order @ width) ** (1 / order), np.float64)
 
 
-def w2_kit(draws: Probabilities, reference: Probabilities) -> float:
-    """Return what the competition called W2: minus the mean over test points of the Wasserstein-ONE distance.
-
-    Raises:
-        InputError: There are not exactly 1,000 draws per test point, as in the kit.
-
-    References:
-        Wilson, Izmailov, Hoffman, Gal, Li, Pradier, Vikram, Foong, Lotfi & Farquhar 2021, "Evaluating approximate inference
-        in Bayesian deep learning".
-    """
-    if draws.shape[1] != 1000:
-        raise InputError(
-            f"{draws.shape[1]} draws per test point; the competition's score takes exactly 1,000"
-        )
-    return -float(wasserstein(draws, reference).mean())
-
-
-def w2_as_printed(draws: Probabilities, reference: Probabilities) -> float:
-    """Return equation (3) of the competition paper literally: √(Σ squared differences of sorted draws), no 1/S.
-
-    References:
-        Wilson, Izmailov, Hoffman, Gal, Li, Pradier, Vikram, Foong, Lotfi & Farquhar 2021, "Evaluating approximate inference
-        in Bayesian deep learning".
-    """
-    _same_shape(draws, reference)
-    return float(np.sqrt(draws.shape[1]) * wasserstein(draws, reference, order=2).mean())
-
-
 def noise_floor(reference: Probabilities, order: int = 1) -> Values:
     """Return the Wasserstein distance between two random halves of the reference's draws (N, M): (N,).
 
@@ -91,9 +61,16 @@ def noise_floor(reference: Probabilities, order: int = 1) -> Values:
     return wasserstein(reference[:, one], reference[:, other], order)
 
 
+def entropy(probs: Probabilities) -> Values:
+    """Return H(p) = -Σ_c p_c ln p_c in nats, with 0 ln 0 = 0: (..., C) -> (...)."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = np.where(probs > 0, probs * np.log(probs), 0)
+    return np.asarray(-terms.sum(axis=-1), np.float64)
+
+
 def epistemic(samples: Probabilities) -> Values:
     """Return the mutual information of label and posterior, H(mean) - mean H, in nats: (S, N, C) -> (N,)."""
-    return np.asarray(_entropy(samples.mean(axis=0)) - _entropy(samples).mean(axis=0), np.float64)
+    return np.asarray(entropy(samples.mean(axis=0)) - entropy(samples).mean(axis=0), np.float64)
 
 
 def pairwise_disagreement(samples: Probabilities) -> Values:
@@ -103,25 +80,6 @@ def pairwise_disagreement(samples: Probabilities) -> Values:
     for named in samples.argmax(axis=2):
         votes[np.arange(n), named] += 1
     return np.asarray(1 - (votes * (votes - 1)).sum(axis=1) / (s * (s - 1)))
-
-
-def miscalibration(probs: Probabilities, reference: Probabilities) -> float:
-    """Return the calibration error with the reference as truth.
-
-    Over `BINS` bins of equal width of the confidence max p: the weighted mean |mean of max p - mean reference
-    probability of that class|.
-
-    Args:
-        probs: (N, C).
-        reference: (N, C).
-    """
-    _same_shape(probs, reference)
-    named = probs.argmax(axis=1)
-    rows = np.arange(len(probs))
-    confidence, truth = probs[rows, named], reference[rows, named]
-    of_bin = np.minimum((confidence * BINS).astype(int), BINS - 1)
-    gaps = np.bincount(of_bin, confidence - truth, minlength=BINS)
-    return float(np.abs(gaps).sum() / len(probs))
 
 
 def decision_regret(probs: Probabilities, reference: Probabilities, costs: Values) -> Values:
@@ -138,12 +96,6 @@ def decision_regret(probs: Probabilities, reference: Probabilities, costs: Value
     charged = reference @ costs.T
     taken = (probs @ costs.T).argmin(axis=1)
     return np.asarray(charged[np.arange(len(probs)), taken] - charged.min(axis=1), np.float64)
-
-
-def _entropy(probs: Probabilities) -> Values:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        terms = np.where(probs > 0, probs * np.log(probs), 0)
-    return np.asarray(-terms.sum(axis=-1), np.float64)
 
 
 def _same_shape(a: Probabilities, b: Probabilities) -> None:

@@ -64,8 +64,8 @@ def detail_of(image: NDArray[np.uint8], *, whole: bool = False) -> Floats:
         image: A prepared image (S, S, 3).
         whole: Whether the field of view fills the square, as Graham's preprocessing leaves it; else it is looked for.
     """
-    picture, side = Image.fromarray(image), len(image)
-    circle = Circle(side / 2, side / 2, side / 2) if whole else field_circle(picture)
+    pil_image, side = Image.fromarray(image), len(image)
+    circle = Circle(side / 2, side / 2, side / 2) if whole else field_circle(pil_image)
     width = int(np.clip(side, SMALLEST, LARGEST))
     step = 2 * circle.radius / width
     place = (step, 0, circle.x - circle.radius, 0, step, circle.y - circle.radius)
@@ -74,7 +74,7 @@ def detail_of(image: NDArray[np.uint8], *, whole: bool = False) -> Floats:
         disk = one.transform((width, width), Image.Transform.AFFINE, place, resample=how)
         return np.asarray(disk, np.float32)
 
-    grey = on_disk(picture.convert("L"), Image.Resampling.BICUBIC)
+    grey = on_disk(pil_image.convert("L"), Image.Resampling.BICUBIC)
     lightest = on_disk(Image.fromarray(image.max(axis=2)), Image.Resampling.NEAREST)
     along = np.arange(width) + 0.5 - width / 2
     inside = (np.hypot(along, along[:, None]) < 0.48 * width) & (lightest > DARK)

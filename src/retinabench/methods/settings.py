@@ -95,7 +95,7 @@ class Optimizer(Extended):
 
     @field_validator("augment", mode="before")
     @classmethod
-    def _once_a_switch(cls, augment: Any) -> Any:
+    def _augment_from_bool(cls, augment: Any) -> Any:
         # Earlier files and run folders say true or false.
         return {True: "flip", False: "none"}[augment] if isinstance(augment, bool) else augment
 

@@ -1,7 +1,8 @@
 """Accuracy, discrimination and proper scores of weighted images.
 
-Every function takes label (N,) 0/1, prob (N,) = P(label = 1) and an optional weight (N,), and returns a float, NaN
-where undefined. An image is *positive by the model* where prob > 1/2; of sorted images, by the threshold they were given.
+A score takes weighted images, `auroc` and `nll` also label (N,) 0/1, prob (N,) = P(label = 1) and an optional weight (N,);
+it returns a float, NaN where undefined. An image is *positive by the model* where prob > 1/2; of sorted images, by the
+threshold they were given.
 """
 
 from __future__ import annotations
@@ -24,20 +25,6 @@ def _weighted(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None) -> We
 # ------------------------------------------------------------------------------- from arrays
 
 
-def accuracy(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """Return the share of right answers, the mean of [(p > 1/2) = y].
-
-    Args:
-        label: (N,) 0 or 1.
-        prob: (N,) P(label = 1).
-        weight: (N,) images that each row stands for; None: 1 each.
-
-    Returns:
-        The accuracy, in [0, 1].
-    """
-    return accuracy_of(_weighted(label, prob, weight))
-
-
 def auroc(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) -> float:
     """Return P(a positive image ranks above a negative one) + P(tie) / 2.
 
@@ -52,20 +39,6 @@ def auroc(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) ->
     return auroc_of(_weighted(label, prob, weight))
 
 
-def average_precision(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """Return the sum over distinct probabilities of (gain in recall) x precision there.
-
-    Args:
-        label: (N,) 0 or 1.
-        prob: (N,) P(label = 1).
-        weight: (N,) images that each row stands for; None: 1 each.
-
-    Returns:
-        The average precision; NaN without positives.
-    """
-    return auprc_of(_weighted(label, prob, weight))
-
-
 def nll(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) -> float:
     """Return the mean of -ln P(the right answer); probabilities are clipped to [1e-15, 1 - 1e-15].
 
@@ -78,20 +51,6 @@ def nll(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) -> f
         The negative log-likelihood, nats per image.
     """
     return nll_of(_weighted(label, prob, weight))
-
-
-def brier(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """Return the mean of (p - y)^2.
-
-    Args:
-        label: (N,) 0 or 1.
-        prob: (N,) P(label = 1).
-        weight: (N,) images that each row stands for; None: 1 each.
-
-    Returns:
-        The Brier score, in [0, 1].
-    """
-    return brier_of(_weighted(label, prob, weight))
 
 
 # ------------------------------------------------------------------- from sorted, weighted images
@@ -274,6 +233,28 @@ def roc_curve(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None
         np.concatenate(([0.0], ranking.cumulate(w.positive) / w.positives)),
         np.concatenate(([np.inf], ranking.values)),
     )
+
+
+def sensitivity_on_chords(curve: Roc, rates: ArrayLike) -> Floats:
+    """Return the sensitivity of a curve at false-positive rates, on the chords between its points.
+
+    Args:
+        curve: The curve.
+        rates: (G,) false-positive rates.
+
+    Returns:
+        (G,) sensitivities; at a jump of the curve its upper end.
+    """
+    x = np.asarray(rates, np.float64)
+    rate, sensitivity = curve.false_positive_rate, curve.sensitivity
+    last = np.append(np.flatnonzero(np.diff(rate)), len(rate) - 1)  # the top of every vertical piece
+    first = np.append(0, last[:-1] + 1)  # its foot
+    right = np.searchsorted(rate[last], x, side="left").clip(max=len(last) - 1)
+    left = np.maximum(right - 1, 0)
+    span = rate[last[right]] - rate[last[left]]
+    part = np.divide(x - rate[last[left]], span, out=np.ones(len(x)), where=span > 0)
+    between = sensitivity[last[left]] + part * (sensitivity[first[right]] - sensitivity[last[left]])
+    return np.asarray(np.where(x >= rate[last[right]], sensitivity[last[right]], between))
 
 
 def sensitivity_within(w: Weighted, rates: Floats) -> Floats:

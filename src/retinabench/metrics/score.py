@@ -109,10 +109,6 @@ def score_and_replicates(
     predictions: Predictions,
     settings: ScoreSettings,
     wanted: Sequence[ScoreSpec] = (),
-    *,
-    level: float = 0.95,
-    workers: int | None = None,
-    advance: Callable[[int], None] | None = None,
 ) -> tuple[Scores, dict[str, Floats]]:
     """Return what `score` does, and the bootstrap replicates (R, K) of K scores by the name of the set.
 
@@ -120,20 +116,17 @@ def score_and_replicates(
         predictions: The predictions.
         settings: The arguments of `score`. There are no replicates under the published rules, and none where none are asked for.
         wanted: The K scores. They are computed with those whose intervals need replicates, once for both.
-        level: As in `score`, like the next two.
-        workers: Threads.
-        advance: Is told of the replicates.
     """
-    return _scores_and_replicates([predictions], settings, wanted, level, workers, advance)
+    return _scores_and_replicates([predictions], settings, wanted)
 
 
 def _scores_and_replicates(
     held: list[Predictions],
     settings: ScoreSettings,
     wanted: Sequence[ScoreSpec],
-    level: float,
-    workers: int | None,
-    advance: Callable[[int], None] | None,
+    level: float = 0.95,
+    workers: int | None = None,
+    advance: Callable[[int], None] | None = None,
 ) -> tuple[Scores, dict[str, Floats]]:
     """Do the work of both; `held` has the predictions alone, and is emptied: the ids of millions of images are larger than all else."""
     predictions = held.pop()

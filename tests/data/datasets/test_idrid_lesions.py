@@ -86,6 +86,13 @@ def test_mistakes_are_named(compact):
     (compact / "images" / "B.jpg").write_bytes(b"no image")
     with pytest.raises(InputError, match=r"B.jpg: is not an image"):
         images.image(1, 32)
+    half = (compact / "images" / "A.jpg").read_bytes()[:700]
+    (compact / "images" / "B.jpg").write_bytes(half)
+    with pytest.raises(InputError, match=r"B.jpg: is a broken image"):
+        images.image(1, 32)
+    (compact / "images" / "B.jpg").unlink()
+    with pytest.raises(InputError, match=r"B.jpg: does not exist"):
+        images.image(1, 32)
     with pytest.raises(InputError, match="is not a folder"):
         idrid_lesions.read(compact / "nowhere")
     with pytest.raises(InputError, match="All Segmentation Groundtruths"):

@@ -5,14 +5,11 @@ from __future__ import annotations
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.data.synthetic.truth import (
-    irreducible,
-    truth,
-)
+from retinabench.data.synthetic.truth import truth
 
 
 def test_unknown_populations_are_refused_everywhere() -> None:
     with pytest.raises(InputError, match="Valid: in_domain, shifted"):
-        irreducible("aptos")
+        truth(0, population="aptos")
     with pytest.raises(InputError, match="unknown population"):
         truth(0, population="nowhere")

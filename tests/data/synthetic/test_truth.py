@@ -12,8 +12,8 @@ from retinabench.data.synthetic.truth import (
     GRADE_MIX,
     LESIONS,
     Truth,
-    irreducible,
 )
+from support.irreducible import irreducible
 
 
 @pytest.mark.parametrize("population", POPULATIONS)

@@ -149,7 +149,7 @@ def test_every_space_that_comes_along_fits_its_method():
     assert {f"published/{name}" for name in PUBLISHED} | {f"demo/{name}" for name in DEMO} == set(spaces())
     for name in spaces():
         base = base_of(name)
-        runs = trial_runs(base, read_space(name), 0, 32, 0)
+        runs = trial_runs(base, read_space(name), 32, 0)
         assert len({run.hash("f") for run in runs}) == 32
         assert {run.method.name for run in runs} == {base.method.name}
 

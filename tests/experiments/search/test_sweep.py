@@ -81,7 +81,7 @@ def test_a_damaged_manifest_is_refused(data, copy):
 def test_a_space_that_the_run_refuses_is_refused_by_file_and_key(tmp_path, table, words):
     base = load_run("demo/dropout", data="x")
     with pytest.raises(InputError) as caught:
-        trial_runs(base, space_of(table, file=tmp_path / "s.toml"), 0, 4, 0)
+        trial_runs(base, space_of(table, file=tmp_path / "s.toml"), 4, 0)
     for word in [str(tmp_path / "s.toml"), *words]:
         assert word in str(caught.value)
 
@@ -90,12 +90,12 @@ def test_values_that_fit_alone_but_not_together_name_the_trial():
     base = load_run("demo/map", ["method.name=rank1", "method.samples=4"], data="x")
     space = space_of({"method": {"samples": {"choices": [4, 6]}, "components": {"choices": [1, 2, 4]}}})
     with pytest.raises(InputError, match=r"trial \d+: .*no multiple of components"):
-        trial_runs(base, space, 0, 32, 0)
+        trial_runs(base, space, 32, 0)
 
 
 def test_trials_take_the_values_of_their_points():
     base, space = load_run("demo/dropout", data="x"), read_space("demo/dropout")
-    for run, values in zip(trial_runs(base, space, 3, 6, 0), points(space, 3, 6, 0), strict=True):
+    for run, values in zip(trial_runs(base, space, 6, 0), points(space, 0, 6, 0), strict=True):
         assert (run.optimizer.lr, run.method.rate) == (values["optimizer.lr"], values["method.rate"])
         assert run.optimizer.epochs == base.optimizer.epochs
 
@@ -104,4 +104,4 @@ def test_members_of_an_ensemble_have_keys_of_their_own():
     base = load_run("demo/ensemble", ["method.member.name=dropout"], data="x")
     space = space_of({"method": {"member": {"rate": {"low": 0.1, "high": 0.3}}}})
     check_space(base, space)
-    assert 0.1 <= trial_runs(base, space, 0, 1, 0)[0].method.member.rate <= 0.3
+    assert 0.1 <= trial_runs(base, space, 1, 0)[0].method.member.rate <= 0.3

@@ -26,7 +26,8 @@ def run(count, seed):
     while power < 1:
         before, power = power, smc.next_power(state.value, power)
         log_weights = (power - before) * state.value
-        log_evidence += smc.log_mean_weight(log_weights)
+        # The factor of the evidence of one change of the power: the mean weight.
+        log_evidence += float(log_weights.logsumexp(0)) - math.log(len(log_weights))
         rows = smc.resampled(log_weights, generator)
         state = hmc.State(state.weights[rows], state.value[rows], state.gradient[rows])
         for _ in range(3):

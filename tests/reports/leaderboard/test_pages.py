@@ -21,7 +21,7 @@ def test_a_method_s_page_shows_card_numbers_and_failures(board) -> None:
 
 
 def test_the_index_names_every_benchmark_and_link(board) -> None:
-    text = pages.index_page([board], [])
+    text = pages.index_page([board])
     assert board.benchmark.title in text
     assert "printed.html" in text
     assert "Table 1" in pages.printed_page([board], [])

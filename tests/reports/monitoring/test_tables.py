@@ -1,18 +1,26 @@
-"""The tables of a monitor, from evidence that is set by hand."""
+"""The tables of a monitor, from evidence that is set by hand, and what it prints: the headline, the latest windows, every finding."""
 
 from __future__ import annotations
 
+import io
 import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from retinabench.metrics.guarantees.goals import Goal
 from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.monitoring.certified import Certified
 from retinabench.metrics.monitoring.monitor import monitor
-from retinabench.reports.monitoring.tables import evidence_table, expected_table, windows_table
+from retinabench.reports.monitoring.tables import (
+    LATEST,
+    evidence_table,
+    expected_table,
+    monitor_tables,
+    windows_table,
+)
 from support.follow_ups import follow_up
 
 GOALS = Certified(0.2, 0.5, "max_probability", (Goal("selective_risk", 0.08),), "image", 2)
@@ -68,3 +76,19 @@ def test_the_latest_windows_are_narrower_than_all(found):
 
 def test_without_estimates_there_is_no_table_of_them(found):
     assert expected_table(replace(found, expected=None)) is None
+
+
+def test_headline_tables_and_findings_stand_in_this_order():
+    found = monitor(follow_up(np.random.default_rng(0), 200), GOALS)
+    out = io.StringIO()
+    Console(file=out, width=80).print(monitor_tables(found))
+    text = out.getvalue()
+    places = [
+        text.index(part)
+        for part in ("No alarm", "Evidence so far", f"By {found.unit}", "Certified risks.", "Drift.")
+    ]
+    assert places == sorted(places)
+    assert "What no alarm can see." in text
+    shown = [one.start for one in found.windows if one.start in text]
+    assert len(shown) == min(LATEST, len(found.windows))
+    assert shown[-1] == found.windows[-1].start

@@ -42,7 +42,7 @@ def monitor(
     from retinabench.metrics.monitoring.follow_up import follow_up
     from retinabench.metrics.monitoring.monitor import monitor as watch
     from retinabench.predictions.io import notes_of_files
-    from retinabench.reports.monitoring.terminal import monitor_tables
+    from retinabench.reports.monitoring.tables import monitor_tables
 
     if not 0 < level < 1:
         raise InputError(f"--level {level:g} is not between 0 and 1", hint="For example 0.05.")

@@ -30,11 +30,12 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from retinabench.core.errors import InputError
 from retinabench.data.dataset import ConceptImages
 from retinabench.data.datasets import idrid
+from retinabench.data.preprocessing.decode import decode
 from retinabench.data.preprocessing.squares import square_box, square_image, square_mask
 
 KINDS = {
@@ -157,9 +158,9 @@ def _masks(image: _Sample) -> NDArray[np.bool_]:
 
 def _open(file: Path) -> Image.Image:
     try:
-        with Image.open(file) as opened:
-            return opened.convert("RGB")
+        data = file.read_bytes()
     except FileNotFoundError:
         raise InputError("does not exist", file=file) from None
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
-        raise InputError(f"is not an image that can be read ({error})", file=file) from None
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or error}", file=file) from None
+    return decode(data, str(file))

@@ -9,7 +9,7 @@ and the reader who reports their grades, are the same in both: the shift is one 
 
 **Truth.** Lesion counts by the international clinical severity scale with a mask each, camera settings, the
 true grade, a grade reported by a fallible reader (`CONFUSION`), and so the true probability of the label
-referable. `irreducible` gives the error and the log-likelihood that no model can beat.
+referable. The error and the log-likelihood that no model can beat follow from `CONFUSION` and `GRADE_MIX`.
 
 **Not modelled.** Other eye diseases, treatment scars, age, ethnicity beyond pigment, ungradable images,
 readers who err more on bad images. Lesion shapes and frequencies are plausible, not fitted to patients: a

@@ -29,8 +29,8 @@ def place(
     placed: Placed = {}
     severe = counts["blot_haemorrhage"] + counts["flame_haemorrhage"] >= 80
     for name in ("microaneurysm", "blot_haemorrhage", "flame_haemorrhage", "cotton_wool_spot"):
-        spread = severe and name.endswith("haemorrhage")
-        placed[name] = _scatter(counts[name], eye, camera, rng, quadrants=spread)
+        in_quadrants = severe and name.endswith("haemorrhage")
+        placed[name] = _scatter(counts[name], eye, camera, rng, quadrants=in_quadrants)
     placed["hard_exudate"] = _exudates(counts["hard_exudate"], eye, camera, rng)
     placed["venous_beading"] = _on_arcades(counts["venous_beading"], eye, camera)
     placed["new_vessels"] = _near_vessels(counts["new_vessels"], eye, camera, rng)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,27 +78,6 @@ class Truth:
     """Number of lesions of each kind in `LESIONS` in the visible field."""
     camera: dict[str, float]
     """Settings of the camera that took the image, as `camera.take_settings` names them."""
-
-
-class Irreducible(NamedTuple):
-    """Scores of the perfect reader of the full-resolution image against reported labels."""
-
-    error: float
-    nll: float
-
-
-def irreducible(population: str = "in_domain") -> Irreducible:
-    """Return the Bayes error and the Bayes negative log-likelihood (nats) of the label referable.
-
-    With w_g = GRADE_MIX[population][g] and p_g = CONFUSION[g, 2:].sum():
-    error = sum_g w_g min(p_g, 1 - p_g), nll = -sum_g w_g (p_g log p_g + (1 - p_g) log(1 - p_g)).
-    No model can do better in expectation, and one that sees the image small or blurred does worse.
-    """
-    weights = GRADE_MIX[_population(population)]
-    p = CONFUSION[:, 2:].sum(1)
-    error = float(weights @ np.minimum(p, 1 - p))
-    nll = float(-weights @ (p * np.log(p) + (1 - p) * np.log1p(-p)))
-    return Irreducible(error, nll)
 
 
 def truth(index: int, *, seed: int = 0, population: str = "in_domain") -> Truth:

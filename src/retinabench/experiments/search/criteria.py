@@ -54,17 +54,6 @@ class Criterion:
         return f"{SCORES[self.score].label}, {SET_LABELS[self.set].lower()} validation"
 
 
-def criterion(name: str, predictions: Predictions, rules: str) -> float:
-    """Return a criterion's value on the validation rows, NaN where undefined; see `measure`.
-
-    Args:
-        name: The criterion.
-        predictions: Of all splits.
-        rules: `corrected` or `published`.
-    """
-    return measure(name, predictions, rules).value
-
-
 def measure(name: str, predictions: Predictions, rules: str) -> CriterionValue:
     """Return a criterion's value, or why it has none; only validation rows count.
 

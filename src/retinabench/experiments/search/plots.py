@@ -48,10 +48,10 @@ def parallel(ranking: Ranking) -> Figure:
     shares = [((v - low) / (high - low), f"{v:.6g}") for v in steps if low <= v <= high]
     _axis(axes, last, "criterion", shares, right=True)
     for row, (color, width, style, order) in _looks(ranking):
-        heights = [_place(p, row) for p in parameters]
+        places = [_place(p, row) for p in parameters]
         known = math.isfinite(row.value)
-        heights.append((row.value - low) / (high - low) if known else FLOOR)
-        axes.plot(range(last + 1), heights, color=color, linewidth=width, linestyle=style, zorder=order)
+        places.append((row.value - low) / (high - low) if known else FLOOR)
+        axes.plot(range(last + 1), places, color=color, linewidth=width, linestyle=style, zorder=order)
         if not known:
             axes.plot([last], [FLOOR], marker="x", markersize=7, color=BAD, zorder=order, clip_on=False)
     axes.set(xlim=(-0.35, last + 0.45), ylim=(FLOOR - 0.04, 1.09))

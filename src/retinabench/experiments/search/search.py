@@ -74,7 +74,7 @@ def search(
     if trials < 1:
         raise InputError(f"{trials} trials", hint="Ask for 1 or more.")
     shares = _shares(halving, rules)
-    runs = trial_runs(base, space, 0, trials, seed)
+    runs = trial_runs(base, space, trials, seed)
     task = load_task(base.data, base.task, base.shifted)
     _check_images(chosen, task)
     with sweep.workspace(out).lock():

@@ -76,14 +76,13 @@ def _decisive(manifest: JsonObject) -> JsonObject:
     return {**rest, "order of keys": list(manifest.get("space", ())), "first": manifest.get("first")}
 
 
-def trial_runs(base: Run, space: Space, first: int, stop: int, seed: int) -> list[Run]:
-    """Return the runs of the trials first … stop - 1: `base` with the values of the space's points.
+def trial_runs(base: Run, space: Space, trials: int, seed: int) -> list[Run]:
+    """Return the runs of all trials: `base` with the values of the space's points.
 
     Args:
         base: The run that the space varies.
         space: What varies.
-        first: Number of the first trial.
-        stop: Number after the last trial.
+        trials: How many.
         seed: Seed of the points.
 
     Returns:
@@ -95,7 +94,7 @@ def trial_runs(base: Run, space: Space, first: int, stop: int, seed: int) -> lis
     check_space(base, space)
     return [
         _vary(base, values, space, f"trial {number}: ")
-        for number, values in enumerate(points(space, first, stop, seed), start=first)
+        for number, values in enumerate(points(space, 0, trials, seed))
     ]
 
 

@@ -183,7 +183,7 @@ def trials(study: Study, cell: Cell) -> list[Run]:
     """Return the runs of a cell's trials, none in a study without."""
     if cell.space is None:
         return []
-    return trial_runs(cell.base, cell.space, 0, study.trials, study.seed)
+    return trial_runs(cell.base, cell.space, study.trials, study.seed)
 
 
 def with_seeds(study: Study, choice: Run) -> list[Run]:

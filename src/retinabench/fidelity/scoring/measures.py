@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from retinabench.fidelity import distances
-from retinabench.fidelity.distances import BINS
 from retinabench.fidelity.scoring.resampling import Measure, Values, mean_of
 
 Probabilities = NDArray[np.floating]
+BINS = 15  # of the confidence
 
 
 class About(NamedTuple):
@@ -89,7 +89,7 @@ class SampleSums:
         for one in samples:
             p = one.astype(np.float64)
             probs += p
-            entropy += _entropy(p)
+            entropy += distances.entropy(p)
             votes[np.arange(n), p.argmax(axis=1)] += 1
         return cls(s, probs, entropy, votes)
 
@@ -106,7 +106,7 @@ class SampleSums:
     @property
     def epistemic(self) -> Values:
         """The mutual information of `distances.epistemic`, (N,), in nats, clipped at 0 against the rounding of samples."""
-        return np.maximum(_entropy(self.probs / self.samples) - self.entropy / self.samples, 0)
+        return np.maximum(distances.entropy(self.probs / self.samples) - self.entropy / self.samples, 0)
 
     @property
     def disagreement(self) -> Values:
@@ -156,7 +156,22 @@ def classification(
 
 
 def regression(draws: Probabilities, reference: Probabilities) -> dict[str, Measure]:
-    """Return the measures of closeness of draws of y (n, S) to those of the reference (n, M), for one group."""
+    """Return the measures of closeness of draws of y to those of the reference, for one group.
+
+    The competition called minus the mean of W1 "W2" (`w2_kit`); equation (3) of its paper, taken literally, is the square root
+    of a sum over draws without 1/S (`w2_as_printed`). Both are theirs where S = M = 1,000.
+
+    Args:
+        draws: (n, S).
+        reference: (n, M).
+
+    Returns:
+        The measures by name.
+
+    References:
+        Wilson, Izmailov, Hoffman, Gal, Li, Pradier, Vikram, Foong, Lotfi & Farquhar 2021, "Evaluating approximate inference
+        in Bayesian deep learning".
+    """
     first, second = (distances.wasserstein(draws, reference, order) for order in (1, 2))
     return {
         "wasserstein": mean_of(first),
@@ -167,7 +182,15 @@ def regression(draws: Probabilities, reference: Probabilities) -> dict[str, Meas
 
 
 def miscalibration(probs: Probabilities, reference: Probabilities) -> Measure:
-    """Return `distances.miscalibration` as a measure, whose terms are the gaps between confidence and reference by bin."""
+    """Return the calibration error with the reference as truth.
+
+    Over `BINS` bins of equal width of the confidence max p: the weighted mean |mean of max p - mean reference
+    probability of that class|. Its terms are the gaps between confidence and reference by bin.
+
+    Args:
+        probs: (n, C).
+        reference: (n, C).
+    """
     named, rows = probs.argmax(axis=1), np.arange(len(probs))
     confidence, truth = probs[rows, named], reference[rows, named]
     gaps = np.zeros((len(probs), BINS))
@@ -188,9 +211,3 @@ def rank_correlation(a: NDArray[np.floating], b: NDArray[np.floating]) -> Measur
             )
 
     return Measure(np.stack([x, y, x * x, y * y, x * y], axis=1), correlation)
-
-
-def _entropy(probs: Values) -> Values:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        terms = np.where(probs > 0, probs * np.log(probs), 0)
-    return np.asarray(-terms.sum(axis=-1))

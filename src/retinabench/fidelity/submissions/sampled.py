@@ -29,19 +29,16 @@ def submission_of(values: NDArray[np.float32], target: Target, about: About, see
     return Submission(probs=values.mean(axis=0, dtype=np.float64), samples=values[kept], about=about)
 
 
-def y_draws(
-    predicted: NDArray[np.float32], generator: np.random.Generator, draws: int = DRAWS
-) -> NDArray[np.float64]:
+def y_draws(predicted: NDArray[np.float32], generator: np.random.Generator) -> NDArray[np.float64]:
     """Draw y, noise included, from a mixture of Gaussians.
 
     Args:
         predicted: Means and stds, (S, N, 2). Every sample gives equally many draws, as far as their number allows.
         generator: Source of the noise.
-        draws: Per test point.
 
     Returns:
-        (N, draws), in the unit of the standardised targets.
+        (N, `DRAWS`), in the unit of the standardised targets.
     """
-    samples = np.arange(draws) * len(predicted) // draws
+    samples = np.arange(DRAWS) * len(predicted) // DRAWS
     mean, std = predicted[samples, :, 0].T, predicted[samples, :, 1].T
     return np.asarray(mean + std * generator.standard_normal(mean.shape), np.float64)

@@ -24,7 +24,7 @@ def read_logistic(source: Path | None) -> ArrayDataset:
     _refuse(source, "logistic")
     generator = numpy_generator(2029, "logistic")
     train = np.rint(generator.uniform(-2, 2, (60, 2)) * 64) / 64
-    near, far = _grid(2.0, 10), _grid(8.0, 10)
+    near, far = _grid(2.0), _grid(8.0)
     inputs = np.concatenate([near, far])
     return _parts(
         (train, train @ [1.5, -1.0] + 0.5, np.full(60, "train")),
@@ -61,8 +61,8 @@ def _parts(
     return concatenate(parts)
 
 
-def _grid(end: float, steps: int) -> Floats:
-    line = np.linspace(-end, end, steps)
+def _grid(end: float) -> Floats:
+    line = np.linspace(-end, end, 10)
     return np.stack([axis.ravel() for axis in np.meshgrid(line, line)], axis=1)
 
 

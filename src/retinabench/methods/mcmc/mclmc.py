@@ -26,7 +26,7 @@ from torch import Tensor
 from retinabench.methods.mcmc import hmc
 
 ENERGY_VARIANCE = 5e-4  # of a step, per parameter
-SPREAD = 1.5  # energy variances that differ from it by more than this factor to the sixth power hardly count
+SCALE = 1.5  # energy variances that differ from it by more than this factor to the sixth power hardly count
 MEMORY = 150  # steps that the adaptation remembers
 
 
@@ -129,7 +129,7 @@ class StepSize:
             self.weighted = self.weights = 0.0
             return False
         excess = error**2 / (parameters * ENERGY_VARIANCE) + 1e-8
-        weight = math.exp(-0.5 * (math.log(excess) / (6 * SPREAD)) ** 2)
+        weight = math.exp(-0.5 * (math.log(excess) / (6 * SCALE)) ** 2)
         decay = (MEMORY - 1) / (MEMORY + 1)
         self.weighted = decay * self.weighted + weight * excess / self.size**6
         self.weights = decay * self.weights + weight

@@ -15,7 +15,6 @@ References:
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -77,11 +76,6 @@ def resampled(log_weights: Tensor, generator: torch.Generator) -> Tensor:
         torch.arange(count, dtype=torch.float64) + torch.rand((), generator=generator, dtype=torch.float64)
     ) / count
     return torch.searchsorted(edges, points.to(edges.device)).clamp(max=count - 1)
-
-
-def log_mean_weight(log_weights: Tensor) -> float:
-    """Return the logarithm of the mean of exp(log_weights), the factor of the evidence of one change of λ."""
-    return float(log_weights.double().logsumexp(0)) - math.log(len(log_weights))
 
 
 def moved(

@@ -100,10 +100,10 @@ class ShrunkGaussian:
         eigenvalues = singular.square() / n
         average = eigenvalues.sum() / size
         squares = eigenvalues.square().sum()
-        spread = squares - size * average.square()
+        dispersion = squares - size * average.square()
         fourth = centred.square().sum(dim=1).square().mean()
-        noise = torch.minimum((fourth - squares) / n, spread)
-        shrinkage = noise / spread if spread > 0 else torch.ones_like(spread)
+        noise = torch.minimum((fourth - squares) / n, dispersion)
+        shrinkage = noise / dispersion if dispersion > 0 else torch.ones_like(dispersion)
         # Of features that never vary the covariance is 0; a millionth keeps its inverse.
         floor = (shrinkage * average).clamp(min=1e-6)
         return cls(mean, rows.mT.contiguous(), (1 - shrinkage) * eigenvalues + floor, floor)

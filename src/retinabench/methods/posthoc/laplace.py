@@ -86,7 +86,7 @@ class Config(MethodConfig):
 
     @model_validator(mode="before")
     @classmethod
-    def _more_samples_where_they_are_cheap(cls, given: Any) -> Any:
+    def _default_samples_of_last_layer(cls, given: Any) -> Any:
         if isinstance(given, dict) and given.get("weights", "last_layer") == "last_layer":
             return {"samples": 100, **given}
         return given

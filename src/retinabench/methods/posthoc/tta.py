@@ -81,7 +81,7 @@ class Config(WithMember):
         return member
 
     @model_validator(mode="after")
-    def _as_many_as_there_are(self) -> Config:
+    def _enough_dihedral_views(self) -> Config:
         if self.views == "dihedral" and self.samples > DIHEDRAL:
             raise ValueError(f"a square has {DIHEDRAL} dihedral views, not {self.samples}. Set views=affine")
         return self

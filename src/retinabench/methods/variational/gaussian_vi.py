@@ -161,7 +161,7 @@ def bound(
                 outputs = functional_call(model, weights, (images,))
             losses.append(cross_entropy(outputs, labels, likelihood, run.optimizer.reweight, batch))
         divergence = sum(
-            (gaussian_kl(p, stds[name], prior_precision) for name, p in means.items()),
+            (kl_to_zero_mean_prior(p, stds[name], prior_precision) for name, p in means.items()),
             torch.zeros((), device=images.device),
         )
         return {
@@ -172,7 +172,7 @@ def bound(
     return objective
 
 
-def gaussian_kl(mean: Tensor, std: Tensor, prior_precision: float) -> Tensor:
+def kl_to_zero_mean_prior(mean: Tensor, std: Tensor, prior_precision: float) -> Tensor:
     """Return KL(N(mean, std²) ‖ N(0, 1 / prior_precision)) in nats, a scalar over all elements.
 
     Args:

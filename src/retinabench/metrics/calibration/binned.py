@@ -6,7 +6,7 @@ the first with its low edge; bins of equal mass hold the same number of images, 
 where an edge falls among them, so that nothing depends on the order of the rows.
 
 A calibration error of finitely many images is above 0 even for a perfectly calibrated model: read it beside its
-`null_bands.null_band_of`, or use the debiased error of `metrics.calibration.debiased`, which has an interval.
+`null_bands.null_bands_of`, or use the debiased error of `metrics.calibration.debiased`, which has an interval.
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ from retinabench.metrics.calibration.binned import (
     SPACINGS,
     Floats,
     Of,
-    Spacing,
     judged,
     means_of,
     width_bin,
@@ -22,70 +21,42 @@ from retinabench.metrics.calibration.binned import (
 from retinabench.metrics.inference.replicates import stacked
 from retinabench.metrics.sorted_images import Weighted
 
+LEVEL = 0.95  # of the bands
 BLOCK = 2**16
 """Images that are drawn at once, so that what is made of them stays in the cache."""
 
 
-def null_band_of(
-    w: Weighted,
-    of: Of = "positive_class",
-    spacing: Spacing = "width",
-    bins: int = BINS,
-    replicates: int = 1000,
-    level: float = 0.95,
-    seed: int = 0,
-) -> tuple[float, float, float]:
-    """Return the ECE that a perfectly calibrated model with these forecasts would show.
+def null_bands_of(w: Weighted, replicates: int = 1000, seed: int = 0) -> dict[Of, tuple[float, float, float]]:
+    """Return the ECE that a perfectly calibrated model with these forecasts would show, in bins of equal width.
 
     What happens is drawn from the forecasts themselves, by a normal variable that the images of a patient share in part: as
-    much as their residuals are correlated here (`shared_residual`). Images that fail together scatter every bin more.
-
-    Args:
-        w: The weighted images.
-        of: `top_label` (confidence max(p, 1-p) against being right) or `positive_class` (p against y).
-        spacing: Bins of equal `width` or of equal `mass`.
-        bins: Number of bins M.
-        replicates: Number of draws.
-        level: Level of the band.
-        seed: Seed of the draws.
-
-    Returns:
-        Mean, low and high end of the band.
-    """
-    drawn = _NullDraws(w, (of,), spacing, bins, seed)
-    return _band(drawn.errors(replicates)[:, 0], level)
-
-
-def null_bands_of(
-    w: Weighted, replicates: int = 1000, level: float = 0.95, seed: int = 0
-) -> dict[Of, tuple[float, float, float]]:
-    """Return `null_band_of` in bins of equal width for both meanings of calibration, in little more time than one takes.
+    much as their residuals are correlated here (`shared_residual`). Images that fail together scatter every bin more. Both
+    meanings of calibration take little more time together than one.
 
     Args:
         w: The weighted images.
         replicates: Number of draws.
-        level: Level of the bands.
         seed: Seed of the draws.
 
     Returns:
-        The bands by what is forecast.
+        Mean, low and high end of the band at `LEVEL`, by what is forecast.
     """
     both: tuple[Of, ...] = get_args(Of)
-    errors = _NullDraws(w, both, "width", BINS, seed).errors(replicates)
-    return {of: _band(column, level) for of, column in zip(both, errors.T, strict=True)}
+    errors = _NullDraws(w, both, seed).errors(replicates)
+    return {of: _band(column) for of, column in zip(both, errors.T, strict=True)}
 
 
-def _band(errors: Floats, level: float) -> tuple[float, float, float]:
-    low, high = np.quantile(errors, [(1 - level) / 2, (1 + level) / 2])
+def _band(errors: Floats) -> tuple[float, float, float]:
+    low, high = np.quantile(errors, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(np.mean(errors)), float(low), float(high)
 
 
 class _Forecast:
     """One meaning of calibration: what is forecast, in bins, and how a normal variable decides what happens."""
 
-    def __init__(self, w: Weighted, of: Of, spacing: Spacing, bins: int) -> None:
+    def __init__(self, w: Weighted, of: Of) -> None:
         forecast, _ = judged(w.cases, of)
-        self.sums = SPACINGS[spacing](forecast, w.weight, bins)
+        self.sums = SPACINGS["width"](forecast, w.weight, BINS)
         self.mass, self.foreseen = self.sums(w.weight), self.sums(w.weight * forecast)
         self.rare = bool(2 * self.foreseen.sum() < self.mass.sum())
         shared = shared_residual(w, of)
@@ -93,8 +64,8 @@ class _Forecast:
         self.cut = stats.norm.ppf(forecast).astype(np.float32)
         self.own, self.common = np.sqrt(np.array([1 - shared, shared], np.float32))
         self.number: NDArray[np.uint8] | None = None
-        if spacing == "width" and bins < 256 and (w.weight == 1).all():
-            self.number = width_bin(forecast, bins).astype(np.uint8)
+        if (w.weight == 1).all():
+            self.number = width_bin(forecast, BINS).astype(np.uint8)
 
     def happens(
         self, own: NDArray[np.float32], common: NDArray[np.float32], part: slice
@@ -113,10 +84,10 @@ class _Forecast:
 class _NullDraws:
     """Draws of what happens to the images of a calibrated model, and the ECE of each, by one or both meanings."""
 
-    def __init__(self, w: Weighted, meanings: Sequence[Of], spacing: Spacing, bins: int, seed: int) -> None:
-        self.forecasts = [_Forecast(w, of, spacing, bins) for of in meanings]
+    def __init__(self, w: Weighted, meanings: Sequence[Of], seed: int) -> None:
+        self.forecasts = [_Forecast(w, of) for of in meanings]
         self.weight, self.patient = w.weight, w.cases.patient
-        self.patients, self.bins, self.seed = int(self.patient.max()) + 1, bins, seed
+        self.patients, self.seed = int(self.patient.max()) + 1, seed
 
     def errors(self, replicates: int) -> Floats:
         """(R, K) errors of each draw by each meaning."""
@@ -138,7 +109,7 @@ class _NullDraws:
                     one.number is not None
                 ):  # counts are exact in every order; those of the rarer case take less time
                     counted = hit if one.rare else ~hit
-                    happened[place] += np.bincount(one.number[part][counted], minlength=self.bins)
+                    happened[place] += np.bincount(one.number[part][counted], minlength=BINS)
                 else:
                     happened[place][part] = self.weight[part] * hit
         return [

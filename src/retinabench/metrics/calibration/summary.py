@@ -52,10 +52,8 @@ class CalibrationSummary(Document):
     curve: tuple[CurvePoint, ...]
 
 
-def calibration_summary(
-    label: ArrayLike, prob: ArrayLike, cluster: ArrayLike, level: float = 0.95
-) -> CalibrationSummary:
-    """Return the calibration line and curve with clustered intervals.
+def calibration_summary(label: ArrayLike, prob: ArrayLike, cluster: ArrayLike) -> CalibrationSummary:
+    """Return the calibration line and curve with clustered 95 % intervals.
 
     The line and its intervals are those of `score` (`line_intervals_of`). With images of one class, observed over expected has
     the interval of the prevalence, divided by the mean probability.
@@ -64,7 +62,6 @@ def calibration_summary(
         label: (N,) 0 or 1.
         prob: (N,) P(label = 1).
         cluster: (N,) patients.
-        level: Level of the intervals.
 
     Returns:
         The summary; NaN where the line does not exist (one class, or classes that the probabilities part).
@@ -75,15 +72,15 @@ def calibration_summary(
     y, p = binary(label, "label"), np.asarray(prob, np.float64)
     codes, _ = cluster_codes(cluster)
     w = Cases(y, p, patient=codes).weighted()
-    ends = line_intervals_of(w, level)
+    ends = line_intervals_of(w)
     line = {name: Interval(value, *ends[name]) for name, value in vars(calibration_line_of(w)).items()}
     if p.any() and (y.all() or not y.any()):
-        share, mean = clustered_proportion(y, np.ones(len(y)), codes, level), float(p.mean())
+        share, mean = clustered_proportion(y, np.ones(len(y)), codes), float(p.mean())
         line["observed_over_expected"] = Interval(share.value / mean, share.low / mean, share.high / mean)
-    return CalibrationSummary(**line, curve=_curve(y, p, codes, level))
+    return CalibrationSummary(**line, curve=_curve(y, p, codes))
 
 
-def _curve(y: NDArray[np.bool_], p: Floats, codes: NDArray[np.intp], level: float) -> tuple[CurvePoint, ...]:
+def _curve(y: NDArray[np.bool_], p: Floats, codes: NDArray[np.intp]) -> tuple[CurvePoint, ...]:
     """Groups of equally many images by probability; equal probabilities stay together."""
     order = np.sort(p)
     edges = np.unique(order[np.linspace(0, len(p) - 1, BINS + 1).round().astype(int)[1:-1]])
@@ -91,6 +88,6 @@ def _curve(y: NDArray[np.bool_], p: Floats, codes: NDArray[np.intp], level: floa
     points = []
     for k in np.unique(number):
         held = number == k
-        observed = clustered_proportion(y, held, codes, level)
+        observed = clustered_proportion(y, held, codes)
         points.append(CurvePoint(float(p[held].mean()), observed, int(held.sum())))
     return tuple(points)

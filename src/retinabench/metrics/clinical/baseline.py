@@ -194,12 +194,12 @@ def judge(
     gains = accuracy_gain, brier_skill
     if all(one.value <= 0 for one in gains) and any(_below(one, 0) for one in gains):
         return "not useful" if auroc.value < POOR else "probabilities"
-    return "useful" if any(_above(one, 0) for one in gains) else "not shown"
+    return "useful" if any(_above_zero(one) for one in gains) else "not shown"
 
 
 def _below(one: Interval, bound: float) -> bool:
     return bool((one.high if np.isfinite(one.high) else one.value) < bound)
 
 
-def _above(one: Interval, bound: float) -> bool:
-    return bool((one.low if np.isfinite(one.low) else one.value) > bound)
+def _above_zero(one: Interval) -> bool:
+    return bool((one.low if np.isfinite(one.low) else one.value) > 0)

@@ -29,7 +29,6 @@ from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.inference.proportions import binary, clustered_proportion
 
 Floats = NDArray[np.float64]
-READINGS = ("retained_only", "screen_positive", "expert", "reader")
 RATES = ("sensitivity", "specificity", "accuracy", "prevalence", "positive_rate")
 
 

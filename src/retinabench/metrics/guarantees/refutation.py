@@ -100,23 +100,22 @@ def ratio_p_values(risk: LabelledRisk, level: float = LEVEL) -> tuple[float, flo
     return float(broken), float(holds)
 
 
-def judge(risks: Sequence[LabelledRisk], level: float = LEVEL) -> list[Refutation]:
+def judge(risks: Sequence[LabelledRisk]) -> list[Refutation]:
     """Judge several certified bounds, on one or several sets, by the labels of these sets.
 
-    `broken` and `holds` are each given at family-wise level `level`: among all bounds that are kept, one is called broken with
+    `broken` and `holds` are each given at the family-wise level `LEVEL`: among all bounds that are kept, one is called broken with
     at most this probability, and among all that are not kept one is called held.
 
     Args:
         risks: The images of every bound and set.
-        level: The family-wise level.
 
     Returns:
         One verdict for each.
     """
     if not risks:
         return []
-    pairs = np.array([ratio_p_values(one, level) for one in risks])
-    broken, holds = holm(pairs[:, 0]) <= level, holm(pairs[:, 1]) <= level
+    pairs = np.array([ratio_p_values(one, LEVEL) for one in risks])
+    broken, holds = holm(pairs[:, 0]) <= LEVEL, holm(pairs[:, 1]) <= LEVEL
     found = []
     for one, (p_broken, p_holds), refuted, confirmed in zip(risks, pairs, broken, holds, strict=True):
         den = np.asarray(one.den, np.float64)
@@ -125,7 +124,7 @@ def judge(risks: Sequence[LabelledRisk], level: float = LEVEL) -> list[Refutatio
         found.append(
             Refutation(
                 ratio, one.goal, len(np.unique(np.asarray(one.patient)[den > 0])), float(p_broken), float(p_holds), verdict,
-                len(risks), level,
+                len(risks), LEVEL,
             )
         )  # fmt: skip
     return found

@@ -227,6 +227,6 @@ def _refusal(first: Step, goal: float, delta: float, possible: int, patients: in
     if not first.risk < goal:
         return f"the risk is {found}, no lower than {goal:.3g}", None
     z = float(stats.norm.isf(delta / 2))
-    spread = max(first.risk, 0.2 * goal) * z**2 / (goal - first.risk) ** 2
-    needed = math.ceil(max(START * possible, spread) * patients / first.patients)
+    by_variance = max(first.risk, 0.2 * goal) * z**2 / (goal - first.risk) ** 2
+    needed = math.ceil(max(START * possible, by_variance) * patients / first.patients)
     return f"the risk is {found}; they are too few to show at most {goal:.3g}", max(needed, patients + 1)

@@ -216,26 +216,22 @@ def realised(
     threshold: float,
     *,
     reader: tuple[float, float] = (0.9, 0.95),
-    level: float = 0.95,
 ) -> Realised:
-    """Return what a frozen threshold does to a set, with intervals clustered by patient.
+    """Return what a frozen threshold does to a set, with 95 % intervals clustered by patient.
 
     Args:
         cases: The images.
         threshold: Images with a larger uncertainty are referred.
         reader: Sensitivity and specificity of the human who reads the referred images.
-        level: Level of the intervals.
 
     Returns:
         Every target that the set can tell, missed disease, and the four readings.
     """
     referred = cases.uncertainty > threshold
-    readings = referral_view_intervals(
-        cases.label, cases.positive, referred, cases.patient, reader=reader, level=level
-    )
+    readings = referral_view_intervals(cases.label, cases.positive, referred, cases.patient, reader=reader)
     graded = cases.severe is not None
     targets = {
-        name: target.estimate(cases, threshold, level)
+        name: target.estimate(cases, threshold)
         for name, target in TARGETS.items()
         if graded or name not in ("severe_sensitivity", "missed_severe")
     }

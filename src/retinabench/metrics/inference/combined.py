@@ -28,9 +28,8 @@ Floats = NDArray[np.float64]
 def combined_proportions(
     parts: Sequence[tuple[float, ArrayLike]],
     cluster: ArrayLike | Sequence[Hashable],
-    level: float = 0.95,
 ) -> Interval:
-    """Return a linear combination of proportions of the same images, with its clustered interval.
+    """Return a linear combination of proportions of the same images, with its clustered 95 % interval.
 
     With proportions p_k of ends l_k and u_k and correlations r_jk of their patients' residuals, the lower end of sum c_k p_k is
     its value less sqrt(sum_jk s_j s_k r_jk d_j d_k), where d_k = |c_k| (p_k - l_k) and s_k = 1 for c_k > 0, and
@@ -39,7 +38,6 @@ def combined_proportions(
     Args:
         parts: Pairs of a coefficient and (N,) successes in [0, 1].
         cluster: (N,) patients.
-        level: Level of the interval.
 
     Returns:
         The combination; the ends are NaN where all images are of one patient.
@@ -47,7 +45,7 @@ def combined_proportions(
     codes, patients = cluster_codes(cluster)
     share = np.array([np.asarray(success, np.float64) for _, success in parts])
     coefficient = np.array([c for c, _ in parts])
-    found = [clustered_proportion(success, np.ones(len(codes)), codes, level) for success in share]
+    found = [clustered_proportion(success, np.ones(len(codes)), codes) for success in share]
     value = np.array([one.value for one in found])
     low, high = np.array([(one.value - one.low, one.high - one.value) for one in found]).T
     residual = np.array(

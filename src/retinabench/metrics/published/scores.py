@@ -261,25 +261,3 @@ def _packet_sum(terms: NDArray[np.float32]) -> np.float32:
     for term in terms[whole:]:
         total = np.float32(total + term)
     return total
-
-
-def decompose(samples: ArrayLike) -> dict[str, NDArray[np.floating]]:
-    """Return mean, entropy, variance, aleatoric and epistemic of (S, N) samples in the precision given, nats."""
-    p = np.asarray(samples)
-    mean, aleatoric = p.mean(axis=0), binary_entropy(p).mean(axis=0)
-    entropy = binary_entropy(mean)
-    return {
-        "prediction": mean,
-        "predictive_entropy": entropy,
-        "predictive_variance": p.var(axis=0),
-        "epistemic_uncertainty": entropy - aleatoric,
-        "aleatoric_uncertainty": aleatoric,
-    }
-
-
-def binary_entropy(p: ArrayLike) -> NDArray[np.floating]:
-    """Entropy in nats in the precision given; terms with p = 0 or p = 1 count 0."""
-    p = np.asarray(p)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        no, yes = np.log1p(-p) * (1 - p), np.log(p) * p
-    return np.asarray(-(np.where(p == 1, 0, no) + np.where(p == 0, 0, yes))).astype(p.dtype)

@@ -46,13 +46,12 @@ class SetPage:
     calibration_figure: Panel
 
 
-def render(report: ScreeningReport, grid: PolicyGrid | None = None, *, title: str = TITLE) -> str:
+def render(report: ScreeningReport, grid: PolicyGrid | None = None) -> str:
     """Return the page of a screening report.
 
     Args:
         report: What it says.
         grid: Outcomes at other thresholds, for sliders; None: the page has none.
-        title: Its headline.
 
     Returns:
         The HTML of the page.
@@ -60,7 +59,7 @@ def render(report: ScreeningReport, grid: PolicyGrid | None = None, *, title: st
     found = [_set_page(answer, report) for answer in answer_sets(report)]
     absent = ([] if len(found) > 1 else ["work"]) + ([] if grid is not None else ["explore"])
     context = {
-        "title": title,
+        "title": TITLE,
         "contents": [entry for entry in CONTENTS if entry[0] not in absent],
         "explorer": None if grid is None else explorer({"model": grid}, report.reader),
         "report": report,

@@ -53,10 +53,10 @@ class MethodSection:
     downloads: list[tuple[str, str]]
 
 
-def index_page(boards: Sequence[BenchmarkBoard], links: Sequence[Any]) -> str:
+def index_page(boards: Sequence[BenchmarkBoard]) -> str:
     """Return the first page: every benchmark with its standings by the primary score."""
     sections = [(board, _section(board, next(iter(board.sets)))) for board in boards]
-    return _render("index.html.j2", title="Leaderboard", sections=sections, links=links, root="")
+    return _render("index.html.j2", title="Leaderboard", sections=sections, root="")
 
 
 def benchmark_page(board: BenchmarkBoard) -> str:

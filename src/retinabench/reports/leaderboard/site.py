@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from retinabench.core.atomic_files import json_text, write_bytes
@@ -39,27 +38,12 @@ Content = Iterator[tuple[str, bytes]]
 Failures = dict[tuple[str, str], list[Failure]]
 
 
-@dataclass(frozen=True)
-class Link:
-    """A page beside the boards, such as the fidelity benchmark's.
-
-    Args:
-        href: Its path in the site.
-        title: What the index calls it.
-    """
-
-    href: str
-    title: str
-
-
 def write_site(
     boards: Sequence[BenchmarkBoard],
     out: Path,
     *,
     summaries: Sequence[Summary] = (),
     images: Mapping[str, ImageSource] | None = None,
-    links: Sequence[Link] = (),
-    others: Mapping[str, bytes] | None = None,
     progress: Progress = QUIET,
 ) -> Path:
     """Write the site.
@@ -69,8 +53,6 @@ def write_site(
         out: A new folder, or one that holds a site.
         summaries: Unverified summaries.
         images: Benchmark -> image_id -> (H, W, 3) uint8 or None.
-        links: Pages beside the boards, for the index.
-        others: Path -> content of these pages and of what belongs to them.
         progress: Is told how many pages are written.
 
     Returns:
@@ -83,18 +65,15 @@ def write_site(
     folder.check_empty()
     with folder.lock():
         found = _failures(boards, images or {})
-        names = [*_names(boards, found), *sorted(others or {})]
+        names = list(_names(boards, found))
         before = [str(name) for name in (folder.manifest() or {}).get("files", [])]
         _write_manifest(out, sorted({*before, *names}))
         written: set[str] = set()
         with progress.track("Writing pages", len(names), unit="files") as advance:
-            for name, content in _contents(boards, summaries, images or {}, found, links):
+            for name, content in _contents(boards, summaries, images or {}, found):
                 write_bytes(out / name, content)
                 written.add(name)
                 advance(1)
-        for name, content in sorted((others or {}).items()):
-            write_bytes(out / name, content)
-            written.add(name)
         for name in sorted(set(before) - written):
             _remove(out, name)
         _write_manifest(out, sorted(written))
@@ -136,7 +115,6 @@ def _contents(
     summaries: Sequence[Summary],
     images: Mapping[str, ImageSource],
     found: Failures,
-    links: Sequence[Link],
 ) -> Content:
     """Yield the path and content of every file; the index comes last, when all that it links to is there."""
     by_key: dict[str, list[BenchmarkBoard]] = {}
@@ -158,7 +136,7 @@ def _contents(
     yield "printed.html", pages.printed_page(boards, summaries).encode()
     content: JsonObject = {"schema": SCHEMA, "benchmarks": [board.to_dict() for board in boards]}
     yield "board.json", json_text(content).encode()
-    yield "index.html", pages.index_page(boards, links).encode()
+    yield "index.html", pages.index_page(boards).encode()
 
 
 def _images(board: BenchmarkBoard, source: ImageSource | None, found: Failures) -> Content:

@@ -1,20 +1,35 @@
-"""The tables of a monitor, for the terminal and the page."""
+"""The tables of a monitor, for the page, and what `retinabench monitor` prints of them within 80 columns."""
 
 from __future__ import annotations
 
 import math
 
+from rich.console import Group
+from rich.text import Text
+
 from retinabench.metrics.guarantees.risks import PER
 from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.monitoring.result import Evidence, Monitoring
-from retinabench.reports.monitoring.sentences import goal_text
+from retinabench.reports.monitoring.sentences import expected_note, findings, goal_text, headline
 from retinabench.reports.toolkit.number_format import COUNT, NumberFormat
 from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table
+from retinabench.reports.toolkit.terminal import to_terminal
 
 EVIDENCE = NumberFormat(2)
 SIGNED = NumberFormat(3, signed=True)
 THRESHOLD = NumberFormat(4)
 LARGE = 1e4
+LATEST = 6  # windows on the terminal
+
+
+def monitor_tables(found: Monitoring) -> Group:
+    """Return the headline, the tables and what they mean, for the terminal."""
+    tables = [evidence_table(found), windows_table(found, LATEST), expected_table(found)]
+    said = [f"{one.lead} {one.text}" for one in findings(found)]
+    if found.expected is not None:
+        said.append(expected_note(found))
+    shown = Group(*(to_terminal(one) for one in tables if one is not None))
+    return Group(Text(headline(found), style="bold"), shown, Text("\n".join(said)))
 
 
 def evidence_table(found: Monitoring) -> Table:

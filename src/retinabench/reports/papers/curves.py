@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.metrics.classification import Roc, roc_curve
-from retinabench.metrics.inference.over_seeds import average_roc
+from retinabench.metrics.classification import Roc, roc_curve, sensitivity_on_chords
 from retinabench.metrics.published import figures, resampled_rows, scores
 from retinabench.metrics.selective import referral_curves as referral
 from retinabench.metrics.sets import ImageSet
@@ -109,7 +108,7 @@ def _rocs(out: Curves, name: str, w: Weighted) -> None:
 
 def read_roc(curve: Roc) -> Floats:
     """Return the (201,) sensitivities of a curve over `RATES`."""
-    return average_roc([curve], RATES["corrected"])[1]
+    return sensitivity_on_chords(curve, RATES["corrected"])
 
 
 def retained_weight(w: Weighted, share: float) -> Floats:
@@ -159,7 +158,7 @@ def published_curves(test: Predictions, seed: int) -> tuple[Curves, Named]:
             for share in (1.0, *RETAINED):
                 kept = scores.order_of(uncertainty)[: int(share * len(rows))]
                 if 0 < label[kept].sum() < len(kept):
-                    curve_ = roc_curve(label[kept], prob[kept])
-                    pair = (curve_.false_positive_rate, curve_.sensitivity)
-                    out.roc[name, share] = figures.average_roc([pair])[1]
+                    out.roc[name, share] = figures.sensitivity_at_nearest(
+                        roc_curve(label[kept], prob[kept]), RATES["published"]
+                    )
     return out, whole

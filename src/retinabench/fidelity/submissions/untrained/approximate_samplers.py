@@ -33,9 +33,9 @@ def _mclmc(
             f"'mclmc' needs at least two weights, and {target.name} has one",
             hint="Run 'hmc' or 'nuts', which take any number.",
         )
-    spread = math.sqrt(target.prior_variance * target.parameters)  # of the prior's draws
+    scale = math.sqrt(target.prior_variance * target.parameters)  # of the prior's draws
     point = mclmc.begin(hmc.start(counted, prior_draws(target, 1, generator)), generator)
-    size, length = mclmc.StepSize(0.05 * spread), spread
+    size, length = mclmc.StepSize(0.05 * scale), scale
     burned: list[Tensor] = []
     kept: list[Tensor] = []
     while counted.used < budget:

@@ -26,6 +26,7 @@ from retinabench.core.errors import InputError
 from retinabench.metrics.guarantees.shift.weighted import Images, Reweighting, distance_after, sum_of_squares
 from retinabench.metrics.inference.interval import Interval
 
+LEVEL = 0.95  # of the interval of the prevalence
 SEPARATION = 5.0  # standard errors that m_1 - m_0 must be above 0
 
 
@@ -58,14 +59,13 @@ class LabelShift:
         return (pi / (1 - pi)) * ((1 - q) / q) if 0 < q < 1 else float("nan")
 
 
-def label_shift(validation: Images, label: ArrayLike, new: Images, level: float = 0.95) -> LabelShift:
+def label_shift(validation: Images, label: ArrayLike, new: Images) -> LabelShift:
     """Estimate the prevalence among unlabelled new patients under label shift.
 
     Args:
         validation: Validation images.
         label: (N,) their labels, 0 or 1.
         new: Unlabelled images of new patients.
-        level: Level of the interval.
 
     Returns:
         The prevalence and the importance weights, or why there are none.
@@ -92,7 +92,7 @@ def label_shift(validation: Images, label: ArrayLike, new: Images, level: float 
     )
     other = new.by_patient(new.weight * (new.prob - m) / new.weight.sum())[:, None] * [1 / (m1 - m0), 0.0]
     error = np.sqrt(sum_of_squares(own[:, 0]) + sum_of_squares(other[:, 0]))
-    half = float(stats.norm.ppf((1 + level) / 2) * error)
+    half = float(stats.norm.ppf((1 + LEVEL) / 2) * error)
     q, low, high = (float(np.clip(value, 0, 1)) for value in (q, q - half, q + half))
     weight = v * np.where(y == 1, q / pi, (1 - q) / (1 - pi))
     by_q = v * np.where(y == 1, 1 / pi, -1 / (1 - pi))
