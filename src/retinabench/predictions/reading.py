@@ -113,10 +113,9 @@ def arguments_of(table: Table, reading: Reading) -> dict[str, Any]:
     metadata = _origin(table.metadata, further, n, reading, notes)
     subgroups, left = keep_further(further, n, untyped=table.untyped)
     said = layout.said()
-    if layout.usual and subgroups:
-        said.append(
-            f"kept as subgroups: {', '.join(list(subgroups)[:12])}{', …' if len(subgroups) > 12 else ''}"
-        )
+    others = [name for name in subgroups if name != GRADABLE]
+    if layout.usual and others:
+        said.append(f"kept as subgroups: {', '.join(others[:12])}{', …' if len(others) > 12 else ''}")
     return known | {
         "subgroups": subgroups,
         "metadata": metadata,
