@@ -182,3 +182,18 @@ def test_columns_of_pandas_are_arrays():
     found = rb.Predictions(frame.id, frame.y, frame.p, patient_id=patient, subgroups={"site": frame.site})
     assert found.patient_id.tolist() == ["1", "image b"]
     assert found.subgroups["site"].tolist() == ["x", "y"]
+
+
+def test_a_frame_reads_as_the_same_table_written_as_csv(tmp_path):
+    words = ["True", "False"] * (N // 2)
+    frame = pd.DataFrame({"image_id": IDS, "label": words, "prob": np.linspace(0, 1, N)})
+    frame["grade"] = ["NA", "0"] * (N // 2)
+    frame.to_csv(tmp_path / "p.csv", index=False)
+    want = rb.read_predictions(tmp_path / "p.csv")
+    categories = frame.astype({"label": "category", "grade": "category", "prob": "category"})
+    numbers = frame.assign(label=(frame.label == "True").astype(int)).astype({"label": "category"})
+    for one in (frame, categories, numbers, pl.DataFrame(frame.to_dict("list"))):
+        found = rb.Predictions.from_dataframe(one)
+        assert found.label.tolist() == want.label.tolist()
+        assert found.prob.tolist() == want.prob.tolist()
+        assert found.grade.tolist() == want.grade.tolist()

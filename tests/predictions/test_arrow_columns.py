@@ -38,6 +38,48 @@ def test_values_of_known_columns(column, values):
     )
 
 
+TYPES = (pa.string(), pa.large_string(), pa.string_view())
+
+
+@pytest.mark.parametrize("kind", TYPES, ids=str)
+@pytest.mark.parametrize(
+    ("name", "cells", "values"),
+    [
+        ("label", ["True", "false"], [1, 0]),
+        ("label", ["1", "0"], [1, 0]),
+        ("grade", ["NA", "0"], [np.nan, 0]),
+        ("uncertainty", ["0.5", "1e-3"], [0.5, 0.001]),
+    ],
+)
+def test_every_form_of_text_stands_for_numbers_alike(kind, name, cells, values):
+    np.testing.assert_array_equal(arguments(**{name: pa.array(cells, kind)})[name], values)
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "values"),
+    [
+        ("label", [1, 0], [1, 0]),
+        ("label", [True, False], [1, 0]),
+        ("label", pa.array(["True", "False"], pa.large_string()), [1, 0]),
+        ("grade", [2, 0], [2, 0]),
+        ("prob", [0.25, 0.5], [0.25, 0.5]),
+        ("uncertainty", [0.25, 0.5], [0.25, 0.5]),
+        ("patient_id", [7, 8], ["7", "8"]),
+    ],
+)
+def test_a_categorical_column_is_read_as_the_values_that_it_stands_for(name, cells, values):
+    found = arguments(**{name: pa.array(cells).dictionary_encode()})
+    np.testing.assert_array_equal(found["probs" if name == "prob" else name], values)
+
+
+def test_a_type_that_arrow_cannot_convert_is_refused_in_one_line_or_left_out():
+    views = pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array(["p", "q"], pa.string_view()))
+    with pytest.raises(InputError, match="column 'patient_id': has type dictionary.*Store it as plain text"):
+        arguments(patient_id=views)
+    found = arguments(method=pa.array([b"x", b"x"]))
+    assert "the column 'method' is left out: has type binary" in found["notes"]
+
+
 def test_samples_are_stacked_in_the_order_of_their_numbers():
     found = arguments_of_arrow(
         None,

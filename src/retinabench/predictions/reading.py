@@ -233,7 +233,10 @@ def _origin(
         values = further.get(name)
         if values is None:
             continue
-        cells = from_arrow(values, untyped=True) if isinstance(values, pa.Array) else np.asarray(values)
+        try:
+            cells = from_arrow(values, untyped=True) if isinstance(values, pa.Array) else np.asarray(values)
+        except (ValueError, pa.ArrowException):
+            continue  # no text: left out with the further columns, which says why
         if cells.ndim != 1 or len(levels := np.unique(cells)) != 1:
             continue
         if name == "seed" and not (cells.dtype.kind in "iuf" and float(levels[0]).is_integer()):
