@@ -80,6 +80,16 @@ def test_a_type_that_arrow_cannot_convert_is_refused_in_one_line_or_left_out():
     assert "the column 'method' is left out: has type binary" in found["notes"]
 
 
+@pytest.mark.parametrize("cells", [["True", None], [True, None]])
+def test_words_beside_empty_labels_are_read_where_these_are_allowed(cells):
+    table = pa.table({**GOOD, "label": cells})
+    found = arguments_of_arrow(None, table, Layout(tuple(table.column_names)), Reading(unlabelled=True), {})
+    assert found["label"].tolist() == [1, 0]
+    assert found["subgroups"]["labelled"].tolist() == ["yes", "no"]
+    with pytest.raises(InputError, match="row 2, column 'label': is empty"):
+        arguments(label=cells)
+
+
 def test_samples_are_stacked_in_the_order_of_their_numbers():
     found = arguments_of_arrow(
         None,

@@ -200,9 +200,9 @@ def as_text(words: pa.Array, longest: int) -> NDArray[np.str_]:
 
 
 def _without_words(column: pa.Array) -> pa.Array:
-    """Labels that are written true and false, in any case, as 1 and 0; others as they are."""
+    """Labels that are written true and false, in any case, as 1 and 0; others and empty cells as they are."""
     words = pa.compute.utf8_lower(column.cast(pa.string()))
-    if not pa.compute.all(pa.compute.is_in(words, pa.array(["true", "false"]))).as_py():
+    if not pa.compute.all(pa.compute.is_in(words.drop_null(), pa.array(["true", "false"]))).as_py():
         return column
     return pa.compute.equal(words, "true").cast(pa.float64())
 
