@@ -74,7 +74,7 @@ def test_a_categorical_column_is_read_as_the_values_that_it_stands_for(name, cel
 
 def test_a_type_that_arrow_cannot_convert_is_refused_in_one_line_or_left_out():
     views = pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array(["p", "q"], pa.string_view()))
-    with pytest.raises(InputError, match="column 'patient_id': has type dictionary.*Store it as plain text"):
+    with pytest.raises(InputError, match=r"column 'patient_id': has type dictionary.*Store it as plain text"):
         arguments(patient_id=views)
     found = arguments(method=pa.array([b"x", b"x"]))
     assert "the column 'method' is left out: has type binary" in found["notes"]
