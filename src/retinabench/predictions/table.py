@@ -36,7 +36,7 @@ from retinabench.predictions.adapters import Constructors
 from retinabench.predictions.columns import DOMAINS, KNOWN, SPLITS, sample_number
 from retinabench.predictions.gradable import GRADABLE, gradable_rows
 from retinabench.predictions.identities import own_patients
-from retinabench.predictions.subgroups import check_subgroups
+from retinabench.predictions.subgroups import check_subgroups, tidied
 from retinabench.predictions.validation.check import Check
 from retinabench.predictions.validation.values import (
     REFERABLE_FROM,
@@ -128,7 +128,8 @@ class Predictions(Constructors, Tabular):
                 "uncertainty", check.length("uncertainty", self.uncertainty, n)
             )
         taken = [*KNOWN, "metadata", *(name for name in self.subgroups if sample_number(name) is not None)]
-        columns["subgroups"] = check_subgroups(check, self.subgroups, n, taken)
+        columns["subgroups"], changed = tidied(check_subgroups(check, self.subgroups, n, taken))
+        notes += changed
         gradable = gradable_rows(check, columns["subgroups"].get(GRADABLE), n)
         if not gradable.any():
             raise check.fail(GRADABLE, None, "is 0 in every row: no image can be graded")
