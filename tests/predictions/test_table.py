@@ -48,3 +48,12 @@ def test_select_and_take():
     assert taken.image_id.tolist() == ["c", "a"]
     assert taken.grade.tolist() == [2, 0]
     assert predictions.take([0, 1, 2]) is predictions
+
+
+def test_a_selection_of_a_selection_knows_the_rows_of_the_file():
+    split = ["validation", "test", "test", "validation", "test"]
+    whole = rb.Predictions(list("abcde"), [0, 1, 0, 1, 1], [0.5] * 5, split=split)
+    part = whole.select(split="test")
+    assert [whole.file_row(k) for k in range(5)] == [1, 2, 3, 4, 5]
+    assert [part.file_row(k) for k in range(3)] == [2, 3, 5]
+    assert [part.take([2, 0]).file_row(k) for k in range(2)] == [5, 2]

@@ -94,6 +94,8 @@ class Predictions(Constructors, Tabular):
     metadata: Mapping[str, Any] = field(default_factory=dict)
     source: str | None = None
     notes: tuple[str, ...] = ()
+    # (N,) rows of the file from 0 that `take` kept; None where it kept all in their order.
+    _rows: NDArray[np.int32] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         check = Check(self.source)
@@ -210,6 +212,10 @@ class Predictions(Constructors, Tabular):
         """S, posterior samples per image over all members."""
         return int(self.probs.shape[1])
 
+    def file_row(self, place: int | np.intp) -> int:
+        """Return the row of its file, from 1, of the image at a place from 0, for messages about a selection."""
+        return int(place if self._rows is None else self._rows[place]) + 1
+
     def select(self, *, domain: str | None = None, split: str | None = None) -> Predictions | None:
         """Return the gradable images of one domain and one split, or None where there are none.
 
@@ -245,6 +251,8 @@ class Predictions(Constructors, Tabular):
             object.__setattr__(part, name, values)
         subgroups = {name: values[chosen] for name, values in self.subgroups.items()}
         object.__setattr__(part, "subgroups", subgroups)
+        if self._rows is None:  # else the loop has taken the rows of the file like any column
+            object.__setattr__(part, "_rows", chosen.astype(np.int32))
         if part.grade is not None and (part.grade == UNKNOWN_GRADE).all():
             object.__setattr__(part, "grade", None)
         return part

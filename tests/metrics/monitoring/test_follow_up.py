@@ -7,7 +7,7 @@ import pytest
 
 import retinabench as rb
 from retinabench.core.errors import InputError
-from retinabench.metrics.monitoring.follow_up import Units, Watched, days, one_image_each, windows
+from retinabench.metrics.monitoring.follow_up import Units, Watched, days, follow_up, one_image_each, windows
 
 
 def predictions(dates, **columns):
@@ -35,6 +35,20 @@ def test_dates_with_time_of_day_and_months_are_read():
 def test_what_is_no_date_is_named_by_its_row(dates, message):
     with pytest.raises(InputError, match=message):
         days(predictions(dates), "date")
+
+
+def test_a_bad_date_of_the_test_split_is_named_by_the_row_of_the_file(tmp_path):
+    rows = [
+        "a,0,.1,,validation,1",
+        "b,1,.9,,validation,1",
+        "c,0,,2026-01-01,test,0",
+        "d,0,.1,2026-01-01,test,1",
+    ]
+    lines = ["image_id,label,prob,date,split,gradable", *rows, "e,1,.8,31.02.26,test,1"]
+    (tmp_path / "p.csv").write_text("\n".join(lines) + "\n")
+    whole = rb.read_predictions(tmp_path / "p.csv")
+    with pytest.raises(InputError, match=r"p\.csv, row 5, column 'date': is '31\.02\.26'"):
+        follow_up([whole], "auto", 0.5, "date")
 
 
 def test_a_missing_column_is_named_with_the_nearest_one():

@@ -111,7 +111,7 @@ def _matched(first: Predictions, other: Predictions, number: int) -> Predictions
                 f"is '{theirs[row]}' for image '{first.image_id[row][:60]}' where {first.source or 'model 1'} has "
                 f"'{ours[row]}'",
                 file=where,
-                row=int(rows[row]) + 1,
+                row=taken.file_row(row),
                 column=column,
                 hint="Both files must hold the same truth.",
             )
