@@ -189,9 +189,10 @@ def _set_words(known: dict[str, NDArray[Any]]) -> list[str]:
         if column not in known or known[column].dtype.kind != "U":
             continue
         levels, place = np.unique(known[column], return_inverse=True)
-        words = [usual(word) for word in levels.tolist()]
+        # A word that is not known stays as the file has it, and is refused later, where the others are valid.
+        words = [usual(word) if usual(word) in allowed else word for word in levels.tolist()]
         changed = [f"'{a}' as {b}" for a, b in zip(levels.tolist(), words, strict=True) if a != b]
-        if changed and set(words) <= set(allowed):
+        if changed:
             known[column] = np.asarray(words)[place]
             notes.append(f"{column}: read {', '.join(changed)}")
     return notes
