@@ -145,4 +145,29 @@ def test_dictionaries_of_several_pieces_become_one_column():
 
 def test_the_first_value_that_is_not_a_number_is_named():
     error = not_a_number("t.csv", "prob", pa.array(["1", "x", "y"]))
-    assert str(error) == "t.csv, row 2, column 'prob': is 'x', not a number"
+    assert str(error).startswith(
+        "t.csv, row 2, column 'prob': is 'x', not a number. Write a number from 0 to 1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "cell", "hint"),
+    [
+        ("prob", "6.9%", "Write 0.069 for it."),
+        ("prob_3", " 6,9 %", "Write 0.069 for it."),
+        ("prob", "NA", "Write the number, drop the row, or leave the cell empty and write 0 in the column 'gradable'"),
+        ("uncertainty", "n/a", "Write the number, drop the row"),
+        ("uncertainty", "high", "Write a number with a decimal point, such as 0.25."),
+        ("prob_0", "high", "Write a number from 0 to 1 with a decimal point, such as 0.25."),
+        ("prob", "0,5", "Write decimals with a point, or separate the columns by semicolons."),
+        ("label", "yes", "Labels are 0 (not referable) or 1 (referable)."),
+        ("grade", "mild", "Grades are 0 (none), 1 (mild)"),
+    ],
+)  # fmt: skip
+def test_what_to_write_instead_of_a_text(name, cell, hint):
+    error = not_a_number(None, name, pa.array(["0.5", cell]))
+    assert f"row 2, column '{name}': is '{cell}', not a number. {hint}" in str(error)
+
+
+def test_a_column_of_another_table_has_no_hint():
+    assert not_a_number(None, "drusen", pa.array(["x"])).hint is None

@@ -223,14 +223,31 @@ def not_a_number(source: str | Path | None, name: str, column: pa.Array) -> Inpu
             value.cast(pa.float64())
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             text = str(value.as_py())
-            comma = re.fullmatch(r"\s*[-+]?\d*,\d+\s*", text)
-            hint = "Write decimals with a point, or separate the columns by semicolons." if comma else None
-            if name == "label" and not comma:
-                hint = "Labels are 0 (not referable) or 1 (referable)."
-            if name == "grade" and not comma:
-                hint = "Grades are 0 (none), 1 (mild), 2 (moderate), 3 (severe) and 4 (proliferative)."
-            return InputError(f"is '{text[:40]}', not a number", file=source, row=row, column=name, hint=hint)
+            problem, hint = f"is '{text[:40]}', not a number", _number_instead(name, text)
+            return InputError(problem, file=source, row=row, column=name, hint=hint)
     return InputError(f"has type {column.type}, needed are numbers", file=source, column=name)
+
+
+def _number_instead(name: str, text: str) -> str | None:
+    """What to write in place of a text that is not a number; None for a column that is not of `Predictions`."""
+    if re.fullmatch(r"\s*[-+]?\d*,\d+\s*", text):
+        return "Write decimals with a point, or separate the columns by semicolons."
+    if name == "label":
+        return "Labels are 0 (not referable) or 1 (referable)."
+    if name == "grade":
+        return "Grades are 0 (none), 1 (mild), 2 (moderate), 3 (severe) and 4 (proliferative)."
+    if not is_known(name):
+        return None
+    if percent := re.fullmatch(r"\s*(\d{1,3}(?:[.,]\d{1,12})?)\s*%\s*", text):
+        return f"Write {float(percent[1].replace(',', '.')) / 100:.12g} for it."
+    if text.strip().lower() in NOT_KNOWN:
+        return (
+            "Write the number, drop the row, or leave the cell empty and write 0 in the column 'gradable' if the "
+            "image cannot be graded."
+        )
+    return (
+        f"Write a number{' from 0 to 1' if name != 'uncertainty' else ''} with a decimal point, such as 0.25."
+    )
 
 
 def _lists(source: str | None, column: pa.Array) -> NDArray[np.float64]:
