@@ -197,3 +197,16 @@ def test_a_frame_reads_as_the_same_table_written_as_csv(tmp_path):
         assert found.label.tolist() == want.label.tolist()
         assert found.prob.tolist() == want.prob.tolist()
         assert found.grade.tolist() == want.grade.tolist()
+
+
+def test_long_ids_that_a_missing_cell_made_floats_are_refused_and_as_text_are_kept():
+    ids = 10**17 + np.arange(N) // 2
+    frame = pd.DataFrame({"image_id": IDS, "label": LABEL, "prob": np.linspace(0, 1, N), "patient_id": ids})
+    whole = frame.astype({"patient_id": "Int64"})
+    whole.loc[3, "patient_id"] = pd.NA
+    assert len(set(rb.Predictions.from_dataframe(whole).patient_id)) == N // 2 + 1
+    for kind in ("float64", "float32"):
+        with pytest.raises(
+            InputError, match=r"row 1, column 'patient_id': is the floating-point number .*as text"
+        ):
+            rb.Predictions.from_dataframe(whole.astype({"patient_id": kind}))

@@ -146,7 +146,7 @@ def _flat(source: str | None, name: str, column: pa.Array) -> NDArray[Any]:
         if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
             raise InputError(f"has type {column.type}, needed is text", file=source, column=name)
         if pa.types.is_floating(column.type):  # whole numbers that a missing cell made floats
-            return np.asarray(column.to_pylist(), object)
+            return np.asarray(column.to_numpy(zero_copy_only=False))
         try:
             words = column.cast(pa.string())
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
