@@ -115,6 +115,10 @@ def test_unknown_arguments():
         rb.score(p, rules="correct")
     with pytest.raises(InputError, match="bootstrap"):
         rb.score(p, bootstrap=-1)
+    for level in (95, 0, 1, float("nan")):
+        for rules in ("corrected", "published"):
+            with pytest.raises(InputError, match=r"the level is .*such as 0\.95"):
+                rb.score(p, rules, bootstrap=0, level=level)
 
 
 def test_predictions_are_given_up_before_the_sets_are_scored(monkeypatch):

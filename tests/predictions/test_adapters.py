@@ -182,3 +182,31 @@ def test_columns_of_pandas_are_arrays():
     found = rb.Predictions(frame.id, frame.y, frame.p, patient_id=patient, subgroups={"site": frame.site})
     assert found.patient_id.tolist() == ["1", "image b"]
     assert found.subgroups["site"].tolist() == ["x", "y"]
+
+
+def test_a_frame_reads_as_the_same_table_written_as_csv(tmp_path):
+    words = ["True", "False"] * (N // 2)
+    frame = pd.DataFrame({"image_id": IDS, "label": words, "prob": np.linspace(0, 1, N)})
+    frame["grade"] = ["NA", "0"] * (N // 2)
+    frame.to_csv(tmp_path / "p.csv", index=False)
+    want = rb.read_predictions(tmp_path / "p.csv")
+    categories = frame.astype({"label": "category", "grade": "category", "prob": "category"})
+    numbers = frame.assign(label=(frame.label == "True").astype(int)).astype({"label": "category"})
+    for one in (frame, categories, numbers, pl.DataFrame(frame.to_dict("list"))):
+        found = rb.Predictions.from_dataframe(one)
+        assert found.label.tolist() == want.label.tolist()
+        assert found.prob.tolist() == want.prob.tolist()
+        assert found.grade.tolist() == want.grade.tolist()
+
+
+def test_long_ids_that_a_missing_cell_made_floats_are_refused_and_as_text_are_kept():
+    ids = 10**17 + np.arange(N) // 2
+    frame = pd.DataFrame({"image_id": IDS, "label": LABEL, "prob": np.linspace(0, 1, N), "patient_id": ids})
+    whole = frame.astype({"patient_id": "Int64"})
+    whole.loc[3, "patient_id"] = pd.NA
+    assert len(set(rb.Predictions.from_dataframe(whole).patient_id)) == N // 2 + 1
+    for kind in ("float64", "float32"):
+        with pytest.raises(
+            InputError, match=r"row 1, column 'patient_id': is the floating-point number .*as text"
+        ):
+            rb.Predictions.from_dataframe(whole.astype({"patient_id": kind}))

@@ -38,6 +38,58 @@ def test_values_of_known_columns(column, values):
     )
 
 
+TYPES = (pa.string(), pa.large_string(), pa.string_view())
+
+
+@pytest.mark.parametrize("kind", TYPES, ids=str)
+@pytest.mark.parametrize(
+    ("name", "cells", "values"),
+    [
+        ("label", ["True", "false"], [1, 0]),
+        ("label", ["1", "0"], [1, 0]),
+        ("grade", ["NA", "0"], [np.nan, 0]),
+        ("uncertainty", ["0.5", "1e-3"], [0.5, 0.001]),
+    ],
+)
+def test_every_form_of_text_stands_for_numbers_alike(kind, name, cells, values):
+    np.testing.assert_array_equal(arguments(**{name: pa.array(cells, kind)})[name], values)
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "values"),
+    [
+        ("label", [1, 0], [1, 0]),
+        ("label", [True, False], [1, 0]),
+        ("label", pa.array(["True", "False"], pa.large_string()), [1, 0]),
+        ("grade", [2, 0], [2, 0]),
+        ("prob", [0.25, 0.5], [0.25, 0.5]),
+        ("uncertainty", [0.25, 0.5], [0.25, 0.5]),
+        ("patient_id", [7, 8], ["7", "8"]),
+    ],
+)
+def test_a_categorical_column_is_read_as_the_values_that_it_stands_for(name, cells, values):
+    found = arguments(**{name: pa.array(cells).dictionary_encode()})
+    np.testing.assert_array_equal(found["probs" if name == "prob" else name], values)
+
+
+def test_a_type_that_arrow_cannot_convert_is_refused_in_one_line_or_left_out():
+    views = pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array(["p", "q"], pa.string_view()))
+    with pytest.raises(InputError, match=r"column 'patient_id': has type dictionary.*Store it as plain text"):
+        arguments(patient_id=views)
+    found = arguments(method=pa.array([b"x", b"x"]))
+    assert "the column 'method' is left out: has type binary" in found["notes"]
+
+
+@pytest.mark.parametrize("cells", [["True", None], [True, None]])
+def test_words_beside_empty_labels_are_read_where_these_are_allowed(cells):
+    table = pa.table({**GOOD, "label": cells})
+    found = arguments_of_arrow(None, table, Layout(tuple(table.column_names)), Reading(unlabelled=True), {})
+    assert found["label"].tolist() == [1, 0]
+    assert found["subgroups"]["labelled"].tolist() == ["yes", "no"]
+    with pytest.raises(InputError, match="row 2, column 'label': is empty"):
+        arguments(label=cells)
+
+
 def test_samples_are_stacked_in_the_order_of_their_numbers():
     found = arguments_of_arrow(
         None,
@@ -93,4 +145,29 @@ def test_dictionaries_of_several_pieces_become_one_column():
 
 def test_the_first_value_that_is_not_a_number_is_named():
     error = not_a_number("t.csv", "prob", pa.array(["1", "x", "y"]))
-    assert str(error) == "t.csv, row 2, column 'prob': is 'x', not a number"
+    assert str(error).startswith(
+        "t.csv, row 2, column 'prob': is 'x', not a number. Write a number from 0 to 1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "cell", "hint"),
+    [
+        ("prob", "6.9%", "Write 0.069 for it."),
+        ("prob_3", " 6,9 %", "Write 0.069 for it."),
+        ("prob", "NA", "Write the number, drop the row, or leave the cell empty and write 0 in the column 'gradable'"),
+        ("uncertainty", "n/a", "Write the number, drop the row"),
+        ("uncertainty", "high", "Write a number with a decimal point, such as 0.25."),
+        ("prob_0", "high", "Write a number from 0 to 1 with a decimal point, such as 0.25."),
+        ("prob", "0,5", "Write decimals with a point, or separate the columns by semicolons."),
+        ("label", "yes", "Labels are 0 (not referable) or 1 (referable)."),
+        ("grade", "mild", "Grades are 0 (none), 1 (mild)"),
+    ],
+)  # fmt: skip
+def test_what_to_write_instead_of_a_text(name, cell, hint):
+    error = not_a_number(None, name, pa.array(["0.5", cell]))
+    assert f"row 2, column '{name}': is '{cell}', not a number. {hint}" in str(error)
+
+
+def test_a_column_of_another_table_has_no_hint():
+    assert not_a_number(None, "drusen", pa.array(["x"])).hint is None

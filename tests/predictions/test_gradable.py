@@ -41,6 +41,16 @@ def test_a_csv_and_a_parquet_file(tmp_path):
     assert (clinic.images.table.tp, clinic.images.table.tn) == (1, 1)
 
 
+@pytest.mark.parametrize("header", ["Gradable", "gradeable", "is_gradable"])
+def test_another_spelling_of_the_column_leaves_the_same_images_out_and_is_said(tmp_path, header):
+    kept = rb.read_predictions(csv(tmp_path, ROWS, f"image_id,label,prob,{header}"))
+    assert kept.prob.tolist() == [0.1, 0.8]
+    assert kept.notes[0] == f"read '{header}' as gradable; --column NAME=COLUMN names another"
+    assert "kept as subgroups" not in " ".join(kept.notes)
+    with pytest.raises(InputError, match=f"column '{header} \\(gradable\\)': is 'maybe', not 0 or 1"):
+        rb.read_predictions(csv(tmp_path, ["a,0,0.1,maybe"], f"image_id,label,prob,{header}"))
+
+
 def objects(n=80):
     """The same predictions with images that cannot be graded among them, and without these."""
     rng = np.random.default_rng(3)

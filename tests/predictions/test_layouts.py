@@ -12,6 +12,8 @@ RECOGNISED = {
     "Keras": ("filename,target,pred", "image_id,label,prob"),
     "upper case": ("Image_ID,Label,Prob,Patient_ID,Split", "image_id,label,prob,patient_id,split"),
     "camel case": ("imageId,trueLabel,yProb,subjectID", "image_id,label,prob,patient_id"),
+    "another spelling of gradable": ("image_id,label,prob,Gradeable", "image_id,label,prob,gradable"),
+    "gradable as a question": ("image_id,label,prob,is_gradable", "image_id,label,prob,gradable"),
     "blanks": ("image id,ground truth,p referable", "image_id,label,prob"),
     "a decision beside a score": ("id,y_true,y_pred,y_score", "image_id,label,y_pred,prob"),
     "exact names win": (
@@ -69,6 +71,8 @@ REFUSED = {
     "a lost letter": ("image_id,label,prob,Subect_ID", {}, "almost like 'patient_id', which the table lacks. Say --column patient_id=Subect_ID"),
     "exchanged letters": ("image_id,label,prob,spilt", {}, "almost like 'split'"),
     "a letter too many": ("image_id,label,prob,domains", {}, "almost like 'domain'"),
+    "a misspelt gradable": ("image_id,label,prob,gradabel", {}, "column 'gradabel': is spelt almost like 'gradable'"),
+    "gradable twice": ("image_id,label,prob,gradable,Gradable", {}, "several columns that may be gradable: gradable, Gradable"),
     "absent": ("image,y,p", {"label": "truth"}, "column 'truth': is missing"),
     "unknown": ("image,y,p", {"lable": "y"}, "unknown column 'lable'. Did you mean 'label'?"),
     "named twice": ("image,y,p", {"label": "y", "grade": "y"}, "column 'y' is named twice"),

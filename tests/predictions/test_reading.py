@@ -122,6 +122,14 @@ def test_usual_words_of_splits(tmp_path):
     assert other.subgroups["set"].tolist() == ["north", "south"]
 
 
+def test_the_word_of_a_split_or_domain_that_is_not_known_is_named(tmp_path):
+    text = "id,label,prob,split,domain\na,0,.1,val,In-Domain\nb,1,.6,Test,in_domain\nc,1,.6,TRAIN,Shifted\nd,1,.6,dev,x\n"
+    message = refused(tmp_path, text.replace("TRAIN", "Test"))
+    assert "row 4, column 'domain': is 'x'. Valid: in_domain, shifted." in message
+    message = refused(tmp_path, text.replace(",x", ",shifted"))
+    assert "row 3, column 'split': is 'TRAIN'. Valid: validation, test. Leave the images out that" in message
+
+
 def test_method_and_seed_come_from_options_or_columns(tmp_path):
     text = "id,y,p,Method,seed\na,0,.1,Ours,3\nb,1,.6,Ours,3\n"
     found = read(tmp_path, text)

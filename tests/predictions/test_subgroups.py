@@ -35,6 +35,48 @@ def test_types_and_missing_cells():
     np.testing.assert_array_equal(kept(age=[1, None, np.nan])["age"], [1, np.nan, np.nan])
 
 
+@pytest.mark.parametrize(
+    ("cells", "values", "note"),
+    [
+        (["Zeiss", "Zeiss ", " Zeiss"], ["Zeiss"] * 3, "camera: read 'Zeiss ' as 'Zeiss', ' Zeiss' as 'Zeiss': they"),
+        (["NW 400", "NW  400", "NW\u00a0400"], ["NW 400"] * 3, r"'NW  400' as 'NW 400', 'NW\xa0400' as 'NW 400'"),
+        (["A\u200b", "A", "\ufeffA"], ["A"] * 3, r"'A\u200b' as 'A', '\ufeffA' as 'A'"),
+        (["Mu\u0308ller", "M\u00fcller", "M\u00fcller"], ["M\u00fcller"] * 3, r"'Mu\u0308ller' as 'M\xfcller'"),
+        (["A", "  ", ""], ["A", "", ""], "camera: read '  ' as empty"),
+        ([" a", " b", " c"], ["a", "b", "c"], "' c' as 'c': they differ by blanks"),
+    ],
+)  # fmt: skip
+def test_values_that_differ_by_blanks_are_one_group_and_a_note_says_so(cells, values, note):
+    for given in (cells, np.array(cells, object), np.array(cells)):
+        found = rb.Predictions(**GOOD, subgroups={"camera": given})
+        assert found.subgroups["camera"].tolist() == values
+        assert len(found.notes) == 1
+        assert note in found.notes[0]
+
+
+def test_many_values_with_blanks_are_counted():
+    ids = [f"i{k}" for k in range(9)]
+    found = rb.Predictions(ids, [0, 1, 1] * 3, [0.5] * 9, subgroups={"date": [f"{k} " for k in ids]})
+    assert "'i2 ' as 'i2' and 6 more: they" in found.notes[0]
+    assert found.subgroups["date"].tolist() == ids
+
+
+def test_values_without_such_blanks_stay_as_they_are():
+    for cells in (["A", "a b", ""], ["M\u00fcller", "\u5e74", "~"], ["", "", ""]):
+        found = rb.Predictions(**GOOD, subgroups={"camera": np.array(cells)})
+        assert found.subgroups["camera"].tolist() == cells
+        assert found.notes == ()
+
+
+def test_a_file_with_such_blanks_has_the_groups_of_one_without(tmp_path):
+    (tmp_path / "p.csv").write_text(
+        "image_id,label,prob,camera\na,0,0.1,Zeiss \nb,1,0.8,Zeiss\nc,1,0.4,Canon\n"
+    )
+    found = rb.read_predictions(tmp_path / "p.csv")
+    assert found.subgroups["camera"].tolist() == ["Zeiss", "Zeiss", "Canon"]
+    assert "camera: read 'Zeiss ' as 'Zeiss'" in found.notes[0]
+
+
 def test_take_and_select_keep_them_aligned():
     predictions = rb.Predictions(
         **GOOD, split=["test", "validation", "test"], subgroups={"camera": ["A", "B", "C"], "age": [1, 2, 3]}

@@ -57,3 +57,12 @@ def test_images_without_a_label_are_selected_only_where_that_is_asked_for():
     with pytest.raises(InputError, match=r"row 2, column 'label': is not known for 1 of 2 images"):
         rb.score(found, bootstrap=0)
     assert len(found.select(split="test", unlabelled=True)) == 2
+
+
+def test_a_selection_of_a_selection_knows_the_rows_of_the_file():
+    split = ["validation", "test", "test", "validation", "test"]
+    whole = rb.Predictions(list("abcde"), [0, 1, 0, 1, 1], [0.5] * 5, split=split)
+    part = whole.select(split="test")
+    assert [whole.file_row(k) for k in range(5)] == [1, 2, 3, 4, 5]
+    assert [part.file_row(k) for k in range(3)] == [2, 3, 5]
+    assert [part.take([2, 0]).file_row(k) for k in range(2)] == [5, 2]

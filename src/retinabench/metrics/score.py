@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.metrics.clinical.decision_threshold import DEFAULT, DecisionThreshold, FrozenThreshold
-from retinabench.metrics.inference.bootstrap import check_seed
+from retinabench.metrics.inference.bootstrap import check_level, check_seed
 from retinabench.metrics.published import scores as published
 from retinabench.metrics.published import sets as published_sets
 from retinabench.metrics.results import Scores, SetScores
@@ -129,6 +129,7 @@ def _scores_and_replicates(
     advance: Callable[[int], None] | None = None,
 ) -> tuple[Scores, dict[str, Floats]]:
     """Do the work of both; `held` has the predictions alone, and is emptied: the ids of millions of images are larger than all else."""
+    check_level(level)
     predictions = held.pop()
     seed, rules = settings.seed, settings.rules
     cut = frozen_threshold(predictions, settings.threshold, rules)

@@ -50,11 +50,11 @@ def arguments_of_arrow(
     further: dict[str, pa.Array] = {}
     times = Counter(layout.names)
     for name, chunked in zip(layout.names, table.columns, strict=True):
-        column = combined(unfolded(chunked, name, source) if is_known(name) else chunked)
         if not is_known(name):
+            column = combined(chunked)
             if column.null_count < len(column) and times[name] == 1:
                 further[name] = column
-        elif (values := _values(source, name, column, reading)) is not None:
+        elif (values := _known(source, name, chunked, reading)) is not None:
             columns[name] = values
     samples = sorted((number, name) for name in columns if (number := sample_number(name)) is not None)
     if samples:
@@ -67,6 +67,19 @@ def arguments_of_arrow(
     layout = replace(layout, notes=(*layout.notes, *twice))
     found = Table(columns, further, layout, metadata, source, untyped)
     return arguments_of(found, reading)
+
+
+def _known(source: str | None, name: str, column: pa.ChunkedArray, reading: Reading) -> NDArray[Any] | None:
+    """The values of a known column, as `_values` does; a type that Arrow cannot convert is refused in one line."""
+    try:
+        return _values(source, name, combined(unfolded(column, name, source)), reading)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+        raise InputError(
+            f"has type {column.type}, which cannot be read",
+            file=source,
+            column=name,
+            hint="Store it as plain text or numbers.",
+        ) from None
 
 
 def _values(source: str | None, name: str, column: pa.Array, reading: Reading) -> NDArray[Any] | None:
@@ -87,7 +100,7 @@ def _values(source: str | None, name: str, column: pa.Array, reading: Reading) -
 
 
 def unfolded(column: pa.ChunkedArray, name: str, source: str | Path | None) -> pa.ChunkedArray:
-    """Return a dictionary column as text, any other as it is.
+    """Return a dictionary column as the text or numbers that it stands for, any other as it is.
 
     Args:
         column: The column.
@@ -109,11 +122,17 @@ def unfolded(column: pa.ChunkedArray, name: str, source: str | Path | None) -> p
 
 
 def _longest(words: pa.Array) -> int:
-    if not len(words):
-        return 0
+    """Characters or bytes of the longest of some texts; 0 of numbers, whose arrays are narrow."""
     if pa.types.is_binary(words.type) or pa.types.is_large_binary(words.type):
         return int(pa.compute.max(pa.compute.binary_length(words)).as_py() or 0)
-    return int(pa.compute.max(pa.compute.utf8_length(words)).as_py() or 0)
+    if not is_text(words.type):
+        return 0
+    return int(pa.compute.max(pa.compute.utf8_length(words.cast(pa.large_string()))).as_py() or 0)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Tell whether a type is text in any of Arrow's forms: pandas and polars write the large one."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def combined(column: pa.ChunkedArray) -> pa.Array:
@@ -127,7 +146,7 @@ def _flat(source: str | None, name: str, column: pa.Array) -> NDArray[Any]:
         if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
             raise InputError(f"has type {column.type}, needed is text", file=source, column=name)
         if pa.types.is_floating(column.type):  # whole numbers that a missing cell made floats
-            return np.asarray(column.to_pylist(), object)
+            return np.asarray(column.to_numpy(zero_copy_only=False))
         try:
             words = column.cast(pa.string())
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -148,6 +167,8 @@ def _flat(source: str | None, name: str, column: pa.Array) -> NDArray[Any]:
         if zero.size:  # NumPy drops them at the end of text, which would make two ids one
             raise InputError("holds a zero byte", file=source, row=int(zero[0]) + 1, column=name)
         return as_text(words.fill_null(""), int(lengths.max()) if len(words) else 0)
+    if is_text(column.type):
+        column = column.cast(pa.string())
     if name == "label" and (pa.types.is_boolean(column.type) or pa.types.is_string(column.type)):
         column = _without_words(column)
     if name == "grade" and pa.types.is_string(column.type):
@@ -179,9 +200,9 @@ def as_text(words: pa.Array, longest: int) -> NDArray[np.str_]:
 
 
 def _without_words(column: pa.Array) -> pa.Array:
-    """Labels that are written true and false, in any case, as 1 and 0; others as they are."""
+    """Labels that are written true and false, in any case, as 1 and 0; others and empty cells as they are."""
     words = pa.compute.utf8_lower(column.cast(pa.string()))
-    if not pa.compute.all(pa.compute.is_in(words, pa.array(["true", "false"]))).as_py():
+    if not pa.compute.all(pa.compute.is_in(words.drop_null(), pa.array(["true", "false"]))).as_py():
         return column
     return pa.compute.equal(words, "true").cast(pa.float64())
 
@@ -202,14 +223,31 @@ def not_a_number(source: str | Path | None, name: str, column: pa.Array) -> Inpu
             value.cast(pa.float64())
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             text = str(value.as_py())
-            comma = re.fullmatch(r"\s*[-+]?\d*,\d+\s*", text)
-            hint = "Write decimals with a point, or separate the columns by semicolons." if comma else None
-            if name == "label" and not comma:
-                hint = "Labels are 0 (not referable) or 1 (referable)."
-            if name == "grade" and not comma:
-                hint = "Grades are 0 (none), 1 (mild), 2 (moderate), 3 (severe) and 4 (proliferative)."
-            return InputError(f"is '{text[:40]}', not a number", file=source, row=row, column=name, hint=hint)
+            problem, hint = f"is '{text[:40]}', not a number", _number_instead(name, text)
+            return InputError(problem, file=source, row=row, column=name, hint=hint)
     return InputError(f"has type {column.type}, needed are numbers", file=source, column=name)
+
+
+def _number_instead(name: str, text: str) -> str | None:
+    """What to write in place of a text that is not a number; None for a column that is not of `Predictions`."""
+    if re.fullmatch(r"\s*[-+]?\d*,\d+\s*", text):
+        return "Write decimals with a point, or separate the columns by semicolons."
+    if name == "label":
+        return "Labels are 0 (not referable) or 1 (referable)."
+    if name == "grade":
+        return "Grades are 0 (none), 1 (mild), 2 (moderate), 3 (severe) and 4 (proliferative)."
+    if not is_known(name):
+        return None
+    if percent := re.fullmatch(r"\s*(\d{1,3}(?:[.,]\d{1,12})?)\s*%\s*", text):
+        return f"Write {float(percent[1].replace(',', '.')) / 100:.12g} for it."
+    if text.strip().lower() in NOT_KNOWN:
+        return (
+            "Write the number, drop the row, or leave the cell empty and write 0 in the column 'gradable' if the "
+            "image cannot be graded."
+        )
+    return (
+        f"Write a number{' from 0 to 1' if name != 'uncertainty' else ''} with a decimal point, such as 0.25."
+    )
 
 
 def _lists(source: str | None, column: pa.Array) -> NDArray[np.float64]:

@@ -36,6 +36,7 @@ USUAL: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "domain": (("domain",), ()),
     "split": (("split", "set", "subset", "partition"), ()),
     "uncertainty": (("uncertainty", "uncert", "unc", "predictiveuncertainty"), ()),
+    "gradable": (("gradable", "gradeable", "isgradable", "isgradeable"), ()),
     "method": (("method",), ()),
     "seed": (("seed", "modelseed"), ()),
 }  # fmt: skip
@@ -60,6 +61,7 @@ _TYPOS_OF = {
     "domain": ("domain",),
     "split": ("split",),
     "uncertainty": ("uncertainty", "predictiveuncertainty"),
+    "gradable": ("gradable", "gradeable"),
 }
 # Letters of other scripts that look like Latin ones.
 _TWINS = str.maketrans("аеорсухіјѕԁԛһοαρυντικӏ", "aeopcyxijsdqhoapuvtikl")

@@ -111,10 +111,9 @@ def arguments_of(table: Table, reading: Reading) -> dict[str, Any]:
     metadata = _origin(table.metadata, further, n, reading, notes)
     subgroups, left = keep_further(further, n, untyped=table.untyped)
     said = layout.said()
-    if layout.usual and subgroups:
-        said.append(
-            f"kept as subgroups: {', '.join(list(subgroups)[:12])}{', …' if len(subgroups) > 12 else ''}"
-        )
+    others = [name for name in subgroups if name != GRADABLE]
+    if layout.usual and others:
+        said.append(f"kept as subgroups: {', '.join(others[:12])}{', …' if len(others) > 12 else ''}")
     return known | {
         "subgroups": subgroups,
         "metadata": metadata,
@@ -188,9 +187,10 @@ def _set_words(known: dict[str, NDArray[Any]]) -> list[str]:
         if column not in known or known[column].dtype.kind != "U":
             continue
         levels, place = np.unique(known[column], return_inverse=True)
-        words = [usual(word) for word in levels.tolist()]
+        # A word that is not known stays as the file has it, and is refused later, where the others are valid.
+        words = [usual(word) if usual(word) in allowed else word for word in levels.tolist()]
         changed = [f"'{a}' as {b}" for a, b in zip(levels.tolist(), words, strict=True) if a != b]
-        if changed and set(words) <= set(allowed):
+        if changed:
             known[column] = np.asarray(words)[place]
             notes.append(f"{column}: read {', '.join(changed)}")
     return notes
@@ -232,7 +232,10 @@ def _origin(
         values = further.get(name)
         if values is None:
             continue
-        cells = from_arrow(values, untyped=True) if isinstance(values, pa.Array) else np.asarray(values)
+        try:
+            cells = from_arrow(values, untyped=True) if isinstance(values, pa.Array) else np.asarray(values)
+        except (ValueError, pa.ArrowException):
+            continue  # no text: left out with the further columns, which says why
         if cells.ndim != 1 or len(levels := np.unique(cells)) != 1:
             continue
         if name == "seed" and not (cells.dtype.kind in "iuf" and float(levels[0]).is_integer()):

@@ -36,7 +36,7 @@ from retinabench.predictions.adapters import Constructors
 from retinabench.predictions.columns import DOMAINS, KNOWN, LABELLED, SPLITS, sample_number
 from retinabench.predictions.gradable import GRADABLE, gradable_rows
 from retinabench.predictions.identities import own_patients
-from retinabench.predictions.subgroups import check_subgroups
+from retinabench.predictions.subgroups import check_subgroups, tidied
 from retinabench.predictions.validation.check import Check
 from retinabench.predictions.validation.values import (
     REFERABLE_FROM,
@@ -94,6 +94,8 @@ class Predictions(Constructors, Tabular):
     metadata: Mapping[str, Any] = field(default_factory=dict)
     source: str | None = None
     notes: tuple[str, ...] = ()
+    # (N,) rows of the file from 0 that `take` kept; None where it kept all in their order.
+    _rows: NDArray[np.int32] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         check = Check(self.source)
@@ -128,7 +130,8 @@ class Predictions(Constructors, Tabular):
                 "uncertainty", check.length("uncertainty", self.uncertainty, n)
             )
         taken = [*KNOWN, "metadata", *(name for name in self.subgroups if sample_number(name) is not None)]
-        columns["subgroups"] = check_subgroups(check, self.subgroups, n, taken)
+        columns["subgroups"], changed = tidied(check_subgroups(check, self.subgroups, n, taken))
+        notes += changed
         gradable = gradable_rows(check, columns["subgroups"].get(GRADABLE), n)
         if not gradable.any():
             raise check.fail(GRADABLE, None, "is 0 in every row: no image can be graded")
@@ -209,6 +212,10 @@ class Predictions(Constructors, Tabular):
         """S, posterior samples per image over all members."""
         return int(self.probs.shape[1])
 
+    def file_row(self, place: int | np.intp) -> int:
+        """Return the row of its file, from 1, of the image at a place from 0, for messages about a selection."""
+        return int(place if self._rows is None else self._rows[place]) + 1
+
     def select(
         self, *, domain: str | None = None, split: str | None = None, unlabelled: bool = False
     ) -> Predictions | None:
@@ -235,7 +242,7 @@ class Predictions(Constructors, Tabular):
             raise InputError(
                 f"is not known for {len(gone):,} of {np.count_nonzero(keep):,} images",
                 file=self.source,
-                row=int(gone[0]) + 1,
+                row=self.file_row(gone[0]),
                 column="label",
                 hint="Leave out the images without a label.",
             )
@@ -259,6 +266,8 @@ class Predictions(Constructors, Tabular):
             object.__setattr__(part, name, values)
         subgroups = {name: values[chosen] for name, values in self.subgroups.items()}
         object.__setattr__(part, "subgroups", subgroups)
+        if self._rows is None:  # else the loop has taken the rows of the file like any column
+            object.__setattr__(part, "_rows", chosen.astype(np.int32))
         if part.grade is not None and (part.grade == UNKNOWN_GRADE).all():
             object.__setattr__(part, "grade", None)
         return part

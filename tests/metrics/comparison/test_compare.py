@@ -76,6 +76,9 @@ def test_published_rules_have_values_only():
     assert entry.keys() == corrected.keys()
     with pytest.raises(InputError, match="Did you mean 'auroc'"):
         compare(a, b, rules="published", scores=["aurok"])
+    for replicates in (0, 20):
+        with pytest.raises(InputError, match="the level is 95"):
+            compare(a, b, bootstrap=replicates, level=95)
 
 
 def test_published_rules_order_the_referral_as_the_released_code_does():

@@ -68,6 +68,7 @@ def test_other_images_or_labels_are_refused():
         (other(patient_id=["q", "r"]), r"row 2, column 'patient_id': is 'r' for image 'x' where a\.csv has 'p'"),
         (other(domain=["shifted", "in_domain"]), r"row 1, column 'domain'"),
         (other(split=["validation"] * 2), r"b\.csv: holds no image of the test split"),
+        (other(image_id=["v", "y", "x"], label=[0, 0, 0], probs=[0.5] * 3, split=["validation", "test", "test"]), r"row 2, column 'label': is '0' for image 'y'"),
     ):  # fmt: skip
         with pytest.raises(InputError, match=message):
             compare(a, wrong, bootstrap=0)

@@ -42,3 +42,5 @@ def test_rank_says_how_often_each_is_first():
     assert none["models"]["good"]["first"] is None
     with pytest.raises(InputError, match="two or more"):
         rank({"a": trio["good"]})
+    with pytest.raises(InputError, match="the level is 95"):
+        rank(trio, bootstrap=0, level=95)

@@ -117,7 +117,7 @@ def test_refusals_say_why_and_how_many_patients_it_takes():
         )
     with pytest.raises(InputError, match="selective_risk is 0"):
         certify(cases, [Goal("selective_risk", 0.0)])
-    with pytest.raises(InputError, match="more than 2"):
+    with pytest.raises(InputError, match=r"more than 2\. Say --most-images \d+ or more, or leave it out"):
         certify(cases, TARGETS[:1], most_images=2)
 
 

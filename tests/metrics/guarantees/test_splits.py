@@ -10,7 +10,13 @@ import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.metrics.guarantees.goals import Goal
 from retinabench.metrics.guarantees.risks import Cases
-from retinabench.metrics.guarantees.splits import infinity_as_text, notes_on, on_sets, validation_and_test
+from retinabench.metrics.guarantees.splits import (
+    infinity_as_text,
+    notes_on,
+    of_file,
+    on_sets,
+    validation_and_test,
+)
 
 
 def predictions(split, domain=None, patient=None):
@@ -18,6 +24,17 @@ def predictions(split, domain=None, patient=None):
     return rb.Predictions(
         np.arange(n), np.arange(n) % 2, np.full(n, 0.3), split=split, domain=domain, patient_id=patient
     )
+
+
+def test_an_error_about_a_column_names_the_file_and_another_does_not():
+    for error, said in (
+        (InputError("is missing", column="grade", hint="Add it."), "a.csv, column 'grade': is missing. Add it."),
+        (InputError("is missing", file="b.csv", column="grade"), "b.csv, column 'grade': is missing"),
+        (InputError("delta is 95"), "delta is 95"),
+    ):  # fmt: skip
+        with pytest.raises(InputError) as caught, of_file("a.csv"):
+            raise error
+        assert str(caught.value) == said
 
 
 def test_the_parts_that_exist_are_returned():

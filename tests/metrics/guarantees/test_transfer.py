@@ -117,6 +117,22 @@ def test_a_model_that_never_says_yes():
     assert any("referable images are missed" in note for note in answered.notes)
 
 
+def test_a_refused_column_is_named_with_its_file_and_what_to_do():
+    split = ["validation", "validation", "validation", "test"]
+    columns = {"split": split, "patient_id": ["p", "p", "q", "r"], "source": "a.csv"}
+    p = rb.Predictions(list("abcd"), [0, 1, 1, 0], [0.1, 0.9, 0.6, 0.2], **columns)
+    grade = r"a\.csv, column 'grade': is missing.* name it with --column grade=NAME"
+    most = r"a\.csv, column 'patient_id': a patient has 2 images, more than 1\. Say --most-images 2 or more"
+    with pytest.raises(InputError, match=grade):
+        rb.transfer(p, goals=["severe_sensitivity=.9"])
+    with pytest.raises(InputError, match=most):
+        rb.transfer(p, goals=["selective_risk=.05"], delta=0.1, most_images=1)
+    with pytest.raises(InputError, match=grade):
+        rb.triage(p, ["severe_sensitivity=.9"])
+    with pytest.raises(InputError, match=most):
+        rb.triage(p, ["npv=.9"], delta=0.1, most_images=1)
+
+
 def test_refused_transfers_say_why():
     predictions = study()
     found = transfer(predictions, "selective_risk", 0.0001, delta=0.1, bootstrap=20)

@@ -88,3 +88,11 @@ def test_each_goal_belongs_to_one_zone():
     }  # fmt: skip
     with pytest.raises(InputError, match="the zones have no goal"):
         zone_goals([])
+
+
+@pytest.mark.parametrize("delta", [1.0, 1.5, 95.0])
+def test_delta_is_checked_before_the_zones_share_it(delta):
+    label, prob = np.array([0, 1] * 20, bool), np.linspace(0, 1, 40)
+    cases = Cases(label, prob > 0.5, prob, np.arange(40), np.ones(40))
+    with pytest.raises(InputError, match=f"delta is {delta:g}"):
+        zone_certificates(cases, prob, zone_goals(["npv=.9", "ppv=.8"]), delta)

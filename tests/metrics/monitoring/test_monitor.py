@@ -170,6 +170,8 @@ def test_patients_of_validation_are_left_out():
     assert found.images == len(images) - len(reference)
     with pytest.raises(InputError, match="validation split"):
         monitor(reference, certified("selective_risk=0.2"), reference=images)
+    with pytest.raises(InputError, match="the level is 5"):
+        monitor(images, certified("selective_risk=0.2"), level=5)
 
 
 def test_a_workload_needs_no_labels():

@@ -6,7 +6,9 @@ import json
 import math
 
 import numpy as np
+import pytest
 
+from retinabench.core.errors import InputError
 from retinabench.metrics.inference.proportions import clustered_proportion
 from retinabench.metrics.planning.assumptions import Assumptions
 from retinabench.metrics.planning.clusters import Clusters
@@ -27,6 +29,11 @@ def test_patients_by_hand():
     assert "sensitivity_above" not in found.requirements
     assert json.loads(json.dumps(found.to_dict(), allow_nan=False)) == found.to_dict()
     assert "patients" in found._repr_html_()
+
+
+def test_a_level_in_percent_is_refused():
+    with pytest.raises(InputError, match="the level is 95"):
+        plan_study(Assumptions(0.2, 0.95), Aims(level=95))
 
 
 def test_a_study_of_the_planned_size_has_its_power():

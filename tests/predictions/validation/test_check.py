@@ -31,6 +31,11 @@ BAD = {
     "no rows": ({"image_id": [], "label": [], "probs": []}, "holds no rows"),
     "missing id": ({"image_id": np.array(["a", None, "c"], object)}, "row 2, column 'image_id': is empty"),
     "NaN id": ({"image_id": [1.0, 2.0, np.nan]}, "row 3, column 'image_id': is empty"),
+    "long ids as floats": ({"patient_id": [1.0, np.nan, 10.0**17]}, "row 3, column 'patient_id': is the floating-point number 1e+17, which is no exact id. Read the column as text"),
+    "long ids among objects": ({"patient_id": np.array(["p", 2.0**53, None], object)}, "row 2, column 'patient_id': is the floating-point number 9007199254740992"),
+    "ids in single precision": ({"image_id": np.array([1, 2, 2**24], np.float32)}, "row 3, column 'image_id': is the floating-point number 16777216"),
+    "a fraction as id": ({"image_id": [1.0, 2.5, 3.0]}, "row 2, column 'image_id': is the floating-point number 2.5"),
+    "an infinite id": ({"patient_id": [1.0, 2.0, np.inf]}, "row 3, column 'patient_id': is the floating-point number inf"),
     "a blank apart": ({"patient_id": ["p1", "p2", "p1 "]}, "row 3, column 'patient_id': is 'p1 ', which looks like 'p1' of row 1"),
     "an invisible character": ({"image_id": ["a", "b\u200b", "b"]}, "row 3, column 'image_id': is 'b', which looks like 'b\\u200b' of row 2"),
     "two forms of a letter": ({"patient_id": ["Ma\u0308x", "q", "M\xe4x"]}, "row 3, column 'patient_id': is 'M\\xe4x', which looks like 'Ma\\u0308x' of row 1"),
@@ -59,3 +64,9 @@ def test_an_image_without_a_patient_is_its_own():
     taken = rb.Predictions(**GOOD, patient_id=["image b", "", "q"])
     assert taken.patient_id.tolist() == ["image b", "image _b", "q"]
     assert rb.Predictions(**GOOD, patient_id=[1.0, 2.0, np.nan]).patient_id.tolist() == ["1", "2", "image c"]
+
+
+def test_whole_numbers_that_became_floats_are_ids_as_long_as_they_are_exact():
+    for kind, most in ((np.float64, 2**53 - 1), (np.float32, 2**24 - 1)):
+        found = rb.Predictions(**GOOD, patient_id=np.array([most, np.nan, 7], kind))
+        assert found.patient_id.tolist() == [str(most), "image b", "7"]

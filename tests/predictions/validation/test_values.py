@@ -22,6 +22,7 @@ BAD = {
     "no samples": ({"probs": np.empty((3, 0))}, "column 'probs': has shape (3, 0)"),
     "grades": ({"label": [0, 4, 2]}, "row 2, column 'label': is 4, not 0 or 1. These look like severity grades"),
     "other labels": ({"label": [0, -1, 1]}, "A label is 0 (not referable) or 1 (referable). Leave out the images whose label is -1"),
+    "labels of a margin classifier": ({"label": [1, -1, 1]}, "row 2, column 'label': is -1, not 0 or 1. A label is 0 (not referable) or 1 (referable). Write 0 for -1."),
     "grade 5": ({"grade": [0, 5, 2]}, "row 2, column 'grade': is 5, not one of 0, 1, 2, 3, 4"),
     "softmax": ({"probs": [[0.9, 0.1], [0.2, 0.8], [0.4, 0.6]]}, "column 'probs': has 2 values per image that sum to 1: class prob"),
     "label against grade": ({"grade": [0, 1, 2]}, "row 2, column 'label': is 1 where the grade is 1 (1 such rows), and images are referable from grade 2 on. Every label is 1 where grade >= 1: say --referable-from 1"),

@@ -19,7 +19,7 @@ from retinabench.metrics.clinical.decision_threshold import (
 )
 from retinabench.metrics.comparison.differences import paired_difference
 from retinabench.metrics.comparison.paired import OnSet, PairedSet, align, notes_on, paired_sets
-from retinabench.metrics.inference.bootstrap import check_seed
+from retinabench.metrics.inference.bootstrap import check_level, check_seed
 from retinabench.metrics.inference.p_values import holm
 from retinabench.metrics.published.sets import score_sets
 from retinabench.metrics.registry import SCORES
@@ -207,11 +207,9 @@ def compare(
         0.0
     """
     check_rules(rules)
-    if bootstrap < 0:
-        raise InputError(f"{bootstrap} bootstrap replicates", hint="Ask for 0 (no intervals) or more.")
     check_known("score", scores, list(SCORES))
     check_known("set", sets, SETS)
-    check_seed(seed)
+    _check_intervals(bootstrap, seed, level)
     cuts = [frozen_threshold(model, threshold, rules) for model in (a, b)]
     first, second = align([a, b])
     names = _names(a, b)
@@ -224,6 +222,13 @@ def compare(
     paired = paired_sets([first, second], **options)
     found = {one.name: _compared(one, level) for one in paired}
     return Comparison(*names, rules, bootstrap, seed, level, found, notes, (cuts[0], cuts[1]))
+
+
+def _check_intervals(bootstrap: int, seed: int, level: float) -> None:
+    if bootstrap < 0:
+        raise InputError(f"{bootstrap} bootstrap replicates", hint="Ask for 0 (no intervals) or more.")
+    check_seed(seed)
+    check_level(level)
 
 
 def _names(a: Predictions, b: Predictions) -> tuple[str, str]:

@@ -76,8 +76,8 @@ def align(models: Sequence[Predictions]) -> list[Predictions]:
         tests.append(test)
     first = tests[0]
     aligned = [first]
-    for number, (test, model) in enumerate(zip(tests[1:], models[1:], strict=True), start=2):
-        aligned.append(test.take(_matching_rows(first, test, model, number)))
+    for number, other in enumerate(tests[1:], start=2):
+        aligned.append(other.take(_matching_rows(first, other, number)))
     return aligned
 
 
@@ -134,10 +134,8 @@ def have_same_images(models: Sequence[Predictions]) -> bool:
     return True
 
 
-def _matching_rows(
-    first: Predictions, other: Predictions, whole: Predictions, number: int
-) -> NDArray[np.intp]:
-    """Return the row of `other` for each image of `first`, (N,); errors name the row in `whole`, of which `other` is a part."""
+def _matching_rows(first: Predictions, other: Predictions, number: int) -> NDArray[np.intp]:
+    """Return the row of `other` for each image of `first`, (N,)."""
     where = other.source or f"model {number}"
     order = np.argsort(other.image_id, kind="stable")
     place = np.minimum(np.searchsorted(other.image_id[order], first.image_id), len(order) - 1)
@@ -165,12 +163,11 @@ def _matching_rows(
         known = (ours >= 0) & (theirs >= 0) if column == "grade" else True
         if (differ := np.flatnonzero((ours != theirs) & known)).size:
             row = int(differ[0])
-            place = np.flatnonzero(whole.image_id == first.image_id[row])[0]
             raise InputError(
                 f"is '{theirs[row]}' for image '{first.image_id[row][:60]}' where {first.source or 'model 1'} has "
                 f"'{ours[row]}'",
                 file=where,
-                row=int(place) + 1,
+                row=other.file_row(rows[row]),
                 column=column,
                 hint="Both files must hold the same truth.",
             )

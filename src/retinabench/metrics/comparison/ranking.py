@@ -14,7 +14,7 @@ from retinabench.core.errors import InputError
 from retinabench.core.results import Document, IntervalRow, JsonObject, Row, Tabular, draw_intervals
 from retinabench.metrics.comparison.differences import paired_difference
 from retinabench.metrics.comparison.paired import OnSet, PairedSet, align, notes_on, paired_sets
-from retinabench.metrics.inference.bootstrap import percentile_interval
+from retinabench.metrics.inference.bootstrap import check_level, percentile_interval
 from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.inference.p_values import holm
 from retinabench.metrics.registry import SCORES
@@ -177,6 +177,7 @@ def rank(
     """
     if len(models) < 2:
         raise InputError(f"{len(models)} model to rank", hint="Name two or more.")
+    check_level(level)  # here, since without replicates no interval asks
     names = tuple(models)
     aligned = align(list(models.values()))
     paired = paired_sets(

@@ -146,7 +146,9 @@ def certify(
             raise InputError(f"{name} is {value:g}", hint="To be certified, it lies between 0 and 1.")
     largest = cases.most_images
     if most_images is not None and most_images < largest:
-        raise InputError(f"a patient has {largest} images, more than {most_images}", column="patient_id")
+        problem = f"a patient has {largest} images, more than {most_images}"
+        hint = f"Say --most-images {largest} or more, or leave it out."
+        raise InputError(problem, column="patient_id", hint=hint)
     most = most_images or largest
     cases = replace(cases, uncertainty=rounded_up(cases.uncertainty))
     two_ways = len({goal.spec.of_referred for goal in goals}) == 2

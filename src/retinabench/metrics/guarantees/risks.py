@@ -192,7 +192,8 @@ def _severe(cases: Cases) -> Bools:
         raise InputError(
             "is missing",
             column="grade",
-            hint="A goal for severe disease (grade 3 and 4) needs the grades of the images.",
+            hint="A goal for severe disease (grade 3 and 4) needs the grades of the images: add the column, or name it "
+            "with --column grade=NAME.",
         )
     return np.asarray(cases.severe, bool)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,19 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 LEAST_PERMUTATIONS = 199
+
+
+@contextmanager
+def of_file(source: str | None) -> Iterator[None]:
+    """Let errors about a column, which the images of a file are judged without, name the file."""
+    try:
+        yield
+    except InputError as error:
+        if error.column is None or error.file is not None:
+            raise
+        raise InputError(
+            error.problem, file=source, row=error.row, column=error.column, hint=error.hint
+        ) from None
 
 
 def validation_and_test(predictions: Predictions) -> dict[str, Predictions]:
@@ -49,7 +63,11 @@ def validation_and_test(predictions: Predictions) -> dict[str, Predictions]:
     found = {name: predictions.select(domain=name, split="test") for name in ("in_domain", "shifted")}
     tests = {name: part for name, part in found.items() if part is not None}
     if not tests:
-        raise InputError("holds no image of the test split", file=predictions.source)
+        raise InputError(
+            "holds no image of the test split",
+            file=predictions.source,
+            hint="Mark the images that the rule is tried on by split = test.",
+        )
     for name, test in tests.items():
         if test.patient_id is None or validation.patient_id is None:
             continue

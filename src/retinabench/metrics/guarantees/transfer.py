@@ -22,6 +22,7 @@ from retinabench.metrics.guarantees.splits import (
     FrozenOnSets,
     infinity_as_text,
     notes_on,
+    of_file,
     on_sets,
     validation_and_test,
 )
@@ -164,13 +165,14 @@ def transfer(
     wanted, parts = as_goals(target, goal, goals), validation_and_test(predictions)
     decision = _decision(predictions, threshold, certifying=delta is not None)
     cases = {name: Cases.of(part, uncertainty, decision.value, per) for name, part in parts.items()}
-    choice = choose_threshold(first := cases["validation"], wanted)
-    certificate = None if delta is None else certify(first, wanted, delta, most_images=most_images)
-    frozen = choice.threshold if certificate is None else certificate.threshold
     sets: dict[str, Realised] = {}
-    if frozen is not None:
-        features = {name: np.column_stack([parts[name].prob, one.uncertainty]) for name, one in cases.items()}
-        sets = on_sets(cases, frozen, wanted, features, reader, bootstrap, seed, certified=delta is not None)
+    with of_file(predictions.source):
+        choice = choose_threshold(first := cases["validation"], wanted)
+        certificate = None if delta is None else certify(first, wanted, delta, most_images=most_images)
+        frozen = choice.threshold if certificate is None else certificate.threshold
+        if frozen is not None:
+            seen = {name: np.column_stack([parts[name].prob, one.uncertainty]) for name, one in cases.items()}
+            sets = on_sets(cases, frozen, wanted, seen, reader, bootstrap, seed, certified=delta is not None)
     name = referral_uncertainty(parts["validation"], uncertainty, threshold=decision.value)[1]
     notes = notes_on(parts["validation"], sets, [certificate] if certificate else [], "missed")
     notes += [decision.note] if decision.note else []

@@ -32,6 +32,7 @@ from retinabench.metrics.guarantees.splits import (
     FrozenOnSets,
     infinity_as_text,
     notes_on,
+    of_file,
     on_sets,
     validation_and_test,
 )
@@ -211,10 +212,10 @@ def triage(
     wanted, parts = zone_goals(goals), validation_and_test(predictions)
     cases = {name: Cases.of(part, "margin", 0.5, per) for name, part in parts.items()}
     first, prob = cases["validation"], parts["validation"].prob
-    ends = chosen = plain_ends(first, prob, wanted)
-    certificates = {} if delta is None else zone_certificates(first, prob, wanted, delta, most_images)
-    if delta is not None:
-        ends = certified_ends(first, prob, certificates)
+    with of_file(predictions.source):
+        chosen = plain_ends(first, prob, wanted)
+        certificates = {} if delta is None else zone_certificates(first, prob, wanted, delta, most_images)
+    ends = chosen if delta is None else certified_ends(first, prob, certificates)
     zones = {
         side: _zone(wanted[side], end, plain, certificates.get(side))
         for side, end, plain in zip(TARGETS_OF, ends, chosen, strict=True)
@@ -227,7 +228,8 @@ def triage(
         shares = {name: _shares(one) for name, one in three.items()}
         features = {name: part.prob[:, None] for name, part in parts.items()}
         kept = [goal for zone in zones.values() if zone.threshold is not None for goal in zone.goals]
-        sets = on_sets(three, READ, kept, features, reader, bootstrap, seed, certified=delta is not None)
+        with of_file(predictions.source):
+            sets = on_sets(three, READ, kept, features, reader, bootstrap, seed, certified=delta is not None)
     read = float(np.average(_three(first, prob, *chosen).uncertainty, weights=first.weight))
     notes = notes_on(parts["validation"], sets, [*certificates.values()], "called negative")
     return Triage(per, delta, zones, read, sets, shares, tuple(notes))

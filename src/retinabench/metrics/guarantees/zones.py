@@ -86,6 +86,8 @@ def zone_certificates(
     Returns:
         Zone with goals -> its certificate.
     """
+    if not 0 < delta < 1:  # of both zones, before it is halved
+        raise InputError(f"delta is {delta:g}", hint="To be certified, it lies between 0 and 1.")
     asked = {side: of for side, of in goals.items() if of}
     return {
         side: certify(

@@ -195,6 +195,12 @@ def check_seed(seed: int) -> None:
         raise InputError(f"the seed is {seed}", hint="A seed is a whole number >= 0.")
 
 
+def check_level(level: float) -> None:
+    """Raise `InputError` for the level of an interval outside 0 … 1, such as 95."""
+    if not 0 < level < 1:
+        raise InputError(f"the level is {level}", hint="A level lies between 0 and 1, such as 0.95.")
+
+
 # -------------------------------------------------------------------------------------------------- intervals
 
 
@@ -222,8 +228,7 @@ def percentile_interval(
     """
     values = np.asarray(draws, np.float64)
     columns = values.reshape(len(values), -1)
-    if not 0 < level < 1:
-        raise InputError(f"the level is {level}", hint="A level lies between 0 and 1, such as 0.95.")
+    check_level(level)
     tails = np.array([(1 - level) / 2, 1 - (1 - level) / 2])
     ends = np.full((columns.shape[1], 2), np.nan)
     for k, column in enumerate(columns.T):

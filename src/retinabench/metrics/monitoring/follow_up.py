@@ -173,7 +173,7 @@ def days(predictions: Predictions, column: str) -> Days:
         raise InputError(
             f"is '{shown}', not a date" if shown else "is empty",
             file=predictions.source,
-            row=row + 1,
+            row=predictions.file_row(row),
             column=column,
             hint="Write dates as 2026-03-31.",
         )

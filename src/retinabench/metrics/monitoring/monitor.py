@@ -73,9 +73,13 @@ def monitor(
         The e-processes and windows.
 
     Raises:
-        InputError: There are no patients but those of validation, or no image has a patient where the certificate is of
-            patients with several.
+        InputError: There are no patients but those of validation, no image has a patient where the certificate is of
+            patients with several, or the level is not between 0 and 1.
     """
+    if not 0 < level < 1:
+        raise InputError(
+            f"the level is {level}", hint="A rate of false alarms lies between 0 and 1, such as 0.05."
+        )
     notes = _notes_on_patients(images, certified)
     if reference is not None:
         known = np.isin(images.patient, reference.patient)

@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 
+from retinabench.metrics.inference.bootstrap import check_level
 from retinabench.metrics.planning import auroc, proportions, validation
 from retinabench.metrics.planning.assumptions import Assumptions
 from retinabench.metrics.planning.study_plan import Aims, Requirement, StudyPlan
@@ -30,6 +31,7 @@ def plan_study(assumptions: Assumptions, aims: Aims | None = None) -> StudyPlan:
         InputError: An assumption or an aim is out of its range.
     """
     aims = Aims() if aims is None else aims
+    check_level(aims.level)
     found = _of_rates(assumptions, aims) | _of_auroc(assumptions, aims) | _of_validation(assumptions)
     return StudyPlan(assumptions, aims, found, _notes(assumptions))
 

@@ -96,6 +96,7 @@ class Check:
         if array.ndim != 1:
             raise self.fail(column, None, f"has shape {array.shape}, needed is (N,)")
         if array.dtype.kind in "fO":
+            self._whole(column, array)
             array = np.asarray([_word(value) for value in array.tolist()], np.str_)
         try:
             if array.dtype.kind == "S":
@@ -109,6 +110,19 @@ class Check:
         if not missing and (empty := first_empty(array)) is not None:
             raise self.fail(column, empty, "is empty", "Give every row a value or leave the column out.")
         return array
+
+    def _whole(self, column: str, array: NDArray[Any]) -> None:
+        """Refuse floats that are no exact whole numbers: of long ids, several may have become the same one."""
+        digits = np.finfo(array.dtype).nmant if array.dtype.kind == "f" else np.finfo(np.float64).nmant
+        most = 2 ** (digits + 1)  # from here on, not every whole number has a float of its own
+        for row, value in enumerate(array.tolist()):
+            if isinstance(value, float) and value == value and not (value.is_integer() and abs(value) < most):
+                raise self.fail(
+                    column,
+                    row,
+                    f"is the floating-point number {value:.17g}, which is no exact id",
+                    "Read the column as text, such as dtype=str in pandas.",
+                )
 
     def distinct(self, column: str, values: NDArray[np.str_]) -> None:
         """Refuse ids that differ only by blanks, invisible characters or the Unicode form of a letter.

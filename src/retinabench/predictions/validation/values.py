@@ -29,6 +29,8 @@ def checked_labels(check: Check, values: NDArray[Any]) -> NDArray[np.int8]:
                 "These look like severity grades: name the column 'grade' (--column grade=NAME) and leave the "
                 "label out, which is then 1 where grade >= 2."
             )
+        elif np.isin(numbers, (-1, 1)).all():  # without any 0, -1 is the other class
+            hint += " Write 0 for -1."
         elif np.isin(numbers, (-1, 0, 1)).all():
             hint += " Leave out the images whose label is -1, not certain."
         raise check.fail("label", bad[0], f"is {numbers[bad[0]]:g}, not 0 or 1", hint)
