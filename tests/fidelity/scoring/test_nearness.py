@@ -35,7 +35,9 @@ def test_means_of_some_chains_are_equal(chains):
 def test_means_of_the_samples_and_states_that_a_reference_keeps_are_equal():
     states = softmax(np.random.default_rng(3).normal(size=(8, 4, N, 5))).astype(np.float16)
     reference = replace(classified(N, 5), states=states)
-    samples = reference.samples + 0.001 * np.arange(len(reference.samples))[:, None, None]  # other than the chains
+    samples = (
+        reference.samples + 0.001 * np.arange(len(reference.samples))[:, None, None]
+    )  # other than the chains
     reference = replace(reference, samples=samples)
     for mean in (samples.mean(axis=0), samples[10:20].mean(axis=0), states[:, 2].mean(axis=0, dtype=float)):
         assert nearness(Submission(mean), reference) == EQUAL
