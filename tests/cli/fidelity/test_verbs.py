@@ -74,6 +74,10 @@ def test_tasks_are_listed_and_defined(capsys):
         (["run", "map", "--task", "fundus", "--budget", "0"], "--budget"),
         (["score", "nowhere.csv", "--task", "fundus"], "does not exist"),
         (["board", "nowhere"], "does not exist"),
+        (
+            ["import", "p.csv", "--task", "kit-uci", "--out", "k.txt"],
+            "k.txt: is not the name of an .npz file",
+        ),
         (["board", ".", "--data", "idrid"], "is not TASK=PATH"),
     ],
 )

@@ -41,6 +41,23 @@ def test_a_kept_submission_is_found_by_the_board_under_its_title(tmp_path, evalu
     assert again.competitors[0].scores["all"]["agreement"].quantity.value == 1
 
 
+def test_keeping_a_submission_does_not_sign_what_no_run_has_signed(tmp_path, evaluators):
+    probs = evaluators["fundus"].reference.probs[:, ::-1]
+    about = submission_meta(FUNDUS, "Ours") | {"evidence": {"manifest": "0" * 64}}
+    write_submission(tmp_path / "ours.npz", Submission(probs, about=About(**about)))
+    content = dict(np.load(tmp_path / "ours.npz"))
+    meta = json.loads(str(content.pop("meta")))
+    del meta["content"]
+    meta["budget"]["used"] = 1.0
+    np.savez(tmp_path / "forged.npz", **content, meta=np.array(json.dumps(meta)))
+    for name, counted in (("ours", True), ("forged", False)):
+        kept = tmp_path / f"kept-{name}"
+        score_files([tmp_path / f"{name}.npz"], evaluators["fundus"], keep=kept)
+        (again,), _ = score_tasks(find_submissions([kept]), evaluators)
+        entry = again.competitors[0].to_dict()
+        assert (entry["counted"], entry["declared"]) == (counted, not counted)
+
+
 def test_one_title_is_for_one_file(tmp_path, evaluators):
     files = [tmp_path / name / "submission.npz" for name in "ab"]
     for file in files:

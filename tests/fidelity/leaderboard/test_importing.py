@@ -86,6 +86,9 @@ def test_what_does_not_fit_is_refused(published, tmp_path):
         import_reference(_wide(tmp_path), CIFAR, **STATED)
     with pytest.raises(InputError, match="has data and a reference of its own"):
         import_reference(probs, TARGETS["fundus"], **STATED)
+    for word, span in (("agreement=2", "0 to 1"), ("total_variation=-0.1", "0 to 1")):
+        with pytest.raises(InputError, match=f"--ceiling '{word}' is out of range. Valid for .*: {span}"):
+            import_reference(probs, DERMA, **STATED, ceiling=[word])
     with pytest.raises(InputError, match="--ceiling 'w2=1'"):
         import_reference(probs, DERMA, **STATED, ceiling=["w2=1"])
     with pytest.raises(InputError, match="fidelity import FILE --task kit-medmnist"):

@@ -1,11 +1,13 @@
 """Submissions that have used the reference are marked; independent ones are not."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from retinabench.fidelity.scoring.nearness import EQUAL, NEARER, nearness
 from retinabench.fidelity.submissions.submission import Submission
-from support.fake_reference import classified, regressed
+from support.fake_reference import classified, regressed, softmax
 
 N = 200
 
@@ -17,6 +19,37 @@ def test_copies_of_probabilities_are_marked():
     assert nearness(Submission(np.round(reference.probs, 4)), reference) == EQUAL
     noisy = np.abs(reference.probs + 0.002 * random.normal(size=(N, 5)))
     assert nearness(Submission(noisy / noisy.sum(axis=1, keepdims=True)), reference) == NEARER
+
+
+@pytest.mark.parametrize("chains", [[0], [1, 3], [0, 1, 2]])
+def test_means_of_some_chains_are_equal(chains):
+    reference = classified(N, 5)
+    mean = reference.chain_probs[chains].mean(axis=0)
+    assert nearness(Submission(mean), reference) == EQUAL
+    assert nearness(Submission(np.round(mean, 4)), reference) == EQUAL
+    changed = mean.copy()
+    changed[-1] = mean[-1][::-1]  # one point alone is other than in every subset
+    assert nearness(Submission(changed), reference) != EQUAL
+
+
+def test_means_of_the_samples_and_states_that_a_reference_keeps_are_equal():
+    states = softmax(np.random.default_rng(3).normal(size=(8, 4, N, 5))).astype(np.float16)
+    reference = replace(classified(N, 5), states=states)
+    samples = (
+        reference.samples + 0.001 * np.arange(len(reference.samples))[:, None, None]
+    )  # other than the chains
+    reference = replace(reference, samples=samples)
+    for mean in (samples.mean(axis=0), samples[10:20].mean(axis=0), states[:, 2].mean(axis=0, dtype=float)):
+        assert nearness(Submission(mean), reference) == EQUAL
+
+
+def test_another_chain_of_the_same_posterior_is_not_equal_to_any_mean_of_sixteen():
+    # Its error at each of 1,000 probabilities is a hundred times the tolerance: no subset fits them all by chance.
+    reference = classified(N, 5, chains=16, samples=64)
+    other = classified(N, 5, chains=17, samples=17 * 4).chain_probs
+    assert nearness(Submission(other[16]), replace(reference, chain_probs=other[:16])) == ""
+    many = classified(N, 5, chains=20)
+    assert nearness(Submission(many.chain_probs[19]), many) == EQUAL
 
 
 def test_another_estimate_of_the_same_posterior_is_not_marked():
@@ -34,6 +67,11 @@ def test_copied_draws_are_marked(share):
     copied = int(1000 * share)
     own[:, :copied] = reference.draws[:, :copied]
     assert nearness(Submission(draws=own), reference) == EQUAL
+
+
+def test_draws_of_one_chain_are_equal():
+    reference = regressed(N, draws=1000)
+    assert nearness(Submission(draws=reference.chain_draws[2]), reference) == EQUAL
 
 
 def test_quantiles_of_the_reference_are_nearer_than_draws_could_be():

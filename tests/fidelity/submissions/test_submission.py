@@ -35,6 +35,24 @@ def test_metadata_of_another_kind_are_named(tmp_path, probs, entry, key):
         read_submission(tmp_path / "s.npz", FUNDUS, N, DATA)
 
 
+def test_a_file_that_says_it_is_something_else_is_refused(tmp_path, probs):
+    for schema, good in (
+        ("retinabench.fidelity-reference/1", False),  # its `samples` would be read as a submission
+        (3, False),
+        ("retinabench.fidelity-answers/1", True),
+        (None, True),
+    ):
+        stated = meta(FUNDUS) if schema is None else meta(FUNDUS) | {"schema": schema}
+        np.savez(tmp_path / "s.npz", samples=probs[None], meta=np.array(json.dumps(stated)))
+        if good:
+            assert read_submission(tmp_path / "s.npz", FUNDUS, N, DATA).samples is not None
+        else:
+            with pytest.raises(InputError, match=rf"s\.npz: is no submission: its schema is '{schema}'"):
+                read_submission(tmp_path / "s.npz", FUNDUS, N, DATA)
+    np.savez(tmp_path / "theirs.npz", probs=probs)
+    assert read_submission(tmp_path / "theirs.npz", FUNDUS, N, DATA).about.task is None
+
+
 def test_entries_that_we_do_not_know_are_kept(tmp_path, probs):
     write_submission(tmp_path / "s.npz", Submission(probs, about=About(**meta(FUNDUS), laboratory="ours")))
     back = read_submission(tmp_path / "s.npz", FUNDUS, N, DATA)

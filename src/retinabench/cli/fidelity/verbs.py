@@ -13,6 +13,7 @@ from retinabench.cli.fidelity.options import Source, Task
 from retinabench.cli.fidelity.reference import reference as make_reference
 from retinabench.cli.options import Bootstrap, Device, Json, Seed, Silent
 from retinabench.cli.output import print_result, print_table, progress_of, say
+from retinabench.core.errors import InputError
 
 if TYPE_CHECKING:
     from retinabench.fidelity.submissions.tuning import Trial
@@ -176,6 +177,12 @@ def import_reference(
     from retinabench.fidelity.reference.reference_file import write_reference
     from retinabench.fidelity.targets.registry import TARGETS
 
+    if out.suffix != ".npz" or out.is_dir():
+        raise InputError(
+            "is not the name of an .npz file",
+            file=out,
+            hint="Name the file to write, such as kit-cifar10.npz.",
+        )
     found = importing.import_reference(
         file, TARGETS.find(task), origin=origin, licence=licence, order=order, labels=labels, ceiling=ceiling or (),
     )  # fmt: skip

@@ -116,7 +116,7 @@ def records(
 def _table(files: Files, labels: str | None) -> str:
     if labels is not None:
         if labels not in files:
-            raise InputError(f"holds no {labels}", file=files.root, hint="Give its path below --source.")
+            raise InputError(f"holds no {labels}", file=files.root, hint="Give its path below that folder.")
         return labels
     tables = [name for name in files.names() if name.lower().endswith(".csv")]
     if len(tables) != 1:

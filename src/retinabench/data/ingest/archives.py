@@ -95,7 +95,7 @@ def open_files(root: Path) -> Files:
         for name in _walk(root):
             files.loose.add(name)
     elif not root.exists():
-        raise InputError("does not exist", file=root, hint="Name the data set's folder with --source.")
+        raise InputError("does not exist", file=root, hint="Name an existing folder or zip.")
     elif not PART.fullmatch(root.name):
         raise InputError("is neither a folder nor a zip archive", file=root)
     base = root if root.is_dir() else root.parent

@@ -130,7 +130,7 @@ def pair(
             f"none of the {len(records):,} labelled images has a file; the first is '{records.image_id[0]}'",
             file=files.root,
             hint=_other_kinds(records.source.tolist(), files)
-            or "Point --source at the folder that holds the images, or their zip archives, with the labels.",
+            or "Name the folder that holds the images, or their zip archives, with the labels.",
         )
     if len(set(source) - {""}) < taken.sum():
         twice = next(name for name in source if name and source.count(name) > 1)

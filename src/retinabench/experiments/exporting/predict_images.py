@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,7 @@ from retinabench.core.untrusted.text import csv_text
 from retinabench.core.version import __version__
 from retinabench.data.datasets import folder as labelled_folder
 from retinabench.data.ingest.archives import Files, open_files
-from retinabench.data.ingest.label_matching import ENDINGS
+from retinabench.data.ingest.label_matching import ENDINGS, Survey
 from retinabench.data.preprocessing.preprocess import preprocess_bytes
 from retinabench.data.records import Records, referable
 from retinabench.experiments.exporting.exported import ExportedModel
@@ -31,7 +31,7 @@ from retinabench.predictions.formats.parquet_format import to_table
 from retinabench.predictions.io import write_predictions
 from retinabench.predictions.table import Predictions
 
-REFERRAL_LIST = "referral-list.csv"
+REFERRAL_LIST = "-referral-list.csv"  # after the name of the predictions: several may stand in one folder
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ def predict_images(
     Args:
         model: The model.
         source: A folder of images, or a zip.
-        out: The predictions to write: .parquet or .csv; the referral list is written beside it.
+        out: The predictions to write: .parquet or .csv; the referral list NAME-referral-list.csv is written beside it.
         labels: Name of a CSV below the folder with a grade or label for each image, as `retinabench prepare folder` reads it;
-            images whose column ``split`` says ``validation`` may certify a threshold, all others are test images.
+            rows without a file are left out and noted; images whose column ``split`` says ``validation`` may certify a threshold, all others are test images.
         columns: Names of its columns by role.
         progress: Is told how far the work is.
 
@@ -85,7 +85,10 @@ def predict_images(
         raise InputError(f"cannot write '{out.suffix}'", file=out, hint="Valid: .parquet, .csv.")
     files = open_files(source)
     labelled = labels is not None or bool(columns)
-    records = labelled_folder.records(source, labels=labels, columns=columns) if labelled else None
+    survey = Survey()
+    records = (
+        labelled_folder.records(source, labels=labels, columns=columns, survey=survey) if labelled else None
+    )
     names = _names(files, source) if records is None else records.source.tolist()
     kept, probs, own, refused = _predicted(model, files, names, progress)
     if not kept:
@@ -102,9 +105,10 @@ def predict_images(
         metadata=_about(model),
     )
     _write_predictions(predictions, out, labelled)
-    listed = out.with_name(REFERRAL_LIST)
+    listed = out.with_name(out.stem + REFERRAL_LIST)
     _write_referral_list(predictions, listed, model.rule)
-    counted = [f"{len(refused):,} of {len(names):,} files are no images and left out"] if refused else []
+    counted = replace(survey, notes=[]).lines()
+    counted += [f"{len(refused):,} of {len(names):,} files are no images and left out"] if refused else []
     return PredictedImages(len(kept), tuple(refused), out, listed, (*model.notes, *counted))
 
 

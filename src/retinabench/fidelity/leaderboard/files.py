@@ -234,9 +234,12 @@ def _read(file: Path, evaluator: Evaluator) -> Submission:
 def _keep(submission: Submission, evaluator: Evaluator, folder: Path) -> None:
     target, data = evaluator.target, evaluator.data.sha256
     name = "".join(c if c.isalnum() else "-" for c in submission.title)
-    about = submission.about.changed(
+    read = submission.about
+    if not read.counted:  # writing would sign what no run has signed
+        read = read.changed(evidence=None)
+    about = read.changed(
         task=target.name, target=target.fingerprint(data), data=data, title=submission.title,
-        method=submission.about.method or submission.title,
+        method=read.method or submission.title,
     )  # fmt: skip
     write_submission(folder / f"{name}-{target.name}" / FILE, replace(submission, about=about))
 

@@ -115,4 +115,8 @@ def _ceiling(words: Sequence[str], target: Target) -> dict[str, float]:
         if name not in RANKED[target.likelihood] or not np.isfinite(found[name]):
             names = " or ".join(f"{one}=VALUE" for one in RANKED[target.likelihood] if one in MEASURES)
             raise InputError(f"--ceiling '{word}' is not {names}")
+        most = MEASURES[name].most
+        if not 0 <= found[name] <= most:
+            span = "0 or more" if np.isinf(most) else f"0 to {most:g}"
+            raise InputError(f"--ceiling '{word}' is out of range", hint=f"Valid for {name}: {span}.")
     return found

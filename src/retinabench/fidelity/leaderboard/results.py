@@ -64,6 +64,16 @@ class Entry:
         budgets = [one.about.budget for one in self.submissions if one.about.budget is not None]
         return max(budgets, key=lambda budget: budget.used, default=None)
 
+    @property
+    def declared(self) -> bool:
+        """Whether it states a budget that no hashes of a run vouch for."""
+        return self.budget is not None and not self.counted
+
+    @property
+    def counted(self) -> bool:
+        """Whether its runs counted the budget of all its submissions."""
+        return all(one.about.counted for one in self.submissions)
+
     def to_dict(self) -> JsonObject:
         """Return the entry for JSON."""
         first = self.submissions[0].about
@@ -79,7 +89,8 @@ class Entry:
             "marks": list(self.marks),
             "equivalent_draws": json_content(self.draws),
             "implied": None if first.implied is None else first.implied.model_dump(),
-            "counted": all(one.about.counted for one in self.submissions),
+            "counted": self.counted,
+            "declared": self.declared,
         }
         return record | ({"rank": self.rank.to_dict()} if self.rank is not None else {})
 

@@ -34,17 +34,19 @@ class About(NamedTuple):
         higher: Whether higher values are better.
         kind: Closeness to the reference (``fidelity``), or usefulness (``utility``).
         unit: Empty for pure numbers.
+        most: The largest value that a ranked measure can have; the smallest is 0.
     """
 
     label: str
     higher: bool
     kind: Literal["fidelity", "utility"]
     unit: str = ""
+    most: float = np.inf
 
 
 MEASURES = {
-    "agreement": About("agreement", True, "fidelity"),
-    "total_variation": About("total variation", False, "fidelity"),
+    "agreement": About("agreement", True, "fidelity", most=1.0),
+    "total_variation": About("total variation", False, "fidelity", most=1.0),
     "epistemic_correlation": About("epistemic rank correlation", True, "fidelity"),
     "epistemic_error": About("epistemic error", False, "fidelity", "nats"),
     "disagreement_gap": About("disagreement gap", False, "fidelity"),

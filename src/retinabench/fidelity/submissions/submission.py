@@ -38,6 +38,7 @@ from retinabench.fidelity.targets.target import Target
 from retinabench.predictions.io import MAX_TITLE
 
 SCHEMA = "retinabench.fidelity-submission/1"
+SCHEMAS = (SCHEMA, "retinabench.fidelity-answers/1")  # the latter: of version 0.1
 KINDS = {"probs": np.float64, "samples": np.float16, "draws": np.float32}
 SIGNED = ("task", "target", "data", "seed", "run", "budget", "implied", "evidence")
 """Metadata that the content hash covers, beside the arrays: all that decides where a submission stands."""
@@ -220,6 +221,7 @@ def read_submission(path: str | Path, target: Target, points: int, data: str = "
     """
     path = Path(path)
     arrays, meta = read_arrays(path, target)
+    _check_schema(path, meta)
     about = About.read(path, meta)
     _check_origin(path, about, target, data)
     if about.content is not None and about.content != content_hash(arrays, about):
@@ -250,6 +252,16 @@ def read_submission(path: str | Path, target: Target, points: int, data: str = "
             checked_probs(path, np.asarray(one, np.float64), target, points, "samples")
         check_samples(path, probs, samples)
     return Submission(probs=probs, samples=samples, about=about, source=path)
+
+
+def _check_schema(path: Path, meta: JsonObject) -> None:
+    """Refuse a file that says it is something else; a reference has `samples` too, and would be scored against itself."""
+    if (schema := meta.get("schema")) not in (None, *SCHEMAS):
+        raise InputError(
+            f"is no submission: its schema is '{printable(str(schema), 80)}'",
+            file=path,
+            hint="Name a file that `retinabench fidelity run` wrote, or one of predictions alone.",
+        )
 
 
 def _check_origin(path: Path, about: About, target: Target, data: str) -> None:

@@ -33,7 +33,7 @@ def test_the_page_and_tables_hold_everything_and_escape_it(folder, evaluators, t
     )
     text = (tmp_path / "out" / "board.md").read_text()
     assert "<script" not in text
-    assert "| 30 (over 10) |" in text.replace("\N{NO-BREAK SPACE}", " ")
+    assert "| 30 (over 10, declared) |" in text.replace("\N{NO-BREAK SPACE}", " ")
     assert "corrupted 5" in text
     header = next(line for line in text.splitlines() if line.startswith("| entry | place | agreement"))
     row = next(line for line in text.splitlines() if line.startswith("| Near"))

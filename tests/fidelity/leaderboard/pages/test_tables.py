@@ -1,11 +1,13 @@
 """Tables and page of the board: complete, escaped, and with the reason where nothing is ranked."""
 
-from retinabench.fidelity.leaderboard.board import make_board
+from retinabench.fidelity.leaderboard.board import make_board, score_task
 from retinabench.fidelity.leaderboard.files import find_submissions, score_tasks
 from retinabench.fidelity.leaderboard.pages.page import markdown
 from retinabench.fidelity.leaderboard.pages.tables import strength_table, task_table
+from retinabench.fidelity.submissions.submission import About, Submission
 from support.evaluators import FUNDUS, N, evaluator_of
 from support.fake_reference import classified
+from support.submissions import submission_meta
 
 
 def unescaped(text):
@@ -37,3 +39,20 @@ def test_ranked_entries_come_first_then_the_controls_then_the_baselines(folder, 
         *labels[:4],
         *labels[5:],
     ]
+
+
+def test_budgets_that_no_run_vouches_for_are_marked(evaluators):
+    probs = evaluators["fundus"].reference.probs[:, ::-1]
+    signed = {"evidence": {"manifest": "0" * 64}, "content": "0" * 64}
+    over = {"budget": {"limit": 10, "used": 12.0, "over": True}}
+    entries = [
+        Submission(probs, about=About(**(submission_meta(FUNDUS, title) | more)))
+        for title, more in (("Counted", signed), ("Declared", {}), ("Both", over))
+    ]
+    table = task_table(score_task(evaluators["fundus"], entries))
+    place = [column.label for column in table.blocks[0].columns].index("budget")
+    said = {row.label: row.cells[place].below for row in table.blocks[0].rows}
+    assert (said["Counted"], said["Declared"], said["Both"]) == ("", "declared", "over 10, declared")
+    assert "A budget that is declared" in table.note
+    counted = task_table(score_task(evaluators["fundus"], entries[:1]))
+    assert "declared" not in counted.note

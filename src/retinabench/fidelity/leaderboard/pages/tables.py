@@ -41,6 +41,7 @@ _SHIPPED = (
     "Entries without the mark (here) come with the package, as they were submitted, rounded and without posterior "
     "samples."
 )
+_DECLARED = "A budget that is declared was stated in the submission: no hashes of a run vouch for it."
 
 
 def task_table(task: TaskBoard, group: str = ALL, *, terminal: bool = False) -> Table:
@@ -191,8 +192,8 @@ def _chain_cell(task: TaskBoard, label: str) -> Cell:
 def _budget_cell(entry: Entry) -> Cell:
     if (budget := entry.budget) is None:
         return UNDEFINED
-    declared = "" if all(one.about.counted for one in entry.submissions) else "declared"
-    return Cell(f"{budget.used:.0f}", below=f"over {budget.limit or 0:.0f}" if budget.over else declared)
+    said = [f"over {budget.limit or 0:.0f}"] * budget.over + ["declared"] * entry.declared
+    return Cell(f"{budget.used:.0f}", below=", ".join(said))
 
 
 def _target_cell(entry: Entry, target: Target) -> Cell:
@@ -219,8 +220,9 @@ def power_text(task: TaskBoard) -> str:
 def _note(task: TaskBoard) -> str:
     reference = task.evaluator.reference
     shipped = _SHIPPED if any(entry.shipped for entry in task.competitors) else ""
+    declared = _DECLARED if any(entry.declared for entry in task.competitors) else ""
     if reference.passed:
         verdict = reference.judgement.verdict
         known = "" if verdict == "passed" else f"The reference is {verdict}. "
-        return " ".join(part for part in (f"{known}{_LEGEND}", shipped, power_text(task)) if part)
-    return f"No ranking: the reference fails its own diagnostics ({'; '.join(reference.why)}). {_LEGEND}"
+        return " ".join(part for part in (f"{known}{_LEGEND}", declared, shipped, power_text(task)) if part)
+    return f"No ranking: the reference fails its own diagnostics ({'; '.join(reference.why)}). {_LEGEND} {declared}".rstrip()
