@@ -158,7 +158,7 @@ def import_location(location: str) -> Any:
     """
     try:
         return _import_file(Path(location)) if location.endswith(".py") else _import(location)
-    except Exception as error:  # foreign code raises what it likes
+    except (Exception, SystemExit) as error:  # foreign code raises what it likes
         raise InputError(f"cannot be imported ({type(error).__name__}: {error})", file=location) from error
 
 
