@@ -131,8 +131,9 @@ def predict_torch(
 
 def _members(model: object) -> list[nn.Module]:
     """Return the modules of a model, which are at least one."""
-    found = [model] if isinstance(model, nn.Module) or not isinstance(model, Iterable) else list(model)
-    others = [type(one).__name__ for one in found if not isinstance(one, nn.Module)]
+    given = [model] if isinstance(model, nn.Module) or not isinstance(model, Iterable) else list(model)
+    found = [one for one in given if isinstance(one, nn.Module)]
+    others = [type(one).__name__ for one in given if not isinstance(one, nn.Module)]
     if others or not found:
         raise InputError(
             f"the model is a {others[0]}, not a torch.nn.Module" if others else "there is no model",
