@@ -108,3 +108,10 @@ def test_a_run_survives_its_own_json():
 @pytest.mark.parametrize(("word", "meant"), [("true", "flip"), ("false", "none"), ("affine", "affine")])
 def test_augment_was_a_switch_and_still_reads_as_one(word, meant):
     assert load_run(None, [f"optimizer.augment={word}"], data="d").optimizer.augment == meant
+
+
+def test_the_hint_for_an_unknown_key_names_keys_of_the_chosen_method_alone():
+    with pytest.raises(InputError) as error:
+        load_run(None, ["method=map", "method.rte=0.1"], data="d")
+    assert "rate" not in str(error.value)
+    assert str(error.value).endswith("Valid: name, samples.")

@@ -70,6 +70,16 @@ def test_features_are_computed_with_fewer_images_at_a_time_where_memory_runs_out
     assert extract.limits.prediction == 2
 
 
+def test_weights_whose_features_overflow_are_named_and_nothing_is_stored(tmp_path, weights):
+    state = torch.load(weights, weights_only=True)
+    name = next(key for key in state if key.endswith("running_var"))
+    torch.save({**state, name: -torch.ones_like(state[name])}, weights)  # finite, with a root that is not
+    data = make_prepared(tmp_path / "data")
+    with pytest.raises(InputError, match=r"w\.pt: the weights give features.*not finite.*another checkpoint"):
+        execute(frozen(weights, data), tmp_path / "runs", CPU)
+    assert not list(data.glob("features-*/*.npy"))
+
+
 def test_a_feature_that_is_constant_over_the_training_images_explodes_in_no_other():
     """The last two features are those of rectifiers that are (nearly) always off."""
     features = np.zeros((100, 4), np.float32)

@@ -1,5 +1,7 @@
 """Networks from their settings and seed."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -49,3 +51,13 @@ def test_glorot_and_he_scales():
     assert float(weight.std()) == pytest.approx(bound / 3**0.5, rel=0.004)
     hidden = build_model(ModelConfig(name="lenet", width=24), 0).fc1.weight.detach()
     assert float(hidden.std()) == pytest.approx((2 / hidden.shape[1]) ** 0.5, rel=0.01)
+
+
+def test_rates_of_a_trunk_that_is_not_trained_are_noted(tmp_path):
+    net = {"name": "resnet18", "width": 4, "stem": "small"}
+    torch.save(build_model(ModelConfig(**net), seed=0).state_dict(), tmp_path / "w.pt")
+    said = []
+    progress = SimpleNamespace(say=said.append)
+    config = ModelConfig(**net, weights=str(tmp_path / "w.pt"), trained="head", layer_decay=0.5)
+    build_model(config, seed=0, progress=progress)
+    assert said == ["note: model.trunk_lr and model.layer_decay have no effect: the trunk is not trained"]

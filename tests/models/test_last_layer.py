@@ -11,6 +11,7 @@ from torch import nn
 from retinabench.core.errors import InputError
 from retinabench.models.last_layer import split_last_layer, with_bias
 from retinabench.models.networks import resnet
+from retinabench.models.own_network import MADE
 
 
 class Nested(nn.Module):
@@ -23,6 +24,22 @@ class Nested(nn.Module):
 
     def forward(self, x):
         return self.top["classifier"](self.stem(x))
+
+
+class Followed(nn.Module):
+    """A user's network, whose logits pass through something else."""
+
+    def __init__(self, after):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Flatten(), nn.Linear(12, 7), nn.BatchNorm1d(7), nn.Dropout(0.5))
+        self.answer, self.after = nn.Linear(7, 1), after
+        self.scale = nn.Parameter(torch.ones(()))
+        self.register_buffer("calls", torch.zeros(()))
+        setattr(self, MADE, True)
+
+    def forward(self, x):
+        self.calls += 1
+        return self.after(self.answer(self.stem(x)), self.scale)
 
 
 class Aside(nn.Module):
@@ -63,6 +80,39 @@ def test_a_last_layer_that_is_not_the_last_is_refused():
         network(torch.rand(3, 3, 2, 2))
     with pytest.raises(InputError, match="no linear layer"):
         split_last_layer(nn.Conv2d(3, 1, 1))
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        lambda logits, scale: logits - 3,
+        lambda logits, scale: torch.sigmoid(logits),
+        lambda logits, scale: torch.relu(logits),
+        lambda logits, scale: logits * scale,
+    ],
+    ids=["shift", "sigmoid", "relu", "scale"],
+)
+def test_a_network_of_a_user_with_something_after_its_last_layer_is_refused(after):
+    network = split_last_layer(Followed(after))
+    with pytest.raises(
+        InputError, match=r"last linear layer 'answer': something follows it.*Choose a method"
+    ):
+        network(torch.rand(3, 3, 2, 2))
+
+
+def test_the_check_of_what_follows_the_last_layer_leaves_no_trace():
+    images = torch.rand(4, 3, 2, 2, generator=torch.Generator().manual_seed(0))
+    model = Followed(lambda logits, scale: logits.flatten(1))
+    model.stem[2].eval()
+    twin = copy.deepcopy(model)
+    torch.manual_seed(3)
+    expected, state = twin(images), torch.get_rng_state()
+    network = split_last_layer(model)
+    torch.manual_seed(3)
+    assert torch.equal(network(images), expected)
+    assert torch.equal(state, torch.get_rng_state())
+    assert [module.training for module in (model, model.stem[2], model.stem[3])] == [True, False, True]
+    assert all(torch.equal(one, other) for one, other in zip(model.buffers(), twin.buffers(), strict=True))
 
 
 def test_the_bias_is_a_feature_that_is_always_one():

@@ -52,6 +52,8 @@ def test_a_class_is_a_function_too_and_images_come_in_plain_layout():
         (HERE + "a_number", "returns a int, not an nn.Module"),
         ("os:getcwd", "^'os:getcwd' returns a str, not an nn.Module"),
         (HERE + "broken", "raises RuntimeError: no weights here"),
+        (HERE + "leaves", "raises SystemExit: 3"),
+        (HERE + "double", r"RuntimeError: .*parameters of torch\.float64, .*return network\.float\(\)"),
         (HERE + "lazy", "has lazy layers"),
         (HERE + "empty", "has no parameters to train"),
         (HERE + "two_logits", r"gives \(2, 2\) for 2 images, not logits of shape \(2, 1\)"),
@@ -64,7 +66,9 @@ def test_what_is_no_network_is_refused_in_one_line(name, says):
 
 
 def test_images_of_a_size_that_it_does_not_take_are_refused():
-    with pytest.raises(InputError, match=r"does not take images of 20 px \(RuntimeError.*Prepare the images"):
+    with pytest.raises(
+        InputError, match=r"does not take images of 20 px \(RuntimeError.*Prepare the images.*otherwise mend"
+    ):
         check_size(ModelConfig(name=mine.make), 20)
     check_size(ModelConfig(name=mine.Pooled), 20)
 

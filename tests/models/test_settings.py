@@ -30,3 +30,24 @@ def test_a_name_of_timm_is_no_address_and_no_path(name):
 def test_weights_of_the_hub_need_their_hash():
     with pytest.raises(ValueError, match="fetched without a check"):
         ModelConfig(name="resnet18", weights="hf-hub:a/b")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (
+            ["model.trained=0"],
+            "model.trained: should be 'all', 'head' or a number of stages from 1 .given: 0",
+        ),
+        (["model.trained=heads"], "should be 'all', 'head' or a number of stages from 1"),
+        (["model.trained=2"], "cannot stay as it is. Set model.weights"),
+        (
+            ["model.layer_decay=0.5"],
+            "model.layer_decay is of a pretrained trunk. Set model.weights, or leave",
+        ),
+        (["model.trunk_lr=0.5"], "model.trunk_lr is of a pretrained trunk"),
+    ],
+)
+def test_what_is_trained_is_said_in_full(words, says):
+    with pytest.raises(InputError, match=says):
+        load_run(None, words, data="d")

@@ -56,6 +56,16 @@ def broken():
     raise RuntimeError("no weights\nhere")
 
 
+def leaves():
+    """End the process."""
+    raise SystemExit(3)
+
+
+def double():
+    """Return a network that computes in float64."""
+    return Pooled().double()
+
+
 def lazy():
     """Return a network that does not know its sizes yet."""
     return nn.Sequential(nn.Flatten(), nn.LazyLinear(1))

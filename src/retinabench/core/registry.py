@@ -98,17 +98,22 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
         location = self._builtin.get(name) or (self._plugins[name].value if name in self._plugins else "")
         return docstring(location).partition("\n")[0] if isinstance(location, str) else ""
 
-    def add(self, name: str, entry: Entry) -> None:
+    def is_builtin(self, name: str) -> bool:
+        """Return whether the package itself has an entry of that name."""
+        return name in self._builtin
+
+    def add(self, name: str, entry: Entry, *, instead: bool = False) -> None:
         """Add an entry for this process only, such as a method that is defined in a notebook.
 
         Args:
             name: A name that is not taken.
             entry: What a location would be imported as.
+            instead: Whether it may take the place of a plug-in's entry.
 
         Raises:
             ValueError: The name is taken.
         """
-        if name in self:
+        if name in self and (self.is_builtin(name) or not instead):
             raise ValueError(f"the {self.kind} '{name}' exists already")
         self._loaded[name] = entry
 
@@ -153,7 +158,7 @@ def import_location(location: str) -> Any:
     """
     try:
         return _import_file(Path(location)) if location.endswith(".py") else _import(location)
-    except Exception as error:  # foreign code raises what it likes
+    except (Exception, SystemExit) as error:  # foreign code raises what it likes
         raise InputError(f"cannot be imported ({type(error).__name__}: {error})", file=location) from error
 
 

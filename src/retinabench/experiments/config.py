@@ -168,7 +168,7 @@ def build_run(tree: Mapping[str, object], file: Path | None = None) -> Run:
     try:
         return Run(**tree)
     except ValidationError as error:
-        raise first_problem(error, file, _keys) from None
+        raise first_problem(error, file, lambda path: _keys(path, tree)) from None
     except UnicodeEncodeError as error:  # of a message that names it
         problem = f"{error.object[error.start : error.end]!r} is half a surrogate pair and no text"
         raise InputError(problem, file=file) from None
@@ -179,10 +179,14 @@ def presets() -> dict[str, JsonObject]:
     return {name: content for name, (_, content) in package_presets(Optimizer.model_fields).items()}
 
 
-def _keys(path: Sequence[str]) -> list[str]:
-    """Return the valid keys of the table at `path`."""
+def _keys(path: Sequence[str], tree: Mapping[str, object]) -> list[str]:
+    """Return the valid keys of the table at `path` of `tree`; those of a method are its own."""
     if path and path[0] == "method":
-        return sorted({key for method in METHODS.values() for key in method.Config.model_fields})
+        found: object = tree
+        for key in path:  # members are methods themselves
+            found = found.get(key) if isinstance(found, Mapping) else None
+        name = found.get("name", "map") if isinstance(found, Mapping) else "map"
+        return list(METHODS[str(name)].Config.model_fields)
     tables: Mapping[str, type[BaseModel]] = {
         "model": ModelConfig,
         "optimizer": Optimizer,

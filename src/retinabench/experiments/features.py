@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.data.dataset import Rows
 from retinabench.data.feature_cache import cached_features
@@ -101,7 +102,7 @@ class Extractor:
         )
 
     def __call__(self, images: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Return features (B, D) of images (B, H, W, 3)."""
+        """Return features (B, D) of images (B, H, W, 3); `InputError` where they are not finite."""
 
         def attempt(most: int) -> NDArray[np.float32]:
             return np.concatenate([
@@ -116,4 +117,11 @@ class Extractor:
             self.trunk = build_trunk(self.config, progress=self.progress).to(self.device)
         stored = torch.from_numpy(images).to(self.device).permute(0, 3, 1, 2)
         scaled = stored.to(torch.float32).div_(255).sub_(self.mean).div_(self.std)
-        return np.asarray(self.trunk.features(scaled).cpu())
+        features = np.asarray(self.trunk.features(scaled).cpu())
+        if not np.isfinite(features).all():  # before they are stored: a cache of them would count as damaged
+            raise InputError(
+                f"the weights give features of '{self.config.name}' that are not finite",
+                file=self.config.weights,
+                hint="Its values overflow in this network, or are not of it. Name another checkpoint in model.weights.",
+            )
+        return features

@@ -43,6 +43,10 @@ def build_model(
         InputError: The pretrained weights cannot be had or do not fit.
     """
     if config.trained == "head":
+        if config.trunk_lr != 1 or config.layer_decay != 1:
+            progress.say(
+                "note: model.trunk_lr and model.layer_decay have no effect: the trunk is not trained"
+            )
         head = Head(feature_width(config), outputs, config.hidden)
         initialise(head, torch_generator("cpu", seed, "weights"))
         return head

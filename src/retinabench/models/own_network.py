@@ -54,7 +54,7 @@ def own_network(name: str, seed: int, outputs: int) -> nn.Module:
         torch.manual_seed(derive(seed, "weights"))
         try:
             network = function(outputs=outputs) if _takes(function, "outputs") else function()
-        except Exception as error:  # foreign code raises what it likes
+        except (Exception, SystemExit) as error:  # foreign code raises what it likes
             raise InputError(f"'{name}' raises {_line(error)}", file=source_of(name).file or None) from error
     if problem := _problem(network):
         raise InputError(f"'{name}' {problem}", file=source_of(name).file or None)
@@ -81,10 +81,13 @@ def check_outputs(network: nn.Module, name: str, size: int) -> None:
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             found = network.eval()(torch.zeros(2, 3, size, size, device=device))
-    except Exception as error:  # foreign code raises what it likes
+    except (Exception, SystemExit) as error:  # foreign code raises what it likes
+        other = {p.dtype for p in network.parameters() if p.dtype != torch.float32}
         raise InputError(
             f"'{name}' does not take images of {size} px ({_line(error)})",
-            hint="Prepare the images at the size that it takes.",
+            hint=f"It has parameters of {other.pop()}, and images are float32: return network.float()."
+            if other
+            else "Prepare the images at the size that it takes if that is another one, otherwise mend its forward.",
         ) from error
     shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
     if shape != (2, 1):
@@ -169,5 +172,5 @@ def _plain_layout(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]
     return tuple(one.contiguous() if isinstance(one, Tensor) else one for one in inputs)
 
 
-def _line(error: Exception) -> str:
+def _line(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"

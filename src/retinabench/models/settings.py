@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
     field_validator,
     model_validator,
 )
@@ -101,6 +103,14 @@ class ModelConfig(Extended):
             raise ValueError(f"'{name}' takes {inputs}, not images of any size")
         return name
 
+    @field_validator("trained", mode="wrap")
+    @classmethod
+    def _all_head_or_stages(cls, given: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return handler(given)
+        except ValidationError:  # of each kind of value, of which the first would be shown alone
+            raise ValueError("should be 'all', 'head' or a number of stages from 1") from None
+
     @model_validator(mode="before")
     @classmethod
     def _defaults_of_the_network(cls, given: Any) -> Any:
@@ -140,8 +150,11 @@ class ModelConfig(Extended):
             )
         if self.weights == "timm" and not timm:
             raise ValueError(f"'{self.name}' is not a network of timm. Set model.name=timm:NAME")
-        if self.weights is None and (self.trained != "all" or self.trunk_lr != 1 or self.layer_decay != 1):
+        if self.weights is None and self.trained != "all":
             raise ValueError("a trunk of random weights cannot stay as it is. Set model.weights")
+        if self.weights is None and (self.trunk_lr != 1 or self.layer_decay != 1):
+            which = "trunk_lr" if self.trunk_lr != 1 else "layer_decay"
+            raise ValueError(f"model.{which} is of a pretrained trunk. Set model.weights, or leave it out")
         if self.trained == "head" and self.inputs == "standardised":
             raise ValueError(
                 "features are computed once, whatever the training images. Set model.inputs to a fixed scale"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.metadata import EntryPoint
+
 import pytest
 
 from retinabench.core.errors import InputError
@@ -50,3 +52,22 @@ def test_what_is_no_method_is_named(tmp_path):
 def test_a_composed_method_is_not_asked_for_a_posterior_of_its_own():
     assert set(checks_of("map")) == set(CHECKS)
     assert set(CHECKS) - set(checks_of("ensemble")) == OF_TRAINED
+
+
+def test_a_file_is_checked_itself_where_a_plug_in_has_its_name(tmp_path, monkeypatch):
+    (tmp_path / "edited.py").write_text(UNSEEDED)
+    installed = EntryPoint("unseeded", "retinabench.methods.map", METHODS.group)
+    monkeypatch.setattr(METHODS, "_plugins", {"unseeded": installed})
+    assert METHODS["unseeded"].__name__ == "retinabench.methods.map"
+    try:
+        assert find_method(str(tmp_path / "edited.py")) == "unseeded"
+        assert METHODS["unseeded"].__file__ == str(tmp_path / "edited.py")
+    finally:
+        METHODS.remove("unseeded")
+
+
+def test_a_file_with_the_name_of_a_built_in_method_is_refused(tmp_path):
+    (tmp_path / "clash.py").write_text(UNSEEDED.replace('"unseeded"', '"map"'))
+    with pytest.raises(InputError, match=r"clash\.py: the name 'map' is taken by a method of retinabench"):
+        find_method(str(tmp_path / "clash.py"))
+    assert find_method("retinabench.methods.map") == "map"

@@ -56,3 +56,13 @@ def test_what_is_damaged_is_named_in_one_line(tmp_path, value, says):
 def test_a_folder_without_one_says_how_to_make_it(tmp_path):
     with pytest.raises(InputError, match=r"holds no exported model.*retinabench export"):
         read_about(tmp_path)
+
+
+@pytest.mark.parametrize("method", [{"name": "noisy"}, {"name": "ensemble", "member": {"name": "noisy"}}])
+def test_a_method_of_a_plug_in_that_is_not_installed_says_so(tmp_path, method):
+    about = content()
+    about["run"]["method"] = method
+    with pytest.raises(
+        InputError, match=r"model of the method 'noisy', which is not installed.*Install the pack"
+    ):
+        read_about(written(tmp_path, about))

@@ -7,6 +7,7 @@ from retinabench.experiments.resources import Resources
 from retinabench.experiments.run import execute
 from support.raw_images import prepared_from, raw_folder
 
+HERE = "support.own_network:"
 WORDS = [
     "model.name=resnet18", "model.width=4", "model.stem=small", "task=in_domain", "optimizer.epochs=1",
     "optimizer.batch_size=16", "optimizer.select=last",
@@ -34,3 +35,14 @@ def test_a_method_that_is_fitted_to_predictions_says_what_to_export(tmp_path):
     folder = execute(run, tmp_path / "runs", Resources("cpu"))
     with pytest.raises(InputError, match="Export the run that it is fitted to"):
         export_run(folder, tmp_path / "model")
+
+
+def test_a_network_of_another_shape_leaves_no_folder(tmp_path):
+    data = prepared_from(raw_folder(tmp_path / "raw"), tmp_path / "data")
+    words = [f"model.name={HERE}Pooled", "task=in_domain", "optimizer.epochs=1", "optimizer.select=last"]
+    run = execute(load_run(None, words, data=str(data)), tmp_path / "runs", Resources("cpu"))
+    for wrong, says in [("absent", "has no function 'absent'"), ("two_logits", "another network")]:
+        with pytest.raises(InputError, match=says):
+            export_run(run, tmp_path / "model", HERE + wrong)
+        assert not (tmp_path / "model").exists()
+    export_run(run, tmp_path / "model", HERE + "Pooled")

@@ -112,6 +112,19 @@ def test_a_model_predicts_fewer_images_at_a_time_where_memory_runs_out(model, mo
     assert found.limits.prediction == 4  # 128, halved
 
 
+@pytest.mark.parametrize(
+    ("images", "says"),
+    [
+        ("a.png", "images are a str, not an array"),
+        (None, "images are a NoneType"),
+        (np.zeros((0, 32, 32, 3), np.uint8), "there are no images to predict"),
+    ],
+)
+def test_what_are_no_images_is_named(model, images, says):
+    with pytest.raises(InputError, match=rf"{says}.*Needed are \(N, 32, 32, 3\) uint8"):
+        rb.load_model(model).predict(images)
+
+
 def test_images_of_another_shape_are_refused(model):
     with pytest.raises(InputError, match=r"Needed are \(N, 32, 32, 3\) uint8"):
         rb.load_model(model).predict(np.zeros((1, 64, 64, 3), np.uint8))

@@ -38,6 +38,11 @@ from support.studies import MINIMAL, written
         (MINIMAL.replace('data = "data"', ""), "needs one of 'data'", "'draw'"),
         (MINIMAL.replace("methods.map", 'methods."a/b"'), "'a/b' cannot name a folder", "letters"),
         (MINIMAL + 'run = { method = { name = "ensemble" } }', "methods.map: is an ensemble", "members"),
+        (
+            MINIMAL.replace("methods.map", "methods.mine").replace('config = "demo/map"', ""),
+            "methods.mine: no method is named",
+            "Set methods.mine.run.method.name",
+        ),
         ("trials = ", "is not TOML", "study.toml"),
     ],
 )
@@ -103,3 +108,15 @@ def test_a_cross_validation_that_makes_no_sense_is_refused(tmp_path, words, says
 def test_a_study_that_no_machine_ends_is_refused(tmp_path, text, key):
     with pytest.raises(InputError, match=key):
         read_study(written(tmp_path, text))
+
+
+def test_the_label_names_the_method_where_nothing_else_does(tmp_path):
+    text = MINIMAL.replace("methods.map", "methods.dropout")
+    by_label = written(tmp_path, text.replace('config = "demo/map"', "run = { method = { rate = 0.3 } }"))
+    (cell,) = cells(read_study(by_label), tmp_path)
+    assert (cell.base.method.name, cell.base.method.rate) == ("dropout", 0.3)
+    (cell,) = cells(read_study(written(tmp_path, text)), tmp_path)
+    assert cell.base.method.name == "map"  # as its configuration says
+    other = written(tmp_path, text.replace("demo/map", "real/frozen").replace("dropout", "mine"))
+    (cell,) = cells(read_study(other), tmp_path)
+    assert cell.base.method.name == "map"  # the method of a configuration that names none

@@ -8,6 +8,7 @@ from retinabench.fidelity.submissions.budget import planned
 from retinabench.fidelity.submissions.entries import entries, entry, entry_run
 from retinabench.fidelity.targets.registry import TARGETS
 from retinabench.methods.base import FidelitySettings
+from retinabench.methods.registry import METHODS
 
 
 @pytest.mark.parametrize("name", list(entries()))
@@ -34,3 +35,15 @@ def test_a_member_s_settings_may_differ_by_likelihood():
     one, other = (entry_run(chosen, TARGETS[task], 50, 30, 0).method for task in ("fundus", "energy-gap"))
     assert (one.members, one.member.samples, one.member.lr_factor) == (2, 5, 0.1)
     assert (other.members, other.member.samples, other.member.lr_factor) == (3, 5, 0.2)
+
+
+def test_settings_without_a_method_s_name_are_of_the_method_that_states_them(monkeypatch):
+    nameless = FidelitySettings(name="mine", title="Mine", method={"samples": 3})
+    monkeypatch.setattr(METHODS["dropout"], "FIDELITY", (nameless,))
+    entries.cache_clear()
+    try:
+        run = entry_run(entry("mine"), TARGETS["fundus"], 50, 30, 0)
+    finally:
+        monkeypatch.undo()
+        entries.cache_clear()
+    assert (run.method.name, run.method.samples) == ("dropout", 3)

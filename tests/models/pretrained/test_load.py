@@ -73,6 +73,10 @@ class Evil:
         (lambda s: {k: v for k, v in s.items() if not k.startswith("layer4")}, "lacks .* of the .* layer4"),
         (lambda s: {k: v.repeat(2, *[1] * (v.ndim - 1)) if v.ndim else v for k, v in s.items()}, "has shape"),
         (lambda s: {**s, "conv1.weight": torch.full_like(s["conv1.weight"], torch.nan)}, "not finite"),
+        (
+            lambda s: {**s, "conv1.weight": s["conv1.weight"].to(torch.int8)},
+            "holds int8 values.*not quantised",
+        ),
         (lambda s: {"state_dict": {}}, "holds no tensors"),
         (lambda s: {**s, "conv1.weight": Evil()}, "never loaded"),
     ],

@@ -92,7 +92,7 @@ def find_method(name: str) -> str:
         The name that the method's `Config` states.
 
     Raises:
-        InputError: There is no such method, or the module has no `Config` with a name.
+        InputError: There is no such method, or the module has no `Config` with a name, or the name of a built-in method.
     """
     if name in METHODS:
         return name
@@ -103,6 +103,15 @@ def find_method(name: str) -> str:
     own = fields["name"].default if "name" in fields else None
     if not isinstance(own, str):
         raise InputError("is no method: it has no `Config` whose field `name` has a default", file=name)
-    if own not in METHODS:
-        METHODS.add(own, module)
+    if METHODS.is_builtin(own):
+        if module.__name__ == getattr(METHODS[own], "__name__", None):
+            return own  # the built-in method itself, by the name of its module
+        raise InputError(
+            f"the name '{own}' is taken by a method of retinabench",
+            file=name,
+            hint="Give Config.name another default.",
+        )
+    METHODS.add(
+        own, module, instead=True
+    )  # what is installed under that name may be an older state of the file
     return own

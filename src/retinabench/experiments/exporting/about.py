@@ -16,6 +16,7 @@ from retinabench.core.settings import Frozen, first_problem
 from retinabench.core.untrusted.paths import kept_inside
 from retinabench.data.preprocessing.preprocess import Preprocess, Recipe
 from retinabench.experiments.config import Run, build_run
+from retinabench.methods.registry import METHODS
 from retinabench.models.own_network import named_network, source_of
 from retinabench.models.settings import is_own, is_path
 
@@ -92,6 +93,7 @@ def read_about(folder: Path, model: str | None = None, *, run_code: bool = True)
         raise InputError(
             "model.weights names a file without its SHA-256", file=path
         )  # it would be read to compute it
+    _check_methods(content.run.get("method"), path)
     run = build_run({**content.run, "data": content.data}, path)
     _check(run, path)
     config_hash = run.hash(content.fingerprint)
@@ -121,6 +123,18 @@ def _content(path: Path, folder: Path) -> _Content:
         raise InputError(f"is damaged ({problem})", file=path, hint=EXPORT_AGAIN) from None
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"is damaged ({str(error).rstrip('.')})", file=path, hint=EXPORT_AGAIN) from None
+
+
+def _check_methods(stated: object, path: Path) -> None:
+    """Refuse a method that is not installed here, or a member of it that is not."""
+    while isinstance(stated, dict):
+        name, stated = stated.get("name"), stated.get("member")
+        if isinstance(name, str) and name not in METHODS:
+            raise InputError(
+                f"is a model of the method '{name}', which is not installed here",
+                file=path,
+                hint="Install the package that brings it: a plug-in with this entry point in 'retinabench.methods'.",
+            )
 
 
 def _names_file(weights: object) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -60,27 +62,42 @@ def export_run(folder: Path, out: Path, network: str | None = None, *, scores: b
     how = {
         key: value for key, value in asdict(recipe).items() if key != "corrupt"
     }  # new images are not to be damaged
-    workspace = Workspace(out, "model", ABOUT)
-    with workspace.lock():
-        members = list(leaf_runs(run))
-        files = [member_file(number) for number in range(len(members))]
-        workspace.check_empty((*files, SCALE, TRUNK, CARD))
-        remove(out / THRESHOLD)  # of the model that was here before
-        for number, member in enumerate(members):
-            source = folder if member == run else finished.member(member)
-            _write_tensors(out / member_file(number), load_tensors(source / POSTERIOR, mapped=True))
-        mean, std = inputs.scale
-        _write_tensors(out / SCALE, {"mean": torch.from_numpy(mean), "std": torch.from_numpy(std)})
-        if run.model.trained == "head":
-            _write_tensors(out / TRUNK, build_trunk(run.model).trunk.state_dict())
-        write_bytes(out / CARD, _card(run, inputs, recipe, folder if scores else None).encode(), checked=True)
-        write_json(out / ABOUT, {  # last: it makes the folder a model
-            "format": FORMAT, "version": __version__, "data": inputs.data, "fingerprint": finished.fingerprint,
-            "run": _portable(run), "recipe": how, "referable_from": inputs.referable_from,
-            **({"network_sha256": source_of(run.model.name).sha256} if run.model.own else {}),
-        }, checked=True)  # fmt: skip
-    load_model(out, model=run.model.name if run.model.own else None)
+    with _nothing_left_of_a_failure(out):
+        workspace = Workspace(out, "model", ABOUT)
+        with workspace.lock():
+            members = list(leaf_runs(run))
+            files = [member_file(number) for number in range(len(members))]
+            workspace.check_empty((*files, SCALE, TRUNK, CARD))
+            remove(out / THRESHOLD)  # of the model that was here before
+            for number, member in enumerate(members):
+                source = folder if member == run else finished.member(member)
+                _write_tensors(out / member_file(number), load_tensors(source / POSTERIOR, mapped=True))
+            mean, std = inputs.scale
+            _write_tensors(out / SCALE, {"mean": torch.from_numpy(mean), "std": torch.from_numpy(std)})
+            if run.model.trained == "head":
+                _write_tensors(out / TRUNK, build_trunk(run.model).trunk.state_dict())
+            write_bytes(
+                out / CARD, _card(run, inputs, recipe, folder if scores else None).encode(), checked=True
+            )
+            write_json(out / ABOUT, {  # last: it makes the folder a model
+                "format": FORMAT, "version": __version__, "data": inputs.data, "fingerprint": finished.fingerprint,
+                "run": _portable(run), "recipe": how, "referable_from": inputs.referable_from,
+                **({"network_sha256": source_of(run.model.name).sha256} if run.model.own else {}),
+            }, checked=True)  # fmt: skip
+        load_model(out, model=run.model.name if run.model.own else None)
     return out
+
+
+@contextmanager
+def _nothing_left_of_a_failure(out: Path) -> Iterator[None]:
+    """Remove a folder that did not exist before, where the model in it turns out not to be usable."""
+    new = not out.exists()
+    try:
+        yield
+    except BaseException:
+        if new:
+            shutil.rmtree(out, ignore_errors=True)
+        raise
 
 
 def _recipe(inputs: TrainedInputs, folder: Path) -> Recipe:

@@ -94,7 +94,7 @@ class StudyMethod(Frozen):
 
     Args:
         config: A preset or TOML file; `{rules}` in it stands for the study's rules.
-        run: Differences from it, shaped like a Run.
+        run: Differences from it, shaped like a Run. Where neither names a method, the label does.
         space: Name of a space or a TOML file.
         tuned: Criterion -> preset or TOML file, which a study without trials takes as that criterion's choice.
     """

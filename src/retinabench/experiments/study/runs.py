@@ -23,6 +23,7 @@ from retinabench.experiments.run import run_folder
 from retinabench.experiments.search.space import Space, read_space
 from retinabench.experiments.search.sweep import trial_runs
 from retinabench.experiments.study.definition import UNTUNED, Drawn, Study
+from retinabench.methods.registry import METHODS
 from retinabench.methods.settings import Optimizer
 
 CHOICES = "choices.json"
@@ -155,7 +156,7 @@ def base_run(study: Study, task: str, method: str, out: Path, criterion: str = U
         criterion: Takes the configuration that is `tuned` by it, where the method names one.
 
     Raises:
-        InputError: The configuration is not usable, or the method is an ensemble.
+        InputError: The configuration is not usable, names no method, or the method is an ensemble.
     """
     given = study.methods[method]
     source = given.tuned.get(criterion, given.config)
@@ -164,6 +165,7 @@ def base_run(study: Study, task: str, method: str, out: Path, criterion: str = U
     if source is not None:
         file, tree = find(source.replace("{rules}", study.rules), Optimizer.model_fields)
     tree = merged(merged(_tables(tree), _tables(study.base)), _tables(given.run))
+    tree["method"] = _method(tree.get("method"), method, configured=file is not None)
     tree |= {
         "data": str(_data_folder(study, task, out)),
         "shifted": study.tasks[task].shifted,
@@ -177,6 +179,32 @@ def base_run(study: Study, task: str, method: str, out: Path, criterion: str = U
             hint="Name the members' method, and how many of them under 'ensemble'.",
         )
     return run
+
+
+def _method(given: object, label: str, *, configured: bool) -> object:
+    """Return the settings of a method; where they do not name it, its label in the study does.
+
+    Args:
+        given: The table `method` of its run.
+        label: Of the method in the study.
+        configured: Whether a configuration was read, which is one of MAP where it names no other method.
+
+    Raises:
+        InputError: There is none, and the label is not the name of a method.
+    """
+    if given is not None and not isinstance(given, dict):
+        return given  # its name, or refused later
+    table: JsonObject = given or {}
+    if "name" in table:
+        return table
+    if label not in METHODS and configured:
+        return table
+    if label not in METHODS:
+        raise InputError(
+            f"methods.{label}: no method is named, and the label '{label}' is not the name of one",
+            hint=f"Set methods.{label}.run.method.name, or a 'config' that names it.",
+        )
+    return {"name": label, **table}
 
 
 def trials(study: Study, cell: Cell) -> list[Run]:

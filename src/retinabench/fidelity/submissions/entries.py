@@ -33,7 +33,11 @@ PER_POINT = " per point"
 @cache
 def entries() -> dict[str, FidelitySettings]:
     """Return the entries of all methods by name."""
-    return {one.name: one for method in METHODS.values() for one in getattr(method, "FIDELITY", ())}
+    return {
+        one.name: one.model_copy(update={"method": {"name": name, **one.method}})
+        for name, method in METHODS.items()
+        for one in getattr(method, "FIDELITY", ())
+    }
 
 
 def entry(name: str) -> FidelitySettings:

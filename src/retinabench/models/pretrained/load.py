@@ -86,6 +86,12 @@ def _check(source: str, state: State, wanted: State, model: str) -> None:
                 file=source,
                 hint="The checkpoint is of another network, or for images of another size.",
             )
+        if value.is_floating_point() and not state[name].is_floating_point():
+            raise InputError(
+                f"'{name}' holds {str(state[name].dtype).removeprefix('torch.')} values, '{model}' needs floating-point ones",
+                file=source,
+                hint="Name a checkpoint that is not quantised.",
+            )
         if not torch.isfinite(state[name]).all():
             raise InputError(f"'{name}' holds values that are not finite", file=source)
 
