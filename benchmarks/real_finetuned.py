@@ -7,7 +7,7 @@
 `real/finetuned` trains the last convolution of EfficientNet-Lite0 and the head. What that convolution reads never changes, so it is
 computed once, for the 516 images as they are and under nine kinds of damage at strength 3; each training then takes seconds
 instead of minutes. The divisions of the patients are those of `real.py`: 5-fold cross-validation, all methods for one seed of a
-division after the other. `tta` is left out. Then `--strengths` of these cross-validations predict the 103 official test
+division after the other (`tta`: `real_views.py`). Then `--strengths` of these cross-validations predict the 103 official test
 images under the other strengths with the trained posteriors.
 """
 
@@ -287,6 +287,15 @@ def other_strengths(task: Task, stages: FrozenStages) -> OtherStrengths:
     return OtherStrengths(np.concatenate(at), np.concatenate(found), parts)
 
 
+def tail_posterior(runs: TailRuns, folder: Path, run: Run) -> Posterior:
+    """Return the posterior of a finished run over the trainable part of the network."""
+    network = build_model(run.model, run.seed)
+    assert isinstance(network, EfficientNetLite)
+    posterior: Posterior = METHOD_CLASSES[run.method.name].build(Tail(network), run, runs.likelihood)
+    posterior.restore(load_tensors(folder / POSTERIOR))
+    return posterior
+
+
 def add_strengths(runs: TailRuns, plain: Task, others: OtherStrengths, file: Path, run: Run) -> bool:
     """Predict the other strengths by a finished cross-validation and add them to its file; return whether they were missing."""
     if not file.is_file():
@@ -295,16 +304,10 @@ def add_strengths(runs: TailRuns, plain: Task, others: OtherStrengths, file: Pat
     if not np.isnan(found["mean"][others.at]).any():
         return False
 
-    def load(folder: Path, one: Run) -> Posterior:
-        network = build_model(one.model, one.seed)
-        assert isinstance(network, EfficientNetLite)
-        posterior: Posterior = METHOD_CLASSES[one.method.name].build(Tail(network), one, runs.likelihood)
-        posterior.restore(load_tensors(folder / POSTERIOR))
-        return posterior
-
     added = predict_held_out(
         run, plain, others.rows, lambda _, rows: others.inputs(rows),
-        lambda one: file.parent / "runs" / runs.folder_name(one), load, batch=64,
+        lambda one: file.parent / "runs" / runs.folder_name(one),
+        lambda folder, one: tail_posterior(runs, folder, one), batch=64,
     )  # fmt: skip
     for name, values in added.items():
         found[name][others.at] = values
