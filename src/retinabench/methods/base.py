@@ -101,7 +101,8 @@ class FidelitySettings(Frozen):
     Args:
         name: Of the entry.
         title: In tables and figures.
-        method: The table `method` of a run, whose name is that of the method's module where it has none. The values "prior_precision" and "prior_std" stand for the target's numbers,
+        method: The table `method` of a run, whose name is that of the method's module where it has none. The values
+            "prior_precision" and "prior_std" stand for the target's numbers,
             "X per point" for X times the number of its training points.
         optimizer: The table `optimizer` of a run. Without `epochs` as many are trained as the budget allows.
         categorical: Changes to the tables `method` and `optimizer` for targets of classes.

@@ -71,7 +71,8 @@ def predict_images(
         source: A folder of images, or a zip.
         out: The predictions to write: .parquet or .csv; the referral list NAME-referral-list.csv is written beside it.
         labels: Name of a CSV below the folder with a grade or label for each image, as `retinabench prepare folder` reads it;
-            rows without a file are left out and noted; images whose column ``split`` says ``validation`` may certify a threshold, all others are test images.
+            rows without a file are left out and noted; images whose column ``split`` says ``validation`` may certify a
+            threshold, all others are test images.
         columns: Names of its columns by role.
         progress: Is told how far the work is.
 
