@@ -152,6 +152,28 @@ def test_the_referral_list_is_written(table, tmp_path, capsys):
     assert abs(float(rows[0]["prob"]) - 0.5) <= abs(float(rows[-1]["prob"]) - 0.5)
 
 
+def test_a_confidence_in_the_place_of_the_uncertainty_is_noticed(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    label = np.arange(400) % 2
+    prob = 1 / (1 + np.exp(-(2 * label - 1 + rng.normal(size=400))))
+    for sign, expected in ((1, True), (-1, False)):
+        path = tmp_path / f"{sign}.csv"
+        ids = [str(k) for k in range(400)]
+        rb.write_predictions(rb.Predictions(ids, label, prob, uncertainty=sign * np.abs(prob - 0.5)), path)
+        assert run(["score", str(path), "--bootstrap", "50", "-q"]) == 0
+        shown = capsys.readouterr()
+        assert ("the column 'uncertainty' looks inverted" in shown.err) is expected
+        assert ("Useful. The uncertainty is misleading." in " ".join(shown.out.split())) is expected
+
+
+def test_decisions_in_the_place_of_probabilities_are_noticed(tmp_path, capsys):
+    path = tmp_path / "p.csv"
+    for prob, expected in ((np.round(PROB), True), (PROB, False)):
+        rb.write_predictions(rb.Predictions([str(k) for k in range(N)], LABEL, prob), path)
+        assert run(["score", str(path), "--bootstrap", "0", "-q"]) == 0
+        assert ("look like decisions" in capsys.readouterr().err) is expected
+
+
 def test_inverted_labels_are_noticed(tmp_path, capsys):
     path = tmp_path / "p.csv"
     rb.write_predictions(rb.Predictions([str(k) for k in range(N)], 1 - LABEL, PROB), path)

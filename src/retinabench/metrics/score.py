@@ -19,7 +19,7 @@ from retinabench.metrics.score_spec import ScoreSpec
 from retinabench.metrics.selective import referral_curves
 from retinabench.metrics.selective.referral_curves import METRICS, Curve, Metric
 from retinabench.metrics.set_scores import Resampling, scored_sets
-from retinabench.metrics.sets import image_sets, inversion_notes
+from retinabench.metrics.sets import image_sets, inversion_notes, uncertainty_inversion_notes
 from retinabench.metrics.sorted_images import EPS, Cases
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
@@ -151,7 +151,7 @@ def _scores_and_replicates(
         del predictions, test, values
         resampling = Resampling(bootstrap, seed, level, workers, wanted, replicates)
         sets = scored_sets(found, tuning, resampling, advance)
-    notes += _inverted(sets)
+    notes += _inverted(sets, name)
     return Scores(rules, name, bootstrap, seed, sets, tuple(notes), *about, cut), replicates
 
 
@@ -249,11 +249,17 @@ def _described(name: str) -> str:
     return "the file's own column 'uncertainty'" if name == "own" else f"{name.replace('_', ' ')} uncertainty"
 
 
-def _inverted(sets: Mapping[str, SetScores]) -> list[str]:
+def _inverted(sets: Mapping[str, SetScores], ordered_by: str) -> list[str]:
     notes = []
     for name in ("in_domain", "shifted"):
         if name in sets and (one := sets[name].scores.get("auroc")) is not None:
             notes += inversion_notes(name, one.value, one.high)
+        if (
+            ordered_by == "own"
+            and name in sets
+            and (one := sets[name].scores.get("failure_auroc")) is not None
+        ):
+            notes += uncertainty_inversion_notes(name, one.value, one.high)
     return notes
 
 
@@ -271,7 +277,10 @@ def _notes(test: Predictions, values: Floats, name: str, cut: FrozenThreshold) -
         notes.append(f"one sample per image: its {name} uncertainty is 0, referral is random")
     saturated = int(np.count_nonzero((test.prob < EPS) | (test.prob > 1 - EPS)))
     if saturated:
-        notes.append(f"{saturated} images have probability 0 or 1: clipped to {EPS:g} in the NLL")
+        certain = "all" if saturated == len(test) else f"{saturated}"
+        notes.append(f"{certain} images have probability 0 or 1: clipped to {EPS:g} in the NLL")
+    if saturated == len(test):
+        notes.append("WARNING: the probabilities look like decisions: give P(referable) before the threshold")
     ordered = np.sort(values)
     distinct = int(np.count_nonzero(ordered[1:] != ordered[:-1])) + 1
     if distinct < len(values):

@@ -199,3 +199,22 @@ def inversion_notes(name: str, auroc: float, high: float) -> list[str]:
         f"WARNING: labels or probabilities look inverted: {SET_LABELS[name]} AUROC {auroc:.2f} is far below 0.5. Label 1 "
         "and prob 1 mean referable"
     ]
+
+
+def uncertainty_inversion_notes(name: str, failure_auroc: float, high: float) -> list[str]:
+    """Say that a file's own uncertainty looks inverted where it is far lower for wrong answers than for right ones.
+
+    Args:
+        name: Key of the set.
+        failure_auroc: Its failure AUROC.
+        high: The upper end of the interval of the failure AUROC; NaN where there is none, and then nothing is said.
+
+    Returns:
+        One note, or none.
+    """
+    if not (failure_auroc < 0.4 and high < 0.5):
+        return []
+    return [
+        f"WARNING: the column 'uncertainty' looks inverted: {SET_LABELS[name]} failure AUROC {failure_auroc:.2f} is far below "
+        "0.5. Larger values must mean less certain images: a confidence needs its sign changed"
+    ]

@@ -60,6 +60,12 @@ class Worth:
         return self.scores["auroc"].sign(0.5) > 0 and self.scores["auroc"].value >= POOR
 
     @property
+    def misleading(self) -> bool:
+        """Whether the uncertainty is shown to be lower where the model errs."""
+        failures = self.scores["failure_auroc"]
+        return failures.bounded and failures.sign(0.5) < 0
+
+    @property
     def more_accurate(self) -> bool:
         """Whether the accuracy is shown to be above the baseline's."""
         return self.scores["accuracy_gain"].sign() > 0
@@ -142,5 +148,8 @@ def sentences(one: Worth) -> str:
         return " ".join(part for part in (form(quantity.value), interval) if part)
 
     template = macros("worth.html.j2", package="retinabench.reports.evaluation")
-    said = f"{template.lead(one)} {template.sentence(one, show)} {template.details(one, show)}"
-    return " ".join(html.unescape(f"{said} {template.uncertainty(one, show)}").split())
+    said = (
+        template.lead(one), template.warning(one), template.sentence(one, show), template.details(one, show),
+        template.uncertainty(one, show),
+    )  # fmt: skip
+    return " ".join(html.unescape(" ".join(said)).split())
