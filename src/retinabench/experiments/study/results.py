@@ -23,8 +23,12 @@ from retinabench.experiments.study.prediction_files import Entry
 from retinabench.metrics.comparison.paired import align, paired_sets
 from retinabench.metrics.comparison.ranking import ranks
 from retinabench.metrics.inference.bootstrap import percentile_interval
-from retinabench.metrics.inference.over_seeds import aggregate
-from retinabench.metrics.inference.shared_seeds import mean_over_subsets, resampled_weights, weighted_mean
+from retinabench.metrics.inference.over_seeds import (
+    aggregate,
+    mean_over_subsets,
+    resampled_weights,
+    weighted_mean,
+)
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.score import score
 from retinabench.predictions.io import read_predictions

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError, nearest
+from retinabench.metrics.classification import Roc
 from retinabench.metrics.selective.referral_curves import Curve
 
 Floats = NDArray[np.float64]
@@ -261,3 +262,23 @@ def _packet_sum(terms: NDArray[np.float32]) -> np.float32:
     for term in terms[whole:]:
         total = np.float32(total + term)
     return total
+
+
+def aggregate(values: ArrayLike) -> tuple[float, float, float]:
+    """Mean, variance and standard error over seeds, all with ddof 0: too small by (n-1)/n; None is dropped."""
+    v = np.asarray([x for x in np.asarray(values, object).tolist() if x is not None], np.float64)
+    return float(v.mean()), float(v.var()), float(v.std() / np.sqrt(len(v)))
+
+
+def sensitivity_at_nearest(curve: Roc, rates: ArrayLike) -> Floats:
+    """Return the sensitivity of a curve at the points nearest in false-positive rate, not interpolated.
+
+    Args:
+        curve: The curve.
+        rates: (G,) false-positive rates; the released code has 0, 0.02, … 1.
+
+    Returns:
+        (G,) sensitivities.
+    """
+    distance = np.abs(curve.false_positive_rate[None, :] - np.asarray(rates)[:, None])
+    return np.asarray(curve.sensitivity[distance.argmin(axis=1)], np.float64)
