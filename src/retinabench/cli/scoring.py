@@ -89,8 +89,7 @@ def score(
     from retinabench.metrics.comparison.paired import check_seeds, have_same_images
     from retinabench.metrics.score import score as score_predictions
     from retinabench.predictions.io import find_files, method_names, notes_of_files
-    from retinabench.reports.evaluation.score_files import scores_csv, scores_json
-    from retinabench.reports.evaluation.terminal import scores_table
+    from retinabench.reports.evaluation.terminal import scores_csv, scores_json, scores_table
 
     paths = find_files(files)
     if referral_list is None and (referral is not None or refer_above is not None):
@@ -192,7 +191,7 @@ def report(
     reader: FileReader = PLAIN,
 ) -> None:
     """Write one self-contained page about one or more models, or the tables and figures of the papers."""
-    from retinabench.reports.evaluation.settings import EvaluationSettings
+    from retinabench.reports.evaluation.evaluation import EvaluationSettings
     from retinabench.reports.evaluation.write import report_files
     from retinabench.reports.papers.write import write_tables
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from retinabench.metrics.clinical.decision_threshold import DEFAULT, DecisionThreshold
 from retinabench.metrics.score import Rules
 from retinabench.predictions.table import Predictions
-from retinabench.reports.evaluation.settings import EvaluationSettings
+from retinabench.reports.evaluation.evaluation import EvaluationSettings
 from retinabench.reports.evaluation.write import TITLE, write_report
 
 

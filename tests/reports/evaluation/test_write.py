@@ -7,8 +7,7 @@ import pytest
 
 from retinabench.core.errors import InputError
 from retinabench.predictions.table import Predictions
-from retinabench.reports.evaluation.evaluation import MethodPredictions
-from retinabench.reports.evaluation.settings import EvaluationSettings
+from retinabench.reports.evaluation.evaluation import EvaluationSettings, MethodPredictions
 from retinabench.reports.evaluation.write import percent_steps, write_report
 from support.fake_predictions import population, predictions
 from support.reading_pages import Written

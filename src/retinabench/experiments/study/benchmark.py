@@ -14,7 +14,7 @@ from retinabench.experiments.study.runner import ALLOWED, compute, workspace
 from retinabench.experiments.study.runs import open_task
 from retinabench.experiments.study.summary import Summary, criterion_title, summarise
 from retinabench.predictions.io import read_predictions
-from retinabench.reports.evaluation.settings import EvaluationSettings
+from retinabench.reports.evaluation.evaluation import EvaluationSettings
 from retinabench.reports.evaluation.write import percent_steps, write_report
 from retinabench.reports.papers.write import write_tables
 

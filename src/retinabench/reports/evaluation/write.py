@@ -16,12 +16,17 @@ from retinabench.metrics.selective import half_referred
 from retinabench.predictions.io import ReadEach, find_files, method_names, read_each
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation.evaluate import evaluate_methods
-from retinabench.reports.evaluation.evaluation import Evaluation, MethodPredictions, Progress
+from retinabench.reports.evaluation.evaluation import (
+    DEFAULTS,
+    Evaluation,
+    EvaluationSettings,
+    MethodPredictions,
+    Progress,
+)
 from retinabench.reports.evaluation.examples import ImageSource
 from retinabench.reports.evaluation.page import render
 from retinabench.reports.evaluation.policies import policy_grids, policy_records
 from retinabench.reports.evaluation.set_statistics import scored
-from retinabench.reports.evaluation.settings import DEFAULTS, EvaluationSettings
 from retinabench.reports.toolkit.number_format import Quantity
 from retinabench.reports.toolkit.renderers import csv_bytes
 

@@ -12,8 +12,7 @@ from rich.console import Console
 import retinabench as rb
 from conftest import shared_path
 from retinabench.predictions.table import Predictions
-from retinabench.reports.evaluation.evaluation import MethodPredictions
-from retinabench.reports.evaluation.settings import EvaluationSettings
+from retinabench.reports.evaluation.evaluation import EvaluationSettings, MethodPredictions
 from retinabench.reports.evaluation.terminal import scores_table
 from retinabench.reports.evaluation.write import write_report
 
