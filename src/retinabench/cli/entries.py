@@ -63,7 +63,7 @@ def _described(kind: Kind) -> Mapping[str, str]:
 
 def _configurations(kind: Kind) -> Mapping[str, str]:
     """Return the configurations of a kind that come with the package; their settings are checked, which needs PyTorch."""
-    from retinabench.experiments.config import presets
+    from retinabench.experiments.config_sources import presets
     from retinabench.experiments.search import space
     from retinabench.experiments.study.definition import read_study, study_presets
 

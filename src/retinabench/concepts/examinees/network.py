@@ -119,7 +119,7 @@ def default_optimizer(model: ModelConfig, concepts: int, batch: int, epochs: int
             reweight="none",
         )
     preset = "real/frozen" if model.trained == "head" else "real/finetuned"
-    settings: JsonObject = find(preset, list(Optimizer.model_fields))[1]["optimizer"]
+    settings: JsonObject = find(preset)[1]["optimizer"]
     if model.trained == "head":
         settings |= {"lr": settings["lr"] * concepts, "l2": settings["l2"] / concepts}
     return Optimizer(**settings | ({"epochs": epochs} if epochs else {}))
