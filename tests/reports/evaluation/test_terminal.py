@@ -11,7 +11,7 @@ from rich.console import Console
 
 import retinabench as rb
 from retinabench.reports.evaluation.terminal import comparison_table, scores_csv, scores_json, scores_table
-from retinabench.reports.guarantees.transfer_terminal import transfer_summary
+from retinabench.reports.guarantees.terminal import transfer_summary
 from retinabench.reports.toolkit.number_format import Quantity
 from support.fake_predictions import METHODS, population, predictions
 
