@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from retinabench.cli.application import argument, flag, option, with_options
+from retinabench.cli.application import (
+    argument,
+    flag,
+    option,
+    print_notes,
+    print_result,
+    progress_of,
+    say,
+    with_options,
+)
 from retinabench.cli.options import (
     PLAIN,
     Bootstrap,
@@ -22,7 +31,6 @@ from retinabench.cli.options import (
     Workers,
     reads_predictions,
 )
-from retinabench.cli.output import print_notes, print_result, progress_of, say
 from retinabench.core.errors import InputError
 
 if TYPE_CHECKING:

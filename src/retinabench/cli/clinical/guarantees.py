@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from retinabench.cli.application import argument, flag, option
+from retinabench.cli.application import (
+    ExitCode,
+    argument,
+    flag,
+    option,
+    print_notes,
+    print_result,
+    progress_of,
+)
 from retinabench.cli.options import (
     PLAIN,
     FileReader,
@@ -19,7 +27,6 @@ from retinabench.cli.options import (
     Uncertainty,
     reads_predictions,
 )  # fmt: skip
-from retinabench.cli.output import ExitCode, print_notes, print_result, progress_of
 from retinabench.core.errors import InputError
 
 if TYPE_CHECKING:
