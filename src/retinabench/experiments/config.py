@@ -1,6 +1,6 @@
 """A Run: everything that decides the numbers of one training, frozen; its canonical JSON is its identity.
 
-TOML files hold only differences from the defaults; `key=value` words override them:
+TOML files hold only differences from the defaults; `key=value` arguments override them:
 
     task = "country_shift"
     seed = 3

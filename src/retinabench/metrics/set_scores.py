@@ -180,7 +180,7 @@ def _classes(w: Weighted, referred: float) -> dict[str, float]:
 
 
 def _control(cases: Cases, uncertainty: Floats | NDArray[np.bool_], weight: Floats) -> dict[str, float]:
-    """Summaries of the same answers in another order of referral, for the same axes."""
+    """Summaries of the same predictions in another order of referral, for the same axes."""
     other = cases.reordered(uncertainty).weighted(weight)
     values = {f"referral_{metric}_area": referral_curves.area_of(other, metric) for metric in CONTROL_CURVES}
     return values | {name: SCORES[name](other) for name in CONTROL_SUMMARIES}

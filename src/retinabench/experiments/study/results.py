@@ -1,7 +1,7 @@
 """The numbers of a study: means over seeds and over ensembles, their standard errors, and ranks with intervals.
 
 The interval of a rank covers two sources of variation: every replicate of the bootstrap draws patients again, the same for
-all entries, and the seeds of every method (`metrics.inference.shared_seeds`). For ensembles that hold all seeds of a method there
+all entries, and the seeds of every method (`metrics.inference.over_seeds`). For ensembles that hold all seeds of a method there
 are no other seeds to draw: their intervals cover the patients alone.
 """
 

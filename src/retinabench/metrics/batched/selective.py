@@ -42,7 +42,7 @@ def augrc(batch: Batch) -> Floats:
 
 
 def failure_auroc(batch: Batch) -> Floats:
-    """(R,) `summaries.failure_auroc_of`: of all pairs with a wrong answer, those of two wrong ones are no comparison."""
+    """(R,) `summaries.failure_auroc_of`: of all pairs with a wrong prediction, those of two wrong ones are no comparison."""
     wrong = batch.wrong[:, -1]
     right = batch.mass[:, -1] - wrong
     return 1 - ratio(_wrong_before(batch) - wrong**2 / 2, wrong * right)
@@ -78,7 +78,7 @@ def accurate(batch: Batch, retained: Floats) -> Floats:
 
 
 def _wrong_before(batch: Batch) -> Floats:
-    """(R,) pairs of an image and a wrong answer that is not more uncertain, those of one block counting half."""
+    """(R,) pairs of an image and a wrong prediction that is not more uncertain, those of one block counting half."""
     pairs = np.diff(batch.mass, axis=1) * (batch.wrong[:, 1:] + batch.wrong[:, :-1])
     return np.asarray(pairs.sum(axis=1) / 2)
 

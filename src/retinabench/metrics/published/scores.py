@@ -1,7 +1,7 @@
 """The scores exactly as the released Retina Benchmark computes them, faults included.
 
 For comparison with published numbers only. What is wrong with each, and what the corrected rules do instead, is in
-`docs/deviations.md`. Curves start with nothing referred and end with everything referred, where the answer is 1 (0
+`docs/deviations.md`. Curves start with nothing referred and end with everything referred, where the value is 1 (0
 for NLL) by decree. Areas are plain means of these arrays.
 
 **Ties.** The released code sorts by NumPy's default sort, which is not stable: the order of images of equal
@@ -52,7 +52,7 @@ def referral_curve(
         prob: (N,) P(label = 1).
         uncertainty: (N,), the largest is referred first.
         metric: One of `METRICS`.
-        oracle: Whether to count the referred as answered rightly, as the 2021 code stored the curves.
+        oracle: Whether to count the referred as predicted correctly, as the 2021 code stored the curves.
         order: (N,) rows, the certain first, to settle ties; None for `order_of`.
 
     Returns:
@@ -105,7 +105,7 @@ def accuracy_curve(right: ArrayLike, order: Index, oracle: bool = False) -> Floa
     """Return the accuracy of the retained at every count.
 
     Args:
-        right: (N,) whether the answer is right.
+        right: (N,) whether the prediction is correct.
         order: (N,) rows, the certain first.
         oracle: Whether the value is (right retained + referred) / N.
 
@@ -144,7 +144,7 @@ def ranking_curve(
 ) -> Floats:
     """Return the AUROC or trapezoid AUPRC of the retained at 101 counts.
 
-    From the most certain end: while one class is left and all answers are right, the value is 1. The first set that is not so
+    From the most certain end: while one class is left and all predictions are correct, the value is 1. The first set that is not so
     ends this for good; from there an AUROC of one class counts 0, as does a set without images.
 
     Args:
@@ -152,7 +152,7 @@ def ranking_curve(
         prob: (N,) P(label = 1).
         order: (N,) rows, the certain first.
         metric: `auroc` or `auprc`.
-        oracle: Whether to count the referred as answered rightly.
+        oracle: Whether to count the referred as predicted correctly.
 
     Returns:
         (101,), nothing referred first.
@@ -237,7 +237,7 @@ def ece_bins(label: ArrayLike, prob: ArrayLike, bins: int = 15) -> NDArray[np.fl
         bins: Number of bins.
 
     Returns:
-        (3, bins): images, right answers and summed confidence.
+        (3, bins): images, correct predictions and summed confidence.
     """
     one = np.float32(1)
     p = np.asarray(prob).astype(np.float32)

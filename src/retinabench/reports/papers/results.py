@@ -55,7 +55,7 @@ class MethodRuns:
         """Return the standard error of the mean over runs, NaN for a single run.
 
         Ensembles that share members are not independent: their standard error is that of the jackknife over the seeds
-        of the members (`metrics.inference.shared_seeds`).
+        of the members (`metrics.inference.over_seeds`).
 
         Args:
             values: One value per run.

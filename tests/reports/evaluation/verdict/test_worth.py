@@ -57,7 +57,7 @@ CASES = {
         "Without intervals: Too few patients to say. On the in-domain images, “model” cannot be told from always",
     ),
     "class weights": (lambda: drawn(2, shift=3), "Not useful as it stands."),
-    "useful": (lambda: drawn(2), "Useful. On the in-domain images, “model” is better than always answering"),
+    "useful": (lambda: drawn(2), "Useful. On the in-domain images, “model” is better than always predicting"),
 }  # fmt: skip
 
 
