@@ -161,7 +161,7 @@ STANDARD_OUTPUT = Path("-")
 
 
 def progress_of(quiet: bool) -> Progress:
-    """Return what tells of long work; nothing with `--quiet`."""
+    """Return what shows the progress of long work; nothing with `--quiet`."""
     return QUIET if quiet else Bars()
 
 

@@ -113,7 +113,7 @@ def score(
     replicates = scoring.bootstrap if scoring.rules == "corrected" else 0
     steps, unit = (replicates, "replicates") if replicates else (1, "files")
     with progress_of(quiet).track("Scoring", steps * len(paths), unit) as advance:
-        # Each is given up once its ids are read; a call with `**vars(scoring)` would keep it until the scores are there.
+        # Each is freed once its ids are read; a call with `**vars(scoring)` would hold it until the scores are there.
         while predictions:
             scored = score_predictions(
                 predictions.pop(0), scoring.rules, scoring.bootstrap, seed, scoring.uncertainty,

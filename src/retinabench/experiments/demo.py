@@ -39,7 +39,7 @@ def run_demo(
         seed: Of the images; the seeds of the networks follow from it.
         images: How many images are drawn.
         workers: Processes that draw, and that train networks on processors; None takes one per core.
-        progress: Is told what is done.
+        progress: Shows what is done.
     """
     began = time.perf_counter()
     data = prepare(

@@ -45,7 +45,7 @@ def feature_source(
         data: The images.
         train: Training rows.
         device: Where the trunk is computed and the features are put.
-        progress: Is told how far the work is.
+        progress: Shows how far the work is.
 
     Returns:
         Features (N, D) and labels (N,), float32, on the device.
@@ -68,7 +68,7 @@ def trunk_features(
         config: The network and its weights.
         data: The images.
         device: Where the trunk is computed.
-        progress: Is told how far the work is.
+        progress: Shows how far the work is.
 
     Raises:
         InputError: The weights cannot be had or do not fit, or the cache is damaged.
@@ -98,7 +98,7 @@ class Extractor:
         config: The network and its weights.
         device: Where it is computed.
         trunk: The trunk, where it is there already.
-        progress: Is told which pretrained tensors the trunk has.
+        progress: Shows which pretrained tensors the trunk has.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ def cached_features(
         data: A prepared folder, or two that are merged.
         network: All that decides the features besides the images; JSON-compatible.
         extract: Images (B, size, size, 3) -> features (B, D).
-        progress: Is told how far the work is.
+        progress: Shows how far the work is.
 
     Returns:
         (N, D) float32, in the order of the images.
@@ -195,7 +195,7 @@ def _of_folder(
 
 
 def _check_origin(workspace: Workspace, manifest: Mapping[str, object]) -> None:
-    """Refuse a complete cache that was put here in place of this one: the name of its folder says nothing of its content."""
+    """Refuse a complete cache that was put here in place of this one: the name of its folder does not show its content."""
     begun = workspace.manifest() or {}
     if difference := first_difference(begun, json.loads(json.dumps(manifest))):
         raise InputError(

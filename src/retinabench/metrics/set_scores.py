@@ -74,7 +74,7 @@ def scored_sets(
         sets: The sets. The list is emptied: the indexes of a million images take several hundred megabytes and are given up with their set.
         validation: Images on which the prior is corrected; None: on each set itself.
         resampling: How intervals are computed.
-        advance: Is told of the replicates of all sets together.
+        advance: Called with the number of further replicates that are done, in all sets together.
     """
     work = resampling.replicates * sum(map(len, sets))
     done = Steps(advance or (lambda steps: None), resampling.replicates, max(work, 1))
@@ -95,7 +95,7 @@ def _scored(
         images: The set.
         validation: Images on which the prior is corrected; None: on the set itself.
         resampling: How intervals are computed.
-        done: Is told how many replicates are done.
+        done: Counts the replicates that are done.
     """
     bootstrap, seed, level = resampling[:3]
     whole = images.whole

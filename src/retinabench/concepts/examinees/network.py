@@ -190,7 +190,7 @@ def untrained_network(model: ModelConfig, seed: int, data: Prepared, resources: 
     assert data.truth is not None
     if not model.own:
         raise InputError(
-            f"'{model.name}' knows nothing of the concepts before it is trained",
+            f"'{model.name}' has no outputs for the concepts before it is trained",
             hint="--trained nothing is for your own function package.module:function.",
         )
     network = build_model(model, seed, outputs=data.truth.shape[1])

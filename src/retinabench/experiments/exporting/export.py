@@ -154,5 +154,5 @@ def _card(run: Run, inputs: TrainedInputs, recipe: Recipe, folder: Path | None) 
 
 
 def _code(name: str | None) -> str | None:
-    """Return a name that stands between backticks; that of a data set may come from a stranger's folder."""
+    """Return a name that stands between backticks; that of a data set may come from an untrusted folder."""
     return name and printable(name).replace("`", "'")

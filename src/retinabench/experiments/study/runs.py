@@ -64,7 +64,7 @@ def open_tasks(study: Study, out: Path, progress: Progress = QUIET) -> dict[str,
     Args:
         study: The definition.
         out: The study's folder.
-        progress: Is told what is drawn.
+        progress: Shows what is drawn.
 
     Returns:
         The tasks by label.
@@ -113,7 +113,7 @@ def draw(drawn: Drawn, folder: Path, progress: Progress = QUIET) -> None:
     Args:
         drawn: Number, size in pixels and seed of the images.
         folder: The prepared folder.
-        progress: Is told what is drawn.
+        progress: Shows what is drawn.
     """
     prepare(
         "synthetic",

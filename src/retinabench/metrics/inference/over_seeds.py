@@ -37,7 +37,7 @@ class Aggregate:
 def aggregate(values: ArrayLike | Sequence[float | None]) -> Aggregate:
     """Mean and standard error over runs, ddof 1; undefined runs (None, NaN) make the aggregate undefined.
 
-    A run without a value is a fact about the method: it is not dropped in silence, as the released code drops it. The
+    A run without a value is not dropped without a note, as the released code drops it. The
     error of one run is NaN. Ensembles that share members are not independent runs: their error is too small.
     """
     v = np.array([np.nan if x is None else x for x in np.asarray(values, object).tolist()], np.float64)

@@ -2,7 +2,7 @@
 
 For comparison with published numbers only. What is wrong with each, and what the corrected rules do instead, is in
 `docs/deviations.md`. Curves start with nothing referred and end with everything referred, where the value is 1 (0
-for NLL) by decree. Areas are plain means of these arrays.
+for NLL) by definition. Areas are plain means of these arrays.
 
 **Ties.** The released code sorts by NumPy's default sort, which is not stable: the order of images of equal
 uncertainty, and with it every curve, depends on the NumPy version and on the row order. Every function here takes an

@@ -223,7 +223,7 @@ class Evaluation:
     def controls(self, name: str) -> dict[str, dict[str, float]]:
         """Return what the baseline scores, and the predictions of the leading method under random and oracle referral.
 
-        The baseline never looks at an image: it always gives the larger class and the prevalence as P(referable).
+        The baseline does not depend on the images: it always gives the larger class and the prevalence as P(referable).
         """
         cases = self.cases.get((self.leader, name))
         if not cases:
