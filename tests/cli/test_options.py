@@ -92,7 +92,7 @@ def test_the_shared_options_are_fields_of_their_dataclass(give, settings):
     ("name", "declared", "of"),
     [
         ("task", options.Target, (hidden.make, hidden.score, verbs.run)),
-        ("data", options.TargetData, (hidden.make, hidden.score, verbs.run, reference.reference)),
+        ("data", options.TargetFolder, (hidden.make, hidden.score, verbs.run, reference.reference)),
         ("chains", options.Chains, (hidden.make, reference.reference)),
         ("burn_in", options.BurnIn, (hidden.make, reference.reference)),
         ("keep", options.Keep, (hidden.make, reference.reference)),

@@ -148,7 +148,7 @@ Attempts = Annotated[
 
 # Of the verbs of `fidelity`.
 Target = Annotated[str, option("--task", "TASK", "A target: a name of `retinabench fidelity tasks`.")]
-TargetData = Annotated[
+TargetFolder = Annotated[
     Path | None, option("--data", "FOLDER", "The target's data, where they do not come with the package.")
 ]
 Chains = Annotated[int, option("--chains", "N", "Number of chains; fewer than 4 cannot pass.", min=1)]

@@ -17,7 +17,7 @@ from retinabench.cli.application import (
     progress_of,
     say,
 )
-from retinabench.cli.options import Bootstrap, BurnIn, Chains, Json, Keep, Seed, Silent, Target, TargetData
+from retinabench.cli.options import Bootstrap, BurnIn, Chains, Json, Keep, Seed, Silent, Target, TargetFolder
 
 if TYPE_CHECKING:
     from retinabench.fidelity.reference.reference_file import Reference
@@ -37,7 +37,7 @@ def make(
             "Folder: points.npz to publish, secret/ to keep; an interrupted command continues in it.",
         ),
     ],
-    data: TargetData = None,
+    data: TargetFolder = None,
     chains: Chains = 4,
     burn_in: BurnIn = 50,
     keep: Keep = 500,
@@ -69,7 +69,7 @@ def score(
     files: Annotated[list[Path], argument("FILE", "Submissions that were made with --points.")],
     task: Target,
     hidden: Annotated[Path, option("--hidden", "FOLDER", "What `hidden make` wrote.")],
-    data: TargetData = None,
+    data: TargetFolder = None,
     bootstrap: Bootstrap = 1000,
     seed: Seed = 0,
     json: Json = None,

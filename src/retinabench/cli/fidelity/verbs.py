@@ -20,7 +20,7 @@ from retinabench.cli.application import (
 )
 from retinabench.cli.fidelity.hidden import app as hidden_app
 from retinabench.cli.fidelity.reference import reference as make_reference
-from retinabench.cli.options import Bootstrap, Device, Json, Seed, Silent, Target, TargetData
+from retinabench.cli.options import Bootstrap, Device, Json, Seed, Silent, Target, TargetFolder
 from retinabench.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def tasks(
 def run(
     method: Annotated[str, argument("METHOD", "An entry, such as map, ensemble or ivon.")],
     task: Target,
-    data: TargetData = None,
+    data: TargetFolder = None,
     budget: Annotated[
         float, option("--budget", "X", "Gradient evaluations per training example.", min=1)
     ] = 1000,
@@ -99,7 +99,7 @@ def tune(
     task: Annotated[
         str, option("--task", "TASK", "A development target: fundus-small or energy-gap-wall.")
     ] = "fundus-small",
-    data: TargetData = None,
+    data: TargetFolder = None,
     reference: Annotated[
         Path | None, option("--reference", "FILE", "Its reference; default: the shipped one.")
     ] = None,
@@ -136,7 +136,7 @@ def score(
         ),
     ],
     task: Target,
-    data: TargetData = None,
+    data: TargetFolder = None,
     reference: Annotated[
         Path | None, option("--reference", "FILE", "A reference of your own; default: the shipped one.")
     ] = None,
