@@ -23,9 +23,15 @@ def weighted(name):
 def test_fd_shifts_on_real_sizes(name):
     w, truth = weighted(name), answers("reference_outputs")[name]["fd_shifts"]
     assert summaries.aurc_of(w) == pytest.approx(truth["aurc"], abs=1e-12)
+    assert summaries.expected_aurc_of(w) == pytest.approx(truth["aurc_nonlinear"], abs=1e-12)
     assert summaries.e_aurc_of(w) == pytest.approx(truth["eaurc"], abs=1e-12)
     assert summaries.augrc_of(w) == pytest.approx(truth["augrc"], abs=1e-12)
     assert summaries.best_aurc(w.mean(w.cases.error)) == pytest.approx(truth["aurc_optimal"], abs=1e-12)
+    assert summaries.class_balanced_of(w) == pytest.approx((truth["aurc_ba"], truth["augrc_ba"]), abs=1e-12)
+    for risk in (0.05, 0.1):
+        assert summaries.coverage_at_risk(w, risk) == pytest.approx(
+            truth[f"working_point_risk{risk:g}"][0], abs=1e-12
+        )
 
 
 N = 100
@@ -43,7 +49,12 @@ FD_CASES = [
     "alt01|alt01",
     "alt10|alt01",
     "asc|alt01",
+    "asc|asc",
+    "asc|plateaus",
     "plateaus|alt01",
+    "plateaus|asc",
+    "plateaus|plateaus",
+    "const|asc",
     "const|all_zero",
     "const|all_one",
 ]
@@ -52,24 +63,22 @@ FD_CASES = [
 @pytest.mark.parametrize("case", FD_CASES)
 def test_fd_shifts_unit_cases(case):
     confidence, correct = (FD_INPUTS[name].astype(float) for name in case.split("|"))
-    w = Cases(correct, np.ones(N), -confidence).weighted()
-    found = summaries.aurc_of(w), summaries.e_aurc_of(w), summaries.augrc_of(w)
+    found = summaries.selective(1 - correct, -confidence)
     aurc, e_aurc, _, augrc = answers("fd_shifts_cases")[case]
-    assert found == pytest.approx((aurc, e_aurc, augrc), abs=1e-12)
+    assert (found.aurc, found.e_aurc, found.augrc) == pytest.approx((aurc, e_aurc, augrc), abs=1e-12)
 
 
-def rc_index_of_every_count(w):
-    """The index over every count of retained images, the last accuracy repeated where nothing is left."""
-    removed = np.append(1 - w.points[::-1] / w.total, 1.0)
-    accuracy = 1 - (w.retained_error / w.points)[::-1]
-    return summaries.rc_area(removed, np.append(accuracy, accuracy[-1]))
+def test_fd_shifts_balanced_toy():
+    # right, wrong in each class by turns, the first the least sure
+    w = Cases([0, 0, 1, 1], [0.1, 0.9, 0.9, 0.1], [0.0, -1, -2, -3]).weighted()
+    assert summaries.class_balanced_of(w) == pytest.approx((0.5, 0.3125), abs=1e-15)
 
 
 @pytest.mark.parametrize("name", ["n400", "tiny10"])
 def test_rc_index(name):
     w, truth = weighted(name), answers("own_outputs")["rc_index"][name]
     assert summaries.rc_index_of(w) == pytest.approx(truth["grid_0_0.9_step0.1"], abs=1e-12)
-    assert rc_index_of_every_count(w) == pytest.approx(
+    assert summaries.closed_rc_index_of(w) == pytest.approx(
         truth["full_closed_last_value_repeated_at_1"], abs=1e-3 if name == "n400" else 1e-12
     )
     np.testing.assert_allclose(
@@ -91,11 +100,17 @@ def test_rc_index_reaches_its_limits():
     n, a = 4000, 0.7
     wrong = np.arange(n) >= round(a * n)
     y, p = np.ones(n), np.where(wrong, 0.2, 0.8)
-    best = rc_index_of_every_count(Cases(y, p, np.arange(n)).weighted())
-    worst = rc_index_of_every_count(Cases(y, p, -np.arange(n)).weighted())
+    best = summaries.closed_rc_index_of(Cases(y, p, np.arange(n)).weighted())
+    worst = summaries.closed_rc_index_of(Cases(y, p, -np.arange(n)).weighted())
     assert best == pytest.approx(-a * np.log(a), abs=1e-3)
     assert worst == pytest.approx((1 - a) * np.log(1 - a), abs=1e-3)
+    assert summaries.relative_rc_index_of(Cases(y, p, np.arange(n)).weighted()) == pytest.approx(1, abs=2e-3)
     assert summaries.rc_index_of(Cases(y, p, np.zeros(n)).weighted()) == pytest.approx(0, abs=1e-12)
+
+
+def test_folds_are_averaged_vertically():
+    x = np.array([0, 0.5])
+    assert summaries.average_rc_index([[0.6, 0.8], [0.8, 0.8]], x) == pytest.approx(0.5 * 0.1 / 2)
 
 
 @settings(max_examples=200, deadline=None)
@@ -126,7 +141,7 @@ def test_rc_index_on_every_count_is_error_minus_aurc(case):
     if len(np.unique(u)) < len(u):
         return
     w = Cases(y, p, u).weighted()
-    assert rc_index_of_every_count(w) == pytest.approx(
+    assert summaries.closed_rc_index_of(w) == pytest.approx(
         w.mean(w.cases.error) - summaries.aurc_of(w), abs=1e-12
     )
 
@@ -144,6 +159,7 @@ def test_repetition(case):
         summaries.aurc_of,
         summaries.e_aurc_of,
         summaries.augrc_of,
+        summaries.expected_aurc_of,
         summaries.rc_index_of,
         summaries.failure_auroc_of,
         summaries.prr_of,
@@ -151,7 +167,7 @@ def test_repetition(case):
         np.testing.assert_allclose(f(a), f(b), atol=1e-12)
 
 
-def test_augrc_against_shifts():
+def test_graded_losses_against_shifts():
     for name in ("n400", "n400_tied"):
         y, p, u = cases_of(name)
         truth = answers("reference_outputs")[name]["shifts"]
@@ -159,6 +175,16 @@ def test_augrc_against_shifts():
         n, err = len(y), w.mean(w.cases.error)
         r_auc = (n * summaries.augrc_of(w) + err / 2) / (n + 1)
         assert r_auc == pytest.approx(truth["rauc_error"], abs=3e-6 if name == "n400_tied" else 3e-7)
+        found = summaries.selective(Cases(y, p, u).log_loss[np.argsort(Cases(y, p, u).order)], u)
+        assert 100 * found.prr == pytest.approx(truth["prr_nll_percent"], abs=0.35)
+
+
+def test_coverage_at_risk_below_one_half():
+    # error rates 0, 0, 1/3, 1/2 at coverages 1/4, 1/2, 3/4, 1
+    w = Cases([1, 1, 0, 0], [0.9, 0.9, 0.9, 0.9], [1, 2, 3, 4]).weighted()
+    assert summaries.coverage_at_risk(w, 0.3) == 0.5
+    assert summaries.coverage_at_risk(w, 0.5) == 1.0
+    assert summaries.coverage_at_risk(Cases([0], [0.9]).weighted(), 0.5) == 0.0
 
 
 def test_areas_by_hand():
@@ -172,3 +198,4 @@ def test_areas_by_hand():
     assert summaries.augrc_of(w) == pytest.approx(0.25 * (cumulated[1:] + cumulated[:-1]).sum() / 2)
     assert summaries.failure_auroc_of(w) == pytest.approx(3 / 4)
     assert summaries.prr_of(w) == pytest.approx(2 * 3 / 4 - 1)
+    assert summaries.coverage_at_risk(w, 0.4) == pytest.approx(3 / 4)

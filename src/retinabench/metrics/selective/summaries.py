@@ -8,7 +8,8 @@ fraction of all images), err = E(1) and a = 1 - err:
 These scores are not independent of one another. For correct or wrong predictions PRR = 2 x failure AUROC - 1 and
 AUGRC = (1 - failure AUROC) a err + err^2 / 2 hold exactly: with the accuracy they carry one number. Only AURC and
 RC-Index weigh the certain end differently (by 1/c), and RC-Index on every count, without ties and closed at 1, is err - AURC; given the
-accuracy it lies in [(1-a) ln(1-a), -a ln a], over all accuracies in [-0.368, 0.368], not the poster's [-1, 1].
+accuracy it lies in [(1-a) ln(1-a), -a ln a], over all accuracies in [-0.368, 0.368], not the poster's [-1, 1]. `relative_rc_index_of` is
+ours, because the authors' formula was not available.
 
 Sources: Geifman et al., ICLR 2019 (AURC, E-AURC); Traub et al., NeurIPS 2024 (AUGRC); Malinin 2019 (PRR);
 Brown, Talbert and Talbert (RC-Index).
@@ -16,22 +17,30 @@ Brown, Talbert and Talbert (RC-Index).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import xlogy
 
 from retinabench.metrics.classification import ranked_auroc
-from retinabench.metrics.sorted_images import Weighted
+from retinabench.metrics.sorted_images import Cases, Weighted
 
 Floats = NDArray[np.float64]
 
-
-def risk_curve(w: Weighted) -> tuple[Floats, Floats]:
-    """Coverage c (B+1,) and share of wrong predictions E (B+1,) at the ends of the blocks of equal uncertainty, led by 0, 0."""
-    return w.mass / w.total, w.block_sums(w.weight * w.cases.error) / w.total
+RC_STEP, RC_MAX = 0.1, 0.9
 
 
-def aurc_of(w: Weighted) -> float:
+def risk_curve(w: Weighted, loss: Floats | None = None) -> tuple[Floats, Floats]:
+    """Coverage c (B+1,) and cumulated loss E (B+1,) at the ends of the blocks of equal uncertainty, led by 0, 0.
+
+    loss: (N,) in the sorted order of the cases; wrong predictions (0/1) where None.
+    """
+    loss = w.cases.error.astype(np.float64) if loss is None else loss
+    return w.mass / w.total, w.block_sums(w.weight * loss) / w.total
+
+
+def aurc_of(w: Weighted, loss: Floats | None = None) -> float:
     """Area under selective risk over coverage: trapezoid over the distinct uncertainties, the first risk kept to c = 0.
 
     Lower is better, in [0, 1]; the random order has err. The convention of fd-shifts (there often x 1000).
@@ -40,12 +49,22 @@ def aurc_of(w: Weighted) -> float:
         Geifman, Uziel and El-Yaniv, Bias-reduced uncertainty estimation for deep neural classifiers, ICLR (2019).
         Jaeger et al., A call to reflect on evaluation practices for failure detection in image classification, ICLR (2023).
     """
-    c, e = risk_curve(w)
-    weighted = np.append(True, np.diff(c) > 0)  # blocks without weight are left out
-    c, e = c[weighted], e[weighted]
+    c, e = _distinct(*risk_curve(w, loss))
     risk = e[1:] / c[1:]
     before = np.concatenate((risk[:1], risk[:-1]))
     return float(np.diff(c) @ (risk + before) / 2)
+
+
+def expected_aurc_of(w: Weighted, loss: Floats | None = None) -> float:
+    """Area under selective risk in the limit of random tie breaking: E linear in c between distinct uncertainties.
+
+    Sum over blocks from c0 to c1 of s (c1 - c0) + (E0 - s c0) ln(c1 / c0), with s = (E1 - E0) / (c1 - c0).
+    """
+    c, e = _distinct(*risk_curve(w, loss))
+    slope = np.diff(e) / np.diff(c)
+    start = e[:-1] - slope * c[:-1]  # 0 in the first block, where ln(c1 / 0) stands beside it
+    ratio = np.log(c[1:] / np.where(c[:-1] > 0, c[:-1], c[1:]))
+    return float(np.diff(e).sum() + start @ ratio)
 
 
 def best_aurc(err: float) -> float:
@@ -65,13 +84,13 @@ def e_aurc_of(w: Weighted) -> float:
     return aurc_of(w) - best_aurc(w.mean(w.cases.error))
 
 
-def augrc_of(w: Weighted) -> float:
+def augrc_of(w: Weighted, loss: Floats | None = None) -> float:
     """Area under generalised risk over coverage; random err/2, best err^2/2, worst err - err^2/2.
 
     References:
         Traub et al., Overcoming common flaws in the evaluation of selective classification systems, NeurIPS (2024).
     """
-    c, e = risk_curve(w)
+    c, e = risk_curve(w, loss)
     return float(np.diff(c) @ (e[1:] + e[:-1]) / 2)
 
 
@@ -92,44 +111,80 @@ def ranked_errors(w: Weighted) -> tuple[Floats, Floats, Floats]:
     return w.cases.uncertainty, wrong, w.weight - wrong
 
 
-def prr_of(w: Weighted) -> float:
+def prr_of(w: Weighted, loss: Floats | None = None) -> float:
     """Prediction rejection ratio (A_random - A) / (A_random - A_oracle) of areas under generalised risk; at most 1.
 
-    The oracle rejects every wrong prediction first, A_oracle = err^2 / 2. NaN where all predictions are correct, or all wrong.
+    loss (N,) may be graded; the oracle rejects the largest loss first (err^2 / 2 for correct or wrong predictions). NaN where
+    all losses are equal.
 
     References:
         Malinin et al., Incorporating uncertainty into deep learning for spoken language assessment, ACL (2017).
     """
-    random = w.mean(w.cases.error) / 2
-    oracle = 2 * random**2
+    if loss is None:
+        random = w.mean(w.cases.error) / 2
+        oracle = 2 * random**2
+    else:
+        order = np.argsort(loss, kind="stable")
+        c = np.concatenate(([0.0], np.cumsum(w.weight[order]))) / w.total
+        e = np.concatenate(([0.0], np.cumsum((w.weight * loss)[order]))) / w.total
+        random, oracle = float(e[-1]) / 2, float(np.diff(c) @ (e[1:] + e[:-1]) / 2)
     if random - oracle <= 1e-15:
         return np.nan
-    return (random - augrc_of(w)) / (random - oracle)
+    return (random - augrc_of(w, loss)) / (random - oracle)
 
 
-def rc_index_of(w: Weighted) -> float:
-    """Return the Rejection Classification Index on the grid 0, 0.1, … 0.9 of removed fractions, RC-Index@0.9.
+def rc_index_of(w: Weighted, step: float = RC_STEP, x_max: float = RC_MAX) -> float:
+    """Return the Rejection Classification Index on the grid 0, step, … x_max: RC-Index@0.9 with step 0.1 if not said.
 
     Area under the gain in accuracy y(x) - y(0) over the removed fraction x, trapezoid. Positive: removing uncertain images
     helps; 0 in expectation for a random order; negative: harmful. Its true range over all models is [-1/e, 1/e]; at accuracy a
     it lies in [(1-a) ln(1-a), -a ln a], so models of different accuracy are not comparable. Its value depends on the grid.
 
+    Args:
+        w: The weighted images.
+        step: Step of the grid.
+        x_max: Largest removed fraction, below 1.
+
+    Returns:
+        The index.
+
     References:
-        Brown, Talbert and Talbert (poster).
+        Brown, Talbert and Talbert (poster); their sample is averaged vertically over folds, see `average_rc_index`.
     """
-    x = rc_grid()
+    x = rc_grid(step, x_max)
     return rc_area(x, accuracy_at(w, 1 - x))
 
 
-def rc_grid() -> Floats:
-    """Removed fractions 0, 0.1, … 0.9."""
-    return np.asarray(np.arange(10) * 0.1)
+def rc_grid(step: float = RC_STEP, x_max: float = RC_MAX) -> Floats:
+    """Removed fractions 0, step, … x_max (x_max < 1: nothing is left at 1)."""
+    return np.asarray(np.arange(round(x_max / step) + 1) * step)
 
 
 def rc_area(x: ArrayLike, accuracy: ArrayLike) -> float:
     """RC-Index of a given accuracy curve: sum over i of (x_i - x_{i-1}) (y_i + y_{i-1} - 2 y_0) / 2."""
     x, y = np.asarray(x, np.float64), np.asarray(accuracy, np.float64)
     return float(np.diff(x) @ (y[1:] + y[:-1] - 2 * y[0]) / 2)
+
+
+def average_rc_index(curves: ArrayLike, x: ArrayLike) -> float:
+    """RC-Index of several folds: their accuracies (F, M) at removed fractions x (M,) are averaged vertically first."""
+    return rc_area(x, np.asarray(curves, np.float64).mean(axis=0))
+
+
+def closed_rc_index_of(w: Weighted) -> float:
+    """RC-Index over every count, the last value repeated at 1: err - AURC where no uncertainties are tied."""
+    x = np.concatenate((1 - w.points[::-1] / w.total, [1.0]))
+    y = 1 - (w.retained_error / w.points)[::-1]
+    return rc_area(x, np.append(y, y[-1]))
+
+
+def relative_rc_index_of(w: Weighted) -> float:
+    """Return the closed RC-Index over its largest value at this accuracy, -a ln a; NaN where all are right or wrong.
+
+    Our own normalisation; not the authors' "relative RC-Index", whose formula we have not seen.
+    """
+    a = 1 - w.mean(w.cases.error)
+    return closed_rc_index_of(w) / -float(xlogy(a, a)) if 0 < a < 1 else np.nan
 
 
 def accuracy_at(w: Weighted, coverage: ArrayLike) -> Floats:
@@ -139,3 +194,81 @@ def accuracy_at(w: Weighted, coverage: ArrayLike) -> Floats:
     sums = w.block_sums(w.weight * w.cases.error)
     wrong = sums[block] + fraction * (sums[block + 1] - sums[block])
     return np.asarray(1 - wrong / np.atleast_1d(retained)).reshape(retained.shape)
+
+
+def coverage_at_risk(w: Weighted, risk: float) -> float:
+    """Return the largest coverage whose selective risk is at most `risk`, over the distinct uncertainties; 0 if none."""
+    c, e = _distinct(*risk_curve(w))
+    allowed = e[1:] <= risk * c[1:] + 1e-15
+    return float(c[1:][allowed].max()) if allowed.any() else 0.0
+
+
+def class_balanced_of(w: Weighted) -> tuple[float, float]:
+    """AURC-BA and AUGRC-BA: risks averaged over the two classes, over the same coverage; NaN with one class.
+
+    AURC-BA averages E_k(c) / c_k, an emptied class counting 0 (dropping it would reward keeping only the easy class);
+    AUGRC-BA averages E_k(c) / n_k. Area by the trapezoid over distinct uncertainties. Source: fd-shifts.
+    """
+    if w.positives <= 0 or w.negatives <= 0:
+        return np.nan, np.nan
+    c = w.mass / w.total
+    keep = np.concatenate(([True], np.diff(c) > 0))
+    selective, generalised = np.zeros(len(c)), np.zeros(len(c))
+    for mass in (w.positive, w.negative):
+        held, wrong = w.block_sums(mass), w.block_sums(mass * w.cases.error)
+        selective += np.divide(wrong, held, out=np.zeros(len(c)), where=held > 0) / 2
+        generalised += wrong / (2 * held[-1])
+    c, selective, generalised = c[keep], selective[keep], generalised[keep]
+    selective[0] = selective[1]
+    aurc, augrc = (float(np.diff(c) @ (r[1:] + r[:-1]) / 2) for r in (selective, generalised))
+    return aurc, augrc
+
+
+@dataclass(frozen=True)
+class Selective:
+    """The summaries of a graded loss, such as NLL per image or the squared error of a grade.
+
+    best_aurc is that of the oracle, the smallest loss retained first; e_aurc = aurc - best_aurc.
+    """
+
+    aurc: float
+    expected_aurc: float
+    best_aurc: float
+    e_aurc: float
+    augrc: float
+    prr: float
+
+
+def selective(loss: ArrayLike, uncertainty: ArrayLike, weight: ArrayLike | None = None) -> Selective:
+    """Return AURC, AUGRC and PRR of any loss under any uncertainty.
+
+    For losses of 0 and 1 `best_aurc` is the limit of many images, err + (1 - err) ln(1 - err), as in `e_aurc`.
+
+    Args:
+        loss: (N,) >= 0.
+        uncertainty: (N,), the largest is referred first.
+        weight: (N,) images that each row stands for; None: 1 each.
+
+    Returns:
+        The summaries.
+    """
+    values = np.asarray(loss, np.float64)
+    blank = np.zeros(len(values))
+    w = Cases(blank, blank, uncertainty).weighted(weight)
+    sorted_ = values[w.cases.order]
+    aurc = aurc_of(w, sorted_)
+    if np.isin(values, (0, 1)).all():
+        best = best_aurc(w.mean(sorted_))
+    else:
+        rank = np.argsort(np.argsort(values, kind="stable"), kind="stable")
+        oracle = Cases(blank, blank, rank).weighted(weight)
+        best = aurc_of(oracle, values[oracle.cases.order])
+    return Selective(
+        aurc, expected_aurc_of(w, sorted_), best, aurc - best, augrc_of(w, sorted_), prr_of(w, sorted_)
+    )
+
+
+def _distinct(c: Floats, e: Floats) -> tuple[Floats, Floats]:
+    """Leave out blocks without weight."""
+    keep = np.concatenate(([True], np.diff(c) > 0))
+    return c[keep], e[keep]
