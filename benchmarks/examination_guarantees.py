@@ -215,7 +215,7 @@ def power(studies, goal=0.85):
 
 
 def highest(n, goal):
-    """The largest number of right answers of n with which the old rule finds a failure, -1 if there is none."""
+    """The largest number of correct predictions of n with which the old rule finds a failure, -1 if there is none."""
     k = 0
     while k <= n and old_high(k, n) < goal:
         k += 1

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 import retinabench as rb
 from retinabench.data.prepared.folder import open_prepared
-from retinabench.reports.evaluation.evaluation import MethodPredictions
-from retinabench.reports.evaluation.settings import EvaluationSettings
+from retinabench.reports.evaluation.evaluation import EvaluationSettings, MethodPredictions
 from retinabench.reports.evaluation.write import write_report
 
 

@@ -41,7 +41,8 @@ from retinabench.data.ingest.prepare import prepare
 from retinabench.data.prepared.folder import open_prepared
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.data.records import Records
-from retinabench.experiments.config import Run, load_run, presets
+from retinabench.experiments.config import Run, load_run
+from retinabench.experiments.config_sources import presets
 from retinabench.experiments.demo import IMAGES, SEEDS, SIZE
 from retinabench.predictions.table import Predictions
 from retinabench.reports.toolkit.renderers import csv_bytes

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from retinabench.metrics.selective.referral_curves import Curve, Metric
     from retinabench.predictions.io import read_predictions, write_predictions
     from retinabench.predictions.table import Predictions
-    from retinabench.reports.report import report
+    from retinabench.reports.evaluation.write import report
 
 __all__ = [
     "Comparison",
@@ -101,7 +101,7 @@ _MODULES = {
     "Difference": "metrics.comparison.compare",
     "SetComparison": "metrics.comparison.compare",
     "Realised": "metrics.guarantees.threshold",
-    "report": "reports.report",
+    "report": "reports.evaluation.write",
     "Rules": "metrics.score",
     "Metric": "metrics.selective.referral_curves",
     "Per": "metrics.guarantees.risks",

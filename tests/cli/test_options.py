@@ -7,7 +7,9 @@ from collections import defaultdict
 import pytest
 import typer
 
+from retinabench.cli import options
 from retinabench.cli.banks import Asked, asks_about_images
+from retinabench.cli.fidelity import hidden, reference, verbs
 from retinabench.cli.main import app
 from retinabench.cli.options import FileReader, reads_predictions
 
@@ -84,3 +86,18 @@ def test_the_shared_options_are_fields_of_their_dataclass(give, settings):
     own = [field.name for field in dataclasses.fields(settings)]
     assert list(added) == [one for one in own if one not in ("unlabelled", "ungradable")]
     assert verb(**{key: one.default for key, one in added.items()}) == settings()
+
+
+@pytest.mark.parametrize(
+    ("name", "declared", "of"),
+    [
+        ("task", options.Target, (hidden.make, hidden.score, verbs.run)),
+        ("data", options.TargetFolder, (hidden.make, hidden.score, verbs.run, reference.reference)),
+        ("chains", options.Chains, (hidden.make, reference.reference)),
+        ("burn_in", options.BurnIn, (hidden.make, reference.reference)),
+        ("keep", options.Keep, (hidden.make, reference.reference)),
+    ],
+)
+def test_an_option_is_declared_once(name, declared, of):
+    for verb in of:
+        assert inspect.signature(verb, eval_str=True).parameters[name].annotation is declared

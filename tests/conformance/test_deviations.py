@@ -9,7 +9,8 @@ from conftest import shared_path
 from retinabench.metrics import classification, shift
 from retinabench.metrics.calibration.binned import reliability
 from retinabench.metrics.inference.over_seeds import aggregate
-from retinabench.metrics.published import figures, resampled_rows, scores
+from retinabench.metrics.published import scores
+from retinabench.metrics.published.sets import balanced_rows, rebalanced_rows
 from retinabench.metrics.score import referral_curve, score
 from retinabench.metrics.sorted_images import Cases
 from retinabench.predictions.table import Predictions
@@ -109,7 +110,7 @@ def test_d08_balanced_weights():
     y, p, u, far = joint()
 
     def drawn(seed):
-        rows = resampled_rows.balanced_rows(far, seed)
+        rows = balanced_rows(far, seed)
         return scores.referral_curve(y[rows], p[rows], u[rows], "accuracy").area
 
     assert drawn(1234) == pytest.approx(0.95795, abs=5e-6)
@@ -122,9 +123,7 @@ def test_d08_balanced_weights():
 def test_d09_grade_weights():
     z = golden("aptos_rebalanced")
     right = (z["in_y_pred"] > 0.5) == z["in_y_true"]
-    drawn = [
-        right[resampled_rows.rebalanced_rows(z["in_diagnosis"], s, 1000)].mean() for s in (99, *range(300))
-    ]
+    drawn = [right[rebalanced_rows(z["in_diagnosis"], s, 1000)].mean() for s in (99, *range(300))]
     assert drawn[0] == pytest.approx(0.513, abs=5e-4)
     assert np.std(drawn[1:]) == pytest.approx(0.016, abs=1e-3)
     ours = np.average(right, weights=shift.grade_weight(z["in_diagnosis"]))
@@ -150,7 +149,7 @@ def test_d12_seeds():
 
     inputs = json.loads(shared_path("golden", "retina", "seed_aggregation.json").read_text())["inputs"]
     values = [row["d/auroc"] for row in inputs]
-    assert figures.aggregate(values)[2] == pytest.approx(0.1067, abs=5e-5)
+    assert scores.aggregate(values)[2] == pytest.approx(0.1067, abs=5e-5)
     assert aggregate(values).error == pytest.approx(0.1169, abs=5e-5)
     assert np.isnan(aggregate([*values, None]).mean)
 
@@ -158,7 +157,7 @@ def test_d12_seeds():
 def test_d13_roc():
     roc = classification.Roc(np.array([0, 0.1, 1]), np.array([0.0, 0.6, 1]), np.array([np.inf, 0.7, 0.1]))
     # 0.38 is nearer to 0.1 than to 1
-    assert figures.sensitivity_at_nearest(roc, [0.38]) == pytest.approx(0.60)
+    assert scores.sensitivity_at_nearest(roc, [0.38]) == pytest.approx(0.60)
     assert classification.sensitivity_on_chords(roc, [0.38])[0] == pytest.approx(0.72, abs=5e-3)
 
 

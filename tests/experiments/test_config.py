@@ -1,7 +1,8 @@
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.experiments.config import Run, load_run, presets
+from retinabench.experiments.config import Run, load_run
+from retinabench.experiments.config_sources import presets
 from retinabench.methods.registry import METHODS
 
 

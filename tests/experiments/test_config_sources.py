@@ -6,7 +6,8 @@ import pytest
 
 from retinabench.core.errors import InputError
 from retinabench.data.registry import TASKS
-from retinabench.experiments.config import load_run, presets
+from retinabench.experiments.config import load_run
+from retinabench.experiments.config_sources import presets
 from retinabench.experiments.search.space import read_space
 
 

@@ -1,12 +1,18 @@
 """The name of a run's folder, and what is read from it."""
 
+from __future__ import annotations
+
 import json
+import shutil
 
 import pytest
 
 from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
-from retinabench.experiments.run_folder import describe, folder_name, load_posterior, read_run
+from retinabench.experiments.resources import Resources
+from retinabench.experiments.run import execute
+from retinabench.experiments.run_folder import describe, finished_run, folder_name, load_posterior, read_run
+from support.helpers import TINY, make_prepared
 
 
 def run(*words, **given):
@@ -38,3 +44,28 @@ def test_a_damaged_description_is_named(tmp_path, text):
     (tmp_path / "run.json").unlink()
     with pytest.raises(InputError, match=r"holds no run \(run\.json is missing\)"):
         read_run(tmp_path)
+
+
+def test_a_run_knows_its_data_and_keeps_what_it_needs_of_them(tmp_path):
+    data = make_prepared(tmp_path / "data")
+    run = load_run(None, [*TINY, "task=in_domain", "optimizer.epochs=1"], data=str(data))
+    folder = execute(run, tmp_path / "runs", Resources("cpu"))
+    found = finished_run(folder)
+    assert found.run == run
+    assert found.training_data().data.fingerprint == found.fingerprint
+    assert found.described() == found.inputs
+    assert found.inputs.images == 64
+    other = run.model_copy(update={"seed": 7})
+    assert found.member(run) == folder
+    assert found.member(other) == folder.with_name(found.member(other).name) != folder
+    shutil.rmtree(data)
+    make_prepared(data, seed=5)  # other images in the same place
+    assert finished_run(folder).training_data() is None
+    (folder / "inputs.json").unlink()  # as an earlier version left it
+    (folder / "SHA256SUMS").unlink(missing_ok=True)
+    with pytest.raises(InputError, match="was trained on other data than"):
+        finished_run(folder).described()
+    (folder / "done").unlink()
+    with pytest.raises(InputError, match="holds no finished run"):
+        finished_run(folder)
+    assert json.loads((folder / "run.json").read_text())["fingerprint"] == found.fingerprint

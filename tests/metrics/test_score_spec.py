@@ -18,7 +18,10 @@ def test_it_says_why_it_is_undefined_with_the_counts():
     assert (
         SCORES["auroc"].why_undefined(w) == "needs both classes; the set has 3 positive and 0 negative images"
     )
-    assert SCORES["prr"].why_undefined(w) == "needs right and wrong answers; the set has 2 right and 1 wrong"
+    assert (
+        SCORES["prr"].why_undefined(w)
+        == "needs correct and wrong predictions; the set has 2 correct and 1 wrong"
+    )
     assert SCORES["nll"].why_undefined(w) == "undefined on this set"
 
 

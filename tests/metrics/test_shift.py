@@ -8,7 +8,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from retinabench.core.errors import InputError
 from retinabench.metrics import shift
-from retinabench.metrics.published import resampled_rows
+from retinabench.metrics.published.sets import balanced_rows, rebalanced_rows
 from retinabench.metrics.score import score
 from retinabench.metrics.sorted_images import Cases
 from retinabench.predictions.table import Predictions
@@ -67,7 +67,7 @@ def test_balanced_is_the_limit_of_random_duplication():
     exact = referral_curve(p.label, p.prob, u, "accuracy", weight=shift.balanced_weight(far)).area
     drawn = []
     for seed in range(300):
-        rows = resampled_rows.balanced_rows(far, seed)
+        rows = balanced_rows(far, seed)
         drawn.append(referral_curve(p.label[rows], p.prob[rows], u[rows], "accuracy").area)
     assert np.mean(drawn) == pytest.approx(exact, abs=3 * np.std(drawn) / np.sqrt(300) + 1e-4)
 
@@ -88,5 +88,5 @@ def test_grade_weights_are_the_expectation_of_the_published_resampling():
     p = predictions(400)
     right = (p.prob > 0.5) == (p.label == 1)
     weight = shift.grade_weight(p.grade)
-    drawn = [right[resampled_rows.rebalanced_rows(p.grade, seed, 2000)].mean() for seed in range(200)]
+    drawn = [right[rebalanced_rows(p.grade, seed, 2000)].mean() for seed in range(200)]
     assert np.average(right, weights=weight) == pytest.approx(np.mean(drawn), abs=0.003)

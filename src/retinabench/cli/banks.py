@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from retinabench.cli.application import argument, option, with_options
+from retinabench.cli.application import argument, option, print_notes, progress_of, say, with_options
 from retinabench.cli.options import Device, Out, OwnModel, Readers, Seed, Silent
-from retinabench.cli.output import print_notes, progress_of, say
 
 if TYPE_CHECKING:
     from retinabench.concepts.trained_answers import NetworkOptions

@@ -8,9 +8,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from retinabench.cli.application import argument, flag, option
+from retinabench.cli.application import ExitCode, argument, flag, option, progress_of, say
 from retinabench.cli.options import Out, Seed, Silent, Workers
-from retinabench.cli.output import ExitCode, progress_of, say
 from retinabench.core.errors import InputError
 from retinabench.core.progress import Progress
 from retinabench.data.registry import DATASETS

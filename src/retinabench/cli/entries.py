@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
-from retinabench.cli.application import argument, option
+from retinabench.cli.application import argument, option, print_result, say
 from retinabench.cli.options import Json, Model, Overrides, Silent
-from retinabench.cli.output import print_result, say
 from retinabench.core.errors import WorkError
 from retinabench.core.registry import Registry
 from retinabench.core.results import JsonObject
@@ -63,7 +62,7 @@ def _described(kind: Kind) -> Mapping[str, str]:
 
 def _configurations(kind: Kind) -> Mapping[str, str]:
     """Return the configurations of a kind that come with the package; their settings are checked, which needs PyTorch."""
-    from retinabench.experiments.config import presets
+    from retinabench.experiments.config_sources import presets
     from retinabench.experiments.search import space
     from retinabench.experiments.study.definition import read_study, study_presets
 

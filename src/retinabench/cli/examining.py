@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from retinabench.cli.application import argument, flag, option
+from retinabench.cli.application import argument, flag, option, print_notes, progress_of, say
 from retinabench.cli.banks import BANK, Asked, asks_about_images
 from retinabench.cli.options import Out, Seed, Silent
-from retinabench.cli.output import print_notes, progress_of, say
 from retinabench.core.errors import InputError
 
 if TYPE_CHECKING:

@@ -17,12 +17,10 @@ from typing import Annotated
 
 import typer
 
-from retinabench.cli import banks, data, entries, examining, scoring, studies, training, tuning
-from retinabench.cli.application import Verbs, add_verbs, application, flag
+from retinabench.cli import banks, data, entries, examining, leaderboard, scoring, studies, training, tuning
+from retinabench.cli.application import ExitCode, Verbs, add_verbs, application, flag, say, say_error
 from retinabench.cli.clinical import clinic, guarantees, monitor
 from retinabench.cli.fidelity.verbs import app as fidelity_app
-from retinabench.cli.leaderboard import verbs as leaderboard
-from retinabench.cli.output import ExitCode, say, say_error
 from retinabench.core.errors import InputError, WorkError
 from retinabench.core.subprocesses import sleeping_threads
 from retinabench.core.version import __version__

@@ -17,6 +17,7 @@ from retinabench.methods.registry import METHODS
 if TYPE_CHECKING:
     from retinabench.predictions.table import Predictions
 
+
 READING, COMPUTING = "How files are read", "How it is computed"
 
 Out = Annotated[Path, option("--out", "FOLDER", "Folder to write into.")]
@@ -144,6 +145,15 @@ Storage = Annotated[
 Attempts = Annotated[
     int, option("--attempts", "N", "How often a run that fails is started.", min=1, rich_help_panel=COMPUTING)
 ]
+
+# Of the verbs of `fidelity`.
+Target = Annotated[str, option("--task", "TASK", "A target: a name of `retinabench fidelity tasks`.")]
+TargetFolder = Annotated[
+    Path | None, option("--data", "FOLDER", "The target's data, where they do not come with the package.")
+]
+Chains = Annotated[int, option("--chains", "N", "Number of chains; fewer than 4 cannot pass.", min=1)]
+BurnIn = Annotated[int, option("--burn-in", "N", "Transitions that adapt the step and are dropped.", min=1)]
+Keep = Annotated[int, option("--keep", "N", "Transitions of each chain that count.", min=8)]
 
 # Of the verbs that read predictions files.
 Columns = Annotated[

@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from retinabench.cli.application import argument, flag, option, with_options
+from retinabench.cli.application import (
+    argument,
+    flag,
+    option,
+    print_notes,
+    print_result,
+    progress_of,
+    say,
+    with_options,
+)
 from retinabench.cli.options import (
     PLAIN,
     Bootstrap,
@@ -22,7 +31,6 @@ from retinabench.cli.options import (
     Workers,
     reads_predictions,
 )
-from retinabench.cli.output import print_notes, print_result, progress_of, say
 from retinabench.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -89,8 +97,7 @@ def score(
     from retinabench.metrics.comparison.paired import check_seeds, have_same_images
     from retinabench.metrics.score import score as score_predictions
     from retinabench.predictions.io import find_files, method_names, notes_of_files
-    from retinabench.reports.evaluation.score_files import scores_csv, scores_json
-    from retinabench.reports.evaluation.terminal import scores_table
+    from retinabench.reports.evaluation.terminal import scores_csv, scores_json, scores_table
 
     paths = find_files(files)
     if referral_list is None and (referral is not None or refer_above is not None):
@@ -106,7 +113,7 @@ def score(
     replicates = scoring.bootstrap if scoring.rules == "corrected" else 0
     steps, unit = (replicates, "replicates") if replicates else (1, "files")
     with progress_of(quiet).track("Scoring", steps * len(paths), unit) as advance:
-        # Each is given up once its ids are read; a call with `**vars(scoring)` would keep it until the scores are there.
+        # Each is freed once its ids are read; a call with `**vars(scoring)` would hold it until the scores are there.
         while predictions:
             scored = score_predictions(
                 predictions.pop(0), scoring.rules, scoring.bootstrap, seed, scoring.uncertainty,
@@ -192,7 +199,7 @@ def report(
     reader: FileReader = PLAIN,
 ) -> None:
     """Write one self-contained page about one or more models, or the tables and figures of the papers."""
-    from retinabench.reports.evaluation.settings import EvaluationSettings
+    from retinabench.reports.evaluation.evaluation import EvaluationSettings
     from retinabench.reports.evaluation.write import report_files
     from retinabench.reports.papers.write import write_tables
 

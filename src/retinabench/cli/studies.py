@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from retinabench.cli.application import argument, flag, option
+from retinabench.cli.application import argument, flag, option, print_table, progress_of, say
 from retinabench.cli.options import (
     Address,
     Attempts,
@@ -23,7 +23,6 @@ from retinabench.cli.options import (
     Storage,
     Workers,
 )
-from retinabench.cli.output import print_table, progress_of, say
 from retinabench.core.errors import InputError
 from retinabench.core.progress import Progress
 

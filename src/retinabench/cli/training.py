@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from retinabench.cli.application import argument, option
+from retinabench.cli.application import argument, option, print_notes, progress_of, say
 from retinabench.cli.options import (
     Config,
     Data,
@@ -24,7 +24,6 @@ from retinabench.cli.options import (
     Task,
     Workers,
 )
-from retinabench.cli.output import print_notes, progress_of, say
 from retinabench.core.errors import InputError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from retinabench.cli.application import option
+from retinabench.cli.application import option, print_table, progress_of, say
 from retinabench.cli.options import (
     Address,
     Attempts,
@@ -26,7 +26,6 @@ from retinabench.cli.options import (
     Storage,
     Task,
 )
-from retinabench.cli.output import print_table, progress_of, say
 from retinabench.cli.training import configured_run
 
 SpaceFile = Annotated[

@@ -19,7 +19,7 @@ class Frozen(BaseModel):
 
 
 class Extended(Frozen):
-    """A table that got settings later: they are left out at their defaults, so that the hash of a run stays what it was."""
+    """A table to which settings were added later: they are left out at their defaults, so that the hash of a run stays what it was."""
 
     _later: ClassVar[Collection[str]] = ()
 
@@ -53,7 +53,7 @@ def merged(tree: Mapping[str, object], other: Mapping[str, object]) -> JsonObjec
 def first_problem(
     error: ValidationError, file: Path | None, keys: Callable[[Sequence[str]], Sequence[str]]
 ) -> InputError:
-    """Return pydantic's first complaint as one line.
+    """Return the first error of pydantic as one line.
 
     Args:
         error: The complaints about a configuration.

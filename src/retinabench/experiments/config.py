@@ -1,6 +1,6 @@
 """A Run: everything that decides the numbers of one training, frozen; its canonical JSON is its identity.
 
-TOML files hold only differences from the defaults; `key=value` words override them:
+TOML files hold only differences from the defaults; `key=value` arguments override them:
 
     task = "country_shift"
     seed = 3
@@ -35,7 +35,6 @@ from retinabench.core.errors import InputError
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import Extended, Frozen, first_problem
 from retinabench.experiments.config_sources import find, override
-from retinabench.experiments.config_sources import presets as package_presets
 from retinabench.methods.registry import METHODS
 from retinabench.methods.settings import Optimizer, TrainingRun
 from retinabench.models.registry import MODELS, has_choice
@@ -129,7 +128,7 @@ def load_run(
     Raises:
         InputError: A setting is unknown or impossible; file, key and the nearest valid key are named.
     """
-    file, tree = find(source, Optimizer.model_fields) if source is not None else (None, {})
+    file, tree = find(source) if source is not None else (None, {})
     network = dict(tree.get("model", {}))
     tree |= {key: value for key, value in given.items() if value is not None}
     for word in overrides:
@@ -172,11 +171,6 @@ def build_run(tree: Mapping[str, object], file: Path | None = None) -> Run:
     except UnicodeEncodeError as error:  # of a message that names it
         problem = f"{error.object[error.start : error.end]!r} is half a surrogate pair and no text"
         raise InputError(problem, file=file) from None
-
-
-def presets() -> dict[str, JsonObject]:
-    """Return the content of the configurations that come with the package, by name."""
-    return {name: content for name, (_, content) in package_presets(Optimizer.model_fields).items()}
 
 
 def _keys(path: Sequence[str], tree: Mapping[str, object]) -> list[str]:

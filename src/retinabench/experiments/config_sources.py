@@ -6,24 +6,23 @@ Presets are TOML files below `presets/`, and the rows of one table of published 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import JsonObject
+from retinabench.methods.settings import Optimizer
 
 HERE = Path(__file__).parent / "presets"
 TABLE = HERE / "published.toml"
 
 
-def find(source: str | Path, optimizer_keys: Collection[str]) -> tuple[Path, JsonObject]:
+def find(source: str | Path) -> tuple[Path, JsonObject]:
     """Return the file that holds a configuration, and its content, which the caller may change.
 
     Args:
         source: A path ending in .toml, or the name of a preset.
-        optimizer_keys: The settings of the optimiser; see `presets`.
 
     Returns:
         The file, and its content as nested tables.
@@ -33,7 +32,7 @@ def find(source: str | Path, optimizer_keys: Collection[str]) -> tuple[Path, Jso
     """
     if Path(source).suffix == ".toml":
         return Path(source), read_toml(Path(source))
-    known = presets(optimizer_keys)
+    known = _preset_files()
     name = canonical(str(source))
     if name not in known and Path(source).is_file():
         raise InputError(
@@ -88,11 +87,13 @@ def read_toml(file: Path) -> JsonObject:
         ) from None
 
 
-def presets(optimizer_keys: Collection[str]) -> dict[str, tuple[Path, JsonObject]]:
-    """Return every preset's file and its content, by name: `demo/map`, `published/mfvi/country/joint`.
+def presets() -> dict[str, JsonObject]:
+    """Return the content of the configurations that come with the package, by name: `demo/map`, `published/mfvi/country/joint`."""
+    return {name: content for name, (_, content) in _preset_files().items()}
 
-    `optimizer_keys` are the options that belong to the optimiser; the table's rows hold them beside the method's.
-    """
+
+def _preset_files() -> dict[str, tuple[Path, JsonObject]]:
+    """Return every preset's file and its content, by name."""
     files = {
         str(path.relative_to(HERE).with_suffix("")): (path, _read(path))
         for path in sorted(HERE.glob("*/*.toml"))
@@ -102,7 +103,7 @@ def presets(optimizer_keys: Collection[str]) -> dict[str, tuple[Path, JsonObject
     rows = {
         f"{kind}/{method}/{task}/{criterion}": (
             TABLE,
-            {"task": name, **_run(method, {**block[behaviour], **values}, shared, optimizer_keys)},
+            {"task": name, **_run(method, {**block[behaviour], **values}, shared)},
         )
         for kind, behaviour in (("published", "released"), ("corrected", "corrected"))
         for method, block in table.items()
@@ -117,8 +118,9 @@ def canonical(name: str) -> str:
     return name.replace("-", "/") if name.startswith("published/") else name
 
 
-def _run(method: str, row: JsonObject, shared: JsonObject, optimizer_keys: Collection[str]) -> JsonObject:
+def _run(method: str, row: JsonObject, shared: JsonObject) -> JsonObject:
     """Put one row of the table into the shape of a Run's tables."""
+    optimizer_keys = Optimizer.model_fields
     optimizer = dict(shared["optimizer"]) | {key: row[key] for key in row if key in optimizer_keys}
     # Published as 1 - momentum; rounded to what was printed.
     optimizer["momentum"] = round(1 - row["one_minus_momentum"], 10)

@@ -19,8 +19,7 @@ from retinabench.experiments.run import execute
 from retinabench.predictions.io import read_predictions
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation.evaluate import evaluate_methods
-from retinabench.reports.evaluation.evaluation import MethodPredictions
-from retinabench.reports.evaluation.settings import EvaluationSettings
+from retinabench.reports.evaluation.evaluation import EvaluationSettings, MethodPredictions
 from retinabench.reports.evaluation.terminal import scores_table
 from retinabench.reports.evaluation.write import percent_steps, write_evaluation
 
@@ -40,7 +39,7 @@ def run_demo(
         seed: Of the images; the seeds of the networks follow from it.
         images: How many images are drawn.
         workers: Processes that draw, and that train networks on processors; None takes one per core.
-        progress: Is told what is done.
+        progress: Shows what is done.
     """
     began = time.perf_counter()
     data = prepare(

@@ -63,7 +63,7 @@ def predict(
         task: Its task.
         posterior: The trained posterior.
         batches: The batches of the run, which load the images.
-        progress: Is told how far the work is.
+        progress: Shows how far the work is.
 
     Returns:
         The predictions of validation and test images, with their metadata.

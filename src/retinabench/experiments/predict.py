@@ -18,11 +18,10 @@ from retinabench.data.tasks import Task
 from retinabench.experiments.config import Run
 from retinabench.experiments.execution import member_runs
 from retinabench.experiments.features import trunk_features
-from retinabench.experiments.finished_run import FinishedRun, finished_run
 from retinabench.experiments.image_predictions import combine, predict
 from retinabench.experiments.resources import Resources
 from retinabench.experiments.run import FILE, divided, make_batches
-from retinabench.experiments.run_folder import load_posterior
+from retinabench.experiments.run_folder import FinishedRun, finished_run, load_posterior
 from retinabench.experiments.trained_inputs import TrainedInputs
 from retinabench.methods.training import distributed
 from retinabench.methods.training.posterior import Posterior

@@ -18,14 +18,14 @@ READERS = 8  # processes that read for one GPU
 
 @dataclass(frozen=True)
 class Resources:
-    """Where a run is computed, and who hears of its progress; none of it changes the run's hash.
+    """Where a run is computed, and where its progress is shown; none of it changes the run's hash.
 
     Several processes started by `torchrun` train one run together (`methods/training/distributed.py`).
 
     Args:
         device: `auto`, `cpu`, `cuda` or `cuda:N`.
         readers: Processes that read images ahead; 0 reads in this process. None: 0 on a CPU, up to `READERS` for a GPU.
-        progress: Is told how far the work is.
+        progress: Shows how far the work is.
     """
 
     device: str = "auto"

@@ -122,7 +122,7 @@ def execute(run: Run, out: Path, resources: Resources = DEFAULT_RESOURCES) -> Pa
 
 
 def _trained_before(run: Run, task: Task, out: Path) -> Path | None:
-    """Return a finished run below `out` that differs in its shifted images alone: training never sees these."""
+    """Return a finished run below `out` that differs in its shifted images alone: training does not use these."""
     if run.shifted is None or member_runs(run):
         return None
     name = ImageRuns(task).folder_name(run)
@@ -172,7 +172,7 @@ def make_batches(
         task: Its task.
         device: Where the batches are needed.
         workers: Processes that read images.
-        progress: Is told how far the features of a fixed trunk are.
+        progress: Shows how far the features of a fixed trunk are.
     """
     train = task.splits["train"]
     return Batches(

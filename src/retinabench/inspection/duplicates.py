@@ -154,7 +154,7 @@ def duplicate_groups(
         classes: Grade or label of each row, (N,).
         digests: SHA-256 of the original files, (N,); None where unknown.
         pixels: Statistics of the images; without them only equal files are found.
-        progress: Is told how many pairs are aligned.
+        progress: Shows how many pairs are aligned.
 
     Returns:
         The groups, each of two rows or more.

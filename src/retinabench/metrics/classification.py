@@ -40,7 +40,7 @@ def auroc(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) ->
 
 
 def nll(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """Return the mean of -ln P(the right answer); probabilities are clipped to [1e-15, 1 - 1e-15].
+    """Return the mean of -ln P(label); probabilities are clipped to [1e-15, 1 - 1e-15].
 
     Args:
         label: (N,) 0 or 1.
@@ -57,7 +57,7 @@ def nll(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) -> f
 
 
 def accuracy_of(w: Weighted) -> float:
-    """Share of right answers, sum of w over right answers / W.
+    """Share of correct predictions, sum of w over correct predictions / W.
 
     References:
         Band et al., Benchmarking Bayesian deep learning on diabetic retinopathy detection tasks, NeurIPS (2021).
@@ -94,7 +94,7 @@ def brier_skill_of(w: Weighted) -> float:
 
 
 def accuracy_gain_of(w: Weighted) -> float:
-    """Accuracy minus that of giving every image the answer of the larger class."""
+    """Accuracy minus that of giving every image the larger class."""
     return accuracy_of(w) - max(w.positives, w.negatives) / w.total
 
 
@@ -117,7 +117,7 @@ def specificity_of(w: Weighted) -> float:
 
 
 def right_counts(w: Weighted) -> tuple[Bools, Floats]:
-    """Return what the accuracy counts: right answers (N,) of all mass (N,)."""
+    """Return what the accuracy counts: correct predictions (N,) of all mass (N,)."""
     return ~w.cases.error, w.weight
 
 

@@ -34,7 +34,7 @@ class Split(Protocol):
         """(N,) 1 = referable, else 0."""
 
     def batches(self) -> Iterable[ArrayLike]:
-        """Arrays (B, H, W, 3), uint8 in 0 … 255 or floating point as the estimator wants it."""
+        """Arrays (B, H, W, 3), uint8 in 0 … 255 or floating point, as the estimator needs it."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,8 +17,7 @@ from typing import Any, get_args
 
 from retinabench.core.registry import Registry
 from retinabench.metrics import classification, shift
-from retinabench.metrics.batched import areas, averages, ranked, selective
-from retinabench.metrics.batched.retained import number_at
+from retinabench.metrics.batched import areas, overall, selective
 from retinabench.metrics.calibration import binned, debiased
 from retinabench.metrics.inference.interval_methods import (
     Closed,
@@ -82,7 +81,7 @@ def referred_scores(referred: float = 0.5) -> dict[str, ScoreSpec]:
 
     def add(name: str, label: str, direction: Direction, interval: IntervalMethod, needs: Needs = "") -> None:
         function = partial(half_referred.number, name=name, referred=referred)
-        batched = partial(number_at, name=name, referred=referred)
+        batched = partial(selective.number_at, name=name, referred=referred)
         found.append(ScoreSpec(name, label, direction, "", 2, function, needs, ON_REQUEST, interval, batched))
 
     def kept(success: str, of: str = "images") -> Proportion:
@@ -109,31 +108,31 @@ _JOINT = ("joint",)
 _BUILTIN = (
     ScoreSpec(
         "accuracy", "Accuracy", "higher", "", 2, classification.accuracy_of,
-        interval=Proportion(classification.right_counts), batched=averages.accuracy,
+        interval=Proportion(classification.right_counts), batched=overall.accuracy,
     ),
     ScoreSpec(
         "auroc", "AUROC", "higher", "", 2, classification.auroc_of, "classes",
-        interval=Ranked(classification.ranked_classes), batched=ranked.auroc,
+        interval=Ranked(classification.ranked_classes), batched=overall.auroc,
     ),
     ScoreSpec(
         "auprc", "AUPRC", "higher", "", 2, classification.auprc_of, "positives",
-        interval=_SHARE_OF_CLASSES, batched=ranked.auprc,
+        interval=_SHARE_OF_CLASSES, batched=overall.auprc,
     ),
     ScoreSpec(
         "nll", "NLL", "lower", "nats", 2, classification.nll_of, interval=Scaled(0.0, of="classes"),
-        batched=averages.nll,
+        batched=overall.nll,
     ),
     ScoreSpec(
         "brier", "Brier score", "lower", "", 2, classification.brier_of, interval=_SHARE_OF_CLASSES,
-        batched=averages.brier,
+        batched=overall.brier,
     ),
     ScoreSpec(
         "ece_top_label", "ECE, top label", "lower", "", 2, binned.ece_top_label_of, interval=_BIASED,
-        batched=averages.ece_top_label,
+        batched=overall.ece_top_label,
     ),
     ScoreSpec(
         "ece_positive_class", "ECE, positive class", "lower", "", 2, binned.ece_positive_class_of,
-        interval=_BIASED, batched=averages.ece_positive_class,
+        interval=_BIASED, batched=overall.ece_positive_class,
     ),
     *(
         ScoreSpec(
@@ -145,11 +144,11 @@ _BUILTIN = (
     ),
     ScoreSpec(
         "sensitivity", "Sensitivity", "higher", "", 2, classification.sensitivity_of, "positives",
-        interval=Proportion(classification.sensitivity_counts), batched=averages.sensitivity,
+        interval=Proportion(classification.sensitivity_counts), batched=overall.sensitivity,
     ),
     ScoreSpec(
         "specificity", "Specificity", "higher", "", 2, classification.specificity_of, "negatives",
-        interval=Proportion(classification.specificity_counts), batched=averages.specificity,
+        interval=Proportion(classification.specificity_counts), batched=overall.specificity,
     ),
     _area("accuracy", "higher"),
     _area("nll", "lower", "nats"),
@@ -175,27 +174,27 @@ _BUILTIN = (
     ),
     ScoreSpec(
         "ood_auroc", "OOD detection AUROC", "higher", "", 2, shift.ood_auroc_of, "domains", _JOINT,
-        Ranked(shift.ranked_domains), ranked.ood_auroc,
+        Ranked(shift.ranked_domains), overall.ood_auroc,
     ),
     ScoreSpec(
         "ood_auprc", "OOD detection AUPRC", "higher", "", 2, shift.ood_auprc_of, "domains", _JOINT, Scaled(0.0, 1.0),
-        ranked.ood_auprc,
+        overall.ood_auprc,
     ),
     *(_at(metric, percent) for metric in ("accuracy", "auroc") for percent in REFERRED_PERCENT),
     ScoreSpec(
         "brier_skill", "Brier skill", "higher", "", 2, classification.brier_skill_of, "classes", ON_REQUEST,
-        Scaled(high=1.0), averages.brier_skill,
+        Scaled(high=1.0), overall.brier_skill,
     ),
     ScoreSpec(
         "accuracy_gain", "Accuracy over the larger class", "higher", "", 2, classification.accuracy_gain_of,
-        "", ON_REQUEST, Scaled(-1.0, 1.0), averages.accuracy_gain,
+        "", ON_REQUEST, Scaled(-1.0, 1.0), overall.accuracy_gain,
     ),
     *(spec for name, spec in referred_scores().items() if name != "accuracy_at_50"),
     ScoreSpec(
         "sensitivity_at_specificity_80", "Sensitivity at specificity 0.80", "higher", "", 2,
         partial(half_referred.number, name="sensitivity_at_specificity_80"), "classes", ON_REQUEST,
         Proportion(half_referred.counts_at_specificity, resampled=True),
-        partial(number_at, name="sensitivity_at_specificity_80"),
+        partial(selective.number_at, name="sensitivity_at_specificity_80"),
     ),
 )  # fmt: skip
 _DEFINITIONS = tomllib.loads(Path(__file__).with_name("definitions.toml").read_text("utf-8"))

@@ -65,8 +65,8 @@ class SetScores(Tabular):
         calibration: The calibration line, the parts of the Brier score and the null band of the ECE; None under the
             published rules, as are the following.
         retained: Fraction referred, as text -> retained images of each class.
-        controls: `random` and `oracle` -> summaries of the same answers in these orders of referral.
-        baseline: What the model adds to giving every image the same answer; None for the balanced set.
+        controls: `random` and `oracle` -> summaries of the same predictions in these orders of referral.
+        baseline: What the model adds to predicting the same for every image; None for the balanced set.
 
     Examples:
         >>> import retinabench as rb

@@ -85,7 +85,7 @@ def score(
         threshold: From which probability on an image counts as referable, or what chooses it; see `DecisionThreshold`.
         level: Level of the intervals.
         workers: Threads; None for one per core. No number depends on it.
-        advance: Is told how many more of the replicates are done, in all sets together.
+        advance: Called with the number of further replicates that are done, in all sets together.
 
     Returns:
         The scores of every set.

@@ -31,7 +31,7 @@ class ScoreSpec:
         version: Raised by any change of a number.
         function: Weighted images -> value, NaN where undefined.
         needs: What makes it defined: both ``classes``, ``ten`` images of each class, ``positives``, ``negatives``, right
-            and wrong answers (``errors``), or both ``domains``.
+            and wrong predictions (``errors``), or both ``domains``.
         sets: The sets that `retinabench.score` computes it for; None for all, `ON_REQUEST` for none.
         batched: The same for many weightings at once, (R,) values equal to those of the function to 1e-12, of a share
             of the retained to 1e-9; None where only the function is known. Bootstrap replicates use it.
@@ -90,6 +90,6 @@ class ScoreSpec:
             "ten": f"needs at least {referral_curves.MIN_CLASS:g} images of each class; the set has {classes}",
             "positives": f"needs positive images; the set has {classes}",
             "negatives": f"needs negative images; the set has {classes}",
-            "errors": f"needs right and wrong answers; the set has {int((~error).sum())} right and {int(error.sum())} wrong",
+            "errors": f"needs correct and wrong predictions; the set has {int((~error).sum())} correct and {int(error.sum())} wrong",
         }
         return reasons.get(self.needs, "undefined on this set")

@@ -74,7 +74,7 @@ def scored_sets(
         sets: The sets. The list is emptied: the indexes of a million images take several hundred megabytes and are given up with their set.
         validation: Images on which the prior is corrected; None: on each set itself.
         resampling: How intervals are computed.
-        advance: Is told of the replicates of all sets together.
+        advance: Called with the number of further replicates that are done, in all sets together.
     """
     work = resampling.replicates * sum(map(len, sets))
     done = Steps(advance or (lambda steps: None), resampling.replicates, max(work, 1))
@@ -95,7 +95,7 @@ def _scored(
         images: The set.
         validation: Images on which the prior is corrected; None: on the set itself.
         resampling: How intervals are computed.
-        done: Is told how many replicates are done.
+        done: Counts the replicates that are done.
     """
     bootstrap, seed, level = resampling[:3]
     whole = images.whole
@@ -180,7 +180,7 @@ def _classes(w: Weighted, referred: float) -> dict[str, float]:
 
 
 def _control(cases: Cases, uncertainty: Floats | NDArray[np.bool_], weight: Floats) -> dict[str, float]:
-    """Summaries of the same answers in another order of referral, for the same axes."""
+    """Summaries of the same predictions in another order of referral, for the same axes."""
     other = cases.reordered(uncertainty).weighted(weight)
     values = {f"referral_{metric}_area": referral_curves.area_of(other, metric) for metric in CONTROL_CURVES}
     return values | {name: SCORES[name](other) for name in CONTROL_SUMMARIES}

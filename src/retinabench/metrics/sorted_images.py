@@ -261,7 +261,7 @@ class Weighted:
 
     @cached_property
     def retained_error(self) -> Floats:
-        """(K,) mass of wrong answers among the retained."""
+        """(K,) mass of wrong predictions among the retained."""
         return self.along(self.weight * self.cases.error)
 
     @cached_property

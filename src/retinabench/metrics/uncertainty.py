@@ -13,7 +13,7 @@ With p_s the probability of posterior sample s, p = mean_s p_s, and H(p) = -p ln
 | `own` | the file's column `uncertainty`, any scale | its sign is turned: the largest is referred first |
 
 Total, the maximum probability and the standard deviation sqrt(p(1-p)) are one ranking: they all order images by
-|p - 1/2|, also where the decision is made at another threshold t; the margin is largest at t, where the model's answer
+|p - 1/2|, also where the decision is made at another threshold t; the margin is largest at t, where the model's decision
 changes (at t = 1/2 it is that same ranking). Only epistemic, aleatoric and variance depend on how the samples
 differ, which needs more than one of them.
 

@@ -34,7 +34,7 @@ def build_model(
         seed: The weights depend on it alone, and on those that `config.weights` names.
         outputs: Number of logits.
         pretrained: Whether to load the weights that `config.weights` names; not where a trained state replaces all.
-        progress: Is told which pretrained tensors entered the network, and which did not.
+        progress: Shows which pretrained tensors entered the network, and which did not.
 
     Returns:
         The network, ready to be trained.

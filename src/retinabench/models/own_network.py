@@ -1,7 +1,7 @@
 """A user's own network: a function `package.module:function` that returns an `nn.Module`.
 
 The function is imported where a command, a configuration or a caller names it. What is read from the folder of a run or of an
-exported model never imports it (`named_network`), so that a stranger's folder runs no code.
+exported model never imports it (`named_network`), so that no code of an untrusted folder runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tensors from a stranger's file: no code of it runs, and nothing unfolds to more than the file holds.
+"""Tensors from an untrusted file: no code of it runs, and nothing unfolds to more than the file holds.
 
 `torch.load(weights_only=True)` and safetensors construct tensors and plain containers alone. Beyond that, an archive may be compressed
 a thousandfold, a tensor of one number may claim a shape of terabytes (stride 0), and a header may list millions of tensors; all
@@ -82,7 +82,7 @@ def _check_parts(path: Path) -> None:
     with zipfile.ZipFile(path) as archive:
         damaged = archive.testzip()
     if damaged is not None:
-        raise ValueError(f"is damaged: {damaged!r} is not what its CRC-32 says")
+        raise ValueError(f"is damaged: {damaged!r} does not match its CRC-32")
 
 
 def _check(tensors: Any, size: int) -> None:

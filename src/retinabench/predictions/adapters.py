@@ -10,13 +10,17 @@ from numpy.typing import ArrayLike
 
 from retinabench.core.errors import InputError
 from retinabench.predictions.arrow_columns import arguments_of_arrow
-from retinabench.predictions.class_probabilities import class_probabilities, referable_probability
+from retinabench.predictions.check import Check
 from retinabench.predictions.columns import check_columns
 from retinabench.predictions.identities import named_by_row
 from retinabench.predictions.layouts import recognise
 from retinabench.predictions.reading import Reading
-from retinabench.predictions.validation.check import Check
-from retinabench.predictions.validation.values import REFERABLE_FROM, checked_grades
+from retinabench.predictions.values import (
+    REFERABLE_FROM,
+    checked_grades,
+    class_probabilities,
+    referable_probability,
+)
 
 GRADES = 5
 

@@ -11,14 +11,19 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.predictions.class_probabilities import referable_probability
+from retinabench.predictions.check import Check
 from retinabench.predictions.columns import DOMAINS, LABELLED, SPLITS
-from retinabench.predictions.gradable import GRADABLE, fill_ungradable
 from retinabench.predictions.identities import named_by_row
 from retinabench.predictions.layouts import Layout
 from retinabench.predictions.subgroups import from_arrow, keep_further
-from retinabench.predictions.validation.check import Check
-from retinabench.predictions.validation.values import REFERABLE_FROM, UNKNOWN_GRADE, checked_grades
+from retinabench.predictions.values import (
+    GRADABLE,
+    REFERABLE_FROM,
+    UNKNOWN_GRADE,
+    checked_grades,
+    fill_ungradable,
+    referable_probability,
+)
 
 _SPLIT_WORDS = {"val": "validation", "valid": "validation", "dev": "validation", "testing": "test"}
 _TRAINING = ("train", "training")

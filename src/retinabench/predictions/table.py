@@ -33,18 +33,19 @@ from numpy.typing import NDArray
 from retinabench.core.errors import InputError
 from retinabench.core.results import BLUE, VERMILION, Row, Tabular, axes_or_new
 from retinabench.predictions.adapters import Constructors
+from retinabench.predictions.check import Check
 from retinabench.predictions.columns import DOMAINS, KNOWN, LABELLED, SPLITS, sample_number
-from retinabench.predictions.gradable import GRADABLE, gradable_rows
 from retinabench.predictions.identities import own_patients
 from retinabench.predictions.subgroups import check_subgroups, tidied
-from retinabench.predictions.validation.check import Check
-from retinabench.predictions.validation.values import (
+from retinabench.predictions.values import (
+    GRADABLE,
     REFERABLE_FROM,
     UNKNOWN_GRADE,
     check_agreement,
     checked_grades,
     checked_labels,
     checked_probabilities,
+    gradable_rows,
     refuse_classes,
 )
 

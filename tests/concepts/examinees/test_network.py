@@ -189,7 +189,7 @@ def test_a_users_own_network_answers_as_it_is_or_is_trained(tmp_path, monkeypatc
     assert as_it_is.answer(images) == pytest.approx(1 / (1 + np.exp(-logits)), abs=1e-5)
     with pytest.raises(InputError, match=r"not logits of shape \(2, 2\)"):
         untrained_network(ModelConfig(name="mynet:one"), 0, data, Resources("cpu"))
-    with pytest.raises(InputError, match="knows nothing of the concepts"):
+    with pytest.raises(InputError, match="has no outputs for the concepts"):
         untrained_network(ModelConfig(width=4), 0, data, Resources("cpu"))
 
 

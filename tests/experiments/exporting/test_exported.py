@@ -151,7 +151,10 @@ def test_images_of_another_shape_are_refused(model):
             lambda f: edit(f, lambda about: about["run"]["model"].update(width=10**5)),
             "another network .* parameters",
         ),
-        (lambda f: edit(f, lambda about: about["run"]["model"].update(width=10**9)), "fits no memory"),
+        (
+            lambda f: edit(f, lambda about: about["run"]["model"].update(width=10**9)),
+            "does not fit into memory",
+        ),
         (
             lambda f: edit(f, lambda about: about["run"]["model"].update(weights="/dev/zero")),
             "without its SHA-256",

@@ -11,8 +11,7 @@ import pytest
 from retinabench.cli.main import run
 from retinabench.experiments.uci import comparison, report
 from retinabench.experiments.uci.comparison import compare_methods, results
-from retinabench.experiments.uci.published import PUBLISHED
-from retinabench.experiments.uci.report import draw_figure
+from retinabench.experiments.uci.report import PUBLISHED, draw_figure
 from retinabench.experiments.uci.training import OPTIMIZER, SETTINGS, TITLES, train_and_score
 from support.uci_sets import write_set
 

@@ -10,7 +10,7 @@ from scipy import stats
 
 from retinabench.data.datasets.uci import Regression, draw_splits
 from retinabench.experiments.uci import training
-from retinabench.experiments.uci.published import PUBLISHED
+from retinabench.experiments.uci.report import PUBLISHED
 from retinabench.experiments.uci.training import SETTINGS, TITLES, SplitTraining, run_of, train_and_score
 from retinabench.methods.settings import TrainingRun
 

@@ -1,15 +1,20 @@
 """Class weights and the reweighted loss, against the reference's outputs and against their definition."""
 
+from __future__ import annotations
+
 import math
 
 import numpy as np
 import pytest
 import torch
 
+from retinabench.core.errors import WorkError
 from retinabench.data.loader import ArraySource, Batches
 from retinabench.methods.training.gradients import describe_batch
 from retinabench.methods.training.likelihood import Bernoulli
 from retinabench.methods.training.losses import BatchInfo, class_weights, cross_entropy
+from support.helpers import make_prepared
+from support.trainings import ridge, trained
 
 
 @pytest.mark.parametrize("case", ["mixed", "no_pos", "all_pos", "one_pos"])
@@ -67,3 +72,49 @@ def test_constant_weights_are_those_of_the_training_set_whatever_the_batch():
     assert float(cross_entropy(logits, some, Bernoulli(), "constant", batch)) == pytest.approx(
         float(expected)
     )
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    return str(make_prepared(tmp_path_factory.mktemp("data") / "prepared"))
+
+
+def test_a_rate_that_is_too_high_is_named_with_step_and_term(prepared):
+    with pytest.raises(WorkError) as caught:
+        trained(prepared, "optimizer.lr=1e12", "optimizer.warmup=0", "optimizer.momentum=0.5")
+    said = str(caught.value)
+    assert "'cross_entropy'" in said
+    # The first step is still finite; the second or third is not.
+    assert "at step 2 " in said or "at step 3 " in said
+    assert "Lower optimizer.lr" in said
+    assert "bfloat16" not in said
+
+
+def test_a_penalty_that_breaks_first_is_named(prepared):
+    def breaks_at_five(model, step):
+        return ridge(model, step) * (float("inf") if step == 5 else 1.0)
+
+    with pytest.raises(
+        WorkError, match=r"'penalty' is not finite at step 6 \(epoch 2\).*penalty of the method"
+    ):
+        trained(prepared, penalty=breaks_at_five)
+
+
+def test_a_loss_that_starts_broken_points_at_the_data(prepared):
+    def broken(model, step):
+        return ridge(model, step) * float("nan")
+
+    with pytest.raises(WorkError, match=r"at step 1 \(epoch 1\).*No step was taken yet.*bfloat16"):
+        trained(prepared, "optimizer.precision=bfloat16", penalty=broken)
+
+
+def test_a_long_epoch_is_not_waited_for_on_a_cpu(prepared):
+    seen = []
+
+    def broken(model, step):
+        seen.append(step)
+        return ridge(model, step) * float("nan")
+
+    with pytest.raises(WorkError, match="at step 1 "):
+        trained(prepared, "optimizer.batch_size=1", penalty=broken)
+    assert len(seen) == 50  # of 64

@@ -1,13 +1,20 @@
 """Which parameters the L2 term acts on, and that it is a penalty in the loss."""
 
+from __future__ import annotations
+
 import copy
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from retinabench.methods.settings import Optimizer
-from retinabench.methods.training.optimizers import make_optimizer, restore_optimizer
+from retinabench.methods.training.optimizers import (
+    learning_rate,
+    make_optimizer,
+    restore_optimizer,
+)
 
 
 @pytest.mark.parametrize("name", ["sgd", "adam"])
@@ -82,3 +89,33 @@ def test_what_an_optimiser_keeps_from_the_start_is_needed(state):
     optimizer.state[optimizer.param_groups[0]["params"][0]]["velocity"] = torch.zeros(2, 3)
     with pytest.raises(ValueError, match="lacks a state"):
         restore_optimizer(optimizer, saved)
+
+
+def test_step_and_linear_schedules_are_the_reference(shared):
+    golden = np.load(shared("golden", "retina", "lr_schedules.npz"))
+    step = Optimizer(lr=0.03, schedule="step", epochs=90, warmup=1)
+    linear = Optimizer(lr=0.023072, schedule="linear", epochs=90, warmup=1, final_lr=0.01)
+    for at, in_steps, in_linear in zip(
+        golden["in_steps"], golden["out_step"], golden["out_linear"], strict=True
+    ):
+        assert learning_rate(int(at), 100, step) == pytest.approx(in_steps, rel=1e-6, abs=1e-12)
+        assert learning_rate(int(at), 100, linear) == pytest.approx(in_linear, rel=1e-6, abs=1e-12)
+
+
+def test_cosine_rises_then_falls_to_nothing():
+    config = Optimizer(lr=1.0, schedule="cosine", epochs=10, warmup=1)
+    rates = [learning_rate(step, 20, config) for step in range(201)]
+    assert rates[0] == 0
+    assert rates[20] == 1
+    assert rates[110] == pytest.approx(0.5)
+    assert rates[200] == pytest.approx(0, abs=1e-12)
+
+
+def test_step_and_linear_schedules_are_the_stated_ones():
+    step = Optimizer(lr=0.5, schedule="step", epochs=9, warmup=1)
+    rates = [learning_rate(at, 10, step) for at in (0, 5, 10, 29, 30, 59, 60, 89)]
+    assert rates == pytest.approx([0, 0.25, 0.5, 0.5, 0.1, 0.1, 0.02, 0.02])
+    linear = Optimizer(lr=0.5, schedule="linear", epochs=9, warmup=1, final_lr=0.1)
+    # The line goes from step 0 to the 80th, of 90; then the rate stays.
+    assert learning_rate(40, 10, linear) == pytest.approx(0.5 * (0.5 + 0.5 * 0.1))
+    assert learning_rate(80, 10, linear) == learning_rate(89, 10, linear) == pytest.approx(0.05)

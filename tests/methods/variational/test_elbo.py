@@ -1,6 +1,7 @@
 """The variational objective against known optima, and what each method tells the optimiser."""
 
 import math
+from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,7 +15,7 @@ from retinabench.methods.training.likelihood import Bernoulli
 from retinabench.methods.training.losses import BatchInfo
 from retinabench.methods.training.optimizers import make_optimizer
 from retinabench.methods.variational import mfvi, radial
-from retinabench.methods.variational.elbo import elbo
+from retinabench.methods.variational.elbo import elbo, kl_weight
 from retinabench.models.networks.resnet import resnet18
 from retinabench.models.stochastic.drawing import Draw, use_draws, use_generator
 from retinabench.models.stochastic.families import FAMILIES, Family
@@ -184,3 +185,37 @@ def test_l2_acts_on_means_that_no_kl_acts_on(module, prior, decayed):
     groups = make_optimizer(model, settings.optimizer).param_groups
     inside = {id(p) for group in groups if group["weight_decay"] for p in group["params"]}
     assert {name.rpartition(".")[2] for name, p in model.named_parameters() if id(p) in inside} == decayed
+
+
+def weights(annealing, steps=137, epochs=90):
+    return [kl_weight(step, steps, epochs, annealing) for step in range(steps * epochs)]
+
+
+def test_the_released_weight_is_linear_over_200_epochs_and_ends_at_0_45():
+    got = weights("linear_released")
+    assert got[0] == pytest.approx(1 / (137 * 200))
+    assert got[-1] == pytest.approx(0.45)
+    assert kl_weight(137 * 250, 137, 300, "linear_released") == 1
+
+
+def test_linear_reaches_one_half_way_and_stays():
+    got = weights("linear", steps=10, epochs=4)
+    assert got[:3] == pytest.approx([0.05, 0.10, 0.15])
+    assert got[19:] == [1.0] * 21
+
+
+def test_cyclical_rises_four_times():
+    got = weights("cyclical", steps=10, epochs=8)
+    assert got[:20] == got[20:40] == got[40:60] == got[60:]
+    assert got[:20] == pytest.approx([min(1, k / 10) for k in range(1, 21)])
+
+
+def test_cyclical_where_the_cycles_do_not_divide_the_steps():
+    got = weights("cyclical", steps=7, epochs=3)
+    falls = sum(later < earlier for earlier, later in pairwise(got))
+    assert falls == 3
+    assert 0 < min(got) <= max(got) == 1
+
+
+def test_none_is_the_bound_itself():
+    assert set(weights("none", 3, 2)) == {1.0}

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retinabench.metrics.batched.batch import Batch
-from retinabench.metrics.batched.retained import numbers_at
+from retinabench.metrics.batched.selective import numbers_at
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.selective import half_referred
 from retinabench.metrics.sorted_images import Cases

@@ -9,7 +9,7 @@ from retinabench.metrics.inference.scaled import replicate_error, scaled_interva
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.sorted_images import Cases
 
-# 20 patients with two images each, 10 patients per class, the surest first; patients 0, 1 and 19 have a wrong answer.
+# 20 patients with two images each, 10 patients per class, the surest first; patients 0, 1 and 19 have a wrong prediction.
 PATIENT = np.repeat(np.arange(20), 2)
 LABEL = PATIENT % 2
 PROB = np.where(np.isin(PATIENT, (0, 1, 19)), 1 - LABEL, LABEL)

@@ -9,9 +9,8 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from conftest import shared_path
-from retinabench.metrics.published import resampled_rows
 from retinabench.metrics.published import scores as published
-from retinabench.metrics.published.sets import score_sets
+from retinabench.metrics.published.sets import EYEPACS_GRADES, balanced_rows, rebalanced_rows, score_sets
 from retinabench.metrics.score import score
 from retinabench.predictions.table import Predictions
 
@@ -67,9 +66,7 @@ def test_scalars_through_score(case):
 def test_joint_and_balanced(case):
     z, truth = golden(case), golden_json(f"{case}_metrics")["direct"]
     near, far = len(z["in_id_y_true"]), len(z["in_ood_y_true"])
-    np.testing.assert_array_equal(
-        resampled_rows.balanced_rows(z["out_joint_is_ood"], 1234), z["out_balanced_indices"]
-    )
+    np.testing.assert_array_equal(balanced_rows(z["out_joint_is_ood"], 1234), z["out_balanced_indices"])
     y, p, u = (z[f"out_joint_{name}"] for name in ("y_true", "y_pred", "entropy"))
     rows = z["out_balanced_indices"]
     order = None
@@ -115,7 +112,7 @@ def test_every_set_by_the_functions_of_the_released_code():
     assert near.accuracy.value == pytest.approx(np.mean((prob > 0.5)[~far] == label[~far]))
     assert found["joint"]["ood_auroc"].value == pytest.approx(roc_auc_score(far, values))
     order = np.concatenate([np.flatnonzero(~far), np.flatnonzero(far)])
-    rows = order[resampled_rows.balanced_rows(far[order], 5)]
+    rows = order[balanced_rows(far[order], 5)]
     curve = published.referral_curve(label[rows], prob[rows], values[rows], "accuracy")
     assert found["balanced"]["referral_accuracy_area"].value == pytest.approx(curve.area)
     assert set(found["balanced"].scores) == {f"referral_{m}_area" for m in published.METRICS}
@@ -132,3 +129,28 @@ def test_one_class_has_no_auroc_and_says_so():
         "version": 1,
         "why": "one class only",
     }
+
+
+def test_rebalanced_aptos():
+    z = golden("aptos_rebalanced")
+    rows = rebalanced_rows(z["in_diagnosis"], 99, size=1000)
+    assert len(rows) == 997
+    for name in ("names", "y_true", "y_pred", "y_pred_entropy"):
+        np.testing.assert_array_equal(z[f"in_{name}"][rows], z[f"out_{name}"])
+
+
+def test_balanced_rows_hold_both_domains_equally_often():
+    shifted = np.array([False] * 7 + [True] * 3)
+    rows = balanced_rows(shifted, 0)
+    assert rows[:7].tolist() == list(range(7))
+    copies = np.bincount(rows[7:], minlength=10)[7:]
+    assert copies.sum() == 7
+    assert sorted(copies) == [2, 2, 3]  # two whole copies, and one image drawn without replacement
+    np.testing.assert_array_equal(rows, balanced_rows(shifted, np.random.RandomState(0)))
+
+
+def test_rebalanced_rows_have_the_proportions_of_eyepacs():
+    grade = np.repeat([2, 0, 4, 1, 3], 10)
+    rows = rebalanced_rows(grade, 0, size=1000)
+    counts = np.bincount(grade[rows], minlength=5)
+    assert counts.tolist() == [int(EYEPACS_GRADES[g] * 1000) for g in range(5)]

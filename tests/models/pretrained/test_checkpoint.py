@@ -29,7 +29,7 @@ def test_a_flipped_bit_of_a_weight_is_found_by_the_checksum_that_pytorch_does_no
     content = path.read_bytes()
     at = content.index(torch.ones(600).numpy().tobytes()) + 100
     path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
-    with pytest.raises(InputError, match="is not what its CRC-32 says"):
+    with pytest.raises(InputError, match="does not match its CRC-32"):
         read_checkpoint(path)
 
 

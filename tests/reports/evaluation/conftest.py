@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from markupsafe import Markup
 
-from retinabench.reports.evaluation.evaluation import MethodPredictions
+from retinabench.reports.evaluation.evaluation import EvaluationSettings, MethodPredictions
 from retinabench.reports.evaluation.figures import panels
-from retinabench.reports.evaluation.settings import EvaluationSettings
 from retinabench.reports.evaluation.write import write_report
 from support.fake_predictions import METHODS, population, predictions
 from support.reading_pages import Written, round_image

@@ -11,9 +11,8 @@ from retinabench.metrics.inference.bootstrap import cluster_codes, replicate_wei
 from retinabench.metrics.results import ScoreValue
 from retinabench.reports.evaluation import evaluate
 from retinabench.reports.evaluation.evaluate import evaluate_methods
-from retinabench.reports.evaluation.evaluation import MethodPredictions
+from retinabench.reports.evaluation.evaluation import EvaluationSettings, MethodPredictions
 from retinabench.reports.evaluation.set_statistics import SetPredictions
-from retinabench.reports.evaluation.settings import EvaluationSettings
 from support.fake_predictions import population, predictions
 
 

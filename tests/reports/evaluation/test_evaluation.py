@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
+from dataclasses import fields
+
 import numpy as np
 import pytest
 
+import retinabench as rb
+from retinabench.core.errors import InputError
 from retinabench.metrics.comparison.compare import compare
 from retinabench.reports.evaluation.evaluate import evaluate_methods
-from retinabench.reports.evaluation.evaluation import MethodPredictions
+from retinabench.reports.evaluation.evaluation import EvaluationSettings, MethodPredictions
 from retinabench.reports.evaluation.page import render
 from retinabench.reports.evaluation.policies import policy_grids
-from retinabench.reports.evaluation.settings import EvaluationSettings
 from retinabench.reports.evaluation.verdict.findings import verdict
 from support.fake_predictions import population, predictions
 
@@ -69,3 +73,16 @@ def test_a_stated_difference_is_that_of_compare():
         gap = evaluation.difference(0, 1, "joint", name)
         assert other.high > other.low
         assert (gap.value, gap.low, gap.high) == pytest.approx((other.difference, other.low, other.high))
+
+
+def test_report_takes_every_setting_with_the_same_default():
+    taken = inspect.signature(rb.report).parameters
+    assert {one.name: taken[one.name].default for one in fields(EvaluationSettings)} == {
+        one.name: one.default for one in fields(EvaluationSettings)
+    }
+
+
+@pytest.mark.parametrize("share", [0.0, 0.009, 0.951, 1.0, float("nan")])
+def test_a_share_outside_its_limits_is_refused(share):
+    with pytest.raises(InputError, match="share referred"):
+        EvaluationSettings(referred=share)

@@ -4,9 +4,8 @@ import numpy as np
 
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation.evaluate import evaluate_methods
-from retinabench.reports.evaluation.evaluation import MethodPredictions
+from retinabench.reports.evaluation.evaluation import EvaluationSettings, MethodPredictions
 from retinabench.reports.evaluation.examples import MOST_BYTES, SIDE, data_uri, groups
-from retinabench.reports.evaluation.settings import EvaluationSettings
 
 
 def test_images_lose_their_black_border():

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from retinabench.predictions.table import Predictions
-from retinabench.reports.evaluation.evaluation import MethodPredictions
+from retinabench.reports.evaluation.evaluation import EvaluationSettings, MethodPredictions
 from retinabench.reports.evaluation.page import CONTENTS
-from retinabench.reports.evaluation.settings import EvaluationSettings
 from retinabench.reports.evaluation.write import write_report
 from support.fake_predictions import population, predictions
 from support.reading_pages import Reader, round_image, without_script

@@ -7,9 +7,8 @@ import pytest
 
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation.evaluate import evaluate_methods
-from retinabench.reports.evaluation.evaluation import MethodPredictions
+from retinabench.reports.evaluation.evaluation import EvaluationSettings, MethodPredictions
 from retinabench.reports.evaluation.policies import MOST_METHODS, pathways, policy_grids, policy_records
-from retinabench.reports.evaluation.settings import EvaluationSettings
 
 
 def ten_images():

@@ -9,8 +9,7 @@ import pytest
 
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation.evaluate import evaluate_methods
-from retinabench.reports.evaluation.evaluation import MethodPredictions
-from retinabench.reports.evaluation.settings import EvaluationSettings
+from retinabench.reports.evaluation.evaluation import EvaluationSettings, MethodPredictions
 from retinabench.reports.evaluation.tables import (
     NHS_SCORE,
     files_table,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 
 import numpy as np
@@ -9,8 +10,8 @@ import pytest
 from rich.console import Console
 
 import retinabench as rb
-from retinabench.reports.evaluation.terminal import comparison_table, scores_table
-from retinabench.reports.guarantees.transfer_terminal import transfer_summary
+from retinabench.reports.evaluation.terminal import comparison_table, scores_csv, scores_json, scores_table
+from retinabench.reports.guarantees.terminal import transfer_summary
 from retinabench.reports.toolkit.number_format import Quantity
 from support.fake_predictions import METHODS, population, predictions
 
@@ -75,3 +76,26 @@ def test_transfer_names_the_threshold_or_why_there_is_none():
     refused = rb.transfer(held, "selective_risk", 0.01, delta=0.05, bootstrap=20)
     assert refused.threshold is None
     assert "Refused: no threshold is certified. " in " ".join(printed(transfer_summary(refused)).split())
+
+
+PREDICTIONS = rb.Predictions(["a", "b", "c", "d"], [0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9])
+
+
+def test_one_file_is_its_scores_and_several_are_a_list():
+    found = rb.score(PREDICTIONS, bootstrap=0)
+    alone = scores_json([found], ["x"])
+    assert alone == {**found.to_dict(), "entry": "x"}
+    both = scores_json([found, found], ["x", "y"])
+    assert [one["entry"] for one in both["files"]] == ["x", "y"]
+    assert both["schema"] == "retinabench.scores-list/1"
+
+
+def test_each_row_of_the_csv_is_a_score_and_undefined_numbers_are_empty():
+    found = rb.score(PREDICTIONS, bootstrap=0)
+    rows = list(csv.DictReader(io.StringIO(scores_csv([found], ["=x"]).decode())))
+    assert [(row["set"], row["score"]) for row in rows] == [
+        (name, score) for name, one in found.sets.items() for score in one.scores
+    ]
+    auroc = next(row for row in rows if row["score"] == "auroc")
+    assert (auroc["entry"], auroc["value"], auroc["low"]) == ("'=x", "0.75", "")
+    assert auroc["version"] == str(found["in_domain"].auroc.version)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import json
+
 import numpy as np
 import pytest
 
+import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.predictions.table import Predictions
-from retinabench.reports.evaluation.evaluation import MethodPredictions
-from retinabench.reports.evaluation.settings import EvaluationSettings
+from retinabench.reports.evaluation.evaluation import EvaluationSettings, MethodPredictions
 from retinabench.reports.evaluation.write import percent_steps, write_report
 from support.fake_predictions import population, predictions
 from support.reading_pages import Written
@@ -171,3 +174,17 @@ def test_percent_steps_add_up_to_a_hundred():
     for share in (0.0, 0.335, 0.5, 1.0):
         tell("work", share)
     assert steps == [0, 34, 16, 50]
+
+
+def test_one_model_is_named_model_and_the_settings_reach_the_files(tmp_path):
+    found = predictions("MAP", 0, population(60, 40))
+    page = rb.report(found, tmp_path, title="Ours & theirs", bootstrap=3, seed=2, referred=0.2, threshold=0.3)
+    assert page == tmp_path / "index.html"
+    assert "Ours &amp; theirs" in page.read_text()
+    [record] = json.loads((tmp_path / "scores.json").read_text())
+    assert (record["entry"], record["bootstrap"], record["seed"]) == ("model", 3, 2)
+    assert record["threshold"]["value"] == 0.3
+    with open(tmp_path / "table.csv", newline="") as handle:
+        named = {row["score"] for row in csv.DictReader(handle)}
+    assert "gain_at_20" in named
+    assert "gain_at_50" not in named

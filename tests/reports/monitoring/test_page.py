@@ -13,8 +13,7 @@ from retinabench.metrics.guarantees.goals import Goal
 from retinabench.metrics.monitoring.certified import Certified
 from retinabench.metrics.monitoring.monitor import monitor
 from retinabench.reports.monitoring.page import page
-from retinabench.reports.monitoring.sentences import headline
-from retinabench.reports.monitoring.tables import monitor_tables
+from retinabench.reports.monitoring.tables import headline, monitor_tables
 from support.browsers import check_phone, faults
 from support.follow_ups import follow_up
 from support.reading_pages import without_script

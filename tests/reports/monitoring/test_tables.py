@@ -18,6 +18,7 @@ from retinabench.reports.monitoring.tables import (
     LATEST,
     evidence_table,
     expected_table,
+    goal_text,
     monitor_tables,
     windows_table,
 )
@@ -92,3 +93,16 @@ def test_headline_tables_and_findings_stand_in_this_order():
     shown = [one.start for one in found.windows if one.start in text]
     assert len(shown) == min(LATEST, len(found.windows))
     assert shown[-1] == found.windows[-1].start
+
+
+@pytest.mark.parametrize(
+    ("goal", "text"),
+    [
+        (Goal("selective_risk", 0.05), "error of the retained ≤ 0.05"),
+        (Goal("sensitivity", 0.8), "sensitivity with expert ≥ 0.8"),
+        ("drift", "drift"),
+        ("all goals together", "all goals together"),
+    ],
+)
+def test_a_goal_is_named_as_in_the_tables_with_its_bound(goal, text):
+    assert goal_text(goal) == text

@@ -13,7 +13,7 @@ from retinabench.metrics.score import referral_curve
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.reports.papers import filos
 from retinabench.reports.papers.collection import collect
-from retinabench.reports.papers.printed.filos import PRINTED
+from retinabench.reports.papers.filos_printed import PRINTED
 from support.fake_predictions import METHODS, population
 from support.written_papers import TITLES, run, write_runs
 

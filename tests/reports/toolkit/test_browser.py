@@ -13,8 +13,7 @@ import pytest
 import retinabench as rb
 from retinabench.metrics.policies.grid import policy_grid
 from retinabench.reports.clinic.page import write_clinic
-from retinabench.reports.evaluation.evaluation import MethodPredictions
-from retinabench.reports.evaluation.settings import EvaluationSettings
+from retinabench.reports.evaluation.evaluation import EvaluationSettings, MethodPredictions
 from retinabench.reports.evaluation.write import write_report
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.explore import ROWS

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from retinabench.cli.application import argument, option
+from retinabench.cli.application import argument, option, print_notes, print_path, print_result, progress_of
 from retinabench.cli.options import (
     PLAIN,
     FileReader,
@@ -16,7 +16,6 @@ from retinabench.cli.options import (
     Uncertainty,
     reads_predictions,
 )
-from retinabench.cli.output import print_notes, print_path, print_result, progress_of
 from retinabench.core.errors import InputError
 
 if TYPE_CHECKING:

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from retinabench.cli.application import argument, flag, option
+from retinabench.cli.application import (
+    ExitCode,
+    argument,
+    flag,
+    option,
+    print_notes,
+    print_result,
+    progress_of,
+)
 from retinabench.cli.options import (
     PLAIN,
     FileReader,
@@ -19,7 +27,6 @@ from retinabench.cli.options import (
     Uncertainty,
     reads_predictions,
 )  # fmt: skip
-from retinabench.cli.output import ExitCode, print_notes, print_result, progress_of
 from retinabench.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -98,7 +105,7 @@ def transfer(
     Exit code 3: no threshold satisfies the goals (of a zone), or none can be certified; 4: the labels of a test set refute the certificate.
     """
     from retinabench.metrics.guarantees.transfer import transfer as transfer_threshold
-    from retinabench.reports.guarantees.transfer_terminal import transfer_summary
+    from retinabench.reports.guarantees.terminal import transfer_summary
 
     if confidence is not None and not 0 < confidence < 1:
         raise InputError(f"--confidence {confidence:g} is not between 0 and 1", hint="For example 0.95.")
@@ -136,7 +143,7 @@ def _zones(
 ) -> tuple[Triage, ExitCode]:
     """Triage into three zones."""
     from retinabench.metrics.guarantees.triage import triage
-    from retinabench.reports.guarantees.triage_terminal import triage_summary
+    from retinabench.reports.guarantees.terminal import triage_summary
 
     with progress_of(quiet).track("Choosing and testing zones", 1, unit="file") as advance:
         found = triage(

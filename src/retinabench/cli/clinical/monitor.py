@@ -7,9 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-from retinabench.cli.application import argument, option
+from retinabench.cli.application import (
+    ExitCode,
+    argument,
+    option,
+    print_notes,
+    print_path,
+    print_result,
+    progress_of,
+)
 from retinabench.cli.options import PLAIN, FileReader, Json, Seed, Silent, reads_predictions
-from retinabench.cli.output import ExitCode, print_notes, print_path, print_result, progress_of
 from retinabench.core.errors import InputError
 
 

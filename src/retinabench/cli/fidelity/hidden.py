@@ -7,10 +7,17 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from retinabench.cli.application import Verbs, add_verbs, application, argument, option
-from retinabench.cli.fidelity.options import BurnIn, Chains, Keep, Source, Task
-from retinabench.cli.options import Bootstrap, Json, Seed, Silent
-from retinabench.cli.output import print_result, progress_of, say
+from retinabench.cli.application import (
+    Verbs,
+    add_verbs,
+    application,
+    argument,
+    option,
+    print_result,
+    progress_of,
+    say,
+)
+from retinabench.cli.options import Bootstrap, BurnIn, Chains, Json, Keep, Seed, Silent, Target, TargetFolder
 
 if TYPE_CHECKING:
     from retinabench.fidelity.reference.reference_file import Reference
@@ -21,7 +28,7 @@ def make(
     points: Annotated[
         Path, argument("FILE", "NPZ of your points: inputs (M, ...), targets (M,), group (M,).")
     ],
-    task: Task,
+    task: Target,
     out: Annotated[
         Path,
         option(
@@ -30,7 +37,7 @@ def make(
             "Folder: points.npz to publish, secret/ to keep; an interrupted command continues in it.",
         ),
     ],
-    data: Source = None,
+    data: TargetFolder = None,
     chains: Chains = 4,
     burn_in: BurnIn = 50,
     keep: Keep = 500,
@@ -60,9 +67,9 @@ def make(
 
 def score(
     files: Annotated[list[Path], argument("FILE", "Submissions that were made with --points.")],
-    task: Task,
+    task: Target,
     hidden: Annotated[Path, option("--hidden", "FOLDER", "What `hidden make` wrote.")],
-    data: Source = None,
+    data: TargetFolder = None,
     bootstrap: Bootstrap = 1000,
     seed: Seed = 0,
     json: Json = None,

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from retinabench.cli.application import argument, option
-from retinabench.cli.fidelity.options import BurnIn, Chains, Keep, Source
-from retinabench.cli.options import Device, Seed, Silent
-from retinabench.cli.output import progress_of, say
+from retinabench.cli.application import argument, option, progress_of, say
+from retinabench.cli.options import BurnIn, Chains, Device, Keep, Seed, Silent, TargetFolder
 from retinabench.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,7 +32,7 @@ Acceptance = Annotated[
 def reference(
     task: Annotated[str, argument("TARGET", "A target: fundus, energy-gap, …")],
     out: Annotated[Path, option("--out", "FILE", "File to write, such as fundus.npz.")],
-    data: Source = None,
+    data: TargetFolder = None,
     chains: Chains = 4,
     burn_in: BurnIn = 50,
     keep: Keep = 150,

@@ -7,12 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from retinabench.cli.application import Verbs, add_verbs, application, argument, option
+from retinabench.cli.application import (
+    Verbs,
+    add_verbs,
+    application,
+    argument,
+    option,
+    print_result,
+    print_table,
+    progress_of,
+    say,
+)
 from retinabench.cli.fidelity.hidden import app as hidden_app
-from retinabench.cli.fidelity.options import Source, Task
 from retinabench.cli.fidelity.reference import reference as make_reference
-from retinabench.cli.options import Bootstrap, Device, Json, Seed, Silent
-from retinabench.cli.output import print_result, print_table, progress_of, say
+from retinabench.cli.options import Bootstrap, Device, Json, Seed, Silent, Target, TargetFolder
 from retinabench.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -48,8 +56,8 @@ def tasks(
 
 def run(
     method: Annotated[str, argument("METHOD", "An entry, such as map, ensemble or ivon.")],
-    task: Task,
-    data: Source = None,
+    task: Target,
+    data: TargetFolder = None,
     budget: Annotated[
         float, option("--budget", "X", "Gradient evaluations per training example.", min=1)
     ] = 1000,
@@ -91,7 +99,7 @@ def tune(
     task: Annotated[
         str, option("--task", "TASK", "A development target: fundus-small or energy-gap-wall.")
     ] = "fundus-small",
-    data: Source = None,
+    data: TargetFolder = None,
     reference: Annotated[
         Path | None, option("--reference", "FILE", "Its reference; default: the shipped one.")
     ] = None,
@@ -127,8 +135,8 @@ def score(
             "FILE", "Probabilities or 1,000 draws of y: NPZ, CSV, Parquet, competition zip, run folder."
         ),
     ],
-    task: Task,
-    data: Source = None,
+    task: Target,
+    data: TargetFolder = None,
     reference: Annotated[
         Path | None, option("--reference", "FILE", "A reference of your own; default: the shipped one.")
     ] = None,

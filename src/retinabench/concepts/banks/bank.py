@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.predictions.validation.check import Check
+from retinabench.predictions.check import Check
 
 CHUNK = 4096  # rows: counting reads so many at once, finding a sample scans one chunk
 UNKNOWN = -1

@@ -19,10 +19,10 @@ from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
 from retinabench.core.untrusted.text import unquoted
 from retinabench.predictions.arrow_columns import as_text, combined, not_a_number
+from retinabench.predictions.check import Check
 from retinabench.predictions.columns import check_count, check_size
 from retinabench.predictions.formats.bounded_parquet import open_parquet, read_table
 from retinabench.predictions.formats.csv_format import broken_csv, csv_header, unquote
-from retinabench.predictions.validation.check import Check
 
 PATIENT = "patient_id"
 COLUMNS = 8  # of a Parquet file that are in memory at a time, beside the values

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from retinabench.concepts.banks.bank import CHUNK, Bank
 from retinabench.concepts.banks.tables import read_concepts
 from retinabench.core.errors import InputError
-from retinabench.predictions.validation.check import Check
+from retinabench.predictions.check import Check
 
 Examinee = Callable[[int, str], float]
 

@@ -119,7 +119,7 @@ def default_optimizer(model: ModelConfig, concepts: int, batch: int, epochs: int
             reweight="none",
         )
     preset = "real/frozen" if model.trained == "head" else "real/finetuned"
-    settings: JsonObject = find(preset, list(Optimizer.model_fields))[1]["optimizer"]
+    settings: JsonObject = find(preset)[1]["optimizer"]
     if model.trained == "head":
         settings |= {"lr": settings["lr"] * concepts, "l2": settings["l2"] / concepts}
     return Optimizer(**settings | ({"epochs": epochs} if epochs else {}))
@@ -190,7 +190,7 @@ def untrained_network(model: ModelConfig, seed: int, data: Prepared, resources: 
     assert data.truth is not None
     if not model.own:
         raise InputError(
-            f"'{model.name}' knows nothing of the concepts before it is trained",
+            f"'{model.name}' has no outputs for the concepts before it is trained",
             hint="--trained nothing is for your own function package.module:function.",
         )
     network = build_model(model, seed, outputs=data.truth.shape[1])

@@ -38,7 +38,7 @@ from retinabench.metrics.clinical.decision_threshold import FrozenThreshold
 from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.inference.proportions import clustered_proportion
 from retinabench.predictions.table import Predictions
-from retinabench.predictions.validation.values import UNKNOWN_GRADE
+from retinabench.predictions.values import UNKNOWN_GRADE
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

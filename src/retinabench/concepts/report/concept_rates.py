@@ -47,7 +47,7 @@ class ConceptRate:
 
     @property
     def kind(self) -> str:
-        """How samples of that kind are spoken of: "with" or "without" the concept."""
+        """What samples of that kind are called: "with" or "without" the concept."""
         return "with" if self.measure == "sensitivity" else "without"
 
     @property

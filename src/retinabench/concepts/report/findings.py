@@ -53,7 +53,7 @@ class ScarceSamples:
 
     @property
     def kind(self) -> str:
-        """How samples of that kind are spoken of."""
+        """What samples of that kind are called."""
         return self.rates[0].kind
 
 

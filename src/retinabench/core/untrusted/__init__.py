@@ -1,4 +1,4 @@
-"""What comes from a stranger: names of files, text that we write again, and the limits of what is read.
+"""Untrusted input: names of files, text that we write again, and the limits of what is read.
 
 | limits of | |
 |---|---|

@@ -1,4 +1,4 @@
-"""Names of files that come from a stranger: a manifest may name files of its own folder only.
+"""Names of files from untrusted folders: a manifest may name files of its own folder only.
 
 A folder that someone sends may hold names such as ``../../secret`` or links that lead out of it. What is read by such a name
 would enter a report, and what is written would change another file.
@@ -14,7 +14,7 @@ from pathlib import Path
 from retinabench.core.errors import InputError
 
 NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
-"""Flag of `os.open` for files that are written in place: a link in a stranger's folder is not followed."""
+"""Flag of `os.open` for files that are written in place: a link in an untrusted folder is not followed."""
 
 
 def inside(folder: Path, name: object) -> Path:

@@ -1,4 +1,4 @@
-"""Text of strangers in what we write: no terminal, page or spreadsheet reads it as more than text.
+"""Untrusted text in what we write: no terminal, page or spreadsheet reads it as more than text.
 
 Names of methods, images and columns come from files that anyone may have written. Each writer escapes what its own format would
 read as more than text (Jinja does for HTML, `renderers` for Markdown and LaTeX); here is what they share.
@@ -25,7 +25,7 @@ QUOTED_ARROW = f"^'({_FORMULA.pattern})"
 
 
 def json_object(text: str | bytes) -> dict[str, Any]:
-    """Return a JSON object of a stranger, all of which can be written again.
+    """Return an untrusted JSON object, all of which can be written again.
 
     Args:
         text: Its text.

@@ -36,7 +36,7 @@ def draw_benchmark(
         benchmark: A drawn benchmark.
         out: The prepared folder.
         workers: Processes; None takes one per core. No pixel depends on their number.
-        progress: Is told what is drawn.
+        progress: Shows what is drawn.
 
     Returns:
         The prepared folder, opened.

@@ -13,7 +13,7 @@ referable. The error and the log-likelihood that no model can beat follow from `
 
 **Not modelled.** Other eye diseases, treatment scars, age, ethnicity beyond pigment, ungradable images,
 readers who err more on bad images. Lesion shapes and frequencies are plausible, not fitted to patients: a
-score on these images says nothing about how a model would do in a clinic.
+score on these images does not show how a model would do in a clinic.
 
 **Reproducibility.** NumPy only, every number from a generator keyed by what it belongs to. Between processor
 types the linear algebra may round differently, which can move a pixel by one grey level.

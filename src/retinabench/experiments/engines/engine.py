@@ -41,7 +41,7 @@ def make_engine(
         gpus: GPUs of each run: a part of one, or several that train it together; 0 with the device `auto` means one where there are any.
         storage: URL through which the results of a Ray cluster travel; None where all nodes share the folder.
         attempts: How often a run that fails is started.
-        progress: Is told how far the work is.
+        progress: Shows how far the work is.
         readers: Processes of each run that read images ahead; None: as `Resources` chooses.
 
     Returns:

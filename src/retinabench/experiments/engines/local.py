@@ -79,7 +79,7 @@ class Pool:
         child = self._idle.pop() if self._idle else self._spawn(job)
         child.job, child.began, child.killed_for_memory = job, time.perf_counter(), _killed_for_memory()
         self._busy[child.connection] = child
-        # One that died while it was idle is found by `ended`.
+        # One that ended while it was idle is found by `ended`.
         with contextlib.suppress(OSError):
             engine = self.engine
             child.connection.send(

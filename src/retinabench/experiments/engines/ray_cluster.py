@@ -1,4 +1,4 @@
-"""The Ray engine: jobs on a cluster that is running, or on a local one that lives as long as the command.
+"""The Ray engine: jobs on a cluster that is running, or on a local one that ends with the command.
 
 A job is idempotent, so Ray's own retries are not used: what a lost worker or node was computing is started again by
 `scheduler.py`. Ray is given few more jobs than the cluster has room for, never all 10,000 trials at once. Results travel

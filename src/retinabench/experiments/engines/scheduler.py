@@ -98,7 +98,7 @@ def compute(
         open_workers: Opens the workers; called only where there is something to compute.
         attempts: How often a job that fails or lacks memory is started, after all others; one that diverges is started
             once.
-        progress: Is told how far the work is.
+        progress: Shows how far the work is.
     """
     scheduler = Scheduler(jobs, attempts)
     running, settled = 0, scheduler.settled

@@ -25,8 +25,8 @@ from retinabench.experiments.exporting.about import ABOUT, CARD, FORMAT
 from retinabench.experiments.exporting.exported import SCALE, TRUNK, load_model
 from retinabench.experiments.exporting.frozen_rule import THRESHOLD
 from retinabench.experiments.exporting.member_files import leaf_runs, member_file
-from retinabench.experiments.finished_run import finished_run
 from retinabench.experiments.run import FILE
+from retinabench.experiments.run_folder import finished_run
 from retinabench.experiments.trained_inputs import TrainedInputs
 from retinabench.methods.training.checkpoint import load_tensors
 from retinabench.metrics.score import score
@@ -154,5 +154,5 @@ def _card(run: Run, inputs: TrainedInputs, recipe: Recipe, folder: Path | None) 
 
 
 def _code(name: str | None) -> str | None:
-    """Return a name that stands between backticks; that of a data set may come from a stranger's folder."""
+    """Return a name that stands between backticks; that of a data set may come from an untrusted folder."""
     return name and printable(name).replace("`", "'")

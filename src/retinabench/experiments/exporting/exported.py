@@ -8,7 +8,7 @@ The folder holds
 - `trunk.safetensors`: the trunk, where the head was trained alone;
 - `README.md`: the model card.
 
-It holds tensors and JSON only, so that no code of a stranger's folder runs.
+It holds tensors and JSON only, so that no code of an untrusted folder runs.
 """
 
 from __future__ import annotations

@@ -180,7 +180,9 @@ def _check_size(
     try:
         needed = count(run.model)
     except RuntimeError:  # a tensor of more bytes than can be counted
-        raise InputError(f"'{run.model.name}' of these settings fits no memory", file=path) from None
+        raise InputError(
+            f"'{run.model.name}' of these settings does not fit into memory", file=path
+        ) from None
     if needed > found:
         raise InputError(
             f"holds the tensors of another network ({found:,} values; '{run.model.name}' has {needed:,} parameters)",

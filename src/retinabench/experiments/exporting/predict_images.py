@@ -74,7 +74,7 @@ def predict_images(
             rows without a file are left out and noted; images whose column ``split`` says ``validation`` may certify a
             threshold, all others are test images.
         columns: Names of its columns by role.
-        progress: Is told how far the work is.
+        progress: Shows how far the work is.
 
     Returns:
         Counts and paths.

@@ -16,7 +16,8 @@ import numpy as np
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.metrics import classification
-from retinabench.metrics.published import resampled_rows, scores
+from retinabench.metrics.published import scores
+from retinabench.metrics.published.sets import balanced_rows
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.score import RULES
 from retinabench.metrics.selective import referral_curves
@@ -108,7 +109,7 @@ def _balanced_joint_accuracy_area(validation: Predictions, rules: str) -> Criter
             referral_curves.area_of(ImageSet("balanced", validation, values).whole, "accuracy")
         )
     # The released joint set is the in-domain images, then the shifted ones.
-    rows = resampled_rows.balanced_rows(shifted, DRAW)
+    rows = balanced_rows(shifted, DRAW)
     curve = scores.referral_curve(validation.label[rows], validation.prob[rows], values[rows], "accuracy")
     return CriterionValue(curve.area)
 

@@ -58,7 +58,7 @@ def search(
         halving: η of successive halving: all trials are trained for 1 / η² of the epochs, the best 1 / η of them for
             1 / η of the epochs, the best 1 / η of those in full. Every training is a run of its own with its whole
             schedule, warm-up in proportion, so that the last ones equal those of a full search bit for bit.
-        progress: Is told how far the work is.
+        progress: Shows how far the work is.
 
     Returns:
         The trials, the best first.

@@ -26,7 +26,7 @@ from scipy.stats import qmc
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.random_streams import numpy_generator
 from retinabench.core.results import JsonObject
-from retinabench.experiments.config_sources import find
+from retinabench.experiments.config_sources import read_toml
 
 HERE = Path(__file__).parent / "spaces"
 SCALES = ("linear", "log", "log_complement")
@@ -131,8 +131,7 @@ def read_space(source: str | Path) -> Space:
         if name not in (known := spaces()):
             raise InputError(f"unknown space '{name}'", hint=f"{nearest(name, known)} Or name a .toml file.")
         path = HERE / f"{name}.toml"
-    file, tree = find(path, ())
-    return space_of(tree, name=name, file=file)
+    return space_of(read_toml(path), name=name, file=path)
 
 
 def space_of(tree: JsonObject, *, name: str = "space", file: Path | None = None) -> Space:

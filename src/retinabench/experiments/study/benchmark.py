@@ -14,7 +14,7 @@ from retinabench.experiments.study.runner import ALLOWED, compute, workspace
 from retinabench.experiments.study.runs import open_task
 from retinabench.experiments.study.summary import Summary, criterion_title, summarise
 from retinabench.predictions.io import read_predictions
-from retinabench.reports.evaluation.settings import EvaluationSettings
+from retinabench.reports.evaluation.evaluation import EvaluationSettings
 from retinabench.reports.evaluation.write import percent_steps, write_report
 from retinabench.reports.papers.write import write_tables
 
@@ -29,7 +29,7 @@ def benchmark(study: Study, out: Path, engine: JobEngine, progress: Progress = Q
         study: The definition.
         out: The study's folder.
         engine: Computes the runs.
-        progress: Is told how far the work is.
+        progress: Shows how far the work is.
 
     Returns:
         The summary, which `summary.json` holds.
@@ -62,7 +62,7 @@ def write_outputs(study: Study, out: Path, entries: list[Entry], progress: Progr
         study: The definition.
         out: The study's folder.
         entries: The predictions files of all methods.
-        progress: Is told what is drawn.
+        progress: Shows what is drawn.
     """
     files = list(dict.fromkeys(file for entry in entries for file in entry.files))
     if not files:

@@ -98,7 +98,7 @@ def make_plan(
         engine: Where to compute the probes.
         parallel: Runs at once; None where the cluster decides.
         threads: Threads of each job.
-        progress: Is told what is timed.
+        progress: Shows what is timed.
         images_per_second: Training images per second of MAP; nothing is timed then, and data need not be there.
 
     Returns:

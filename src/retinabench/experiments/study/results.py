@@ -1,7 +1,7 @@
 """The numbers of a study: means over seeds and over ensembles, their standard errors, and ranks with intervals.
 
 The interval of a rank covers two sources of variation: every replicate of the bootstrap draws patients again, the same for
-all entries, and the seeds of every method (`metrics.inference.shared_seeds`). For ensembles that hold all seeds of a method there
+all entries, and the seeds of every method (`metrics.inference.over_seeds`). For ensembles that hold all seeds of a method there
 are no other seeds to draw: their intervals cover the patients alone.
 """
 
@@ -23,8 +23,12 @@ from retinabench.experiments.study.prediction_files import Entry
 from retinabench.metrics.comparison.paired import align, paired_sets
 from retinabench.metrics.comparison.ranking import ranks
 from retinabench.metrics.inference.bootstrap import percentile_interval
-from retinabench.metrics.inference.over_seeds import aggregate
-from retinabench.metrics.inference.shared_seeds import mean_over_subsets, resampled_weights, weighted_mean
+from retinabench.metrics.inference.over_seeds import (
+    aggregate,
+    mean_over_subsets,
+    resampled_weights,
+    weighted_mean,
+)
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.score import score
 from retinabench.predictions.io import read_predictions

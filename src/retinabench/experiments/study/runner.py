@@ -85,7 +85,7 @@ def compute(study: Study, out: Path, engine: JobEngine, progress: Progress = QUI
         study: The definition.
         out: The study's folder.
         engine: Computes the runs.
-        progress: Is told what is done.
+        progress: Shows what is done.
 
     Raises:
         InputError: The definition, the data or the folder are not usable.

@@ -24,7 +24,6 @@ from retinabench.experiments.search.space import Space, read_space
 from retinabench.experiments.search.sweep import trial_runs
 from retinabench.experiments.study.definition import UNTUNED, Drawn, Study
 from retinabench.methods.registry import METHODS
-from retinabench.methods.settings import Optimizer
 
 CHOICES = "choices.json"
 RUNS = "runs"
@@ -65,7 +64,7 @@ def open_tasks(study: Study, out: Path, progress: Progress = QUIET) -> dict[str,
     Args:
         study: The definition.
         out: The study's folder.
-        progress: Is told what is drawn.
+        progress: Shows what is drawn.
 
     Returns:
         The tasks by label.
@@ -114,7 +113,7 @@ def draw(drawn: Drawn, folder: Path, progress: Progress = QUIET) -> None:
     Args:
         drawn: Number, size in pixels and seed of the images.
         folder: The prepared folder.
-        progress: Is told what is drawn.
+        progress: Shows what is drawn.
     """
     prepare(
         "synthetic",
@@ -163,7 +162,7 @@ def base_run(study: Study, task: str, method: str, out: Path, criterion: str = U
     file: Path | None = None
     tree: JsonObject = {}
     if source is not None:
-        file, tree = find(source.replace("{rules}", study.rules), Optimizer.model_fields)
+        file, tree = find(source.replace("{rules}", study.rules))
     tree = merged(merged(_tables(tree), _tables(study.base)), _tables(given.run))
     tree["method"] = _method(tree.get("method"), method, configured=file is not None)
     tree |= {

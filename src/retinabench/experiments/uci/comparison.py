@@ -57,7 +57,7 @@ def compare_methods(
         epochs: Passes of every training over its rows.
         seed: Seed of everything random.
         workers: Processes that train.
-        progress: Is told how far the work is.
+        progress: Shows how far the work is.
 
     Returns:
         The tables and figures.

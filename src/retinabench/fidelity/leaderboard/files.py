@@ -146,7 +146,7 @@ def score_tasks(
     Args:
         files: The submissions.
         evaluators: By the name of the task.
-        progress: Is told how many are scored.
+        progress: Shows how many are scored.
         shipped: Whether the submissions that come with the package are ranked too.
 
     Returns:

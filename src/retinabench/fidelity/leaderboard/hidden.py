@@ -1,6 +1,6 @@
 """Hidden test points for an official ranking: their inputs are published, their labels and their reference are kept.
 
-The owner of a board brings points of his own. `make_hidden` samples the target's posterior at them and writes
+The owner of a board has points of their own. `make_hidden` samples the target's posterior at them and writes
 
     points.npz       to publish: inputs and groups in an order that a secret salt decides, and the commitment
     secret/          to keep: salt.json, labels.npz, reference.npz

@@ -125,7 +125,7 @@ def sample(
         folder: Where the chains are.
         manifest: What else they depend on.
         start: First weights, (K, P); None draws them.
-        progress: Is told how far the chains are.
+        progress: Shows how far the chains are.
         label: What is sampled, for the progress bar.
         interval: Seconds between checkpoints.
 

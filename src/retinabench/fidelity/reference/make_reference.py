@@ -73,7 +73,7 @@ def make_reference(
         device: Where to compute.
         threads: On processors; the numbers do not depend on them.
         command: The command line, for the metadata.
-        progress: Is told how far the chains are.
+        progress: Shows how far the chains are.
 
     Returns:
         The reference, with its diagnostics.

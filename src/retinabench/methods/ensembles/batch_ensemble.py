@@ -11,7 +11,7 @@ convolution whose weight is trained, it becomes such a layer, whatever network i
 
 **Settings.** `members` 4. `std` 0.5: the factors start at N(1, std²). Noise of this size in every layer destroys the
 features of a pretrained network: those of EfficientNet-Lite0 on 24 photographs keep a correlation of .88 with the
-original ones at 0.02, .50 at 0.05 and .12 at 0.1. Such a network wants 0.02. The L2 term acts on W and, with
+original ones at 0.02, .50 at 0.05 and .12 at 0.1. Such a network needs 0.02. The L2 term acts on W and, with
 `optimizer.l2_on`, on biases and norms, never on the factors.
 
 **Cost.** K (inputs + 2 outputs) more parameters per layer. A training step multiplies every layer's input and output

@@ -46,8 +46,8 @@ from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterio
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import Stateful, likelihood_only, select_last_epoch, train
+from retinabench.methods.training.optimizers import learning_rate
 from retinabench.methods.training.posterior import State, precision
-from retinabench.methods.training.schedules import learning_rate
 
 
 class PathConfig(MethodConfig):

@@ -101,7 +101,7 @@ def _turn(velocity: Tensor, slope: Tensor, time: float) -> tuple[Tensor, Tensor]
 
 
 def _refreshed(velocity: Tensor, share: float, generator: torch.Generator) -> Tensor:
-    """Mix unit velocities with noise; `share` is the step as a part of the length over which they forget their direction."""
+    """Mix unit velocities with noise; `share` is the step as a part of the length over which they lose their direction."""
     noise = torch.randn(velocity.shape, generator=generator, dtype=velocity.dtype).to(velocity.device)
     mixed = velocity + math.sqrt(math.expm1(2 * share) / velocity.shape[1]) * noise
     refreshed: Tensor = mixed / mixed.norm(dim=1, keepdim=True)
@@ -123,7 +123,7 @@ class StepSize:
     weights: float = field(default=0.0)
 
     def update(self, error: float, parameters: int) -> bool:
-        """Learn from the energy error of one step; return whether the step is to be kept, which it is not where the error is not finite."""
+        """Adapt the step to the energy error of one step; return whether the step is to be kept, which it is not where the error is not finite."""
         if not math.isfinite(error):
             self.size *= 0.5
             self.weighted = self.weights = 0.0

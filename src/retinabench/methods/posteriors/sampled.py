@@ -13,7 +13,7 @@ from retinabench.methods.training.posterior import NetworkOnly, sample_seeds
 from retinabench.models.stochastic.drawing import Draw, use_draws
 
 # Input values in one pass. A processor's cache is small: one sample per pass is fastest but for the smallest images. A
-# GPU wants large passes: 40 images of 512 px, or 2,700 of 64 px. A larger batch fills one pass per sample.
+# GPU needs large passes: 40 images of 512 px, or 2,700 of 64 px. A larger batch fills one pass per sample.
 PASS_VALUES = {"cpu": 2**18, "cuda": 2**25}
 
 

@@ -14,7 +14,7 @@ formula: with fewer images than features the empirical one has no inverse. The p
 **Cost.** MAP's training, and one pass over the training images, whose features are in memory at once: (N, D) numbers in
 float64. Kept are at most min(N, D) directions per class. A prediction: two passes.
 
-**When it fails.** The density knows nothing of the labels: an image between the classes may be dense, and is then kept, and a familiar kind of
+**When it fails.** The density does not depend on the labels: an image between the classes may be dense, and is then kept, and a familiar kind of
 image that is hard is kept too. As the order of a referral in domain it is often worse than the entropy; it is made for images of other
 kinds. With D far above N the shrunk covariance is nearly a sphere outside the training images' span.
 

@@ -73,8 +73,8 @@ class Config(MethodConfig):
     all weights. Five draws of logits with stds of several units leave a noise in their mean that reorders the images.
 
     prior_precision: δ, a number or what chooses it: the `evidence`, or the NLL of the `validation` split. Default: the
-    evidence for the last layer; the validation split for the diagonal, which without correlations thinks the weights of
-    a large network far less determined than they are, and whose evidence then asks for too little prior.
+    evidence for the last layer; the validation split for the diagonal, which, without correlations, understates how well
+    the weights of a large network are determined, and whose evidence is then largest at too weak a prior.
     """
 
     title = "Laplace"

@@ -15,8 +15,8 @@ are whatever its training made them.
 **Cost.** MAP's training with M + 1 weights per output instead of D + 1, and one power iteration per layer and step;
 then one pass over the training images. Memory (C (M + 1))² numbers. Predictions: one pass in all.
 
-**When it fails.** M features hold a kernel with an error of about a² / √M. A length scale that is far too short makes every image a
-stranger, one that is far too long a linear model. Without bounded layers two different images may have the same features. Where
+**When it fails.** M features hold a kernel with an error of about a² / √M. With a length scale that is far too short every image is
+far from all others, with one that is far too long the model is linear. Without bounded layers two different images may have the same features. Where
 trunk features are standardised, distances in 2,560 dimensions are nearly all alike. A regression is refused: with the default
 kernel its noise and mean diverge at learning rates that suit classes.
 

@@ -1,7 +1,7 @@
 """Test-time augmentation: any method's predictions of S views of each image (Ayhan & Berens 2018).
 
 **Idea.** An image may be mirrored, turned or moved a little without changing what it shows. The network is asked for
-several such views, and where its answers differ, the prediction is uncertain.
+several such views, and where its predictions differ, the prediction is uncertain.
 
     p_s(y | x) = p(y | view_s(x)),      p(y | x) = 1/S Σ_s p_s(y | x)
 

@@ -3,7 +3,7 @@
 Each process takes its share of every batch and the gradients are summed over processes, so that the loss curve is that
 of one process with the whole batch (batch norm apart: its statistics are per process, as in most published work).
 
-PyTorch's DistributedDataParallel is not used: its wrapper wants one forward pass of the wrapped module per backward
+PyTorch's DistributedDataParallel is not used: its wrapper expects one forward pass of the wrapped module per backward
 pass, while the objectives here call the bare network several times, or parts of it, and add penalties on its
 parameters. Summing the gradients between `backward` and the optimiser's step asks nothing of an objective. The price is
 that the sum does not overlap with the backward pass: 94 MB for a ResNet-50.

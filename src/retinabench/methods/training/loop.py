@@ -23,7 +23,6 @@ from retinabench.data.loader import Batches
 from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training import distributed
 from retinabench.methods.training.checkpoint import Checkpoint, TrainingState
-from retinabench.methods.training.finite_check import FiniteCheck
 from retinabench.methods.training.gradients import (
     describe_batch,
     gradients,
@@ -31,11 +30,10 @@ from retinabench.methods.training.gradients import (
     share_limits,
 )
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.losses import BatchInfo, Objective, cross_entropy
-from retinabench.methods.training.optimizers import make_optimizer, restore_optimizer
+from retinabench.methods.training.losses import BatchInfo, FiniteCheck, Objective, cross_entropy
+from retinabench.methods.training.optimizers import learning_rate, make_optimizer, restore_optimizer
 from retinabench.methods.training.posterior import NetworkPosterior, network_state, precision
 from retinabench.methods.training.prediction import validation_plan, validation_scores
-from retinabench.methods.training.schedules import learning_rate
 from retinabench.metrics.registry import SCORES
 from retinabench.models.acceleration import compile_network
 from retinabench.models.stochastic.drawing import use_generator

@@ -1,15 +1,19 @@
-"""The optimiser of a run, and the parameters on which its L2 term acts."""
+"""The optimiser of a run, the parameters on which its L2 term acts, and its learning rate at every step."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from retinabench.methods.settings import Optimizer
 from retinabench.methods.training.checkpoint import TrainingState
+
+if TYPE_CHECKING:
+    from retinabench.methods.settings import Optimizer
+
 
 ParameterGroup = dict[str, Any]
 """Parameters and the settings of their optimiser, as PyTorch keeps them."""
@@ -85,3 +89,31 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, state: TrainingState) ->
                     raise ValueError(f"{name} of the optimiser has shape {tuple(value.shape)}")
             elif value is not None and not (name == "step" and type(value) is int):
                 raise ValueError(f"{name} of the optimiser is {value!s:.30}")
+
+
+def learning_rate(step: int, steps_per_epoch: int, config: Optimizer) -> float:
+    """Return the learning rate of 0-based `step`.
+
+    During the warm-up it rises linearly from 0 to `lr`. The schedule `step`: times 0.2 at one and at two thirds of the
+    epochs. `linear`: from `lr` down to `final_lr` * `lr`, on a line that starts at step 0 and ends `warmup` epochs before
+    the training does, as in the Retina Benchmark. `cosine`: from `lr` at the end of the warm-up down to 0.
+
+    Args:
+        step: 0-based training step.
+        steps_per_epoch: Steps of an epoch.
+        config: Settings of the optimiser: lr, schedule, warm-up and epochs.
+    """
+    warm = round(config.warmup * steps_per_epoch)
+    total = config.epochs * steps_per_epoch
+    if step < warm:
+        return config.lr * step / warm
+    if config.schedule == "step":
+        passed = sum(step >= total * third // 3 for third in (1, 2))
+        return config.lr * 0.2**passed
+    decaying = max(1, total - warm)
+    if config.schedule == "linear":
+        left = 1 - min(1.0, step / decaying)
+        return config.lr * (left * (1 - config.final_lr) + config.final_lr)
+    if config.schedule == "cosine":
+        return config.lr * 0.5 * (1 + math.cos(math.pi * min(1.0, (step - warm) / decaying)))
+    return config.lr

@@ -65,7 +65,7 @@ from retinabench.models.stochastic.surgery import swap
 class Config(VariationalConfig):
     """Options of rank-1 beside the shared ones.
 
-    components: K, of which samples is a multiple; each sees 1 / K of the images, so a mixture wants more epochs. positive: probability that a component's factor starts at +1, not -1.
+    components: K, of which samples is a multiple; each sees 1 / K of the images, so a mixture needs more epochs. positive: probability that a component's factor starts at +1, not -1.
     prior_mean: `sign`, the nearer of +1 and -1, or `one`, as released. prior_stddev: of that prior.
     fast_lr: learning rate of the distributions of r and s relative to the others'.
     fast_norms: let it act on norms too, as released. clip: cuts samples of r and s at ±, 10 as released, None ours.

@@ -73,7 +73,7 @@ class Batch:
 
     @cached_property
     def wrong(self) -> Floats:
-        """(R, B+1) mass of wrong answers in the blocks before."""
+        """(R, B+1) mass of wrong predictions in the blocks before."""
         return self.block_sums(self.weight * self.cases.error)
 
     @cached_property

@@ -1,6 +1,6 @@
 """Calibration errors in bins, of weighted images.
 
-Two meanings of binary calibration error are in use and are named apart: *top label* (confidence in the answer, p where it
+Two meanings of binary calibration error are in use and are named apart: *top label* (confidence in the decision, p where it
 is positive and 1-p where not, against being right) and *positive class* (p against y). Bins of equal width are (low, high],
 the first with its low edge; bins of equal mass hold the same number of images, images of equal forecast being shared evenly
 where an edge falls among them, so that nothing depends on the order of the rows.
@@ -160,7 +160,7 @@ def means_of(mass: Floats, forecast: Floats, observed: Floats) -> Bins:
 
 
 def ece_top_label_of(w: Weighted) -> float:
-    """Expected calibration error of the model's answer, 15 bins of equal width: sum of share x |observed - forecast|.
+    """Expected calibration error of the model's decision, 15 bins of equal width: sum of share x |observed - forecast|.
 
     References:
         Guo et al., On calibration of modern neural networks, ICML (2017).

@@ -33,7 +33,7 @@ def calibration_error_of(w: Weighted, of: Of = "positive_class") -> float:
 
     Args:
         w: The weighted images.
-        of: `top_label` (confidence in the answer, p or 1-p, against being right) or `positive_class` (p against y).
+        of: `top_label` (confidence in the decision, p or 1-p, against being right) or `positive_class` (p against y).
 
     Returns:
         The error, 0 where the squared gaps are no larger than chance makes them; NaN where no bin has two patients.

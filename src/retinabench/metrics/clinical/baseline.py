@@ -1,6 +1,6 @@
-"""What a model adds to giving every image the same answer, and what a correction of its prior would add.
+"""What a model adds to predicting the same for every image, and what a correction of its prior would add.
 
-The baseline gives every image the same answer, that of the larger class ("not referable" below a prevalence of one
+The baseline predicts the same for every image, that of the larger class ("not referable" below a prevalence of one
 half), and for probabilities the prevalence of the set. A model below it is worse than no model.
 
 `baseline` in the JSON of `score` holds the larger class and its accuracy, `accuracy_gain`, `brier_skill`, `positive_patients`, and `corrected`,
@@ -77,9 +77,9 @@ class Baseline(Document):
     """The baseline of a set of images and what the model adds to it, per image.
 
     Args:
-        answer: The answer of the larger class, ``not referable`` or ``referable``.
+        answer: The larger class, ``not referable`` or ``referable``.
         accuracy: Accuracy of giving it to every image.
-        accuracy_gain: Accuracy of the model minus that; no interval where the model gives the same answers.
+        accuracy_gain: Accuracy of the model minus that; no interval where the model decides the same.
         brier_skill: 1 - Brier / (prevalence (1 - prevalence)); 0 for a model that always says the prevalence.
         positive_patients: Patients (images without patients) with a referable image.
         corrected: The scores after a correction of the prior; None with one class.
@@ -101,7 +101,7 @@ def baseline_of(
     seed: int = 0,
     level: float = 0.95,
 ) -> Baseline:
-    """Compare the answers and probabilities of N images with the baseline.
+    """Compare the decisions and probabilities of N images with the baseline.
 
     Args:
         w: The images, each once, with their patients.
@@ -179,9 +179,9 @@ def judge(
 
     Returns:
         ``one class`` (nothing can be said); ``inverted`` (AUROC below one half); ``never positive`` and ``always positive``
-        (every image gets the same answer); ``not useful`` (neither answers nor probabilities are better than the baseline, one
+        (every image gets the same prediction); ``not useful`` (neither decisions nor probabilities are better than the baseline, one
         is worse, and the AUROC is poor); ``probabilities`` (the same with a better AUROC: threshold or prior are wrong, the
-        order is not); ``useful`` (better in answers or probabilities); else ``not shown``.
+        order is not); ``useful`` (better in decisions or probabilities); else ``not shown``.
     """
     if not (np.isfinite(sensitivity.value) and np.isfinite(specificity.value)):
         return "one class"

@@ -16,9 +16,9 @@ from retinabench.metrics.clinical.referral_rule import ReferralRule, referral_ru
 from retinabench.metrics.clinical.set_screening import Screened, SetScreening, screen_set
 from retinabench.metrics.inference.interval import finite_or_none
 from retinabench.metrics.sets import SET_LABELS, inversion_notes
-from retinabench.predictions.gradable import GRADABLE, gradable_rows
+from retinabench.predictions.check import Check
 from retinabench.predictions.table import Predictions
-from retinabench.predictions.validation.check import Check
+from retinabench.predictions.values import GRADABLE, gradable_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

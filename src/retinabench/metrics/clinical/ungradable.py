@@ -15,7 +15,7 @@ from retinabench.metrics.inference.proportions import clustered_proportion
 
 @dataclass(frozen=True)
 class Ungradable:
-    """Images without a usable answer of the model, per image.
+    """Images without a usable prediction of the model, per image.
 
     Args:
         images: Number of ungradable images.

@@ -160,7 +160,7 @@ def certify(
         needed = [one.needed for one in refused if one.needed is not None]
         return replace(
             certificate,
-            why="; ".join(f"for {one.goal.words}, {one.why}" for one in refused),
+            why="; ".join(f"for {one.goal.text}, {one.why}" for one in refused),
             needed=max(needed) if len(needed) == len(refused) else None,
         )
     threshold, why = _together(certificate)

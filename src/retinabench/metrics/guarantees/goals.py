@@ -59,7 +59,7 @@ class Goal:
         return 1 - self.value if self.spec.at_least else self.value
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """The goal in words, such as `error of the retained at most 0.05`."""
         return f"{self.spec.heading} at {'least' if self.spec.at_least else 'most'} {self.value:g}"
 

@@ -180,7 +180,7 @@ def ratio_interval(num: Floats, den: Floats, patient: NDArray[np.intp], level: f
         return Interval(np.nan)
     value = float(num.sum() / den.sum())
     codes = np.unique(patient[counted], return_inverse=True)[1]
-    if codes.max() == 0:  # one patient says nothing about others
+    if codes.max() == 0:  # the variance between patients is not known from one
         return Interval(value, 0.0, 1.0)
     trials = effective_images(num[counted] / den[counted], den[counted], codes, level)
     low, high = clopper_pearson(value * trials, trials, level)

@@ -125,7 +125,7 @@ def _why(risks: Sequence[Floats], goals: Sequence[Goal]) -> str:
         best = float(np.nanmin(risk))
         if best > goal.max_risk + ROUNDING:
             best = 1 - best if goal.spec.at_least else best
-            return f"no threshold reaches the goal ({goal.words}); the best value is {best:.3f}"
+            return f"no threshold reaches the goal ({goal.text}); the best value is {best:.3f}"
     return "no threshold reaches all goals at once"
 
 

@@ -116,7 +116,7 @@ def cluster_bootstrap(
         replicates: R, at least 1.
         seed: A whole number >= 0.
         workers: Threads; None for one per core, or one where that is as fast. No value depends on it.
-        advance: Is told how many more replicates are done.
+        advance: Called with the number of further replicates that are done.
 
     Returns:
         (R, K); NaN throughout for a single patient, whose replicates are all equal and would give an interval without width.

@@ -33,7 +33,7 @@ FEW = {
     "patients": ONE_PATIENT,
     "classes": ONE_PATIENT_OF_CLASS,
     "retained": "no interval: fewer than four patients have images of one of the classes",
-    "errors": f"no interval: fewer than {FEWEST_ERRORS} patients have a wrong (or a right) answer, which decides the score",
+    "errors": f"no interval: fewer than {FEWEST_ERRORS} patients have a wrong (or a correct) prediction, which decides the score",
 }
 UNDEFINED = "no interval: the score is undefined in more than 5 % of the bootstrap replicates"
 ALL_ALIKE = (
@@ -95,9 +95,9 @@ class Scaled:
         low: The least value of the score.
         high: Its largest value.
         of: Whose number, less one, are the degrees of freedom: `patients`; patients of the rarer of the `classes`, where the
-            score compares them; `retained`, for an area over referral: 5 more than the patients with a wrong answer in the surer
+            score compares them; `retained`, for an area over referral: 5 more than the patients with a wrong prediction in the surer
             half of the images, because these decide it, at most half of those of the rarer class; or `errors`: patients with the
-            rarer of wrong and right answers, and no interval below 5 of them.
+            rarer of wrong and correct predictions, and no interval below 5 of them.
     """
 
     low: float = -math.inf
@@ -238,7 +238,7 @@ def patients_of(w: Weighted, of: Of = "patients") -> int:
 
 
 def _surely_mistaken(w: Weighted) -> int:
-    """Number of patients with a wrong answer in the surer half of the images; a block of ties counts where it lies in it wholly."""
+    """Number of patients with a wrong prediction in the surer half of the images; a block of ties counts where it lies in it wholly."""
     blocks = int(np.searchsorted(w.mass, w.total / 2, side="right")) - 1
     sure = int(w.cases.ends[blocks - 1]) + 1 if blocks else 0
     wrong = w.weight * w.cases.error

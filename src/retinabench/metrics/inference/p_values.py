@@ -46,7 +46,7 @@ def sign_flip_p_value(differences: ArrayLike) -> float:
     is above 4,000, it is the normal one of the same variance.
 
     Args:
-        differences: (G,) sum over each patient's images of right answers of the first model less those of the second.
+        differences: (G,) sum over each patient's images of correct predictions of the first model less those of the second.
 
     Returns:
         The p-value; 1 where no patient differs.

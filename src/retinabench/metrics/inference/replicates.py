@@ -50,7 +50,7 @@ class Steps:
     """Tells a bar of whole steps about work in parts of unequal size.
 
     Args:
-        advance: Is told the number of further steps.
+        advance: Called with the number of further steps.
         steps: Number of steps when all work is done.
         work: All work, in any unit.
     """
@@ -82,7 +82,7 @@ def stacked(
         count: Number of rows.
         size: Numbers that a row works on, such as images.
         workers: Threads; None for one per core, or one where that is as fast.
-        advance: Is told the number of rows of every block that is done.
+        advance: Called with the number of rows of every block that is done.
 
     Returns:
         (count, K).

@@ -54,7 +54,7 @@ class Evidence:
 
     @property
     def wealth(self) -> float:
-        """The wealth now: how much the data speak against the hypothesis; 1 where they are silent."""
+        """The wealth now: how strong the evidence against the hypothesis is; 1 where there is none."""
         return float(np.exp(min(self.log_wealth[-1], 500.0)))
 
     def to_dict(self) -> JsonObject:

@@ -1,8 +1,8 @@
 """The scores exactly as the released Retina Benchmark computes them, faults included.
 
 For comparison with published numbers only. What is wrong with each, and what the corrected rules do instead, is in
-`docs/deviations.md`. Curves start with nothing referred and end with everything referred, where the answer is 1 (0
-for NLL) by decree. Areas are plain means of these arrays.
+`docs/deviations.md`. Curves start with nothing referred and end with everything referred, where the value is 1 (0
+for NLL) by definition. Areas are plain means of these arrays.
 
 **Ties.** The released code sorts by NumPy's default sort, which is not stable: the order of images of equal
 uncertainty, and with it every curve, depends on the NumPy version and on the row order. Every function here takes an
@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError, nearest
+from retinabench.metrics.classification import Roc
 from retinabench.metrics.selective.referral_curves import Curve
 
 Floats = NDArray[np.float64]
@@ -51,7 +52,7 @@ def referral_curve(
         prob: (N,) P(label = 1).
         uncertainty: (N,), the largest is referred first.
         metric: One of `METRICS`.
-        oracle: Whether to count the referred as answered rightly, as the 2021 code stored the curves.
+        oracle: Whether to count the referred as predicted correctly, as the 2021 code stored the curves.
         order: (N,) rows, the certain first, to settle ties; None for `order_of`.
 
     Returns:
@@ -104,7 +105,7 @@ def accuracy_curve(right: ArrayLike, order: Index, oracle: bool = False) -> Floa
     """Return the accuracy of the retained at every count.
 
     Args:
-        right: (N,) whether the answer is right.
+        right: (N,) whether the prediction is correct.
         order: (N,) rows, the certain first.
         oracle: Whether the value is (right retained + referred) / N.
 
@@ -143,7 +144,7 @@ def ranking_curve(
 ) -> Floats:
     """Return the AUROC or trapezoid AUPRC of the retained at 101 counts.
 
-    From the most certain end: while one class is left and all answers are right, the value is 1. The first set that is not so
+    From the most certain end: while one class is left and all predictions are correct, the value is 1. The first set that is not so
     ends this for good; from there an AUROC of one class counts 0, as does a set without images.
 
     Args:
@@ -151,7 +152,7 @@ def ranking_curve(
         prob: (N,) P(label = 1).
         order: (N,) rows, the certain first.
         metric: `auroc` or `auprc`.
-        oracle: Whether to count the referred as answered rightly.
+        oracle: Whether to count the referred as predicted correctly.
 
     Returns:
         (101,), nothing referred first.
@@ -236,7 +237,7 @@ def ece_bins(label: ArrayLike, prob: ArrayLike, bins: int = 15) -> NDArray[np.fl
         bins: Number of bins.
 
     Returns:
-        (3, bins): images, right answers and summed confidence.
+        (3, bins): images, correct predictions and summed confidence.
     """
     one = np.float32(1)
     p = np.asarray(prob).astype(np.float32)
@@ -261,3 +262,23 @@ def _packet_sum(terms: NDArray[np.float32]) -> np.float32:
     for term in terms[whole:]:
         total = np.float32(total + term)
     return total
+
+
+def aggregate(values: ArrayLike) -> tuple[float, float, float]:
+    """Mean, variance and standard error over seeds, all with ddof 0: too small by (n-1)/n; None is dropped."""
+    v = np.asarray([x for x in np.asarray(values, object).tolist() if x is not None], np.float64)
+    return float(v.mean()), float(v.var()), float(v.std() / np.sqrt(len(v)))
+
+
+def sensitivity_at_nearest(curve: Roc, rates: ArrayLike) -> Floats:
+    """Return the sensitivity of a curve at the points nearest in false-positive rate, not interpolated.
+
+    Args:
+        curve: The curve.
+        rates: (G,) false-positive rates; the released code has 0, 0.02, … 1.
+
+    Returns:
+        (G,) sensitivities.
+    """
+    distance = np.abs(curve.false_positive_rate[None, :] - np.asarray(rates)[:, None])
+    return np.asarray(curve.sensitivity[distance.argmin(axis=1)], np.float64)

@@ -1,4 +1,4 @@
-"""`score(..., rules="published")`: the numbers of the released protocol under our names, without intervals.
+"""`score(..., rules="published")`: the numbers of the released protocol under our names, without intervals, and the rows of its sets.
 
 The referral is ordered by what `score` was asked for; the released code knows only the total uncertainty.
 """
@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.published import resampled_rows
 from retinabench.metrics.published import scores as published
 from retinabench.metrics.results import REFERRED, ScoreValue, SetScores
 from retinabench.metrics.selective.referral_curves import Curve
 from retinabench.predictions.table import Predictions
 
 Floats = NDArray[np.float64]
+EYEPACS_GRADES = {0: 0.7359503164, 1: 0.07129130537, 2: 0.1472228732, 3: 0.0228966487, 4: 0.02263885634}
 
 
 def score_sets(test: Predictions, uncertainty: Floats, seed: int) -> dict[str, SetScores]:
@@ -74,7 +74,7 @@ def _set(part: Predictions, values: Floats, more: Mapping[str, float | None] | N
 
 def _balanced(joint: Predictions, values: Floats, far: NDArray[np.bool_], seed: int) -> SetScores:
     """Accuracy and NLL over the duplicated rows; AUROC and AUPRC over the joint set as it is, a fault of the original."""
-    rows = resampled_rows.balanced_rows(far, seed)
+    rows = balanced_rows(far, seed)
     y, p = joint.label, joint.prob
     curves = {
         metric: published.referral_curve(y[rows], p[rows], values[rows], metric)
@@ -104,3 +104,41 @@ def _results(
 
 def _value(value: float | None) -> ScoreValue:
     return ScoreValue(np.nan, why="one class only") if value is None else ScoreValue(value)
+
+
+def balanced_rows(shifted: ArrayLike, seed: int | np.random.RandomState) -> published.Index:
+    """Rows of the balanced joint set: all in-domain, then whole copies of the shifted, then a random rest.
+
+    The rest is drawn without replacement by NumPy's old generator, after `np.random.seed(seed)`.
+    """
+    rng = seed if isinstance(seed, np.random.RandomState) else np.random.RandomState(seed)
+    far = np.flatnonzero(np.asarray(shifted))
+    near = np.flatnonzero(~np.asarray(shifted, bool))
+    copies = int(len(near) / len(far))
+    rest = rng.choice(far, size=len(near) - copies * len(far), replace=False)
+    return np.concatenate([near, *[far] * copies, rest])
+
+
+def rebalanced_rows(
+    grade: ArrayLike, seed: int | np.random.RandomState, size: int = 10_000
+) -> published.Index:
+    """Return rows drawn with replacement so that grades are as frequent as in the EyePACS test set (paper B.5).
+
+    Grades are drawn in the order in which they first appear, int(proportion x size) of each: 9,997 of 10,000.
+
+    Args:
+        grade: (N,) 0 to 4.
+        seed: Seed or state of NumPy's old generator.
+        size: Number of rows asked for.
+
+    Returns:
+        The rows.
+    """
+    rng = seed if isinstance(seed, np.random.RandomState) else np.random.RandomState(seed)
+    grades = np.asarray(grade)
+    present, first = np.unique(grades, return_index=True)
+    drawn = [
+        rng.choice(np.flatnonzero(grades == g), size=int(EYEPACS_GRADES[int(g)] * size), replace=True)
+        for g in present[np.argsort(first)]
+    ]
+    return np.concatenate(drawn)

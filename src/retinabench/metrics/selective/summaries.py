@@ -1,11 +1,11 @@
-"""One number for how well an uncertainty tells right answers from wrong ones.
+"""One number for how well an uncertainty tells correct predictions from wrong ones.
 
-With the images by increasing uncertainty, coverage c the retained fraction, E(c) the wrong answers among them (as a
+With the images by increasing uncertainty, coverage c the retained fraction, E(c) the wrong predictions among them (as a
 fraction of all images), err = E(1) and a = 1 - err:
 
     selective risk r(c) = E(c) / c          generalised risk g(c) = E(c)
 
-These scores are not independent of one another. For right/wrong answers PRR = 2 x failure AUROC - 1 and
+These scores are not independent of one another. For correct or wrong predictions PRR = 2 x failure AUROC - 1 and
 AUGRC = (1 - failure AUROC) a err + err^2 / 2 hold exactly: with the accuracy they carry one number. Only AURC and
 RC-Index weigh the certain end differently (by 1/c), and RC-Index on every count, without ties and closed at 1, is err - AURC; given the
 accuracy it lies in [(1-a) ln(1-a), -a ln a], over all accuracies in [-0.368, 0.368], not the poster's [-1, 1]. `relative_rc_index_of` is
@@ -34,7 +34,7 @@ RC_STEP, RC_MAX = 0.1, 0.9
 def risk_curve(w: Weighted, loss: Floats | None = None) -> tuple[Floats, Floats]:
     """Coverage c (B+1,) and cumulated loss E (B+1,) at the ends of the blocks of equal uncertainty, led by 0, 0.
 
-    loss: (N,) in the sorted order of the cases; wrong answers (0/1) where None.
+    loss: (N,) in the sorted order of the cases; wrong predictions (0/1) where None.
     """
     loss = w.cases.error.astype(np.float64) if loss is None else loss
     return w.mass / w.total, w.block_sums(w.weight * loss) / w.total
@@ -95,7 +95,7 @@ def augrc_of(w: Weighted, loss: Floats | None = None) -> float:
 
 
 def failure_auroc_of(w: Weighted) -> float:
-    """P(a wrong answer is more uncertain than a right one) + P(tie) / 2; NaN if all are right or all wrong.
+    """P(a wrong prediction is more uncertain than a correct one) + P(tie) / 2; NaN if all are right or all wrong.
 
     References:
         Hendrycks and Gimpel, A baseline for detecting misclassified and out-of-distribution examples in neural networks,
@@ -106,7 +106,7 @@ def failure_auroc_of(w: Weighted) -> float:
 
 
 def ranked_errors(w: Weighted) -> tuple[Floats, Floats, Floats]:
-    """Return what `failure_auroc_of` ranks: the uncertainty, and the mass of the wrong and of the right answers, all (N,)."""
+    """Return what `failure_auroc_of` ranks: the uncertainty, and the mass of the wrong and of the correct predictions, all (N,)."""
     wrong = w.weight * w.cases.error
     return w.cases.uncertainty, wrong, w.weight - wrong
 
@@ -114,7 +114,7 @@ def ranked_errors(w: Weighted) -> tuple[Floats, Floats, Floats]:
 def prr_of(w: Weighted, loss: Floats | None = None) -> float:
     """Prediction rejection ratio (A_random - A) / (A_random - A_oracle) of areas under generalised risk; at most 1.
 
-    loss (N,) may be graded; the oracle rejects the largest loss first (err^2 / 2 for right/wrong answers). NaN where
+    loss (N,) may be graded; the oracle rejects the largest loss first (err^2 / 2 for correct or wrong predictions). NaN where
     all losses are equal.
 
     References:

@@ -1,4 +1,4 @@
-"""Parquet tables of a stranger: what a file declares is checked before it is unfolded.
+"""Parquet tables from untrusted files: what a file declares is checked before it is unfolded.
 
 A few kilobytes of Parquet can stand for terabytes: a dictionary with one long text that every row names, runs of equal numbers, a
 footer of a million columns. So the footer is measured first, text is read as a dictionary and never unfolded to more than

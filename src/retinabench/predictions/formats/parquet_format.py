@@ -27,7 +27,7 @@ from retinabench.predictions.layouts import recognise
 from retinabench.predictions.reading import Reading
 from retinabench.predictions.subgroups import kept_places, to_arrow
 from retinabench.predictions.table import Predictions
-from retinabench.predictions.validation.values import UNKNOWN_GRADE
+from retinabench.predictions.values import UNKNOWN_GRADE
 
 METADATA_KEY, CHECKSUM_KEY = b"retinabench", b"retinabench.sha256"
 

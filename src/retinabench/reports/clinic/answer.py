@@ -1,4 +1,4 @@
-"""What the clinic's page answers: the facts that `templates/say.html.j2` puts into sentences."""
+"""What the clinic's page states: the facts that `templates/say.html.j2` puts into sentences."""
 
 from __future__ import annotations
 

@@ -24,9 +24,15 @@ from retinabench.metrics.sorted_images import Cases
 from retinabench.predictions.columns import DOMAINS
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation import set_statistics as stats
-from retinabench.reports.evaluation.evaluation import Band, Evaluation, MethodPredictions, Progress
+from retinabench.reports.evaluation.evaluation import (
+    DEFAULTS,
+    Band,
+    Evaluation,
+    EvaluationSettings,
+    MethodPredictions,
+    Progress,
+)
 from retinabench.reports.evaluation.set_statistics import Floats, SetPredictions
-from retinabench.reports.evaluation.settings import DEFAULTS, EvaluationSettings
 from retinabench.reports.toolkit.number_format import Quantity
 from retinabench.reports.toolkit.style import mark
 

@@ -10,6 +10,7 @@ import numpy as np
 from retinabench.core.errors import InputError
 from retinabench.metrics.registry import SCORES, referred_scores
 from retinabench.metrics.results import Scores
+from retinabench.metrics.score import ScoreSettings
 from retinabench.metrics.score_spec import ScoreSpec
 from retinabench.metrics.selective import half_referred
 from retinabench.metrics.selective.referral_curves import area_of
@@ -17,7 +18,6 @@ from retinabench.metrics.uncertainty import binary_entropy
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation import set_statistics as stats
 from retinabench.reports.evaluation.set_statistics import Floats, SetPredictions
-from retinabench.reports.evaluation.settings import EvaluationSettings
 from retinabench.reports.toolkit.number_format import Place, Quantity
 from retinabench.reports.toolkit.style import Mark
 
@@ -27,6 +27,31 @@ BASIC = (
     "referral_accuracy_area", "failure_auroc",
 )  # fmt: skip
 """Scores whose replicates the report needs, for paired differences between methods and for the mean of several seeds."""
+
+
+@dataclass(frozen=True)
+class EvaluationSettings(ScoreSettings):
+    """How the predictions of a page are scored; what a page adds to the scores always follows the corrected rules.
+
+    Attributes:
+        referred: Share of the images that statements and figures refer, 0.01 to 0.95.
+
+    Raises:
+        InputError: The share referred is outside its limits, or another setting is wrong.
+    """
+
+    referred: float = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0.01 <= self.referred <= 0.95:
+            raise InputError(
+                f"the share referred is {self.referred:g}",
+                hint="Give a share between 0.01 and 0.95, such as 0.1.",
+            )
+
+
+DEFAULTS = EvaluationSettings()
 
 
 @dataclass(frozen=True)
@@ -198,7 +223,7 @@ class Evaluation:
     def controls(self, name: str) -> dict[str, dict[str, float]]:
         """Return what the baseline scores, and the predictions of the leading method under random and oracle referral.
 
-        The baseline never looks at an image: it always gives the answer of the larger class and the prevalence as P(referable).
+        The baseline does not depend on the images: it always gives the larger class and the prevalence as P(referable).
         """
         cases = self.cases.get((self.leader, name))
         if not cases:

@@ -95,7 +95,7 @@ class SetPredictions:
     def oracle(self) -> Cases:
         """The same images, referred in the order of their true loss: the best possible uncertainty (oracle referral).
 
-        At a threshold other than one half a right answer may have a larger loss than a wrong one: the wrong ones come first.
+        At a threshold other than one half a correct prediction may have a larger loss than a wrong one: the wrong ones come first.
         """
         loss = np.empty(len(self))
         first = 100.0 * self.cases.error if self.threshold != 0.5 else 0.0

@@ -1,4 +1,4 @@
-"""`write_report`: predictions in; one self-contained page and its numbers as JSON and CSV out."""
+"""`report` and `write_report`: predictions in; one self-contained page and its numbers as JSON and CSV out."""
 
 from __future__ import annotations
 
@@ -12,16 +12,23 @@ from retinabench.core.progress import QUIET
 from retinabench.core.progress import Progress as Bars
 from retinabench.core.results import JsonObject
 from retinabench.data.prepared.folder import open_data
+from retinabench.metrics.clinical.decision_threshold import DEFAULT, DecisionThreshold
+from retinabench.metrics.score import Rules
 from retinabench.metrics.selective import half_referred
 from retinabench.predictions.io import ReadEach, find_files, method_names, read_each
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation.evaluate import evaluate_methods
-from retinabench.reports.evaluation.evaluation import Evaluation, MethodPredictions, Progress
+from retinabench.reports.evaluation.evaluation import (
+    DEFAULTS,
+    Evaluation,
+    EvaluationSettings,
+    MethodPredictions,
+    Progress,
+)
 from retinabench.reports.evaluation.examples import ImageSource
 from retinabench.reports.evaluation.page import render
 from retinabench.reports.evaluation.policies import policy_grids, policy_records
 from retinabench.reports.evaluation.set_statistics import scored
-from retinabench.reports.evaluation.settings import DEFAULTS, EvaluationSettings
 from retinabench.reports.toolkit.number_format import Quantity
 from retinabench.reports.toolkit.renderers import csv_bytes
 
@@ -210,3 +217,47 @@ def _finite(quantity: Quantity) -> dict[str, float | None]:
 
 def _parts(quantity: Quantity) -> tuple[float, ...]:
     return quantity.value, quantity.low, quantity.high, quantity.error
+
+
+def report(
+    predictions: Predictions | Mapping[str, Predictions | Sequence[Predictions]],
+    out: str | Path = "report",
+    *,
+    title: str = TITLE,
+    rules: Rules = "corrected",
+    bootstrap: int = 1000,
+    seed: int = 0,
+    referred: float = 0.5,
+    threshold: DecisionThreshold | float | str = DEFAULT,
+    uncertainty: str = "auto",
+) -> Path:
+    """Write a self-contained page about one model or several, with its numbers as JSON and CSV.
+
+    Args:
+        predictions: The predictions of a model; or a name and predictions of each, several of one are its seeds.
+        out: A folder; made where it does not exist.
+        title: Headline of the page.
+        rules: As in `score`.
+        bootstrap: As in `score`.
+        seed: As in `score`.
+        referred: Share of the images that statements and figures refer.
+        threshold: As in `score`.
+        uncertainty: As in `score`.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        InputError: There is no model, or no test image.
+
+    Examples:
+        >>> import tempfile
+        >>> import retinabench as rb
+        >>> predictions = rb.Predictions(["a", "b", "c", "d"], [0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     rb.report({"ours": predictions}, folder, bootstrap=0).name
+        'index.html'
+    """
+    methods = predictions if isinstance(predictions, Mapping) else {"model": predictions}
+    settings = EvaluationSettings(rules, bootstrap, seed, uncertainty, threshold, referred)
+    return write_report(methods, out, settings, title=title)

@@ -100,7 +100,7 @@ def goals_line(goals: Sequence[Goal], per: Per, delta: float | None, *, claimed:
     if delta is not None:
         sure = f"; with confidence {1 - delta:.6g} over the draw of the validation patients{each}"
     head = "Claim" if claimed else "Goal"
-    return f"{head}, {PER[per]}: {'; '.join(goal.words for goal in goals)}{sure}."
+    return f"{head}, {PER[per]}: {'; '.join(goal.text for goal in goals)}{sure}."
 
 
 def with_interval(one: Interval) -> Cell:

@@ -90,7 +90,7 @@ def make_boards(
         scores: The scores.
         bootstrap: Replicates over patients; 0 for values without intervals, where nothing is resolved.
         seed: Seed of the bootstrap.
-        progress: Is told how many boards are done.
+        progress: Shows how many boards are done.
 
     Returns:
         One board per benchmark that has an entry.

@@ -22,7 +22,7 @@ from retinabench.core.untrusted.text import visible
 from retinabench.metrics.comparison.standings import standings
 from retinabench.metrics.sets import SET_LABELS
 from retinabench.reports.leaderboard.board import BenchmarkBoard
-from retinabench.reports.papers.printed.filos import PRINTED
+from retinabench.reports.papers.filos_printed import PRINTED
 from retinabench.reports.toolkit.number_format import NumberFormat
 from retinabench.reports.toolkit.tables import Cell, Column, Row, Table
 

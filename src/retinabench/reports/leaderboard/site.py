@@ -53,7 +53,7 @@ def write_site(
         out: A new folder, or one that holds a site.
         summaries: Unverified summaries.
         images: Benchmark -> image_id -> (H, W, 3) uint8 or None.
-        progress: Is told how many pages are written.
+        progress: Shows how many pages are written.
 
     Returns:
         The path of `index.html`.

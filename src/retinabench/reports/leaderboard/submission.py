@@ -7,7 +7,7 @@
       retinabench-idrid-1/seed-0.csv
       submission.json                              written by `retinabench submit pack`: the hash of every file
 
-A submission is a stranger's folder: links, other files, large files and names that lead out of it are refused.
+A submission is an untrusted folder: links, other files, large files and names that lead out of it are refused.
 """
 
 from __future__ import annotations

@@ -11,15 +11,17 @@ from retinabench.core.atomic_files import write_bytes
 from retinabench.metrics.guarantees.risks import PER
 from retinabench.metrics.monitoring.result import Monitoring
 from retinabench.reports.monitoring.figures import evidence_panel, window_panel
-from retinabench.reports.monitoring.sentences import (
+from retinabench.reports.monitoring.tables import (
     PACKAGE,
+    evidence_table,
     expected_note,
+    expected_table,
     findings,
     goal_text,
     headline,
     windows_note,
+    windows_table,
 )
-from retinabench.reports.monitoring.tables import evidence_table, expected_table, windows_table
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.figures import to_svg
 from retinabench.reports.toolkit.number_format import percent

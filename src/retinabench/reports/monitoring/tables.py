@@ -1,4 +1,4 @@
-"""The tables of a monitor, for the page, and what `retinabench monitor` prints of them within 80 columns."""
+"""The tables and sentences of a monitor, for the page, and what `retinabench monitor` prints of them within 80 columns."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import math
 from rich.console import Group
 from rich.text import Text
 
-from retinabench.metrics.guarantees.risks import PER
+from retinabench.metrics.guarantees.risks import PER, TARGETS
 from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.monitoring.result import Evidence, Monitoring
-from retinabench.reports.monitoring.sentences import expected_note, findings, goal_text, headline
-from retinabench.reports.toolkit.number_format import COUNT, NumberFormat
+from retinabench.reports.toolkit import pages
+from retinabench.reports.toolkit.number_format import COUNT, NumberFormat, percent
+from retinabench.reports.toolkit.pages import Finding
 from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table
 from retinabench.reports.toolkit.terminal import to_terminal
 
@@ -20,6 +21,8 @@ SIGNED = NumberFormat(3, signed=True)
 THRESHOLD = NumberFormat(4)
 LARGE = 1e4
 LATEST = 6  # windows on the terminal
+
+PACKAGE = "retinabench.reports.monitoring"
 
 
 def monitor_tables(found: Monitoring) -> Group:
@@ -130,3 +133,42 @@ def _cell(value: Interval, form: NumberFormat | None = None) -> Cell:
         if math.isfinite(value.value)
         else UNDEFINED
     )
+
+
+def goal_text(goal: object) -> str:
+    """Return a goal as a reader sees it: `error of the retained ≤ 0.05`."""
+    target, *bound = str(goal).split()
+    heading = TARGETS[target].heading if target in TARGETS else target
+    return " ".join([heading, *bound]).replace("<=", "≤").replace(">=", "≥")
+
+
+def headline(found: Monitoring) -> str:
+    """Return the one sentence that matters most."""
+    return _say("headline", found)
+
+
+def findings(found: Monitoring) -> list[Finding]:
+    """Return what labels and drift show."""
+    labels = "bad" if found.combined.alarm is not None else ""
+    drift = "bad" if found.drift.alarm is not None else ""
+    return [
+        Finding("Certified risks.", _say("risk", found), labels),
+        Finding("Drift.", _say("drift", found), drift),
+        Finding("What no alarm can see.", _say("blind", found)),
+    ]
+
+
+def windows_note(found: Monitoring) -> str:
+    """Return how the windows of time are to be read."""
+    return _say("windows", found)
+
+
+def expected_note(found: Monitoring) -> str:
+    """Return how estimates without labels are to be read."""
+    return _say("expected", found)
+
+
+def _say(name: str, found: Monitoring) -> str:
+    macro = getattr(pages.macros("sentences.j2", package=PACKAGE), name)
+    goals = found.broken or found.certified.goals
+    return " ".join(str(macro(found, percent(found.level), " and ".join(map(goal_text, goals)))).split())

@@ -27,7 +27,7 @@ from scipy import stats
 from retinabench.metrics.inference.interval_methods import Ends
 from retinabench.metrics.inference.over_seeds import aggregate
 from retinabench.metrics.inference.p_values import holm
-from retinabench.metrics.published import figures as published
+from retinabench.metrics.published import scores as published
 from retinabench.metrics.registry import SCORES
 from retinabench.reports.papers.measurements import Key
 from retinabench.reports.papers.results import MethodRuns

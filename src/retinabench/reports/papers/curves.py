@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.metrics.classification import Roc, roc_curve, sensitivity_on_chords
-from retinabench.metrics.published import figures, resampled_rows, scores
+from retinabench.metrics.published import scores
+from retinabench.metrics.published.sets import balanced_rows, rebalanced_rows
 from retinabench.metrics.selective import referral_curves as referral
 from retinabench.metrics.sets import ImageSet
 from retinabench.metrics.shift import grade_weight
@@ -135,10 +136,10 @@ def published_curves(test: Predictions, seed: int) -> tuple[Curves, Named]:
     if len(sets) == 2:
         sets["joint"] = np.concatenate(list(sets.values()))
         joint = sets["joint"]
-        sets["balanced"] = joint[resampled_rows.balanced_rows(far[joint], seed)]
+        sets["balanced"] = joint[balanced_rows(far[joint], seed)]
         if (part := rebalanced(test)) is not None:
             assert part.grade is not None
-            sets["rebalanced"] = sets["shifted"][resampled_rows.rebalanced_rows(part.grade, seed)]
+            sets["rebalanced"] = sets["shifted"][rebalanced_rows(part.grade, seed)]
     out, whole = Curves({}, {}, {}), Named()
     for name, rows in sets.items():
         label, prob, uncertainty = test.label[rows], test.prob[rows], test.uncertainty[rows]
@@ -158,7 +159,7 @@ def published_curves(test: Predictions, seed: int) -> tuple[Curves, Named]:
             for share in (1.0, *RETAINED):
                 kept = scores.order_of(uncertainty)[: int(share * len(rows))]
                 if 0 < label[kept].sum() < len(kept):
-                    out.roc[name, share] = figures.sensitivity_at_nearest(
+                    out.roc[name, share] = scores.sensitivity_at_nearest(
                         roc_curve(label[kept], prob[kept]), RATES["published"]
                     )
     return out, whole

@@ -26,7 +26,7 @@ from retinabench.reports.papers.curves import RATES
 from retinabench.reports.papers.figures import panels, parts
 from retinabench.reports.papers.figures.panels import BANDS
 from retinabench.reports.papers.figures.parts import PaperFigure
-from retinabench.reports.papers.printed.filos import with_printed
+from retinabench.reports.papers.filos_printed import with_printed
 from retinabench.reports.papers.results import Collection, MethodRuns, TaskResults
 from retinabench.reports.papers.retina_tables import PERCENT, method_rows, referral_columns
 from retinabench.reports.toolkit.style import BAD, GOOD, INK, MUTED, PAPER, Mark

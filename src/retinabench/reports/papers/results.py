@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from retinabench.metrics.inference.over_seeds import aggregate
-from retinabench.metrics.inference.shared_seeds import jackknife_error
+from retinabench.metrics.inference.over_seeds import aggregate, jackknife_error
 from retinabench.predictions.table import Predictions
 from retinabench.reports.papers.measurements import Measurements
 from retinabench.reports.papers.origins import (
@@ -56,7 +55,7 @@ class MethodRuns:
         """Return the standard error of the mean over runs, NaN for a single run.
 
         Ensembles that share members are not independent: their standard error is that of the jackknife over the seeds
-        of the members (`metrics.inference.shared_seeds`).
+        of the members (`metrics.inference.over_seeds`).
 
         Args:
             values: One value per run.

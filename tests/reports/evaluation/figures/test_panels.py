@@ -7,7 +7,7 @@ import pytest
 
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation.evaluate import evaluate_methods
-from retinabench.reports.evaluation.evaluation import MethodPredictions
+from retinabench.reports.evaluation.evaluation import EvaluationSettings, MethodPredictions
 from retinabench.reports.evaluation.figures.panels import (
     histogram_panels,
     lead_panel,
@@ -15,7 +15,6 @@ from retinabench.reports.evaluation.figures.panels import (
     reliability_panels,
     roc_panels,
 )
-from retinabench.reports.evaluation.settings import EvaluationSettings
 
 
 def evaluated(label, prob, **columns):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from retinabench.reports.evaluation.evaluate import evaluate_methods
-from retinabench.reports.evaluation.evaluation import MethodPredictions
+from retinabench.reports.evaluation.evaluation import EvaluationSettings, MethodPredictions
 from retinabench.reports.evaluation.figures.drawing import referral_panel, roc_panel
 from retinabench.reports.evaluation.figures.traces import (
     MOST_TRACES,
@@ -18,7 +18,6 @@ from retinabench.reports.evaluation.figures.traces import (
     referral_points,
     roc_points,
 )
-from retinabench.reports.evaluation.settings import EvaluationSettings
 from support.fake_predictions import population, predictions
 
 

@@ -9,9 +9,8 @@ import pytest
 
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation.evaluate import evaluate_methods
-from retinabench.reports.evaluation.evaluation import Evaluation, MethodPredictions
+from retinabench.reports.evaluation.evaluation import Evaluation, EvaluationSettings, MethodPredictions
 from retinabench.reports.evaluation.set_statistics import SetPredictions
-from retinabench.reports.evaluation.settings import EvaluationSettings
 from retinabench.reports.evaluation.verdict.findings import verdict
 from retinabench.reports.toolkit.number_format import Quantity
 from retinabench.reports.toolkit.style import mark

@@ -12,8 +12,7 @@ from rich.console import Console
 import retinabench as rb
 from conftest import shared_path
 from retinabench.predictions.table import Predictions
-from retinabench.reports.evaluation.evaluation import MethodPredictions
-from retinabench.reports.evaluation.settings import EvaluationSettings
+from retinabench.reports.evaluation.evaluation import EvaluationSettings, MethodPredictions
 from retinabench.reports.evaluation.terminal import scores_table
 from retinabench.reports.evaluation.write import write_report
 
@@ -58,7 +57,7 @@ CASES = {
         "Without intervals: Too few patients to say. On the in-domain images, “model” cannot be told from always",
     ),
     "class weights": (lambda: drawn(2, shift=3), "Not useful as it stands."),
-    "useful": (lambda: drawn(2), "Useful. On the in-domain images, “model” is better than always answering"),
+    "useful": (lambda: drawn(2), "Useful. On the in-domain images, “model” is better than always predicting"),
 }  # fmt: skip
 
 

@@ -35,7 +35,7 @@ class Counted:
 
 Advance = Callable[[int], None]
 Sampler = Callable[[Target, Counted, int, torch.Generator, Advance], list[Tensor]]
-"""(target, its log-likelihood, budget, source of noise, what is told of gradients) -> kept states, (K, P) each."""
+"""(target, its log-likelihood, budget, source of noise, what counts gradients) -> kept states, (K, P) each."""
 
 
 def prior_draws(target: Target, count: int, generator: torch.Generator) -> Tensor:

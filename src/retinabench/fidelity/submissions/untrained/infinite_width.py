@@ -95,7 +95,7 @@ def sample(
         data: Its data.
         draws: Per test point.
         seed: Of all random streams.
-        progress: Is told how far the sampling is.
+        progress: Shows how far the sampling is.
         kernel: Of `KERNELS`.
 
     Raises:
@@ -123,7 +123,7 @@ def posterior_draws(
         raw: Prior of r.
         draws: Per test point.
         seed: Of all random streams.
-        progress: Is told how far the sampling is.
+        progress: Shows how far the sampling is.
         floor: Of σ.
 
     Returns:
@@ -199,7 +199,7 @@ def latent_states(
         coordinates: Their number R.
         observed: Chains (T, K, R) -> quantities (T, K, ...) whose convergence is checked.
         generator: Source of all draws.
-        progress: Is told how far the chains are.
+        progress: Shows how far the chains are.
         states: Number S of all chains together; None for `STATES`.
         jitter: Whether trajectories have random lengths, from half of a quarter period on. Where the likelihood is narrow in some directions, a
             fixed length can be a whole number of their periods, so that a chain returns to where it was.

@@ -64,7 +64,7 @@ def sample_classes(
         target: A classification by a network of one hidden layer of rectified units, or by a linear one.
         data: Its data.
         seed: Of all random streams.
-        progress: Is told how far the sampling is.
+        progress: Shows how far the sampling is.
         kernel: Of `kernels.KERNELS`.
 
     Raises:
@@ -84,7 +84,7 @@ def class_draws(given: Tensor, prior: Prior, classes: int, seed: int, progress: 
         prior: Of each latent function.
         classes: C.
         seed: Of all random streams.
-        progress: Is told how far the sampling is.
+        progress: Shows how far the sampling is.
 
     Returns:
         The probabilities of each draw.

@@ -105,7 +105,7 @@ def sample(
         data: Its data.
         budget: Gradient evaluations per training example, at least `FEWEST_GRADIENTS`.
         seed: Of all random streams.
-        progress: Is told how far the sampler is.
+        progress: Shows how far the sampler is.
     """
     torch.set_num_threads(1)
     density = Density.of(target, data)
@@ -154,7 +154,7 @@ def run_untrained(
         seed: Of all random streams.
         out: Parent of the run's folder.
         overrides: Must be empty.
-        progress: Is told how far the work is.
+        progress: Shows how far the work is.
 
     Raises:
         InputError: There are overrides, or the budget is too small for a chain.

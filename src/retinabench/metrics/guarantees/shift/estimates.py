@@ -1,7 +1,7 @@
 """Certified targets on unlabelled new patients, estimated under covariate shift and under label shift.
 
 An estimate is as good as its assumption (`weighted`), which the data cannot confirm; none is a certificate. Where both
-assumptions give similar values the answer hardly depends on which one holds; where they differ, labels are needed.
+assumptions give similar values the estimate hardly depends on which one holds; where they differ, labels are needed.
 """
 
 from __future__ import annotations

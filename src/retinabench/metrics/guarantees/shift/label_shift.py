@@ -6,7 +6,7 @@ With m the mean of prob among the new images and m_y that among validation image
 
 the black-box shift estimator with soft predictions: it needs no calibration. A validation image of label y gets the weight q / pi
 (y = 1) or (1 - q) / (1 - pi) (y = 0), pi being the prevalence there. The maximum-likelihood estimate stands beside it; it does
-need calibrated probabilities, so that a large difference speaks against calibration or against label shift.
+need calibrated probabilities, so that a large difference is evidence against calibration or against label shift.
 
 References:
     Lipton, Wang and Smola, Detecting and correcting for label shift with black box predictors, ICML (2018). Saerens, Latinne and

@@ -1,7 +1,7 @@
 """A screen for covariate shift: do new patients have the probabilities and uncertainties that the validation patients had?
 
 It needs no labels, and it is no test of the guarantee. A guarantee can break without any change of these distributions: errors of
-which the model is sure look like correct calls. Where such errors broke the guarantee, the screen was silent in nearly all
+which the model is sure look like correct calls. Where such errors broke the guarantee, the screen gave no alarm in nearly all
 simulated studies (`docs/monitoring.md`); and a shift that it finds may leave the guarantee intact.
 """
 

@@ -1,6 +1,6 @@
 """The risk on unlabelled new patients, estimated by weighing the labelled validation patients.
 
-Two assumptions are on offer; neither can be checked without labels, and each gives another answer:
+Two assumptions are on offer; neither can be checked without labels, and each gives another estimate:
 
 * **Covariate shift**: P(label | probability, uncertainty) is the same, their distribution is another. A validation image gets the
   weight exp(b'f), with b of a logistic regression (ridge penalty 1) that tells the new images (1) from validation images (0) by

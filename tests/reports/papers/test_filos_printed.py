@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from retinabench.reports.papers.printed.filos import PRINTED, with_printed
+from retinabench.reports.papers.filos_printed import PRINTED, with_printed
 from retinabench.reports.toolkit.tables import Cell, Row
 
 

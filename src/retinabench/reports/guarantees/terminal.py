@@ -1,13 +1,14 @@
-"""What `retinabench transfer` prints: the verdict, the rule, the plain choice, and a table within 80 columns."""
+"""What `retinabench transfer` prints, with and without `--zones`: verdict, rule, plain choice, a table within 80 columns."""
 
 from __future__ import annotations
 
 import math
 
-from rich.console import Group, RenderableType
+from rich.console import Group
 from rich.text import Text
 
 from retinabench.metrics.guarantees.transfer import Transfer
+from retinabench.metrics.guarantees.triage import Triage
 from retinabench.metrics.inference.interval import Interval
 from retinabench.reports.guarantees.sets_table import (
     broken_lines,
@@ -15,11 +16,13 @@ from retinabench.reports.guarantees.sets_table import (
     goals_line,
     needed_lines,
     sets_table,
+    with_interval,
 )
 from retinabench.reports.toolkit.number_format import THREE_DIGITS, percent
 from retinabench.reports.toolkit.tables import Row
 
 ALWAYS = ("sensitivity", "npv", "ppv", "severe_sensitivity")
+SIGNS = {"negative": "<=", "positive": ">="}
 
 
 def transfer_summary(found: Transfer) -> Group:
@@ -31,8 +34,7 @@ def transfer_summary(found: Transfer) -> Group:
     Returns:
         Lines and a table for `rich.console.Console.print`.
     """
-    lines: list[RenderableType] = [Text(line) for line in _verdict(found)]
-    return Group(*lines, _table(found)) if found.sets else Group(*lines)
+    return Group(*map(Text, _verdict(found)), *([_table(found)] if found.sets else []))
 
 
 def _verdict(found: Transfer) -> list[str]:
@@ -89,3 +91,61 @@ def _table(found: Transfer) -> Group:
     ]
     targets = ["referral_rate", "selective_risk", *(goal.target for goal in found.goals), *ALWAYS]
     return sets_table(found.sets, rows, targets, found.per, certified=found.certificate is not None)
+
+
+def triage_summary(found: Triage) -> Group:
+    """Return what the command prints; the first lines say what is broken, then which zone is refused.
+
+    Args:
+        found: The zones and what they do on every set.
+
+    Returns:
+        Lines and a table for `rich.console.Console.print`.
+    """
+    return Group(*map(Text, _zone_verdict(found)), *([_zone_table(found)] if found.sets else []))
+
+
+def _zone_verdict(found: Triage) -> list[str]:
+    lines = broken_lines(found)
+    for side in found.refused:
+        zone = found.zones[side]
+        begin = "No" if found.delta is None else "Refused, no"
+        lines.append(f"{begin} {side} zone{'' if found.delta is None else ' is certified'}: {zone.why}.")
+        lines += needed_lines(zone.certificate)
+    ends = _ends({side: zone.threshold for side, zone in found.zones.items()})
+    if ends:
+        head = "Frozen on validation, not certified" if found.delta is None else "Certified on validation"
+        lines.append(f"{head}: {ends}; the expert reads the others.")
+    claimed = found.delta is not None and bool(ends)
+    zones = [zone for zone in found.zones.values() if not claimed or zone.threshold is not None]
+    goals = [goal for zone in zones for goal in zone.goals]
+    each = ", half of the error for each zone" if len(found.zones) == 2 else ""
+    lines.append(goals_line(goals, found.per, found.delta, claimed=claimed, each=each))
+    return lines if found.delta is None else [*lines, _plain_zones(found)]
+
+
+def _plain_zones(found: Triage) -> str:
+    ends = _ends({side: zone.plain for side, zone in found.zones.items()})
+    if not ends:
+        return "Plain choice, not certified: none reaches a goal on validation."
+    return f"Plain choice, not certified: {ends}; the expert reads {percent(found.plain_read)} of the images."
+
+
+def _ends(ends: dict[str, float | None]) -> str:
+    """The zones that are not empty: `negative where P(referable) <= 0.03, positive where >= 0.9`."""
+    shown = [
+        f"{side} where P(referable) {SIGNS[side]} {end:.4g}" for side, end in ends.items() if end is not None
+    ]
+    return ", ".join(shown)
+
+
+def _zone_table(found: Triage) -> Group:
+    sets, shares = found.sets, found.shares
+    rows = [
+        Row("called negative", [with_interval(shares[name][0]) for name in sets]),
+        Row("called positive", [with_interval(shares[name][1]) for name in sets]),
+        Row("read by the expert", [with_interval(one.referral_rate) for one in sets.values()]),
+    ]
+    goals = [goal.target for zone in found.zones.values() for goal in zone.goals]
+    targets = ["npv", "ppv", "sensitivity", "severe_sensitivity", "specificity", *goals]
+    return sets_table(sets, rows, targets, found.per, certified=found.delta is not None)

@@ -1,20 +1,30 @@
-"""The checks of the values of labels, grades and probabilities, with what a wrong value probably is."""
+"""The checks of the values of labels, grades, probabilities and `gradable`, with what a wrong value probably is.
+
+`Predictions.select` leaves out images that cannot be graded, and so does every score; `retinabench clinic` counts them.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit, softmax
 
+from retinabench.predictions.check import SHAPES, Check, sample_column
 from retinabench.predictions.identities import is_missing
-from retinabench.predictions.validation.check import SHAPES, Check, sample_column
 
 REFERABLE_FROM = 2
 """The lowest referable grade of the international scale."""
 UNKNOWN_GRADE = -1
 FEW_ROWS = 5
 """Below so many rows, samples whose sum is nearly 1 may be chance: only the rounding of printed numbers is allowed."""
+_ROUNDING = 0.03  # of the sum of printed probabilities
+GRADABLE = "gradable"
+"""The column that says which images can be graded: 1 or 0, yes or no, true or false."""
+UNANSWERED = 0.5
+"""What stands for the missing probability of an image that cannot be graded; no number is computed from it."""
+_WORDS = {"0": False, "1": True, "false": False, "true": True, "no": False, "yes": True}
 
 
 def checked_labels(check: Check, values: NDArray[Any]) -> NDArray[np.int8]:
@@ -146,3 +156,111 @@ def _hint_on_range(probs: NDArray[np.float64]) -> str:
     if whole and np.isin(probs, (-1, 0, 1)).all():
         return "-1 marks a finding that is not certain in some label files: is this a column of labels?"
     return "A probability lies between 0 and 1."
+
+
+def referable_probability(check: Check, probs: ArrayLike, lowest: int) -> NDArray[np.float64]:
+    """Return P(referable), the sum of the classes from `lowest` on.
+
+    Args:
+        check: Names the file in messages.
+        probs: (N, C) class probabilities, or (N, S, C) of S posterior samples.
+        lowest: The first referable class.
+
+    Returns:
+        (N,) or (N, S), divided by the sums of the rows where printed digits leave these off 1.
+
+    Raises:
+        InputError: A value is not a probability, or a row does not sum to 1.
+    """
+    values = check.finite("probs", check.array("probs", probs), (2, 3))
+    classes = values.shape[-1]
+    if not 0 < lowest < classes:
+        raise check.fail(
+            "probs", None, f"has {classes} classes: none is below, or none from, class {lowest} on"
+        )
+    sums = values.sum(axis=-1)
+    outside = (values < -_ROUNDING) | (values > 1 + _ROUNDING)
+    off = np.argwhere(outside.any(axis=-1) | (np.abs(sums - 1) > _ROUNDING))
+    if off.size:
+        place = tuple(off[0])
+        logits = bool(outside.any() and np.ptp(sums) > 2 * _ROUNDING)
+        hint = "These are no class probabilities: posterior samples of P(referable) need no softmax."
+        raise check.fail(
+            "probs",
+            off[0][0],
+            f"sums to {sums[place]:g} over the classes, not to 1",
+            "Are they logits? Use Predictions.from_logits." if logits else hint,
+        )
+    return np.asarray(np.clip(values[..., lowest:].sum(axis=-1) / sums, 0, 1))
+
+
+def class_probabilities(check: Check, logits: ArrayLike) -> NDArray[np.float64]:
+    """Return the softmax of logits over their last axis, or the sigmoid of a single logit as two classes.
+
+    Args:
+        check: Names the file in messages.
+        logits: (N,) or (N, 1) of a single output; (N, C) of C classes; (N, S, C) or (N, S, 1) of S samples.
+
+    Returns:
+        Probabilities, the last axis over the classes.
+    """
+    values = check.finite("logits", check.array("logits", logits), (1, 2, 3))
+    if values.ndim == 1:
+        values = values[:, None]
+    if values.shape[-1] == 1:
+        return np.concatenate([expit(-values), expit(values)], axis=-1)
+    return np.asarray(softmax(values, axis=-1))
+
+
+def gradable_rows(check: Check, values: NDArray[Any] | None, n: int) -> NDArray[np.bool_]:
+    """Return whether each image can be graded.
+
+    Args:
+        check: Names the file in messages.
+        values: (N,) the column `gradable`; None where the file has none: all can.
+        n: Number of images.
+
+    Returns:
+        (N,) bool.
+
+    Raises:
+        InputError: A cell is neither yes nor no.
+    """
+    found = np.ones(n, bool)
+    if values is None:
+        return found
+    levels, place = np.unique(values, return_inverse=True)
+    for k, level in enumerate(levels.tolist()):
+        text = f"{level:g}" if isinstance(level, float) else str(level).strip().lower()
+        rows = place == k
+        if text not in _WORDS:
+            shown = "empty" if text in ("", "nan") else f"'{level}'"
+            row = int(np.flatnonzero(rows)[0])
+            raise check.fail(GRADABLE, row, f"is {shown}, not 0 or 1", "1: the image can be graded.")
+        found[rows] = _WORDS[text]
+    return found
+
+
+def fill_ungradable(check: Check, known: dict[str, NDArray[Any]], values: NDArray[Any] | None) -> None:
+    """Fill the missing probabilities and uncertainties of images that cannot be graded.
+
+    Args:
+        check: Names the file in messages.
+        known: The columns of `Predictions`, changed in place.
+        values: (N,) the column `gradable`, if any.
+
+    Raises:
+        InputError: An image that can be graded has no probability.
+    """
+    good = gradable_rows(check, values, len(known["probs"]))
+    for name, filled in (("probs", UNANSWERED), ("uncertainty", 0.0)):
+        column = known.get(name)
+        if column is None or column.dtype.kind != "f" or not column.size or column.shape[:1] != good.shape:
+            continue  # `Predictions` refuses other lengths
+        gone = np.isnan(column).reshape(len(column), -1).any(axis=1)
+        if (bad := np.flatnonzero(gone & good)).size:
+            shown = "prob" if name == "probs" else name
+            hint = "Fill it, or write 0 in the column 'gradable' where the image cannot be graded."
+            raise check.fail(shown, bad[0], "is empty or nan", hint)
+        if gone.any():
+            known[name] = np.where(np.isnan(column), filled, column)

@@ -1,1 +1,0 @@
-"""Values as the papers print them."""
