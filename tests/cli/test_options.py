@@ -8,8 +8,8 @@ import pytest
 import typer
 
 from retinabench.cli.banks import Asked, asks_about_images
-from retinabench.cli.main import app
-from retinabench.cli.options import FileReader, reads_predictions
+from retinabench.cli.main import app, run
+from retinabench.cli.options import MOST_REPLICATES, FileReader, reads_predictions
 
 HOMONYMS = {
     "--data": {"FOLDER", "BENCHMARK=FOLDER", "TASK=FOLDER"},
@@ -84,3 +84,9 @@ def test_the_shared_options_are_fields_of_their_dataclass(give, settings):
     own = [field.name for field in dataclasses.fields(settings)]
     assert list(added) == [one for one in own if one not in ("unlabelled", "ungradable")]
     assert verb(**{key: one.default for key, one in added.items()}) == settings()
+
+
+@pytest.mark.parametrize("words", [["score", "f"], ["compare", "f", "f"], ["report", "f"], ["leaderboard"], ["transfer", "f"], ["occlude", "f"]])  # fmt: skip
+def test_a_number_of_replicates_that_never_ends_is_refused(words, capsys):
+    assert run([*words, "--bootstrap", str(MOST_REPLICATES + 1)]) == 2
+    assert "'--bootstrap': Input should be less than or equal to 1000000" in capsys.readouterr().err

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from retinabench.cli.application import argument, option, with_options
-from retinabench.cli.options import Device, Out, OwnModel, Readers, Seed, Silent
+from retinabench.cli.options import MOST_REPLICATES, Device, Out, OwnModel, Readers, Seed, Silent
 from retinabench.cli.output import print_notes, progress_of, say
 from retinabench.core.errors import InputError
 
@@ -130,7 +130,10 @@ def occlude(
         int, option("--controls", "N", "Equal shapes filled elsewhere, per image and concept.", min=1)
     ] = 2,
     bootstrap: Annotated[
-        int, option("--bootstrap", "N", "Replicates for the intervals over patients.", min=100)
+        int,
+        option(
+            "--bootstrap", "N", "Replicates for the intervals over patients.", min=100, max=MOST_REPLICATES
+        ),
     ] = 2000,
     model: OwnModel = None,
     device: Device = "auto",
