@@ -28,6 +28,12 @@ def tables(tmp_path):
             "exclude each other",
         ),
         (["--truth", "truth.csv", "--examinee", "resnet18"], "a table of truth holds no images"),
+        (["--truth", "truth.csv", "--examinee", "biased1"], "Did you mean 'biased-1'?"),
+        (["--truth", "truth.csv", "--answers", "answers.csv", "--source", "."], "--source is for the images"),
+        (["--truth", "truth.csv", "--answers", "answers.csv", "--grid", "2"], "--grid is for a network"),
+        (["--truth", "truth.csv", "--examinee", "guessing", "--epochs", "3"], "--epochs is for a network"),
+        (["--bank", "synthetic", "--examinee", "guessing", "--grid", "2"], "--grid is for a network"),
+        (["--bank", "synthetic", "--answers", "answers.csv", "--size", "64"], "--size is for a network"),
         (["--truth", "truth.csv", "--examinee", "guessing", "--repetitions", "1"], "gives no interval"),
     ],
 )

@@ -10,8 +10,8 @@ import typer
 from retinabench.cli import options
 from retinabench.cli.banks import Asked, asks_about_images
 from retinabench.cli.fidelity import hidden, reference, verbs
-from retinabench.cli.main import app
-from retinabench.cli.options import FileReader, reads_predictions
+from retinabench.cli.main import app, run
+from retinabench.cli.options import MOST_REPLICATES, FileReader, reads_predictions
 
 HOMONYMS = {
     "--data": {"FOLDER", "BENCHMARK=FOLDER", "TASK=FOLDER"},
@@ -101,3 +101,9 @@ def test_the_shared_options_are_fields_of_their_dataclass(give, settings):
 def test_an_option_is_declared_once(name, declared, of):
     for verb in of:
         assert inspect.signature(verb, eval_str=True).parameters[name].annotation is declared
+
+
+@pytest.mark.parametrize("words", [["score", "f"], ["compare", "f", "f"], ["report", "f"], ["leaderboard"], ["transfer", "f"], ["occlude", "f"]])  # fmt: skip
+def test_a_number_of_replicates_that_never_ends_is_refused(words, capsys):
+    assert run([*words, "--bootstrap", str(MOST_REPLICATES + 1)]) == 2
+    assert "'--bootstrap': Input should be less than or equal to 1000000" in capsys.readouterr().err

@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 import stat
 
+import pytest
+
 from retinabench.cli.main import run
 from support.helpers import make_prepared
+
+ABOUT = '{"run": {}, "fingerprint": "0123456789abcdef", "version": "1"}'
 
 
 def test_without_out_a_read_only_folder_tells_what_its_tables_know(folder, capsys):
@@ -32,3 +36,22 @@ def test_a_damaged_table_of_files_and_a_senseless_out_are_one_line(tmp_path, cap
     assert run(["inspect", str(tmp_path / "p.csv"), "--out", str(tmp_path / "o")]) == 2
     assert "--out" in capsys.readouterr().err
     assert not (tmp_path / "o").exists()
+
+
+@pytest.mark.parametrize(("about", "rows", "says"), [
+    ("{bad", "", "run.json"), ('{"run": {}}', "", "run.json"), ("[]", "", "run.json"), (ABOUT, "", "metrics.jsonl"),
+    (ABOUT, '{"epoch": 1, "loss": nu', "metrics.jsonl"), (ABOUT, '{"loss": "low"}', "metrics.jsonl"),
+])  # fmt: skip
+def test_a_damaged_run_is_one_line(about, rows, says, tmp_path, capsys):
+    (tmp_path / "run.json").write_text(about)
+    (tmp_path / "metrics.jsonl").write_text(rows)
+    assert run(["inspect", str(tmp_path)]) == 2
+    said = capsys.readouterr()
+    assert f"{says}: is damaged" in said.err
+    assert not said.out
+
+
+def test_one_is_counted_in_the_singular(tmp_path, capsys):
+    (tmp_path / "p.csv").write_text("image_id,patient_id,label,prob\na,p,1,0.5\n")
+    assert run(["inspect", str(tmp_path / "p.csv")]) == 0
+    assert "in_domain test: 1 image, 1 patient, 1 referable" in capsys.readouterr().out

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from retinabench.cli.application import argument, option, print_notes, progress_of, say, with_options
-from retinabench.cli.options import Device, Out, OwnModel, Readers, Seed, Silent
+from retinabench.cli.options import MOST_REPLICATES, Device, Out, OwnModel, Readers, Seed, Silent
+from retinabench.core.errors import InputError
 
 if TYPE_CHECKING:
     from retinabench.concepts.trained_answers import NetworkOptions
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from retinabench.metrics.inference.interval import Interval
 
 BANK, NETWORK = "Images and their truth", "What answers"
+OF_BANK = ("source", "images")
+OF_NETWORK = ("grid", "weights", "trained", "size", "epochs")
 
 Source = Annotated[
     Path | None,
@@ -92,6 +96,17 @@ class Asked:
             Resources(self.device, self.readers, progress),
         )  # fmt: skip
 
+    def refuse(self, names: Sequence[str], why: str) -> None:
+        """Raise `InputError` for an option that has no part in what is asked.
+
+        Args:
+            names: The options, without their dashes.
+            why: What they belong to.
+        """
+        for one in fields(self):
+            if one.name in names and getattr(self, one.name) != one.default:
+                raise InputError(f"--{one.name} {why}", hint="Leave it out.")
+
 
 asks_about_images = with_options(Asked, "asked")
 """Gives a verb the options of `Asked`, which it gets as its argument `asked`."""
@@ -114,7 +129,10 @@ def occlude(
         int, option("--controls", "N", "Equal shapes filled elsewhere, per image and concept.", min=1)
     ] = 2,
     bootstrap: Annotated[
-        int, option("--bootstrap", "N", "Replicates for the intervals over patients.", min=100)
+        int,
+        option(
+            "--bootstrap", "N", "Replicates for the intervals over patients.", min=100, max=MOST_REPLICATES
+        ),
     ] = 2000,
     model: OwnModel = None,
     device: Device = "auto",

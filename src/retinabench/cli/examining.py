@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from retinabench.cli.application import argument, flag, option, print_notes, progress_of, say
-from retinabench.cli.banks import BANK, Asked, asks_about_images
+from retinabench.cli.banks import BANK, OF_BANK, OF_NETWORK, Asked, asks_about_images
 from retinabench.cli.options import Out, Seed, Silent
-from retinabench.core.errors import InputError
+from retinabench.core.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from retinabench.concepts.examine import ExamineOptions
@@ -174,17 +174,24 @@ def _examined(
         )
     if answers is not None and asked.examinee is not None:
         raise InputError("--answers and --examinee exclude each other", hint="Leave one of them out.")
+    if truth is not None:
+        asked.refuse(OF_BANK, "is for the images of --bank")
     if truth is not None and answers is not None:
+        asked.refuse(OF_NETWORK, "is for a network that answers about images")
         return examine_files(answers, truth, out, options, progress=progress)
     from retinabench.concepts.answer_bank import examine_images, examine_synthetic
+    from retinabench.concepts.examinees.synthetic import SYNTHETIC
 
     network = asked.network(options.seed, progress)
+    if answers is not None or network.synthetic:
+        asked.refuse(OF_NETWORK, "is for a network that answers about images")
     if bank is not None:
         return examine_images(bank, asked.source, out, network, options, answers)
     if not network.synthetic:
+        hint = "Give the answers with --answers, or a synthetic examinee with --examinee."
         raise InputError(
             "a table of truth holds no images that a network could be asked about",
-            hint="Give the answers with --answers, or a synthetic examinee with --examinee.",
+            hint=hint if asked.examinee is None else nearest(asked.examinee, SYNTHETIC),
         )
     assert truth is not None
     assert asked.examinee is not None

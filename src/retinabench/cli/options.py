@@ -71,7 +71,11 @@ Json = Annotated[
     Path | None,
     option("--json", "FILE", "Write everything as JSON; -: to standard output, and nothing else there."),
 ]
-Bootstrap = Annotated[int, option("--bootstrap", "N", "Replicates for the intervals; 0: none.", min=0)]
+MOST_REPLICATES = 1_000_000
+Bootstrap = Annotated[
+    int,
+    option("--bootstrap", "N", "Replicates for the intervals; 0: none.", min=0, max=MOST_REPLICATES),
+]
 
 # Of the verbs that train.
 Data = Annotated[Path, option("--data", "FOLDER", "Prepared folder.")]

@@ -81,6 +81,11 @@ class ExamineOptions:
             raise InputError("--repetitions 1 gives no interval", hint=hint)
         if self.figures and not self.repetitions:
             raise InputError("--figures needs repetitions", hint="Leave --repetitions out.")
+        if self.predictions is None and self.threshold != "0.5":
+            raise InputError("--threshold is of the referrals of --predictions", hint="Name their file.")
+        if not self.claims and self.confidence != 0.95:
+            hint = "State one with --claim; all other intervals are at 95 %."
+            raise InputError("--confidence is of the decisions of claims", hint=hint)
 
 
 def examine_files(

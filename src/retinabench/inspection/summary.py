@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from retinabench.data.prepared.folder import open_prepared
 from retinabench.inspection.inspection import Inspection, findings, inspect_data
 from retinabench.inspection.write import write_inspection
 from retinabench.predictions.io import read_predictions
+from retinabench.reports.toolkit.pages import counted
 
 
 def inspect_lines(
@@ -43,7 +45,8 @@ def inspect_lines(
     elif (path / "run.json").is_file():
         yield from _run(path)
     elif path.is_dir():
-        raise InputError("is neither a run folder nor a prepared data set", file=path)
+        hint = "Prepare images with: retinabench prepare DATASET --source DIR --out DIR"
+        raise InputError("is neither a run folder nor a prepared data set", file=path, hint=hint)
     else:
         yield from _predictions(path)
 
@@ -55,26 +58,39 @@ def _inspection(found: Inspection) -> Iterator[str]:
     for row in found.splits:
         counts = "/".join(str(n) for n in row.classes)
         classes = f"{found.classes.noun}s 0-{len(row.classes) - 1}: {counts}"
-        yield f"  {row.split}: {row.images:,} images, {row.patients:,} patients, {classes}"
+        images, patients = counted(row.images, "image"), counted(row.patients, "patient")
+        yield f"  {row.split}: {images}, {patients}, {classes}"
     for finding in findings(found):
         yield f"{finding.lead} {finding.text}"
 
 
 def _run(path: Path) -> Iterator[str]:
-    about = json.loads((path / "run.json").read_text())
     state = "done" if (path / "done").is_file() else "unfinished"
-    yield f"run, {state}, data fingerprint {about['fingerprint'][:12]}, version {about['version']}"
-    yield json.dumps(about["run"])
+    with _undamaged(path / "run.json") as file:
+        about = json.loads(file.read_text())
+        lines = [f"run, {state}, data fingerprint {about['fingerprint'][:12]}, version {about['version']}"]
+        lines.append(json.dumps(about["run"]))
     if (path / "metrics.jsonl").is_file():
-        last = json.loads((path / "metrics.jsonl").read_text().splitlines()[-1])
-        yield "last epoch: " + ", ".join(f"{key} {value:.4g}" for key, value in last.items())
+        with _undamaged(path / "metrics.jsonl") as file:
+            last = json.loads(file.read_text().splitlines()[-1])
+            lines.append("last epoch: " + ", ".join(f"{key} {value:.4g}" for key, value in last.items()))
+    yield from lines
     if (path / "predictions.parquet").is_file():
         yield from _predictions(path / "predictions.parquet")
 
 
+@contextlib.contextmanager
+def _undamaged(file: Path) -> Iterator[Path]:
+    """Say in one line that a file of a run does not hold what it should."""
+    try:
+        yield file
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        raise InputError("is damaged", file=file, hint="Train the run again.") from None
+
+
 def _predictions(path: Path) -> Iterator[str]:
     predictions = read_predictions(path)
-    yield f"predictions, {len(predictions):,} images, {predictions.samples} sample{'s' * (predictions.samples > 1)} each"
+    yield f"predictions, {counted(len(predictions), 'image')}, {counted(predictions.samples, 'sample')} each"
     for domain in ("in_domain", "shifted"):
         for split in ("validation", "test"):
             part = predictions.select(domain=domain, split=split)
@@ -82,9 +98,10 @@ def _predictions(path: Path) -> Iterator[str]:
                 patients = (
                     "no patient ids"
                     if part.patient_id is None
-                    else f"{len(np.unique(part.patient_id)):,} patients"
+                    else counted(len(np.unique(part.patient_id)), "patient")
                 )
-                yield f"  {domain} {split}: {len(part):,} images, {patients}, {int(part.label.sum()):,} referable"
+                images = counted(len(part), "image")
+                yield f"  {domain} {split}: {images}, {patients}, {int(part.label.sum()):,} referable"
     if predictions.metadata:
         yield "metadata: " + ", ".join(
             f"{key} {value}" for key, value in sorted(predictions.metadata.items())

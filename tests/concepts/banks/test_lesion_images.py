@@ -89,6 +89,8 @@ def test_a_split_keeps_patients_whole_and_depends_on_the_seed_alone():
     assert not np.array_equal(questioned, other)
 
 
-def test_too_few_images_are_refused():
+def test_too_few_and_too_many_images_are_refused():
     with pytest.raises(InputError, match="9 images are too few"):
         lesion_images.drawn(9)
+    with pytest.raises(InputError, match=r"100,000,000,000 images are more than are drawn \(1,000,000\)"):
+        lesion_images.drawn(10**11)

@@ -89,7 +89,7 @@ def test_wrong_truth(tmp_path, text, says):
         ("image_id,haemorrhage,hard exudate\na,0.1,0.2\n", r"has no row for 'b', 'c'\. Answer every image"),
         (ANSWERS.replace("0.3", "3.5"), "row 3, column 'hard exudate': is 3.5, outside"),
         (ANSWERS.replace("0.2", "-2"), "row 1, column 'haemorrhage': is -2, outside .* logits"),
-        (ANSWERS.replace("a,0.3", "a,"), "column 'hard exudate': has no answer for image 'a'"),
+        (ANSWERS.replace("a,0.3", "a,"), "row 3, column 'hard exudate': has no answer for image 'a'"),
         (ANSWERS.replace("extra", "a"), "repeats 'a'"),
         (ANSWERS.replace("0.4", "maybe"), "row 3, column 'haemorrhage': is 'maybe', not a number"),
     ],

@@ -53,7 +53,7 @@ def test_rows_are_found_by_their_ids_and_others_are_left_aside(tmp_path):
         (np.where(np.isnan(PROBS), 0, PROBS) * 100, "row 1, column 'a': is 90, outside [0, 1]. These look like percentages"),
         (PROBS - 1, "These look like logits"),
         (np.where(PROBS == 0.25, 1.5, PROBS), "row 1, column 'b': is 1.5, outside [0, 1]. A probability lies"),
-        (np.where(PROBS == 1, np.nan, PROBS), "column 'b': has no answer for image 'z'"),
+        (np.where(PROBS == 1, np.nan, PROBS), "row 3, column 'b': has no answer for image 'z'"),
         (np.where(PROBS == 1, np.inf, PROBS), "row 3, column 'b': is infinite"),
     ],
 )  # fmt: skip

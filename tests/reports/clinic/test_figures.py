@@ -51,3 +51,11 @@ def test_calibration_is_drawn_by_groups_of_images(one):
     drawn = line(axes, GOOD)
     assert drawn.get_xdata().tolist() == [group.forecast for group in one.calibration.curve]
     assert drawn.get_ydata().tolist() == [group.observed.value for group in one.calibration.curve]
+
+
+def test_the_net_benefit_of_a_single_patient_has_no_interval_and_is_drawn():
+    two = rb.Predictions(
+        np.array(["a", "b"]), np.array([0, 1], np.int8), np.array([0.2, 0.7]), patient_id=np.array(["p", "p"])
+    )
+    [axes] = decision_panel(rb.clinic(two)["in_domain"]).axes
+    assert axes.get_ylim()[1] == pytest.approx(1.05 * 0.5)

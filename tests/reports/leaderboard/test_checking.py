@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from retinabench.cli.main import run
 from retinabench.core.errors import InputError
 from retinabench.data.frozen.definition import frozen_benchmark, truth_of
 from retinabench.predictions.io import write_predictions
@@ -89,3 +90,8 @@ def test_a_huge_file_is_refused_before_it_is_read(tmp_path) -> None:
         handle.truncate(checking.MOST_BYTES + 1)
     with pytest.raises(InputError, match="a submission's file may have 64"):
         checking.read_checked(tmp_path / "seed-0.csv", BENCHMARK)
+
+
+def test_a_file_that_is_not_there_is_wrong_input(tmp_path, capsys) -> None:
+    assert run(["leaderboard", str(tmp_path / "none.csv"), "--quiet"]) == 2
+    assert "none.csv: does not exist" in capsys.readouterr().err

@@ -18,6 +18,7 @@ from retinabench.cli.application import (
     progress_of,
 )
 from retinabench.cli.options import (
+    MOST_REPLICATES,
     PLAIN,
     FileReader,
     Json,
@@ -79,7 +80,9 @@ Attach = Annotated[
         "An exported model, which then applies the threshold or the zones; the file must be predicted by its weights.",
     ),
 ]
-Permutations = Annotated[int, option("--bootstrap", "N", "Permutations of the screen for shift.", min=1)]
+Permutations = Annotated[
+    int, option("--bootstrap", "N", "Permutations of the screen for shift.", min=1, max=MOST_REPLICATES)
+]
 
 
 @reads_predictions

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from retinabench.core.errors import InputError
 from retinabench.core.random_streams import numpy_generator
 from retinabench.data.dataset import ConceptImages
+from retinabench.data.datasets.synthetic import MOST_IMAGES
 from retinabench.data.synthetic.fundus import draw
 from retinabench.data.synthetic.truth import truth
 
@@ -44,7 +45,7 @@ def drawn(
     The truth of an image is its lesion counts (`synthetic.truth`), that of a region the mask rendered at ``mask_size``.
 
     Args:
-        images: Number of images, at least 10.
+        images: Number of images, 10 to `MOST_IMAGES`.
         seed: Seed of the renderer.
         population: ``in_domain`` or ``shifted``.
         mask_size: Side of the masks, in pixels.
@@ -53,10 +54,13 @@ def drawn(
         The collection.
 
     Raises:
-        InputError: Fewer than ten images.
+        InputError: Fewer images, or more.
     """
     if images < 10:
         raise InputError(f"{images} images are too few to train and question on", hint="Use --images 100.")
+    if images > MOST_IMAGES:
+        problem = f"{images:,} images are more than are drawn ({MOST_IMAGES:,})"
+        raise InputError(problem, hint="Give fewer --images.")
     facts = [truth(index, seed=seed, population=population) for index in range(images)]
 
     def masks(row: int) -> NDArray[np.bool_]:

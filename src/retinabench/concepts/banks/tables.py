@@ -191,6 +191,8 @@ def _wanted(path: Path, names: list[str], concepts: Sequence[str] | None) -> lis
     for name in ("image_id", *wanted):
         if names.count(name) > 1:
             raise InputError("stands twice in the header", file=path, column=name)
+        if wanted.count(name) > 1:
+            raise InputError("is named twice as a concept", file=path, column=name, hint="Name it once.")
     if not wanted:
         raise InputError("has no column beside image_id", file=path, hint="Add one per concept.")
     return wanted

@@ -7,7 +7,7 @@ a transcript of another examinee is refused.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -29,12 +29,19 @@ class Answers:
         probs: (n, c), P(yes) of every sample and concept, an array or a memory map; NaN is allowed where the truth is
             unknown.
         source: Name of the file, for messages.
+        rows: (n,) row of each sample in the file, from 0; None: in the order of the bank.
 
     Raises:
         InputError: The shape does not fit, or a value is not in [0, 1]; the message names row and column.
     """
 
-    def __init__(self, bank: Bank, probs: NDArray[np.floating], source: str | None = None) -> None:
+    def __init__(
+        self,
+        bank: Bank,
+        probs: NDArray[np.floating],
+        source: str | None = None,
+        rows: Sequence[int] | None = None,
+    ) -> None:
         check = Check(source)
         if probs.shape != bank.truth.shape:
             raise check.fail(
@@ -42,14 +49,15 @@ class Answers:
             )
         digest = hashlib.sha256()
         for start in range(0, bank.samples, CHUNK):
-            rows = np.ascontiguousarray(probs[start : start + CHUNK], np.float64)
-            digest.update(rows.data)
-            if rows.min() >= 0 and rows.max() <= 1:
+            part = np.ascontiguousarray(probs[start : start + CHUNK], np.float64)
+            digest.update(part.data)
+            if part.min() >= 0 and part.max() <= 1:
                 continue
-            bad = ~((rows >= 0) & (rows <= 1)) & (np.asarray(bank.truth[start : start + CHUNK]) >= 0)
+            bad = ~((part >= 0) & (part <= 1)) & (np.asarray(bank.truth[start : start + CHUNK]) >= 0)
             if bad.any():
                 row, column = np.argwhere(bad)[0]
-                value, name = rows[row, column], bank.name(start + int(row))
+                value, sample = part[row, column], start + int(row)
+                name = bank.name(sample)
                 problem = (
                     f"has no answer for image '{name}'"
                     if np.isnan(value)
@@ -60,7 +68,8 @@ class Answers:
                     if np.isnan(value)
                     else "A probability lies between 0 and 1."
                 )
-                raise check.fail(bank.concepts[column], None if source else start + row, problem, hint)
+                place = sample if rows is None else rows[sample]
+                raise check.fail(bank.concepts[column], place, problem, hint)
         self._probs = probs
         self._column = {name: place for place, name in enumerate(bank.concepts)}
         self.hash = digest.hexdigest()
@@ -100,4 +109,5 @@ def read_answers(path: str | Path, bank: Bank) -> Answers:
         raise InputError(
             f"has no row for {shown}{more}", file=path, hint="Answer every image of the truth file."
         )
-    return Answers(bank, values[[place[name] for name in wanted]], source=str(path))
+    rows = [place[name] for name in wanted]
+    return Answers(bank, values[rows], source=str(path), rows=rows)

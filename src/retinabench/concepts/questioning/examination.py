@@ -267,7 +267,8 @@ class Examination:
                 elif n < RARE:
                     notes.append(f"The bank has only {n} {kind} sample{'s' * (n > 1)} of '{name}'.")
             if unknown := self.bank.samples - negative - positive:
-                notes.append(f"The truth of '{name}' is unknown for {unknown} samples, which are not asked.")
+                samples = f"{unknown} sample{'s' * (unknown > 1)}"
+                notes.append(f"The truth of '{name}' is unknown for {samples}, not asked about.")
         return notes
 
     def _claim_notes(self) -> list[str]:

@@ -49,9 +49,11 @@ def decision_panel(one: SetScreening) -> Figure:
     if one.referred:
         lines.append(Line(READER, reader.threshold, reader.model, reader.low, reader.high))
     draw_lines(axes, lines)
-    highest = max(float(np.nanmax(line.high if line.high is not None else line.y)) for line in lines)
+    # A single patient has no interval, and its ends are NaN.
+    ends = [end for line in lines for end in (line.y, line.high) if end is not None]
+    highest = float(np.nanmax([0.02, *np.concatenate(ends)]))
     axes.set(
-        xlim=(curve.threshold[0], curve.threshold[-1]), ylim=(-0.25 * max(highest, 0.02), 1.05 * max(highest, 0.02)),
+        xlim=(curve.threshold[0], curve.threshold[-1]), ylim=(-0.25 * highest, 1.05 * highest),
         xlabel="threshold probability", ylabel="net benefit",
     )  # fmt: skip
     light_grid(axes, "y")

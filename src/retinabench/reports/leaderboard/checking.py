@@ -48,7 +48,7 @@ def read_checked(file: Path, benchmark: FrozenBenchmark) -> Predictions:
 
 def check_size(file: Path) -> None:
     """Raise `InputError` where a file is larger than any submission needs."""
-    if (size := file.stat().st_size) > MOST_BYTES:
+    if file.is_file() and (size := file.stat().st_size) > MOST_BYTES:
         raise InputError(
             f"has {size / 2**20:,.0f} MB; a submission's file may have {MOST_BYTES / 2**20:.0f}",
             file=file,
