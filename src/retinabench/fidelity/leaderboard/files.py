@@ -172,7 +172,7 @@ def score_tasks(
             if first is None:
                 submissions.setdefault(task, []).append(submission)
             else:
-                refused.append(Refused(file, f"holds the same predictions as {shown(first.source)}"))
+                refused.append(Refused(file, f"holds the same predictions as {shown(first.source or '')}"))
         if shipped and (read := submissions.get(task)):
             evaluator = evaluators[task]
             read += beside(read, shipped_submissions(evaluator.target, evaluator.data.sha256))

@@ -78,7 +78,7 @@ def _near_a_chain(probs: Floats, reference: Reference, exact: float) -> bool:
     assert reference.chain_probs is not None
     chains = reference.chain_probs
     nearest = min(float(distances.total_variation(probs, chain).mean()) for chain in chains)
-    return nearest < _LIMIT_OF_CHAINS * exact * np.sqrt(len(chains))
+    return bool(nearest < _LIMIT_OF_CHAINS * exact * np.sqrt(len(chains)))
 
 
 def _is_mean_of_some(probs: Floats, chains: Floats) -> bool:
