@@ -223,8 +223,14 @@ def _note(task: TaskBoard) -> str:
     reference = task.evaluator.reference
     shipped = _SHIPPED if any(entry.shipped for entry in task.competitors) else ""
     declared = _DECLARED if any(entry.declared for entry in task.competitors) else ""
+    marked = (
+        f"'{entry.title}' is not ranked: {', '.join(entry.marks)}."
+        for entry in task.competitors
+        if entry.marks
+    )
     if reference.passed:
         verdict = reference.judgement.verdict
         known = "" if verdict == "passed" else f"The reference is {verdict}. "
-        return " ".join(part for part in (f"{known}{_LEGEND}", declared, shipped, power_text(task)) if part)
+        parts = (f"{known}{_LEGEND}", *marked, declared, shipped, power_text(task))
+        return " ".join(part for part in parts if part)
     return f"No ranking: the reference fails its own diagnostics ({'; '.join(reference.why)}). {_LEGEND} {declared}".rstrip()
