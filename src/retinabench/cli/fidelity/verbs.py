@@ -51,7 +51,7 @@ def run(
     task: Task,
     data: Source = None,
     budget: Annotated[
-        float, option("--budget", "X", "Gradient evaluations per training example.", min=1)
+        float, option("--budget", "X", "Gradient evaluations per training example.", min=1, max=1e12)
     ] = 1000,
     over_budget: Annotated[
         Literal["refuse", "mark"],
@@ -97,7 +97,8 @@ def tune(
     ] = None,
     trials: Annotated[int, option("--trials", "N", "Points of the search space.", min=1)] = 8,
     budget: Annotated[
-        float, option("--budget", "X", "Gradient evaluations per training example, each trial.", min=1)
+        float,
+        option("--budget", "X", "Gradient evaluations per training example, each trial.", min=1, max=1e12),
     ] = 1000,
     out: Annotated[Path, option("--out", "FOLDER", "Folder for runs and records.")] = Path("fidelity-tuning"),
     seed: Seed = 0,
