@@ -72,6 +72,7 @@ def test_tasks_are_listed_and_defined(capsys):
         (["run", "map", "--task", "fundus", "optimizer.epochs=2000"], "Lower optimizer.epochs to 1000"),
         (["run", "temperature", "--task", "fundus"], "validation labels"),
         (["run", "map", "--task", "fundus", "--budget", "0"], "--budget"),
+        (["run", "map", "--task", "fundus", "--budget", "inf"], "--budget"),
         (["score", "nowhere.csv", "--task", "fundus"], "does not exist"),
         (["board", "nowhere"], "does not exist"),
         (

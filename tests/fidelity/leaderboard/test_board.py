@@ -111,3 +111,15 @@ def test_trivial_submissions():
     marginal, point = (one.draws for one in baselines(ENERGY, np.array([[1.0, 3.0], [5.0, 5.0]])))
     assert (point[:, 0] == [2, 5]).all()
     assert marginal.shape == point.shape == (2, 1000)
+
+
+def test_no_entry_replaces_one_of_its_title(tmp_path, evaluators):
+    base = evaluators["fundus"].reference.probs
+    titles = ["uniform", "MAP", "MAP", "MAP (2/submission.npz)"]
+    for k, title in enumerate(titles):
+        probs = 0.8 * base + 0.2 * np.random.default_rng(k).dirichlet(np.ones(5), len(base))
+        meta = {"task": "fundus", "title": title, "baseline": False}
+        write_submission(tmp_path / str(k) / "submission.npz", Submission(probs, about=About(**meta)))
+    (scored,) = score_tasks(find_submissions([tmp_path]), evaluators)[0]
+    assert len(scored.competitors) == len({entry.title for entry in scored.entries}) - 3 == 4
+    assert "uniform" in {entry.title for entry in scored.entries if entry.baseline}

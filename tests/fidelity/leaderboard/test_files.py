@@ -1,6 +1,7 @@
 """Submissions are found, read, scored and kept."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -81,6 +82,9 @@ def attacked(folder, evaluators, monkeypatch):
     probs = 0.8 * evaluators["fundus"].reference.probs + 0.04
     forged(folder / "bad-budget" / "submission.npz", probs, budget="lots")
     forged(folder / "endless-budget" / "submission.npz", probs, budget={"limit": 1e999, "used": 1})
+    forged(folder / "huge-budget" / "submission.npz", probs, budget={"used": 1e300})
+    run = {"optimizer": {}, "method": {"temperature": 10**400}}
+    forged(folder / "huge-temperature" / "submission.npz", probs, run=run)
     forged(folder / "no-such-task" / "submission.npz", probs, task="none")
     forged(folder / "no-data" / "submission.npz", probs, task="imdb")
     forged(folder / "rows" / "submission.npz", probs[:5])
@@ -102,12 +106,12 @@ def test_bad_files_are_named_and_the_board_stands(attacked):
     assert [row.title for row in board.ranking] == ["Near", "Middling", "Far"]
     why = {one.file.parent.name: one.why for one in board.refused}
     assert set(why) == {
-        "bad-budget", "endless-budget", "no-such-task", "no-data", "rows", "not-a-sum", "junk",
+        "bad-budget", "endless-budget", "huge-budget", "huge-temperature", "no-such-task", "no-data", "rows", "not-a-sum", "junk",
     }  # fmt: skip
     assert "budget" in why["bad-budget"]
     assert "its data are absent" in why["no-data"]
     assert why["not-a-sum"].startswith("row 4: holds 1.03, which is no probability")
-    assert len(board.to_dict()["refused"]) == 7
+    assert len(board.to_dict()["refused"]) == 9
 
 
 def test_a_board_of_bad_files_alone_is_refused(tmp_path):
@@ -148,3 +152,36 @@ def test_the_reference_handed_in_is_shown_and_not_ranked(tmp_path, evaluators):
     assert entry.marks == ("equal to the reference",)
     assert entry.rank is None
     assert not board.ranked
+
+
+def test_a_submission_that_is_there_twice_is_one_seed(tmp_path, evaluators):
+    probs = 0.8 * evaluators["fundus"].reference.probs + 0.2 / 5
+    for k, seed in enumerate((0, 0, 1)):  # the last says that it is another seed, and holds the same
+        one = Submission(probs, about=About(**submission_meta(FUNDUS, "MAP", seed)))
+        write_submission(tmp_path / str(k) / "submission.npz", one)
+    (board,), refused = score_tasks(find_submissions([tmp_path]), evaluators)
+    assert [len(entry.submissions) for entry in board.competitors] == [1]
+    assert ["holds the same predictions as" in one.why for one in refused] == [True, True]
+
+
+def test_seeds_and_like_titles_are_kept_side_by_side(tmp_path, evaluators):
+    base, kept = evaluators["fundus"].reference.probs, tmp_path / "kept"
+    for seed in range(3):
+        probs = 0.8 * base + 0.2 * np.random.default_rng(seed).dirichlet(np.ones(5), len(base))
+        about = About(**submission_meta(FUNDUS, "MAP", seed))
+        write_submission(tmp_path / str(seed) / "submission.npz", Submission(probs, about=about))
+    files = [tmp_path / str(seed) / "submission.npz" for seed in range(3)]
+    score_files(files, evaluators["fundus"], keep=kept)
+    for title in ("a b", "a-b", "鏡" * 200):
+        score_files(files[:1], evaluators["fundus"], keep=kept, title=title)
+    assert len(find_submissions([kept])) == 6
+    (board,), _ = score_tasks(find_submissions([kept]), evaluators)
+    assert {entry.title: len(entry.submissions) for entry in board.competitors}["MAP"] == 3
+
+
+def test_a_pipe_among_the_submissions_is_no_wait(folder, evaluators):
+    (folder / "pipe").mkdir()
+    os.mkfifo(folder / "pipe" / "submission.npz")
+    boards, refused = score_tasks(find_submissions([folder]), evaluators)
+    assert len(boards) == 2
+    assert [one.why for one in refused] == ["is a pipe or a device, and no file"]

@@ -71,6 +71,48 @@ def test_labels_of_another_order_are_refused(published, tmp_path):
         import_reference(published / "medmnist_probs.csv", DERMA, **STATED, labels=tmp_path / "classes.csv")
 
 
+def test_labels_that_are_no_list_of_numbers_are_named_with_a_hint(published, tmp_path):
+    np.save(tmp_path / "y.npy", np.zeros(2000))
+    (tmp_path / "head.csv").write_text("label\n1\n")
+    (tmp_path / "nan.csv").write_text("nan\n" * 2000)
+    for name, said in (("y.npy", "is no text. Write one number a line"), ("head.csv", "'label'.*without a header"),
+                       ("none.csv", "it does not exist"), ("nan.csv", "not finite")):  # fmt: skip
+        with pytest.raises(InputError, match=said):
+            import_reference(published / "medmnist_probs.csv", DERMA, **STATED, labels=tmp_path / name)
+
+
+def test_y_of_a_regression_shows_the_order(published, tmp_path):
+    random = np.random.default_rng(1)
+    means = random.normal(size=256)
+    np.savetxt(tmp_path / "uci_samples.csv", means + 0.3 * random.normal(size=(1000, 256)))
+    np.savetxt(tmp_path / "y.csv", means + 0.3 * random.normal(size=256))
+    np.savetxt(tmp_path / "turned.csv", np.loadtxt(tmp_path / "y.csv")[::-1])
+    made = import_reference(tmp_path / "uci_samples.csv", UCI, **STATED, labels=tmp_path / "y.csv")
+    assert made.labels is not None
+    with pytest.raises(InputError, match="its correlation with the predicted means is"):
+        import_reference(tmp_path / "uci_samples.csv", UCI, **STATED, labels=tmp_path / "turned.csv")
+
+
+def test_the_zip_of_the_development_phase_is_read(tmp_path):
+    random = np.random.default_rng(0)
+    probs = softmax(random.normal(size=(10_000, 10)))
+    np.savetxt(tmp_path / "probs.csv", probs, delimiter=",", fmt="%.5f")
+    np.savetxt(tmp_path / "cifar10_probs.csv", probs[:, ::-1], fmt="%.5f")
+    with zipfile.ZipFile(tmp_path / "submission.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.write(tmp_path / "cifar10_probs.csv", "cifar10_probs.csv")
+        archive.writestr("__MACOSX/cifar10_probs.csv", "of the packer")
+    found = evaluator(CIFAR, tmp_path / "probs.csv", tmp_path)
+    (entry,) = score_files([tmp_path / "submission.zip"], found).competitors
+    assert entry.title == "submission"
+
+
+def test_a_copy_says_that_it_is_not_ranked(published, tmp_path):
+    found = evaluator(DERMA, published / "medmnist_probs.csv", tmp_path)
+    board = score_files([published / "medmnist_probs.csv", published / "p.csv"], found)
+    note = task_table(board, terminal=True).note
+    assert "'medmnist_probs' is not ranked: equal to the reference." in note
+
+
 def test_draws_are_scored_without_labels(published, tmp_path):
     found = evaluator(UCI, published / "uci_samples.csv", tmp_path)
     board = score_files([published / "submission.zip"], found)

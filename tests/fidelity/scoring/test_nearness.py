@@ -83,3 +83,25 @@ def test_quantiles_of_the_reference_are_nearer_than_draws_could_be():
     mean, std = random.normal(size=N), 0.2 + random.random(N)
     fresh = mean[:, None] + std[:, None] * np.random.default_rng(5).normal(size=(N, 1000))
     assert nearness(Submission(draws=fresh), reference) == ""
+
+
+def test_rounded_copies_of_a_chain_are_nearer_than_draws_could_be():
+    reference = replace(classified(N, 5), mcse=np.full((N, 5), 0.005))
+    for chain in reference.chain_probs:
+        for copy in (chain.astype(np.float16).astype(float), np.round(chain, 3)):
+            assert nearness(Submission(copy / copy.sum(axis=1, keepdims=True)), reference) == NEARER
+
+
+def test_the_samples_of_the_reference_handed_in_are_equal():
+    reference = classified(N, 5)
+    samples = reference.samples[::3]
+    assert nearness(Submission(samples.mean(axis=0), samples.astype(np.float16)), reference) == EQUAL
+    fresh = classified(N, 5, seed=7).samples
+    assert nearness(Submission(fresh.mean(axis=0), fresh), reference) == ""
+
+
+def test_rounded_draws_and_draws_in_another_order_are_equal():
+    reference, random = regressed(N, draws=500), np.random.default_rng(1)
+    thinned = random.permuted(reference.draws.astype(np.float64), axis=1)[:, :1000]
+    assert nearness(Submission(draws=np.round(thinned, 4)), reference) == EQUAL
+    assert nearness(Submission(draws=thinned + 1e-5 * random.normal(size=thinned.shape)), reference) == EQUAL

@@ -1,7 +1,10 @@
 """Pairs are told apart where their difference exceeds its error, and places follow."""
 
 import numpy as np
+import pytest
+from scipy import stats
 
+from retinabench.fidelity.scoring import resolution
 from retinabench.fidelity.scoring.resolution import Contest, places_of_ranks, resolve
 
 
@@ -40,6 +43,15 @@ def test_the_stated_power_is_reached():
         for k in range(60)
     )
     assert hits >= 40  # .8 for one pair; this entry has three
+
+
+@pytest.mark.parametrize(
+    ("level", "degrees"), [(0.05 / 2, 4), (0.05 / 930, 3), (0.05 / 930, 30), (0.05 / 50, 999)]
+)
+def test_the_power_is_that_of_the_noncentral_t(level, degrees):
+    critical = stats.t.ppf(1 - level / 2, degrees)
+    size = resolution._noncentrality(critical, degrees)
+    assert stats.nct.sf(critical, degrees, size) == pytest.approx(0.8, abs=0.02)
 
 
 def test_a_single_seed_has_the_variance_of_the_others():

@@ -59,7 +59,7 @@ def run(
     task: Target,
     data: TargetFolder = None,
     budget: Annotated[
-        float, option("--budget", "X", "Gradient evaluations per training example.", min=1)
+        float, option("--budget", "X", "Gradient evaluations per training example.", min=1, max=1e12)
     ] = 1000,
     over_budget: Annotated[
         Literal["refuse", "mark"],
@@ -105,7 +105,8 @@ def tune(
     ] = None,
     trials: Annotated[int, option("--trials", "N", "Points of the search space.", min=1)] = 8,
     budget: Annotated[
-        float, option("--budget", "X", "Gradient evaluations per training example, each trial.", min=1)
+        float,
+        option("--budget", "X", "Gradient evaluations per training example, each trial.", min=1, max=1e12),
     ] = 1000,
     out: Annotated[Path, option("--out", "FOLDER", "Folder for runs and records.")] = Path("fidelity-tuning"),
     seed: Seed = 0,
@@ -196,11 +197,9 @@ def import_reference(
     )  # fmt: skip
     write_reference(out, found)
     accuracy = found.about.accuracy
-    proof = (
-        "its order is not proved: no labels"
-        if accuracy is None
-        else f"accuracy {accuracy:.4f} proves its order"
-    )
+    proof = "its order is not proved: no labels" if labels is None else "y follows its means"
+    if accuracy is not None:
+        proof = f"accuracy {accuracy:.4f} proves its order"
     say(f"{out}: {found.judgement.verdict}; {proof}")
 
 

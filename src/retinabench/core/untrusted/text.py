@@ -34,16 +34,24 @@ def json_object(text: str | bytes) -> dict[str, Any]:
         Its content.
 
     Raises:
-        ValueError: It is no JSON, no object, nested too deep, or holds half a surrogate pair, which no file or page can show.
+        ValueError: It is no JSON, no object, nested too deep, or holds a whole number beyond those of floats or half a surrogate
+            pair, which no file or page can show.
     """
     try:
-        content = json.loads(text)
+        content = json.loads(text, parse_int=_whole)
         json.dumps(content, ensure_ascii=False).encode()
     except RecursionError:
         raise ValueError("it is nested too deep") from None
     if not isinstance(content, dict):
         raise ValueError("it is no JSON object")
     return content
+
+
+def _whole(digits: str) -> int:
+    value = int(digits)
+    if abs(value) >= 2**1023:
+        raise ValueError("it holds a number that is too large")
+    return value
 
 
 def visible(text: str) -> str:

@@ -75,7 +75,7 @@ def score_task(
     reference = evaluator.reference
     gaussian = evaluator.target.likelihood == "gaussian"
     trivial = baselines(evaluator.target, reference.draws if gaussian else reference.probs)
-    by_title = _by_title(submissions) | {one.title: [one] for one in trivial}
+    by_title = _by_title([*submissions, *trivial])
     entries = [_entry(evaluator, title, seeds) for title, seeds in by_title.items()]
     board = TaskBoard(evaluator, entries, division)
     if (found := _ranks(board)) is None:
@@ -210,16 +210,19 @@ def _with_seeds(task: TaskBoard, entry: Entry, name: str, mean: Estimate) -> Flo
 
 
 def _by_title(submissions: Sequence[Submission]) -> dict[str, list[Submission]]:
-    """Group submissions into entries: seeds of one setting together, settings of one title told apart."""
+    """Group submissions into entries: seeds of one setting together, settings of one title told apart, but trivial ones."""
     settings: dict[tuple[str, str], list[Submission]] = {}
     for one in submissions:
         settings.setdefault((one.title, _setting(one)), []).append(one)
     titles = [title for title, _ in settings]
     ends = told_apart([setting for _, setting in settings])  # of a file without a run, the end of its path
-    return {
-        f"{title} ({end})" if titles.count(title) > 1 else title: seeds
-        for ((title, _), seeds), end in zip(settings.items(), ends, strict=True)
-    }
+    found: dict[str, list[Submission]] = {}
+    for ((title, _), seeds), end in zip(settings.items(), ends, strict=True):
+        name = f"{title} ({end})" if titles.count(title) > 1 and seeds[0].source else title
+        while name in found:  # a title that looks like one told apart
+            name += " (another)"
+        found[name] = seeds
+    return found
 
 
 def _setting(submission: Submission) -> str:

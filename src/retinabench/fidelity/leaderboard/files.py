@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
+from retinabench.core.untrusted.paths import shown
 from retinabench.fidelity.leaderboard.board import make_board, score_divisions, score_task
 from retinabench.fidelity.leaderboard.results import Board, Refused, TaskBoard
-from retinabench.fidelity.leaderboard.shipped import beside, shipped_submissions
+from retinabench.fidelity.leaderboard.shipped import beside, settings_of, shipped_submissions
 from retinabench.fidelity.reference.reference_file import read_reference
 from retinabench.fidelity.scoring.grading import Evaluator
 from retinabench.fidelity.submissions.submission import (
     EARLIER_FILE,
     FILE,
+    KINDS,
     Submission,
+    content_hash,
     read_submission,
     submission_in,
     write_submission,
@@ -27,6 +33,7 @@ from retinabench.fidelity.targets.registry import TARGETS
 from retinabench.fidelity.targets.target import Target
 
 MOST_SUBMISSIONS = 10_000
+NAME = 40  # characters of a title in the name of a folder, which may have 255 bytes
 
 
 def make_evaluator(
@@ -157,9 +164,15 @@ def score_tasks(
     for task, own in by_task.items():
         for file in own:
             try:
-                submissions.setdefault(task, []).append(_read(file, evaluators[task]))
+                submission = _read(file, evaluators[task])
             except InputError as error:
                 refused.append(Refused.of(file, error))
+                continue
+            first = next((one for one in submissions.get(task, ()) if _is_copy(submission, one)), None)
+            if first is None:
+                submissions.setdefault(task, []).append(submission)
+            else:
+                refused.append(Refused(file, f"holds the same predictions as {shown(first.source or '')}"))
         if shipped and (read := submissions.get(task)):
             evaluator = evaluators[task]
             read += beside(read, shipped_submissions(evaluator.target, evaluator.data.sha256))
@@ -169,6 +182,15 @@ def score_tasks(
             boards += score_divisions(evaluators[task], submissions[task])
             advance(len(submissions[task]))
     return boards, refused
+
+
+def _is_copy(one: Submission, other: Submission) -> bool:
+    """Whether a submission is another once more: of one title and settings, and without a run that counted it with another seed."""
+    if (one.title, settings_of(one)) != (other.title, settings_of(other)):
+        return False
+    if one.about.counted and one.about.seed != other.about.seed:
+        return False
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("probs", "draws"))
 
 
 def _by_task(files: Sequence[Path]) -> tuple[dict[str, list[Path]], list[Refused]]:
@@ -233,7 +255,12 @@ def _read(file: Path, evaluator: Evaluator) -> Submission:
 
 def _keep(submission: Submission, evaluator: Evaluator, folder: Path) -> None:
     target, data = evaluator.target, evaluator.data.sha256
-    name = "".join(c if c.isalnum() else "-" for c in submission.title)
+    arrays = {name: getattr(submission, name) for name in KINDS if getattr(submission, name) is not None}
+    content = f"{submission.title} {content_hash(arrays, submission.about)}".encode()
+    digits = hashlib.sha256(content).hexdigest()[
+        :8
+    ]  # seeds, and titles that differ in signs, lie side by side
+    name = "".join(c if c.isalnum() else "-" for c in submission.title[:NAME])
     read = submission.about
     if not read.counted:  # writing would sign what no run has signed
         read = read.changed(evidence=None)
@@ -241,7 +268,7 @@ def _keep(submission: Submission, evaluator: Evaluator, folder: Path) -> None:
         task=target.name, target=target.fingerprint(data), data=data, title=submission.title,
         method=read.method or submission.title,
     )  # fmt: skip
-    write_submission(folder / f"{name}-{target.name}" / FILE, replace(submission, about=about))
+    write_submission(folder / f"{name}-{target.name}-{digits}" / FILE, replace(submission, about=about))
 
 
 def _paths(words: Sequence[str], option: str) -> dict[str, Path]:

@@ -60,7 +60,11 @@ def import_reference(
     points = len(data.test)
     read = read_submission(file, target, points)
     truth = None if labels is None else _labels(labels, target, points)
-    proved = None if truth is None or read.probs is None else _proved(read.probs, truth, labels)
+    proved = None
+    if truth is not None and read.probs is not None:
+        proved = _proved(read.probs, truth, labels)
+    elif truth is not None and read.draws is not None:
+        _check_followed(read.draws.mean(axis=1), truth, labels)
     about = ReferenceAbout(
         task=target.name, target=target.fingerprint(data.sha256), data=data.sha256, chains=1, kind="external",
         origin=origin, licence=licence, order=order or target.preprocessing,
@@ -75,10 +79,19 @@ def import_reference(
 
 
 def _labels(path: Path, target: Target, points: int) -> NDArray[Any]:
+    hint = "Write one number a line, without a header: numpy.savetxt('labels.csv', labels)."
     try:
         values = np.loadtxt(path, ndmin=1, delimiter=",")
-    except (OSError, ValueError) as error:
-        raise InputError(f"is no list of numbers: {error}".partition("\n")[0], file=path) from None
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or 'it does not exist'}", file=path) from None
+    except UnicodeDecodeError:
+        raise InputError("is no text", file=path, hint=hint) from None
+    except ValueError as error:
+        raise InputError(
+            f"is no list of numbers: {error}".partition("\n")[0].rstrip("."), file=path, hint=hint
+        ) from None
+    if not np.isfinite(values).all():
+        raise InputError("holds a value that is not finite", file=path)
     if values.shape != (points,):
         raise InputError(f"holds {values.size:,} numbers; '{target.name}' has {points:,} points", file=path)
     if target.likelihood == "gaussian":
@@ -102,6 +115,17 @@ def _proved(probs: NDArray[np.floating], truth: NDArray[np.int64], path: Path | 
             hint="Is it in another order than the predictions?",
         )
     return accuracy
+
+
+def _check_followed(means: NDArray[np.floating], truth: NDArray[Any], path: Path | None) -> None:
+    """Refuse y (N,) that do not rise with the predicted means, by as many standard errors of Fisher's z of their correlation."""
+    found = float(np.corrcoef(means, truth)[0, 1])
+    if not np.arctanh(min(found, 1 - 1e-12)) * np.sqrt(len(truth) - 3) >= PROOF:
+        raise InputError(
+            f"does not fit the rows: its correlation with the predicted means is {found:.3f}",
+            file=path,
+            hint="Is it in another order than the predictions?",
+        )
 
 
 def _ceiling(words: Sequence[str], target: Target) -> dict[str, float]:

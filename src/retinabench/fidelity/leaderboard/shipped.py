@@ -56,7 +56,7 @@ def pack(target: Target, data: str, submissions: Sequence[Submission], folder: P
         InputError: A submission loses more than `LOSS`.
     """
     gaussian = target.likelihood == "gaussian"
-    ordered = sorted(submissions, key=lambda one: (one.title, _run(one), one.about.seed or 0))
+    ordered = sorted(submissions, key=lambda one: (one.title, settings_of(one), one.about.seed or 0))
     stored = [
         _quantiles(np.asarray(one.draws)) if gaussian else _units(np.asarray(one.probs)) for one in ordered
     ]
@@ -108,8 +108,8 @@ def shipped_submissions(target: Target, data: str, folder: Path = FOLDER) -> lis
 
 def beside(own: Sequence[Submission], shipped: Sequence[Submission]) -> list[Submission]:
     """Return the shipped submissions without those that are among one's own: same title, run and seed."""
-    known = {(one.title, _run(one), one.about.seed) for one in own}
-    return [one for one in shipped if (one.title, _run(one), one.about.seed) not in known]
+    known = {(one.title, settings_of(one), one.about.seed) for one in own}
+    return [one for one in shipped if (one.title, settings_of(one), one.about.seed) not in known]
 
 
 def is_shipped(submission: Submission) -> bool:
@@ -117,7 +117,8 @@ def is_shipped(submission: Submission) -> bool:
     return submission.source is not None and submission.source.parent == FOLDER
 
 
-def _run(one: Submission) -> str:
+def settings_of(one: Submission) -> str:
+    """Return the settings of a submission's run without its seed, as text."""
     run = {key: value for key, value in (one.about.run or {}).items() if key != "seed"}
     return json.dumps(run, sort_keys=True)
 

@@ -1,10 +1,11 @@
 """Submissions that cannot be independent of the reference: equal to it, or nearer than even exact inference could come.
 
-Equal is also what is the mean of some of its chains, or of their samples or states.
+Equal is also what is the mean of some of its chains, or of their samples or states, and what holds such samples or draws of y.
 
-A reference has an error of its own. The exact posterior is as far from it as that error, and independent draws of the
-posterior are farther. What is less than half as far has used the reference. Noise added to a copy is not found: only test points
-whose reference is not published could tell it.
+A reference has an error of its own, and so has each of its chains. The exact posterior is as far from it as that error,
+and independent draws of the posterior are farther. What is less than half as far from the reference, or less than a quarter from one
+chain, has used it. The mean of some of the draws of a chain, and a copy with noise, are not found: only test points whose reference
+is not published could tell them.
 """
 
 from __future__ import annotations
@@ -21,20 +22,25 @@ Floats = NDArray[np.floating]
 EQUAL = "equal to the reference"
 NEARER = "nearer to the reference than independent draws could be"
 _GRAIN = 1e-4  # largest difference of equal probabilities: four decimals
+_GRAIN_OF_DRAWS = (
+    0.25  # largest difference of equal draws, in stds over their number: of others one in seven is as near
+)
 _MOST_CHAINS = 16  # whose 65,535 subsets are all compared; of more chains each, and the mean of all
 _BLOCK = 64  # probabilities that are compared with all subsets at a time: almost none is left after the first
-_SHARE = 0.5  # of draws that stand in the reference, bit for bit
+_SHARE = 0.5  # of samples, or draws, that stand in the reference
 _LIMIT = 0.5  # of the distance of exact inference
+_LIMIT_OF_CHAINS = 0.25  # the same of one of its chains
 
 
 def nearness(submission: Submission, reference: Reference) -> str:
     """Return `EQUAL` or `NEARER` where a submission is not independent of the reference, else an empty text."""
     if submission.probs is not None:
-        difference = np.abs(submission.probs - reference.probs)
-        if difference.max() <= _GRAIN or _of_some_chains(submission.probs, reference):
+        if _of_some_chains(submission.probs, reference) or _holds_samples(submission, reference):
             return EQUAL
         found = float(distances.total_variation(submission.probs, reference.probs).mean())
         exact = None if reference.external else float(posterior_distance(reference.mcse).mean())
+        if exact is not None and _near_a_chain(submission.probs, reference, exact):
+            return NEARER
     else:
         assert submission.draws is not None
         draws = reference.draws
@@ -67,6 +73,14 @@ def _of_some_chains(probs: Floats, reference: Reference) -> bool:
     return any(_is_mean_of_some(probs, part) for part in parts)
 
 
+def _near_a_chain(probs: Floats, reference: Reference, exact: float) -> bool:
+    """Whether probabilities (N, C) are nearer to one of K chains, whose error is √K times `exact`, than others could be."""
+    assert reference.chain_probs is not None
+    chains = reference.chain_probs
+    nearest = min(float(distances.total_variation(probs, chain).mean()) for chain in chains)
+    return bool(nearest < _LIMIT_OF_CHAINS * exact * np.sqrt(len(chains)))
+
+
 def _is_mean_of_some(probs: Floats, chains: Floats) -> bool:
     """Whether probabilities (N, C) are the mean of any of the chains (K, N, C)."""
     count = len(chains)
@@ -84,7 +98,22 @@ def _is_mean_of_some(probs: Floats, chains: Floats) -> bool:
     return True
 
 
+def _holds_samples(submission: Submission, reference: Reference) -> bool:
+    """Whether samples (S, N, C) of a submission stand among those, or the states, that the reference keeps."""
+    if submission.samples is None:
+        return False
+    kept = [part for part in (reference.samples, reference.states) if part is not None]
+    points = submission.samples.shape[1:]
+    theirs = {one.tobytes() for part in kept for one in part.reshape(-1, *points).astype(np.float16)}
+    ours = [one.tobytes() for one in submission.samples.astype(np.float16)]
+    return sum(one in theirs for one in ours) > _SHARE * len(ours)
+
+
 def _shared(draws: NDArray[np.floating], reference: NDArray[np.floating]) -> float:
-    """Return the share of draws (N, S) that stand among those of the reference (N, M) at the same point."""
-    pairs = zip(draws.astype(np.float32), reference.astype(np.float32), strict=True)
-    return float(np.mean([np.isin(ours, theirs).mean() for ours, theirs in pairs]))
+    """Return the share of draws (N, S) that stand among those of the reference (N, M) at the same point, up to rounding."""
+    found = []
+    for ours, theirs in zip(draws, np.sort(reference, axis=1), strict=True):
+        place = np.searchsorted(theirs, ours).clip(1, len(theirs) - 1)
+        nearest = np.minimum(np.abs(ours - theirs[place - 1]), np.abs(ours - theirs[place]))
+        found.append(np.mean(nearest <= _GRAIN_OF_DRAWS * theirs.std() / len(theirs)))
+    return float(np.mean(found))

@@ -7,6 +7,7 @@ more than the number of entries that are better, resolved, and its worst leaves 
 
 References:
     Satterthwaite 1946, "An approximate distribution of estimates of variance components".
+    Johnson & Welch 1940, "Applications of the non-central t-distribution", for the power.
     Holm 1979, "A simple sequentially rejective multiple test procedure".
 """
 
@@ -137,8 +138,14 @@ def _of_seeds(contest: Contest, k: int) -> tuple[float, float]:
 def _detectable(tests: Sequence[tuple[float, float, float, float | None]], count: int) -> float:
     """Return the median over pairs of the difference that would be found with `POWER` by the first step of Holm's test."""
     found = [
-        error * float(stats.t.ppf(1 - LEVEL / 2 / count, degrees) + stats.norm.ppf(POWER))
+        error * _noncentrality(float(stats.t.ppf(1 - LEVEL / 2 / count, degrees)), degrees)
         for _, error, degrees, _ in tests
         if np.isfinite(error) and degrees >= 1
     ]
     return float(np.median(found)) if found else float("nan")
+
+
+def _noncentrality(critical: float, degrees: float) -> float:
+    """Return the difference, in its standard errors, whose t exceeds the critical value with `POWER`, the error being estimated."""
+    z = float(stats.norm.ppf(POWER))
+    return float(critical * (1 - 1 / (4 * degrees)) + z * np.sqrt(1 + critical**2 / (2 * degrees)))

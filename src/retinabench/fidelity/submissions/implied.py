@@ -140,12 +140,11 @@ def _of_settings(run: JsonObject, target: Target) -> list[str]:
 
 
 def _temperatures(method: Any) -> Iterator[float]:
-    if isinstance(method, Mapping):
-        for key, value in method.items():
-            if key in _TEMPERATURES and isinstance(value, int | float):
+    while isinstance(method, Mapping):
+        for key in _TEMPERATURES:
+            if isinstance(value := method.get(key), int | float):
                 yield float(value)
-            elif key == "member":
-                yield from _temperatures(value)
+        method = method.get("member")
 
 
 def _close(value: float | None, wanted: float) -> bool:

@@ -43,6 +43,7 @@ KINDS = {"probs": np.float64, "samples": np.float16, "draws": np.float32}
 SIGNED = ("task", "target", "data", "seed", "run", "budget", "implied", "evidence")
 """Metadata that the content hash covers, beside the arrays: all that decides where a submission stands."""
 FILE, EARLIER_FILE = "submission.npz", "answers.npz"  # the latter: of version 0.1
+MOST_GRADIENTS = 1e12  # per example, that a submission can state
 TIERS = (100, 1_000, 10_000, 100_000)  # of the budget, in gradient evaluations per training example
 
 
@@ -57,8 +58,8 @@ class Budget(Frozen):
 
     model_config = ConfigDict(extra="ignore")
 
-    limit: float | None = Field(None, ge=0, allow_inf_nan=False)
-    used: float = Field(0.0, ge=0, allow_inf_nan=False)
+    limit: float | None = Field(None, ge=0, le=MOST_GRADIENTS, allow_inf_nan=False)
+    used: float = Field(0.0, ge=0, le=MOST_GRADIENTS, allow_inf_nan=False)
     over: bool = False
 
     @property
@@ -107,8 +108,11 @@ class About(Frozen):
 
     @property
     def counted(self) -> bool:
-        """Whether its budget was counted by `fidelity run`; any other is declared."""
-        return self.evidence is not None and self.content is not None
+        """Whether its budget was counted by `fidelity run`; any other is declared.
+
+        The hashes show that nothing was changed by mistake. They are no proof against forgery, since anyone can compute them.
+        """
+        return bool(self.evidence) and self.content is not None
 
     @classmethod
     def read(cls, path: Path, meta: JsonObject) -> About:

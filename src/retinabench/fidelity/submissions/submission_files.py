@@ -65,6 +65,8 @@ def read_meta(path: Path) -> JsonObject:
 
 
 def _head(path: Path) -> bytes:
+    if path.exists() and not (path.is_file() or path.is_dir()):  # to open a pipe would wait for its writer
+        raise InputError("is a pipe or a device, and no file", file=path)
     with check(path).open("rb") as handle:
         return handle.read(4)
 
@@ -108,8 +110,11 @@ def _npz(path: Path, archive: zipfile.ZipFile, names: Sequence[str] = ARRAYS) ->
 def _archive(path: Path, archive: zipfile.ZipFile, target: Target) -> Arrays:
     """The one table of a competition's zip that belongs to the target."""
     kind = "probs" if target.likelihood == "categorical" else "samples"
-    names = [f"{name}_{kind}.csv" for name in (target.name, target.competition) if name]
-    found = [info for info in archive.infolist() if Path(info.filename).name in names]
+    # The development phase named CIFAR-10 `cifar10`, the evaluation `cifar`.
+    known = dict.fromkeys((target.name, target.name.removeprefix("kit-"), target.competition))
+    names = [f"{name}_{kind}.csv" for name in known if name]
+    files = (info for info in archive.infolist() if not info.filename.startswith("__MACOSX/"))
+    found = [info for info in files if Path(info.filename).name in names]
     if len(found) != 1:
         inside = ", ".join(sorted(archive.namelist())[:5]) or "nothing"
         raise InputError(f"holds {inside}", file=path, hint=f"Wanted is {' or '.join(names)}.")

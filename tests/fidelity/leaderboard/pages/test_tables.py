@@ -56,3 +56,15 @@ def test_budgets_that_no_run_vouches_for_are_marked(evaluators):
     assert "A budget that is declared" in table.note
     counted = task_table(score_task(evaluators["fundus"], entries[:1]))
     assert "declared" not in counted.note
+
+
+def test_places_of_single_seeds_are_said_to_hold_for_these_runs(evaluators):
+    probs = evaluators["fundus"].reference.probs
+    near, far = (
+        Submission(share * probs + (1 - share) / 5, about=About(**submission_meta(FUNDUS, title)))
+        for title, share in (("Near", 0.9), ("Far", 0.3))
+    )
+    again = Submission(0.8 * probs + 0.04, about=About(**submission_meta(FUNDUS, "Near", 1)))
+    for submissions, said in (([near, far], True), ([near, again, far], False)):
+        note = task_table(score_task(evaluators["fundus"], submissions)).note
+        assert ("places hold for these runs alone" in note) == said

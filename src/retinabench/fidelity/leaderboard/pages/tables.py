@@ -41,6 +41,7 @@ _SHIPPED = (
     "Entries without the mark (here) come with the package, as they were submitted, rounded and without posterior "
     "samples."
 )
+_ALONE = " With one seed of each entry, places hold for these runs alone: other seeds may change them."
 _DECLARED = "A budget that is declared was stated in the submission: no hashes of a run vouch for it."
 
 
@@ -214,15 +215,22 @@ def power_text(task: TaskBoard) -> str:
     named = zip(task.ranked_measures, found.detectable, strict=True)
     power = [f"{value:.2g} in {MEASURES[name].label}" for name, value in named if value > 0]
     said = f"{found.resolved} of {found.pairs} pairs are resolved"
-    return f"{said}; power .8 for a difference of {' or '.join(power)}." if power else f"{said}."
+    alone = "" if any(len(entry.submissions) > 1 for entry in task.ranked) else _ALONE
+    return (f"{said}; power .8 for a difference of {' or '.join(power)}." if power else f"{said}.") + alone
 
 
 def _note(task: TaskBoard) -> str:
     reference = task.evaluator.reference
     shipped = _SHIPPED if any(entry.shipped for entry in task.competitors) else ""
     declared = _DECLARED if any(entry.declared for entry in task.competitors) else ""
+    marked = (
+        f"'{entry.title}' is not ranked: {', '.join(entry.marks)}."
+        for entry in task.competitors
+        if entry.marks
+    )
     if reference.passed:
         verdict = reference.judgement.verdict
         known = "" if verdict == "passed" else f"The reference is {verdict}. "
-        return " ".join(part for part in (f"{known}{_LEGEND}", declared, shipped, power_text(task)) if part)
+        parts = (f"{known}{_LEGEND}", *marked, declared, shipped, power_text(task))
+        return " ".join(part for part in parts if part)
     return f"No ranking: the reference fails its own diagnostics ({'; '.join(reference.why)}). {_LEGEND} {declared}".rstrip()
