@@ -71,9 +71,7 @@ def load_pretrained(network: nn.Module, config: ModelConfig) -> Loaded:
 
 def _others(state: State, wanted: State) -> list[str]:
     """Return the names of a checkpoint that the trunk does not have."""
-    return sorted(
-        name for name in state if name not in wanted and not name.endswith("num_batches_tracked")
-    )
+    return sorted(name for name in state if name not in wanted and not name.endswith("num_batches_tracked"))
 
 
 def _check(source: str, state: State, wanted: State, model: str) -> None:
