@@ -60,6 +60,12 @@ def load_archive(path: Path, *, mapped: bool = False, checked: bool = False) -> 
     return content
 
 
+def is_safetensors(path: Path) -> bool:
+    """Return whether a file has the suffix of safetensors, or begins as they do: the length of a header, and the header in JSON."""
+    with open(path, "rb") as handle:
+        return handle.read(9)[5:] == b"\0\0\0{" or path.suffix == ".safetensors"
+
+
 def load_safetensors(path: Path) -> dict[str, Tensor]:
     """Return the tensors of a safetensors file by name.
 

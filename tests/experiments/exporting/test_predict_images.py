@@ -1,4 +1,6 @@
 import csv
+import os
+import re
 
 import numpy as np
 import pytest
@@ -56,6 +58,24 @@ def test_files_that_are_no_images_are_named_and_the_others_predicted(model, tmp_
         "eye003.png",
     ]
     assert set(read_predictions(found.predictions, unlabelled=True).image_id) == {"eye000.png", "eye002.png"}
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        (b"Se\xf1ora.png", r"new/Se\\udcf1ora.png: the name of the file is not UTF-8 text. Rename it."),
+        (b"a\nb.png", r"new/a\\nb.png: the name of the file has a line break. Rename it."),
+    ],
+)
+def test_a_file_whose_name_can_be_no_id_is_named_and_the_others_predicted(model, tmp_path, name, says):
+    raw = raw_folder(tmp_path / "new", images=2)
+    try:
+        (raw / "eye001.png").rename(raw / os.fsdecode(name))
+    except OSError as error:
+        pytest.skip(f"this file system has no such names ({error})")
+    found = predict_images(model, raw, tmp_path / "p.csv")
+    assert (found.images, len(found.refused)) == (1, 1)
+    assert re.search(says, found.refused[0])
 
 
 def test_a_folder_without_images_is_refused(model, tmp_path):

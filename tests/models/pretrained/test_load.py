@@ -30,6 +30,7 @@ def config(path, **more):
     lambda state: state,
     lambda state: {"state_dict": state, "epoch": 3},
     lambda state: {"model": {f"module.{k}": v for k, v in state.items()}},
+    lambda state: {"state_dict": {f"model.{k}": v for k, v in state.items()} | {"loss.weight": torch.ones(1)}},
     lambda state: {f"_orig_mod.backbone.{k}": v for k, v in state.items()},
 ])  # fmt: skip
 def test_the_trunk_takes_the_checkpoint_and_the_head_stays_fresh(tmp_path, state, wrap):
@@ -70,7 +71,10 @@ class Evil:
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
-        (lambda s: {k: v for k, v in s.items() if not k.startswith("layer4")}, "lacks .* of the .* layer4"),
+        (
+            lambda s: {k: v for k, v in s.items() if not k.startswith("layer4")},
+            "lacks .* of the .* layer4.*; it holds others: fc.bias, fc.weight",
+        ),
         (lambda s: {k: v.repeat(2, *[1] * (v.ndim - 1)) if v.ndim else v for k, v in s.items()}, "has shape"),
         (lambda s: {**s, "conv1.weight": torch.full_like(s["conv1.weight"], torch.nan)}, "not finite"),
         (

@@ -128,3 +128,32 @@ def test_a_parameter_outside_of_all_stages_counts_as_the_one_before_the_first(we
     assert network.token.lr_factor == pytest.approx(0.025)  # the blocks have .05 and .1
     assert network.token.requires_grad is moves
     assert network.blocks[0].weight.lr_factor == pytest.approx(0.05)
+
+
+class Classifier(nn.Module):
+    """A trunk of two stages, and a classifier of several modules, as torchvision's networks have."""
+
+    def __init__(self, *before):
+        super().__init__()
+        self.features = nn.Sequential(
+            nn.Sequential(nn.Conv2d(3, 2, 1), nn.ReLU()), nn.Sequential(nn.Conv2d(2, 2, 1), nn.ReLU())
+        )
+        self.classifier = nn.Sequential(*before, nn.Linear(2, 1))
+
+
+def test_the_head_is_of_no_stage_also_inside_a_sequence_of_modules(weights):
+    network = Classifier(nn.Dropout(0.2))
+    fine_tune(network, ModelConfig(**NET, weights=weights, trained=1, trunk_lr=0.1, layer_decay=0.5))
+    assert network.classifier[1].weight.lr_factor == 1
+    assert network.features[1][0].weight.lr_factor == pytest.approx(0.1)
+    moving = {name for name, parameter in network.named_parameters() if parameter.requires_grad}
+    assert {name.rpartition(".")[0] for name in moving} == {"features.1.0", "classifier.1"}
+
+
+def test_the_head_is_trained_at_its_own_rate_in_a_stage_with_other_layers(weights):
+    network = Classifier(nn.Linear(2, 2), nn.ReLU())
+    fine_tune(network, ModelConfig(**NET, weights=weights, trained=1, trunk_lr=0.1))
+    assert network.classifier[2].weight.lr_factor == 1
+    assert network.classifier[0].weight.lr_factor == pytest.approx(0.1)
+    moving = {name for name, parameter in network.named_parameters() if parameter.requires_grad}
+    assert {name.rpartition(".")[0] for name in moving} == {"classifier.0", "classifier.2"}

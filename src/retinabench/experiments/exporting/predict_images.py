@@ -13,7 +13,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from retinabench.core.atomic_files import atomic_write
-from retinabench.core.errors import InputError
+from retinabench.core.errors import InputError, printable
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.results import JsonObject
 from retinabench.core.untrusted.text import csv_text
@@ -147,6 +147,7 @@ def _predicted(
     with progress.track("Predicting", len(names), unit="images") as advance:
         for number, name in enumerate(names):
             try:
+                _check_name(name, files.where(name))
                 images.append(preprocess_bytes(files.read(name), model.recipe, files.where(name)))
                 kept.append(number)
             except InputError as error:
@@ -158,6 +159,16 @@ def _predicted(
         predict()
     samples = np.concatenate(probs) if probs else np.empty((0, 1))
     return kept, samples, np.concatenate(own) if own else None, refused
+
+
+def _check_name(name: str, where: str) -> None:
+    """Refuse a name that cannot be an image's id in a table."""
+    unreadable = any(
+        "\ud800" <= letter <= "\udfff" for letter in name
+    )  # how Python passes on bytes that are not UTF-8
+    if unreadable or "\n" in name or "\r" in name:
+        problem = "is not UTF-8 text" if unreadable else "has a line break"
+        raise InputError(f"the name of the file {problem}", file=printable(where), hint="Rename it.")
 
 
 def _about(model: ExportedModel) -> JsonObject:

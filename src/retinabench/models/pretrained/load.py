@@ -65,17 +65,21 @@ def load_pretrained(network: nn.Module, config: ModelConfig) -> Loaded:
         own = trunk.state_dict()
         for name in wanted:
             own[name].copy_(state[name])
-    unused = tuple(
-        sorted(name for name in state if name not in wanted and not name.endswith("num_batches_tracked"))
-    )
+    unused = tuple(_others(state, wanted))
     return Loaded(source, len(wanted), unused)
+
+
+def _others(state: State, wanted: State) -> list[str]:
+    """Return the names of a checkpoint that the trunk does not have."""
+    return sorted(name for name in state if name not in wanted and not name.endswith("num_batches_tracked"))
 
 
 def _check(source: str, state: State, wanted: State, model: str) -> None:
     """Refuse weights of another network, in part, or not finite."""
     if missing := [name for name in wanted if name not in state]:
         raise InputError(
-            f"lacks {len(missing)} of the {len(wanted)} tensors of '{model}': {', '.join(missing)}",
+            f"lacks {len(missing)} of the {len(wanted)} tensors of '{model}': {', '.join(missing)}; "
+            f"it holds others: {', '.join(_others(state, wanted)) or 'none'}",
             file=source,
             hint="Name the checkpoint of this network, or its network in model.name.",
         )

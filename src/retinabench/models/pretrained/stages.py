@@ -52,7 +52,8 @@ def _parts(trunk: nn.Module) -> Iterator[nn.Module]:
 def fine_tune(network: nn.Module, config: ModelConfig) -> None:
     """Freeze the stages that are not trained, and mark the others with their learning rates, in place.
 
-    A frozen stage stays in evaluation mode, so that its batch statistics do not move. A parameter's attribute `lr_factor`
+    A frozen stage stays in evaluation mode, so that its batch statistics do not move. The last linear layer, which is fresh, is of
+    no stage, wherever it stands. A parameter's attribute `lr_factor`
     multiplies the learning rate (`methods.training.optimizers`).
 
     Args:
@@ -63,8 +64,10 @@ def fine_tune(network: nn.Module, config: ModelConfig) -> None:
         InputError: The network has fewer stages than are to be trained.
     """
     trunk: nn.Module = network.backbone if isinstance(network, TimmNetwork) else network
-    head = last_linear(network)
-    of_trunk = [stage for stage in stages(trunk) if head is None or stage != [network.get_submodule(head)]]
+    name = last_linear(network)
+    head = list(network.get_submodule(name).parameters()) if name is not None else []
+    of_head = {id(parameter) for parameter in head}
+    of_trunk = [stage for stage in stages(trunk) if not _parameters(stage) <= of_head]
     trained = len(of_trunk) if config.trained == "all" else int(config.trained)
     if trained > len(of_trunk):
         raise InputError(f"model.trained={trained}, but '{config.name}' has {len(of_trunk)} stages")
@@ -74,11 +77,18 @@ def fine_tune(network: nn.Module, config: ModelConfig) -> None:
                 freeze(module)
             for parameter in module.parameters():
                 parameter.lr_factor = config.trunk_lr * config.layer_decay**depth  # type: ignore[attr-defined]
-    held = {id(parameter) for stage in of_trunk for module in stage for parameter in module.parameters()}
+    for parameter in head:  # which a user's network may keep in a stage with other layers
+        parameter.requires_grad_(True)
+        parameter.lr_factor = 1.0  # type: ignore[attr-defined]
+    held = of_head.union(*map(_parameters, of_trunk))
     for parameter in trunk.parameters(recurse=False):  # a class token, the embedding of positions
         if id(parameter) not in held:
             parameter.requires_grad_(config.trained == "all")
             parameter.lr_factor = config.trunk_lr * config.layer_decay ** len(of_trunk)  # type: ignore[attr-defined]
+
+
+def _parameters(stage: list[nn.Module]) -> set[int]:
+    return {id(parameter) for module in stage for parameter in module.parameters()}
 
 
 def freeze(module: nn.Module) -> None:
