@@ -161,6 +161,7 @@ def score_tasks(
     """
     by_task, refused = _by_task(files)
     submissions: dict[str, list[Submission]] = {}
+    seen: dict[tuple[str, ...], dict[int | None, Submission]] = {}
     for task, own in by_task.items():
         for file in own:
             try:
@@ -168,8 +169,8 @@ def score_tasks(
             except InputError as error:
                 refused.append(Refused.of(file, error))
                 continue
-            first = next((one for one in submissions.get(task, ()) if _is_copy(submission, one)), None)
-            if first is None:
+            first = _original(submission, seen.setdefault((task, *_content(submission)), {}))
+            if first is submission:
                 submissions.setdefault(task, []).append(submission)
             else:
                 refused.append(Refused(file, f"holds the same predictions as {shown(first.source or '')}"))
@@ -184,13 +185,24 @@ def score_tasks(
     return boards, refused
 
 
-def _is_copy(one: Submission, other: Submission) -> bool:
-    """Whether a submission is another once more: of one title and settings, and without a run that counted it with another seed."""
-    if (one.title, settings_of(one)) != (other.title, settings_of(other)):
-        return False
-    if one.about.counted and one.about.seed != other.about.seed:
-        return False
-    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("probs", "draws"))
+def _content(one: Submission) -> tuple[str, str, str]:
+    """Return what a submission shares with its copies: title, settings, and a hash of its arrays."""
+    arrays = (array for array in (one.probs, one.draws) if array is not None)
+    digest = hashlib.sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in arrays))
+    return one.title, settings_of(one), digest.hexdigest()
+
+
+def _original(one: Submission, alike: dict[int | None, Submission]) -> Submission:
+    """Return the submission that another of the same content is a copy of: itself where a run counted it with a seed of its own.
+
+    Args:
+        one: The submission, which is added to those alike.
+        alike: Submissions of its content by the seed of the run that counted their budget; None where it was declared.
+    """
+    seed = one.about.seed if one.about.counted else None
+    if seed is None and alike:
+        return next(iter(alike.values()))
+    return alike.setdefault(seed, one)
 
 
 def _by_task(files: Sequence[Path]) -> tuple[dict[str, list[Path]], list[Refused]]:
