@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from pydantic import ValidationError
 
 from retinabench.experiments.resources import Resources
@@ -10,6 +11,7 @@ from retinabench.experiments.run import execute
 from retinabench.experiments.study.definition import Study
 from retinabench.experiments.study.runner import compute
 from retinabench.methods.training import loop
+from retinabench.methods.training.checkpoint import load_tensors
 from retinabench.predictions.io import read_predictions
 from support.helpers import make_prepared
 from support.studies import TINY, Serial
@@ -39,6 +41,36 @@ def test_a_list_makes_a_task_of_each_which_is_trained_in_the_first(tmp_path):
     twice = [str(tmp_path / name / "near") for name in "abc"]
     with pytest.raises(ValidationError, match="would be called country_shift-near"):
         definition(tmp_path, tasks={"country_shift": {"data": "d", "shifted": twice}})
+
+
+@pytest.mark.parametrize("labels", [("deterministic", "dropout"), ("dropout", "deterministic")])
+def test_a_method_on_the_weights_of_another_trains_nothing(tmp_path, monkeypatch, labels):
+    make_prepared(tmp_path / "home", parts=HOME)
+    for seed, name in enumerate(("near", "far"), start=1):
+        make_prepared(tmp_path / name, parts=AWAY, seed=seed)
+    epochs = []
+    original = loop._epoch
+    monkeypatch.setattr(loop, "_epoch", lambda *given: epochs.append(given[6]) or original(*given))
+    member = {"name": "dropout", "samples": 3}
+    runs = {
+        "dropout": {"run": {"method": member}},
+        "deterministic": {"run": {"method": {"name": "dropout_off", "member": member}}},
+    }
+    study = definition(tmp_path, methods={label: runs[label] for label in labels})
+    chosen = compute(study, tmp_path / "out", Serial())
+    assert epochs == [0, 1]  # of one run, that of MC dropout
+    assert {choice.folders[0].parent for choice in chosen} == {
+        tmp_path / "out" / "country_shift" / "dropout" / "runs"
+    }
+    weights = {
+        (choice.cell.task, choice.cell.method): load_tensors(choice.folders[0] / "posterior.pt")
+        for choice in chosen
+    }
+    assert len(weights) == 4
+    first, *others = weights.values()
+    tensors = {name: value for name, value in first.items() if isinstance(value, torch.Tensor)}
+    assert tensors
+    assert all(torch.equal(one[name], value) for one in others for name, value in tensors.items())
 
 
 def test_each_data_set_is_predicted_with_the_weights_of_one_training(tmp_path, monkeypatch):

@@ -185,7 +185,8 @@ def _line(study: Study, cell: Cell, cost: Cost, sizes: dict[str, int], task: Tas
     if task is not None and cell.runs.is_dir():
         done = sum((folder_of(run, cell, task) / "done").is_file() for run in known)
         names = {folder_of(run, cell, task).name for run in known}
-        others = sum(file.parent.name not in names for file in cell.runs.glob("*/done"))
+        own = cell.runs.glob(f"{cell.base.method.name}-*/done")
+        others = sum(file.parent.name not in names for file in own)
         done += min(others, most_runs(study)) if cell.beside is None else 0
     if cell.beside is not None:  # nothing is trained
         sizes = {**sizes, "train": 1}

@@ -101,12 +101,12 @@ def compute(study: Study, out: Path, engine: JobEngine, progress: Progress = QUI
     recorded = RecordingEngine(engine, out, lambda run: fingerprints[run.data, run.shifted])
     _search(study, recorded, every, tasks)
     chosen: list[Chosen] = []
-    for cell in sorted(every, key=lambda cell: cell.beside is not None):
+    for cell in sorted(every, key=lambda cell: bool(study.tasks[cell.task].trained_in)):
         chosen += _choose(study, cell, recorded, progress, out, chosen)
     chosen.sort(key=lambda choice: every.index(choice.cell))
     wanted = [(choice, run) for choice in chosen if choice.run for run in with_seeds(study, choice.run)]
-    for predicts_alone in (False, True):  # with the weights of the others
-        some = [(one.cell, run) for one, run in wanted if (one.cell.beside is not None) == predicts_alone]
+    for turn in sorted({choice.cell.turn for choice in chosen}):  # later ones use weights of the earlier
+        some = [(one.cell, run) for one, run in wanted if one.cell.turn == turn]
         for _ in _missing(recorded, some, tasks):
             pass
     for choice, run in wanted:
@@ -206,7 +206,7 @@ def _choose(
         if (one.cell.task, one.cell.method) == (study.tasks[cell.task].trained_in, cell.method)
     }
     for criterion in study.choices:
-        if cell.beside is not None:
+        if study.tasks[cell.task].trained_in:
             choice = _of_other_task(trains[criterion], cell)
         elif cell.space is None:
             choice = Chosen(cell, criterion, base_run(study, cell.task, cell.method, out, criterion))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from retinabench.core.atomic_files import write_json
@@ -33,7 +33,8 @@ RUNS = "runs"
 class Cell:
     """One method on one task. folder: its place in the study; the runs of trials and seeds lie in `runs` below it.
 
-    beside: where the runs of another task lie whose weights this one predicts with; its own runs lie there too.
+    beside: where the runs of another task or method lie whose weights this one predicts with; its own runs lie there too.
+    turn: number of cells that are computed one after the other before this one can be.
     """
 
     task: str
@@ -42,6 +43,7 @@ class Cell:
     space: Space | None
     folder: Path
     beside: Path | None = None
+    turn: int = 0
 
     @property
     def runs(self) -> Path:
@@ -100,9 +102,6 @@ def is_drawn(study: Study, label: str, out: Path) -> bool:
         study: The definition.
         label: Of the task.
         out: The study's folder.
-
-    Returns:
-        Whether nothing is left to draw.
     """
     return study.tasks[label].draw is None or prepared(_data_folder(study, label, out))
 
@@ -130,17 +129,40 @@ def cells(study: Study, out: Path) -> list[Cell]:
 
     Raises `InputError` naming file and key.
     """
-    found = []
-    for task in study.tasks:
-        for method, given in study.methods.items():
-            other = study.tasks[task].trained_in
-            searched = study.trials and given.space is not None and not other
-            space = read_space(given.space) if searched and given.space is not None else None
-            base = base_run(study, task, method, out)
-            beside = out / other / method / RUNS if other else None
-            found.append(Cell(task, method, base, space, out / task / method, beside))
-    for cell in found:
+    found: dict[tuple[str, str], Cell] = {}
+    for task, given in sorted(study.tasks.items(), key=lambda item: bool(item[1].trained_in)):
+        for method in study.methods:
+            cell = _cell(study, task, method, out)
+            if given.trained_in:
+                trains = found[given.trained_in, method]
+                cell = replace(cell, beside=trains.runs, turn=trains.turn + 1)
+            found[task, method] = cell
+        if not given.trained_in:
+            found |= _with_shared_weights([found[task, method] for method in study.methods])
+    every = [found[task, method] for task in study.tasks for method in study.methods]
+    for cell in every:
         trials(study, cell)
+    return every
+
+
+def _cell(study: Study, task: str, method: str, out: Path) -> Cell:
+    given = study.methods[method]
+    searched = study.trials and given.space is not None and not study.tasks[task].trained_in
+    space = read_space(given.space) if searched and given.space is not None else None
+    return Cell(task, method, base_run(study, task, method, out), space, out / task / method)
+
+
+def _with_shared_weights(of_task: Sequence[Cell]) -> dict[tuple[str, str], Cell]:
+    """Return the cells whose method uses the weights of another method's run that the study trains, as it does."""
+    found = {}
+    for cell in of_task:
+        method = METHODS[cell.base.method.name]
+        if cell.space is not None or not hasattr(method, "trained_by"):
+            continue
+        weights = method.trained_by(cell.base)
+        for other in of_task:
+            if other.space is None and other.base == weights:
+                found[cell.task, cell.method] = replace(cell, beside=other.runs, turn=1)
     return found
 
 
@@ -183,13 +205,7 @@ def base_run(study: Study, task: str, method: str, out: Path, criterion: str = U
 def _method(given: object, label: str, *, configured: bool) -> object:
     """Return the settings of a method; where they do not name it, its label in the study does.
 
-    Args:
-        given: The table `method` of its run.
-        label: Of the method in the study.
-        configured: Whether a configuration was read, which is one of MAP where it names no other method.
-
-    Raises:
-        InputError: There is none, and the label is not the name of a method.
+    `configured`: whether a configuration was read, which is one of MAP where it names no other method.
     """
     if given is not None and not isinstance(given, dict):
         return given  # its name, or refused later
