@@ -111,6 +111,18 @@ def test_augment_was_a_switch_and_still_reads_as_one(word, meant):
     assert load_run(None, [f"optimizer.augment={word}"], data="d").optimizer.augment == meant
 
 
+def test_a_key_of_the_command_line_is_not_blamed_on_the_file(tmp_path):
+    for word in ("method.rat=0.1", "optimizer.lr=-1"):
+        with pytest.raises(InputError) as raised:
+            load_run("demo/dropout", [word])
+        assert raised.value.file is None
+    file = tmp_path / "mine.toml"
+    file.write_text("[optimizer]\nlr = -1\n")
+    with pytest.raises(InputError) as raised:
+        load_run(file, ["optimizer.epochs=3"])
+    assert raised.value.file == file
+
+
 def test_the_hint_for_an_unknown_key_names_keys_of_the_chosen_method_alone():
     with pytest.raises(InputError) as error:
         load_run(None, ["method=map", "method.rte=0.1"], data="d")

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -133,9 +133,10 @@ def load_run(
     tree |= {key: value for key, value in given.items() if value is not None}
     for word in overrides:
         override(tree, word)
-    for key in _left_over(network, tree.get("model"), [word.partition("=")[0] for word in overrides]):
+    set_by_hand = [word.partition("=")[0] for word in overrides]
+    for key in _left_over(network, tree.get("model"), set_by_hand):
         del tree["model"][key]
-    return build_run(with_precision(tree, precision), file)
+    return build_run(with_precision(tree, precision), file, set_by_hand)
 
 
 def with_precision(tree: JsonObject, precision: str | None) -> JsonObject:
@@ -162,12 +163,21 @@ def _left_over(before: Mapping[str, object], now: Any, set_by_hand: Sequence[str
     ]
 
 
-def build_run(tree: Mapping[str, object], file: Path | None = None) -> Run:
-    """Build a Run from nested tables; raises `InputError` that names `file`, the key, and the nearest valid key."""
+def build_run(tree: Mapping[str, object], file: Path | None = None, set_by_hand: Collection[str] = ()) -> Run:
+    """Build a run from nested tables.
+
+    Args:
+        tree: The settings.
+        file: Where they were read, for messages.
+        set_by_hand: Keys that were not, such as `method.rate`.
+
+    Raises:
+        InputError: A setting is unknown or impossible; the file, the key, and the nearest valid key are named.
+    """
     try:
         return Run(**tree)
     except ValidationError as error:
-        raise first_problem(error, file, lambda path: _keys(path, tree)) from None
+        raise first_problem(error, file, lambda path: _keys(path, tree), set_by_hand) from None
     except UnicodeEncodeError as error:  # of a message that names it
         problem = f"{error.object[error.start : error.end]!r} is half a surrogate pair and no text"
         raise InputError(problem, file=file) from None

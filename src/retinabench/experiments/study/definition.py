@@ -268,7 +268,7 @@ def read_study(source: str | Path, overrides: Sequence[str] = ()) -> Study:
     try:
         return Study(**tree)
     except ValidationError as error:
-        raise first_problem(error, file, _keys) from None
+        raise first_problem(error, file, _keys, [word.partition("=")[0] for word in overrides]) from None
 
 
 @cache
