@@ -7,6 +7,8 @@ import json
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from retinabench.cli import main as cli
 from retinabench.concepts import answer_bank
@@ -44,6 +46,27 @@ def test_the_command_trains_answers_and_examines(tmp_path, capsys):
     assert found["concepts"]["microaneurysm"]["questioned_positives"] == sum(
         row["microaneurysm"] == "1" for row in questioned.values()
     )
+
+
+def test_a_network_that_cannot_be_built_leaves_the_folder_to_another(tmp_path, capsys):
+    weights, out = tmp_path / "other.safetensors", tmp_path / "out"
+    save_file({"layer.weight": torch.zeros(2)}, weights)
+    words = [
+        "lesions",
+        "synthetic",
+        "--images",
+        "20",
+        "--size",
+        "16",
+        "--epochs",
+        "1",
+        "--quiet",
+        "--out",
+        str(out),
+    ]
+    assert cli.run([*words, "--examinee", "resnet18", "--weights", str(weights)]) == 2
+    assert "lacks" in capsys.readouterr().err
+    assert cli.run([*words, "--examinee", "resnet18"]) == 0
 
 
 def test_a_second_network_is_not_given_the_answers_of_the_first(tmp_path):

@@ -44,6 +44,7 @@ from retinabench.experiments.resources import Resources
 from retinabench.methods.settings import Optimizer
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.metrics.classification import auroc
+from retinabench.models.build import build_model, build_trunk, check_size
 from retinabench.models.settings import TIMM, ModelConfig
 
 PRETRAINED = {"name": "efficientnet_lite0", "weights": "imagenet", "pool": "mean_max", "trained": "head"}
@@ -149,6 +150,9 @@ def train_and_answer(
     grid, seed = options.grid, options.seed
     drawn = {"images": len(images), "seed": seed} if definition.synthetic else {}
     model = options.model(definition, size)
+    check_size(model, size)
+    # What cannot be built is refused before anything is written.
+    build_trunk(model) if model.trained == "head" else build_model(model, seed)
     data = prepare_samples(
         images,
         out / "samples",
