@@ -54,7 +54,7 @@ def first_problem(
     error: ValidationError,
     file: Path | None,
     keys: Callable[[Sequence[str]], Sequence[str]],
-    elsewhere: Collection[str] = (),
+    set_by_hand: Collection[str] = (),
 ) -> InputError:
     """Return the first error of pydantic as one line.
 
@@ -62,7 +62,7 @@ def first_problem(
         error: The complaints about a configuration.
         file: Where it was read.
         keys: Path of a table -> its valid keys, of which the nearest one is named.
-        elsewhere: Keys that were not read from the file, such as `method.rate` of a command line.
+        set_by_hand: Keys that were not read from the file, such as `method.rate` of a command line.
     """
     problem = error.errors()[0]
     where = [str(part) for part in problem["loc"]]
@@ -71,7 +71,7 @@ def first_problem(
         problem = inner.errors()[0]
         where += [str(part) for part in problem["loc"]]
     key = ".".join(where)
-    if key in elsewhere:
+    if key in set_by_hand:
         file = None
     if problem["type"] == "extra_forbidden":
         return InputError(f"unknown key '{key}'", file=file, hint=nearest(where[-1], keys(where[:-1])))

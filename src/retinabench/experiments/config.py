@@ -171,6 +171,9 @@ def build_run(tree: Mapping[str, object], file: Path | None = None, set_by_hand:
         file: Where they were read, for messages.
         set_by_hand: Keys that were not, such as `method.rate`.
 
+    Returns:
+        The run.
+
     Raises:
         InputError: A setting is unknown or impossible; the file, the key, and the nearest valid key are named.
     """

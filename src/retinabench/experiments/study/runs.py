@@ -102,6 +102,9 @@ def is_drawn(study: Study, label: str, out: Path) -> bool:
         study: The definition.
         label: Of the task.
         out: The study's folder.
+
+    Returns:
+        Whether nothing is left to draw.
     """
     return study.tasks[label].draw is None or prepared(_data_folder(study, label, out))
 
@@ -210,9 +213,7 @@ def _method(given: object, label: str, *, configured: bool) -> object:
     if given is not None and not isinstance(given, dict):
         return given  # its name, or refused later
     table: JsonObject = given or {}
-    if "name" in table:
-        return table
-    if label not in METHODS and configured:
+    if "name" in table or (label not in METHODS and configured):
         return table
     if label not in METHODS:
         raise InputError(
