@@ -75,7 +75,7 @@ def test_labels_that_are_no_list_of_numbers_are_named_with_a_hint(published, tmp
     np.save(tmp_path / "y.npy", np.zeros(2000))
     (tmp_path / "head.csv").write_text("label\n1\n")
     (tmp_path / "nan.csv").write_text("nan\n" * 2000)
-    for name, said in (("y.npy", "is no text. Write one number a line"), ("head.csv", "'label'.*without a header"),
+    for name, said in (("y.npy", "is not a text file. Write one number a line"), ("head.csv", "'label'.*without a header"),
                        ("none.csv", "it does not exist"), ("nan.csv", "not finite")):  # fmt: skip
         with pytest.raises(InputError, match=said):
             import_reference(published / "medmnist_probs.csv", DERMA, **STATED, labels=tmp_path / name)

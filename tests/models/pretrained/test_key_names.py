@@ -36,7 +36,7 @@ def test_the_norm_of_a_vision_transformer_is_found_under_either_name():
         (
             "teacher.backbone.",
             ["teacher.dino_head.weight"],
-        ),  # DINO and DINOv2, as in RETFound's later weights
+        ),  # DINO and DINOv2
         ("module.encoder_q.", ["module.encoder_k.conv1.weight", "module.queue"]),  # MoCo
     ],
 )

@@ -197,7 +197,7 @@ def import_reference(
     )  # fmt: skip
     write_reference(out, found)
     accuracy = found.about.accuracy
-    proof = "its order is not proved: no labels" if labels is None else "y follows its means"
+    proof = "its order is not proved: no labels" if labels is None else "y is correlated with its means"
     if accuracy is not None:
         proof = f"accuracy {accuracy:.4f} proves its order"
     say(f"{out}: {found.judgement.verdict}; {proof}")

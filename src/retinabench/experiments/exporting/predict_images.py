@@ -163,9 +163,7 @@ def _predicted(
 
 def _check_name(name: str, where: str) -> None:
     """Refuse a name that cannot be an image's id in a table."""
-    unreadable = any(
-        "\ud800" <= letter <= "\udfff" for letter in name
-    )  # how Python passes on bytes that are not UTF-8
+    unreadable = any("\ud800" <= letter <= "\udfff" for letter in name)  # bytes that are not UTF-8
     if unreadable or "\n" in name or "\r" in name:
         problem = "is not UTF-8 text" if unreadable else "has a line break"
         raise InputError(f"the name of the file {problem}", file=printable(where), hint="Rename it.")

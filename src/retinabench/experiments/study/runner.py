@@ -105,8 +105,8 @@ def compute(study: Study, out: Path, engine: JobEngine, progress: Progress = QUI
         chosen += _choose(study, cell, recorded, progress, out, chosen)
     chosen.sort(key=lambda choice: every.index(choice.cell))
     wanted = [(choice, run) for choice in chosen if choice.run for run in with_seeds(study, choice.run)]
-    for turn in sorted({choice.cell.turn for choice in chosen}):  # later ones use weights of the earlier
-        some = [(one.cell, run) for one, run in wanted if one.cell.turn == turn]
+    for depth in sorted({choice.cell.depth for choice in chosen}):  # the deeper use weights of the others
+        some = [(one.cell, run) for one, run in wanted if one.cell.depth == depth]
         for _ in _missing(recorded, some, tasks):
             pass
     for choice, run in wanted:

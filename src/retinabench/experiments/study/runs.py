@@ -34,7 +34,7 @@ class Cell:
     """One method on one task. folder: its place in the study; the runs of trials and seeds lie in `runs` below it.
 
     beside: where the runs of another task or method lie whose weights this one predicts with; its own runs lie there too.
-    turn: number of cells that are computed one after the other before this one can be.
+    depth: number of cells through which its weights come, which are computed before it.
     """
 
     task: str
@@ -43,7 +43,7 @@ class Cell:
     space: Space | None
     folder: Path
     beside: Path | None = None
-    turn: int = 0
+    depth: int = 0
 
     @property
     def runs(self) -> Path:
@@ -138,7 +138,7 @@ def cells(study: Study, out: Path) -> list[Cell]:
             cell = _cell(study, task, method, out)
             if given.trained_in:
                 trains = found[given.trained_in, method]
-                cell = replace(cell, beside=trains.runs, turn=trains.turn + 1)
+                cell = replace(cell, beside=trains.runs, depth=trains.depth + 1)
             found[task, method] = cell
         if not given.trained_in:
             found |= _with_shared_weights([found[task, method] for method in study.methods])
@@ -165,7 +165,7 @@ def _with_shared_weights(of_task: Sequence[Cell]) -> dict[tuple[str, str], Cell]
         weights = method.trained_by(cell.base)
         for other in of_task:
             if other.space is None and other.base == weights:
-                found[cell.task, cell.method] = replace(cell, beside=other.runs, turn=1)
+                found[cell.task, cell.method] = replace(cell, beside=other.runs, depth=1)
     return found
 
 

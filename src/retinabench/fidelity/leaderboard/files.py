@@ -269,9 +269,8 @@ def _keep(submission: Submission, evaluator: Evaluator, folder: Path) -> None:
     target, data = evaluator.target, evaluator.data.sha256
     arrays = {name: getattr(submission, name) for name in KINDS if getattr(submission, name) is not None}
     content = f"{submission.title} {content_hash(arrays, submission.about)}".encode()
-    digits = hashlib.sha256(content).hexdigest()[
-        :8
-    ]  # seeds, and titles that differ in signs, lie side by side
+    # Seeds, and titles that differ in signs alone, lie side by side.
+    digits = hashlib.sha256(content).hexdigest()[:8]
     name = "".join(c if c.isalnum() else "-" for c in submission.title[:NAME])
     read = submission.about
     if not read.counted:  # writing would sign what no run has signed

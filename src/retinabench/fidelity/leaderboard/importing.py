@@ -85,7 +85,7 @@ def _labels(path: Path, target: Target, points: int) -> NDArray[Any]:
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or 'it does not exist'}", file=path) from None
     except UnicodeDecodeError:
-        raise InputError("is no text", file=path, hint=hint) from None
+        raise InputError("is not a text file", file=path, hint=hint) from None
     except ValueError as error:
         raise InputError(
             f"is no list of numbers: {error}".partition("\n")[0].rstrip("."), file=path, hint=hint
@@ -118,7 +118,7 @@ def _proved(probs: NDArray[np.floating], truth: NDArray[np.int64], path: Path | 
 
 
 def _check_followed(means: NDArray[np.floating], truth: NDArray[Any], path: Path | None) -> None:
-    """Refuse y (N,) that do not rise with the predicted means, by as many standard errors of Fisher's z of their correlation."""
+    """Refuse y (N,) whose correlation with the predicted means is not above 0 by `PROOF` standard errors of Fisher's z."""
     found = float(np.corrcoef(means, truth)[0, 1])
     if not np.arctanh(min(found, 1 - 1e-12)) * np.sqrt(len(truth) - 3) >= PROOF:
         raise InputError(

@@ -22,9 +22,8 @@ Floats = NDArray[np.floating]
 EQUAL = "equal to the reference"
 NEARER = "nearer to the reference than independent draws could be"
 _GRAIN = 1e-4  # largest difference of equal probabilities: four decimals
-_GRAIN_OF_DRAWS = (
-    0.25  # largest difference of equal draws, in stds over their number: of others one in seven is as near
-)
+# Largest difference of equal draws, in stds over their number; of independent draws one in seven is as near.
+_GRAIN_OF_DRAWS = 0.25
 _MOST_CHAINS = 16  # whose 65,535 subsets are all compared; of more chains each, and the mean of all
 _BLOCK = 64  # probabilities that are compared with all subsets at a time: almost none is left after the first
 _SHARE = 0.5  # of samples, or draws, that stand in the reference
