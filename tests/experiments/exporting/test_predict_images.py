@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import retinabench as rb
 from retinabench.core.errors import InputError
@@ -58,6 +59,29 @@ def test_files_that_are_no_images_are_named_and_the_others_predicted(model, tmp_
         "eye003.png",
     ]
     assert set(read_predictions(found.predictions, unlabelled=True).image_id) == {"eye000.png", "eye002.png"}
+
+
+def test_names_that_look_the_same_are_refused_before_anything_is_predicted(model, tmp_path):
+    raw = raw_folder(tmp_path / "new", images=2)
+    try:
+        (raw / "eye000.png").rename(raw / "e\u0301.png")
+        (raw / "eye001.png").rename(raw / "\u00e9.png")
+    except OSError as error:
+        pytest.skip(f"this file system has no such names ({error})")
+    if len(list(raw.glob("*.png"))) < 2:
+        pytest.skip("this file system has one form of each letter")
+    with pytest.raises(InputError, match=r"the files '\\xe9.png' and 'e\\u0301.png' have names that look"):
+        predict_images(model, raw, tmp_path / "p.csv")
+    assert not (tmp_path / "p.csv").exists()
+
+
+@pytest.mark.parametrize("level", [0, 255])
+def test_images_of_one_colour_are_predicted_and_noted(model, tmp_path, level):
+    raw = raw_folder(tmp_path / "new", images=3)
+    Image.new("RGB", (96, 96), (level, level, level)).save(raw / "eye001.png")
+    found = predict_images(model, raw, tmp_path / "p.csv")
+    assert found.images == 3
+    assert found.notes[-1] == "1 of 3 images have one colour and show no retina; the first is eye001.png"
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from retinabench.experiments.exporting.frozen_rule import FrozenRule
 from retinabench.experiments.image_predictions import PREDICT_BATCH
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.formats.parquet_format import to_table
+from retinabench.predictions.identities import indistinct
 from retinabench.predictions.io import write_predictions
 from retinabench.predictions.table import Predictions
 
@@ -91,25 +92,32 @@ def predict_images(
         labelled_folder.records(source, labels=labels, columns=columns, survey=survey) if labelled else None
     )
     names = _names(files, source) if records is None else records.source.tolist()
-    kept, probs, own, refused = _predicted(model, files, names, progress)
+    found = _predicted(model, files, names, progress)
+    kept, refused = found.kept, found.refused
     if not kept:
         raise InputError(f"none of {len(names)} files is an image; the first: {refused[0]}", file=source)
     grade = None if records is None else records.grade[kept]
     predictions = Predictions(
         image_id=np.array(names)[kept] if records is None else records.image_id[kept],
         label=np.zeros(len(kept), np.int8) if grade is None else referable(grade, model.referable_from),
-        probs=probs,
+        probs=found.probs,
         grade=grade if records is not None and not (columns and "label" in columns) else None,
         patient_id=None if records is None else records.patient_id[kept],
         split=_splits(records, kept),
-        uncertainty=own,
+        uncertainty=found.own,
         metadata=_about(model),
     )
     _write_predictions(predictions, out, labelled)
     listed = out.with_name(out.stem + REFERRAL_LIST)
     _write_referral_list(predictions, listed, model.rule)
     counted = replace(survey, notes=[]).lines()
-    counted += [f"{len(refused):,} of {len(names):,} files are no images and left out"] if refused else []
+    if refused:
+        counted.append(f"{len(refused):,} of {len(names):,} files are no images and left out")
+    if found.uniform:
+        count, first = len(found.uniform), printable(found.uniform[0])
+        counted.append(
+            f"{count:,} of {len(kept):,} images have one colour and show no retina; the first is {first}"
+        )
     return PredictedImages(len(kept), tuple(refused), out, listed, (*model.notes, *counted))
 
 
@@ -117,6 +125,12 @@ def _names(files: Files, source: Path) -> list[str]:
     names = [name for name in files.names() if name.lower().endswith(ENDINGS)]
     if not names:
         raise InputError("holds no images", file=source, hint=f"Images end in {', '.join(ENDINGS)}.")
+    if (pair := indistinct(names)) is not None:
+        raise InputError(
+            f"the files {pair[0]!a} and {pair[1]!a} have names that look the same",
+            file=source,
+            hint="Rename one: it is the image's id.",
+        )
     return names
 
 
@@ -127,12 +141,21 @@ def _splits(records: Records | None, kept: Sequence[int]) -> NDArray[np.str_]:
     return np.where(records.split[list(kept)] == "validation", "validation", "test")
 
 
-def _predicted(
-    model: ExportedModel, files: Files, names: Sequence[str], progress: Progress
-) -> tuple[list[int], NDArray[np.float64], NDArray[np.float64] | None, list[str]]:
-    """Numbers of the files that are images, their probabilities (N, S) and own uncertainty, a line for each other file."""
+@dataclass(frozen=True)
+class _Images:
+    """What became of the files: numbers of those that are images, a line for each other one, and names of images of one colour."""
+
+    kept: list[int]
+    refused: list[str]
+    uniform: list[str]
+    probs: NDArray[np.float64]  # (N, S) of the images
+    own: NDArray[np.float64] | None  # (N,) the method's own uncertainty
+
+
+def _predicted(model: ExportedModel, files: Files, names: Sequence[str], progress: Progress) -> _Images:
     kept: list[int] = []
     refused: list[str] = []
+    uniform: list[str] = []
     images: list[NDArray[np.uint8]] = []
     probs: list[NDArray[np.float64]] = []
     own: list[NDArray[np.float64]] = []
@@ -148,8 +171,11 @@ def _predicted(
         for number, name in enumerate(names):
             try:
                 _check_name(name, files.where(name))
-                images.append(preprocess_bytes(files.read(name), model.recipe, files.where(name)))
+                image = preprocess_bytes(files.read(name), model.recipe, files.where(name))
+                images.append(image)
                 kept.append(number)
+                if not np.ptp(image, axis=(0, 1)).any():
+                    uniform.append(name)
             except InputError as error:
                 refused.append(str(error))
             if len(images) == PREDICT_BATCH:
@@ -158,7 +184,7 @@ def _predicted(
     if images:
         predict()
     samples = np.concatenate(probs) if probs else np.empty((0, 1))
-    return kept, samples, np.concatenate(own) if own else None, refused
+    return _Images(kept, refused, uniform, samples, np.concatenate(own) if own else None)
 
 
 def _check_name(name: str, where: str) -> None:
