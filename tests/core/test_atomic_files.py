@@ -7,7 +7,15 @@ import time
 import pytest
 
 from retinabench.core import atomic_files
-from retinabench.core.atomic_files import atomic_write, claim, explain, sweep, write_bytes, write_json
+from retinabench.core.atomic_files import (
+    atomic_write,
+    check_writable,
+    claim,
+    explain,
+    sweep,
+    write_bytes,
+    write_json,
+)
 from retinabench.core.errors import InputError, WorkError
 
 
@@ -112,3 +120,12 @@ def test_a_folder_that_is_a_file_is_a_wrong_input(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="a file where a folder is needed"):
         write_bytes(tmp_path / "file" / "x", b"")
+
+
+def test_a_folder_for_results_is_checked_before_the_work(tmp_path):
+    check_writable(tmp_path / "a" / "b")
+    assert list((tmp_path / "a").rglob("*")) == [tmp_path / "a" / "b"]
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(InputError, match="a file where a folder is needed"):
+            check_writable(folder)

@@ -55,3 +55,16 @@ def test_one_is_counted_in_the_singular(tmp_path, capsys):
     (tmp_path / "p.csv").write_text("image_id,patient_id,label,prob\na,p,1,0.5\n")
     assert run(["inspect", str(tmp_path / "p.csv")]) == 0
     assert "in_domain test: 1 image, 1 patient, 1 referable" in capsys.readouterr().out
+
+
+def test_where_the_page_cannot_be_written_is_refused_before_the_images_are_read(tmp_path, capsys):
+    data = make_prepared(tmp_path / "data")
+    before = sorted(os.listdir(data))
+    assert run(["inspect", str(data), "--out", str(data)]) == 2
+    said = capsys.readouterr()
+    assert "is the data set itself" in said.err
+    assert not said.out
+    assert sorted(os.listdir(data)) == before
+    (tmp_path / "file").touch()
+    assert run(["inspect", str(data), "--out", str(tmp_path / "file")]) == 2
+    assert not capsys.readouterr().out

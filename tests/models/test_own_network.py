@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from retinabench.core.errors import InputError
+from retinabench.core.errors import InputError, OutOfMemoryError
 from retinabench.models.build import build_model, build_trunk, check_size
 from retinabench.models.last_layer import last_linear, split_last_layer
 from retinabench.models.own_network import named_network, own_network, source_of
@@ -71,6 +71,15 @@ def test_images_of_a_size_that_it_does_not_take_are_refused():
     ):
         check_size(ModelConfig(name=mine.make), 20)
     check_size(ModelConfig(name=mine.Pooled), 20)
+
+
+def test_a_size_that_does_not_fit_the_memory_is_not_blamed_on_the_network(monkeypatch):
+    def scarce(*_):
+        raise torch.OutOfMemoryError("no more")
+
+    monkeypatch.setattr(mine.Pooled, "forward", scarce)
+    with pytest.raises(OutOfMemoryError, match=r"ran out of memory: '.*' with 2 images of 20 px does not fit"):
+        check_size(ModelConfig(name=mine.Pooled), 20)
 
 
 def test_a_network_that_is_returned_twice_is_refused():

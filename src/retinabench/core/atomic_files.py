@@ -13,6 +13,7 @@ import functools
 import json
 import os
 import secrets
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -77,6 +78,23 @@ def atomic_write(path: str | Path, *, checked: bool = False) -> Iterator[IO[byte
         # It does not exist after a successful rename, or if it could not be created.
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def check_writable(folder: Path) -> None:
+    """Create a folder where it is missing, and refuse one that cannot be written to, before long work whose results go there.
+
+    Args:
+        folder: The folder.
+
+    Raises:
+        InputError: It cannot be created, or no file can be created in it.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise explain(error, folder) from error
 
 
 def _temporary(path: Path, ending: str) -> Path:

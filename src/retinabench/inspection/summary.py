@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from retinabench.core.atomic_files import check_writable
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.data.prepared.folder import open_prepared
@@ -33,10 +34,16 @@ def inspect_lines(
         The lines.
 
     Raises:
-        InputError: `path` is none of the three, or `out` is given for another than a prepared folder.
+        InputError: `path` is none of the three, `out` is given for another than a prepared folder, is `path`, or
+            cannot be written to.
     """
     if (path / "prepare.json").is_file():
-        found = inspect_data(open_prepared(path), read_images=out is not None, progress=progress)
+        data = open_prepared(path)
+        if out is not None:
+            if out.resolve() == path.resolve():
+                raise InputError("is the data set itself", file=out, hint="Choose another --out.")
+            check_writable(out)
+        found = inspect_data(data, read_images=out is not None, progress=progress)
         page = write_inspection(found, out, seed=seed, progress=progress) if out is not None else None
         yield from _inspection(found)
         yield str(page or "copies among the images, outliers, contact sheets and a data card: add --out DIR")

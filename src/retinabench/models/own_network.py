@@ -22,6 +22,7 @@ from torch.nn.parameter import UninitializedParameter
 from retinabench.core.errors import InputError
 from retinabench.core.random_streams import derive
 from retinabench.core.registry import import_location
+from retinabench.data.memory import is_out_of_memory, out_of_memory
 
 MADE = "_made_for_a_run"  # marks a network, so that a function that returns the same one again is found out
 
@@ -75,6 +76,7 @@ def check_outputs(network: nn.Module, name: str, size: int) -> None:
         size: Side of the images in pixels.
 
     Raises:
+        OutOfMemoryError: Two images do not fit the memory.
         InputError: It raises, or gives something else than (B, 1) for images (B, 3, size, size).
     """
     device = next(network.parameters()).device
@@ -82,6 +84,8 @@ def check_outputs(network: nn.Module, name: str, size: int) -> None:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             found = network.eval()(torch.zeros(2, 3, size, size, device=device))
     except (Exception, SystemExit) as error:  # foreign code raises what it likes
+        if is_out_of_memory(error):
+            raise out_of_memory(f"'{name}' with 2 images of {size} px", device) from None
         other = {p.dtype for p in network.parameters() if p.dtype != torch.float32}
         raise InputError(
             f"'{name}' does not take images of {size} px ({_line(error)})",

@@ -19,6 +19,9 @@ def test_what_is_stated_for_one_concept_is_preferred():
         "hard exudate": {"sensitivity": 0.6},
     }
     assert parse_goals([], CONCEPTS) == {}
+    assert parse_goals(["sensitivity of haemorrhage = 85 %"], CONCEPTS) == {
+        "haemorrhage": {"sensitivity": 0.85}
+    }
     assert parse_goals(["specificity of haemorrhage=.9"], CONCEPTS) == {"haemorrhage": {"specificity": 0.9}}
 
 
@@ -38,6 +41,8 @@ def test_a_file(tmp_path):
     ("text", "says"),
     [
         ("sensitivity=85", "is no goal"),
+        ("sensitivity=85%%", "is no goal"),
+        ("sensitivity=100%", "is no goal"),
         ("sensitivity=true", "is no goal"),
         ("accuracy=0.9", "is no goal"),
         ("sensitivity of hemorrhage=0.9", "unknown concept 'hemorrhage'. Did you mean 'haemorrhage'"),

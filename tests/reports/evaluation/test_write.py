@@ -10,7 +10,9 @@ import pytest
 
 import retinabench as rb
 from retinabench.core.errors import InputError
+from retinabench.predictions.io import write_predictions
 from retinabench.predictions.table import Predictions
+from retinabench.reports.evaluation import write
 from retinabench.reports.evaluation.evaluation import EvaluationSettings, MethodPredictions
 from retinabench.reports.evaluation.write import percent_steps, write_report
 from support.fake_predictions import population, predictions
@@ -188,3 +190,10 @@ def test_one_model_is_named_model_and_the_settings_reach_the_files(tmp_path):
         named = {row["score"] for row in csv.DictReader(handle)}
     assert "gain_at_20" in named
     assert "gain_at_50" not in named
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_scored(tmp_path, monkeypatch):
+    write_predictions(predictions("MAP", 0, population(40, 40)), tmp_path / "p.csv")
+    monkeypatch.setattr(write, "evaluate_methods", lambda *_: pytest.fail("it was scored"))
+    with pytest.raises(InputError, match="a file where a folder is needed"):
+        write.report_files([tmp_path / "p.csv"], tmp_path / "p.csv")

@@ -15,7 +15,7 @@ Goals = dict[str, dict[str, float]]
 
 
 def parse_goals(texts: Sequence[str], concepts: Sequence[str]) -> Goals:
-    """Read goals, each ``sensitivity=0.85``, ``"specificity of haemorrhage=0.8"`` or a TOML file.
+    """Read goals, each ``sensitivity=0.85`` or ``sensitivity=85%``, ``"specificity of haemorrhage=0.8"`` or a TOML file.
 
     The file has a table per concept and one named ``all``, with ``sensitivity`` and ``specificity``. What is stated for one
     concept is preferred to what is stated for all.
@@ -54,9 +54,10 @@ def parse_goals(texts: Sequence[str], concepts: Sequence[str]) -> Goals:
 def _of_text(text: str) -> tuple[str, str, str, Any]:
     """What a text states: its name in messages, the concept, the measure and the rate."""
     left, _, number = text.partition("=")
+    number, percent, behind = number.strip().partition("%")
     measure, of, concept = left.strip().partition(" of ")
     try:
-        value = float(number)
+        value = float(number) / (100 if percent else 1) if not behind else -1.0
     except ValueError:
         value = -1.0
     return f"--goal '{text}'", concept.strip() if of else ALL, measure.strip().lower(), value

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from retinabench.core.atomic_files import write_bytes, write_json
+from retinabench.core.atomic_files import check_writable, write_bytes, write_json
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET
 from retinabench.core.progress import Progress as Bars
@@ -127,12 +127,13 @@ def report_files(
         The path of the page.
 
     Raises:
-        InputError: A file cannot be read, or `shifted` is given without `data`.
+        InputError: A file cannot be read, `out` cannot be written to, or `shifted` is given without `data`.
     """
     if shifted is not None and data is None:
         raise InputError("--shifted needs --data", hint="Name the folders as `train` had them.")
     files = find_files(paths)
     predictions = list(read(files))
+    check_writable(out)
     methods: dict[str, list[Predictions]] = {}
     for name, one in zip(method_names(files, predictions), predictions, strict=True):
         methods.setdefault(name, []).append(one)
