@@ -31,8 +31,8 @@ from retinabench.core.progress import Bars
 from retinabench.data.frozen.definition import (
     HASH_BYTES,
     HERE,
+    BenchmarkTruth,
     FrozenBenchmark,
-    Truth,
     frozen_benchmark,
     listing_sha256,
 )
@@ -48,7 +48,7 @@ from retinabench.experiments.study.runs import cells, folder_of, open_tasks, wit
 from retinabench.methods.registry import METHODS
 from retinabench.predictions.io import read_predictions
 from retinabench.predictions.table import Predictions
-from retinabench.reports.leaderboard.baselines import Baseline, write_baselines
+from retinabench.reports.leaderboard.baselines import BaselineSeed, write_baselines
 from retinabench.reports.leaderboard.card import Card
 from retinabench.reports.leaderboard.checking import checked
 
@@ -76,7 +76,7 @@ def freeze(name: str, data: Path, sums: Path | None) -> None:
         hashes = {key: published[key] for key in hashes}
     order = np.argsort(records.image_id)
     ids = records.image_id[order].tolist()
-    truth = Truth(
+    truth = BenchmarkTruth(
         records.image_id[order],
         referable(records.grade[order]),
         records.grade[order],
@@ -155,12 +155,12 @@ def collect(benchmark: FrozenBenchmark, out: Path, data: list[str]) -> None:
                 seconds += [record.seconds] if record is not None else []
         hours, title = float(np.mean(seconds or [0.0])) / 3600, cell.base.method.describe()
         card = card_of(study, cell.method, title, hours, 1)
-        baselines += [Baseline(card, seed, checked(one, benchmark)) for seed, one in found.items()]
+        baselines += [BaselineSeed(card, seed, checked(one, benchmark)) for seed, one in found.items()]
         members = tuple(study.run_seeds[: study.ensemble])
         if cell.method in POOLED and all(seed in found for seed in members):
             pooled = pool([found[seed] for seed in members], members, 0)
             card = card_of(study, cell.method, f"ensemble of {len(members)} {title}", hours, len(members))
-            baselines.append(Baseline(card, 0, checked(pooled, benchmark)))
+            baselines.append(BaselineSeed(card, 0, checked(pooled, benchmark)))
         print(f"{cell.method}: seeds {sorted(found)}")
     file = write_baselines(benchmark, baselines)
     print(f"{file}: {file.stat().st_size:,} bytes")

@@ -29,7 +29,7 @@ import numpy as np
 from scipy import stats
 
 from retinabench.concepts.banks.bank import Bank
-from retinabench.concepts.banks.readers import Panel, majority, random_reader
+from retinabench.concepts.banks.readers import ReaderPanel, majority, random_reader
 from retinabench.concepts.examinees.answers import Answers
 from retinabench.concepts.inference.claims import Claim
 from retinabench.concepts.inference.confidence_sequences import bank_sequence, new_sequence
@@ -262,7 +262,7 @@ def readers(examinations):
     for truth in ("majority", "random", "r2"):
         bank_missed, new_missed, reader_missed, accuracy_missed = {}, 0, dict.fromkeys(READERS, 0), {}
         auroc_missed = {}
-        against = Panel(READERS, everyone, truth).others() if truth == "majority" else {}
+        against = ReaderPanel(READERS, everyone, truth).others() if truth == "majority" else {}
         against[truth] = population[truth]
         for number in range(examinations):
             random = np.random.default_rng([5, number])
@@ -273,7 +273,7 @@ def readers(examinations):
                 "r2": votes[:, :, 1],
             }
             bank = Bank(None, "ab", np.ascontiguousarray(chosen[truth]))
-            panel = Panel(READERS, votes, truth)
+            panel = ReaderPanel(READERS, votes, truth)
             done = examine(
                 bank,
                 Answers(bank, np.where(said, 0.9, 0.1)),

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from retinabench.metrics.guarantees.certificate import certify
 from retinabench.metrics.guarantees.goals import Goal
-from retinabench.metrics.guarantees.risks import PER, Cases, Per, weights
+from retinabench.metrics.guarantees.risks import PER, Per, ReferralCases, weights
 from retinabench.metrics.guarantees.threshold import choose_threshold
 from retinabench.metrics.guarantees.zones import (
     Side,
@@ -64,14 +64,14 @@ ZONE_CELLS: list[tuple[str, Per, float]] = [
 ]
 
 
-def draw(rng: np.random.Generator, patients: int, kind: str, per: Per, mean: float = -0.8) -> Cases:
+def draw(rng: np.random.Generator, patients: int, kind: str, per: Per, mean: float = -0.8) -> ReferralCases:
     """Return the images of some patients; uncertainties have two decimals."""
     return draw_with_prob(rng, patients, kind, per, mean)[0]
 
 
 def draw_with_prob(
     rng: np.random.Generator, patients: int, kind: str, per: Per, mean: float
-) -> tuple[Cases, NDArray[np.float64]]:
+) -> tuple[ReferralCases, NDArray[np.float64]]:
     """Return the images of some patients, and their probabilities with three decimals."""
     disease = rng.normal(mean, 1.2, patients)
     many = np.where(disease > 0, 4, 1) if kind == "1 or 4" else np.full(patients, 2)
@@ -81,7 +81,7 @@ def draw_with_prob(
     prob = 1 / (1 + np.exp(-1.5 * severity - rng.normal(0, 0.6, len(patient))))
     uncertainty = np.round(0.5 - np.abs(prob - 0.5), 2)
     severe = label & (severity > 0)
-    cases = Cases(label, prob > 0.5, uncertainty, patient, weights(patient, per), severe)
+    cases = ReferralCases(label, prob > 0.5, uncertainty, patient, weights(patient, per), severe)
     return cases, prob.round(3)
 
 
@@ -100,7 +100,7 @@ def truth(kind: str, per: Per) -> Callable[[Goal, float], bool]:
 
 
 def zones_broken(
-    views: dict[Side, Cases],
+    views: dict[Side, ReferralCases],
     goals: dict[Side, tuple[Goal, ...]],
     ends: tuple[float | None, float | None],
 ) -> bool:
@@ -207,7 +207,7 @@ def _adversary(
         if same:
             u, chance = u[patient], chance[patient]
         piece = np.searchsorted(edges, u)
-        cases = Cases(
+        cases = ReferralCases(
             chance < rates[piece], np.zeros(len(u), bool), edges[piece] if ties else u, patient, weights(patient, per)
         )  # fmt: skip
         threshold = certify(cases, [Goal("selective_risk", GOAL)], DELTA).threshold

@@ -16,7 +16,7 @@ from scipy.special import expit
 
 from retinabench.metrics.guarantees.goals import Goal
 from retinabench.metrics.guarantees.refutation import LabelledRisk, judge
-from retinabench.metrics.guarantees.risks import Cases
+from retinabench.metrics.guarantees.risks import ReferralCases
 from retinabench.metrics.guarantees.shift.estimates import estimates_under_shift
 from retinabench.metrics.guarantees.shift.resemblance import resemblance
 from retinabench.metrics.guarantees.shift.weighted import Images
@@ -52,7 +52,7 @@ def eyes(rng, patients, *, centre=-1.5, scale=1.0, sure_errors=0.0, prevalence=N
     uncertainty = 0.5 - np.abs(p - 0.5)
     label = label ^ ((rng.random(len(p)) < sure_errors) & (uncertainty <= 0.1))
     patient = np.arange(len(p)) if prevalence is not None else np.repeat(np.arange(patients), 2)
-    return Cases(label, p > 0.5, uncertainty, patient, np.ones(len(p))), p
+    return ReferralCases(label, p > 0.5, uncertainty, patient, np.ones(len(p))), p
 
 
 def true_value(goal, threshold, **setting):

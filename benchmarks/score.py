@@ -38,7 +38,7 @@ from retinabench.metrics.inference.bootstrap import (
 from retinabench.metrics.inference.replicates import BLOCK, keep_memory
 from retinabench.metrics.score import referral_curve, score
 from retinabench.metrics.selective.referral_curves import area_of
-from retinabench.metrics.sets import Evaluator, ImageSet, image_sets
+from retinabench.metrics.sets import ImageSet, SetEvaluator, image_sets
 from retinabench.metrics.sorted_images import Cases
 from retinabench.metrics.uncertainty import decompose, referral_uncertainty
 from retinabench.predictions.io import read_predictions, write_predictions
@@ -109,7 +109,7 @@ def engine(images: int, replicates: int) -> None:
 
 def in_turn(one: ImageSet, replicates: int) -> tuple[float, float, float]:
     """Processor seconds of a replicate, batched and plain (medians), and the largest difference of a score."""
-    evaluator, weights = Evaluator(one, one.scores), weights_of(one, replicates)
+    evaluator, weights = SetEvaluator(one, one.scores), weights_of(one, replicates)
     length = max(1, BLOCK // len(one))
     evaluator.rows(weights[:1])  # indexes are made once
     batched, plain, worst = [], [], 0.0
@@ -126,7 +126,7 @@ def in_turn(one: ImageSet, replicates: int) -> tuple[float, float, float]:
 
 def spins(one: ImageSet, replicates: int) -> float:
     """Median of the processor seconds of a replicate of the plain loop, with as many BLAS threads as there are cores."""
-    evaluator, weights = Evaluator(one, one.scores), weights_of(one, replicates)
+    evaluator, weights = SetEvaluator(one, one.scores), weights_of(one, replicates)
     return float(np.median([processor(evaluator, weight)[0] for weight in weights]))
 
 

@@ -229,6 +229,16 @@ def modules_without_tests() -> list[str]:
     ]
 
 
+def shared_class_names() -> list[str]:
+    """Public classes of one name in several modules; `Config` is the settings of every method."""
+    found: dict[str, list[str]] = {}
+    for name, tree in trees():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and node.name != "Config":
+                found.setdefault(node.name, []).append(name)
+    return [f"{one}: {', '.join(places)}" for one, places in sorted(found.items()) if len(places) > 1]
+
+
 CHECKS = [
     imports_inside_functions,
     imports_of_the_root,
@@ -239,6 +249,7 @@ CHECKS = [
     forbidden_names,
     undocumented_arguments,
     modules_without_tests,
+    shared_class_names,
 ]
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from retinabench.data.records import Records
 from retinabench.inspection.counts import GRADES, Classes, camera_rows, leaks, split_names, split_rows
-from retinabench.inspection.files import Files
+from retinabench.inspection.files import OriginalFiles
 
 
 def study(n=400, seed=0):
@@ -64,7 +64,9 @@ def test_cameras_are_sizes_by_domain_the_commonest_first():
     records = Records(**{**vars(records), "domain": np.array(["in_domain"] * 4 + ["shifted"] * 2),
                          "grade": np.array([0, 4, 0, 0, 2, 0], np.int8)})  # fmt: skip
     width = np.array([300, 400, 400, 0, 300, 300])
-    files = Files(np.full(6, ""), width, np.where(width > 0, 200, 0), np.array([10, 20, 40, 9, 7, 9]), ())
+    files = OriginalFiles(
+        np.full(6, ""), width, np.where(width > 0, 200, 0), np.array([10, 20, 40, 9, 7, 9]), ()
+    )
     rows = [(r.domain, r.width, r.images, r.median_bytes, r.referable) for r in camera_rows(records, files)]
     assert rows == [
         ("in_domain", 400, 2, 30, 0.5),

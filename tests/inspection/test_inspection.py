@@ -10,8 +10,8 @@ import pytest
 
 from retinabench.data.prepared.folder import open_prepared
 from retinabench.inspection.counts import Leak
-from retinabench.inspection.duplicates import Group, Pair
-from retinabench.inspection.files import BadFile, Files
+from retinabench.inspection.duplicates import CopyGroup, CopyPair
+from retinabench.inspection.files import BadFile, OriginalFiles
 from retinabench.inspection.inspection import Inspection, findings, inspect_data
 from retinabench.inspection.outliers import Outlier
 from support.helpers import make_prepared
@@ -28,8 +28,8 @@ def sentences(found: Inspection) -> dict[str, tuple[str, str]]:
     return {one.lead: (one.text, one.mood) for one in findings(found)}
 
 
-def group(splits: tuple[str, ...], classes: tuple[int, ...], kind: str = "equal bytes") -> Group:
-    return Group(tuple(range(len(splits))), kind, (Pair((0, 1), kind),), splits, classes)
+def group(splits: tuple[str, ...], classes: tuple[int, ...], kind: str = "equal bytes") -> CopyGroup:
+    return CopyGroup(tuple(range(len(splits))), kind, (CopyPair((0, 1), kind),), splits, classes)
 
 
 def test_copies_are_not_denied_where_nothing_was_compared(plain: Inspection):
@@ -54,7 +54,9 @@ def test_copies_across_splits_and_conflicts_are_counted(plain: Inspection):
 
 def test_patients_in_two_splits_bad_files_and_outliers(plain: Inspection):
     leaks = [Leak(("train", "test"), 1200, 1, 3)]
-    files = Files(np.array([""]), *(np.zeros(1, np.int64) for _ in range(3)), (BadFile("a", "b", "c"),))
+    files = OriginalFiles(
+        np.array([""]), *(np.zeros(1, np.int64) for _ in range(3)), (BadFile("a", "b", "c"),)
+    )
     outliers = [Outlier(5, "brightness", -9.0, "dark"), Outlier(5, "sharpness", -4.0, "blurred")]
     found = sentences(replace(plain, leaks=leaks, files=files, outliers=outliers))
     expected = "1,200 patients in both train and test, 3 of them by a fellow eye: 1 image of test."

@@ -8,7 +8,7 @@ import pytest
 
 from retinabench.data.prepared.folder import open_prepared
 from retinabench.inspection.alignment import Alignment
-from retinabench.inspection.duplicates import LEAST, Pair
+from retinabench.inspection.duplicates import LEAST, CopyPair
 from retinabench.inspection.inspection import inspect_data
 from retinabench.inspection.outliers import Outlier
 from retinabench.inspection.page import MOST_ROWS, evidence, markdown, page, tables
@@ -35,7 +35,7 @@ def test_long_tables_are_cut_and_say_so(tmp_path):
     ],
 )
 def test_the_evidence_says_how_the_second_image_lies_on_the_first(alignment, said):
-    assert evidence(Pair((0, 1), LEAST, alignment)) == LEAST + said
+    assert evidence(CopyPair((0, 1), LEAST, alignment)) == LEAST + said
 
 
 def test_page_and_markdown_have_the_same_findings_and_tables(tmp_path):

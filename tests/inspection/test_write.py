@@ -15,7 +15,7 @@ from PIL import Image
 
 from retinabench.cli.main import run
 from retinabench.data.prepared.folder import open_prepared
-from retinabench.inspection.duplicates import Group, Pair
+from retinabench.inspection.duplicates import CopyGroup, CopyPair
 from retinabench.inspection.inspection import inspect_data
 from retinabench.inspection.write import write_inspection
 from support.faulty_images import HOSTILE, N
@@ -68,9 +68,11 @@ def test_the_page_stands_alone_and_escapes_what_it_shows(written):
 
 def test_pairs_that_differ_come_first_and_they_alone_are_marked(folder, tmp_path):
     found = inspect_data(open_prepared(folder), read_images=False)
-    pairs = tuple(Pair(rows, "equal pixels") for rows in ((10, 11), (10, 12), (11, 12)))
-    mixed = Group((10, 11, 12), "equal pixels", pairs, ("train", "train", "test"), (1, 1, 1))
-    plain = Group((20, 21), "equal pixels", (Pair((20, 21), "equal pixels"),), ("train", "train"), (0, 0))
+    pairs = tuple(CopyPair(rows, "equal pixels") for rows in ((10, 11), (10, 12), (11, 12)))
+    mixed = CopyGroup((10, 11, 12), "equal pixels", pairs, ("train", "train", "test"), (1, 1, 1))
+    plain = CopyGroup(
+        (20, 21), "equal pixels", (CopyPair((20, 21), "equal pixels"),), ("train", "train"), (0, 0)
+    )
     write_inspection(replace(found, groups=[mixed, plain]), tmp_path)
     problems = (
         (tmp_path / "index.html").read_text().partition("Copies, in pairs")[2].partition("</section>")[0]

@@ -11,7 +11,7 @@ from retinabench.metrics.inference.bootstrap import cluster_bootstrap
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.score_spec import ScoreSpec
 from retinabench.metrics.selective import referral_curves
-from retinabench.metrics.sets import Evaluator, image_sets
+from retinabench.metrics.sets import SetEvaluator, image_sets
 
 
 def test_replicates_of_the_auprc_area_are_those_of_every_count():
@@ -23,7 +23,7 @@ def test_replicates_of_the_auprc_area_are_those_of_every_count():
     p = rb.Predictions(np.arange(400), severity > 0, prob, patient_id=np.arange(400) // 2)
     (images,) = image_sets(p, -np.abs(prob - 0.5))
     quick = cluster_bootstrap(
-        Evaluator(images, [SCORES["referral_auprc_area"]]), images.cluster, replicates=40
+        SetEvaluator(images, [SCORES["referral_auprc_area"]]), images.cluster, replicates=40
     )
     exact = cluster_bootstrap(
         lambda w: np.array([referral_curves.area_of(images.weigh(w), "auprc")]), images.cluster, replicates=40
@@ -37,7 +37,9 @@ def test_a_moved_coarse_area_never_passes_1():
     label = (rng.random(300) < 0.3).astype(int)
     prob = 1 / (1 + np.exp(-(2 * label - 1 + rng.normal(0, 1.5, 300))))
     test = rb.Predictions([f"i{k}" for k in range(300)], label, prob)
-    evaluator = Evaluator(image_sets(test, prob * (1 - prob))[0], [SCORES["referral_auprc_area"]], np.ones(1))
+    evaluator = SetEvaluator(
+        image_sets(test, prob * (1 - prob))[0], [SCORES["referral_auprc_area"]], np.ones(1)
+    )
     draws = np.array(
         [evaluator(rng.multinomial(300, np.full(300, 1 / 300)).astype(float))[0] for _ in range(40)]
     )
@@ -55,7 +57,7 @@ def test_many_weightings_at_once_are_one_after_the_other(number):
     p = predictions()
     images = image_sets(p, -np.round(np.abs(p.prob - 0.5), 2))[number]
     plain = ScoreSpec("mean_prob", "Mean probability", "", "", 1, mean_prob)
-    evaluator = Evaluator(images, [*images.scores, plain])
+    evaluator = SetEvaluator(images, [*images.scores, plain])
     n = len(images)
     weight = np.random.default_rng(0).multinomial(n, np.full(n, 1 / n), 4).astype(float)
     weight[1, images.shifted] = 0 if number == 3 else weight[1, images.shifted]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.sorted_images import Cases, Ranking, is_positive
+from retinabench.metrics.sorted_images import Cases, RankedImages, is_positive
 
 
 def test_half_is_not_positive_but_any_other_threshold_is_reached():
@@ -13,7 +13,7 @@ def test_half_is_not_positive_but_any_other_threshold_is_reached():
 
 
 def test_equal_values_of_a_ranking_are_one_step():
-    ranking = Ranking(np.array([0.2, 0.9, 0.2, 0.5]))
+    ranking = RankedImages(np.array([0.2, 0.9, 0.2, 0.5]))
     assert ranking.values.tolist() == [0.9, 0.5, 0.2]
     assert ranking.cumulate(np.array([1.0, 10.0, 100.0, 1000.0])).tolist() == [10, 1010, 1111]
 

@@ -78,7 +78,9 @@ def test_a_size_that_does_not_fit_the_memory_is_not_blamed_on_the_network(monkey
         raise torch.OutOfMemoryError("no more")
 
     monkeypatch.setattr(mine.Pooled, "forward", scarce)
-    with pytest.raises(OutOfMemoryError, match=r"ran out of memory: '.*' with 2 images of 20 px does not fit"):
+    with pytest.raises(
+        OutOfMemoryError, match=r"ran out of memory: '.*' with 2 images of 20 px does not fit"
+    ):
         check_size(ModelConfig(name=mine.Pooled), 20)
 
 

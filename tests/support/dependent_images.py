@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from retinabench.metrics.guarantees.risks import Cases, weights
+from retinabench.metrics.guarantees.risks import ReferralCases, weights
 
 
 def drawn(rng, patients):
@@ -21,4 +21,4 @@ def drawn_with_ties(rng, patients, per="image"):
     """Cases ordered by their probabilities, and these probabilities, with ties."""
     label, prob, patient, severe = drawn(rng, patients)
     prob = np.round(prob, 2)
-    return Cases(label, prob > 0.5, prob, patient, weights(patient, per), severe), prob
+    return ReferralCases(label, prob > 0.5, prob, patient, weights(patient, per), severe), prob

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from retinabench.experiments.config import load_run
-from retinabench.experiments.search.ranking import Ranking, Trial, in_order
+from retinabench.experiments.search.ranking import Trial, TrialRanking, in_order
 from retinabench.experiments.search.space import points, read_space
 
 
@@ -14,7 +14,7 @@ def made_ranking(space, values, states=None, epochs=None):
             (epochs or {}).get(i, 12), 1.0, 1, None)
         for i, (point, value) in enumerate(zip(points(space, 0, len(values), 0), values, strict=True))
     ]  # fmt: skip
-    return Ranking("in_domain_auroc", "corrected", space, in_order(rows))
+    return TrialRanking("in_domain_auroc", "corrected", space, in_order(rows))
 
 
 def mixed_ranking():

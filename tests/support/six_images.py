@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import retinabench as rb
-from retinabench.metrics.guarantees.risks import Cases
+from retinabench.metrics.guarantees.risks import ReferralCases
 
 GRADES = [0, 2, 3, 0, 4, 0]
 
 
 def cases(per="image", grade=GRADES):
-    return Cases.of(
+    return ReferralCases.of(
         rb.Predictions(
             list("abcdef"),
             [0, 1, 1, 0, 1, 0],

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from retinabench.concepts.banks.bank import Bank
-from retinabench.concepts.banks.readers import Panel, read_reference
+from retinabench.concepts.banks.readers import ReaderPanel, read_reference
 from retinabench.concepts.examinees.answers import Examinee, read_answers
 from retinabench.concepts.inference.gaussian_process import Reading
 from retinabench.concepts.inference.rates import Rate
@@ -112,7 +112,7 @@ def examine_bank(
     examinee: Examinee,
     out: Path,
     options: ExamineOptions,
-    panel: Panel | None = None,
+    panel: ReaderPanel | None = None,
     *,
     progress: Progress = QUIET,
 ) -> ExaminationReport:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from retinabench.data.prepared.folder import Prepared
 from retinabench.data.records import SPLITS, Records, referable
-from retinabench.inspection.files import Files
+from retinabench.inspection.files import OriginalFiles
 
 GRADES = ("no retinopathy", "mild", "moderate", "severe", "proliferative")
 LABELS = ("not referable", "referable")
@@ -102,7 +102,7 @@ def split_rows(records: Records, classes: Classes) -> Iterator[SplitRow]:
         )
 
 
-def camera_rows(records: Records, files: Files | None) -> Iterator[CameraRow]:
+def camera_rows(records: Records, files: OriginalFiles | None) -> Iterator[CameraRow]:
     """Yield original sizes by domain, the commonest first; nothing where the sizes are not known."""
     if files is None:
         return

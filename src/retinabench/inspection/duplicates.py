@@ -37,7 +37,7 @@ STRENGTH = {"equal bytes": 3, "equal pixels": 2, LEAST: 1}
 
 
 @dataclass(frozen=True)
-class Pair:
+class CopyPair:
     """Two images that show the same, and the evidence.
 
     Attributes:
@@ -57,7 +57,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Group:
+class CopyGroup:
     """Copies of one image.
 
     Attributes:
@@ -70,7 +70,7 @@ class Group:
 
     rows: tuple[int, ...]
     kind: str
-    pairs: tuple[Pair, ...]
+    pairs: tuple[CopyPair, ...]
     splits: tuple[str, ...]
     classes: tuple[int, ...]
 
@@ -145,7 +145,7 @@ def duplicate_groups(
     digests: NDArray[np.str_] | None,
     pixels: Pixels | None,
     progress: Progress = QUIET,
-) -> list[Group]:
+) -> list[CopyGroup]:
     """Return the groups of copies: those across splits first, then those in conflict, then by their first row.
 
     Args:
@@ -181,12 +181,12 @@ def duplicate_groups(
 
 def _pairs(
     data: Prepared, digests: NDArray[np.str_] | None, pixels: Pixels | None, progress: Progress
-) -> Iterator[Pair]:
+) -> Iterator[CopyPair]:
     if digests is not None:
-        yield from (Pair((int(i), int(j)), "equal bytes") for i, j in equal_pairs(digests))
+        yield from (CopyPair((int(i), int(j)), "equal bytes") for i, j in equal_pairs(digests))
     if pixels is not None:
         equal = equal_pairs(pixels.digest)
-        yield from (Pair((int(i), int(j)), "equal pixels") for i, j in equal)
+        yield from (CopyPair((int(i), int(j)), "equal pixels") for i, j in equal)
         # Only the first of equal images is compared: a thousand black frames would make half a million pairs.
         distinct = np.setdiff1d(np.arange(len(pixels.digest)), equal[:, 1])
         if data.size >= SMALLEST:
@@ -195,7 +195,7 @@ def _pairs(
 
 def _same_retinas(
     data: Prepared, pixels: Pixels, rows: NDArray[np.intp], progress: Progress
-) -> Iterator[Pair]:
+) -> Iterator[CopyPair]:
     """Yield the pairs of the given rows whose fine detail, aligned, correlates everywhere."""
     spectra = pixels.spectra[rows]
     if len(rows) <= COMPARED:
@@ -209,16 +209,16 @@ def _same_retinas(
             first, second = (detail_of(image, whole=pixels.whole) for image in data.images(list(pair)))
             found = align(first, second, mirrored, degrees)
             if found.correlation >= CORRELATED and found.quarter >= EVENLY:
-                yield Pair(pair, LEAST, found)
+                yield CopyPair(pair, LEAST, found)
             advance(1)
 
 
 def _group(
-    split: NDArray[np.str_], classes: NDArray[np.int8], rows: NDArray[np.intp], pairs: list[Pair]
-) -> Group:
+    split: NDArray[np.str_], classes: NDArray[np.int8], rows: NDArray[np.intp], pairs: list[CopyPair]
+) -> CopyGroup:
     """Return a group; its kind is the strongest that joins all of its rows, else "same retina"."""
     joined = {kind: sum(pair.kind == kind for pair in pairs) >= len(rows) - 1 for kind in STRENGTH}
-    return Group(
+    return CopyGroup(
         rows=tuple(int(row) for row in rows),
         kind=next((kind for kind in STRENGTH if joined[kind]), LEAST),
         pairs=_strongest(pairs),
@@ -227,9 +227,9 @@ def _group(
     )
 
 
-def _strongest(pairs: list[Pair]) -> tuple[Pair, ...]:
+def _strongest(pairs: list[CopyPair]) -> tuple[CopyPair, ...]:
     """Keep the strongest evidence for each pair of rows, in the order of the rows."""
-    best: dict[tuple[int, int], Pair] = {}
+    best: dict[tuple[int, int], CopyPair] = {}
     for pair in sorted(pairs, key=lambda pair: STRENGTH[pair.kind]):
         best[pair.rows] = pair
     return tuple(best[rows] for rows in sorted(best))

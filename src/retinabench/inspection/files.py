@@ -30,7 +30,7 @@ class BadFile:
 
 
 @dataclass(frozen=True, eq=False)
-class Files:
+class OriginalFiles:
     """The original file of each of N records.
 
     Attributes:
@@ -48,7 +48,7 @@ class Files:
     bad: tuple[BadFile, ...]
 
 
-def original_files(data: Prepared) -> Files | None:
+def original_files(data: Prepared) -> OriginalFiles | None:
     """Read the table of original files.
 
     Args:
@@ -84,4 +84,4 @@ def original_files(data: Prepared) -> Files | None:
         for name in ("width", "height", "bytes")
     }
     digests = np.array([known["sha256"][row] or "" if row >= 0 else "" for row in order], np.str_)
-    return Files(sha256=digests, **numbers, bad=bad)
+    return OriginalFiles(sha256=digests, **numbers, bad=bad)

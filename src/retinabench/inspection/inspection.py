@@ -31,8 +31,8 @@ from retinabench.inspection.counts import (
     split_names,
     split_rows,
 )
-from retinabench.inspection.duplicates import LEAST, Group, duplicate_groups
-from retinabench.inspection.files import Files, original_files
+from retinabench.inspection.duplicates import LEAST, CopyGroup, duplicate_groups
+from retinabench.inspection.files import OriginalFiles, original_files
 from retinabench.inspection.outliers import LIMIT, Outlier, outliers
 from retinabench.inspection.pixels import read_pixels
 from retinabench.reports.toolkit import pages
@@ -58,10 +58,10 @@ class Inspection:
     data: Prepared
     read_images: bool
     classes: Classes
-    files: Files | None
+    files: OriginalFiles | None
     splits: list[SplitRow]
     cameras: list[CameraRow]
-    groups: list[Group]
+    groups: list[CopyGroup]
     outliers: list[Outlier]
     leaks: list[Leak]
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.data.records import Records
-from retinabench.inspection.files import Files
+from retinabench.inspection.files import OriginalFiles
 from retinabench.inspection.pixels import Pixels
 
 LIMIT = 3.5  # Iglewicz and Hoaglin 1993
@@ -46,7 +46,7 @@ def robust_z(values: NDArray[np.floating]) -> NDArray[np.float64]:
     return distance / scale if scale > 0 else np.zeros(len(distance))
 
 
-def outliers(records: Records, files: Files | None, pixels: Pixels | None) -> list[Outlier]:
+def outliers(records: Records, files: OriginalFiles | None, pixels: Pixels | None) -> list[Outlier]:
     """Return the images whose robust z-score within their domain is beyond ± 3.5 in any measure.
 
     Args:
@@ -73,7 +73,7 @@ def outliers(records: Records, files: Files | None, pixels: Pixels | None) -> li
 Measure = tuple[str, NDArray[np.floating], NDArray[np.bool_]]
 
 
-def _measures(files: Files | None, pixels: Pixels | None) -> Iterator[Measure]:
+def _measures(files: OriginalFiles | None, pixels: Pixels | None) -> Iterator[Measure]:
     """Yield each measure's name, its values (N,), and where they are known; sizes on a logarithmic scale."""
     if pixels is not None:
         everywhere = np.ones(len(pixels.brightness), bool)

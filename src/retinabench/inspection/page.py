@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from retinabench.data.registry import DATASETS
-from retinabench.inspection.duplicates import CORRELATED, EVENLY, Pair
+from retinabench.inspection.duplicates import CORRELATED, EVENLY, CopyPair
 from retinabench.inspection.inspection import Inspection, findings
 from retinabench.inspection.sheets import Tile, data_uri
 from retinabench.reports.toolkit import pages
@@ -51,7 +51,7 @@ class ImageGroup:
 
 
 @dataclass(frozen=True)
-class Card:
+class TileCard:
     """An image of the page: its data URI and its tile."""
 
     source: str
@@ -60,7 +60,7 @@ class Card:
 
 def page(found: Inspection, groups: Sequence[ImageGroup]) -> str:
     """Return the data card as HTML: no script, nothing from the network, every text escaped."""
-    shown = [(one, [Card(data_uri(tile.image), tile) for tile in one.tiles]) for one in groups]
+    shown = [(one, [TileCard(data_uri(tile.image), tile) for tile in one.tiles]) for one in groups]
     context = {
         **_context(found),
         "problems": [(one.heading, cards, one.paired) for one, cards in shown if not one.by_class],
@@ -141,7 +141,7 @@ def _copies(found: Inspection) -> Table:
     return _table("Images", "Copies", texts, ("Correlation", "In blocks"), rows, COPIES_NOTE)
 
 
-def evidence(pair: Pair) -> str:
+def evidence(pair: CopyPair) -> str:
     """Say why two images are taken for copies: what is equal, or how the second one lies on the first."""
     how = pair.alignment
     if how is None:

@@ -14,7 +14,7 @@ from retinabench.core.progress import QUIET, Progress
 from retinabench.core.results import JsonObject
 from retinabench.core.version import __version__
 from retinabench.inspection.counts import split_names
-from retinabench.inspection.duplicates import Group, Pair
+from retinabench.inspection.duplicates import CopyGroup, CopyPair
 from retinabench.inspection.inspection import Inspection
 from retinabench.inspection.outliers import Outlier
 from retinabench.inspection.page import ImageGroup, evidence, markdown, page
@@ -98,7 +98,7 @@ def to_dict(found: Inspection) -> JsonObject:
     }
 
 
-def _pair_to_dict(image_id: NDArray[np.str_], pair: Pair) -> JsonObject:
+def _pair_to_dict(image_id: NDArray[np.str_], pair: CopyPair) -> JsonObject:
     """Return a pair with its evidence; files and pixels that are equal need no alignment."""
     names = [str(image_id[row]) for row in pair.rows]
     how = asdict(pair.alignment) if pair.alignment is not None else None
@@ -139,18 +139,18 @@ def _tiles(found: Inspection, rows: list[int], said: list[str]) -> list[Tile]:
     return [Tile(*parts) for parts in zip(images, names, said, strict=True)]
 
 
-def _worst_first(group: Group) -> list[Pair]:
+def _worst_first(group: CopyGroup) -> list[CopyPair]:
     """Return the pairs of a group, those first that differ in split or class."""
     return sorted(group.pairs, key=lambda pair: not _differs(group, pair))
 
 
-def _differs(group: Group, pair: Pair) -> bool:
+def _differs(group: CopyGroup, pair: CopyPair) -> bool:
     """Whether the images of a pair are of different splits or classes."""
     one, other = (group.facts(row) for row in pair.rows)
     return one != other
 
 
-def _tiles_of_pair(found: Inspection, group: Group, pair: Pair) -> Iterator[Tile]:
+def _tiles_of_pair(found: Inspection, group: CopyGroup, pair: CopyPair) -> Iterator[Tile]:
     """Yield both images of a pair; the second one's text has the evidence."""
     bad = _differs(group, pair)
     for row, said in zip(pair.rows, (pair.kind, evidence(pair)), strict=True):

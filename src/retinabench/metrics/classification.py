@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.sorted_images import Bools, Cases, Ranking, Weighted
+from retinabench.metrics.sorted_images import Bools, Cases, RankedImages, Weighted
 
 Floats = NDArray[np.float64]
 
@@ -158,7 +158,7 @@ def auprc_of(w: Weighted) -> float:
 # ------------------------------------------------------------------------------- from a ranking
 
 
-def ranked_auroc(ranking: Ranking, positive: Floats, negative: Floats) -> float:
+def ranked_auroc(ranking: RankedImages, positive: Floats, negative: Floats) -> float:
     """Return the AUROC of any score.
 
     Args:
@@ -176,7 +176,7 @@ def ranked_auroc(ranking: Ranking, positive: Floats, negative: Floats) -> float:
     return float(np.diff(false, prepend=0.0) @ (hit + before) / (2 * hit[-1] * false[-1]))
 
 
-def ranked_average_precision(ranking: Ranking, positive: Floats, negative: Floats) -> float:
+def ranked_average_precision(ranking: RankedImages, positive: Floats, negative: Floats) -> float:
     """Return the average precision of any score: a step sum, because the trapezoid is too high between points.
 
     Args:

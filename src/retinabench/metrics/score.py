@@ -18,7 +18,7 @@ from retinabench.metrics.results import Scores, SetScores
 from retinabench.metrics.score_spec import ScoreSpec
 from retinabench.metrics.selective import referral_curves
 from retinabench.metrics.selective.referral_curves import METRICS, Curve, Metric
-from retinabench.metrics.set_scores import Resampling, scored_sets
+from retinabench.metrics.set_scores import BootstrapSettings, scored_sets
 from retinabench.metrics.sets import image_sets, inversion_notes, uncertainty_inversion_notes
 from retinabench.metrics.sorted_images import EPS, Cases
 from retinabench.metrics.uncertainty import referral_uncertainty
@@ -149,7 +149,7 @@ def _scores_and_replicates(
         found = image_sets(test, values, cut.value)
         tuning = predictions.select(domain="in_domain", split="validation")
         del predictions, test, values
-        resampling = Resampling(bootstrap, seed, level, workers, wanted, replicates)
+        resampling = BootstrapSettings(bootstrap, seed, level, workers, wanted, replicates)
         sets = scored_sets(found, tuning, resampling, advance)
     notes += _inverted(sets, name)
     return Scores(rules, name, bootstrap, seed, sets, tuple(notes), *about, cut), replicates

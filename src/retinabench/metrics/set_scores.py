@@ -22,7 +22,7 @@ from retinabench.metrics.results import REFERRED, ScoreValue, SetScores
 from retinabench.metrics.score_spec import ScoreSpec
 from retinabench.metrics.selective import referral_curves
 from retinabench.metrics.selective.referral_curves import Curve
-from retinabench.metrics.sets import Evaluator, ImageSet
+from retinabench.metrics.sets import ImageSet, SetEvaluator
 from retinabench.metrics.sorted_images import MANY, Cases, Weighted
 from retinabench.predictions.table import Predictions
 
@@ -51,7 +51,7 @@ def interval_of(spec: ScoreSpec, whole: Weighted, value: float, draws: Floats, l
     return spec.interval.ends([whole], value, draws, level) if len(draws) else Ends()
 
 
-class Resampling(NamedTuple):
+class BootstrapSettings(NamedTuple):
     """How intervals are computed, and the scores whose replicates (R, K) are kept, by the name of the set."""
 
     replicates: int
@@ -65,7 +65,7 @@ class Resampling(NamedTuple):
 def scored_sets(
     sets: list[ImageSet],
     validation: Predictions | None,
-    resampling: Resampling,
+    resampling: BootstrapSettings,
     advance: Callable[[int], None] | None,
 ) -> dict[str, SetScores]:
     """Return the scores of every set by the corrected rules.
@@ -87,7 +87,7 @@ def scored_sets(
 
 
 def _scored(
-    images: ImageSet, validation: Predictions | None, resampling: Resampling, done: Steps
+    images: ImageSet, validation: Predictions | None, resampling: BootstrapSettings, done: Steps
 ) -> SetScores:
     """Return all scores of one set by the corrected rules.
 
@@ -134,14 +134,14 @@ def _scored(
     )
 
 
-def _replicates(images: ImageSet, point: Floats, resampling: Resampling, done: Steps) -> Floats:
+def _replicates(images: ImageSet, point: Floats, resampling: BootstrapSettings, done: Steps) -> Floats:
     """The bootstrap replicates (R, K) of the scores whose intervals need them, NaN of the others; those wanted are kept."""
     replicates = resampling.replicates
     draws = np.full((replicates, len(point)), np.nan)
     columns = [k for k, spec in enumerate(images.scores) if spec.interval.resampled]
     wanted = resampling.wanted if images.name != "balanced" else ()
     if replicates:
-        statistic = Evaluator(
+        statistic = SetEvaluator(
             images,
             [*(images.scores[k] for k in columns), *wanted],
             np.append(point[columns], [spec(images.whole) for spec in wanted]),

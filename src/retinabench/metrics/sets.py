@@ -80,7 +80,7 @@ class ImageSet:
         return whole
 
 
-class Evaluator:
+class SetEvaluator:
     """The scores of a set as a function of the weights of its images, such as those of a bootstrap replicate.
 
     The area of AUPRC over referral is slow to compute. Replicates evaluate it at a few counts and add the difference
@@ -144,7 +144,7 @@ class Together:
         evaluators: M models with K scores each.
     """
 
-    def __init__(self, evaluators: Sequence[Evaluator]) -> None:
+    def __init__(self, evaluators: Sequence[SetEvaluator]) -> None:
         self.evaluators = evaluators
 
     def rows(self, weight: Floats) -> Floats:

@@ -42,7 +42,7 @@ def block_ends(ordered: Floats) -> NDArray[np.integer[Any]]:
     return np.append(ends, np.asarray([len(ordered) - 1], ends.dtype))
 
 
-class Ranking:
+class RankedImages:
     """Images ordered by a score from the highest, equal values as one step."""
 
     def __init__(self, score: Floats) -> None:
@@ -140,14 +140,14 @@ class Cases:
         return np.asarray(-np.log(np.where(self.label, clipped, 1 - clipped)))
 
     @cached_property
-    def by_prob(self) -> Ranking:
+    def by_prob(self) -> RankedImages:
         """Images from the highest probability down."""
-        return Ranking(self.prob)
+        return RankedImages(self.prob)
 
     @cached_property
-    def by_uncertainty(self) -> Ranking:
+    def by_uncertainty(self) -> RankedImages:
         """Images from the highest uncertainty down."""
-        return Ranking(self.uncertainty)
+        return RankedImages(self.uncertainty)
 
     def index(self, build: Callable[[Cases], Index]) -> Index:
         """Return `build(self)`, computed once: what a score needs of the images that does not depend on weights."""

@@ -15,7 +15,7 @@ from retinabench.models.own_network import MADE
 HINT = "Choose a method that is not about the last layer."
 
 
-class Place(nn.Identity):
+class Placeholder(nn.Identity):
     """What stands where the last layer was; it gives `probe` in place of logits while the network is checked."""
 
     def __init__(self, outputs: int, name: str) -> None:
@@ -94,7 +94,7 @@ def split_last_layer(model: nn.Module) -> SplitNetwork:
     if not name:
         return SplitNetwork(nn.Identity(), head, head.in_features, "the network itself")
     parent, _, child = name.rpartition(".")
-    setattr(model.get_submodule(parent), child, Place(head.out_features, name))
+    setattr(model.get_submodule(parent), child, Placeholder(head.out_features, name))
     if getattr(model, MADE, False):
         model.register_forward_pre_hook(_check_once)
     return SplitNetwork(model, head, head.in_features, name)
@@ -102,7 +102,7 @@ def split_last_layer(model: nn.Module) -> SplitNetwork:
 
 def _check_once(model: nn.Module, inputs: tuple[Any, ...]) -> None:
     """Refuse a trunk that does not pass on what stands in place of its last layer: at the first batch, whose size fits."""
-    place = next(module for module in model.modules() if isinstance(module, Place))
+    place = next(module for module in model.modules() if isinstance(module, Placeholder))
     if place.checked or torch.compiler.is_compiling():
         return
     place.checked = True

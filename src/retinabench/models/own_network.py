@@ -27,7 +27,7 @@ from retinabench.data.memory import is_out_of_memory, out_of_memory
 MADE = "_made_for_a_run"  # marks a network, so that a function that returns the same one again is found out
 
 
-class Source(NamedTuple):
+class SourceFile(NamedTuple):
     """The file that a function is defined in, and its SHA-256."""
 
     file: str
@@ -123,7 +123,7 @@ def named_network(stated: str, given: str | None, folder: Path, *, own: bool) ->
     return given or stated
 
 
-def source_of(name: str) -> Source:
+def source_of(name: str) -> SourceFile:
     """Return the file of a user's function; empty where there is none to be read.
 
     Raises:
@@ -132,8 +132,8 @@ def source_of(name: str) -> Source:
     function = _function(name)
     with contextlib.suppress(TypeError, OSError):
         file = Path(str(inspect.getsourcefile(inspect.unwrap(function)))).resolve()
-        return Source(str(file), hashlib.sha256(file.read_bytes()).hexdigest())
-    return Source("", "")
+        return SourceFile(str(file), hashlib.sha256(file.read_bytes()).hexdigest())
+    return SourceFile("", "")
 
 
 def _function(name: str) -> Callable[..., Any]:

@@ -18,7 +18,7 @@ from retinabench.core.errors import InputError
 from retinabench.predictions.columns import MAX_TEXT, TEXT, check_size, check_width, is_known, sample_number
 from retinabench.predictions.identities import BLOCK, NOT_KNOWN
 from retinabench.predictions.layouts import Layout
-from retinabench.predictions.reading import Reading, Table, arguments_of
+from retinabench.predictions.reading import FileColumns, Reading, arguments_of
 
 
 def arguments_of_arrow(
@@ -65,7 +65,7 @@ def arguments_of_arrow(
         f"the column '{name[:60]}' is left out: it stands twice" for name in times if name and times[name] > 1
     ]
     layout = replace(layout, notes=(*layout.notes, *twice))
-    found = Table(columns, further, layout, metadata, source, untyped)
+    found = FileColumns(columns, further, layout, metadata, source, untyped)
     return arguments_of(found, reading)
 
 

@@ -63,7 +63,7 @@ class Reading:
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class FileColumns:
     """The columns of a file. known: those of `Predictions`, as arrays; further: the others, as NumPy or Arrow arrays."""
 
     known: Mapping[str, NDArray[Any]]
@@ -74,7 +74,7 @@ class Table:
     untyped: bool = False
 
 
-def arguments_of(table: Table, reading: Reading) -> dict[str, Any]:
+def arguments_of(table: FileColumns, reading: Reading) -> dict[str, Any]:
     """Return the arguments of `Predictions` for a table.
 
     Args:

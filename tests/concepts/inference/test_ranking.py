@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from retinabench.concepts.inference.confidence_sequences import Ends, new_sequence
+from retinabench.concepts.inference.confidence_sequences import RateEnds, new_sequence
 from retinabench.concepts.inference.ranking import ranking, sequence
 
 
@@ -30,7 +30,7 @@ def test_answers_closer_than_a_bin_keep_their_order():
 def test_pairs_are_compared_in_their_order_and_ties_count_half():
     without, having = np.array([0.1, 0.5, 0.9, 0.2]), np.array([0.3, 0.5, 0.2])
     assert sequence(without, having) == (new_sequence(1.5, 3, 0.05), 3)
-    assert sequence(without, np.array([])) == (Ends(0.0, 1.0), 0)
+    assert sequence(without, np.array([])) == (RateEnds(0.0, 1.0), 0)
 
 
 def test_nothing_is_said_where_a_kind_was_not_asked_about():

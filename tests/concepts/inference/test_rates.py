@@ -8,14 +8,14 @@ import pytest
 from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.examinees.answers import Answers
 from retinabench.concepts.inference.confidence_sequences import bank_sequence, new_sequence
-from retinabench.concepts.inference.rates import Cell, accuracy, rate
+from retinabench.concepts.inference.rates import CellAnswers, accuracy, rate
 from retinabench.concepts.questioning.loop import examine
 from retinabench.concepts.report.concept_rates import ExaminationReport
 from retinabench.concepts.report.findings import missed_goals
 
 
 def test_a_rate_has_three_intervals():
-    found = rate(Cell(9, 12, 40), rates=8)
+    found = rate(CellAnswers(9, 12, 40), rates=8)
     assert found.value == 0.75
     assert (found.low, found.high) == bank_sequence(9, 12, 40, 0.05)
     assert found.new == new_sequence(9, 12, 0.05)
@@ -24,21 +24,21 @@ def test_a_rate_has_three_intervals():
 
 
 def test_what_is_not_known_is_said():
-    assert rate(Cell(0, 0, 0)).to_dict() == {
+    assert rate(CellAnswers(0, 0, 0)).to_dict() == {
         "value": None, "low": None, "high": None, "asked": 0, "of": 0, "why": "the bank has no such sample",
     }  # fmt: skip
-    nothing = rate(Cell(0, 0, 9))
+    nothing = rate(CellAnswers(0, 0, 9))
     assert (nothing.value, nothing.low, nothing.high) == (None, 0.0, 1.0)
-    assert accuracy((Cell(3, 4, 9), Cell(0, 0, 9))).why == "no positive sample was asked"
-    one_sided = accuracy((Cell(3, 4, 9), Cell(0, 0, 0)))
-    assert (one_sided.value, one_sided.low) == (0.75, rate(Cell(3, 4, 9)).low)
+    assert accuracy((CellAnswers(3, 4, 9), CellAnswers(0, 0, 9))).why == "no positive sample was asked"
+    one_sided = accuracy((CellAnswers(3, 4, 9), CellAnswers(0, 0, 0)))
+    assert (one_sided.value, one_sided.low) == (0.75, rate(CellAnswers(3, 4, 9)).low)
 
 
 def test_a_bank_asked_completely_is_known():
-    assert rate(Cell(17, 20, 20)).to_dict()["low"] == rate(Cell(17, 20, 20)).high == 0.85
-    whole = accuracy((Cell(5, 8, 8), Cell(3, 4, 4)))
+    assert rate(CellAnswers(17, 20, 20)).to_dict()["low"] == rate(CellAnswers(17, 20, 20)).high == 0.85
+    whole = accuracy((CellAnswers(5, 8, 8), CellAnswers(3, 4, 4)))
     assert whole.value == whole.low == whole.high == pytest.approx(8 / 12)
-    selected = rate(Cell(17, 20, 20, drawn=False))
+    selected = rate(CellAnswers(17, 20, 20, drawn=False))
     assert (selected.low, selected.high, selected.new) == (0.85, 0.85, new_sequence(17, 20, 0.05))
 
 

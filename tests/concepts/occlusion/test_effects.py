@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from retinabench.concepts.occlusion.effects import Answered, effect_of
+from retinabench.concepts.occlusion.effects import OccludedImage, effect_of
 
 
 def answer(patient, before, occluded, controls, rendered=None):
     rows = [np.array([p, 0.5, np.nan]) for p in (before, occluded, *controls)]
     drawn = None if rendered is None else np.array([rendered, 0.5, np.nan])
     stack = np.stack(rows[2:]) if controls else np.empty((0, 3))
-    return Answered("i", patient, "x", 0.01, rows[0], rows[1], stack, drawn)
+    return OccludedImage("i", patient, "x", 0.01, rows[0], rows[1], stack, drawn)
 
 
 def test_changes_by_hand():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from retinabench.concepts.banks.bank import Bank
-from retinabench.concepts.inference.rates import Cell
+from retinabench.concepts.inference.rates import CellAnswers
 from retinabench.concepts.questioning.answered import Answered
 from retinabench.concepts.questioning.loop import examine
 from support.concept_banks import make_answers, make_bank
@@ -29,7 +29,7 @@ def test_a_cell_counts_all_samples_and_one_of_each_patient():
             assert (cell.right, cell.asked, cell.of) == (
                 int(right[truth == sign].sum()), len(asked), len(members),
             )  # fmt: skip
-            assert plain.answered.cell(place, sign) == Cell(cell.right, cell.asked, cell.of)
+            assert plain.answered.cell(place, sign) == CellAnswers(cell.right, cell.asked, cell.of)
             counted = found.answered.patients.counted(bank.truth[:, place] == sign)
             if counted is None:
                 assert cell.patients is None

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from retinabench.concepts.banks.bank import Bank
-from retinabench.concepts.banks.readers import Panel, majority, random_reader
+from retinabench.concepts.banks.readers import ReaderPanel, majority, random_reader
 from retinabench.concepts.examinees.answers import Answers
 from retinabench.concepts.inference.confidence_sequences import new_sequence
-from retinabench.concepts.inference.rates import Cell
+from retinabench.concepts.inference.rates import CellAnswers
 from retinabench.concepts.questioning.answered import Answered
 from retinabench.concepts.questioning.loop import examine
 from retinabench.concepts.questioning.record import Record
@@ -28,7 +28,7 @@ def drawn(random, samples=150, truth="majority"):
     if values is None:
         values = votes[:, :, READERS.index(truth)]
     bank = Bank(None, "ab", np.ascontiguousarray(values))
-    return bank, Answers(bank, np.where(yes, 0.9, 0.1)), Panel(READERS, votes, truth), yes
+    return bank, Answers(bank, np.where(yes, 0.9, 0.1)), ReaderPanel(READERS, votes, truth), yes
 
 
 def entered(bank, answers, panel, **options):
@@ -51,7 +51,7 @@ def test_strata_join_what_was_asked_by_weight():
     total = 6 + 2 + 1 + 2
     assert made.unknown == pytest.approx(2 / total)
     assert {(round(share * total, 9), cell) for share, cell in made.cells} == {
-        (6, Cell(2, 3, 6)), (2, Cell(1, 1, 4)), (1, Cell(1, 2, 2)),
+        (6, CellAnswers(2, 3, 6)), (2, CellAnswers(1, 1, 4)), (1, CellAnswers(1, 2, 2)),
     }  # fmt: skip
     assert made.value is None  # of the images whose truth is not known, none was asked about
     low, high = made.bank(0.05)
@@ -109,7 +109,7 @@ def test_without_disagreement_nothing_changes():
     bank = Bank(None, ["a"], np.ascontiguousarray(votes[:, :, 0]))
     examinee = Answers(bank, random.random((80, 1)))
     plain = examine(bank, examinee, questions=40)
-    found = entered(bank, examinee, Panel(("x", "y", "z"), votes, "majority"), questions=40)
+    found = entered(bank, examinee, ReaderPanel(("x", "y", "z"), votes, "majority"), questions=40)
     assert found.to_dict()["concepts"] == plain.to_dict()["concepts"]
     assert found.readers.concepts["a"].disputed == 0
 

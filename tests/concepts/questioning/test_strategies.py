@@ -12,7 +12,7 @@ from retinabench.concepts.questioning.loop import examine
 from retinabench.concepts.questioning.strategies import (
     STRATEGIES,
     AtRandom,
-    State,
+    ExaminationState,
     least_precise,
     most_uncertain,
     rate_variance,
@@ -70,7 +70,7 @@ def test_random_asks_in_proportion():
 
 def state(bank, asked, right, uncertainty):
     zeros = np.zeros((len(bank.concepts), 2), np.int64)
-    return State(bank, np.array(asked), np.array(right), np.array(uncertainty), zeros)
+    return ExaminationState(bank, np.array(asked), np.array(right), np.array(uncertainty), zeros)
 
 
 def test_the_cell_of_largest_uncertainty_or_least_precision():

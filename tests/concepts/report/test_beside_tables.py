@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from retinabench.concepts.banks.bank import Bank
-from retinabench.concepts.banks.readers import Panel, majority
+from retinabench.concepts.banks.readers import ReaderPanel, majority
 from retinabench.concepts.questioning.loop import examine
 from retinabench.concepts.questioning.reference import enter_readers
 from retinabench.concepts.questioning.referral import agreement, decisions
@@ -38,7 +38,7 @@ def test_the_page_shows_the_readers():
     votes = (random.random((90, 2, 3)) < 0.5).astype(np.int8)
     bank = Bank(None, ("a", "b"), majority(votes))
     result = examine(bank, lambda sample, concept: float(bank.truth[sample, 0]), questions=60)
-    found = enter_readers(result, Panel(("x", "y", "z"), votes, "majority"))
+    found = enter_readers(result, ReaderPanel(("x", "y", "z"), votes, "majority"))
     sensitivity, specificity = readers_tables(found.readers)
     rows = ["x", "y", "z", "random reader", "without x", "without y", "without z"]
     assert [row.label for row in sensitivity.blocks[0].rows] == rows

@@ -18,7 +18,7 @@ from retinabench.concepts.report.findings import (
     scarce_samples,
     strategy_order,
 )
-from retinabench.concepts.report.overlap import Pair
+from retinabench.concepts.report.overlap import ConceptPair
 from support.examinees import CONCEPTS, examinee
 
 COMMON = {"sensitivity": 0.85, "specificity": 0.8}
@@ -70,7 +70,7 @@ def test_without_a_goal_nothing_is_judged(bank):
 
 
 def test_groups_of_concepts_are_joined():
-    pairs = [Pair(("a", "b"), 9, 2), Pair(("c", "d"), 9, 0), Pair(("b", "c"), 9, 1)]
+    pairs = [ConceptPair(("a", "b"), 9, 2), ConceptPair(("c", "d"), 9, 0), ConceptPair(("b", "c"), 9, 1)]
     bank = Bank(None, list("abcde"), np.zeros((1, 5), np.int8))
     [group] = entangled(ExaminationReport(examine(bank, lambda *_: 0.5), together=pairs))
     assert (group.names, group.most) == (list("abcd"), 2)

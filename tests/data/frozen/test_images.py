@@ -11,8 +11,8 @@ from retinabench.core.errors import InputError
 from retinabench.data.frozen import definition, images
 from retinabench.data.frozen.definition import (
     HASH_BYTES,
-    Drawing,
-    Truth,
+    BenchmarkTruth,
+    DrawingSettings,
     frozen_benchmark,
     listing_sha256,
     truth_of,
@@ -43,13 +43,13 @@ def small(tmp_path, monkeypatch):
     """A frozen benchmark of 64 images of 16 px, and where it was drawn by one process."""
     made = prepare("synthetic", tmp_path / "one", recipe=Recipe(16), images=32, seed=3, workers=1)
     benchmark = frozen_benchmark(NAME).model_copy(
-        update={"name": "small", "draw": Drawing(images=32, size=16, seed=3), "images": len(made)}
+        update={"name": "small", "draw": DrawingSettings(images=32, size=16, seed=3), "images": len(made)}
     )
     hashes = images.image_hashes(benchmark, made)
     order = np.argsort(made.records.image_id)
     of = made.records.take(order)
     short = np.array([hashes[name][: 2 * HASH_BYTES] for name in of.image_id.tolist()])
-    truth = Truth(
+    truth = BenchmarkTruth(
         of.image_id, (of.grade >= 2).astype(np.int8), of.grade, of.patient_id, of.domain, of.split, short
     )
     monkeypatch.setattr(images, "truth_of", lambda name: truth)

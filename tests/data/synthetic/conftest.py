@@ -7,22 +7,22 @@ from collections.abc import Callable
 import pytest
 
 from retinabench.data.synthetic.streams import POPULATIONS
-from retinabench.data.synthetic.truth import Truth, truth
+from retinabench.data.synthetic.truth import ImageTruth, truth
 
 Find = Callable[..., list[int]]
 
 
 @pytest.fixture(scope="package")
-def records() -> dict[str, list[Truth]]:
+def records() -> dict[str, list[ImageTruth]]:
     return {population: [truth(i, population=population) for i in range(6000)] for population in POPULATIONS}
 
 
 @pytest.fixture(scope="package")
-def find(records: dict[str, list[Truth]]) -> Find:
+def find(records: dict[str, list[ImageTruth]]) -> Find:
     """Return the first `count` indices of a population that meet a condition."""
 
     def search(
-        condition: Callable[[Truth], bool], count: int = 1, population: str = "in_domain"
+        condition: Callable[[ImageTruth], bool], count: int = 1, population: str = "in_domain"
     ) -> list[int]:
         return [t.index for t in records[population] if condition(t)][:count]
 

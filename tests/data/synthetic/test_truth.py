@@ -11,13 +11,13 @@ from retinabench.data.synthetic.truth import (
     FELLOW_EYE_CORRELATION,
     GRADE_MIX,
     LESIONS,
-    Truth,
+    ImageTruth,
 )
 from support.irreducible import irreducible
 
 
 @pytest.mark.parametrize("population", POPULATIONS)
-def test_true_grades_follow_the_stated_mix(population: str, records: dict[str, list[Truth]]) -> None:
+def test_true_grades_follow_the_stated_mix(population: str, records: dict[str, list[ImageTruth]]) -> None:
     """Within four standard errors; one eye per patient, so that the draws are independent."""
     grades = np.array([t.true_grade for t in records[population][::2]])
     expected = GRADE_MIX[population]
@@ -26,7 +26,9 @@ def test_true_grades_follow_the_stated_mix(population: str, records: dict[str, l
 
 
 @pytest.mark.parametrize("population", POPULATIONS)
-def test_fellow_eyes_are_tied_by_the_stated_copula(population: str, records: dict[str, list[Truth]]) -> None:
+def test_fellow_eyes_are_tied_by_the_stated_copula(
+    population: str, records: dict[str, list[ImageTruth]]
+) -> None:
     """P(both eyes referable) equals the bivariate normal orthant probability, within four standard errors."""
     from scipy.stats import multivariate_normal, norm
 
@@ -39,7 +41,7 @@ def test_fellow_eyes_are_tied_by_the_stated_copula(population: str, records: dic
     assert [t.patient for t in records[population][:4]] == [0, 0, 1, 1]
 
 
-def test_reported_grades_follow_the_confusion_matrix(records: dict[str, list[Truth]]) -> None:
+def test_reported_grades_follow_the_confusion_matrix(records: dict[str, list[ImageTruth]]) -> None:
     pairs = np.array([(t.true_grade, t.reported_grade) for rows in records.values() for t in rows])
     np.testing.assert_allclose(CONFUSION.sum(1), 1, atol=1e-12)
     for grade in range(5):
@@ -63,7 +65,7 @@ def test_irreducible_error_and_nll_agree_with_monte_carlo(population: str) -> No
 
 @pytest.mark.parametrize("population", POPULATIONS)
 def test_p_referable_is_the_frequency_of_referable_reports(
-    population: str, records: dict[str, list[Truth]]
+    population: str, records: dict[str, list[ImageTruth]]
 ) -> None:
     p = np.array([t.p_referable for t in records[population]])
     label = np.array([t.reported_grade >= 2 for t in records[population]])
@@ -73,7 +75,7 @@ def test_p_referable_is_the_frequency_of_referable_reports(
 
 
 @pytest.mark.parametrize("population", POPULATIONS)
-def test_lesion_counts_meet_the_severity_scale(population: str, records: dict[str, list[Truth]]) -> None:
+def test_lesion_counts_meet_the_severity_scale(population: str, records: dict[str, list[ImageTruth]]) -> None:
     for t in records[population]:
         n, haemorrhages = t.lesions, t.lesions["blot_haemorrhage"] + t.lesions["flame_haemorrhage"]
         proliferative = n["new_vessels"] + n["preretinal_haemorrhage"] + n["vitreous_haemorrhage"]

@@ -13,7 +13,7 @@ from retinabench.experiments.study.console import (
     status_lines,
     status_table,
 )
-from retinabench.experiments.study.cost_plan import Plan, PlanLine
+from retinabench.experiments.study.cost_plan import CostPlan, PlanLine
 from retinabench.experiments.study.outcomes import RunRecord
 from retinabench.experiments.study.status import MethodStatus, Status
 from support.studies import study
@@ -48,7 +48,7 @@ def plan(folder, **changes):
         "study": study(folder, Path("d")), "lines": lines, "device": "cpu", "parallel": 2, "drawn_bytes": 0,
         "free_bytes": 10**9, "images_per_second": None,
     }  # fmt: skip
-    return Plan(**given | changes)
+    return CostPlan(**given | changes)
 
 
 def cells_of(table):

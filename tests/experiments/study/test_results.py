@@ -7,7 +7,7 @@ import pytest
 
 from retinabench.core.random_streams import derive
 from retinabench.experiments.study import results
-from retinabench.experiments.study.prediction_files import Entry
+from retinabench.experiments.study.prediction_files import ResultRow
 from retinabench.experiments.study.results import MeanScore, in_order, score_entries
 from retinabench.metrics.comparison.ranking import rank
 from retinabench.predictions.io import write_predictions
@@ -38,7 +38,7 @@ def entries(tmp_path, skills, seeds=1):
             files.append(tmp_path / f"{name}-{seed}.parquet")
             write_predictions(predictions(skill, hash_of(name, seed)), files[-1])
         subsets = tuple((seed,) for seed in range(seeds))
-        found.append(Entry("t", "c", name, name, 1, subsets, tuple(files), (), ()))
+        found.append(ResultRow("t", "c", name, name, 1, subsets, tuple(files), (), ()))
     return found
 
 

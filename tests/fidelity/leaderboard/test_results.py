@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from retinabench.fidelity.leaderboard.results import Board, Division, RankedEntry, Refused
+from retinabench.fidelity.leaderboard.results import Board, RankedDivision, RankedEntry, Refused
 from retinabench.fidelity.leaderboard.scores import Rank
 from retinabench.reports.toolkit.number_format import Quantity
 
 
 def test_divisions_are_ordered_by_track_then_tier():
-    divisions = [Division("open", 100), Division("stated"), Division("stated", 1000), Division("stated", 100)]
+    divisions = [
+        RankedDivision("open", 100),
+        RankedDivision("stated"),
+        RankedDivision("stated", 1000),
+        RankedDivision("stated", 100),
+    ]
     ordered = sorted(divisions, key=lambda one: one.key)
     assert [one.short for one in ordered] == [
         "stated, up to 100", "stated, up to 1,000", "stated, no tier", "open, up to 100",
@@ -18,7 +23,9 @@ def test_divisions_are_ordered_by_track_then_tier():
 
 
 def test_a_board_is_plain_json():
-    ranked = RankedEntry("x", Rank(Quantity(1.5), (1, 2)), {"agreement": 1.0}, 2, Division("stated", 100))
+    ranked = RankedEntry(
+        "x", Rank(Quantity(1.5), (1, 2)), {"agreement": 1.0}, 2, RankedDivision("stated", 100)
+    )
     content = Board([], [ranked], [Refused(Path("a.npz"), "is a \x07 file")]).to_dict()
     assert list(content) == ["schema", "tasks", "ranking", "refused"]
     assert content["ranking"] == [

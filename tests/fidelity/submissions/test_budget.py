@@ -4,7 +4,7 @@ from torch import nn
 from torch.func import functional_call, grad, jacrev, vmap
 
 from retinabench.core.errors import InputError, WorkError
-from retinabench.fidelity.submissions.budget import EXAMPLES, Meter, check_plan, planned, within
+from retinabench.fidelity.submissions.budget import EXAMPLES, GradientMeter, check_plan, planned, within
 from retinabench.fidelity.submissions.entries import entry_run
 from retinabench.methods.base import FidelitySettings
 from support.tiny_target import TRAIN, regression_target
@@ -16,7 +16,7 @@ def network():
 
 @pytest.fixture
 def metered():
-    meter = Meter(examples=10, limit=None)
+    meter = GradientMeter(examples=10, limit=None)
     return meter, meter.watch(network())
 
 
@@ -56,7 +56,7 @@ def test_copies_that_run_at_once_are_counted_one_by_one(metered):
 
 
 def test_a_method_that_takes_more_than_it_planned_is_stopped():
-    meter = Meter(examples=10, limit=2)
+    meter = GradientMeter(examples=10, limit=2)
     model = meter.watch(network())
     for _ in range(4):
         model(torch.ones(5, 3))
@@ -65,7 +65,7 @@ def test_a_method_that_takes_more_than_it_planned_is_stopped():
 
 
 def test_counts_go_on_from_those_that_a_checkpoint_brings_back():
-    meter = Meter(examples=10, limit=None, counts={EXAMPLES: 20})
+    meter = GradientMeter(examples=10, limit=None, counts={EXAMPLES: 20})
     meter.watch(network())(torch.ones(10, 3))
     assert meter.used == 3
 

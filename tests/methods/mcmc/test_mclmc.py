@@ -59,7 +59,7 @@ def test_means_and_variances_are_the_closed_form_s():
     variance = 1 / (1 / SCALES.square() + 1 / PRIOR)
     mean = variance * CENTRE / SCALES.square()
     state = hmc.start(gaussian, torch.randn(16, 6, generator=generator, dtype=torch.float64))
-    point, size = mclmc.begin(state, generator), mclmc.StepSize(0.3)
+    point, size = mclmc.begin(state, generator), mclmc.VarianceStepSize(0.3)
     length = float(variance.sum().sqrt())
     draws = []
     for number in range(3500):
@@ -80,13 +80,13 @@ def test_means_and_variances_are_the_closed_form_s():
 def test_the_step_is_the_one_whose_energy_error_is_wanted():
     """Errors that are exactly c ε³: the wanted variance per parameter is reached at once, whatever the first step."""
     for first in (0.01, 3.0):
-        size = mclmc.StepSize(first)
+        size = mclmc.VarianceStepSize(first)
         for _ in range(100):
             size.update(2.0 * size.size**3, 10)
         assert size.size == pytest.approx((10 * mclmc.ENERGY_VARIANCE / 4) ** (1 / 6), rel=0.01)
 
 
 def test_a_step_that_leaves_the_finite_numbers_is_halved():
-    size = mclmc.StepSize(0.8)
+    size = mclmc.VarianceStepSize(0.8)
     assert not size.update(math.nan, 10)
     assert size.size == 0.4

@@ -13,7 +13,7 @@ from sklearn.metrics import roc_curve
 
 from conftest import shared_path
 from retinabench.metrics.clinical.operating_points import (
-    Goal,
+    ClinicalGoal,
     TwoByTwo,
     judge_goals,
     operating_points,
@@ -114,7 +114,7 @@ def test_goals_distinguish_estimate_and_bound():
         assert not verdict.bound_met
         assert verdict.sensitivity == pytest.approx((0.8737374, 0.8192757), abs=1e-7)
         assert verdict.specificity == pytest.approx((0.8953301, 0.8685385), abs=1e-7)
-    _, verdicts = judge_goals(label, positive, goals={"mine": Goal(0.8, 0.8, "")})
+    _, verdicts = judge_goals(label, positive, goals={"mine": ClinicalGoal(0.8, 0.8, "")})
     assert verdicts[0].bound_met
     _, clustered = judge_goals(np.repeat(label, 2), np.repeat(positive, 2), np.repeat(np.arange(819), 2))
     _, naive = judge_goals(np.repeat(label, 2), np.repeat(positive, 2))

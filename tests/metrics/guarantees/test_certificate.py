@@ -10,7 +10,7 @@ import pytest
 from retinabench.core.errors import InputError
 from retinabench.metrics.guarantees.certificate import certify
 from retinabench.metrics.guarantees.goals import Goal
-from retinabench.metrics.guarantees.risks import Cases, weights
+from retinabench.metrics.guarantees.risks import ReferralCases, weights
 from retinabench.metrics.guarantees.threshold import choose_threshold
 from support.dependent_images import drawn
 
@@ -24,7 +24,7 @@ def draw(rng, patients, per="image"):
     """Images that depend on each other, with ties of the uncertainty."""
     label, prob, patient, severe = drawn(rng, patients)
     uncertainty = np.round(0.5 - np.abs(prob - 0.5), 2)
-    return Cases(label, prob > 0.5, uncertainty, patient, weights(patient, per), severe)
+    return ReferralCases(label, prob > 0.5, uncertainty, patient, weights(patient, per), severe)
 
 
 @pytest.fixture(scope="module", params=["image", "patient-image"])
@@ -64,7 +64,7 @@ def test_neither_rows_nor_names_change_a_certificate():
     found = certify(cases, TARGETS[:1], 0.1)
     rng = np.random.default_rng(4)
     rows, names = rng.permutation(len(cases)), rng.permutation(600)
-    other = Cases(
+    other = ReferralCases(
         cases.label[rows], cases.positive[rows], cases.uncertainty[rows], names[cases.patient[rows]],
         cases.weight[rows], cases.severe[rows],
     )  # fmt: skip
@@ -79,7 +79,7 @@ def test_two_eyes_of_each_patient_make_both_estimands_one():
     wrong = rng.random(400) < 0.02
     uncertainty = rng.random(400).round(2)
     thresholds = [
-        certify(Cases(label, label ^ wrong, uncertainty, patient, weights(patient, per)), [Goal("selective_risk", 0.1)]).threshold
+        certify(ReferralCases(label, label ^ wrong, uncertainty, patient, weights(patient, per)), [Goal("selective_risk", 0.1)]).threshold
         for per in ("image", "patient-image")
     ]  # fmt: skip
     assert thresholds[0] == thresholds[1]
@@ -100,19 +100,19 @@ def test_several_goals_take_the_most_cautious_threshold():
 
 def test_refusals_say_why_and_how_many_patients_it_takes():
     cases = draw(np.random.default_rng(9), 300)
-    wrong = Cases(cases.label, ~cases.label, cases.uncertainty, cases.patient, cases.weight)
+    wrong = ReferralCases(cases.label, ~cases.label, cases.uncertainty, cases.patient, cases.weight)
     hopeless = certify(wrong, [Goal("selective_risk", 0.05)])
     assert not hopeless.granted
     assert "no lower than 0.05" in hopeless.why
     assert hopeless.needed is None
-    right = Cases(cases.label, cases.label, cases.uncertainty, cases.patient, cases.weight)
+    right = ReferralCases(cases.label, cases.label, cases.uncertainty, cases.patient, cases.weight)
     few = certify(right, [Goal("selective_risk", 0.001)])
     assert "too few" in few.why
     assert few.needed > 1000
     json.dumps(few.to_dict())
     with pytest.raises(InputError, match="no validation image counts"):
         certify(
-            Cases(cases.label, cases.label & False, cases.uncertainty, cases.patient, cases.weight),
+            ReferralCases(cases.label, cases.label & False, cases.uncertainty, cases.patient, cases.weight),
             [Goal("ppv", 0.9)],
         )
     with pytest.raises(InputError, match="selective_risk is 0"):
@@ -126,7 +126,7 @@ def test_a_threshold_below_the_first_test_of_a_goal_is_refused():
     n = 1000
     prob = np.linspace(0, 1, n)
     label = (prob > 0.9) | ((np.arange(n) < 40) & (np.arange(n) % 2 == 0))
-    cases = Cases(label, np.zeros(n, bool), prob, np.arange(n), np.ones(n))
+    cases = ReferralCases(label, np.zeros(n, bool), prob, np.arange(n), np.ones(n))
     goals = [Goal("sensitivity", 0.9), Goal("npv", 0.85)]
     apart = [certify(cases, [goal], 0.1) for goal in goals]
     assert apart[0].threshold < 0.05 < 0.2 < apart[1].begins < apart[1].threshold

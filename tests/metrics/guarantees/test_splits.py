@@ -9,7 +9,7 @@ import pytest
 import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.metrics.guarantees.goals import Goal
-from retinabench.metrics.guarantees.risks import Cases
+from retinabench.metrics.guarantees.risks import ReferralCases
 from retinabench.metrics.guarantees.splits import (
     infinity_as_text,
     notes_on,
@@ -77,7 +77,7 @@ def sets(n=60):
     rng = np.random.default_rng(0)
     u, label = rng.random(n), np.arange(n) % 2 == 1
     wrong = {name: u > limit for name, limit in (("validation", 0.8), ("in_domain", 0.8), ("shifted", 0.4))}
-    return {name: Cases(label, label ^ w, u, np.arange(n), np.ones(n)) for name, w in wrong.items()}
+    return {name: ReferralCases(label, label ^ w, u, np.arange(n), np.ones(n)) for name, w in wrong.items()}
 
 
 def test_every_set_has_its_numbers_and_test_sets_their_verdicts():
@@ -110,7 +110,7 @@ def test_notes_count_what_is_missed_and_name_absent_patients():
     part = predictions(["validation", "test"])
     cases = sets()
     quiet = {
-        name: Cases(one.label, np.zeros(60, bool), one.uncertainty, one.patient, one.weight)
+        name: ReferralCases(one.label, np.zeros(60, bool), one.uncertainty, one.patient, one.weight)
         for name, one in cases.items()
     }
     features = {name: one.uncertainty[:, None] for name, one in cases.items()}

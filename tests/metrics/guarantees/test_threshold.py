@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retinabench.metrics.guarantees.goals import Goal
-from retinabench.metrics.guarantees.risks import Cases
+from retinabench.metrics.guarantees.risks import ReferralCases
 from retinabench.metrics.guarantees.threshold import ROUNDING, choose_threshold, realised
 
 CASES = st.lists(st.tuples(st.booleans(), st.booleans(), st.integers(0, 6)), min_size=1, max_size=30)
@@ -16,7 +16,7 @@ CASES = st.lists(st.tuples(st.booleans(), st.booleans(), st.integers(0, 6)), min
 
 def images(label, positive, uncertainty):
     n = len(label)
-    return Cases(
+    return ReferralCases(
         np.asarray(label, bool),
         np.asarray(positive, bool),
         np.asarray(uncertainty, float),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.guarantees.risks import Cases
+from retinabench.metrics.guarantees.risks import ReferralCases
 from retinabench.metrics.guarantees.zones import (
     certified_ends,
     plain_ends,
@@ -43,7 +43,7 @@ def test_neither_rows_nor_names_change_the_zones():
     cases, prob = draw(np.random.default_rng(3), 500)
     rng = np.random.default_rng(4)
     rows, names = rng.permutation(len(cases)), rng.permutation(500)
-    other = Cases(
+    other = ReferralCases(
         cases.label[rows], cases.positive[rows], prob[rows], names[cases.patient[rows]], cases.weight[rows],
         cases.severe[rows],
     )  # fmt: skip
@@ -76,7 +76,7 @@ def test_plain_ends_by_hand():
     prob = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7])
     label = np.array([0, 1, 0, 0, 1, 1, 1], bool)
     label[4] = False
-    cases = Cases(label, prob > 0.5, prob, np.arange(7), np.ones(7))
+    cases = ReferralCases(label, prob > 0.5, prob, np.arange(7), np.ones(7))
     assert plain_ends(cases, prob, zone_goals(["npv=.75", "ppv=.99"])) == (0.5, 0.6)
     assert plain_ends(cases, prob, zone_goals(["ppv=.99"])) == (None, 0.6)
 
@@ -93,6 +93,6 @@ def test_each_goal_belongs_to_one_zone():
 @pytest.mark.parametrize("delta", [1.0, 1.5, 95.0])
 def test_delta_is_checked_before_the_zones_share_it(delta):
     label, prob = np.array([0, 1] * 20, bool), np.linspace(0, 1, 40)
-    cases = Cases(label, prob > 0.5, prob, np.arange(40), np.ones(40))
+    cases = ReferralCases(label, prob > 0.5, prob, np.arange(40), np.ones(40))
     with pytest.raises(InputError, match=f"delta is {delta:g}"):
         zone_certificates(cases, prob, zone_goals(["npv=.9", "ppv=.8"]), delta)

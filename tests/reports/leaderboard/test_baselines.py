@@ -8,7 +8,7 @@ import pytest
 from retinabench.data.frozen.definition import benchmark_names, frozen_benchmark, truth_of
 from retinabench.metrics.score import score
 from retinabench.reports.leaderboard import baselines
-from retinabench.reports.leaderboard.baselines import Baseline, baselines_of, write_baselines
+from retinabench.reports.leaderboard.baselines import BaselineSeed, baselines_of, write_baselines
 
 SHIPPED = [name for name in benchmark_names() if baselines_of(name)]
 
@@ -39,7 +39,7 @@ def test_written_baselines_are_read_back(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(baselines, "HERE", tmp_path)
     first = baselines_of(name)[0]
     given = [
-        Baseline(first.card, seed, one.take(np.arange(len(one))[::-1]))
+        BaselineSeed(first.card, seed, one.take(np.arange(len(one))[::-1]))
         for seed, one in enumerate(first.predictions[name])
     ]
     file = write_baselines(frozen_benchmark(name), given)

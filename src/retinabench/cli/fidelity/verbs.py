@@ -24,7 +24,7 @@ from retinabench.cli.options import Bootstrap, Device, Json, Seed, Silent, Targe
 from retinabench.core.errors import InputError
 
 if TYPE_CHECKING:
-    from retinabench.fidelity.submissions.tuning import Trial
+    from retinabench.fidelity.submissions.tuning import TuningPoint
 
 
 def tasks(
@@ -242,7 +242,7 @@ def board(
     say(page)
 
 
-def _settings(trial: Trial) -> str:
+def _settings(trial: TuningPoint) -> str:
     return " ".join(f"{key}={value}" for key, value in trial.settings.items())
 
 

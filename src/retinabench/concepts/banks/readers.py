@@ -35,7 +35,7 @@ Votes = NDArray[np.int8]
 
 
 @dataclass(frozen=True, eq=False)
-class Panel:
+class ReaderPanel:
     """The readings of all samples of a bank.
 
     Args:
@@ -80,7 +80,7 @@ def random_reader(votes: Votes, generator: np.random.Generator) -> NDArray[np.in
 
 def read_reference(
     path: str | Path, concepts: Sequence[str] | None = None, truth: str | None = None, seed: int = 0
-) -> tuple[Bank, Panel | None]:
+) -> tuple[Bank, ReaderPanel | None]:
     """Read a table of truth, with one or several readers.
 
     Args:
@@ -125,4 +125,4 @@ def read_reference(
         values = votes[:, :, readers.index(chosen)]
     ids = [table.name(sample) for sample in range(table.samples)]
     bank = Bank(ids, wanted, np.ascontiguousarray(values), source=str(path), patient=table.patient)
-    return bank, Panel(readers, votes, chosen)
+    return bank, ReaderPanel(readers, votes, chosen)

@@ -44,14 +44,14 @@ LOG_BETA = math.log(math.pi)  # of B(1/2, 1/2)
 STEPS = 60  # halvings of [0, 1]: to 1e-18
 
 
-class Ends(NamedTuple):
+class RateEnds(NamedTuple):
     """The ends of an interval of a rate."""
 
     low: float
     high: float
 
 
-def bank_sequence(right: int, asked: int, of: int, alpha: float) -> Ends:
+def bank_sequence(right: int, asked: int, of: int, alpha: float) -> RateEnds:
     """Return the interval of the rate of this bank.
 
     Args:
@@ -72,10 +72,10 @@ def bank_sequence(right: int, asked: int, of: int, alpha: float) -> Ends:
     best = min(max((of + 1) * right // asked if asked else least, least), most)
     low = _boundary(inside, best, least)
     high = _boundary(inside, best, most)
-    return Ends(low / of, high / of)
+    return RateEnds(low / of, high / of)
 
 
-def new_sequence(right: float, asked: int, alpha: float) -> Ends:
+def new_sequence(right: float, asked: int, alpha: float) -> RateEnds:
     """Return the interval of the rate for new samples.
 
     Args:
@@ -99,7 +99,7 @@ def new_sequence(right: float, asked: int, alpha: float) -> Ends:
             middle = (inner + outer) / 2
             inner, outer = (middle, outer) if inside(middle) else (inner, middle)
         ends.append(outer)  # outside by less than 1e-17: rounding does not narrow the interval
-    return Ends(*ends)
+    return RateEnds(*ends)
 
 
 def needed(goal: float, alpha: float) -> int:

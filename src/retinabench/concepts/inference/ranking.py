@@ -25,14 +25,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.concepts.inference.confidence_sequences import Ends, new_sequence
+from retinabench.concepts.inference.confidence_sequences import RateEnds, new_sequence
 from retinabench.concepts.inference.rates import ALPHA, ANYTHING
 from retinabench.metrics.classification import auroc
 
 Floats = NDArray[np.float64]
 
 
-class Ranking(NamedTuple):
+class AnswerRanking(NamedTuple):
     """The AUROC of the answers about a concept.
 
     Args:
@@ -48,7 +48,7 @@ class Ranking(NamedTuple):
     pairs: int
 
 
-def ranking(answers: tuple[Floats, Floats], compared: tuple[Floats, Floats] | None) -> Ranking:
+def ranking(answers: tuple[Floats, Floats], compared: tuple[Floats, Floats] | None) -> AnswerRanking:
     """Return the AUROC with its confidence sequence.
 
     Args:
@@ -64,10 +64,10 @@ def ranking(answers: tuple[Floats, Floats], compared: tuple[Floats, Floats] | No
     ends, pairs = ANYTHING, 0
     if compared is not None:
         ends, pairs = sequence(*compared)
-    return Ranking(value, *ends, pairs)
+    return AnswerRanking(value, *ends, pairs)
 
 
-def sequence(without: Floats, having: Floats, alpha: float = ALPHA) -> tuple[Ends, int]:
+def sequence(without: Floats, having: Floats, alpha: float = ALPHA) -> tuple[RateEnds, int]:
     """Return the interval of the AUROC, and the number of pairs that it compares.
 
     Args:

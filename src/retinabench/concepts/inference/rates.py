@@ -22,13 +22,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from retinabench.concepts.inference.confidence_sequences import Ends, bank_sequence, new_sequence
+from retinabench.concepts.inference.confidence_sequences import RateEnds, bank_sequence, new_sequence
 from retinabench.core.results import Document
 
 ALPHA = 0.05
 LEAST = 3
 """Answers from which on a rate is judged: nothing is concluded from two, whatever the goal."""
-ANYTHING = Ends(0.0, 1.0)
+ANYTHING = RateEnds(0.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,13 @@ class Rate(Document):
     high: float | None
     asked: int | None = None
     of: int | None = None
-    new: Ends | None = None
-    simultaneous: Ends | None = None
+    new: RateEnds | None = None
+    simultaneous: RateEnds | None = None
     why: str | None = None
-    patients: Counted | None = None
+    patients: PatientAnswers | None = None
 
 
-class Counted(NamedTuple):
+class PatientAnswers(NamedTuple):
     """Answers about one sample of each patient.
 
     Args:
@@ -75,7 +75,7 @@ class Counted(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Cell:
+class CellAnswers:
     """The answers about the samples of one cell.
 
     Args:
@@ -91,22 +91,22 @@ class Cell:
     asked: int
     of: int
     drawn: bool = True
-    patients: Counted | None = None
+    patients: PatientAnswers | None = None
 
-    def bank(self, alpha: float) -> Ends:
+    def bank(self, alpha: float) -> RateEnds:
         """Return the interval for this bank; alpha is the probability of an error."""
         if not self.drawn:
-            return Ends(self.right / self.of, (self.right + self.of - self.asked) / self.of)
+            return RateEnds(self.right / self.of, (self.right + self.of - self.asked) / self.of)
         return bank_sequence(self.right, self.asked, self.of, alpha)
 
-    def new(self, alpha: float) -> Ends:
+    def new(self, alpha: float) -> RateEnds:
         """Return the interval for new samples; alpha is the probability of an error."""
         counted = self.patients or self
         known = self.drawn or self.asked == self.of
         return new_sequence(counted.right, counted.asked, alpha) if known else ANYTHING
 
 
-def rate(cell: Cell, rates: int = 1) -> Rate:
+def rate(cell: CellAnswers, rates: int = 1) -> Rate:
     """Return the rate of one cell.
 
     Args:
@@ -124,7 +124,7 @@ def rate(cell: Cell, rates: int = 1) -> Rate:
     return Rate(value, *ends, cell.asked, cell.of, new, simultaneous, why, cell.patients)
 
 
-def accuracy(cells: tuple[Cell, Cell]) -> Rate:
+def accuracy(cells: tuple[CellAnswers, CellAnswers]) -> Rate:
     """Return the accuracy of a concept in this bank: the rates of its two cells weighted by the cells' sizes.
 
     Questions are not asked in that proportion. Each cell has the level 1 - alpha / 2, so that both hold together.

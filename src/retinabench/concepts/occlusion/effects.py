@@ -62,7 +62,7 @@ class Effect(Document):
 
 
 @dataclass(frozen=True)
-class Reference(Document):
+class ConceptFreeImages(Document):
     """Images without any concept: their number and their mean P(referable), None where there are none."""
 
     images: int
@@ -101,7 +101,7 @@ class Occlusion(Document):
     controls: int
     replicates: int
     seed: int
-    reference: Reference
+    reference: ConceptFreeImages
     effects: Sequence[Effect]
     notes: Sequence[str]
 
@@ -111,7 +111,7 @@ class Occlusion(Document):
 
 
 @dataclass(frozen=True, eq=False)
-class Answered:
+class OccludedImage:
     """What a model says of the versions of one image that has a concept.
 
     Each value is a row of three: P(referable), total and epistemic uncertainty (NaN without posterior samples).
@@ -145,7 +145,7 @@ class Answered:
         return np.stack([occluded, control, occluded - control, rendered, occluded - rendered])
 
 
-def effect_of(concept: str, answered: Sequence[Answered], *, replicates: int, seed: int) -> Effect:
+def effect_of(concept: str, answered: Sequence[OccludedImage], *, replicates: int, seed: int) -> Effect:
     """Return the effect of a concept.
 
     Args:

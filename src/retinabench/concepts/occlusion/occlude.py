@@ -15,7 +15,14 @@ from PIL import Image
 
 from retinabench.concepts.banks.definition import find_definition
 from retinabench.concepts.banks.open_bank import read_images
-from retinabench.concepts.occlusion.effects import Answered, Effect, Floats, Occlusion, Reference, effect_of
+from retinabench.concepts.occlusion.effects import (
+    ConceptFreeImages,
+    Effect,
+    Floats,
+    OccludedImage,
+    Occlusion,
+    effect_of,
+)
 from retinabench.concepts.occlusion.page import Example, write_page
 from retinabench.concepts.occlusion.variants import ALL, Variants, variants
 from retinabench.core.atomic_files import write_bytes, write_json
@@ -127,9 +134,9 @@ def _model(folder: Path, out: Path, options: OcclusionOptions) -> ExportedModel:
 
 def _answered(
     images: ConceptImages, rows: NDArray[np.intp], model: ExportedModel, options: OcclusionOptions
-) -> tuple[list[Answered], list[Example]]:
+) -> tuple[list[OccludedImage], list[Example]]:
     """Ask about every version of every image; the examples show each concept at its strongest change."""
-    answered: list[Answered] = []
+    answered: list[OccludedImage] = []
     best: dict[str, Example] = {}
     side = _side(model.recipe)
     with options.progress.track("Occluding", len(rows), unit="images") as advance:
@@ -142,7 +149,7 @@ def _answered(
                 for place, (row, one) in enumerate(zip(some, made, strict=True)):
                     if concept not in one.filled:
                         continue
-                    told = Answered(
+                    told = OccludedImage(
                         str(images.sample_id[row]),
                         str(images.patient_id[row]),
                         concept,
@@ -192,7 +199,7 @@ def _side(recipe: Recipe) -> int:
     return recipe.size if recipe.preprocess != "graham" else min(2 * recipe.size, 2048)
 
 
-def _stronger(before: Example | None, told: Answered, one: Variants) -> Example:
+def _stronger(before: Example | None, told: OccludedImage, one: Variants) -> Example:
     """Return the example with the larger change of P(referable)."""
     change = float(told.occluded[0] - told.original[0])
     if before is not None and abs(before.change) >= abs(change):
@@ -206,7 +213,9 @@ def _stronger(before: Example | None, told: Answered, one: Variants) -> Example:
     return Example(told.concept, told.image_id, change, tuple(shown))
 
 
-def _effects(concepts: tuple[str, ...], answered: list[Answered], options: OcclusionOptions) -> list[Effect]:
+def _effects(
+    concepts: tuple[str, ...], answered: list[OccludedImage], options: OcclusionOptions
+) -> list[Effect]:
     found = []
     for concept in (*concepts, ALL):
         own = [one for one in answered if one.concept == concept]
@@ -215,16 +224,16 @@ def _effects(concepts: tuple[str, ...], answered: list[Answered], options: Occlu
     return found
 
 
-def _reference(images: ConceptImages, rows: NDArray[np.intp], model: ExportedModel) -> Reference:
+def _reference(images: ConceptImages, rows: NDArray[np.intp], model: ExportedModel) -> ConceptFreeImages:
     """Return the mean P(referable) of images without any concept."""
     side, told = _side(model.recipe), []
     for start in range(0, len(rows), AT_ONCE):
         some = [images.image(int(row), side) for row in rows[start : start + AT_ONCE]]
         told.append(_ask(model, some)[:, 0])
-    return Reference(len(rows), float(np.concatenate(told).mean()) if told else None)
+    return ConceptFreeImages(len(rows), float(np.concatenate(told).mean()) if told else None)
 
 
-def _notes(answered: list[Answered]) -> list[str]:
+def _notes(answered: list[OccludedImage]) -> list[str]:
     lost = sum(not len(one.controls) for one in answered)
     notes = []
     if lost:
@@ -235,7 +244,7 @@ def _notes(answered: list[Answered]) -> list[str]:
     return notes
 
 
-def _table(answered: list[Answered]) -> str:
+def _table(answered: list[OccludedImage]) -> str:
     header = ["image_id", "patient_id", "concept", "area", "probability", "occluded", "control", "rendered"]
     rows = []
     for one in answered:

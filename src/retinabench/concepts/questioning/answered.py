@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.inference.gaussian_process import says_yes
 from retinabench.concepts.inference.patients import Patients
-from retinabench.concepts.inference.ranking import Floats, Ranking, ranking
-from retinabench.concepts.inference.rates import Cell, Counted
+from retinabench.concepts.inference.ranking import AnswerRanking, Floats, ranking
+from retinabench.concepts.inference.rates import CellAnswers, PatientAnswers
 from retinabench.concepts.questioning.record import Record
 
 
@@ -30,7 +30,7 @@ class Answered:
         self._bank, self._record, self._drawn = bank, record, drawn
         self.patients = None if bank.patient is None else Patients(bank.patient, seed)
 
-    def cell(self, concept: int, sign: int) -> Cell:
+    def cell(self, concept: int, sign: int) -> CellAnswers:
         """Return the answers about a cell.
 
         Args:
@@ -45,7 +45,9 @@ class Answered:
             says_yes(prob[mine]) == bool(sign),
         )
 
-    def members(self, member: NDArray[np.bool_], sample: NDArray[np.int64], right: NDArray[np.bool_]) -> Cell:
+    def members(
+        self, member: NDArray[np.bool_], sample: NDArray[np.int64], right: NDArray[np.bool_]
+    ) -> CellAnswers:
         """Return the answers about any set of samples that are asked about in random order.
 
         Args:
@@ -56,10 +58,10 @@ class Answered:
         patients = None
         if self.patients is not None and (rows := self.patients.counted(member)) is not None:
             counted = np.isin(sample, rows)
-            patients = Counted(int(right[counted].sum()), int(counted.sum()), len(rows))
-        return Cell(int(right.sum()), len(sample), int(member.sum()), self._drawn, patients)
+            patients = PatientAnswers(int(right[counted].sum()), int(counted.sum()), len(rows))
+        return CellAnswers(int(right.sum()), len(sample), int(member.sum()), self._drawn, patients)
 
-    def ranking(self, concept: int) -> Ranking:
+    def ranking(self, concept: int) -> AnswerRanking:
         """Return how well the answers about a concept rank the samples.
 
         Args:

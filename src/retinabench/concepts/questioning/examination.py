@@ -21,7 +21,7 @@ from retinabench.concepts.inference.gaussian_process import (
     outcomes,
     posterior,
 )
-from retinabench.concepts.inference.ranking import Ranking
+from retinabench.concepts.inference.ranking import AnswerRanking
 from retinabench.concepts.inference.rates import ALPHA, Rate, accuracy, rate
 from retinabench.concepts.questioning.answered import Answered
 from retinabench.concepts.questioning.record import Record
@@ -57,7 +57,7 @@ class ConceptResult:
     sensitivity: Rate
     specificity: Rate
     accuracy: Rate
-    auroc: Ranking
+    auroc: AnswerRanking
     answers: dict[str, list[float]]
 
     def to_dict(self) -> JsonObject:

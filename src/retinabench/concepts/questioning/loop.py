@@ -17,7 +17,7 @@ from retinabench.concepts.inference.gaussian_process import Performance, Reading
 from retinabench.concepts.questioning.examination import Examination
 from retinabench.concepts.questioning.record import Record
 from retinabench.concepts.questioning.registration import register
-from retinabench.concepts.questioning.strategies import State, Strategy, find_strategy
+from retinabench.concepts.questioning.strategies import ExaminationState, Strategy, find_strategy
 from retinabench.concepts.questioning.transcript import Question, Transcript, recorded_header
 from retinabench.core.errors import InputError, WorkError
 from retinabench.core.progress import QUIET, Progress
@@ -141,7 +141,7 @@ class StoppingRule:
 
 
 def _ask(
-    state: State,
+    state: ExaminationState,
     models: list[Performance],
     strategy: Strategy,
     examinee: Examinee,
@@ -183,11 +183,11 @@ def _ask(
 
 def _blank(
     bank: Bank, claims: Sequence[Claim], rules: str, reading: Reading
-) -> tuple[State, list[Performance]]:
+) -> tuple[ExaminationState, list[Performance]]:
     models = [Performance() for _ in bank.concepts]
     asked, right, stale = (np.zeros(bank.cells.shape, np.int64) for _ in range(3))
     start = np.stack([model.uncertainty(reading) for model in models])
-    return State(bank, asked, right, start, stale, claims, rules == "corrected"), models
+    return ExaminationState(bank, asked, right, start, stale, claims, rules == "corrected"), models
 
 
 def _answer(examinee: Examinee, one: Question) -> float:

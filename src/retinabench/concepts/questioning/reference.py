@@ -36,11 +36,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.concepts.banks.bank import UNKNOWN
-from retinabench.concepts.banks.readers import MAJORITY, Panel
-from retinabench.concepts.inference.confidence_sequences import Ends
+from retinabench.concepts.banks.readers import MAJORITY, ReaderPanel
+from retinabench.concepts.inference.confidence_sequences import RateEnds
 from retinabench.concepts.inference.gaussian_process import says_yes
-from retinabench.concepts.inference.ranking import Ranking, sequence
-from retinabench.concepts.inference.rates import ALPHA, ANYTHING, Cell, Rate
+from retinabench.concepts.inference.ranking import AnswerRanking, sequence
+from retinabench.concepts.inference.rates import ALPHA, ANYTHING, CellAnswers, Rate
 from retinabench.concepts.questioning.answered import Answered
 from retinabench.concepts.questioning.examination import ConceptResult, Disagreement, Examination, Readers
 
@@ -70,7 +70,7 @@ class Strata:
         self.samples = int(np.count_nonzero(weight))
         weight = np.asarray(weight, np.float64)
         total = weight.sum()
-        self.cells: list[tuple[float, Cell]] = []
+        self.cells: list[tuple[float, CellAnswers]] = []
         self.unknown = 0.0
         for sign in (UNKNOWN, 0, 1):
             for value in np.unique(weight[(truth == sign) & (weight > 0)]).tolist():
@@ -89,24 +89,24 @@ class Strata:
             return None
         return sum(share * cell.right / cell.asked for share, cell in self.cells)
 
-    def bank(self, alpha: float) -> Ends:
+    def bank(self, alpha: float) -> RateEnds:
         """Return the interval for this bank; alpha is the probability of an error."""
         return self._joined([cell.bank(alpha / len(self.cells)) for _, cell in self.cells])
 
-    def new(self, alpha: float) -> Ends:
+    def new(self, alpha: float) -> RateEnds:
         """Return the interval for new images with the same shares of readings; alpha is the probability of an error."""
         return self._joined([cell.new(alpha / len(self.cells)) for _, cell in self.cells])
 
-    def _joined(self, ends: list[Ends]) -> Ends:
+    def _joined(self, ends: list[RateEnds]) -> RateEnds:
         if not self.samples:
             return ANYTHING
         low, high = (
             sum(share * end[k] for (share, _), end in zip(self.cells, ends, strict=True)) for k in (0, 1)
         )
-        return Ends(min(low, 1.0), min(high + self.unknown, 1.0))
+        return RateEnds(min(low, 1.0), min(high + self.unknown, 1.0))
 
 
-def enter_readers(examined: Examination, panel: Panel) -> Examination:
+def enter_readers(examined: Examination, panel: ReaderPanel) -> Examination:
     """Return an examination with the disagreement of the readers in its intervals.
 
     Args:
@@ -154,15 +154,15 @@ def _jointly_widened(
         Strata(examined.answered, truth, values >= 0, sample, yes == (values[sample] == 1))
         for values in truths
     ]
-    ranked: Ranking = one.auroc
+    ranked: AnswerRanking = one.auroc
     if ranked.pairs:
-        ends = [Ends(ranked.low, ranked.high)]
+        ends = [RateEnds(ranked.low, ranked.high)]
         ends += [ranking_against(examined, place, values) for values in truths]
         ranked = ranked._replace(**_hull(ends)._asdict())
     return replace(one, accuracy=_widened(one.accuracy, possible, examined.rates), auroc=ranked)
 
 
-def ranking_against(examined: Examination, place: int, other: NDArray[np.int8]) -> Ends:
+def ranking_against(examined: Examination, place: int, other: NDArray[np.int8]) -> RateEnds:
     """Return the 95 % interval of the AUROC against another truth of the same images.
 
     Args:
@@ -180,7 +180,7 @@ def ranking_against(examined: Examination, place: int, other: NDArray[np.int8]) 
         compared = examined.answered.compared(place, np.where(b, 1, np.where(a, 0, UNKNOWN)).astype(np.int8))
         ends = ANYTHING if compared is None else sequence(*compared, ALPHA / len(pairs))[0]
         low, high = low + share * ends.low, high + share * ends.high
-    return Ends(low, min(high, 1.0)) if pairs else ANYTHING
+    return RateEnds(low, min(high, 1.0)) if pairs else ANYTHING
 
 
 def _rate(strata: Strata) -> Rate:
@@ -192,7 +192,7 @@ def _widened(rate: Rate, possible: list[Strata], rates: int) -> Rate:
     if rate.low is None or rate.high is None:
         return rate
     possible = [one for one in possible if one.samples]
-    low, high = _hull([Ends(rate.low, rate.high), *(one.bank(ALPHA) for one in possible)])
+    low, high = _hull([RateEnds(rate.low, rate.high), *(one.bank(ALPHA) for one in possible)])
     new, simultaneous = (
         ends and _hull([ends, *(one.new(alpha) for one in possible)])  # None for the accuracy
         for ends, alpha in ((rate.new, ALPHA), (rate.simultaneous, ALPHA / rates))
@@ -200,5 +200,5 @@ def _widened(rate: Rate, possible: list[Strata], rates: int) -> Rate:
     return replace(rate, low=low, high=high, new=new, simultaneous=simultaneous)
 
 
-def _hull(ends: list[Ends]) -> Ends:
-    return Ends(min(end.low for end in ends), max(end.high for end in ends))
+def _hull(ends: list[RateEnds]) -> RateEnds:
+    return RateEnds(min(end.low for end in ends), max(end.high for end in ends))

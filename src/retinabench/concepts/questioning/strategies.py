@@ -46,7 +46,7 @@ Question = tuple[int, int, int]  # sample, concept, truth
 
 
 @dataclass
-class State:
+class ExaminationState:
     """The state of an examination that strategies read; arrays have shape (c, 2) over concepts and truths.
 
     Args:
@@ -73,13 +73,13 @@ class State:
         return self.bank.cells - self.asked
 
 
-def in_proportion(state: State, random: np.random.Generator) -> Cell:
+def in_proportion(state: ExaminationState, random: np.random.Generator) -> Cell:
     """Return a cell with probability proportional to the questions left in it: all questions are equally likely."""
     ends = state.left.ravel().cumsum()
     return _cell(int(ends.searchsorted(random.integers(ends[-1]), side="right")))
 
 
-def most_uncertain(state: State, random: np.random.Generator) -> Cell:
+def most_uncertain(state: ExaminationState, random: np.random.Generator) -> Cell:
     """Return the non-empty cell with the largest uncertainty, skipping saturated cells while others are not."""
     candidates = state.left > 0
     if state.skip_saturated:
@@ -91,12 +91,12 @@ def most_uncertain(state: State, random: np.random.Generator) -> Cell:
     return _largest(np.where(candidates, state.uncertainty, -1.0), random)
 
 
-def least_precise(state: State, random: np.random.Generator) -> Cell:
+def least_precise(state: ExaminationState, random: np.random.Generator) -> Cell:
     """Return the cell whose rate has the largest posterior std if half of its answers were correct."""
     return _largest(np.where(state.left > 0, _planned(state), -1.0), random)
 
 
-def claimed(state: State, random: np.random.Generator) -> Cell:
+def claimed(state: ExaminationState, random: np.random.Generator) -> Cell:
     """Return the least precise cell among those of undecided claims."""
     wanted = np.zeros(state.asked.shape, bool)
     for claim in state.claims:
@@ -104,7 +104,7 @@ def claimed(state: State, random: np.random.Generator) -> Cell:
     return _largest(np.where(wanted, _planned(state), -1.0), random)
 
 
-def _planned(state: State) -> NDArray[np.float64]:
+def _planned(state: ExaminationState) -> NDArray[np.float64]:
     """(c, 2) posterior variance of the rates, half of the answers taken to be right: a function of how many were asked."""
     return rate_variance(state.asked / 2, state.asked, state.bank.cells)
 
@@ -154,7 +154,7 @@ class AtRandom:
 class Strategy(NamedTuple):
     """How the cell is chosen (None: by the choice of the sample), and how the sample in it."""
 
-    cell: Callable[[State, np.random.Generator], Cell] | None
+    cell: Callable[[ExaminationState, np.random.Generator], Cell] | None
     sample: type[AtRandom] | type[Unpredictable]
 
     @property

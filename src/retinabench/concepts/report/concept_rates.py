@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from retinabench.concepts.inference.confidence_sequences import Ends
+from retinabench.concepts.inference.confidence_sequences import RateEnds
 from retinabench.concepts.inference.rates import ANYTHING, LEAST, Rate
 from retinabench.concepts.questioning.examination import Examination
 from retinabench.concepts.questioning.referral import Agreement
-from retinabench.concepts.report.overlap import Pair
+from retinabench.concepts.report.overlap import ConceptPair
 from retinabench.core.results import JsonObject, json_content
 from retinabench.reports.toolkit.number_format import Quantity
 
@@ -40,8 +40,8 @@ class ConceptRate:
     right: int
     asked: int
     of: int
-    interval: Ends
-    simultaneous: Ends
+    interval: RateEnds
+    simultaneous: RateEnds
     goal: float | None = None
     counted: tuple[int, int] | None = None
 
@@ -97,7 +97,7 @@ class ExaminationReport:
 
     examination: Examination
     goals: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    together: Sequence[Pair] = ()
+    together: Sequence[ConceptPair] = ()
     referral: Agreement | None = None
 
     @cached_property

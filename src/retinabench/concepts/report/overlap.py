@@ -14,7 +14,7 @@ MOSTLY = 0.8
 
 
 @dataclass(frozen=True)
-class Pair:
+class ConceptPair:
     """Two concepts, and how many samples whose truth is known for both have both, and just one."""
 
     concepts: tuple[str, str]
@@ -22,7 +22,7 @@ class Pair:
     one: int
 
 
-def together(bank: Bank) -> list[Pair]:
+def together(bank: Bank) -> list[ConceptPair]:
     """Return the pairs of concepts with both / (both + one) >= `MOSTLY` (Jaccard's index), in the order of the concepts.
 
     Reads the truth once, in chunks of rows.
@@ -36,8 +36,8 @@ def together(bank: Bank) -> list[Pair]:
         mixed = (yes.T @ no).astype(np.int64)
         both += (yes.T @ yes).astype(np.int64)
         one += mixed + mixed.T
-    pairs: list[Pair] = []
+    pairs: list[ConceptPair] = []
     for i, j in combinations(range(count), 2):
         if both[i, j] and both[i, j] >= MOSTLY * (both[i, j] + one[i, j]):
-            pairs.append(Pair((bank.concepts[i], bank.concepts[j]), int(both[i, j]), int(one[i, j])))
+            pairs.append(ConceptPair((bank.concepts[i], bank.concepts[j]), int(both[i, j]), int(one[i, j])))
     return pairs

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from retinabench.concepts.inference.claims import Claim
-from retinabench.concepts.inference.ranking import Ranking
+from retinabench.concepts.inference.ranking import AnswerRanking
 from retinabench.concepts.inference.rates import ALPHA, Rate
 from retinabench.concepts.questioning.strategy_comparison import QuestionsTo, StrategyComparison
 from retinabench.concepts.report import figures
@@ -229,7 +229,7 @@ def _bank_cell(rate: Rate) -> Cell:
     return Cell.number(rate.value, rate.low, rate.high, form=PERCENT)
 
 
-def _ranking_cell(one: Ranking) -> Cell:
+def _ranking_cell(one: AnswerRanking) -> Cell:
     if one.value is None:
         return UNDEFINED
     return Cell.number(one.value, one.low, one.high, form=TWO_DIGITS)

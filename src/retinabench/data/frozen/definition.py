@@ -28,7 +28,7 @@ HERE = Path(__file__).parent / "definitions"
 HASH_BYTES = 16
 
 
-class Drawing(Frozen):
+class DrawingSettings(Frozen):
     """How the images are drawn.
 
     Args:
@@ -69,7 +69,7 @@ class FrozenBenchmark(Frozen):
     about: str
     dataset: str
     task: str
-    draw: Drawing | None = None
+    draw: DrawingSettings | None = None
     sets: tuple[Literal["in_domain", "shifted"], ...]
     seeds: int = Field(3, ge=1)
     images: int
@@ -83,7 +83,7 @@ class FrozenBenchmark(Frozen):
 
 
 @dataclass(frozen=True, eq=False)
-class Truth:
+class BenchmarkTruth:
     """The truth of every image of a benchmark, in the order of their ids.
 
     Args:
@@ -146,7 +146,7 @@ def frozen_benchmark(name: str) -> FrozenBenchmark:
 
 
 @cache
-def truth_of(name: str) -> Truth:
+def truth_of(name: str) -> BenchmarkTruth:
     """Return the truth of a benchmark's images.
 
     Args:
@@ -165,7 +165,7 @@ def truth_of(name: str) -> Truth:
     }
     numbers = {key: table[key].to_numpy().astype(np.int8) for key in ("label", "grade")}
     sha256 = np.array([value.hex() for value in table["sha256"].to_pylist()])
-    found = Truth(**text, **numbers, sha256=sha256)
+    found = BenchmarkTruth(**text, **numbers, sha256=sha256)
     if found.digest() != benchmark.truth_sha256:
         raise InputError(
             "does not have the content of its definition",

@@ -15,8 +15,8 @@ from retinabench.core.progress import QUIET, Progress
 from retinabench.data.datasets.synthetic import read
 from retinabench.data.frozen.definition import (
     HASH_BYTES,
+    BenchmarkTruth,
     FrozenBenchmark,
-    Truth,
     listing_sha256,
     truth_of,
 )
@@ -117,7 +117,7 @@ def check_images(benchmark: FrozenBenchmark, data: Prepared) -> None:
     _check_truth(benchmark, data, truth)
 
 
-def _check_truth(benchmark: FrozenBenchmark, data: Prepared, truth: Truth) -> None:
+def _check_truth(benchmark: FrozenBenchmark, data: Prepared, truth: BenchmarkTruth) -> None:
     records = data.records
     order = np.argsort(records.image_id)
     for column in ("grade", "domain", "split"):

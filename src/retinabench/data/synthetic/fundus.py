@@ -15,7 +15,7 @@ from retinabench.data.synthetic.lesions import BLOOD, COLOURS, beading, draw_les
 from retinabench.data.synthetic.placing import Placed, place
 from retinabench.data.synthetic.raster import Floats, Raster
 from retinabench.data.synthetic.streams import stream
-from retinabench.data.synthetic.truth import LESIONS, Truth, truth
+from retinabench.data.synthetic.truth import LESIONS, ImageTruth, truth
 from retinabench.data.synthetic.vessels import draw_branches
 
 SMALLEST, LARGEST = 16, 2048
@@ -32,7 +32,7 @@ class Fundus:
     """(size, size, 3) RGB."""
     masks: dict[str, NDArray[np.bool_]]
     """Lesions by name (those present), `field_of_view` and `optic_disc`: each (size, size)."""
-    truth: Truth
+    truth: ImageTruth
 
 
 def draw(
@@ -112,7 +112,7 @@ def _paint_vessels(raster: Raster, eye: Eye, beads: NDArray[np.floating], retina
 
 
 def _masks(
-    raster: Raster, eye: Eye, facts: Truth, placed: Placed, layers: dict[str, Floats]
+    raster: Raster, eye: Eye, facts: ImageTruth, placed: Placed, layers: dict[str, Floats]
 ) -> dict[str, NDArray[np.bool_]]:
     """Return the pixels that a lesion covers by at least `MASK_SHARE`, and the one that holds its centre."""
     field = field_of_view(raster, facts.camera) >= 0.5

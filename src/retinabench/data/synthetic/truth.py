@@ -58,7 +58,7 @@ LESIONS = (
 
 
 @dataclass(frozen=True)
-class Truth:
+class ImageTruth:
     """The truth of one image, at any size."""
 
     index: int
@@ -80,7 +80,7 @@ class Truth:
     """Settings of the camera that took the image, as `camera.take_settings` names them."""
 
 
-def truth(index: int, *, seed: int = 0, population: str = "in_domain") -> Truth:
+def truth(index: int, *, seed: int = 0, population: str = "in_domain") -> ImageTruth:
     """Return the truth of image `index`: patient index // 2, left eye if the index is even.
 
     Args:
@@ -99,7 +99,7 @@ def truth(index: int, *, seed: int = 0, population: str = "in_domain") -> Truth:
     grade = _true_grade(index, seed, where)
     reader = stream("label", seed, where, index)
     reported = int(np.searchsorted(np.cumsum(CONFUSION[grade])[:-1], reader.random(), side="right"))
-    return Truth(
+    return ImageTruth(
         index=index,
         patient=index // 2,
         eye="right" if index % 2 else "left",

@@ -30,7 +30,7 @@ TINY = (*NETWORK, *SHORT)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CheckOutcome:
     """The result of one check: its name, what went wrong (empty where nothing did), and the seconds it took."""
 
     check: str
@@ -46,7 +46,7 @@ def check_method(
     *,
     network: str | None = None,
     size: int = 16,
-) -> Iterator[Outcome]:
+) -> Iterator[CheckOutcome]:
     """Run the checks on one method, and yield the outcome of each as it is known.
 
     Args:
@@ -73,7 +73,7 @@ def check_method(
             problem = (
                 str(error) if isinstance(error, NonconformingError) else f"{type(error).__name__}: {error}"
             )
-        yield Outcome(check, problem, time.monotonic() - begun)
+        yield CheckOutcome(check, problem, time.monotonic() - begun)
 
 
 def checks_of(name: str) -> list[str]:

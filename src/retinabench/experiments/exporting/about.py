@@ -51,7 +51,7 @@ class _Content(Frozen):
 
 
 @dataclass(frozen=True)
-class About:
+class ModelAbout:
     """What an exported model says of itself.
 
     Args:
@@ -69,7 +69,7 @@ class About:
     notes: tuple[str, ...]
 
 
-def read_about(folder: Path, model: str | None = None, *, run_code: bool = True) -> About:
+def read_about(folder: Path, model: str | None = None, *, run_code: bool = True) -> ModelAbout:
     """Read `model.json`.
 
     Args:
@@ -102,7 +102,7 @@ def read_about(folder: Path, model: str | None = None, *, run_code: bool = True)
         run = run.model_copy(update={"model": run.model.model_copy(update={"name": name})})
         if source_of(name).sha256 != content.network_sha256:
             notes = (f"the file of '{name}' is not the one that the model was exported with",)
-    return About(run, Recipe(**content.recipe.model_dump()), content.referable_from, config_hash, notes)
+    return ModelAbout(run, Recipe(**content.recipe.model_dump()), content.referable_from, config_hash, notes)
 
 
 def _content(path: Path, folder: Path) -> _Content:

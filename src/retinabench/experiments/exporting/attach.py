@@ -7,7 +7,7 @@ from pathlib import Path
 from retinabench.core.atomic_files import write_bytes, write_json
 from retinabench.core.errors import InputError
 from retinabench.core.workspace import Workspace
-from retinabench.experiments.exporting.about import ABOUT, CARD, About, read_about
+from retinabench.experiments.exporting.about import ABOUT, CARD, ModelAbout, read_about
 from retinabench.experiments.exporting.frozen_rule import THRESHOLD, rule_content
 from retinabench.experiments.exporting.member_files import weights_of
 from retinabench.metrics.guarantees.transfer import Transfer
@@ -55,7 +55,7 @@ def _check_usable(found: Transfer | Triage) -> None:
         raise InputError("there is no threshold to be attached")
 
 
-def _check_same_model(predictions: Predictions, about: About, weights: str, folder: Path) -> None:
+def _check_same_model(predictions: Predictions, about: ModelAbout, weights: str, folder: Path) -> None:
     """Refuse predictions of another model: method, settings, data, samples, weights or label."""
     stated = predictions.metadata
     if "weights" not in stated or "config_hash" not in stated:

@@ -110,15 +110,8 @@ def predict_images(
     _write_predictions(predictions, out, labelled)
     listed = out.with_name(out.stem + REFERRAL_LIST)
     _write_referral_list(predictions, listed, model.rule)
-    counted = replace(survey, notes=[]).lines()
-    if refused:
-        counted.append(f"{len(refused):,} of {len(names):,} files are no images and left out")
-    if found.uniform:
-        count, first = len(found.uniform), printable(found.uniform[0])
-        counted.append(
-            f"{count:,} of {len(kept):,} images have one colour and show no retina; the first is {first}"
-        )
-    return PredictedImages(len(kept), tuple(refused), out, listed, (*model.notes, *counted))
+    notes = (*model.notes, *replace(survey, notes=[]).lines(), *_notes(found, len(names)))
+    return PredictedImages(len(kept), tuple(refused), out, listed, notes)
 
 
 def _names(files: Files, source: Path) -> list[str]:
@@ -185,6 +178,18 @@ def _predicted(model: ExportedModel, files: Files, names: Sequence[str], progres
         predict()
     samples = np.concatenate(probs) if probs else np.empty((0, 1))
     return _Images(kept, refused, uniform, samples, np.concatenate(own) if own else None)
+
+
+def _notes(found: _Images, files: int) -> list[str]:
+    notes = []
+    if found.refused:
+        notes.append(f"{len(found.refused):,} of {files:,} files are no images and left out")
+    if found.uniform:
+        count, first = len(found.uniform), printable(found.uniform[0])
+        notes.append(
+            f"{count:,} of {len(found.kept):,} images have one colour and show no retina; the first is {first}"
+        )
+    return notes
 
 
 def _check_name(name: str, where: str) -> None:

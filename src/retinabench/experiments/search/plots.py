@@ -15,7 +15,7 @@ from matplotlib.patheffects import AbstractPathEffect, withStroke
 from matplotlib.ticker import MaxNLocator
 
 from retinabench.experiments.search.criteria import CRITERIA
-from retinabench.experiments.search.ranking import Ranking, Trial, short_names
+from retinabench.experiments.search.ranking import Trial, TrialRanking, short_names
 from retinabench.experiments.search.space import Parameter
 from retinabench.reports.toolkit.figures import canvas, light_grid, save
 from retinabench.reports.toolkit.style import BAD, GOOD, INK, MUTED, PAPER
@@ -28,7 +28,7 @@ SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 HALO: list[AbstractPathEffect] = [withStroke(linewidth=3, foreground=PAPER)]
 
 
-def write_figures(ranking: Ranking, folder: Path) -> list[Path]:
+def write_figures(ranking: TrialRanking, folder: Path) -> list[Path]:
     """Write `parallel` and `marginals` as SVG and PNG; return the files."""
     return [
         file
@@ -37,7 +37,7 @@ def write_figures(ranking: Ranking, folder: Path) -> list[Path]:
     ]
 
 
-def parallel(ranking: Ranking) -> Figure:
+def parallel(ranking: TrialRanking) -> Figure:
     """Draw parallel coordinates: an axis per parameter on its own scale, the criterion's at the right."""
     parameters, last = list(ranking.space), len(ranking.space)
     figure, [[axes]] = canvas(max(LEAST, 150 + 125 * last), 400, text=11)
@@ -60,7 +60,7 @@ def parallel(ranking: Ranking) -> Figure:
     return figure
 
 
-def marginals(ranking: Ranking) -> Figure:
+def marginals(ranking: TrialRanking) -> Figure:
     """Draw the criterion over each parameter, a panel for each."""
     columns = min(4, len(ranking.space))
     rows = math.ceil(len(ranking.space) / columns)
@@ -94,7 +94,7 @@ def marginals(ranking: Ranking) -> Figure:
     return figure
 
 
-def _looks(ranking: Ranking) -> list[tuple[Trial, tuple[str, float, Any, int]]]:
+def _looks(ranking: TrialRanking) -> list[tuple[Trial, tuple[str, float, Any, int]]]:
     """Return what is drawn, with colour, line width, line pattern and height: the best tenth, three to ten, stand out.
 
     Of very many trials the best are drawn, and some of those without a value.
@@ -113,12 +113,12 @@ def _look(place: int, row: Trial, top: int) -> tuple[str, float, Any, int]:
     return REST, 0.8, (0, (1.2, 1.6)) if row.stopped else "-", 2
 
 
-def _top(ranking: Ranking) -> int:
+def _top(ranking: TrialRanking) -> int:
     ranked = sum(row.ranked for row in ranking.rows)
     return min(ranked, max(3, min(ranked // 10, 10)))
 
 
-def _reach(ranking: Ranking) -> tuple[float, float]:
+def _reach(ranking: TrialRanking) -> tuple[float, float]:
     """Return the ends of the criterion's axis."""
     known = [row.value for row in ranking.rows if math.isfinite(row.value)] or [0.0, 1.0]
     low, high = min(known), max(known)
@@ -184,7 +184,7 @@ def _said(value: Any) -> str:
     return f"{'' if digits == '1' else f'{digits}·'}10{str(power).translate(SUPERSCRIPTS)}"
 
 
-def _dress(figure: Figure, ranking: Ranking, *, lines: bool) -> None:
+def _dress(figure: Figure, ranking: TrialRanking, *, lines: bool) -> None:
     """Write the title, and below the figure what the colours mean, with counts; `lines` or dots."""
     ranked = [row for row in ranking.rows if row.ranked]
     stopped = sum(row.stopped and math.isfinite(row.value) for row in ranking.rows)

@@ -70,7 +70,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Ranking:
+class TrialRanking:
     """All trials, the best first."""
 
     criterion: str
@@ -103,7 +103,7 @@ def in_order(rows: Iterable[Trial]) -> list[Trial]:
     return sorted(rows, key=key)
 
 
-def ranking_table(ranking: Ranking, most: int = 10) -> Table:
+def ranking_table(ranking: TrialRanking, most: int = 10) -> Table:
     """Return the first `most` trials with a value, the best first; the note counts the others."""
     known = [row for row in ranking.rows if math.isfinite(row.value)]
     keys = [parameter.key for parameter in ranking.space]
@@ -130,7 +130,7 @@ def _short(value: object) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value).lower().replace("_", " ")
 
 
-def _remaining(ranking: Ranking, more: int) -> str:
+def _remaining(ranking: TrialRanking, more: int) -> str:
     """Count the trials that the table does not show, with the first reason of each kind."""
     parts = [f"{more} more in ranking.csv"] if more else []
     stopped = sum(row.stopped and math.isfinite(row.value) for row in ranking.rows)
@@ -145,7 +145,7 @@ def _remaining(ranking: Ranking, more: int) -> str:
     return ". ".join(parts) + "." if parts else ""
 
 
-def write_ranking(ranking: Ranking, folder: Path) -> list[Path]:
+def write_ranking(ranking: TrialRanking, folder: Path) -> list[Path]:
     """Write `ranking.csv`, `ranking.json` and, where a trial has a value, `best.toml`; return the files."""
     keys = [parameter.key for parameter in ranking.space]
     rows = []
@@ -185,7 +185,7 @@ def write_ranking(ranking: Ranking, folder: Path) -> list[Path]:
     return files
 
 
-def _chosen(ranking: Ranking) -> str:
+def _chosen(ranking: TrialRanking) -> str:
     """Return the best run as TOML for `train --config`, without the paths of its data."""
     best = ranking.first
     tree = best.run.model_dump(mode="json", exclude={"data", "shifted"})

@@ -21,7 +21,7 @@ from retinabench.experiments.config import Run
 from retinabench.experiments.engines.jobs import Job, JobEngine, Outcome
 from retinabench.experiments.search import sweep
 from retinabench.experiments.search.criteria import CRITERIA, Criterion, find, measure
-from retinabench.experiments.search.ranking import Ranking, Trial, in_order
+from retinabench.experiments.search.ranking import Trial, TrialRanking, in_order
 from retinabench.experiments.search.results import Result, Writer, read_results, run_folders, valid
 from retinabench.experiments.search.space import Point, Space, points
 from retinabench.experiments.search.sweep import trial_runs
@@ -41,7 +41,7 @@ def search(
     seed: int = 0,
     halving: int | None = None,
     progress: Progress = QUIET,
-) -> Ranking:
+) -> TrialRanking:
     """Compute trials 0 … trials - 1 below `out`, or what is missing of them, and rank them, the best first.
 
     Trials that diverge or fail are kept, marked, and rank last.
@@ -81,7 +81,7 @@ def search(
         sweep.begin(out, base, space, seed, task.data.fingerprint)
         with _Sweep(out, task.data.fingerprint, engine, f"{criterion}/{rules}", progress) as work:
             rows = _climb(runs, points(space, 0, trials, seed), shares, halving or 1, work)
-    return Ranking(criterion, rules, space, in_order(rows.values()))
+    return TrialRanking(criterion, rules, space, in_order(rows.values()))
 
 
 def _climb(

@@ -9,17 +9,17 @@ from retinabench.core.errors import WorkError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.experiments.engines.jobs import JobEngine
 from retinabench.experiments.study.definition import Study
-from retinabench.experiments.study.prediction_files import Entry, label_predictions
+from retinabench.experiments.study.prediction_files import ResultRow, label_predictions
 from retinabench.experiments.study.runner import ALLOWED, compute, workspace
 from retinabench.experiments.study.runs import open_task
-from retinabench.experiments.study.summary import Summary, criterion_title, summarise
+from retinabench.experiments.study.summary import StudySummary, criterion_title, summarise
 from retinabench.predictions.io import read_predictions
 from retinabench.reports.evaluation.evaluation import EvaluationSettings
 from retinabench.reports.evaluation.write import percent_steps, write_report
 from retinabench.reports.papers.write import write_tables
 
 
-def benchmark(study: Study, out: Path, engine: JobEngine, progress: Progress = QUIET) -> Summary:
+def benchmark(study: Study, out: Path, engine: JobEngine, progress: Progress = QUIET) -> StudySummary:
     """Compute what is missing of a study; write its summary, tables and pages.
 
     Below `out`: `study.json`, TASK/METHOD/ (trials, seeds, rankings), `predictions/`, `summary.json`, `summary.md`,
@@ -55,7 +55,7 @@ def benchmark(study: Study, out: Path, engine: JobEngine, progress: Progress = Q
     return summary
 
 
-def write_outputs(study: Study, out: Path, entries: list[Entry], progress: Progress = QUIET) -> None:
+def write_outputs(study: Study, out: Path, entries: list[ResultRow], progress: Progress = QUIET) -> None:
     """Write the papers' tables and figures, and one page per task and criterion.
 
     Args:

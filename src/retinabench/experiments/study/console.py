@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from retinabench.experiments.study.cost_plan import Plan
+from retinabench.experiments.study.cost_plan import CostPlan
 from retinabench.experiments.study.status import KINDS, Status
-from retinabench.experiments.study.summary import RANKED, Summary, rank_cell, score_column, value_cell
+from retinabench.experiments.study.summary import RANKED, StudySummary, rank_cell, score_column, value_cell
 from retinabench.reports.toolkit.tables import Cell, Column, Row, Table
 
 GIGABYTE = 1e9
@@ -15,7 +15,7 @@ LEADS = (("in_domain", "auroc"), ("shifted", "auroc"), ("balanced", "referral_ac
 _METHOD = Column("method", text=True)
 
 
-def plan_table(plan: Plan) -> Table:
+def plan_table(plan: CostPlan) -> Table:
     """Return the plan: a row per method and task, then the sum."""
     heads = ("trials", "other runs, at most", "done", "left", "each", "hours left", "disk left")
     rows = []
@@ -31,7 +31,7 @@ def plan_table(plan: Plan) -> Table:
     return Table.of(title, [_METHOD, *map(Column, heads)], rows, row_header="task")
 
 
-def plan_lines(plan: Plan) -> Iterator[str]:
+def plan_lines(plan: CostPlan) -> Iterator[str]:
     """Yield the total cost of the plan, and how it was estimated."""
     unit = "CPU" if plan.device == "cpu" else "GPU"
     at_once = "" if plan.parallel is None else f", with {plan.parallel} at once"
@@ -52,7 +52,7 @@ def plan_lines(plan: Plan) -> Iterator[str]:
         yield "The free disk space is not sufficient."
 
 
-def _probed(plan: Plan) -> str:
+def _probed(plan: CostPlan) -> str:
     return (
         f"Estimated by a probe on {plan.device}: for every method two short trainings, of a few and of more batches, and a "
         "few predictions were timed; their difference gives the seconds per image, times images and epochs. Scoring, "
@@ -97,7 +97,7 @@ def status_lines(status: Status) -> Iterator[str]:
         yield "all runs are done; the same command without --status writes the summary"
 
 
-def summary_tables(summary: Summary) -> Iterator[Table]:
+def summary_tables(summary: StudySummary) -> Iterator[Table]:
     """Yield one table per task and criterion: the leading scores, and the rank by the score that orders it."""
     for found in summary.tables:
         keys = [key for key in LEADS if any(key in entry.scores for entry in found.entries)]

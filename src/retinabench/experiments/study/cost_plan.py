@@ -20,7 +20,7 @@ from retinabench.experiments.study.cost_probe import Cost, prediction_bytes, pro
 from retinabench.experiments.study.definition import Drawn, Study
 from retinabench.experiments.study.prediction_files import ensembles
 from retinabench.experiments.study.runs import (
-    Cell,
+    StudyCell,
     cells,
     draw,
     folder_of,
@@ -56,7 +56,7 @@ class PlanLine:
 
 
 @dataclass(frozen=True)
-class Plan:
+class CostPlan:
     """All lines. device: where the probe ran, or "" where a speed was stated, in training images of MAP per second and GPU.
 
     parallel: runs at once, None where the cluster decides; drawn_bytes: of images still to be drawn.
@@ -89,7 +89,7 @@ def make_plan(
     threads: int,
     progress: Progress = QUIET,
     images_per_second: float | None = None,
-) -> Plan:
+) -> CostPlan:
     """Time one probe per method and image size, or price runs by a stated speed; nothing is written below `out`.
 
     Args:
@@ -128,7 +128,7 @@ def make_plan(
                 priced = [(cell, stated_cost(cell.base, images_per_second)) for cell in mine]
                 lines += [_line(study, cell, cost, sizes, ready) for cell, cost in priced]
                 advance(len(mine))
-    return Plan(
+    return CostPlan(
         study,
         lines,
         "" if images_per_second is not None else str(engine.torch_device()),
@@ -179,7 +179,7 @@ def _split_sizes(study: Study, label: str, out: Path, images_per_second: float |
     return expected_sizes(given.task or label, given.dataset or Path(given.data).name, shifted)
 
 
-def _line(study: Study, cell: Cell, cost: Cost, sizes: dict[str, int], task: Task | None) -> PlanLine:
+def _line(study: Study, cell: StudyCell, cost: Cost, sizes: dict[str, int], task: Task | None) -> PlanLine:
     known = trials(study, cell)
     done = 0
     if task is not None and cell.runs.is_dir():

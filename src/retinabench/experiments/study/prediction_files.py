@@ -33,7 +33,7 @@ MOST_SUBSETS = 20
 
 
 @dataclass(frozen=True)
-class Entry:
+class ResultRow:
     """A row of the results: the single runs of a choice, or their ensembles.
 
     Args:
@@ -66,7 +66,7 @@ class Entry:
         return not (self.diverged or self.lacking or self.why)
 
 
-def label_predictions(study: Study, out: Path, chosen: Sequence[Chosen]) -> list[Entry]:
+def label_predictions(study: Study, out: Path, chosen: Sequence[Chosen]) -> list[ResultRow]:
     """Write the files that are missing or stale, delete those that belong to no choice, and return the entries.
 
     Args:
@@ -75,7 +75,7 @@ def label_predictions(study: Study, out: Path, chosen: Sequence[Chosen]) -> list
         chosen: The choice of every method by every criterion.
     """
     names = method_titles(chosen)
-    entries: list[Entry] = []
+    entries: list[ResultRow] = []
     current: set[Path] = set()
     for choice in chosen:
         for entry in _entries(study, out, choice, names[choice.cell.task, choice.cell.method]):
@@ -98,7 +98,7 @@ def method_titles(chosen: Sequence[Chosen]) -> dict[tuple[str, str], str]:
     }
 
 
-def _entries(study: Study, out: Path, choice: Chosen, name: str) -> list[Entry]:
+def _entries(study: Study, out: Path, choice: Chosen, name: str) -> list[ResultRow]:
     folder = out / FOLDER / choice.cell.task / choice.criterion / choice.cell.method
     states = {seed: outcome.state for seed, outcome in choice.outcomes.items()}
     diverged = tuple(seed for seed, state in states.items() if state == "diverged")
@@ -128,9 +128,9 @@ def _entries(study: Study, out: Path, choice: Chosen, name: str) -> list[Entry]:
             files.append(file)
         return tuple(files)
 
-    def entry(what: str, members: int, sets: Sequence[tuple[int, ...]], word: str) -> Entry:
+    def entry(what: str, members: int, sets: Sequence[tuple[int, ...]], word: str) -> ResultRow:
         made = [one for one in sets if all(states.get(seed) == "done" for seed in one)]
-        return Entry(
+        return ResultRow(
             choice.cell.task,
             choice.criterion,
             choice.cell.method,

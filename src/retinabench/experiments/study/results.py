@@ -19,7 +19,7 @@ from retinabench.core.progress import Advance
 from retinabench.core.random_streams import derive, numpy_generator
 from retinabench.core.subprocesses import in_processes
 from retinabench.experiments.study.definition import Study
-from retinabench.experiments.study.prediction_files import Entry
+from retinabench.experiments.study.prediction_files import ResultRow
 from retinabench.metrics.comparison.paired import align, paired_sets
 from retinabench.metrics.comparison.ranking import ranks
 from retinabench.metrics.inference.bootstrap import percentile_interval
@@ -89,7 +89,7 @@ EntryScores = dict[Key, MeanScore]
 
 
 def score_entries(
-    study: Study, entries: Sequence[Entry], advance: Advance = lambda steps: None
+    study: Study, entries: Sequence[ResultRow], advance: Advance = lambda steps: None
 ) -> list[EntryScores]:
     """Score the entries of one task and criterion.
 
@@ -176,7 +176,7 @@ def _published(files: Sequence[Path], seed: int, advance: Advance) -> dict[Key, 
     return found
 
 
-def _mean(study: Study, entry: Entry, values: Floats) -> MeanScore:
+def _mean(study: Study, entry: ResultRow, values: Floats) -> MeanScore:
     """Return mean and standard error of an entry; undefined where a seed diverged, which is a property of the method."""
     if not len(values):
         return MeanScore()
@@ -196,7 +196,7 @@ def _mean(study: Study, entry: Entry, values: Floats) -> MeanScore:
 
 def _with_ranks(
     study: Study,
-    entries: Sequence[Entry],
+    entries: Sequence[ResultRow],
     columns: Sequence[Sequence[int]],
     replicates: Floats | None,
     scores: Sequence[MeanScore],

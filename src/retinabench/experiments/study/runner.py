@@ -29,14 +29,14 @@ from retinabench.experiments.engines.jobs import Job, JobEngine, Outcome
 from retinabench.experiments.search import sweep
 from retinabench.experiments.search.criteria import CRITERIA
 from retinabench.experiments.search.plots import write_figures
-from retinabench.experiments.search.ranking import Ranking, write_ranking
+from retinabench.experiments.search.ranking import TrialRanking, write_ranking
 from retinabench.experiments.search.results import Writer
 from retinabench.experiments.search.search import measured, search
 from retinabench.experiments.study.definition import UNTUNED, Study
 from retinabench.experiments.study.outcomes import RecordingEngine
 from retinabench.experiments.study.runs import (
-    Cell,
     SavedChoice,
+    StudyCell,
     base_run,
     cells,
     folder_of,
@@ -66,7 +66,7 @@ class Chosen:
         searched: State -> number of trials.
     """
 
-    cell: Cell
+    cell: StudyCell
     criterion: str
     run: Run | None
     why: str = ""
@@ -161,7 +161,9 @@ def _check_criteria(study: Study, tasks: Mapping[str, Task]) -> None:
                 )
 
 
-def _search(study: Study, recorded: RecordingEngine, every: Sequence[Cell], tasks: dict[str, Task]) -> None:
+def _search(
+    study: Study, recorded: RecordingEngine, every: Sequence[StudyCell], tasks: dict[str, Task]
+) -> None:
     """Compute the trials of all searches, and put them into the searches' own tables."""
     of_folder = {cell.runs: cell for cell in every if cell.beside is None}
     wanted = [(cell, run) for cell in every for run in trials(study, cell)]
@@ -177,7 +179,7 @@ def _search(study: Study, recorded: RecordingEngine, every: Sequence[Cell], task
 
 
 def _missing(
-    recorded: RecordingEngine, wanted: Sequence[tuple[Cell, Run]], tasks: dict[str, Task]
+    recorded: RecordingEngine, wanted: Sequence[tuple[StudyCell, Run]], tasks: dict[str, Task]
 ) -> Iterator[Outcome]:
     """Compute the runs that are not done, and yield what comes of them; the others are noted as done."""
     jobs = []
@@ -192,7 +194,7 @@ def _missing(
 
 def _choose(
     study: Study,
-    cell: Cell,
+    cell: StudyCell,
     recorded: RecordingEngine,
     progress: Progress,
     out: Path,
@@ -231,13 +233,13 @@ def _choose(
     write_choices(cell, saved)
 
 
-def _of_other_task(trained: Chosen, cell: Cell) -> Chosen:
+def _of_other_task(trained: Chosen, cell: StudyCell) -> Chosen:
     """Return the choice of a task that predicts other shifted images with the weights of another task's runs."""
     run = trained.run and trained.run.model_copy(update={"shifted": cell.base.shifted})
     return Chosen(cell, trained.criterion, run, trained.why, trained.value)
 
 
-def _write(ranking: Ranking, folder: Path) -> None:
+def _write(ranking: TrialRanking, folder: Path) -> None:
     """Write a ranking, and its figures where it is another than before."""
     table = folder / "ranking.json"
     before = table.read_bytes() if (folder / LAST_FIGURE).is_file() else b""
@@ -246,7 +248,7 @@ def _write(ranking: Ranking, folder: Path) -> None:
         write_figures(ranking, folder)
 
 
-def _best(cell: Cell, criterion: str, ranking: Ranking) -> Chosen:
+def _best(cell: StudyCell, criterion: str, ranking: TrialRanking) -> Chosen:
     states = [row.state for row in ranking.rows]
     counts: dict[str, int] = {state: states.count(state) for state in dict.fromkeys(states)}
     try:

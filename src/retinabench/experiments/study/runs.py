@@ -30,7 +30,7 @@ RUNS = "runs"
 
 
 @dataclass(frozen=True)
-class Cell:
+class StudyCell:
     """One method on one task. folder: its place in the study; the runs of trials and seeds lie in `runs` below it.
 
     beside: where the runs of another task or method lie whose weights this one predicts with; its own runs lie there too.
@@ -127,12 +127,12 @@ def draw(drawn: Drawn, folder: Path, progress: Progress = QUIET) -> None:
     )
 
 
-def cells(study: Study, out: Path) -> list[Cell]:
+def cells(study: Study, out: Path) -> list[StudyCell]:
     """Return every task with every method; configurations and spaces are checked against each other.
 
     Raises `InputError` naming file and key.
     """
-    found: dict[tuple[str, str], Cell] = {}
+    found: dict[tuple[str, str], StudyCell] = {}
     for task, given in sorted(study.tasks.items(), key=lambda item: bool(item[1].trained_in)):
         for method in study.methods:
             cell = _cell(study, task, method, out)
@@ -148,14 +148,14 @@ def cells(study: Study, out: Path) -> list[Cell]:
     return every
 
 
-def _cell(study: Study, task: str, method: str, out: Path) -> Cell:
+def _cell(study: Study, task: str, method: str, out: Path) -> StudyCell:
     given = study.methods[method]
     searched = study.trials and given.space is not None and not study.tasks[task].trained_in
     space = read_space(given.space) if searched and given.space is not None else None
-    return Cell(task, method, base_run(study, task, method, out), space, out / task / method)
+    return StudyCell(task, method, base_run(study, task, method, out), space, out / task / method)
 
 
-def _with_shared_weights(of_task: Sequence[Cell]) -> dict[tuple[str, str], Cell]:
+def _with_shared_weights(of_task: Sequence[StudyCell]) -> dict[tuple[str, str], StudyCell]:
     """Return the cells whose method uses the weights of another method's run that the study trains, as it does."""
     found = {}
     for cell in of_task:
@@ -223,7 +223,7 @@ def _method(given: object, label: str, *, configured: bool) -> object:
     return {"name": label, **table}
 
 
-def trials(study: Study, cell: Cell) -> list[Run]:
+def trials(study: Study, cell: StudyCell) -> list[Run]:
     """Return the runs of a cell's trials, none in a study without."""
     if cell.space is None:
         return []
@@ -260,7 +260,7 @@ class SavedChoice:
     run: Run | None
 
 
-def read_choices(cell: Cell) -> dict[str, SavedChoice]:
+def read_choices(cell: StudyCell) -> dict[str, SavedChoice]:
     """Return the saved choices of a cell by criterion."""
     try:
         found = json.loads(check(cell.folder / CHOICES).read_text())
@@ -272,7 +272,7 @@ def read_choices(cell: Cell) -> dict[str, SavedChoice]:
     }
 
 
-def write_choices(cell: Cell, choices: Mapping[str, SavedChoice]) -> None:
+def write_choices(cell: StudyCell, choices: Mapping[str, SavedChoice]) -> None:
     """Save the choices of a cell by criterion, unless they are the saved ones."""
     if choices == read_choices(cell):
         return
@@ -283,7 +283,7 @@ def write_choices(cell: Cell, choices: Mapping[str, SavedChoice]) -> None:
     write_json(cell.folder / CHOICES, content, checked=True)
 
 
-def folder_of(run: Run, cell: Cell, task: Task) -> Path:
+def folder_of(run: Run, cell: StudyCell, task: Task) -> Path:
     """Return the folder of a run of a cell.
 
     Args:

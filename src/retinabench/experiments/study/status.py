@@ -16,7 +16,7 @@ from retinabench.experiments.study.definition import Study
 from retinabench.experiments.study.outcomes import RunRecord, read_record, read_records
 from retinabench.experiments.study.runner import workspace
 from retinabench.experiments.study.runs import (
-    Cell,
+    StudyCell,
     cells,
     folder_of,
     is_drawn,
@@ -103,7 +103,7 @@ def read_status(study: Study, out: Path) -> Status:
 
 
 def _method_status(
-    study: Study, cell: Cell, task: Task | None, out: Path, live: bool, since: float
+    study: Study, cell: StudyCell, task: Task | None, out: Path, live: bool, since: float
 ) -> MethodStatus:
     line = MethodStatus(cell.task, cell.method)
     searched = trials(study, cell)

@@ -16,7 +16,7 @@ from retinabench.experiments.config import PROTOCOL
 from retinabench.experiments.search.criteria import CRITERIA
 from retinabench.experiments.search.sweep import values_of
 from retinabench.experiments.study.definition import UNTUNED, Study
-from retinabench.experiments.study.prediction_files import Entry
+from retinabench.experiments.study.prediction_files import ResultRow
 from retinabench.experiments.study.results import MAIN, EntryScores, Key, MeanScore, in_order, score_entries
 from retinabench.experiments.study.runner import Chosen
 from retinabench.metrics.registry import SCORES
@@ -42,7 +42,7 @@ _VALUE, _RANK = NumberFormat(4), NumberFormat(1)
 class ScoredEntry:
     """An entry with its scores."""
 
-    entry: Entry
+    entry: ResultRow
     scores: EntryScores
 
     @property
@@ -119,7 +119,7 @@ class TaskSummary:
 
 
 @dataclass(frozen=True)
-class Summary:
+class StudySummary:
     """Everything that a study says: its tables, what was chosen, and notes on runs that failed."""
 
     study: Study
@@ -183,8 +183,12 @@ class Summary:
 
 
 def summarise(
-    study: Study, out: Path, chosen: Sequence[Chosen], entries: Sequence[Entry], progress: Progress = QUIET
-) -> Summary:
+    study: Study,
+    out: Path,
+    chosen: Sequence[Chosen],
+    entries: Sequence[ResultRow],
+    progress: Progress = QUIET,
+) -> StudySummary:
     """Score all entries and write `summary.json` and `summary.md` below `out`.
 
     Args:
@@ -197,7 +201,7 @@ def summarise(
     Returns:
         The summary.
     """
-    groups: dict[tuple[str, str], list[Entry]] = {}
+    groups: dict[tuple[str, str], list[ResultRow]] = {}
     for entry in entries:
         groups.setdefault((entry.task, entry.criterion), []).append(entry)
     files = sum(len({file for entry in group for file in entry.files}) for group in groups.values())
@@ -208,13 +212,13 @@ def summarise(
             ordered_by, order = in_order(scores)
             scored = [ScoredEntry(group[k], scores[k]) for k in order]
             tables.append(TaskSummary(task, criterion, ordered_by, scored))
-    summary = Summary(study, out, tables, chosen, list(_notes(study, chosen)))
+    summary = StudySummary(study, out, tables, chosen, list(_notes(study, chosen)))
     write_json(out / "summary.json", summary.to_dict())
     write_bytes(out / "summary.md", markdown(summary).encode())
     return summary
 
 
-def markdown(summary: Summary) -> str:
+def markdown(summary: StudySummary) -> str:
     """Return the summary as Markdown."""
     context = {"summary": summary, "protocol": PROTOCOL}
     return render("summary.md.j2", context, package="retinabench.experiments.study")

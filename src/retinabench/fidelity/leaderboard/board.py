@@ -19,7 +19,13 @@ from numpy.typing import NDArray
 
 from retinabench.core.random_streams import numpy_generator
 from retinabench.core.untrusted.paths import told_apart
-from retinabench.fidelity.leaderboard.results import Board, Division, Entry, RankedEntry, TaskBoard
+from retinabench.fidelity.leaderboard.results import (
+    Board,
+    FidelityEntry,
+    RankedDivision,
+    RankedEntry,
+    TaskBoard,
+)
 from retinabench.fidelity.leaderboard.scores import Draws, Rank, Score
 from retinabench.fidelity.scoring.grading import Evaluator
 from retinabench.fidelity.scoring.levels import seed_shifts
@@ -52,15 +58,15 @@ class _TaskRanks:
 
 def score_divisions(evaluator: Evaluator, submissions: Sequence[Submission]) -> list[TaskBoard]:
     """Score the submissions for one task, and rank those of each track and tier of the budget among themselves."""
-    divisions: dict[Division, list[Submission]] = {}
+    divisions: dict[RankedDivision, list[Submission]] = {}
     for one in submissions:
-        divisions.setdefault(Division.of(one, evaluator.target), []).append(one)
+        divisions.setdefault(RankedDivision.of(one, evaluator.target), []).append(one)
     ordered = sorted(divisions, key=lambda division: division.key)
     return [score_task(evaluator, divisions[division], division) for division in ordered]
 
 
 def score_task(
-    evaluator: Evaluator, submissions: Sequence[Submission], division: Division | None = None
+    evaluator: Evaluator, submissions: Sequence[Submission], division: RankedDivision | None = None
 ) -> TaskBoard:
     """Score and rank submissions for one task, with the trivial ones beside them.
 
@@ -90,14 +96,16 @@ def score_task(
 
 def make_board(tasks: Sequence[TaskBoard]) -> Board:
     """Rank the entries of each division over tasks, those with a submission for every task that the division ranks."""
-    divisions = sorted({task.division or Division() for task in tasks}, key=lambda division: division.key)
+    divisions = sorted(
+        {task.division or RankedDivision() for task in tasks}, key=lambda division: division.key
+    )
     rows = [row for division in divisions for row in _over_tasks(tasks, division)]
     return Board(list(tasks), rows)
 
 
-def _over_tasks(tasks: Sequence[TaskBoard], division: Division) -> list[RankedEntry]:
+def _over_tasks(tasks: Sequence[TaskBoard], division: RankedDivision) -> list[RankedEntry]:
     """Return the entries of a division by their mean rank over its tasks."""
-    own = [task for task in tasks if (task.division or Division()) == division]
+    own = [task for task in tasks if (task.division or RankedDivision()) == division]
     found = [ranked for task in own if (ranked := _ranks(task)) is not None]
     rows: list[RankedEntry] = []
     if not found:
@@ -132,7 +140,7 @@ def measures_of(target: Target) -> list[str]:
     ]
 
 
-def _entry(evaluator: Evaluator, title: str, submissions: list[Submission]) -> Entry:
+def _entry(evaluator: Evaluator, title: str, submissions: list[Submission]) -> FidelityEntry:
     estimates = [evaluator.grade(one) for one in submissions]
     mean = {
         group: {
@@ -153,12 +161,16 @@ def _entry(evaluator: Evaluator, title: str, submissions: list[Submission]) -> E
             for name in measures_of(evaluator.target)
         }
     if submissions[0].about.baseline:
-        return Entry(title, submissions, estimates, mean, scores, draws=_draws(evaluator, scores[ALL]))
+        return FidelityEntry(
+            title, submissions, estimates, mean, scores, draws=_draws(evaluator, scores[ALL])
+        )
     marks = {nearness(one, evaluator.reference) for one in submissions} | {
         order_doubt(one, _classes(evaluator), evaluator.truth) for one in submissions
     }
     draws = _draws(evaluator, scores[ALL])
-    return Entry(title, submissions, estimates, mean, scores, marks=tuple(sorted(marks - {""})), draws=draws)
+    return FidelityEntry(
+        title, submissions, estimates, mean, scores, marks=tuple(sorted(marks - {""})), draws=draws
+    )
 
 
 def _classes(evaluator: Evaluator) -> Floats | None:
@@ -200,7 +212,7 @@ def _ranks(task: TaskBoard) -> _TaskRanks | None:
     return _TaskRanks(titles, mean, np.mean(replicates, axis=0), by_measure, resolve(contests))
 
 
-def _with_seeds(task: TaskBoard, entry: Entry, name: str, mean: Estimate) -> Floats:
+def _with_seeds(task: TaskBoard, entry: FidelityEntry, name: str, mean: Estimate) -> Floats:
     """Return the replicates of an entry's mean, which also vary with its seeds, as in its scores."""
     evaluator = task.evaluator
     values = {key: np.array([one[ALL][key].value for one in entry.estimates]) for key in entry.mean[ALL]}

@@ -26,7 +26,7 @@ Values = Mapping[str, tuple[float, float]]
 
 
 @dataclass(frozen=True)
-class Standing:
+class RecordedStanding:
     """What entries scored on a task within one tier of the budget.
 
     Attributes:
@@ -41,7 +41,7 @@ class Standing:
 
 
 @cache
-def recorded(task: str, tier: int | None) -> Standing | None:
+def recorded(task: str, tier: int | None) -> RecordedStanding | None:
     """Return the recorded standing of a task.
 
     Args:
@@ -58,7 +58,7 @@ def recorded(task: str, tier: int | None) -> Standing | None:
         title: {one["measure"]: (one["value"], one["error"]) for one in cells}
         for title, cells in content["entries"].items()
     }
-    return Standing(str(content["date"]), str(content["seeds"]), entries)
+    return RecordedStanding(str(content["date"]), str(content["seeds"]), entries)
 
 
 def recorded_table(task: TaskBoard) -> Table | None:

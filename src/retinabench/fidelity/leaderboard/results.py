@@ -25,7 +25,7 @@ SCHEMA = "retinabench.fidelity-board/1"
 
 
 @dataclass(frozen=True, eq=False)
-class Entry:
+class FidelityEntry:
     """One method on one task: its seeds' submissions and their scores.
 
     Attributes:
@@ -96,7 +96,7 @@ class Entry:
 
 
 @dataclass(frozen=True, order=True)
-class Division(Document):
+class RankedDivision(Document):
     """What is ranked together: the submissions of one track and one tier of the budget.
 
     Args:
@@ -108,7 +108,7 @@ class Division(Document):
     tier: int | None = None
 
     @classmethod
-    def of(cls, submission: Submission, target: Target) -> Division:
+    def of(cls, submission: Submission, target: Target) -> RankedDivision:
         """Return the division of a submission."""
         budget = submission.about.budget
         return cls(submission.track(target), budget.tier if budget is not None else None)
@@ -142,8 +142,8 @@ class TaskBoard:
     """
 
     evaluator: Evaluator
-    entries: list[Entry]
-    division: Division | None = None
+    entries: list[FidelityEntry]
+    division: RankedDivision | None = None
     resolution: Resolution | None = None
 
     @property
@@ -162,7 +162,7 @@ class TaskBoard:
         return RANKED[self.target.likelihood]
 
     @property
-    def competitors(self) -> list[Entry]:
+    def competitors(self) -> list[FidelityEntry]:
         """The entries that are not trivial."""
         return [entry for entry in self.entries if not entry.baseline]
 
@@ -173,7 +173,7 @@ class TaskBoard:
         return own if len(own) < len(self.competitors) else set()
 
     @property
-    def ranked(self) -> list[Entry]:
+    def ranked(self) -> list[FidelityEntry]:
         """The competitors that can be independent of the reference."""
         return [entry for entry in self.competitors if not entry.marks]
 
@@ -191,12 +191,12 @@ class TaskBoard:
         return self.evaluator.reference.about.chain_gradients
 
     @property
-    def ordered(self) -> list[Entry]:
+    def ordered(self) -> list[FidelityEntry]:
         """The entries by rank, unranked ones by the first ranked measure, baselines last."""
         name = self.ranked_measures[0]
         sign = -1 if MEASURES[name].higher else 1
 
-        def key(entry: Entry) -> tuple[bool, float]:
+        def key(entry: FidelityEntry) -> tuple[bool, float]:
             value = entry.scores[ALL][name].quantity.value
             place = sign * value if np.isfinite(value) else 0.0
             return entry.baseline, entry.rank.quantity.value if entry.rank is not None else place
@@ -242,7 +242,7 @@ class RankedEntry:
     rank: Rank
     by_measure: dict[str, float]
     tasks: int
-    division: Division | None = None
+    division: RankedDivision | None = None
 
     def to_dict(self) -> JsonObject:
         """Return the entry for JSON."""

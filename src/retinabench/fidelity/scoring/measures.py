@@ -26,7 +26,7 @@ Probabilities = NDArray[np.floating]
 BINS = 15  # of the confidence
 
 
-class About(NamedTuple):
+class MeasureNote(NamedTuple):
     """What readers need to know of a measure.
 
     Args:
@@ -45,23 +45,23 @@ class About(NamedTuple):
 
 
 MEASURES = {
-    "agreement": About("agreement", True, "fidelity", most=1.0),
-    "total_variation": About("total variation", False, "fidelity", most=1.0),
-    "epistemic_correlation": About("epistemic rank correlation", True, "fidelity"),
-    "epistemic_error": About("epistemic error", False, "fidelity", "nats"),
-    "disagreement_gap": About("disagreement gap", False, "fidelity"),
-    "miscalibration": About("miscalibration", False, "fidelity"),
-    "regret": About("decision regret", False, "fidelity", "needless referrals"),
-    "wasserstein": About("Wasserstein-1", False, "fidelity", "stds of y"),
-    "w2": About("Wasserstein-2", False, "fidelity", "stds of y"),
-    "w2_kit": About("w2_kit (-W1)", True, "fidelity", "stds of y"),
-    "w2_as_printed": About("W2 as printed", False, "fidelity"),
-    "accuracy": About("accuracy", True, "utility"),
-    "nll": About("NLL", False, "utility", "nats"),
-    "referral_area": About("referral area", True, "utility"),
-    "rmse": About("RMSE", False, "utility", "stds of y"),
-    "crps": About("CRPS", False, "utility", "stds of y"),
-    "coverage_90": About("coverage of 90 %", True, "utility"),
+    "agreement": MeasureNote("agreement", True, "fidelity", most=1.0),
+    "total_variation": MeasureNote("total variation", False, "fidelity", most=1.0),
+    "epistemic_correlation": MeasureNote("epistemic rank correlation", True, "fidelity"),
+    "epistemic_error": MeasureNote("epistemic error", False, "fidelity", "nats"),
+    "disagreement_gap": MeasureNote("disagreement gap", False, "fidelity"),
+    "miscalibration": MeasureNote("miscalibration", False, "fidelity"),
+    "regret": MeasureNote("decision regret", False, "fidelity", "needless referrals"),
+    "wasserstein": MeasureNote("Wasserstein-1", False, "fidelity", "stds of y"),
+    "w2": MeasureNote("Wasserstein-2", False, "fidelity", "stds of y"),
+    "w2_kit": MeasureNote("w2_kit (-W1)", True, "fidelity", "stds of y"),
+    "w2_as_printed": MeasureNote("W2 as printed", False, "fidelity"),
+    "accuracy": MeasureNote("accuracy", True, "utility"),
+    "nll": MeasureNote("NLL", False, "utility", "nats"),
+    "referral_area": MeasureNote("referral area", True, "utility"),
+    "rmse": MeasureNote("RMSE", False, "utility", "stds of y"),
+    "crps": MeasureNote("CRPS", False, "utility", "stds of y"),
+    "coverage_90": MeasureNote("coverage of 90 %", True, "utility"),
 }
 RANKED = {"categorical": ("agreement", "total_variation"), "gaussian": ("wasserstein",)}
 """The measures by which the board ranks, as the competition did."""

@@ -78,7 +78,7 @@ def check_plan(run: Run, limit: float) -> None:
 
 
 @dataclass
-class Meter:
+class GradientMeter:
     """Counts the examples that pass a network while gradients are recorded.
 
     Args:

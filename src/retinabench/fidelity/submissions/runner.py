@@ -31,7 +31,7 @@ from retinabench.core.version import __version__
 from retinabench.experiments.config import Run
 from retinabench.experiments.execution import Training, execute_run
 from retinabench.experiments.resources import Resources
-from retinabench.fidelity.submissions.budget import SECONDS, Meter, check_plan, planned
+from retinabench.fidelity.submissions.budget import SECONDS, GradientMeter, check_plan, planned
 from retinabench.fidelity.submissions.entries import UNTRAINED_TITLES, entry, entry_run
 from retinabench.fidelity.submissions.implied import Track, check_track, implied_by
 from retinabench.fidelity.submissions.sampled import submission_of
@@ -120,7 +120,7 @@ class TargetRuns:
     def training(self, run: Run, resources: Resources) -> Training[Predicted]:
         """Return network, batches and prediction of a run, its gradients counted."""
         device = resources.torch_device()
-        meter = Meter(len(self.data.train), planned(run) if self.limited else None)
+        meter = GradientMeter(len(self.data.train), planned(run) if self.limited else None)
 
         def predicted(posterior: Posterior) -> Predicted:
             values = predict(posterior, self.data, run, device)

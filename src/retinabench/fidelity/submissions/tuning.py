@@ -46,7 +46,7 @@ def search_space(name: str, target: Target) -> Space:
 
 
 @dataclass(frozen=True)
-class Trial:
+class TuningPoint:
     """One point of a search space.
 
     Args:
@@ -79,10 +79,10 @@ class Trial:
 class Tuning:
     """The trials of an entry on a target, of which at least one succeeded."""
 
-    trials: tuple[Trial, ...]
+    trials: tuple[TuningPoint, ...]
 
     @property
-    def best(self) -> Trial:
+    def best(self) -> TuningPoint:
         """The trial that comes closest to the reference."""
         return min(
             (trial for trial in self.trials if trial.distance is not None),
@@ -148,7 +148,7 @@ def tune(
             )
             done.append(_trial_of(file, settings, target, data, given))
         except (InputError, WorkError) as error:
-            done.append(Trial(settings, None, str(error)))
+            done.append(TuningPoint(settings, None, str(error)))
     if all(trial.distance is None for trial in done):
         raise InputError(f"no trial of '{name}' gave a submission: {done[0].why}")
     found = Tuning(tuple(done))
@@ -160,12 +160,14 @@ def tune(
     return found
 
 
-def _trial_of(file: Path, settings: Point, target: Target, data: TargetData, reference: Reference) -> Trial:
+def _trial_of(
+    file: Path, settings: Point, target: Target, data: TargetData, reference: Reference
+) -> TuningPoint:
     submission = read_submission(file, target, len(data.test), data.sha256)
     about = submission.about
     assert about.budget is not None
     assert about.seconds is not None
-    return Trial(settings, _distance(submission, reference), "", about.budget.used, about.seconds)
+    return TuningPoint(settings, _distance(submission, reference), "", about.budget.used, about.seconds)
 
 
 def _distance(submission: Submission, reference: Reference) -> float:

@@ -43,7 +43,7 @@ GRADES = 5
 Image = NDArray[np.uint8]
 
 
-class Plan(NamedTuple):
+class ImageCounts(NamedTuple):
     """Numbers of images: for training, for each of the two tests, for each kind and strength of corruption."""
 
     seed: int
@@ -52,7 +52,7 @@ class Plan(NamedTuple):
     corrupted: int
 
 
-PLANS = {"fundus": Plan(2026, 500, 250, 25), "fundus-small": Plan(2027, 100, 100, 0)}
+PLANS = {"fundus": ImageCounts(2026, 500, 250, 25), "fundus-small": ImageCounts(2027, 100, 100, 0)}
 
 
 def _noise(image: Image, strength: int, generator: np.random.Generator) -> Image:
@@ -87,7 +87,7 @@ CORRUPTIONS: dict[str, Callable[[Image, int, np.random.Generator], Image]] = {
 }
 
 
-def draw(plan: Plan) -> tuple[ArrayDataset, ArrayDataset]:
+def draw(plan: ImageCounts) -> tuple[ArrayDataset, ArrayDataset]:
     """Draw training and test points: minutes on one core, and on another processor perhaps a grey level off."""
     seed, size = plan.seed, plan.test
     train, of_train = choose(plan, "in_domain", plan.train, start=0)
@@ -124,7 +124,9 @@ def draw(plan: Plan) -> tuple[ArrayDataset, ArrayDataset]:
     )
 
 
-def choose(plan: Plan, population: streams.Population, images: int, start: int) -> tuple[list[int], int]:
+def choose(
+    plan: ImageCounts, population: streams.Population, images: int, start: int
+) -> tuple[list[int], int]:
     """Choose images with equally many of each reported grade.
 
     Args:

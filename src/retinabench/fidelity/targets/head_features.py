@@ -28,13 +28,13 @@ from retinabench.data.prepared.folder import open_prepared
 from retinabench.data.preprocessing.corruption import KINDS, STRENGTHS, Corruption, corrupt
 from retinabench.data.synthetic import fundus, streams, truth
 from retinabench.experiments.features import Extractor, feature_scale
-from retinabench.fidelity.targets.fundus_arrays import GRADES, Plan, choose
+from retinabench.fidelity.targets.fundus_arrays import GRADES, ImageCounts, choose
 from retinabench.models.settings import ModelConfig
 
 TRUNK = ModelConfig(name="efficientnet_lite0", weights="imagenet", pool="mean_max", trained="head")
 SIZE, KEPT = 320, 8
 PER_CELL = 8  # damaged images of each kind and strength
-PLAN = Plan(2028, 150, 150, PER_CELL)
+PLAN = ImageCounts(2028, 150, 150, PER_CELL)
 FOREIGN = 100  # images of the other camera
 GRAIN = 2**-12
 

@@ -31,28 +31,28 @@ MEMORY = 150  # steps that the adaptation remembers
 
 
 @dataclass(frozen=True)
-class Point:
+class ChainPoint:
     """Where the chains are: states, and unit velocities (K, P)."""
 
     state: hmc.State
     velocity: Tensor
 
 
-def begin(state: hmc.State, generator: torch.Generator) -> Point:
+def begin(state: hmc.State, generator: torch.Generator) -> ChainPoint:
     """Return the chains at a state, with velocities in random directions."""
     drawn = torch.randn(state.weights.shape, generator=generator, dtype=state.weights.dtype)
-    return Point(state, drawn / drawn.norm(dim=1, keepdim=True))
+    return ChainPoint(state, drawn / drawn.norm(dim=1, keepdim=True))
 
 
 def step(
     log_likelihood: hmc.LogLikelihood,
-    point: Point,
+    point: ChainPoint,
     *,
     prior_variance: float,
     size: float,
     length: float,
     generator: torch.Generator,
-) -> tuple[Point, Tensor]:
+) -> tuple[ChainPoint, Tensor]:
     """Move all chains once.
 
     Args:
@@ -74,7 +74,7 @@ def step(
     gain = after.value.double() - before.value.double()
     prior = (before.weights.double().square() - weights.double().square()).sum(dim=1) / (2 * prior_variance)
     error = first + second - gain - prior
-    return Point(after, _refreshed(velocity, size / length, generator)), error
+    return ChainPoint(after, _refreshed(velocity, size / length, generator)), error
 
 
 def _slope(state: hmc.State, prior_variance: float) -> Tensor:
@@ -109,7 +109,7 @@ def _refreshed(velocity: Tensor, share: float, generator: torch.Generator) -> Te
 
 
 @dataclass
-class StepSize:
+class VarianceStepSize:
     """The step at which the squared energy error is `ENERGY_VARIANCE` per parameter; it grows with the sixth power of the step.
 
     Args:

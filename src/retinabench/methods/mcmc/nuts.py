@@ -25,7 +25,7 @@ DIVERGED = 1000.0  # energy error above which a trajectory ends
 
 
 @dataclass(frozen=True)
-class Point:
+class TrajectoryPoint:
     """A point of a trajectory: the state, its momentum (1, P), and its energy."""
 
     state: hmc.State
@@ -48,9 +48,9 @@ class Tree:
         steps: Leapfrog steps.
     """
 
-    left: Point
-    right: Point
-    sample: Point
+    left: TrajectoryPoint
+    right: TrajectoryPoint
+    sample: TrajectoryPoint
     log_weight: float
     momenta: Tensor
     going: bool
@@ -89,7 +89,7 @@ class Nuts:
                 break
         return tree.sample.state, tree.acceptance / max(1, tree.steps), tree.steps
 
-    def _grow(self, edge: Point, depth: int, forwards: bool, energy: float) -> Tree:
+    def _grow(self, edge: TrajectoryPoint, depth: int, forwards: bool, energy: float) -> Tree:
         """Return the 2^depth points that follow `edge`; fewer where they end the trajectory."""
         if depth == 0:
             return self._leaf(edge, forwards, energy)
@@ -99,7 +99,7 @@ class Nuts:
         second = self._grow(first.right if forwards else first.left, depth - 1, forwards, energy)
         return self._joined(first, second, forwards, whole=False)
 
-    def _leaf(self, edge: Point, forwards: bool, energy: float) -> Tree:
+    def _leaf(self, edge: TrajectoryPoint, forwards: bool, energy: float) -> Tree:
         step = self.step if forwards else -self.step
         state, momentum = hmc.leapfrog(
             self.log_likelihood, edge.state, edge.momentum, self.prior_variance, step, 1
@@ -126,10 +126,10 @@ class Nuts:
             old.acceptance + new.acceptance, old.steps + new.steps,
         )  # fmt: skip
 
-    def _point(self, state: hmc.State, momentum: Tensor) -> Point:
+    def _point(self, state: hmc.State, momentum: Tensor) -> TrajectoryPoint:
         squares = float(state.weights.double().square().sum()) / self.prior_variance
         squares += float(momentum.double().square().sum())
-        return Point(state, momentum, squares / 2 - float(state.value[0]))
+        return TrajectoryPoint(state, momentum, squares / 2 - float(state.value[0]))
 
     def _uniform(self) -> float:
         return float(torch.rand((), generator=self.generator, dtype=torch.float64))

@@ -178,7 +178,7 @@ def _best(
 
 
 @dataclass(frozen=True)
-class Goal:
+class ClinicalGoal:
     """A clinical goal: the least sensitivity and specificity asked for, and by whom."""
 
     sensitivity: float
@@ -187,13 +187,17 @@ class Goal:
 
 
 GOALS = {
-    "nhs": Goal(0.85, 0.80, "85 % / 80 % as recommended by the NHS (Leibig et al., Sci Rep 7:17816, 2017)"),
-    "fda_pivotal": Goal(0.85, 0.825, "endpoints of the IDx-DR pivotal trial (npj Digit Med 1:39, 2018)"),
+    "nhs": ClinicalGoal(
+        0.85, 0.80, "85 % / 80 % as recommended by the NHS (Leibig et al., Sci Rep 7:17816, 2017)"
+    ),
+    "fda_pivotal": ClinicalGoal(
+        0.85, 0.825, "endpoints of the IDx-DR pivotal trial (npj Digit Med 1:39, 2018)"
+    ),
 }
 
 
 @dataclass(frozen=True)
-class Verdict:
+class GoalVerdict:
     """Whether a goal is met by the estimates, and whether it is met by the lower 97.5 % bounds; two different claims.
 
     Neither is made where the threshold was chosen on the same images (`exploratory`): what it reaches there is optimistic.
@@ -212,9 +216,9 @@ def judge_goals(
     positive: ArrayLike,
     cluster: ArrayLike | Sequence[Hashable] | None = None,
     *,
-    goals: dict[str, Goal] | None = None,
+    goals: dict[str, ClinicalGoal] | None = None,
     exploratory: bool = False,
-) -> tuple[TwoByTwo, list[Verdict]]:
+) -> tuple[TwoByTwo, list[GoalVerdict]]:
     """Return the 2x2 table and, for each goal, whether the estimates meet it and whether the lower bounds do.
 
     The bound is the lower end of the exact 95 % interval of `clustered_proportion`, one-sided 97.5 %. An absent class meets
@@ -242,7 +246,7 @@ def judge_goals(
     for name, goal in (GOALS if goals is None else goals).items():
         met = [sensitivity[k] >= goal.sensitivity and specificity[k] >= goal.specificity for k in (0, 1)]
         met = [one and not exploratory for one in met]
-        verdicts.append(Verdict(name, sensitivity, specificity, met[0], met[1], exploratory))
+        verdicts.append(GoalVerdict(name, sensitivity, specificity, met[0], met[1], exploratory))
     return table, verdicts
 
 

@@ -33,7 +33,7 @@ RATES = ("sensitivity", "specificity", "accuracy", "prevalence", "positive_rate"
 
 
 @dataclass(frozen=True)
-class Reading:
+class PathwayReading:
     """The (expected) counts of the whole pathway under one reading of "referred", and the rates that follow."""
 
     tp: float
@@ -74,7 +74,7 @@ def referral_views(
     *,
     reader: tuple[float, float] = (0.9, 0.95),
     weight: ArrayLike | None = None,
-) -> dict[str, Reading]:
+) -> dict[str, PathwayReading]:
     """Return the rates under the four readings of "referred", which differ by far more than methods do.
 
     With P and N the positives and negatives, `_ret` retained, `_ref` referred, and a reader of sensitivity s, specificity p:
@@ -115,13 +115,13 @@ def referral_views(
     )
     positives, negatives = count(sent & y), count(sent & ~y)
 
-    def joined(s: float, p: float) -> Reading:
-        return Reading(
+    def joined(s: float, p: float) -> PathwayReading:
+        return PathwayReading(
             tp + s * positives, fp + (1 - p) * negatives, fn + (1 - s) * positives, tn + p * negatives
         )
 
     return {
-        "retained_only": Reading(tp, fp, fn, tn),
+        "retained_only": PathwayReading(tp, fp, fn, tn),
         "screen_positive": joined(1, 0),
         "expert": joined(1, 1),
         "reader": joined(*reader),
@@ -197,7 +197,7 @@ def reading_calls(
 
 
 @dataclass(frozen=True)
-class Patients:
+class ScreenedPatients:
     """One row per patient, in the order of the sorted ids; G patients."""
 
     label: NDArray[np.bool_]
@@ -214,7 +214,7 @@ def patient_level(
     *,
     threshold: float = 0.5,
     referred: ArrayLike | None = None,
-) -> Patients:
+) -> ScreenedPatients:
     """Return one row per patient by the any-eye reading: a patient is referable if one eye is, and called so if one eye is.
 
     The patient's prob is the largest of the retained images (of all images where none is retained). Referred means that some
@@ -250,7 +250,7 @@ def patient_level(
     largest = np.full(patients, -np.inf)
     shown = ~sent | alone
     np.maximum.at(largest, codes[shown], p[shown])
-    return Patients(
+    return ScreenedPatients(
         any_eye(y), largest, positive, any_eye(sent) & ~positive, np.bincount(codes, minlength=patients)
     )
 

@@ -20,9 +20,9 @@ from retinabench.metrics.clinical.decision_curve import (
 from retinabench.metrics.clinical.decision_threshold import FrozenThreshold
 from retinabench.metrics.clinical.operating_points import (
     GOALS,
+    GoalVerdict,
     OperatingPoint,
     TwoByTwo,
-    Verdict,
     judge_goals,
     sensitivity_at_specificity,
     specificity_at_sensitivity,
@@ -50,7 +50,7 @@ class JudgedTable:
     table: TwoByTwo
     sensitivity: Interval
     specificity: Interval
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[GoalVerdict, ...]
 
     def to_dict(self) -> JsonObject:
         """Return the table's part of the JSON; the Wilson and Clopper-Pearson intervals take cases as independent."""

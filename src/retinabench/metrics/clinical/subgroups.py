@@ -61,7 +61,7 @@ class GroupRate:
 
 
 @dataclass(frozen=True)
-class Group:
+class Subgroup:
     """A group of images: the value `value` of the column `column`; all rates are per image."""
 
     column: str
@@ -98,7 +98,7 @@ class Subgroups:
         level: The simultaneous level of one group.
     """
 
-    groups: tuple[Group, ...]
+    groups: tuple[Subgroup, ...]
     skipped: Mapping[str, str]
     bins: Mapping[str, str]
     level: float
@@ -108,16 +108,16 @@ class Subgroups:
         """The columns with groups."""
         return list(dict.fromkeys(one.column for one in self.groups))
 
-    def of(self, column: str) -> list[Group]:
+    def of(self, column: str) -> list[Subgroup]:
         """Return the groups of a column."""
         return [one for one in self.groups if one.column == column]
 
-    def worst(self, rate: str) -> Group | None:
+    def worst(self, rate: str) -> Subgroup | None:
         """Return the group of the lowest rate among those that are not too small, None where there is none."""
         known = [one for one in self.groups if not one.rates[rate].too_small]
         return min(known, key=lambda one: one.rates[rate].alone.value) if known else None
 
-    def failing(self, rate: str) -> list[Group]:
+    def failing(self, rate: str) -> list[Subgroup]:
         """Return the groups whose rate lies below that of all other images, by the simultaneous interval."""
         return [one for one in self.groups if not one.rates[rate].too_small and one.rates[rate].gap.high < 0]
 
@@ -171,7 +171,7 @@ def _group(
     name: tuple[str, str],
     rows: Bools,
     level: float,
-) -> Group:
+) -> Subgroup:
     y, p = part.label == 1, part.prob
     rates = {}
     for rate, right, of in (("sensitivity", positive, y), ("specificity", ~positive, ~y)):
@@ -191,7 +191,7 @@ def _group(
         gap = difference_of(together, Interval(outside.auroc, *outside.interval(level)))
     classes = {"referable": len(np.unique(codes[y & rows])), "healthy": len(np.unique(codes[~y & rows]))}
     rates["auroc"] = GroupRate(alone, together, gap, _too_small(alone, classes))
-    return Group(
+    return Subgroup(
         *name,
         int(rows.sum()),
         len(np.unique(codes[rows])),

@@ -21,7 +21,7 @@ from retinabench.metrics.inference.bootstrap import cluster_bootstrap
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.results import check_known
 from retinabench.metrics.score_spec import ScoreSpec
-from retinabench.metrics.sets import SETS, Evaluator, ImageSet, Together, image_sets
+from retinabench.metrics.sets import SETS, ImageSet, SetEvaluator, Together, image_sets
 from retinabench.metrics.sorted_images import Weighted
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.columns import DOMAINS
@@ -221,7 +221,7 @@ def paired_sets(
         if not chosen or (sets is not None and one.name not in sets):
             continue
         known = next((each for each in images if each.patients is not None), one)
-        evaluators = [Evaluator(each, chosen) for each in images]
+        evaluators = [SetEvaluator(each, chosen) for each in images]
         found.append(_paired_set(known, chosen, evaluators, bootstrap, seed))
     return found
 
@@ -229,7 +229,7 @@ def paired_sets(
 def _paired_set(
     images: ImageSet,
     chosen: tuple[ScoreSpec, ...],
-    evaluators: list[Evaluator],
+    evaluators: list[SetEvaluator],
     bootstrap: int,
     seed: int,
 ) -> PairedSet:

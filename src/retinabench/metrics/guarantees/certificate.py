@@ -55,8 +55,8 @@ from numpy.typing import NDArray
 from retinabench.core.errors import InputError
 from retinabench.core.results import JsonObject
 from retinabench.metrics.guarantees.goals import Goal
-from retinabench.metrics.guarantees.risks import Cases
-from retinabench.metrics.guarantees.sequence import SHARE, Certified, certified
+from retinabench.metrics.guarantees.risks import ReferralCases
+from retinabench.metrics.guarantees.sequence import SHARE, GoalSequence, certified
 
 Floats = NDArray[np.float64]
 MANY = 2000  # images from which on uncertainties are rounded
@@ -79,7 +79,7 @@ class Certificate:
 
     threshold: float | None
     delta: float
-    goals: tuple[Certified, ...]
+    goals: tuple[GoalSequence, ...]
     patients: int
     most_images: int
     why: str | None = None
@@ -107,7 +107,7 @@ class Certificate:
 
 
 def certify(
-    cases: Cases,
+    cases: ReferralCases,
     goals: Sequence[Goal],
     delta: float = 0.1,
     *,

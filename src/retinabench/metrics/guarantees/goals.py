@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import JsonObject
-from retinabench.metrics.guarantees.risks import TARGETS, Target
+from retinabench.metrics.guarantees.risks import TARGETS, RatioRisk
 
 ALIASES = {"workload": "referral_rate", "error": "selective_risk"}
 
@@ -49,7 +49,7 @@ class Goal:
             raise InputError(f"unknown goal '{text}'", hint="Give 0.05 or sensitivity=0.9.") from None
 
     @property
-    def spec(self) -> Target:
+    def spec(self) -> RatioRisk:
         """The target's definition."""
         return TARGETS[self.target]
 

@@ -46,7 +46,7 @@ SEVERE = 3
 
 
 @dataclass(frozen=True, eq=False)
-class Cases:
+class ReferralCases:
     """N images as a referral rule sees them.
 
     Args:
@@ -68,7 +68,7 @@ class Cases:
     @classmethod
     def of(
         cls, part: Predictions, uncertainty: str = "auto", threshold: float = 0.5, per: Per = "image"
-    ) -> Cases:
+    ) -> ReferralCases:
         """Return the images of a part of a file.
 
         Args:
@@ -113,7 +113,7 @@ def weights(patient: NDArray[np.intp], per: Per) -> Floats:
 
 
 @dataclass(frozen=True)
-class Target:
+class RatioRisk:
     """A ratio risk of a referral rule.
 
     Args:
@@ -127,12 +127,12 @@ class Target:
 
     heading: str
     at_least: bool
-    counted: Callable[[Cases], Bools]
-    among: Callable[[Cases], Bools]
+    counted: Callable[[ReferralCases], Bools]
+    among: Callable[[ReferralCases], Bools]
     den_retained: bool = False
     of_referred: bool = False
 
-    def sums(self, cases: Cases, threshold: float) -> tuple[Floats, Floats]:
+    def sums(self, cases: ReferralCases, threshold: float) -> tuple[Floats, Floats]:
         """Return num and den of each image, with their weights, at a threshold of the uncertainty.
 
         Args:
@@ -147,7 +147,7 @@ class Target:
         of = self.among(cases) & (retained | (not self.den_retained))
         return hit * cases.weight, of * cases.weight
 
-    def estimate(self, cases: Cases, threshold: float, level: float = 0.95) -> Interval:
+    def estimate(self, cases: ReferralCases, threshold: float, level: float = 0.95) -> Interval:
         """Return the target's value with its exact-type interval, clustered by patient; NaN where nothing counts.
 
         Args:
@@ -187,7 +187,7 @@ def ratio_interval(num: Floats, den: Floats, patient: NDArray[np.intp], level: f
     return Interval(value, float(low), float(high))
 
 
-def _severe(cases: Cases) -> Bools:
+def _severe(cases: ReferralCases) -> Bools:
     if cases.severe is None:
         raise InputError(
             "is missing",
@@ -198,35 +198,37 @@ def _severe(cases: Cases) -> Bools:
     return np.asarray(cases.severe, bool)
 
 
-def _everyone(cases: Cases) -> Bools:
+def _everyone(cases: ReferralCases) -> Bools:
     return np.ones(len(cases), bool)
 
 
-def _wrong(cases: Cases) -> Bools:
+def _wrong(cases: ReferralCases) -> Bools:
     return np.asarray(cases.label != cases.positive)
 
 
-def _missed(cases: Cases) -> Bools:
+def _missed(cases: ReferralCases) -> Bools:
     return cases.label & ~cases.positive
 
 
-def _false_alarm(cases: Cases) -> Bools:
+def _false_alarm(cases: ReferralCases) -> Bools:
     return ~cases.label & cases.positive
 
 
-def _missed_severe(cases: Cases) -> Bools:
+def _missed_severe(cases: ReferralCases) -> Bools:
     return _severe(cases) & ~cases.positive
 
 
-TARGETS: dict[str, Target] = {
-    "selective_risk": Target("error of the retained", False, _wrong, _everyone, den_retained=True),
-    "accuracy": Target("accuracy of the retained", True, _wrong, _everyone, den_retained=True),
-    "sensitivity": Target("sensitivity with expert", True, _missed, lambda cases: cases.label),
-    "missed_referable": Target("referable images missed", False, _missed, lambda cases: cases.label),
-    "severe_sensitivity": Target("sensitivity for grade 3-4", True, _missed_severe, _severe),
-    "missed_severe": Target("severe images missed", False, _missed_severe, _severe),
-    "specificity": Target("specificity with expert", True, _false_alarm, lambda cases: ~cases.label),
-    "npv": Target("NPV of the retained", True, _missed, lambda cases: ~cases.positive, den_retained=True),
-    "ppv": Target("PPV of the retained", True, _false_alarm, lambda cases: cases.positive, den_retained=True),
-    "referral_rate": Target("share referred", False, _everyone, _everyone, of_referred=True),
+TARGETS: dict[str, RatioRisk] = {
+    "selective_risk": RatioRisk("error of the retained", False, _wrong, _everyone, den_retained=True),
+    "accuracy": RatioRisk("accuracy of the retained", True, _wrong, _everyone, den_retained=True),
+    "sensitivity": RatioRisk("sensitivity with expert", True, _missed, lambda cases: cases.label),
+    "missed_referable": RatioRisk("referable images missed", False, _missed, lambda cases: cases.label),
+    "severe_sensitivity": RatioRisk("sensitivity for grade 3-4", True, _missed_severe, _severe),
+    "missed_severe": RatioRisk("severe images missed", False, _missed_severe, _severe),
+    "specificity": RatioRisk("specificity with expert", True, _false_alarm, lambda cases: ~cases.label),
+    "npv": RatioRisk("NPV of the retained", True, _missed, lambda cases: ~cases.positive, den_retained=True),
+    "ppv": RatioRisk(
+        "PPV of the retained", True, _false_alarm, lambda cases: cases.positive, den_retained=True
+    ),
+    "referral_rate": RatioRisk("share referred", False, _everyone, _everyone, of_referred=True),
 }

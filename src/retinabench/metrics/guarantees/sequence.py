@@ -16,7 +16,7 @@ from scipy import stats
 from retinabench.core.errors import InputError
 from retinabench.metrics.guarantees.betting import TARGET, evidence, orders
 from retinabench.metrics.guarantees.goals import Goal
-from retinabench.metrics.guarantees.risks import Cases
+from retinabench.metrics.guarantees.risks import ReferralCases
 
 Floats = NDArray[np.float64]
 BATCH = 64  # candidates that are tested together
@@ -26,7 +26,7 @@ SECOND = 0.1  # share of delta of the sequence that begins where every patient r
 
 
 @dataclass(frozen=True)
-class Step:
+class SequenceStep:
     """One test of a sequence.
 
     Args:
@@ -43,7 +43,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Certified:
+class GoalSequence:
     """The sequence of one goal.
 
     Args:
@@ -60,8 +60,8 @@ class Certified:
     goal: Goal
     delta: float
     threshold: float | None
-    first: Step
-    last: Step
+    first: SequenceStep
+    last: SequenceStep
     tests: int
     why: str | None = None
     needed: int | None = None
@@ -86,7 +86,7 @@ class _Path:
     base: Floats
 
     @classmethod
-    def of(cls, cases: Cases, goal: Goal) -> _Path:
+    def of(cls, cases: ReferralCases, goal: Goal) -> _Path:
         spec = goal.spec
         among = spec.among(cases) * cases.weight
         num = spec.counted(cases) * cases.weight
@@ -112,7 +112,7 @@ def _by_content(content: Floats, patient: NDArray[np.intp]) -> NDArray[np.intp]:
     return np.asarray(new[patient])
 
 
-def certified(cases: Cases, goal: Goal, delta: float, most_images: int, share: float) -> Certified:
+def certified(cases: ReferralCases, goal: Goal, delta: float, most_images: int, share: float) -> GoalSequence:
     """Run the sequences of a goal.
 
     Args:
@@ -141,7 +141,7 @@ def certified(cases: Cases, goal: Goal, delta: float, most_images: int, share: f
         first, second = _starts(path, math.ceil(START * possible), share)
         begins = [(first, (1 - SECOND) * delta), (second, SECOND * delta)]
 
-    def run(start: float, level: float) -> tuple[Certified, bool]:
+    def run(start: float, level: float) -> tuple[GoalSequence, bool]:
         """The result of a sequence, and whether it reached the end."""
         steps = _steps(path, start, goal.max_risk, bound, level, binomial=most_images == 1)
         tested = _until_failure(steps, level)
@@ -151,9 +151,9 @@ def certified(cases: Cases, goal: Goal, delta: float, most_images: int, share: f
         passed = tested if ended else tested[:-1]
         if not passed:
             why, needed = _refusal(tested[0], goal.max_risk, delta, possible, patients)
-            return Certified(goal, level, None, tested[0], tested[0], 1, why, needed), False
+            return GoalSequence(goal, level, None, tested[0], tested[0], 1, why, needed), False
         rule = _rule(passed[-1].threshold, cases, goal)
-        return Certified(goal, level, rule, tested[0], passed[-1], len(tested)), ended
+        return GoalSequence(goal, level, rule, tested[0], passed[-1], len(tested)), ended
 
     found, ended = run(*begins[0])
     if not ended and len(begins) > 1:
@@ -162,7 +162,7 @@ def certified(cases: Cases, goal: Goal, delta: float, most_images: int, share: f
     return found
 
 
-def _rule(place: float, cases: Cases, goal: Goal) -> float:
+def _rule(place: float, cases: ReferralCases, goal: Goal) -> float:
     """The threshold of the uncertainty that the last place of a sequence stands for."""
     u = cases.uncertainty
     if goal.spec.of_referred:  # refers u >= -place: the threshold is the next smaller value
@@ -171,9 +171,9 @@ def _rule(place: float, cases: Cases, goal: Goal) -> float:
     return math.inf if place >= u.max() else place
 
 
-def _until_failure(steps: Iterator[Step], delta: float) -> list[Step]:
+def _until_failure(steps: Iterator[SequenceStep], delta: float) -> list[SequenceStep]:
     """The tests up to the first failure, which is included."""
-    tested: list[Step] = []
+    tested: list[SequenceStep] = []
     for step in steps:
         tested.append(step)
         if step.p_value > delta:
@@ -195,7 +195,7 @@ def _starts(path: _Path, least: int, share: float) -> tuple[float, float]:
 
 def _steps(
     path: _Path, start: float, goal: float, bound: float, delta: float, *, binomial: bool
-) -> Iterator[Step]:
+) -> Iterator[SequenceStep]:
     """The tests in ascending order from `start` on, each with its p-value."""
     ends = np.flatnonzero(np.append(path.place[1:] != path.place[:-1], True)) + 1
     ends = ends[path.place[ends - 1] >= start]
@@ -218,10 +218,14 @@ def _steps(
         for end, n, d, p in zip(batch, nums, dens, p_values, strict=True):
             total = float(d.sum())
             place = float(path.place[end - 1]) if end else -math.inf
-            yield Step(place, float(n.sum()) / total if total else math.nan, int((d > 0).sum()), float(p))
+            yield SequenceStep(
+                place, float(n.sum()) / total if total else math.nan, int((d > 0).sum()), float(p)
+            )
 
 
-def _refusal(first: Step, goal: float, delta: float, possible: int, patients: int) -> tuple[str, int | None]:
+def _refusal(
+    first: SequenceStep, goal: float, delta: float, possible: int, patients: int
+) -> tuple[str, int | None]:
     """Why the first test failed, and about how many patients of this kind would let it pass."""
     found = f"{first.risk:.3g} in the {first.patients} patients of the first test"
     if not first.risk < goal:

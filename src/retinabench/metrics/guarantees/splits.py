@@ -16,7 +16,7 @@ from retinabench.core.results import IntervalRow, Tabular, draw_intervals
 from retinabench.metrics.guarantees.certificate import Certificate
 from retinabench.metrics.guarantees.goals import Goal
 from retinabench.metrics.guarantees.refutation import LabelledRisk, judge
-from retinabench.metrics.guarantees.risks import Cases
+from retinabench.metrics.guarantees.risks import ReferralCases
 from retinabench.metrics.guarantees.shift.resemblance import resemblance
 from retinabench.metrics.guarantees.threshold import Realised, realised
 from retinabench.predictions.table import Predictions
@@ -130,7 +130,7 @@ class FrozenOnSets(Tabular):
 
 
 def on_sets(
-    cases: Mapping[str, Cases],
+    cases: Mapping[str, ReferralCases],
     threshold: float,
     goals: Sequence[Goal],
     features: Mapping[str, Floats],

@@ -12,7 +12,7 @@ from retinabench.core.results import JsonObject, json_content
 from retinabench.metrics.clinical.screening import referral_view_intervals
 from retinabench.metrics.guarantees.goals import Goal
 from retinabench.metrics.guarantees.refutation import Refutation, Verdict
-from retinabench.metrics.guarantees.risks import TARGETS, Cases
+from retinabench.metrics.guarantees.risks import TARGETS, ReferralCases
 from retinabench.metrics.guarantees.shift.resemblance import Resemblance
 from retinabench.metrics.inference.interval import Interval
 
@@ -55,7 +55,7 @@ class Choice:
         }
 
 
-def choose_threshold(cases: Cases, goals: Sequence[Goal]) -> Choice:
+def choose_threshold(cases: ReferralCases, goals: Sequence[Goal]) -> Choice:
     """Choose the threshold that reaches the goals on these images, by plain estimates.
 
     Candidates are minus infinity (refer all) and every distinct uncertainty. Of those that meet every goal, the threshold that refers
@@ -83,7 +83,7 @@ def choose_threshold(cases: Cases, goals: Sequence[Goal]) -> Choice:
     return Choice(tuple(goals), float(thresholds[k]), values, rate)
 
 
-def meeting(cases: Cases, goals: Sequence[Goal]) -> tuple[Floats, NDArray[np.bool_], list[Floats]]:
+def meeting(cases: ReferralCases, goals: Sequence[Goal]) -> tuple[Floats, NDArray[np.bool_], list[Floats]]:
     """Return the candidates for a threshold, and which of them meet the goals on these images, by plain estimates.
 
     Args:
@@ -212,7 +212,7 @@ class Realised:
 
 
 def realised(
-    cases: Cases,
+    cases: ReferralCases,
     threshold: float,
     *,
     reader: tuple[float, float] = (0.9, 0.95),

@@ -17,7 +17,7 @@ from retinabench.core.results import JsonObject, Row
 from retinabench.metrics.clinical.decision_threshold import DecisionThreshold, FrozenThreshold
 from retinabench.metrics.guarantees.certificate import Certificate, certify
 from retinabench.metrics.guarantees.goals import Goal, as_goals
-from retinabench.metrics.guarantees.risks import TARGETS, Cases, Per
+from retinabench.metrics.guarantees.risks import TARGETS, Per, ReferralCases
 from retinabench.metrics.guarantees.splits import (
     FrozenOnSets,
     infinity_as_text,
@@ -164,7 +164,7 @@ def transfer(
     check_draws(bootstrap, seed)
     wanted, parts = as_goals(target, goal, goals), validation_and_test(predictions)
     decision = _decision(predictions, threshold, certifying=delta is not None)
-    cases = {name: Cases.of(part, uncertainty, decision.value, per) for name, part in parts.items()}
+    cases = {name: ReferralCases.of(part, uncertainty, decision.value, per) for name, part in parts.items()}
     sets: dict[str, Realised] = {}
     with of_file(predictions.source):
         choice = choose_threshold(first := cases["validation"], wanted)

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from retinabench.core.results import JsonObject, Row
 from retinabench.metrics.guarantees.certificate import Certificate
 from retinabench.metrics.guarantees.goals import Goal
-from retinabench.metrics.guarantees.risks import Cases, Per, ratio_interval
+from retinabench.metrics.guarantees.risks import Per, ReferralCases, ratio_interval
 from retinabench.metrics.guarantees.splits import (
     FrozenOnSets,
     infinity_as_text,
@@ -210,7 +210,7 @@ def triage(
     """
     check_draws(bootstrap, seed)
     wanted, parts = zone_goals(goals), validation_and_test(predictions)
-    cases = {name: Cases.of(part, "margin", 0.5, per) for name, part in parts.items()}
+    cases = {name: ReferralCases.of(part, "margin", 0.5, per) for name, part in parts.items()}
     first, prob = cases["validation"], parts["validation"].prob
     with of_file(predictions.source):
         chosen = plain_ends(first, prob, wanted)
@@ -241,14 +241,14 @@ def _zone(
     return Zone(goals, end, plain, certificate, _why(certificate) if end is None else None)
 
 
-def _three(cases: Cases, prob: Floats, a: float | None, b: float | None) -> Cases:
+def _three(cases: ReferralCases, prob: Floats, a: float | None, b: float | None) -> ReferralCases:
     """The images as the three zones see them: uncertainty 0 in a zone, 1 where the expert reads."""
     negative = np.zeros(len(prob), bool) if a is None else prob <= a
     positive = np.zeros(len(prob), bool) if b is None else prob >= b
     return replace(cases, positive=positive, uncertainty=np.where(negative | positive, 0.0, 1.0))
 
 
-def _shares(three: Cases) -> tuple[Interval, Interval]:
+def _shares(three: ReferralCases) -> tuple[Interval, Interval]:
     """The shares of the images in the negative and in the positive zone."""
     automatic = three.uncertainty <= READ
     negative, positive = (

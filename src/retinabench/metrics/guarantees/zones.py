@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from retinabench.core.errors import InputError
 from retinabench.metrics.guarantees.certificate import Certificate, certify, rounded_up
 from retinabench.metrics.guarantees.goals import Goal, as_goals
-from retinabench.metrics.guarantees.risks import Cases
+from retinabench.metrics.guarantees.risks import ReferralCases
 from retinabench.metrics.guarantees.sequence import SHARE
 from retinabench.metrics.guarantees.threshold import meeting
 
@@ -52,7 +52,7 @@ def zone_goals(goals: Sequence[Goal | str]) -> dict[Side, tuple[Goal, ...]]:
     }
 
 
-def zone_cases(cases: Cases, prob: Floats, side: Side) -> Cases:
+def zone_cases(cases: ReferralCases, prob: Floats, side: Side) -> ReferralCases:
     """Return the images as the rule of one zone sees them: it calls all that it retains, and refers the others.
 
     Args:
@@ -68,7 +68,7 @@ def zone_cases(cases: Cases, prob: Floats, side: Side) -> Cases:
 
 
 def zone_certificates(
-    cases: Cases,
+    cases: ReferralCases,
     prob: Floats,
     goals: Mapping[Side, tuple[Goal, ...]],
     delta: float,
@@ -98,7 +98,7 @@ def zone_certificates(
 
 
 def plain_ends(
-    cases: Cases, prob: Floats, goals: Mapping[Side, tuple[Goal, ...]]
+    cases: ReferralCases, prob: Floats, goals: Mapping[Side, tuple[Goal, ...]]
 ) -> tuple[float | None, float | None]:
     """Return the ends of the widest zones that meet their goals by plain estimates and do not overlap.
 
@@ -115,7 +115,7 @@ def plain_ends(
 
 
 def certified_ends(
-    cases: Cases, prob: Floats, certificates: Mapping[Side, Certificate]
+    cases: ReferralCases, prob: Floats, certificates: Mapping[Side, Certificate]
 ) -> tuple[float | None, float | None]:
     """Return the ends of the widest certified zones that do not overlap.
 
@@ -133,7 +133,7 @@ def certified_ends(
     return _apart(prob, cases.weight, below, above)
 
 
-def _certified_candidates(cases: Cases, certificate: Certificate | None) -> Floats:
+def _certified_candidates(cases: ReferralCases, certificate: Certificate | None) -> Floats:
     """The observed thresholds that a certificate covers, ascending."""
     if certificate is None or certificate.threshold is None:
         return np.empty(0)
@@ -141,7 +141,7 @@ def _certified_candidates(cases: Cases, certificate: Certificate | None) -> Floa
     return np.asarray(places[(places >= certificate.begins) & (places <= certificate.threshold)])
 
 
-def _plain(cases: Cases, goals: Sequence[Goal]) -> Floats:
+def _plain(cases: ReferralCases, goals: Sequence[Goal]) -> Floats:
     """The observed thresholds that meet the goals by plain estimates, ascending; none where there are no goals."""
     if not goals:
         return np.empty(0)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from retinabench.core.errors import InputError
 from retinabench.core.results import JsonObject
 from retinabench.metrics.guarantees.goals import Goal
-from retinabench.metrics.guarantees.risks import PER, SEVERE, Cases, Per, weights
+from retinabench.metrics.guarantees.risks import PER, SEVERE, Per, ReferralCases, weights
 from retinabench.metrics.monitoring.follow_up import Watched
 
 Bools = NDArray[np.bool_]
@@ -46,12 +46,12 @@ class Certified:
         """(N,) whether the model decides alone."""
         return np.asarray(images.uncertainty <= self.threshold)
 
-    def cases(self, images: Watched) -> Cases:
+    def cases(self, images: Watched) -> ReferralCases:
         """Return the images as a referral rule sees them, weighted as in the estimand."""
         codes = np.unique(images.patient, return_inverse=True)[1]
         above = images.prob > self.decision if self.decision == 0.5 else images.prob >= self.decision
         severe = images.grade >= SEVERE if (images.grade >= 0).any() else None
-        return Cases(images.label, above, images.uncertainty, codes, weights(codes, self.per), severe)
+        return ReferralCases(images.label, above, images.uncertainty, codes, weights(codes, self.per), severe)
 
     def sums(self, goal: Goal, images: Watched) -> tuple[Bools, Bools]:
         """(N,) whether an image is in num and in den of a goal; in neither where its label is needed and unknown."""

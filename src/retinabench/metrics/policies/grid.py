@@ -44,7 +44,7 @@ Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Outcome(Document):
+class PolicyOutcome(Document):
     """What one pair of thresholds does, with a reader of the referred images, per image.
 
     Args:
@@ -114,7 +114,7 @@ class PolicyGrid:
     thresholds: tuple[FrozenThreshold, ...]
     rules: tuple[ReferralRule, ...]
     frozen: tuple[int, int]
-    outcomes: Mapping[str, Mapping[str, Sequence[Sequence[Outcome]]]]
+    outcomes: Mapping[str, Mapping[str, Sequence[Sequence[PolicyOutcome]]]]
     images: Mapping[str, Sequence[RankedImage]]
 
     def to_dict(self) -> JsonObject:
@@ -141,7 +141,7 @@ def policy_grid(predictions: Predictions, stated: Screened, *, most_groups: int 
     thresholds, place = _thresholds(stated.threshold)
     rules = [_rules(predictions, stated, cut.value) for cut in thresholds]
     frozen = (place, rules[place].index(stated.referral))
-    outcomes: dict[str, dict[str, list[list[Outcome]]]] = {}
+    outcomes: dict[str, dict[str, list[list[PolicyOutcome]]]] = {}
     images: dict[str, list[RankedImage]] = {}
     for name in ("in_domain", "shifted"):
         part = predictions.select(domain=name, split="test")
@@ -191,7 +191,7 @@ def _groups(part: Predictions, columns: Sequence[str] | None, most: int) -> dict
 
 def _outcomes(
     part: Predictions, rows: Bools, calls: Bools, sent: Bools, reader: tuple[float, float]
-) -> list[list[Outcome]]:
+) -> list[list[PolicyOutcome]]:
     """Return T rows of R outcomes of some images; calls (T, N), sent (T, R, N)."""
     codes, _ = cluster_codes((part.image_id if part.patient_id is None else part.patient_id)[rows])
     order = np.argsort(codes, kind="stable")
@@ -205,7 +205,7 @@ def _outcomes(
     shares = {name: _intervals([part[0][name] for part in parts]) for name in parts[0][0]}
     counts = np.concatenate([part[1] for part in parts], axis=1).tolist()
     found = [
-        Outcome(
+        PolicyOutcome(
             **dict(zip(shares, values, strict=True)), missed_images=lost, missed_severe_images=lost_severe
         )
         for *values, lost, lost_severe in zip(*shares.values(), *counts, strict=True)

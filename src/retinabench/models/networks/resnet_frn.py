@@ -51,7 +51,7 @@ class Layer(nn.Module):
         return out
 
 
-class Block(nn.Module):
+class FRNBlock(nn.Module):
     """Two layers and a shortcut, projected where the size changes."""
 
     def __init__(self, inputs: int, channels: int, stride: int) -> None:
@@ -76,7 +76,7 @@ class ResNetFRN(nn.Module):
         for stage in range(3):
             for block in range(3):
                 channels = width * 2**stage
-                blocks.append(Block(inputs, channels, 2 if stage and not block else 1))
+                blocks.append(FRNBlock(inputs, channels, 2 if stage and not block else 1))
                 inputs = channels
         self.blocks = nn.Sequential(*blocks)
         self.fc = nn.Linear(inputs, outputs)

@@ -31,7 +31,7 @@ from retinabench.predictions.columns import (
     sample_number,
 )
 from retinabench.predictions.layouts import recognise
-from retinabench.predictions.reading import Reading, Table, arguments_of
+from retinabench.predictions.reading import FileColumns, Reading, arguments_of
 from retinabench.predictions.subgroups import kept_places
 from retinabench.predictions.table import Predictions
 
@@ -59,7 +59,7 @@ def read_npz(path: Path, reading: Reading) -> Predictions:
         return Predictions(**arguments_of(table, reading))
 
 
-def _table(path: Path, archive: zipfile.ZipFile, reading: Reading) -> Table:
+def _table(path: Path, archive: zipfile.ZipFile, reading: Reading) -> FileColumns:
     arrays = [info for info in archive.infolist() if info.filename.endswith(".npy")]
     if not arrays:
         raise InputError(
@@ -104,7 +104,7 @@ def _table(path: Path, archive: zipfile.ZipFile, reading: Reading) -> Table:
             )
         except InputError as error:
             notes.append(f"the array '{own[:60]}' is left out: {error.problem}")
-    return Table(known, further, replace(layout, notes=(*layout.notes, *notes)), metadata, str(path))
+    return FileColumns(known, further, replace(layout, notes=(*layout.notes, *notes)), metadata, str(path))
 
 
 _HEADERS = {

@@ -9,10 +9,10 @@ from typing import Literal
 import numpy as np
 from markupsafe import Markup
 
-from retinabench.metrics.clinical.operating_points import Verdict
+from retinabench.metrics.clinical.operating_points import GoalVerdict
 from retinabench.metrics.clinical.screening_report import ScreeningReport
 from retinabench.metrics.clinical.set_screening import SetScreening
-from retinabench.metrics.clinical.subgroups import RATES, Group
+from retinabench.metrics.clinical.subgroups import RATES, Subgroup
 from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.sets import SET_LABELS
 from retinabench.reports.toolkit.number_format import PERCENT, TWO_DIGITS, Quantity
@@ -61,9 +61,9 @@ class SetAnswer:
     positives: int
     missed_alone: int
     severe: int | None
-    nhs: Verdict
-    failing: Sequence[tuple[Group, str]]
-    worst: Group | None
+    nhs: GoalVerdict
+    failing: Sequence[tuple[Subgroup, str]]
+    worst: Subgroup | None
     small: int
     useful: tuple[float, float] | None
 
@@ -94,7 +94,7 @@ def _answer(name: str, one: SetScreening, report: ScreeningReport) -> SetAnswer:
     )  # fmt: skip
 
 
-def _kind(one: SetScreening, report: ScreeningReport, nhs: Verdict) -> Kind:
+def _kind(one: SetScreening, report: ScreeningReport, nhs: GoalVerdict) -> Kind:
     table, rate = one.images.table, one.workload.images.value
     if not (table.tp + table.fn and table.tn + table.fp):
         return "one class"

@@ -8,7 +8,7 @@ from math import isnan
 from retinabench.metrics.clinical.consequences import MissedImage
 from retinabench.metrics.clinical.screening_report import ScreeningReport
 from retinabench.metrics.clinical.set_screening import JudgedTable, SetScreening
-from retinabench.metrics.clinical.subgroups import RATES, Group, GroupRate
+from retinabench.metrics.clinical.subgroups import RATES, GroupRate, Subgroup
 from retinabench.metrics.inference.interval import Interval
 from retinabench.reports.clinic.answer import SetAnswer
 from retinabench.reports.toolkit.number_format import PERCENT, TWO_DIGITS, NumberFormat, percent
@@ -134,7 +134,7 @@ def subgroup_table(answer: SetAnswer, column: str) -> Table:
     return Table.of(caption, [Column(head) for head in heads], rows, row_header=column, note=note)
 
 
-def _group_cells(one: Group) -> list[Cell]:
+def _group_cells(one: Subgroup) -> list[Cell]:
     rates = [group_cell(one.rates[name]) for name in RATES]
     gap = one.calibration
     residual = Cell.number(gap.value, gap.low, gap.high, form=SIGNED)

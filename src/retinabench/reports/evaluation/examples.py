@@ -17,6 +17,7 @@ from retinabench.reports.evaluation.evaluation import Evaluation
 from retinabench.reports.evaluation.set_statistics import SetPredictions
 from retinabench.reports.toolkit.number_format import plain
 
+Kind = Literal["missed", "alarm", "uncertain", "right"]
 ImageSource = Callable[[str], NDArray[np.uint8] | None]
 SIDE = 300
 EACH = 6
@@ -26,7 +27,7 @@ MOST_BYTES = 20_000  # of one image in the page, if the lowest quality allows it
 
 
 @dataclass(frozen=True)
-class Card:
+class ExampleCard:
     """One image and its caption; `source` is a data URI, empty where there is no image."""
 
     source: str
@@ -41,15 +42,15 @@ class Card:
 
 
 @dataclass(frozen=True)
-class Group:
+class ExampleGroup:
     """Cards of one kind, and how many images of that kind there are."""
 
-    kind: Literal["missed", "alarm", "uncertain", "right"]
-    cards: list[Card]
+    kind: Kind
+    cards: list[ExampleCard]
     images: int
 
 
-def groups(evaluation: Evaluation, images: ImageSource | None) -> list[Group]:
+def groups(evaluation: Evaluation, images: ImageSource | None) -> list[ExampleGroup]:
     """Return examples of the leading method over all sets; images of equal uncertainty are ordered by their id.
 
     Missed disease is ordered by whether it is retained at the share referred, then by severity, then by uncertainty.
@@ -70,19 +71,20 @@ def groups(evaluation: Evaluation, images: ImageSource | None) -> list[Group]:
     grade = np.zeros(len(case)) if case.grade is None else case.grade
     wrong = order[~case.correct[order]]
     missed = wrong[case.label[wrong]]
-    chosen = {
+    chosen: dict[Kind, NDArray[np.intp]] = {
         "missed": missed[np.lexsort((-grade[missed], ~retained[missed]))],
         "alarm": wrong[~case.label[wrong]],
         "uncertain": order[::-1],
         "right": order[case.correct[order]],
     }
-    return [
-        Group(kind, [_card(case, int(row), images, bool(retained[row])) for row in rows[:EACH]], len(rows))  # type: ignore[arg-type]
-        for kind, rows in chosen.items()
-    ]
+    found = []
+    for kind, rows in chosen.items():
+        cards = [_card(case, int(row), images, bool(retained[row])) for row in rows[:EACH]]
+        found.append(ExampleGroup(kind, cards, len(rows)))
+    return found
 
 
-def _card(case: SetPredictions, row: int, images: ImageSource | None, retained: bool) -> Card:
+def _card(case: SetPredictions, row: int, images: ImageSource | None, retained: bool) -> ExampleCard:
     image = images(str(case.image_id[row])) if images else None
     source, width, height = data_uri(image) if image is not None else ("", 0, 0)
     known = -1 if case.grade is None else int(case.grade[row])
@@ -90,7 +92,7 @@ def _card(case: SetPredictions, row: int, images: ImageSource | None, retained: 
     wrong = not case.correct[row]
     predicted = "referable" if case.called[row] else "not referable"
     unit = " nats" if case.uncertainty_name in ("total", "aleatoric", "epistemic") else ""
-    return Card(
+    return ExampleCard(
         source,
         f"Fundus image {case.image_id[row]}",
         width,

@@ -10,7 +10,7 @@ from retinabench.core.results import JsonObject
 from retinabench.metrics.clinical.consequences import SEVERE
 from retinabench.metrics.clinical.referral_rule import referral_rule
 from retinabench.metrics.clinical.set_screening import Screened
-from retinabench.metrics.policies.grid import MOST_GROUPS, Outcome, PolicyGrid, policy_grid
+from retinabench.metrics.policies.grid import MOST_GROUPS, PolicyGrid, PolicyOutcome, policy_grid
 from retinabench.reports.evaluation.evaluation import Evaluation
 from retinabench.reports.evaluation.examples import ImageSource, data_uri
 from retinabench.reports.toolkit.explore import Explorer, Thumbnails, explorer
@@ -40,7 +40,7 @@ class Pathway:
     severe: int | None
     alone: int
     severe_alone: int
-    outcome: Outcome
+    outcome: PolicyOutcome
 
 
 def policy_grids(evaluation: Evaluation) -> dict[int, PolicyGrid]:

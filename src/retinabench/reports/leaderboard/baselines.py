@@ -32,7 +32,7 @@ KEY = b"retinabench.baselines"
 
 
 @dataclass(frozen=True, eq=False)
-class Baseline:
+class BaselineSeed:
     """One seed of a baseline.
 
     Args:
@@ -46,7 +46,7 @@ class Baseline:
     predictions: Predictions
 
 
-def write_baselines(benchmark: FrozenBenchmark, baselines: Sequence[Baseline]) -> Path:
+def write_baselines(benchmark: FrozenBenchmark, baselines: Sequence[BaselineSeed]) -> Path:
     """Write the baselines of a benchmark into the package.
 
     Args:

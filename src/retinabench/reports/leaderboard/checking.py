@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.data.frozen.definition import FrozenBenchmark, Truth, truth_of
+from retinabench.data.frozen.definition import BenchmarkTruth, FrozenBenchmark, truth_of
 from retinabench.predictions.io import read_predictions
 from retinabench.predictions.table import Predictions
 
@@ -81,7 +81,7 @@ def checked(predictions: Predictions, benchmark: FrozenBenchmark) -> Predictions
     return _canonical(predictions, truth, rows)
 
 
-def _rows_of(predictions: Predictions, truth: Truth, benchmark: FrozenBenchmark) -> NDArray[np.intp]:
+def _rows_of(predictions: Predictions, truth: BenchmarkTruth, benchmark: FrozenBenchmark) -> NDArray[np.intp]:
     """Return the row of the truth of each image."""
     order = np.minimum(np.searchsorted(truth.image_id, predictions.image_id), len(truth.image_id) - 1)
     if (strange := np.flatnonzero(truth.image_id[order] != predictions.image_id)).size:
@@ -97,7 +97,7 @@ def _rows_of(predictions: Predictions, truth: Truth, benchmark: FrozenBenchmark)
 
 
 def _check_splits(
-    predictions: Predictions, truth: Truth, rows: NDArray[np.intp], benchmark: FrozenBenchmark
+    predictions: Predictions, truth: BenchmarkTruth, rows: NDArray[np.intp], benchmark: FrozenBenchmark
 ) -> None:
     of_test = truth.split[rows] == "test"
     wrongly = of_test != (predictions.split == "test")
@@ -145,7 +145,7 @@ def _leaves(tree: Any, path: str = "") -> Iterator[tuple[str, str]]:
         yield path, tree if isinstance(tree, str) else json.dumps(tree, default=str)
 
 
-def _canonical(predictions: Predictions, truth: Truth, rows: NDArray[np.intp]) -> Predictions:
+def _canonical(predictions: Predictions, truth: BenchmarkTruth, rows: NDArray[np.intp]) -> Predictions:
     test = truth.split[rows] == "test"
     order = np.lexsort((rows, ~test))
     taken, own = rows[order], predictions.uncertainty

@@ -11,7 +11,7 @@ from retinabench.metrics.sets import SET_LABELS
 from retinabench.reports.leaderboard import figures, rows
 from retinabench.reports.leaderboard.board import BenchmarkBoard
 from retinabench.reports.leaderboard.gallery import Failure, failures
-from retinabench.reports.leaderboard.printed import Summary, printed_tables, table_2019
+from retinabench.reports.leaderboard.printed import PrintedMethod, printed_tables, table_2019
 from retinabench.reports.leaderboard.submission import Entry
 from retinabench.reports.toolkit.pages import Fact, render
 from retinabench.reports.toolkit.renderers import cell_html
@@ -120,7 +120,7 @@ def method_page(key: str, boards: Sequence[BenchmarkBoard], shown: Mapping[str, 
     )
 
 
-def printed_page(boards: Sequence[BenchmarkBoard], summaries: Sequence[Summary]) -> str:
+def printed_page(boards: Sequence[BenchmarkBoard], summaries: Sequence[PrintedMethod]) -> str:
     """Return the page of printed values."""
     tables = [table_2019(name, boards, summaries) for name in ("in_domain", "shifted")]
     return _render(

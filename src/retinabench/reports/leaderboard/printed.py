@@ -40,7 +40,7 @@ Values = dict[float, tuple[float, float]]  # share retained -> mean and std, per
 
 
 @dataclass(frozen=True)
-class Summary:
+class PrintedMethod:
     """A method of a summary: its values by metric.
 
     Args:
@@ -68,7 +68,7 @@ def _toml_table(file: Path) -> Table:
     return Table.of(caption, columns, rows, row_header="method", note=content["note"])
 
 
-def table_2019(name: str, boards: Sequence[BenchmarkBoard], summaries: Sequence[Summary]) -> Table:
+def table_2019(name: str, boards: Sequence[BenchmarkBoard], summaries: Sequence[PrintedMethod]) -> Table:
     """Return Table 1 of 2019 for a set: its printed rows, ours at the same shares, and unverified ones.
 
     Args:
@@ -140,7 +140,7 @@ def _summary_cell(mean: float, std: float) -> Cell:
     return Cell(f"{mean:.1f} ± {std:.1f}" if math.isfinite(std) else f"{mean:.1f}")
 
 
-def read_summaries(folder: Path) -> list[Summary]:
+def read_summaries(folder: Path) -> list[PrintedMethod]:
     """Read summaries in the layout of 2019.
 
     Args:
@@ -168,7 +168,7 @@ def read_summaries(folder: Path) -> list[Summary]:
                 "is no summary that is known", file=file, hint=f"Below {known}: auc or accuracy."
             )
         found.setdefault((benchmark, _title(file.stem)), {})[metric] = _read_values(kept_inside(folder, file))
-    return [Summary(benchmark, method, values) for (benchmark, method), values in sorted(found.items())]
+    return [PrintedMethod(benchmark, method, values) for (benchmark, method), values in sorted(found.items())]
 
 
 def _title(stem: str) -> str:

@@ -31,7 +31,7 @@ from retinabench.reports.evaluation.examples import data_uri
 from retinabench.reports.leaderboard import pages
 from retinabench.reports.leaderboard.board import SCHEMA, BenchmarkBoard
 from retinabench.reports.leaderboard.gallery import Failure, ImageSource, image_file
-from retinabench.reports.leaderboard.printed import Summary
+from retinabench.reports.leaderboard.printed import PrintedMethod
 
 MANIFEST = "site.json"
 Content = Iterator[tuple[str, bytes]]
@@ -42,7 +42,7 @@ def write_site(
     boards: Sequence[BenchmarkBoard],
     out: Path,
     *,
-    summaries: Sequence[Summary] = (),
+    summaries: Sequence[PrintedMethod] = (),
     images: Mapping[str, ImageSource] | None = None,
     progress: Progress = QUIET,
 ) -> Path:
@@ -112,7 +112,7 @@ def _download(key: str, benchmark: str, one: Predictions) -> str:
 
 def _contents(
     boards: Sequence[BenchmarkBoard],
-    summaries: Sequence[Summary],
+    summaries: Sequence[PrintedMethod],
     images: Mapping[str, ImageSource],
     found: Failures,
 ) -> Content:

@@ -19,7 +19,7 @@ from retinabench.metrics.registry import REFERRED_PERCENT, SCORES
 from retinabench.metrics.selective import referral_curves
 from retinabench.metrics.selective.referral_curves import Curve
 from retinabench.metrics.set_scores import interval_of
-from retinabench.metrics.sets import Evaluator, ImageSet, image_sets
+from retinabench.metrics.sets import ImageSet, SetEvaluator, image_sets
 from retinabench.metrics.sorted_images import Weighted
 from retinabench.predictions.table import Predictions
 from retinabench.reports.papers.curves import Curves, corrected_curves, published_curves
@@ -108,7 +108,7 @@ def _corrected(job: MeasureJob) -> Measurements:
 
 def _statistic(images: ImageSet, area: float, count: int) -> Callable[[Floats], Floats]:
     """Return the numbers of a set as a function of weights (N,); the referral AUPRC is read at a few counts, as in `score`."""
-    auprc = Evaluator(images, [SCORES["referral_auprc_area"]], np.array([area]))
+    auprc = SetEvaluator(images, [SCORES["referral_auprc_area"]], np.array([area]))
 
     def statistic(weight: Floats) -> Floats:
         w = images.weigh(weight)

@@ -16,7 +16,7 @@ from markupsafe import Markup
 from retinabench.core.results import JsonObject
 from retinabench.metrics.clinical.referral_rule import ReferralRule
 from retinabench.metrics.inference.interval import Interval
-from retinabench.metrics.policies.grid import Outcome, PolicyGrid, RankedImage
+from retinabench.metrics.policies.grid import PolicyGrid, PolicyOutcome, RankedImage
 from retinabench.metrics.sets import SET_LABELS
 from retinabench.reports.toolkit.number_format import COUNT, DASH, PERCENT, NumberFormat, plain
 from retinabench.reports.toolkit.pages import script_json
@@ -168,7 +168,7 @@ def _referral(rule: ReferralRule) -> str:
     return "no image" if rule.extent == "none" else f"uncertainty above {rule.threshold:.3g}"
 
 
-def cells(one: Outcome) -> Sequence[str]:
+def cells(one: PolicyOutcome) -> Sequence[str]:
     """Return the texts of an outcome, in the order of `ROWS`."""
     return [
         *(_text(value, PERCENT) for value in (one.sensitivity, one.specificity, one.ppv, one.npv)),

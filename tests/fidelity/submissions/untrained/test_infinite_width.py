@@ -14,7 +14,7 @@ from retinabench.core.errors import InputError, WorkError
 from retinabench.fidelity.submissions.untrained import infinite_width
 from retinabench.fidelity.submissions.untrained.infinite_width import (
     NoiseLikelihood,
-    Prior,
+    ProcessCovariances,
     conditioned,
     posterior_draws,
     square_root,
@@ -35,7 +35,7 @@ def normal(*shape, seed=0):
 def processes(rows, tests, seed=2):
     x, test = normal(rows, 2, seed=seed), normal(tests, 2, seed=seed + 1)
     size = (0.3, 20)
-    return Prior(
+    return ProcessCovariances(
         relu_covariance(x, x, *size), relu_covariance(x, test, *size), relu_covariance(test, test, *size)
     )
 
@@ -101,7 +101,7 @@ def test_with_one_unknown_noise_it_is_quadrature():
     """
     mean, floor = processes(12, 3), 0.1
     ones = torch.ones(15, 15, dtype=torch.float64)
-    raw = Prior(ones[:12, :12], ones[:12, 12:], ones[12:, 12:])
+    raw = ProcessCovariances(ones[:12, :12], ones[:12, 12:], ones[12:, 12:])
     y = square_root(mean.train)[0] @ normal(12, seed=3) + 0.4 * normal(12, seed=4)
     grid = np.linspace(-7, 5, 1201)
     density, centers, variances = [], [], []

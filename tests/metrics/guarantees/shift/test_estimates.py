@@ -9,7 +9,7 @@ import pytest
 from scipy.special import expit
 
 from retinabench.metrics.guarantees.goals import Goal
-from retinabench.metrics.guarantees.risks import Cases
+from retinabench.metrics.guarantees.risks import ReferralCases
 from retinabench.metrics.guarantees.shift.estimates import estimates_under_shift
 from retinabench.metrics.guarantees.shift.weighted import Images
 
@@ -19,7 +19,9 @@ def cases(rng, patients, centre=-1.0):
     x = np.repeat(rng.normal(centre, 1.2, patients), 2) + rng.normal(0, 0.5, 2 * patients)
     p = expit(x)
     label = rng.random(len(p)) < p
-    found = Cases(label, p > 0.5, 0.5 - np.abs(p - 0.5), np.repeat(np.arange(patients), 2), np.ones(len(p)))
+    found = ReferralCases(
+        label, p > 0.5, 0.5 - np.abs(p - 0.5), np.repeat(np.arange(patients), 2), np.ones(len(p))
+    )
     return found, p
 
 
@@ -53,7 +55,7 @@ def test_a_model_that_cannot_tell_labels_apart_is_refused_under_label_shift_alon
     rng = np.random.default_rng(1)
     validation, _ = cases(rng, 300)
     guesses = rng.random(600)
-    blind = Cases(
+    blind = ReferralCases(
         validation.label, guesses > 0.5, validation.uncertainty, validation.patient, validation.weight
     )
     found = estimates_under_shift(blind, guesses, unlabelled(blind, guesses), GOALS[:1], 0.4)

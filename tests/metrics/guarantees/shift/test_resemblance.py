@@ -8,7 +8,7 @@ from scipy import stats
 
 from retinabench.metrics.guarantees.certificate import certify
 from retinabench.metrics.guarantees.goals import Goal
-from retinabench.metrics.guarantees.risks import Cases
+from retinabench.metrics.guarantees.risks import ReferralCases
 from retinabench.metrics.guarantees.shift.resemblance import resemblance
 from support.two_eyes import eyes
 
@@ -30,7 +30,7 @@ def test_a_shift_is_flagged_and_its_absence_is_not():
 def test_the_guarantee_fails_under_the_shift_that_is_flagged():
     """What the alarm is for: on the shifted camera the certified threshold breaks its promise."""
     data = eyes(np.random.default_rng(5), 2000)
-    certificate = certify(Cases(*data, np.ones(len(data[0]))), [Goal("selective_risk", 0.05)], 0.1)
+    certificate = certify(ReferralCases(*data, np.ones(len(data[0]))), [Goal("selective_risk", 0.05)], 0.1)
     y, said, u, patient = eyes(np.random.default_rng(6), 20_000, (0.6, 1.5))
     kept = u <= certificate.threshold
     assert np.mean((y != said)[kept]) > 0.06

@@ -22,7 +22,7 @@ from retinabench.fidelity.leaderboard.pages.tables import (
 from retinabench.fidelity.leaderboard.pages.usefulness import corruption_table, usefulness_table
 from retinabench.fidelity.leaderboard.printed import final_ranking
 from retinabench.fidelity.leaderboard.recorded import recorded_table
-from retinabench.fidelity.leaderboard.results import Board, Entry, TaskBoard
+from retinabench.fidelity.leaderboard.results import Board, FidelityEntry, TaskBoard
 from retinabench.fidelity.scoring.resampling import ALL
 from retinabench.reports.toolkit.figures import to_svg
 from retinabench.reports.toolkit.pages import render
@@ -168,7 +168,7 @@ def _name(task: TaskBoard) -> str:
     return f"{task.target.name}-{task.division.track}-{task.division.tier or 'none'}"
 
 
-def _panels(task: TaskBoard, shown: list[Entry]) -> Iterator[Panel]:
+def _panels(task: TaskBoard, shown: list[FidelityEntry]) -> Iterator[Panel]:
     """Yield the histograms and curves of each group; the first seed of an entry stands for it."""
     evaluator = task.evaluator
     truth, gaussian = evaluator.truth, task.target.likelihood == "gaussian"

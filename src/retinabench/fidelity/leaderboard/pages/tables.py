@@ -11,7 +11,13 @@ from collections.abc import Mapping
 import numpy as np
 
 from retinabench.fidelity.leaderboard.printed import printed_rows
-from retinabench.fidelity.leaderboard.results import Board, Division, Entry, RankedEntry, TaskBoard
+from retinabench.fidelity.leaderboard.results import (
+    Board,
+    FidelityEntry,
+    RankedDivision,
+    RankedEntry,
+    TaskBoard,
+)
 from retinabench.fidelity.leaderboard.scores import Rank, Score
 from retinabench.fidelity.scoring.measures import MEASURES
 from retinabench.fidelity.scoring.resampling import ALL
@@ -66,7 +72,7 @@ def task_table(task: TaskBoard, group: str = ALL, *, terminal: bool = False) -> 
     ]
     columns += [Column("budget"), *[Column("targets")] * (not terminal)]
 
-    def row(label: str, scores: Mapping[str, Score], entry: Entry | None = None) -> Row:
+    def row(label: str, scores: Mapping[str, Score], entry: FidelityEntry | None = None) -> Row:
         cells = [UNDEFINED if entry is None else _rank_cell(entry.rank)] * ranked
         for number, name in enumerate(names):
             cells += [_draws_cell(entry)] * (with_draws and number == len(task.ranked_measures))
@@ -127,7 +133,7 @@ def refused_table(board: Board) -> Table | None:
     return Table.of("Files that are not on the board", [Column("why")], rows)
 
 
-def _ranking_table(ranking: list[RankedEntry], division: Division | None, here: set[str]) -> Table:
+def _ranking_table(ranking: list[RankedEntry], division: RankedDivision | None, here: set[str]) -> Table:
     names, tasks = list(ranking[0].by_measure), ranking[0].tasks
     columns = [
         Column("place"),
@@ -174,7 +180,7 @@ def _score_cell(score: Score) -> Cell:
     return Cell(quantity, form, why=score.why)
 
 
-def _draws_cell(entry: Entry | None) -> Cell:
+def _draws_cell(entry: FidelityEntry | None) -> Cell:
     return (
         UNDEFINED if entry is None or entry.draws is None or not entry.draws.text else Cell(entry.draws.text)
     )
@@ -190,14 +196,14 @@ def _chain_cell(task: TaskBoard, label: str) -> Cell:
     return Cell(f"{task.chain_gradients:,.0f}") if known else UNDEFINED
 
 
-def _budget_cell(entry: Entry) -> Cell:
+def _budget_cell(entry: FidelityEntry) -> Cell:
     if (budget := entry.budget) is None:
         return UNDEFINED
     said = [f"over {budget.limit or 0:.0f}"] * budget.over + ["declared"] * entry.declared
     return Cell(f"{budget.used:.0f}", below=", ".join(said))
 
 
-def _target_cell(entry: Entry, target: Target) -> Cell:
+def _target_cell(entry: FidelityEntry, target: Target) -> Cell:
     """Return what the first seed of an entry targets, and why it is not ranked where it is marked."""
     if entry.baseline:
         return UNDEFINED

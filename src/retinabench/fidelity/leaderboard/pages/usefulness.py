@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.fidelity import distances
-from retinabench.fidelity.leaderboard.results import Entry, TaskBoard
+from retinabench.fidelity.leaderboard.results import FidelityEntry, TaskBoard
 from retinabench.fidelity.scoring import utility
 from retinabench.fidelity.scoring.measures import MEASURES
 from retinabench.fidelity.scoring.resampling import ALL, mean_of
@@ -53,7 +53,7 @@ def usefulness_table(tasks: Sequence[TaskBoard]) -> Table | None:
     )
 
 
-def _rows(task: TaskBoard, known: Entry | None) -> list[Row]:
+def _rows(task: TaskBoard, known: FidelityEntry | None) -> list[Row]:
     evaluator, reference = task.evaluator, task.evaluator.reference
     gaussian = task.target.likelihood == "gaussian"
     own = Submission(draws=reference.draws) if gaussian else Submission(reference.probs)
@@ -98,7 +98,7 @@ def _losses(task: TaskBoard, submissions: Sequence[Submission]) -> Values:
     return np.asarray(np.mean(found, axis=0), np.float64)
 
 
-def _is_map(entry: Entry) -> bool:
+def _is_map(entry: FidelityEntry) -> bool:
     return entry.submissions[0].about.method == MAP
 
 

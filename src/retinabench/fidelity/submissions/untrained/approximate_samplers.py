@@ -35,7 +35,7 @@ def _mclmc(
         )
     scale = math.sqrt(target.prior_variance * target.parameters)  # of the prior's draws
     point = mclmc.begin(hmc.start(counted, prior_draws(target, 1, generator)), generator)
-    size, length = mclmc.StepSize(0.05 * scale), scale
+    size, length = mclmc.VarianceStepSize(0.05 * scale), scale
     burned: list[Tensor] = []
     kept: list[Tensor] = []
     while counted.used < budget:

@@ -47,7 +47,7 @@ ROUNDING = 1e-10  # eigenvalues below that share of the largest are 0
 
 
 @dataclass(frozen=True)
-class Prior:
+class ProcessCovariances:
     """Covariances of one process between training (N) and test points (M): (N, N), (N, M), (M, M), float64."""
 
     train: Tensor
@@ -55,7 +55,7 @@ class Prior:
     test: Tensor
 
 
-def prior_of(target: Target, data: TargetData, kernel: str) -> Prior:
+def prior_of(target: Target, data: TargetData, kernel: str) -> ProcessCovariances:
     """Return the covariances of one output of the target's network in the infinite-width limit.
 
     Args:
@@ -77,7 +77,9 @@ def prior_of(target: Target, data: TargetData, kernel: str) -> Prior:
     covariance = KERNELS[kernel] if relu else linear_covariance
     x, test = (torch.from_numpy(inputs).double() for inputs in standardised(data))
     size = (target.prior_variance, int(network.fc.in_features))  # type: ignore[arg-type, union-attr]
-    return Prior(covariance(x, x, *size), covariance(x, test, *size), covariance(test, test, *size))
+    return ProcessCovariances(
+        covariance(x, x, *size), covariance(x, test, *size), covariance(test, test, *size)
+    )
 
 
 def sample(
@@ -108,8 +110,8 @@ def sample(
 
 def posterior_draws(
     y: Tensor,
-    mean: Prior,
-    raw: Prior,
+    mean: ProcessCovariances,
+    raw: ProcessCovariances,
     draws: int,
     seed: int,
     progress: Progress = QUIET,
@@ -236,7 +238,7 @@ def latent_states(
     return chains.transpose(0, 1).reshape(-1, coordinates)
 
 
-def conditioned(y: Tensor, prior: Prior, std: Tensor) -> tuple[Tensor, Tensor]:
+def conditioned(y: Tensor, prior: ProcessCovariances, std: Tensor) -> tuple[Tensor, Tensor]:
     """Return mean (M,) and a root (M, M) of the covariance of Gaussian process regression with noise.
 
     Args:

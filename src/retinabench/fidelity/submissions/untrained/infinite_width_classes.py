@@ -20,7 +20,7 @@ from torch import Tensor
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import torch_generator
 from retinabench.fidelity.submissions.untrained.infinite_width import (
-    Prior,
+    ProcessCovariances,
     latent_states,
     prior_of,
     square_root,
@@ -76,7 +76,9 @@ def sample_classes(
     return class_draws(given, prior, target.outputs, seed, progress).float().numpy()
 
 
-def class_draws(given: Tensor, prior: Prior, classes: int, seed: int, progress: Progress = QUIET) -> Tensor:
+def class_draws(
+    given: Tensor, prior: ProcessCovariances, classes: int, seed: int, progress: Progress = QUIET
+) -> Tensor:
     """Draw class probabilities at the test points, (S, M, C).
 
     Args:

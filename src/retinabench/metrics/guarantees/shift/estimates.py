@@ -13,7 +13,7 @@ import numpy as np
 
 from retinabench.core.results import JsonObject, json_content
 from retinabench.metrics.guarantees.goals import Goal
-from retinabench.metrics.guarantees.risks import Cases
+from retinabench.metrics.guarantees.risks import ReferralCases
 from retinabench.metrics.guarantees.shift.label_shift import LabelShift, label_shift
 from retinabench.metrics.guarantees.shift.weighted import (
     EstimatedRisk,
@@ -73,7 +73,7 @@ class ShiftEstimates:
 
 
 def estimates_under_shift(
-    validation: Cases, prob: Floats, new: Images, goals: Sequence[Goal], threshold: float
+    validation: ReferralCases, prob: Floats, new: Images, goals: Sequence[Goal], threshold: float
 ) -> ShiftEstimates:
     """Estimate every target on unlabelled new patients.
 
@@ -99,7 +99,7 @@ def estimates_under_shift(
 
 
 def _assumed(
-    name: str, weights: Reweighting, cases: Cases, goals: Sequence[Goal], threshold: float
+    name: str, weights: Reweighting, cases: ReferralCases, goals: Sequence[Goal], threshold: float
 ) -> Assumed:
     targets, thresholds = {}, []
     candidates = np.unique(np.quantile(cases.uncertainty, np.arange(1, CANDIDATES + 1) / CANDIDATES))
