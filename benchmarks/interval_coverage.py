@@ -129,7 +129,10 @@ def study(task: tuple[str, int, int]) -> dict[str, Any]:
         ends[name] = {key: [_plain(each.low), _plain(each.high)] for key, each in one.scores.items()}
         if one.calibration is not None:
             for key in (*CALIBRATION, *SQUARED):
-                ends[name][key] = [_plain(one.calibration[f"{key}_{end}"]) for end in ("low", "high")]
+                ends[name][key] = [
+                    _plain(end)
+                    for end in (getattr(one.calibration, key).low, getattr(one.calibration, key).high)
+                ]
     options: dict[str, Any] = {
         "bootstrap": REPLICATES,
         "seed": number,

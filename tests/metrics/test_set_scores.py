@@ -86,7 +86,7 @@ def test_ece_has_a_reason_and_the_debiased_error_an_interval():
     for of in ("top_label", "positive_class"):
         assert np.isnan(found[f"ece_{of}"].low)
         assert "debiased" in found[f"ece_{of}"].why
-        values = [found.calibration[f"calibration_error_{of}{end}"] for end in ("_low", "", "_high")]
-        assert values[0] == 0  # calibrated
-        assert values == sorted(values)
-    assert found.calibration["line_slope_low"] < 1 < found.calibration["line_slope_high"]
+        error = getattr(found.calibration, f"calibration_error_{of}")
+        assert error.low == 0  # calibrated
+        assert error.low <= error.value <= error.high
+    assert found.calibration.line_slope.low < 1 < found.calibration.line_slope.high

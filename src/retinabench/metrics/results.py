@@ -8,8 +8,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from retinabench.core.errors import InputError, nearest
-from retinabench.core.results import IntervalRow, JsonObject, Row, Tabular, draw_intervals, json_content
+from retinabench.core.results import (
+    Document,
+    IntervalRow,
+    JsonObject,
+    Row,
+    Tabular,
+    draw_intervals,
+    json_content,
+)
 from retinabench.core.untrusted.paths import shown
+from retinabench.metrics.calibration.set_calibration import SetCalibration
 from retinabench.metrics.clinical.baseline import Baseline
 from retinabench.metrics.clinical.decision_threshold import ABOVE_HALF, FrozenThreshold
 from retinabench.metrics.inference.interval import Interval
@@ -53,6 +62,19 @@ class ScoreValue(Interval):
 
 
 @dataclass(frozen=True)
+class RetainedImages(Document):
+    """The images that a model keeps, by class.
+
+    Args:
+        positives: Their total weight with label 1; NaN where all are referred.
+        negatives: The same with label 0.
+    """
+
+    positives: float
+    negatives: float
+
+
+@dataclass(frozen=True)
 class SetScores(Tabular):
     """The scores of one set, by attribute (`.auroc`) and by name (`["auroc"]`).
 
@@ -62,8 +84,8 @@ class SetScores(Tabular):
         positives: Number of images with label 1.
         scores: Score name -> value.
         referral: Metric -> fraction referred, as text -> value of the retained images.
-        calibration: The calibration line, the parts of the Brier score and the null band of the ECE; None under the
-            published rules, as are the following.
+        calibration: The calibration line, the parts of the Brier score and calibration errors; None under the published
+            rules, as are the following.
         retained: Fraction referred, as text -> retained images of each class.
         controls: `random` and `oracle` -> summaries of the same predictions in these orders of referral.
         baseline: What the model adds to predicting the same for every image; None for the balanced set.
@@ -81,8 +103,8 @@ class SetScores(Tabular):
     positives: int
     scores: Mapping[str, ScoreValue]
     referral: Mapping[str, Mapping[str, float]]
-    calibration: Mapping[str, float] | None = None
-    retained: Mapping[str, Mapping[str, float]] | None = None
+    calibration: SetCalibration | None = None
+    retained: Mapping[str, RetainedImages] | None = None
     controls: Mapping[str, Mapping[str, float]] | None = None
     baseline: Baseline | None = None
 

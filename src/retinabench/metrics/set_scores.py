@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.metrics.calibration import binned
-from retinabench.metrics.calibration.debiased import calibration_error_interval, calibration_error_of
-from retinabench.metrics.calibration.null_bands import null_bands_of
-from retinabench.metrics.calibration.recalibration import calibration_line_of, line_intervals_of
+from retinabench.metrics.calibration.set_calibration import set_calibration
 from retinabench.metrics.clinical.baseline import baseline_of
 from retinabench.metrics.inference.bootstrap import cluster_bootstrap
 from retinabench.metrics.inference.interval_methods import Ends
 from retinabench.metrics.inference.replicates import Steps, one_blas_thread
 from retinabench.metrics.registry import SCORES
-from retinabench.metrics.results import REFERRED, ScoreValue, SetScores
+from retinabench.metrics.results import REFERRED, RetainedImages, ScoreValue, SetScores
 from retinabench.metrics.score_spec import ScoreSpec
 from retinabench.metrics.selective import referral_curves
 from retinabench.metrics.selective.referral_curves import Curve
@@ -30,7 +26,6 @@ Floats = NDArray[np.float64]
 MAIN_CURVES = ("accuracy", "nll", "auroc", "auprc", "sensitivity", "specificity", "prevalence")
 CONTROL_CURVES = ("accuracy", "nll", "auroc")
 CONTROL_SUMMARIES = ("rc_index", "aurc", "e_aurc", "augrc")
-NULL_DRAWS = 200
 
 
 def interval_of(spec: ScoreSpec, whole: Weighted, value: float, draws: Floats, level: float) -> Ends:
@@ -113,7 +108,7 @@ def _scored(
     whole.forget_curves()
     if len(cases) > MANY:
         cases.forget()
-    calibration = _calibration(whole, seed, level)
+    calibration = set_calibration(whole, seed, level)
     baseline = None
     if images.name != "balanced":
         baseline = baseline_of(whole, validation, bootstrap=bootstrap, seed=seed, level=level)
@@ -169,14 +164,14 @@ def _read(curve: Curve) -> ReadCurve:
     return ReadCurve(curve.area, reach, {f"{r:g}": curve.at(r) for r in REFERRED})
 
 
-def _classes(w: Weighted, referred: float) -> dict[str, float]:
-    """Retained images of each class (their weight) where this fraction is referred."""
+def _classes(w: Weighted, referred: float) -> RetainedImages:
+    """The retained images where this fraction is referred."""
     count = len(w.points)
     fractions = np.arange(count) / count
     if fractions[-1] < referred:
-        return {"positives": np.nan, "negatives": np.nan}
+        return RetainedImages(np.nan, np.nan)
     k = count - 1 - int(np.argmax(fractions >= referred - 1e-9))
-    return {"positives": float(w.retained_positives[k]), "negatives": float(w.retained_negatives[k])}
+    return RetainedImages(float(w.retained_positives[k]), float(w.retained_negatives[k]))
 
 
 def _control(cases: Cases, uncertainty: Floats | NDArray[np.bool_], weight: Floats) -> dict[str, float]:
@@ -184,17 +179,3 @@ def _control(cases: Cases, uncertainty: Floats | NDArray[np.bool_], weight: Floa
     other = cases.reordered(uncertainty).weighted(weight)
     values = {f"referral_{metric}_area": referral_curves.area_of(other, metric) for metric in CONTROL_CURVES}
     return values | {name: SCORES[name](other) for name in CONTROL_SUMMARIES}
-
-
-def _calibration(w: Weighted, seed: int, level: float) -> dict[str, float]:
-    """The calibration line with intervals, the parts of the Brier score, and the ECE that a calibrated model would show."""
-    values = {f"line_{k}": v for k, v in asdict(calibration_line_of(w)).items()}
-    for name, ends in line_intervals_of(w, level).items():
-        values |= {f"line_{name}_{end}": value for end, value in zip(("low", "high"), ends, strict=True)}
-    values |= {f"brier_{k}": v for k, v in asdict(binned.murphy_of(w)).items() if k != "brier"}
-    bands = null_bands_of(w, replicates=NULL_DRAWS, seed=seed)
-    for of, band in bands.items():
-        values |= {f"null_ece_{of}_{k}": v for k, v in zip(("mean", "low", "high"), band, strict=True)}
-        name, ends = f"calibration_error_{of}", calibration_error_interval(w, level, of=of)
-        values |= {name: calibration_error_of(w, of), f"{name}_low": ends[0], f"{name}_high": ends[1]}
-    return values

@@ -36,8 +36,8 @@ def test_the_line_has_the_intervals_of_score():
     one = rb.score(rb.Predictions(np.arange(200), y, p, patient_id=patient), bootstrap=1)["in_domain"]
     found = calibration_summary(y, p, patient).to_dict()
     for name in ("slope", "intercept", "in_the_large", "observed_over_expected"):
-        ends = [one.calibration[f"line_{name}_{end}"] for end in ("low", "high")]
-        assert [found[name]["low"], found[name]["high"]] == pytest.approx(ends, rel=1e-9)
+        line = getattr(one.calibration, f"line_{name}")
+        assert [found[name]["low"], found[name]["high"]] == pytest.approx([line.low, line.high], rel=1e-9)
 
 
 def test_robust_errors_of_independent_images_are_those_of_the_information():

@@ -38,7 +38,7 @@ def test_skill_and_gain_by_hand():
     baseline = found["in_domain"].baseline
     assert (baseline.answer, baseline.accuracy, baseline.accuracy_gain.value) == ("not referable", 0.75, 0)
     assert baseline.brier_skill.value == pytest.approx(1 - (0.01 + 0.04 + 0.36 + 0.01) / 4 / (0.25 * 0.75))
-    assert baseline.brier_skill.value == pytest.approx(found["in_domain"].calibration["brier_skill"])
+    assert baseline.brier_skill.value == pytest.approx(found["in_domain"].calibration.brier.skill)
 
 
 def test_a_useful_model_is_called_useful():

@@ -1,10 +1,4 @@
-"""Whether probabilities can be read as risks: the calibration line and curve, with intervals clustered by patient.
-
-`calibration` in the JSON of `score` holds `line_slope` and `line_intercept` of logit P(y) = intercept + slope logit(p), ideally 1 and 0;
-`line_in_the_large`, the intercept at slope 1; `line_observed_over_expected`; `brier_reliability` - `brier_resolution` + `brier_uncertainty`
-+ `brier_within_bin` = Brier over 10 bins (Murphy 1973); and `null_ece_…`, mean and 95 % band of the ECE of a perfectly calibrated model with
-these probabilities.
-"""
+"""Whether probabilities can be read as risks: the calibration line and curve, with intervals clustered by patient."""
 
 from __future__ import annotations
 
