@@ -60,7 +60,6 @@ TRUNKS = {
 }  # suffix of a method -> folder
 DRAWN = ("MAP", "VBLL", "Laplace (evidence)", "IVON", "tuned SGLD", "DDU")  # by strength of the damage
 COLOURS = ("#444444", "#c26a1b", "#2a6f97", "#7a4fa3", "#3d8f5f", "#b03a48")
-WITH_STRENGTHS = 2  # cross-validations that enter the table by strength
 PAGE = Path(__file__).resolve().parents[1]
 
 
@@ -110,7 +109,10 @@ class Study:
         # Method -> set -> the numbers of the runs that predicted it.
         self.numbers: dict[str, dict[str, list[int]]] = {}
         for label, runs in self.runs.items():
-            self.numbers[label] = {name: self._predicted(label, name) for name in self.sets}
+            self.numbers[label] = {
+                name: [n for n, one in runs.items() if not np.isnan(one["mean"][np.concatenate(parts)]).any()]
+                for name, parts in self.sets.items()
+            }
             self.found[label] = {
                 name: self._scored([runs[n] for n in numbers], self.sets[name])
                 for name, numbers in self.numbers[label].items()
@@ -119,12 +121,6 @@ class Study:
             self.calibration[label] = {
                 name: self._calibrated(runs, self.sets[name]) for name in MAIN if name in self.found[label]
             }
-
-    def _predicted(self, label: str, name: str) -> list[int]:
-        """The numbers of the runs that are scored on a set: of the strengths all runs of `DRAWN`, `WITH_STRENGTHS` of others."""
-        at = np.concatenate(self.sets[name])
-        numbers = [n for n, one in self.runs[label].items() if not np.isnan(one["mean"][at]).any()]
-        return numbers if name in MAIN or label in DRAWN else [n for n in numbers if n < WITH_STRENGTHS]
 
     def _pool(self) -> None:
         """Ensembles of the seeds that have the same folds; equally many members in each."""

@@ -7,8 +7,8 @@
 `real/finetuned` trains the last convolution of EfficientNet-Lite0 and the head. What that convolution reads never changes, so it is
 computed once, for the 516 images as they are and under nine kinds of damage at strength 3; each training then takes seconds
 instead of minutes. The divisions of the patients are those of `real.py`: 5-fold cross-validation, all methods for one seed of a
-division after the other (`tta`: `real_views.py`). Then `--strengths` of these cross-validations predict the 103 official test
-images under the other strengths with the trained posteriors.
+division after the other (`tta`: `real_views.py`). Then the trained posteriors predict the 103 official test images under the
+other strengths.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from real import (
     EVERYWHERE,
     FOLDS,
     METHODS,
-    REPEATS,
     TUNED,
     damaged_parts,
     division_of,
@@ -321,9 +320,9 @@ def cross_validation(number: int) -> list[str]:
     return [f"cross_validation.folds={FOLDS}", f"cross_validation.repeat={division_of(number)}"]
 
 
-def finetuned_runs(data: Path, seeds: int) -> Iterable[tuple[str, int, Run]]:
+def finetuned_runs(data: Path, runs: int) -> Iterable[tuple[str, int, Run]]:
     """Yield the cross-validations: all methods for one seed of a division, then the next."""
-    for number in range(seeds * REPEATS):
+    for number in range(runs):
         for label, words in FINETUNED.items():
             for many, few in SAMPLES.items():
                 words = [f"method.samples={few}" if one == f"method.samples={many}" else one for one in words]
@@ -334,8 +333,7 @@ def finetuned_runs(data: Path, seeds: int) -> Iterable[tuple[str, int, Run]]:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, default=Path("results-real"), help="that of real.py")
-    parser.add_argument("--seeds", type=int, default=5, help="of each division")
-    parser.add_argument("--strengths", type=int, default=2, help="cross-validations that see every strength")
+    parser.add_argument("--runs", type=int, default=5, help="cross-validations, of the divisions in turn")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     out = options.out / "finetuned"
@@ -343,14 +341,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     out.mkdir(exist_ok=True)
     stages = FrozenStages(plain, out)
     runs = TailRuns(with_damage(plain), inputs=frozen_outputs(plain, stages))
-    order = list(finetuned_runs(options.out / "data", options.seeds))
+    order = list(finetuned_runs(options.out / "data", options.runs))
     compute(runs, plain, out, order)
     others = other_strengths(plain, stages)
     for label, number, run in order:
         began = time.perf_counter()
-        if number < options.strengths and add_strengths(
-            runs, plain, others, file_of(out, label, number), run
-        ):
+        if add_strengths(runs, plain, others, file_of(out, label, number), run):
             print(f"{label} {number}, other strengths: {time.perf_counter() - began:.0f} s", flush=True)
 
 

@@ -4,9 +4,8 @@
     python benchmarks/real_views.py --out results-real          # continues where it was stopped
     python benchmarks/real_findings.py --out results-real       # scores what is there
 
-Seven mirrored and turned views of every image are predicted by the networks that did not see its patient: undamaged and at strength
-3 by all cross-validations of MAP, the official test images under the other strengths by `--strengths` of them. The image as it is is
-the eighth view. About an hour of one core.
+Seven mirrored and turned views are predicted by the networks that did not see the patient: of every image undamaged and at strength
+3, of the official test images under the other strengths. The image as it is is the eighth view. About an hour of one core.
 """
 
 from __future__ import annotations
@@ -44,21 +43,19 @@ from retinabench.methods.posthoc.tta import DIHEDRAL, make_views
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """Images of some rows under a kind of damage, "" for none; `everyone` tells whether all cross-validations predict them."""
+    """Images of some rows under a kind of damage, "" for none."""
 
     name: str
     rows: NDArray[np.intp]
     kind: str
     strength: int
-    everyone: bool
 
 
 def cells(task: Task) -> Iterator[Cell]:
     """Yield the cells in the order of `real.Damaged`."""
-    yield Cell("undamaged-all", np.arange(len(task.records)), "", EVERYWHERE, True)
+    yield Cell("undamaged-all", np.arange(len(task.records)), "", EVERYWHERE)
     for damage, split, rows in damaged_parts(task.records.split):
-        name, everyone = f"{cell_of(damage.kind, damage.strength)}-{split}", damage.strength == EVERYWHERE
-        yield Cell(name, rows, damage.kind, damage.strength, everyone)
+        yield Cell(f"{cell_of(damage.kind, damage.strength)}-{split}", rows, damage.kind, damage.strength)
 
 
 def frozen_views(stages: FrozenStages, cell: Cell) -> Tensor:
@@ -103,34 +100,30 @@ def predicted_views(
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, default=Path("results-real"), help="that of real_finetuned.py")
-    parser.add_argument("--seeds", type=int, default=5, help="of each division, as in real_finetuned.py")
-    parser.add_argument("--strengths", type=int, default=2, help="cross-validations that see every strength")
+    parser.add_argument("--runs", type=int, default=5, help="cross-validations, as in real_finetuned.py")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     out = options.out / "finetuned"
     task = load_task(str(options.out / "data"), "in_domain")
     stages, runs = FrozenStages(task, out), TailRuns(with_damage(task), inputs=torch.empty(0))
-    order = finetuned_runs(options.out / "data", options.seeds)
+    order = finetuned_runs(options.out / "data", options.runs)
     trained = {
         number: run
         for label, number, run in order
         if label == "MAP" and file_of(out, label, number).is_file()
     }
-    some = [number for number in trained if number < options.strengths]
     columns: dict[int, list[NDArray[np.float64]]] = {number: [] for number in trained}
     (out / "views").mkdir(exist_ok=True)
     for cell in cells(task):
-        file, numbers = out / "views" / f"{cell.name}.npy", list(trained) if cell.everyone else some
+        file = out / "views" / f"{cell.name}.npy"
         if not file.is_file():
             began = time.perf_counter()
-            probs = predicted_views(runs, stages, cell, [trained[number] for number in numbers], out)
+            probs = predicted_views(runs, stages, cell, list(trained.values()), out)
             with atomic_write(file) as sink:
                 np.save(sink, probs, allow_pickle=False)
             print(f"{file.name}: {time.perf_counter() - began:.0f} s", flush=True)
-        probs = np.load(file, allow_pickle=False)
-        missing = np.full(probs.shape[1:], np.nan)
-        for number in trained:
-            columns[number].append(probs[numbers.index(number)] if number in numbers else missing)
+        for number, probs in zip(trained, np.load(file, allow_pickle=False), strict=True):
+            columns[number].append(probs)
     for number, parts in columns.items():
         as_it_is = np.load(file_of(out, "MAP", number), allow_pickle=False)["mean"]
         views = np.concatenate([as_it_is[None], np.concatenate(parts, axis=1)])
