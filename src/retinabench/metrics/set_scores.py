@@ -60,7 +60,7 @@ class BootstrapSettings(NamedTuple):
 def scored_sets(
     sets: list[ImageSet],
     validation: Predictions | None,
-    resampling: BootstrapSettings,
+    settings: BootstrapSettings,
     advance: Callable[[int], None] | None,
 ) -> dict[str, SetScores]:
     """Return the scores of every set by the corrected rules.
@@ -68,36 +68,36 @@ def scored_sets(
     Args:
         sets: The sets. The list is emptied: the indexes of a million images take several hundred megabytes and are given up with their set.
         validation: Images on which the prior is corrected; None: on each set itself.
-        resampling: How intervals are computed.
+        settings: How intervals are computed.
         advance: Called with the number of further replicates that are done, in all sets together.
     """
-    work = resampling.replicates * sum(map(len, sets))
-    done = Steps(advance or (lambda steps: None), resampling.replicates, max(work, 1))
+    work = settings.replicates * sum(map(len, sets))
+    done = Steps(advance or (lambda steps: None), settings.replicates, max(work, 1))
     found: dict[str, SetScores] = {}
     with one_blas_thread():
         while sets:
             name = sets[0].name
-            found[name] = _scored(sets.pop(0), validation, resampling, done)
+            found[name] = _scored(sets.pop(0), validation, settings, done)
     return found
 
 
 def _scored(
-    images: ImageSet, validation: Predictions | None, resampling: BootstrapSettings, done: Steps
+    images: ImageSet, validation: Predictions | None, settings: BootstrapSettings, done: Steps
 ) -> SetScores:
     """Return all scores of one set by the corrected rules.
 
     Args:
         images: The set.
         validation: Images on which the prior is corrected; None: on the set itself.
-        resampling: How intervals are computed.
+        settings: How intervals are computed.
         done: Counts the replicates that are done.
     """
-    bootstrap, seed, level = resampling[:3]
+    bootstrap, seed, level = settings[:3]
     whole = images.whole
     curves = {metric: _read(referral_curves.curve_of(whole, metric)) for metric in MAIN_CURVES}
     areas = {f"referral_{metric}_area": curve for metric, curve in curves.items()}
     point = np.array([areas[s.name].area if s.name in areas else s(whole) for s in images.scores])
-    draws = _replicates(images, point, resampling, done)
+    draws = _replicates(images, point, settings, done)
     scores = {}
     for spec, value, column in zip(images.scores, point.tolist(), draws.T, strict=True):
         low, high, why = interval_of(spec, whole, value, column, level)
@@ -129,12 +129,12 @@ def _scored(
     )
 
 
-def _replicates(images: ImageSet, point: Floats, resampling: BootstrapSettings, done: Steps) -> Floats:
+def _replicates(images: ImageSet, point: Floats, settings: BootstrapSettings, done: Steps) -> Floats:
     """The bootstrap replicates (R, K) of the scores whose intervals need them, NaN of the others; those wanted are kept."""
-    replicates = resampling.replicates
+    replicates = settings.replicates
     draws = np.full((replicates, len(point)), np.nan)
     columns = [k for k, spec in enumerate(images.scores) if spec.interval.resampled]
-    wanted = resampling.wanted if images.name != "balanced" else ()
+    wanted = settings.wanted if images.name != "balanced" else ()
     if replicates:
         statistic = SetEvaluator(
             images,
@@ -142,12 +142,12 @@ def _replicates(images: ImageSet, point: Floats, resampling: BootstrapSettings, 
             np.append(point[columns], [spec(images.whole) for spec in wanted]),
         )
         found = cluster_bootstrap(
-            statistic, images.cluster, replicates=replicates, seed=resampling.seed, workers=resampling.workers,
+            statistic, images.cluster, replicates=replicates, seed=settings.seed, workers=settings.workers,
             advance=lambda rows: done.add(rows * len(images)),
         )  # fmt: skip
         draws[:, columns] = found[:, : len(columns)]
         if wanted:
-            resampling.kept[images.name] = found[:, len(columns) :]
+            settings.kept[images.name] = found[:, len(columns) :]
     return draws
 
 
