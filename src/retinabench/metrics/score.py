@@ -149,8 +149,8 @@ def _scores_and_replicates(
         found = image_sets(test, values, cut.value)
         tuning = predictions.select(domain="in_domain", split="validation")
         del predictions, test, values
-        settings = BootstrapSettings(bootstrap, seed, level, workers, wanted, replicates)
-        sets = scored_sets(found, tuning, settings, advance)
+        intervals = BootstrapSettings(bootstrap, seed, level, workers, wanted, replicates)
+        sets = scored_sets(found, tuning, intervals, advance)
     notes += _inverted(sets, name)
     return Scores(rules, name, bootstrap, seed, sets, tuple(notes), *about, cut), replicates
 

@@ -15,14 +15,14 @@ import torch
 
 from retinabench.core.errors import InputError, WorkError
 from retinabench.fidelity.reference import chains
-from retinabench.fidelity.reference.chains import ChainSettings, sample
+from retinabench.fidelity.reference.chains import ChainPlan, sample
 from retinabench.fidelity.targets import batched_networks
 from retinabench.fidelity.targets.density import Density
 from retinabench.fidelity.targets.registry import TARGETS
 from support.killing import KILLING
 from support.small_targets import small_data
 
-PLAN = ChainSettings(chains=2, burn_in=6, keep=10, seed=4, first=0.02)
+PLAN = ChainPlan(chains=2, burn_in=6, keep=10, seed=4, first=0.02)
 
 
 def small(seed=0):
@@ -51,7 +51,7 @@ def test_the_kept_part_is_that_of_the_sampler(whole):
 
 
 def test_a_refused_proposal_repeats_the_state_and_is_counted(tmp_path):
-    kept = sample(small(), ChainSettings(4, 20, 30, seed=1, first=0.02), tmp_path, {})
+    kept = sample(small(), ChainPlan(4, 20, 30, seed=1, first=0.02), tmp_path, {})
     accepted = kept.kept_history[:, 1].astype(bool)
     assert 0.5 < accepted.mean() < 0.95
     for t, k in zip(*np.nonzero(~accepted[1:]), strict=True):
@@ -106,7 +106,7 @@ def test_a_killed_run_goes_on_bit_for_bit(whole, tmp_path, when):
 def test_a_longer_keep_continues_and_a_shorter_one_reads_the_beginning(whole, tmp_path):
     _, kept = whole
     for keep in (4, 10, 7):
-        found = sample(small(), ChainSettings(2, 6, keep, 4, 0.02), tmp_path, {"data": "a"})
+        found = sample(small(), ChainPlan(2, 6, keep, 4, 0.02), tmp_path, {"data": "a"})
         assert np.array_equal(found.predictions, kept.predictions[:keep])
         assert len(found.kept_history) == keep
 
@@ -138,8 +138,8 @@ def test_a_damaged_file_is_named(whole, tmp_path, name):
     ("plan", "identity", "named"),
     [
         (PLAN, {"data": "b"}, 'another data: "a" there, "b" here'),
-        (ChainSettings(2, 5, 10, 4, 0.02), {"data": "a"}, "another burn.in: 6 there, 5 here"),
-        (ChainSettings(2, 6, 10, 5, 0.02), {"data": "a"}, "another seed: 4 there, 5 here"),
+        (ChainPlan(2, 5, 10, 4, 0.02), {"data": "a"}, "another burn.in: 6 there, 5 here"),
+        (ChainPlan(2, 6, 10, 5, 0.02), {"data": "a"}, "another seed: 4 there, 5 here"),
     ],
 )
 def test_other_settings_are_refused(whole, plan, identity, named):
@@ -170,7 +170,7 @@ def test_a_chain_that_becomes_nan_stops_and_what_was_kept_stays(whole, tmp_path,
     monkeypatch.undo()
     with np.load(tmp_path / "checkpoint.npz") as saved:
         assert len(saved["history"]) == 12
-    found = sample(small(), ChainSettings(2, 6, 6, 4, 0.02), tmp_path, {"data": "a"})
+    found = sample(small(), ChainPlan(2, 6, 6, 4, 0.02), tmp_path, {"data": "a"})
     assert np.array_equal(found.predictions, kept.predictions[:6])
 
 
@@ -183,7 +183,7 @@ def test_a_start_that_is_no_number_is_explained(tmp_path):
 
 def test_a_step_that_nothing_accepts_says_what_to_do(tmp_path):
     with pytest.raises(WorkError, match=r"no chain has moved in the last 30 transitions.*smaller --step"):
-        sample(small(), ChainSettings(2, 0, 100, 0, first=5.0), tmp_path, {})
+        sample(small(), ChainPlan(2, 0, 100, 0, first=5.0), tmp_path, {})
 
 
 def test_the_settings_are_readable(whole):

@@ -45,7 +45,7 @@ INTERVAL = 20.0  # seconds between checkpoints
 
 
 @dataclass(frozen=True)
-class ChainSettings:
+class ChainPlan:
     """The settings of some chains.
 
     Args:
@@ -93,7 +93,7 @@ class Chains:
         return self.history[self.burn_in :]
 
 
-def initial_weights(plan: ChainSettings, density: Density) -> Tensor:
+def initial_weights(plan: ChainPlan, density: Density) -> Tensor:
     """Return a draw of the prior for each chain, (K, P): farther apart in their predictions than the posterior is wide.
 
     Half of a draw is not: its predictions are .25 (`fundus`) and .14 (`fundus-small`) times as far apart, those of a draw 1.4 and 1.2.
@@ -106,7 +106,7 @@ def initial_weights(plan: ChainSettings, density: Density) -> Tensor:
 
 def sample(
     density: Density,
-    plan: ChainSettings,
+    plan: ChainPlan,
     folder: Path,
     manifest: JsonObject,
     *,
@@ -172,7 +172,7 @@ def _sample_rest(run: _Run, folder: Path, rows: Any, interval: float, advance: C
 @dataclass
 class _Run:
     density: Density
-    plan: ChainSettings
+    plan: ChainPlan
     state: hmc.State
     size: hmc.StepSize
     history: list[NDArray[np.float64]]
@@ -180,7 +180,7 @@ class _Run:
     checksum: int | None = 0  # CRC-32 of the rows so far; None in chains that an older version began
 
     @classmethod
-    def resume(cls, density: Density, plan: ChainSettings, folder: Path, start: Tensor | None) -> _Run:
+    def resume(cls, density: Density, plan: ChainPlan, folder: Path, start: Tensor | None) -> _Run:
         file = folder / "checkpoint.npz"
         if not file.exists():
             weights = initial_weights(plan, density) if start is None else start

@@ -20,7 +20,7 @@ from retinabench.core.results import vars_of
 from retinabench.fidelity import distances
 from retinabench.fidelity.reference import convergence
 from retinabench.fidelity.reference.arrays import ReferenceAbout
-from retinabench.fidelity.reference.chains import Chains, ChainSettings, initial_weights, sample
+from retinabench.fidelity.reference.chains import ChainPlan, Chains, initial_weights, sample
 from retinabench.fidelity.reference.diagnostics import rank_rhat, split_rhat
 from retinabench.fidelity.reference.reference_file import QUALITIES, Reference
 from retinabench.fidelity.targets.data import TargetData
@@ -84,8 +84,8 @@ def make_reference(
     """
     torch.set_num_threads(1)  # the density has its own threads, and the numbers must not depend on how many
     density = Density.of(target, data, device, DTYPES[dtype], threads)
-    first = step or _first_step(density, ChainSettings(chains, 0, 0, seed, 1.0))
-    plan = ChainSettings(chains, burn_in, keep, seed, first, acceptance)
+    first = step or _first_step(density, ChainPlan(chains, 0, 0, seed, 1.0))
+    plan = ChainPlan(chains, burn_in, keep, seed, first, acceptance)
     kept, half = _sample_twice(density, plan, folder, data, dtype, device, progress)
     found = convergence.diagnose(kept.predictions)
     arrays = (_classes if target.likelihood == "categorical" else _draws)(kept, seed)
@@ -101,7 +101,7 @@ def make_reference(
     return Reference(about, **arrays, **evidence).with_verdict()
 
 
-def _evidence(kept: Chains, half: Chains, density: Density, plan: ChainSettings) -> dict[str, NDArray[Any]]:
+def _evidence(kept: Chains, half: Chains, density: Density, plan: ChainPlan) -> dict[str, NDArray[Any]]:
     """Return the arrays that the verdict is computed from; states are thinned alike where they are too many."""
     stride = max(1, -(-2 * kept.predictions.size // STATE_BYTES[density.target.likelihood]))
     return {
@@ -118,14 +118,14 @@ def _finite(history: Values) -> NDArray[np.float32]:
     return np.clip(np.nan_to_num(history, nan=1e9), -1e9, 1e9).astype(np.float32)
 
 
-def _started(density: Density, plan: ChainSettings) -> NDArray[np.floating]:
+def _started(density: Density, plan: ChainPlan) -> NDArray[np.floating]:
     """Return the predictions before the first transition, (K, N, O)."""
     return density.predict(initial_weights(plan, density)).cpu().numpy()
 
 
 def _sample_twice(
     density: Density,
-    plan: ChainSettings,
+    plan: ChainPlan,
     folder: Path,
     data: TargetData,
     dtype: str,
@@ -143,7 +143,7 @@ def _sample_twice(
     }
     kept = sample(density, plan, folder, manifest, progress=progress, label=target.name)
     length = max(20, plan.keep // 4)
-    stretch = ChainSettings(plan.chains, 0, length, derive(plan.seed, "half step"), kept.step / 2)
+    stretch = ChainPlan(plan.chains, 0, length, derive(plan.seed, "half step"), kept.step / 2)
     half = sample(
         density, stretch, folder / "half-step", manifest,
         start=kept.state.weights, progress=progress, label="half the step",
@@ -157,7 +157,7 @@ def _assessment(
     kept: Chains,
     half: Chains,
     found: convergence.Diagnosis,
-    plan: ChainSettings,
+    plan: ChainPlan,
 ) -> ReferenceAbout:
     """Return settings and diagnostics of the chains."""
     errors = convergence.energy(kept.kept_history)
@@ -196,7 +196,7 @@ def _assessment(
     )
 
 
-def _first_step(density: Density, plan: ChainSettings) -> float:
+def _first_step(density: Density, plan: ChainPlan) -> float:
     """Return a fourth of the step that is accepted half the time when applied once, since trajectories have many steps."""
     state = hmc.start(density, initial_weights(plan, density))
     generator = torch_generator("cpu", plan.seed, "first step")
