@@ -281,6 +281,18 @@ main.main()
 """
 
 
+def test_a_warning_is_one_line_without_a_place_in_the_source():
+    code = """
+import warnings
+from retinabench.cli import main
+main.run = lambda _: warnings.warn("layers are left\\n  as they are: \\x1b[31m")
+main.main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0
+    assert done.stderr == "retinabench: warning: layers are left as they are: \\x1b[31m\n"
+
+
 def test_ctrl_c_during_a_finalizer_is_repeated():
     began = time.monotonic()
     done = subprocess.run(

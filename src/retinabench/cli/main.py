@@ -13,6 +13,7 @@ import signal
 import stat
 import sys
 import threading
+import warnings
 from typing import Annotated
 
 import typer
@@ -23,6 +24,7 @@ from retinabench.cli.clinical import clinic, guarantees, monitor
 from retinabench.cli.fidelity.verbs import app as fidelity_app
 from retinabench.core.errors import InputError, WorkError
 from retinabench.core.subprocesses import sleeping_threads
+from retinabench.core.untrusted.text import visible
 from retinabench.core.version import __version__
 
 # Groups and verbs in the order of a user's path; each with the example that ends its help.
@@ -133,12 +135,18 @@ def main() -> None:
     """Run the command line; the console script."""
     os.environ.update(sleeping_threads())  # before anything imports PyTorch
     sys.unraisablehook = _repeat_lost_interrupt
+    warnings.formatwarning = _one_line
     try:
         code = run(sys.argv[1:])
     except KeyboardInterrupt:  # a second one, while the first was being reported
         code = ExitCode.INTERRUPTED
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to interrupt
     sys.exit(code)
+
+
+def _one_line(message: Warning | str, *_: object, **__: object) -> str:
+    """Format a warning without the place in the source that gave it, which tells a user nothing."""
+    return f"retinabench: warning: {visible(' '.join(str(message).split()))}\n"
 
 
 def _repeat_lost_interrupt(unraisable: sys.UnraisableHookArgs) -> None:
