@@ -25,7 +25,7 @@ FORMULAS = {
     "Findings of an inspection": "inspection.inspection",
     "Uncertainty": "metrics.uncertainty",
     "Selective summaries": "metrics.selective.summaries",
-    "Calibration": "metrics.calibration.summary",
+    "Calibration": "metrics.calibration.set_calibration",
     "Baseline": "metrics.clinical.baseline",
     "Other thresholds": "metrics.policies.grid",
     "Readings of a referral": "metrics.clinical.screening",

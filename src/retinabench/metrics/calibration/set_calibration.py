@@ -1,7 +1,9 @@
-"""The calibration of one set in the results of `score`.
+"""Whether the probabilities of a set can be read as risks: `calibration` in the results and the JSON of `score`.
 
-In the JSON each interval is a number and two with `_low` and `_high` behind its name (the bands of `null_ece_…` have a `_mean`), and
-the parts of the Brier score are `brier_reliability` - `brier_resolution` + `brier_uncertainty` + `brier_within_bin` and `brier_skill`.
+`line_slope` and `line_intercept` are those of logit P(y) = intercept + slope logit(p), ideally 1 and 0; `line_in_the_large` is the intercept
+at slope 1; `line_observed_over_expected` is sum y / sum p; `brier_reliability` - `brier_resolution` + `brier_uncertainty` +
+`brier_within_bin` = Brier over 10 bins (Murphy 1973); `null_ece_…` is the mean and 95 % band of the ECE of a perfectly calibrated model
+with these probabilities. In the JSON, the ends of an interval are numbers of their own, with `_low` and `_high` behind the name.
 """
 
 from __future__ import annotations

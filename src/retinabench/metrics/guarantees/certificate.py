@@ -134,10 +134,10 @@ def certify(
 
     Examples:
         >>> import numpy as np
-        >>> from retinabench.metrics.guarantees.risks import Cases
+        >>> from retinabench.metrics.guarantees.risks import ReferralCases
         >>> from retinabench.metrics.guarantees.goals import Goal
         >>> right, n = np.arange(200) % 2 == 0, 200
-        >>> cases = Cases(right, right, np.linspace(0, 1, n), np.arange(n), np.ones(n))
+        >>> cases = ReferralCases(right, right, np.linspace(0, 1, n), np.arange(n), np.ones(n))
         >>> certify(cases, [Goal("selective_risk", 0.05)], 0.1).threshold
         inf
     """
