@@ -129,10 +129,8 @@ def study(task: tuple[str, int, int]) -> dict[str, Any]:
         ends[name] = {key: [_plain(each.low), _plain(each.high)] for key, each in one.scores.items()}
         if one.calibration is not None:
             for key in (*CALIBRATION, *SQUARED):
-                ends[name][key] = [
-                    _plain(end)
-                    for end in (getattr(one.calibration, key).low, getattr(one.calibration, key).high)
-                ]
+                found = getattr(one.calibration, key)
+                ends[name][key] = [_plain(found.low), _plain(found.high)]
     options: dict[str, Any] = {
         "bootstrap": REPLICATES,
         "seed": number,

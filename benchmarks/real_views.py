@@ -5,7 +5,7 @@
     python benchmarks/real_findings.py --out results-real       # scores what is there
 
 Seven mirrored and turned views are predicted by the networks that did not see the patient: of every image undamaged and at strength
-3, of the official test images under the other strengths. The image as it is is the eighth view. About an hour of one core.
+3, of the official test images under the other strengths. The image as it is is the eighth view.
 """
 
 from __future__ import annotations

@@ -54,10 +54,10 @@ def parse_goals(texts: Sequence[str], concepts: Sequence[str]) -> Goals:
 def _of_text(text: str) -> tuple[str, str, str, Any]:
     """What a text states: its name in messages, the concept, the measure and the rate."""
     left, _, number = text.partition("=")
-    number, percent, behind = number.strip().partition("%")
+    number = number.strip()
     measure, of, concept = left.strip().partition(" of ")
     try:
-        value = float(number) / (100 if percent else 1) if not behind else -1.0
+        value = float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
     except ValueError:
         value = -1.0
     return f"--goal '{text}'", concept.strip() if of else ALL, measure.strip().lower(), value

@@ -136,13 +136,21 @@ def _splits(records: Records | None, kept: Sequence[int]) -> NDArray[np.str_]:
 
 @dataclass(frozen=True)
 class _Images:
-    """What became of the files: numbers of those that are images, a line for each other one, and names of images of one colour."""
+    """The predicted images of a folder.
+
+    Args:
+        kept: Their numbers among all files.
+        refused: An error for each file that is no image.
+        uniform: Names of the images that have one colour everywhere.
+        probs: (N, S) samples of P(referable).
+        own: (N,) the method's own uncertainty; None where it has none.
+    """
 
     kept: list[int]
     refused: list[str]
     uniform: list[str]
-    probs: NDArray[np.float64]  # (N, S) of the images
-    own: NDArray[np.float64] | None  # (N,) the method's own uncertainty
+    probs: NDArray[np.float64]
+    own: NDArray[np.float64] | None
 
 
 def _predicted(model: ExportedModel, files: Files, names: Sequence[str], progress: Progress) -> _Images:

@@ -59,9 +59,8 @@ class SetCalibration(Document):
         content |= {f"brier_{part}": value for part, value in vars(self.brier).items() if part != "brier"}
         for name, one in fields.items():
             if name not in lines:
-                content |= {f"{name}_mean" if name.startswith("null_") else name: one.value} | _ends(
-                    name, one
-                )
+                middle = f"{name}_mean" if name.startswith("null_") else name
+                content |= {middle: one.value, **_ends(name, one)}
         found: JsonObject = json_content(content)
         return found
 
