@@ -14,5 +14,5 @@ def test_undefined_scores_have_a_reason_and_no_interval(evaluators):
     task = score_task(evaluators["fundus"], [bare])
     record = next(entry for entry in task.entries if entry.title == "x").to_dict()["groups"]["all"]
     assert record["epistemic_error"] == {"value": None, "why": "needs posterior samples"}
-    assert record["nll"]["why"] == "a class that occurs got probability 0"
+    assert record["nll"]["why"] == "a class that occurs got probability 0, or less than is stored"
     assert set(record["agreement"]) == {"value", "low", "high"}

@@ -1,5 +1,6 @@
 """Submissions that come with the package: their compact form, and a lone entry among them."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -14,7 +15,7 @@ from retinabench.fidelity.leaderboard.pages.page import markdown
 from retinabench.fidelity.leaderboard.pages.tables import ranking_tables, task_table
 from retinabench.fidelity.leaderboard.recorded import recorded_table
 from retinabench.fidelity.leaderboard.shipped import LOSS, beside, pack, shipped_submissions
-from retinabench.fidelity.submissions.submission import read_submission
+from retinabench.fidelity.submissions.submission import About, Budget, Submission, read_submission
 from support.evaluators import ENERGY, FUNDUS, N
 from support.submissions import DATA
 
@@ -50,6 +51,16 @@ def test_the_compact_form_is_as_precise_as_stated(packed, folder):
     assert shipped_submissions(FUNDUS, "0" * 64, packed) == []  # of other data
 
 
+def test_small_probabilities_keep_their_logarithm(tmp_path):
+    """A square root of p is stored to half a unit, so that log p errs by at most 1 / (65,535 √p)."""
+    smallest = np.logspace(-8, -1, N)
+    probs = np.column_stack([smallest, *np.tile((1 - smallest) / 4, (4, 1))])
+    pack(FUNDUS, DATA["fundus"], [Submission(probs, about=About(title="Sure"))], tmp_path)
+    (found,) = shipped_submissions(FUNDUS, DATA["fundus"], tmp_path)
+    error = np.abs(np.log(found.probs) - np.log(probs))
+    assert (error < 1.1 / (shipped.UNIT * np.sqrt(probs)) + 1e-4).all()  # 1e-4: of the row's sum
+
+
 def test_a_lone_entry_is_ranked_among_those_that_are_shipped(packed, folder, evaluators):
     """One's own copy of a shipped submission replaces it."""
     own = [folder / "Middling-fundus-0" / "submission.npz"]
@@ -77,6 +88,11 @@ def test_other_seeds_and_settings_stay_beside_the_shipped_ones(packed):
     assert {(one.title, one.about.seed) for one in beside(own, found)} == {
         ("Far", 0), ("Middling", 0), ("Near", 0), ("Near", 2),
     }  # fmt: skip
+    tier = Budget(limit=100.0)
+    (another,) = (replace(one, about=one.about.model_copy(update={"budget": tier})) for one in own)
+    assert len(beside([another], found)) == len(
+        found
+    )  # what is not trained has the same settings at every tier
 
 
 def test_what_the_compact_form_cannot_hold_is_refused(folder, tmp_path):

@@ -14,11 +14,11 @@ from retinabench.fidelity.scoring.resampling import Estimate
 from retinabench.metrics.inference.bootstrap import percentile_interval
 from retinabench.reports.toolkit.number_format import Quantity
 
-_WHY_UNDEFINED = {
+WHY_UNDEFINED = {
     "epistemic_correlation": "needs posterior samples that differ",
     "epistemic_error": "needs posterior samples",
     "disagreement_gap": "needs posterior samples",
-    "nll": "a class that occurs got probability 0",
+    "nll": "a class that occurs got probability 0, or less than is stored",
 }
 _BOUNDS = {
     **dict.fromkeys(("agreement", "total_variation", "accuracy", "referral_area", "coverage_90"), (0.0, 1.0)),
@@ -83,7 +83,7 @@ class Score:
             error: Standard error over seeds; NaN for a single one.
         """
         if estimate is None or not np.isfinite(estimate.value):
-            return cls(Quantity(np.nan), why=_WHY_UNDEFINED.get(name, "undefined here"))
+            return cls(Quantity(np.nan), why=WHY_UNDEFINED.get(name, "undefined here"))
         least, most = _BOUNDS.get(name, (-np.inf, np.inf))  # a normal part of a replicate may pass them
         low, high = (min(max(end, least), most) if np.isfinite(end) else end for end in estimate.interval())
         return cls(Quantity(estimate.value, low, high, error))

@@ -3,7 +3,8 @@
 `shipped/TASK.npz` holds the submissions of a task in a compact form, which `pack` writes and `shipped_submissions` reads:
 
     meta        JSON: data and fingerprint of the target, and what each submission says of itself
-    probs       (E, N, C) uint16, in units of 1 / 65,535; rows are divided by their sum again
+    roots       (E, N, C) uint16, of a classification: square roots of the probabilities in units of 1 / 65,535, which hold small
+                probabilities, and so the log-likelihood; rows are divided by their sum again
     quantiles   (E, N, 100) int16, of a regression: means of ten neighbouring sorted draws of y, in thousandths of a std; each but
                 the first less the one before
 
@@ -31,7 +32,7 @@ from retinabench.fidelity.submissions.submission_checks import DRAWS
 from retinabench.fidelity.targets.target import Target
 
 FOLDER = Path(__file__).parent / "shipped"
-SCHEMA = "retinabench.fidelity-shipped/1"
+SCHEMA = "retinabench.fidelity-shipped/2"
 UNIT = 65_535
 THOUSANDTHS = 1000
 QUANTILES = 100
@@ -58,7 +59,7 @@ def pack(target: Target, data: str, submissions: Sequence[Submission], folder: P
     gaussian = target.likelihood == "gaussian"
     ordered = sorted(submissions, key=lambda one: (one.title, settings_of(one), one.about.seed or 0))
     stored = [
-        _quantiles(np.asarray(one.draws)) if gaussian else _units(np.asarray(one.probs)) for one in ordered
+        _quantiles(np.asarray(one.draws)) if gaussian else _roots(np.asarray(one.probs)) for one in ordered
     ]
     for one, values in zip(ordered, stored, strict=True):
         loss = _loss(one, values, gaussian)
@@ -71,7 +72,7 @@ def pack(target: Target, data: str, submissions: Sequence[Submission], folder: P
         "submissions": [one.about.to_dict() for one in ordered],
     }
     sink = io.BytesIO()
-    name = "quantiles" if gaussian else "probs"
+    name = "quantiles" if gaussian else "roots"
     np.savez_compressed(sink, meta=np.array(json.dumps(meta)), **{name: np.stack(stored)})  # type: ignore[arg-type]
     path = folder / f"{target.name}.npz"
     write_bytes(path, sink.getvalue())
@@ -94,7 +95,7 @@ def shipped_submissions(target: Target, data: str, folder: Path = FOLDER) -> lis
         if (meta["data"], meta["target"]) != (data, target.fingerprint(data)):
             return []
         gaussian = target.likelihood == "gaussian"
-        arrays = file["quantiles" if gaussian else "probs"]
+        arrays = file["quantiles" if gaussian else "roots"]
     found = []
     for entry, values in zip(meta["submissions"], arrays, strict=True):
         about = About(**entry)
@@ -107,14 +108,20 @@ def shipped_submissions(target: Target, data: str, folder: Path = FOLDER) -> lis
 
 
 def beside(own: Sequence[Submission], shipped: Sequence[Submission]) -> list[Submission]:
-    """Return the shipped submissions without those that are among one's own: same title, run and seed."""
-    known = {(one.title, settings_of(one), one.about.seed) for one in own}
-    return [one for one in shipped if (one.title, settings_of(one), one.about.seed) not in known]
+    """Return the shipped submissions without those that are among one's own: same title, run, seed and tier of the budget."""
+    known = {_identity(one) for one in own}
+    return [one for one in shipped if _identity(one) not in known]
 
 
 def is_shipped(submission: Submission) -> bool:
     """Tell whether a submission came with the package."""
     return submission.source is not None and submission.source.parent == FOLDER
+
+
+def _identity(one: Submission) -> tuple[str, str, int | None, float | None]:
+    """Return what one run of an entry alone has; the settings of what is not trained do not hold the tier."""
+    tier = one.about.budget.limit if one.about.budget else None
+    return one.title, settings_of(one), one.about.seed, tier
 
 
 def settings_of(one: Submission) -> str:
@@ -123,12 +130,12 @@ def settings_of(one: Submission) -> str:
     return json.dumps(run, sort_keys=True)
 
 
-def _units(probs: Floats) -> NDArray[np.uint16]:
-    return np.rint(np.clip(probs, 0, 1) * UNIT).astype(np.uint16)
+def _roots(probs: Floats) -> NDArray[np.uint16]:
+    return np.asarray(np.rint(np.sqrt(np.clip(probs, 0, 1)) * UNIT), np.uint16)
 
 
 def _probs(values: NDArray[np.uint16]) -> Floats:
-    probs = values.astype(np.float64)
+    probs = np.square(values.astype(np.float64))
     return np.asarray(probs / probs.sum(axis=1, keepdims=True))
 
 

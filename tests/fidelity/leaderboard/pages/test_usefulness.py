@@ -7,6 +7,7 @@ import pytest
 
 from retinabench.fidelity.leaderboard.board import score_task
 from retinabench.fidelity.leaderboard.pages.usefulness import corruption_table, usefulness_table
+from retinabench.fidelity.leaderboard.scores import WHY_UNDEFINED
 from retinabench.fidelity.submissions.submission import About, Submission
 from retinabench.reports.toolkit.tables import UNDEFINED
 from support.evaluators import ENERGY, FUNDUS, GROUP, N, evaluator_of
@@ -29,6 +30,18 @@ def test_the_posterior_is_compared_with_map_and_with_nothing():
     assert uniform.value == pytest.approx(np.log(5))
     assert over_map.value == pytest.approx(nll + np.log(0.95))
     assert over_uniform.low < nll - np.log(5) < over_uniform.high
+
+
+def test_an_infinite_loss_of_map_has_its_reason():
+    evaluator = evaluator_of(FUNDUS, classified(N, 5))
+    wrong = np.zeros((N, 5))
+    wrong[np.arange(N), (evaluator.truth + 1) % 5] = 1.0
+    about = About(**submission_meta(FUNDUS, "MAP"))
+    table = usefulness_table([score_task(evaluator, [Submission(wrong, about=about)])])
+    _, known, uniform, over_map, over_uniform = table.blocks[0].rows[0].cells
+    assert not any(one.defined for one in (known, over_map))
+    assert known.why == over_map.why == WHY_UNDEFINED["nll"] != ""
+    assert uniform.why == over_uniform.why == ""
 
 
 def test_a_task_without_map_and_a_regression_have_what_is_known():

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from retinabench.fidelity import distances
 from retinabench.fidelity.leaderboard.results import FidelityEntry, TaskBoard
+from retinabench.fidelity.leaderboard.scores import WHY_UNDEFINED
 from retinabench.fidelity.scoring import utility
 from retinabench.fidelity.scoring.measures import MEASURES
 from retinabench.fidelity.scoring.resampling import ALL, mean_of
@@ -66,9 +67,7 @@ def _rows(task: TaskBoard, known: FidelityEntry | None) -> list[Row]:
     for group, points in evaluator.resampling.groups.items():
         if group[-1:].isdigit():
             continue
-        cells = [
-            UNDEFINED if one is None else Cell.number(float(one[points].mean()), form=_FORM) for one in losses
-        ]
+        cells = [UNDEFINED if one is None else _cell(Quantity(float(one[points].mean()))) for one in losses]
         for one in losses[1:]:
             if one is None:
                 cells.append(UNDEFINED)
@@ -76,10 +75,15 @@ def _rows(task: TaskBoard, known: FidelityEntry | None) -> list[Row]:
             with np.errstate(invalid="ignore"):
                 term = mean_of((first - one)[points])
             estimate = evaluator.resampling.estimate({"difference": term}, group)["difference"]
-            cells.append(Cell(Quantity(estimate.value, *estimate.interval()), _FORM))
+            cells.append(_cell(Quantity(estimate.value, *estimate.interval())))
         label = f"{task.target.name}: {'all test points' if group == ALL else group.replace('_', '-')}"
         found.append(Row(label, cells))
     return found
+
+
+def _cell(loss: Quantity) -> Cell:
+    """Return the cell of a loss, or of a difference, with the reason where it is infinite."""
+    return Cell(loss, _FORM, why="" if loss.defined else WHY_UNDEFINED["nll"])
 
 
 def _losses(task: TaskBoard, submissions: Sequence[Submission]) -> Values:
