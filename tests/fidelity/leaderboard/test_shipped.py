@@ -88,11 +88,10 @@ def test_other_seeds_and_settings_stay_beside_the_shipped_ones(packed):
     assert {(one.title, one.about.seed) for one in beside(own, found)} == {
         ("Far", 0), ("Middling", 0), ("Near", 0), ("Near", 2),
     }  # fmt: skip
+    # What is not trained has the same settings at every tier.
     tier = Budget(limit=100.0)
     (another,) = (replace(one, about=one.about.model_copy(update={"budget": tier})) for one in own)
-    assert len(beside([another], found)) == len(
-        found
-    )  # what is not trained has the same settings at every tier
+    assert len(beside([another], found)) == len(found)
 
 
 def test_what_the_compact_form_cannot_hold_is_refused(folder, tmp_path):
