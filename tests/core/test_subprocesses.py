@@ -40,6 +40,31 @@ def test_a_killed_worker_is_one_line():
         list(in_processes(kill_at, [1, 2, 3], 2))
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "list(in_processes(abs, [-1, -2], 2))",
+        "prepare('synthetic', Path(sys.argv[1]), recipe=Recipe(32), images=300, seed=0, workers=2)",
+    ],
+)
+def test_a_script_without_a_main_guard_is_refused_and_does_not_wait_for_itself(call, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(f"""
+import sys
+from pathlib import Path
+from retinabench.core.subprocesses import in_processes
+from retinabench.data.ingest.prepare import prepare
+from retinabench.data.preprocessing.preprocess import Recipe
+{call}
+""")
+    ended = subprocess.run(
+        [sys.executable, script, tmp_path / "out"], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert ended.returncode == 1
+    assert "Put its calls under `if __name__" in ended.stderr
+    assert "a worker was killed" in ended.stderr.splitlines()[-1]
+
+
 def test_workers_have_one_thread_that_sleeps_while_it_waits(monkeypatch):
     monkeypatch.delenv(WAIT_POLICY, raising=False)
     found = dict(in_processes(variable, ["OMP_NUM_THREADS", WAIT_POLICY], 2))

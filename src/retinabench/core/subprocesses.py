@@ -36,8 +36,10 @@ def in_processes(
         The number of an item and its result, in any order.
 
     Raises:
-        WorkError: A process was killed. What `work` raises is raised, too.
+        WorkError: A process was killed, or this is a child that runs its parent's script once more (`refuse_import`). What
+            `work` raises is raised, too.
     """
+    refuse_import()
     if workers <= 1:
         yield from enumerate(map(work, items))
         return
@@ -50,11 +52,29 @@ def in_processes(
                 yield futures[future], future.result()
         except BrokenProcessPool:
             raise WorkError(
-                "a worker was killed, perhaps for lack of memory. Repeat the command, with --workers 1."
+                "a worker was killed, perhaps for lack of memory (an error of its own is printed above)."
+                " Repeat the command, with --workers 1."
             ) from None
         finally:
             for future in futures:
                 future.cancel()
+
+
+def refuse_import() -> None:
+    """Refuse work in a child that imports the script of its parent, which it does before its own work.
+
+    A script without a main guard would begin all its work once more in each child. Where its folder is locked, the child would
+    wait for the parent, and the parent for the child.
+
+    Raises:
+        WorkError: This process is such a child.
+    """
+    # The attribute by which `multiprocessing` itself recognises such a child.
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise WorkError(
+            "the script starts processes, and each of them runs the script again. Put its calls under"
+            ' `if __name__ == "__main__":`.'
+        )
 
 
 def begin() -> None:

@@ -27,6 +27,7 @@ from retinabench.core.atomic_files import claim, explain, settle, sweep, write_b
 from retinabench.core.checksums import CHECKSUMS, check
 from retinabench.core.errors import InputError
 from retinabench.core.results import JsonObject
+from retinabench.core.subprocesses import refuse_import
 
 DONE, LOCK, HOLDER = "done", ".lock", ".lock.json"
 BRIEFLY = 0.5  # seconds for which a lock is tried; `holder` takes it for a moment
@@ -191,7 +192,9 @@ class Workspace:
 
         Raises:
             InputError: Another process holds the folder, or the folder cannot be written.
+            WorkError: This process is a child that imports the script of its parent.
         """
+        refuse_import()
         lock = FileLock(self.folder / LOCK)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
