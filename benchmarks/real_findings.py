@@ -6,6 +6,9 @@ writes `findings.md` and `findings.json` below `--out`, docs/tables/real*.csv an
 every interval a 95 % percentile interval over bootstrap replicates that draw patients, divisions and the seeds of each division, with
 replacement. All methods have the same replicates, so that differences between methods are paired. Of one run an interval holds the
 variation of the patients alone; two divisions tell little about the variation between divisions.
+
+`--recorded` takes the fine-tuned networks from `real_finetuned.npz` (`real_record.py`), which holds the official test images alone, and
+replaces what the tables say of them, and of the other methods in `--out`, at each strength of the damage; and the figure.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import argparse
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 
@@ -32,6 +35,7 @@ from real import (
     division_of,
     entropy,
 )
+from real_record import RECORD, recorded
 
 from retinabench.core.atomic_files import write_bytes, write_json
 from retinabench.core.random_streams import numpy_generator
@@ -53,6 +57,7 @@ NAMES = {
 }  # fmt: skip
 REPLICATES, FEWER, MOST_SEEDS = 300, 100, 20  # fewer of a score that is slow
 MAIN = ("in domain", "damaged")
+TITLES = {"damaged": f"damage of strength {EVERYWHERE}"}  # of sets, where not their names
 TRUNKS = {
     "": "heads",
     ", fine-tuned": "finetuned",
@@ -60,13 +65,23 @@ TRUNKS = {
 }  # suffix of a method -> folder
 DRAWN = ("MAP", "VBLL", "Laplace (evidence)", "IVON", "tuned SGLD", "DDU")  # by strength of the damage
 COLOURS = ("#444444", "#c26a1b", "#2a6f97", "#7a4fa3", "#3d8f5f", "#b03a48")
+BY_STRENGTH, FROM_MAP, BETWEEN = (  # names of tables
+    "real-damage-by-strength",
+    "real-differences-from-map",
+    "real-differences-between-trunks",
+)
 PAGE = Path(__file__).resolve().parents[1]
 
 
 class Study:
-    """The predictions of all methods, and what they are scored on."""
+    """The predictions of all methods, and what they are scored on.
 
-    def __init__(self, out: Path) -> None:
+    Args:
+        out: Folder of the computations.
+        record: Takes the fine-tuned networks from this file, and scores the official test images alone.
+    """
+
+    def __init__(self, out: Path, record: Path | None = None) -> None:
         self.records = open_prepared(out / "data").records
         self.label = (self.records.grade >= 2).astype(np.int8)
         self.patient, patients = cluster_codes(self.records.patient_id)
@@ -92,19 +107,24 @@ class Study:
             self.sets[f"strength {strength}"] = [
                 np.flatnonzero((self.cell == cell_of(kind, strength)) & of_test) for kind in KINDS
             ]
+        if record:
+            self.sets = {name: parts for name, parts in self.sets.items() if name not in MAIN}
         # Method -> set -> (runs, parts, scores, 1 + replicates).
         self.found: dict[str, dict[str, Floats]] = {}
         self.runs: dict[str, dict[int, Mapping[str, Floats]]] = {}
         self.calibration: dict[str, dict[str, tuple[float, float, float]]] = {}
         for suffix, folder in TRUNKS.items():
+            kept = record and folder == "finetuned"
+            found = dict(recorded(record, len(self.cell)) if kept else finished(out / folder))
             for label in (*METHODS, TTA, "LoRA ensemble"):
                 stem = f"{label.replace(' ', '-')}-"
-                files = {
-                    int(file.stem.removeprefix(stem)): file
-                    for file in (out / folder).glob(f"{stem}[0-9]*.npz")
-                }
-                if files:
-                    self.runs[label + suffix] = {n: dict(np.load(files[n])) for n in sorted(files)}
+                numbers = sorted(
+                    int(number)
+                    for name in found
+                    if name.startswith(stem) and (number := name.removeprefix(stem)).isdigit()
+                )
+                if numbers:
+                    self.runs[label + suffix] = {n: found[f"{stem}{n}"] for n in numbers}
         self._pool()
         # Method -> set -> the numbers of the runs that predicted it.
         self.numbers: dict[str, dict[str, list[int]]] = {}
@@ -188,6 +208,12 @@ class Study:
         return found
 
 
+def finished(folder: Path) -> Iterator[tuple[str, Mapping[str, Floats]]]:
+    """Yield the names of the cross-validations in a folder with their columns."""
+    for file in folder.glob("*.npz"):
+        yield file.stem, dict(np.load(file, allow_pickle=False))
+
+
 def interval(draws: Floats, digits: int = 3) -> str:
     """0.960 [0.941, 0.972]."""
     low, high = np.nanpercentile(draws[1:], [2.5, 97.5])
@@ -235,10 +261,10 @@ def between_trunks(study: Study) -> Rows:
     """Paired differences of every method from itself on the frozen trunk: the same patients and divisions in each replicate."""
     shown = ("auroc", "nll", "referral_accuracy_area")
     lines = [["set", "method", "trunk", "runs", *(NAMES[score] for score in shown)]]
-    for name, method in product(MAIN, study.found):
+    for name, method in product(study.sets, study.found):
         suffix = trunk_of(method)
         frozen = method.removesuffix(suffix)
-        if suffix and frozen in study.found:
+        if suffix and name in study.found[method] and name in study.found.get(frozen, {}):
             draws = [study.draws(method, name, s) - study.draws(frozen, name, s) for s in shown]
             cells = [interval(one) for one in draws]
             lines.append([name, frozen, suffix[2:], str(len(study.numbers[method][name])), *cells])
@@ -271,25 +297,44 @@ def markdown(rows: Rows) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in (rows[0], ["---"] * len(rows[0]), *rows[1:]))
 
 
+def per_set(study: Study, names: Iterable[str], rows_of: Callable[[Study, str], Rows]) -> Rows:
+    """The rows of several sets below one head; the first column names the set."""
+    parts = [(TITLES.get(name, name), rows_of(study, name)) for name in names]
+    return [["set", *parts[0][1][0]], *([title, *row] for title, rows in parts for row in rows[1:])]
+
+
 def write_tables(study: Study, folder: Path) -> None:
     """Write the tables of docs/results.md as CSV files."""
-    sets = {"in domain": "in domain", "damaged": f"damage of strength {EVERYWHERE}"}
-    both = {
-        "real": [(sets[name], table(study, name)) for name in MAIN],
-        "real-differences-from-map": [(sets[name], against_map(study, name)) for name in MAIN],
-    }
-    files: dict[str, Rows] = {
-        file: [["set", *parts[0][1][0]], *([name, *row] for name, rows in parts for row in rows[1:])]
-        for file, parts in both.items()
-    }
-    files |= {
-        "real-damage-by-kind": by_kind(study), "real-damage-by-strength": by_strength(study),
-        "real-trunks": by_trunk(study), "real-differences-between-trunks": between_trunks(study),
+    files = {
+        "real": per_set(study, MAIN, table), FROM_MAP: per_set(study, study.sets, against_map),
+        "real-damage-by-kind": by_kind(study), BY_STRENGTH: by_strength(study),
+        "real-trunks": by_trunk(study), BETWEEN: between_trunks(study),
     }  # fmt: skip
     for name, rows in files.items():
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows([cell.strip("*`") for cell in row] for row in rows)
-        write_bytes(folder / f"{name}.csv", text.getvalue().encode())
+        write_table(folder / f"{name}.csv", rows)
+
+
+def write_table(file: Path, rows: Rows) -> None:
+    """Write a table as CSV, without marks of Markdown."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([cell.strip("*`") for cell in row] for row in rows)
+    write_bytes(file, text.getvalue().encode())
+
+
+def replace_rows(file: Path, rows: Rows, keys: Sequence[str]) -> None:
+    """Write rows into a table in place of those with the same values in the columns `keys`; all others stay."""
+    at = [rows[0].index(key) for key in keys]
+    with file.open(encoding="utf-8", newline="") as source:
+        merged = {tuple(row[k] for k in at): row for row in (*csv.reader(source), *rows)}
+    write_table(file, list(merged.values()))
+
+
+def write_strengths(study: Study, folder: Path) -> None:
+    """Write what is known by strength into the tables of docs/results.md."""
+    from_map = per_set(study, study.sets, against_map)
+    replace_rows(folder / f"{BY_STRENGTH}.csv", by_strength(study), ("method", "trunk", "strength"))
+    replace_rows(folder / f"{FROM_MAP}.csv", from_map, ("set", "method"))
+    replace_rows(folder / f"{BETWEEN}.csv", between_trunks(study), ("set", "method", "trunk"))
 
 
 def trunk_of(method: str) -> str:
@@ -445,7 +490,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=Path("results-real"))
     parser.add_argument("--figure", type=Path, default=PAGE / "docs" / "images" / "real-damage")
     parser.add_argument("--tables", type=Path, default=PAGE / "docs" / "tables")
+    parser.add_argument("--recorded", action="store_true", help="fine-tuned networks from real_finetuned.npz")
     options = parser.parse_args(arguments)
+    if options.recorded:
+        study = Study(options.out, RECORD)
+        write_strengths(study, options.tables)
+        figure(study, options.figure)
+        return
     study = Study(options.out)
     counts = {method: len(found) for method, found in study.runs.items()}
     parts = [

@@ -1,0 +1,83 @@
+"""The record of the fine-tuned networks on IDRiD, and the table that is made from it."""
+
+import csv
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
+
+import real_findings
+import real_record
+from real import REPEATS, damaged_parts
+
+TABLES = Path(__file__).resolve().parents[2] / "docs" / "tables"
+SPLIT = np.array(["train", "test", "train", "test", "test"])
+
+
+def columns(own, missing=()):
+    length = len(SPLIT) + sum(len(rows) for _, _, rows in damaged_parts(SPLIT))
+    found = {"mean": np.linspace(0, 1, length), "own": np.full(length, np.nan)}
+    if own:
+        found["own"] = found["mean"] ** 2
+    found["mean"][list(missing)] = np.nan
+    return found
+
+
+def test_a_record_holds_the_test_images_of_every_complete_run(tmp_path):
+    position = real_record.test_positions(SPLIT)
+    np.savez(tmp_path / "DDU-0.npz", **columns(own=True))
+    np.savez(tmp_path / "MAP-1.npz", **columns(own=False))
+    np.savez(tmp_path / "MAP-2.npz", **columns(own=False, missing=[1]))  # position 1 is a test image
+    file = tmp_path / "record.npz"
+    assert real_record.add(file, tmp_path, position) == 2
+    found = dict(real_record.recorded(file, len(columns(False)["mean"])))
+    assert list(found) == ["DDU-0", "MAP-1"]
+    held = np.isin(np.arange(len(found["MAP-1"]["mean"])), position)
+    # Undamaged, the test images; damaged, those at every strength and not the other images at strength 3.
+    assert held[: len(SPLIT)].tolist() == (SPLIT == "test").tolist()
+    assert held.sum() == 3 * (1 + 9 * 5)
+    for name, one in found.items():
+        before = columns(own=name.startswith("DDU"))
+        for key in ("mean", "own"):
+            assert one[key][held] == pytest.approx(before[key][held], rel=1e-6, nan_ok=True)
+            assert np.isnan(one[key][~held]).all()
+
+
+def test_runs_are_added_to_those_of_a_record(tmp_path):
+    position = real_record.test_positions(SPLIT)
+    for name in ("MAP-0", "MAP-1"):
+        folder = tmp_path / name
+        folder.mkdir()
+        np.savez(folder / f"{name}.npz", **columns(own=False))
+        count = real_record.add(tmp_path / "record.npz", folder, position)
+    assert count == 2
+
+
+def test_rows_of_a_table_are_replaced_in_place_and_new_ones_follow(tmp_path):
+    file = tmp_path / "table.csv"
+    file.write_text("method,trunk,AUROC\nMAP,frozen,.1\nMAP,fine-tuned,.2\nMAP,from scratch,.3\n")
+    rows = [["method", "trunk", "AUROC"], ["VBLL", "frozen", ".5"], ["MAP", "fine-tuned", "**.4**"]]
+    real_findings.replace_rows(file, rows, ("method", "trunk"))
+    assert file.read_text().splitlines() == [
+        "method,trunk,AUROC", "MAP,frozen,.1", "MAP,fine-tuned,.4", "MAP,from scratch,.3", "VBLL,frozen,.5",
+    ]  # fmt: skip
+
+
+def test_the_table_by_strength_has_five_runs_of_every_fine_tuned_method_and_all_of_the_record():
+    names = np.load(real_record.RECORD, allow_pickle=False)["names"].tolist()
+    assert len(names) == len(set(names))
+    runs: dict[str, int] = {}
+    for name in names:
+        label = name.rpartition("-")[0]
+        runs[label] = runs.get(label, 0) + 1
+    with (TABLES / f"{real_findings.BY_STRENGTH}.csv").open(encoding="utf-8", newline="") as source:
+        rows = [row for row in csv.DictReader(source) if row["trunk"] == "fine-tuned"]
+    for row in rows:
+        label = row["method"].replace(" ", "-")
+        pooled = row["method"].startswith("ensemble of ")
+        assert int(row["runs"]) == (REPEATS if pooled else runs[label]), row
+    assert set(runs.values()) == {5}
+    assert len(runs) == 26  # 25 methods, and test-time augmentation of MAP
