@@ -8,7 +8,7 @@ replacement. All methods have the same replicates, so that differences between m
 variation of the patients alone; two divisions tell little about the variation between divisions.
 
 `--recorded` takes the fine-tuned networks from `real_finetuned.npz` (`real_record.py`), which holds the official test images alone, and
-replaces what the tables say of them, and of the other methods in `--out`, at each strength of the damage; and the figure.
+replaces what the tables say of them, and of the heads in `--out`, at each strength of the damage, and the figure.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def in_processes(
                 yield futures[future], future.result()
         except BrokenProcessPool:
             raise WorkError(
-                "a worker was killed, perhaps for lack of memory (an error of its own is printed above)."
+                "a worker was killed, perhaps for lack of memory, or ended with an error that is printed above."
                 " Repeat the command, with --workers 1."
             ) from None
         finally:
