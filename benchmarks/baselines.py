@@ -41,16 +41,21 @@ from retinabench.data.prepared.folder import open_prepared
 from retinabench.data.records import referable
 from retinabench.experiments.engines.engine import make_engine
 from retinabench.experiments.study.definition import Study, read_study
-from retinabench.experiments.study.outcomes import read_record
 from retinabench.experiments.study.prediction_files import pool
-from retinabench.experiments.study.runner import compute, workspace
-from retinabench.experiments.study.runs import cells, folder_of, open_tasks, with_seeds
+from retinabench.experiments.study.study import (
+    cells,
+    compute,
+    folder_of,
+    open_tasks,
+    read_record,
+    with_seeds,
+    workspace,
+)
 from retinabench.methods.registry import METHODS
 from retinabench.predictions.io import read_predictions
 from retinabench.predictions.table import Predictions
-from retinabench.reports.leaderboard.baselines import BaselineSeed, write_baselines
-from retinabench.reports.leaderboard.card import Card
-from retinabench.reports.leaderboard.checking import checked
+from retinabench.reports.leaderboard.board import BaselineSeed, write_baselines
+from retinabench.reports.leaderboard.submission import Card, checked
 
 POOLED = (
     "map",

@@ -14,15 +14,14 @@ from scipy import stats
 from scipy.special import expit
 
 import retinabench as rb
-from retinabench.metrics.calibration.summary import calibration_summary
+from retinabench.metrics.calibration import calibration_summary
 from retinabench.metrics.clinical.decision_curve import net_benefit, predictive_value_intervals
 from retinabench.metrics.clinical.subgroups import RATES, subgroups_of
-from retinabench.metrics.inference.interval import Interval
-from retinabench.metrics.inference.proportions import clustered_proportion
 from retinabench.metrics.planning.assumptions import Assumptions
 from retinabench.metrics.planning.clusters import Clusters
 from retinabench.metrics.planning.plan import plan_study
 from retinabench.metrics.planning.study_plan import Aims
+from retinabench.metrics.proportions import Interval, clustered_proportion
 
 PREVALENCE, SHIFT, SHARED, CUT = 0.2, 2.2, 0.5, 1.2
 LEVEL = np.log(PREVALENCE / (1 - PREVALENCE)) - SHIFT**2 / 2

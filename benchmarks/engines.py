@@ -29,8 +29,7 @@ from retinabench.data.ingest.prepare import prepare
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.experiments.config import load_run
 from retinabench.experiments.engines.engine import make_engine
-from retinabench.experiments.engines.jobs import Job
-from retinabench.experiments.engines.scheduler import JobResult, compute
+from retinabench.experiments.engines.scheduler import Job, JobResult, compute
 
 NODES, PER_NODE, AHEAD = 1000, 4, 2
 

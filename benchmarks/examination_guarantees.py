@@ -39,7 +39,7 @@ from retinabench.concepts.questioning.loop import examine
 from retinabench.concepts.questioning.reference import enter_readers
 from retinabench.concepts.questioning.referral import agreement, decisions
 from retinabench.metrics.clinical.decision_threshold import FrozenThreshold
-from retinabench.metrics.inference.auroc_variance import auroc_error
+from retinabench.metrics.intervals import auroc_error
 from retinabench.predictions.table import Predictions
 
 RATES = np.array([[0.6, 0.75, 0.9], [0.95, 0.8, 0.7]])  # specificities, sensitivities

@@ -32,7 +32,7 @@ from retinabench.fidelity.targets.data import TargetData, load
 from retinabench.fidelity.targets.density import Density, Recorded
 from retinabench.fidelity.targets.registry import TARGETS
 from retinabench.fidelity.targets.target import Target
-from retinabench.methods.mcmc import hmc
+from retinabench.methods import hmc
 
 CHAINS = {"energy-gap": (8, 64, 512), "fundus": (4, 16)}
 STEPS = {"energy-gap": 200, "fundus": 20}

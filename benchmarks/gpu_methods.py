@@ -3,7 +3,7 @@
     python benchmarks/gpu_methods.py                                  one GPU
     torchrun --nproc-per-node 4 benchmarks/gpu_methods.py             several, `--batch` images on each
 
-It uses what `retinabench train` uses on a card: `models/acceleration.py`, the training loop, fused optimisers. Images lie
+It uses what `retinabench train` uses on a card: `models/build.py`, the training loop, fused optimisers. Images lie
 on the card, so that this measures the method and not the disk. Printed per method: images per second of
 training over all cards, peak memory, the share of the card's measured rate of large bfloat16 matrix products that MAP's
 own arithmetic (3 x its forward pass per image) would need at that speed, and images per second of prediction with S = 5
@@ -34,18 +34,17 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from retinabench.core.atomic_files import write_json
+from retinabench.core.files import write_json
 from retinabench.data.loader import Batches
 from retinabench.data.memory import BatchLimits
 from retinabench.experiments.config import Run, load_run
-from retinabench.experiments.resources import Resources
+from retinabench.experiments.execution import Resources
 from retinabench.experiments.run_folder import LIKELIHOOD
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training import distributed
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.posterior import precision
-from retinabench.models.acceleration import compile_network, draws, set_arithmetic
-from retinabench.models.build import build_model
+from retinabench.models.build import build_model, compile_network, draws, set_arithmetic
 
 SAMPLES = 5
 

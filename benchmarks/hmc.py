@@ -71,7 +71,7 @@ def rounds(samplers, chains, steps, count):
 def ours(density, weights, step, steps):
     import torch
 
-    from retinabench.methods.mcmc import hmc
+    from retinabench.methods import hmc
 
     state = hmc.start(density, weights)
     generator = torch.Generator().manual_seed(0)

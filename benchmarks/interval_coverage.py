@@ -30,11 +30,11 @@ from scipy.special import expit
 from scipy.stats import norm
 
 import retinabench as rb
-from retinabench.metrics.calibration.recalibration import calibration_line_of
+from retinabench.metrics.calibration import calibration_line_of
+from retinabench.metrics.image_sets import image_sets
 from retinabench.metrics.registry import SCORES
-from retinabench.metrics.sets import image_sets
-from retinabench.metrics.sorted_images import Weighted
 from retinabench.metrics.uncertainty import referral_uncertainty
+from retinabench.metrics.weighted_images import Weighted
 
 # Threshold of the severity, how steeply the model sees it, and how much a patient's difficulty scatters its logit.
 SETTINGS = {

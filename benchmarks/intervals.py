@@ -17,10 +17,10 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 
 import retinabench as rb
-from retinabench.metrics.inference.auroc_variance import auroc_error
-from retinabench.metrics.inference.bootstrap import cluster_bootstrap, percentile_interval
+from retinabench.metrics.bootstrap import cluster_bootstrap, percentile_interval
+from retinabench.metrics.intervals import auroc_error
 from retinabench.metrics.registry import SCORES
-from retinabench.metrics.sorted_images import Cases
+from retinabench.metrics.weighted_images import Cases
 
 NAMES = ("accuracy", "auroc", "referral_accuracy_area", "referral_auroc_area")
 IMAGES = 42_670

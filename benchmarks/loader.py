@@ -25,9 +25,9 @@ from retinabench.data.prepared.folder import Prepared
 from retinabench.data.prepared.shard_files import write_shard
 from retinabench.data.synthetic.fundus import draw
 from retinabench.experiments.config import load_run
+from retinabench.methods.training.gradients import BatchInfo, cross_entropy
 from retinabench.methods.training.likelihood import Bernoulli
-from retinabench.methods.training.losses import BatchInfo, cross_entropy
-from retinabench.methods.training.optimizers import make_optimizer
+from retinabench.methods.training.loop import make_optimizer
 from retinabench.models.build import build_model
 
 BATCH, SHARD = 64, 128

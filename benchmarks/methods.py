@@ -27,8 +27,7 @@ from retinabench.data.ingest.prepare import prepare
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import Run, load_run
-from retinabench.experiments.image_predictions import PREDICT_BATCH
-from retinabench.experiments.run import make_batches
+from retinabench.experiments.run import PREDICT_BATCH, make_batches
 from retinabench.experiments.run_folder import LIKELIHOOD
 from retinabench.methods.ensembles.swag import SwagPosterior
 from retinabench.methods.registry import METHODS

@@ -31,8 +31,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from retinabench.core.atomic_files import atomic_write
 from retinabench.core.errors import InputError, WorkError
+from retinabench.core.files import atomic_write
 from retinabench.core.seeds import derive
 from retinabench.data.ingest.prepare import prepare
 from retinabench.data.prepared.folder import Prepared, open_prepared
@@ -40,9 +40,8 @@ from retinabench.data.preprocessing.corruption import KINDS, STRENGTHS, Corrupti
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.data.tasks import Task, load_task
 from retinabench.experiments.config import Run, load_run
-from retinabench.experiments.execution import member_runs
+from retinabench.experiments.execution import Resources, member_runs
 from retinabench.experiments.features import Extractor, feature_scale, trunk_features
-from retinabench.experiments.resources import Resources
 from retinabench.experiments.run import divided, execute, run_folder
 from retinabench.experiments.run_folder import load_posterior
 from retinabench.methods.posthoc import temperature

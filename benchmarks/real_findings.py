@@ -37,16 +37,15 @@ from real import (
 )
 from real_record import RECORD, recorded
 
-from retinabench.core.atomic_files import write_bytes, write_json
+from retinabench.core.files import write_bytes, write_json
 from retinabench.core.random_streams import numpy_generator
 from retinabench.data.prepared.folder import open_prepared
 from retinabench.data.preprocessing.corruption import KINDS, STRENGTHS
-from retinabench.metrics.batched.batch import Batch
-from retinabench.metrics.calibration.debiased import calibration_error_interval, calibration_error_of
-from retinabench.metrics.inference.bootstrap import cluster_codes, replicate_weight
+from retinabench.metrics.bootstrap import cluster_codes, replicate_weight
+from retinabench.metrics.calibration import calibration_error_interval, calibration_error_of
+from retinabench.metrics.image_sets import score_rows
 from retinabench.metrics.registry import SCORES
-from retinabench.metrics.sets import score_rows
-from retinabench.metrics.sorted_images import Cases, Weighted
+from retinabench.metrics.weighted_images import Batch, Cases, Weighted
 from retinabench.reports.toolkit.figures import canvas, light_grid, save
 
 Floats = NDArray[np.float64]

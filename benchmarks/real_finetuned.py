@@ -39,8 +39,8 @@ from real import (
 )
 from torch import Tensor, nn
 
-from retinabench.core.atomic_files import atomic_write
 from retinabench.core.errors import InputError, WorkError
+from retinabench.core.files import atomic_write
 from retinabench.data.augment import Augment, unchanged
 from retinabench.data.dataset import Rows
 from retinabench.data.loader import ArraySource, Batches
@@ -48,10 +48,8 @@ from retinabench.data.preprocessing.corruption import KINDS, Corruption, corrupt
 from retinabench.data.records import join
 from retinabench.data.tasks import Task, load_task
 from retinabench.experiments.config import Run, load_run
-from retinabench.experiments.execution import POSTERIOR, Training, execute_run
-from retinabench.experiments.image_predictions import predict
-from retinabench.experiments.resources import Resources
-from retinabench.experiments.run import FILE, ImageRuns, divided
+from retinabench.experiments.execution import POSTERIOR, Resources, Training, execute_run
+from retinabench.experiments.run import FILE, ImageRuns, divided, predict
 from retinabench.methods.registry import METHODS as METHOD_CLASSES
 from retinabench.methods.training.checkpoint import load_tensors
 from retinabench.methods.training.posterior import Posterior

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from real import damaged_parts
 
-from retinabench.core.atomic_files import atomic_write
+from retinabench.core.files import atomic_write
 from retinabench.data.prepared.folder import open_prepared
 
 RECORD = Path(__file__).with_name("real_finetuned.npz")

@@ -27,17 +27,15 @@ from numpy.typing import NDArray
 from real import METHODS, REPEATS
 from real_finetuned import compute, cross_validation, damaged_images, tested, with_damage
 
-from retinabench.core.atomic_files import atomic_write
+from retinabench.core.files import atomic_write
 from retinabench.data.ingest.prepare import prepare
 from retinabench.data.loader import Batches, ImageSource
 from retinabench.data.preprocessing.corruption import KINDS
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.data.tasks import Task, load_task
 from retinabench.experiments.config import Run, load_run
-from retinabench.experiments.execution import Training
-from retinabench.experiments.image_predictions import predict
-from retinabench.experiments.resources import Resources
-from retinabench.experiments.run import ImageRuns, divided
+from retinabench.experiments.execution import Resources, Training
+from retinabench.experiments.run import ImageRuns, divided, predict
 from retinabench.models.build import build_model
 from retinabench.predictions.table import Predictions
 

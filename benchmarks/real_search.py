@@ -26,8 +26,7 @@ from real import FOLDS, PRIOR
 from retinabench.core.errors import WorkError
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
-from retinabench.experiments.execution import execute_run
-from retinabench.experiments.resources import Resources
+from retinabench.experiments.execution import Resources, execute_run
 from retinabench.experiments.run import ImageRuns
 from retinabench.metrics.classification import auroc, nll
 

@@ -35,7 +35,7 @@ from real_finetuned import (
 )
 from torch import Tensor
 
-from retinabench.core.atomic_files import atomic_write
+from retinabench.core.files import atomic_write
 from retinabench.data.tasks import Task, load_task
 from retinabench.experiments.config import Run
 from retinabench.methods.posthoc.tta import DIHEDRAL, make_views

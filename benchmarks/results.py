@@ -35,14 +35,13 @@ from typing import Any
 import numpy as np
 
 import retinabench as rb
-from retinabench.core.atomic_files import write_bytes, write_json
 from retinabench.core.errors import WorkError
+from retinabench.core.files import write_bytes, write_json
 from retinabench.data.ingest.prepare import prepare
 from retinabench.data.prepared.folder import open_prepared
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.data.records import Records
-from retinabench.experiments.config import Run, load_run
-from retinabench.experiments.config_sources import presets
+from retinabench.experiments.config import Run, load_run, presets
 from retinabench.experiments.demo import IMAGES, SEEDS, SIZE
 from retinabench.predictions.table import Predictions
 from retinabench.reports.toolkit.renderers import csv_bytes
@@ -80,7 +79,7 @@ def work(run: Run, out: Path) -> tuple[Path | None, str, float]:
     """Compute one run; return its folder, or why there is none, and the seconds it took."""
     import torch
 
-    from retinabench.experiments.resources import Resources
+    from retinabench.experiments.execution import Resources
     from retinabench.experiments.run import execute
 
     torch.set_num_threads(1)

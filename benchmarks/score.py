@@ -28,19 +28,20 @@ import numpy as np
 from sklearn.metrics import average_precision_score, roc_auc_score
 from threadpoolctl import threadpool_limits
 
-from retinabench.metrics.classification import accuracy_of, auroc_of
-from retinabench.metrics.inference.bootstrap import (
+from retinabench.metrics.bootstrap import (
+    BLOCK,
     cluster_bootstrap,
     cluster_codes,
+    keep_memory,
     percentile_interval,
     replicate_weight,
 )
-from retinabench.metrics.inference.replicates import BLOCK, keep_memory
-from retinabench.metrics.score import referral_curve, score
-from retinabench.metrics.selective.referral_curves import area_of
-from retinabench.metrics.sets import ImageSet, SetEvaluator, image_sets
-from retinabench.metrics.sorted_images import Cases
+from retinabench.metrics.classification import accuracy_of, auroc_of
+from retinabench.metrics.image_sets import ImageSet, SetEvaluator, image_sets
+from retinabench.metrics.referral_curves import area_of
+from retinabench.metrics.scoring import referral_curve, score
 from retinabench.metrics.uncertainty import decompose, referral_uncertainty
+from retinabench.metrics.weighted_images import Cases
 from retinabench.predictions.io import read_predictions, write_predictions
 from retinabench.predictions.table import Predictions
 

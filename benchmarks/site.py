@@ -18,9 +18,8 @@ import numpy as np
 from retinabench.data.frozen.definition import truth_of
 from retinabench.predictions.table import Predictions
 from retinabench.reports.leaderboard.board import make_boards
-from retinabench.reports.leaderboard.card import Card
 from retinabench.reports.leaderboard.site import write_site
-from retinabench.reports.leaderboard.submission import Entry
+from retinabench.reports.leaderboard.submission import Card, Entry
 
 NAME = "retinabench-drawn-1-mini"
 

@@ -184,7 +184,7 @@ class AtOnce:
 
     def compute(self, jobs: Sequence[object]) -> Iterator[object]:
         from retinabench.data.tasks import load_task
-        from retinabench.experiments.engines.jobs import Outcome
+        from retinabench.experiments.engines.scheduler import Outcome
         from retinabench.experiments.run import run_folder
 
         task = load_task(jobs[0].run.data, jobs[0].run.task)
@@ -226,13 +226,13 @@ def begin_known(data: Path, out: Path, trials: int) -> None:
     """Write what a finished search of all trials leaves, without their predictions."""
     from retinabench.data.prepared.folder import open_prepared
     from retinabench.experiments.run_folder import describe
-    from retinabench.experiments.search import sweep
+    from retinabench.experiments.search import search as sweep
+    from retinabench.experiments.search.search import trial_runs
     from retinabench.experiments.search.space import read_space
-    from retinabench.experiments.search.sweep import trial_runs
 
     fingerprint = open_prepared(data).fingerprint
     (data.parent / "trials").write_text(str(trials))
-    with Writer(out / "results", sweep.identity(fingerprint)) as writer:
+    with Writer(out / "results", sweep.sweep_manifest(fingerprint)) as writer:
         for run in trial_runs(base(data), read_space("demo/dropout"), trials, 0):
             name = run.hash(fingerprint)
             folder = out / "runs" / f"{describe(run).replace(' ', '-')}-{name}"

@@ -88,7 +88,7 @@ def interface() -> str:
 
 def commands() -> str:
     """Return the page of the commands: what each does, an example, arguments and options."""
-    from retinabench.cli.fidelity.verbs import VERBS
+    from retinabench.cli.fidelity import VERBS
     from retinabench.cli.main import GROUPS
 
     groups = {group: dict(verbs) for group, verbs in GROUPS.items()}

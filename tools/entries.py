@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from retinabench.metrics.score_spec import ScoreSpec
+    from retinabench.metrics.registry import ScoreSpec
 
 METHOD_GROUPS = {
     "methods": "A network, and dropout",
@@ -99,8 +99,7 @@ def methods() -> str:
 
 def scores() -> str:
     """Return tables of the scores that are given and of those on request, and the sources of all."""
-    from retinabench.metrics.registry import SCORES
-    from retinabench.metrics.score_spec import ON_REQUEST
+    from retinabench.metrics.registry import ON_REQUEST, SCORES
 
     parts = []
     head = ["name", "score", "formula", "it misleads when"]
@@ -207,9 +206,9 @@ def limits() -> str:
 
 def settings_of_uci() -> str:
     """Return how the methods of the UCI comparison are trained, as its module states it."""
-    from retinabench.experiments.uci import comparison
+    from retinabench.experiments import uci
 
-    return f"## Settings\n\n{(inspect.getdoc(comparison) or '').partition(chr(10))[2].strip()}"
+    return f"## Settings\n\n{(inspect.getdoc(uci) or '').partition(chr(10))[2].strip()}"
 
 
 def _table(head: list[str], rows: Iterable[tuple[str, ...]]) -> str:

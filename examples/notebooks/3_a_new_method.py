@@ -23,18 +23,18 @@ from torch.func import functional_call
 
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
-from retinabench.experiments.conformance.method import check_method
+from retinabench.experiments.conformance import check_method
 from retinabench.fidelity.leaderboard.files import make_evaluator
 from retinabench.fidelity.submissions.runner import run_entry
 from retinabench.fidelity.submissions.submission import read_submission
 from retinabench.fidelity.targets.registry import TARGETS
-from retinabench.methods.posteriors.drawn_weights import DrawnWeights
+from retinabench.methods.posteriors import DrawnWeights
 from retinabench.methods.registry import METHODS
 from retinabench.methods.settings import MethodConfig, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.gradients import BatchInfo
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import train
-from retinabench.methods.training.losses import BatchInfo
 
 # %% [markdown]
 # ## The method

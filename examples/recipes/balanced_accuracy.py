@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from retinabench.metrics.classification import sensitivity_of, specificity_of
-from retinabench.metrics.sorted_images import Weighted
+from retinabench.metrics.weighted_images import Weighted
 
 
 def balanced_accuracy_of(w: Weighted) -> float:

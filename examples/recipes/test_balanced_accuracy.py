@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import balanced_accuracy_score
 
 from retinabench.metrics.balanced_accuracy import balanced_accuracy_of
-from retinabench.metrics.sorted_images import Cases
+from retinabench.metrics.weighted_images import Cases
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -17,20 +17,18 @@ from retinabench.core.version import __version__
 
 if TYPE_CHECKING:
     from retinabench.data.tasks import load_task
-    from retinabench.experiments.exporting.exported import ExportedModel, load_model
-    from retinabench.integrations.outputs import Outputs
-    from retinabench.integrations.pytorch import evaluate_torch, predict_torch
+    from retinabench.experiments.exporting.model import ExportedModel, load_model
+    from retinabench.integrations.pytorch import Outputs, evaluate_torch, predict_torch
     from retinabench.metrics.clinical.screening_report import ScreeningReport, clinic
-    from retinabench.metrics.comparison.compare import Comparison, Difference, SetComparison, compare
-    from retinabench.metrics.comparison.ranking import Ranking, rank
+    from retinabench.metrics.comparison import Comparison, Difference, Ranking, SetComparison, compare, rank
     from retinabench.metrics.estimator import evaluate
     from retinabench.metrics.guarantees.risks import Per
     from retinabench.metrics.guarantees.threshold import Realised
     from retinabench.metrics.guarantees.transfer import Transfer, transfer
     from retinabench.metrics.guarantees.triage import Triage, triage
-    from retinabench.metrics.results import Scores, ScoreValue, SetScores
-    from retinabench.metrics.score import Rules, referral_curve, score
-    from retinabench.metrics.selective.referral_curves import Curve, Metric
+    from retinabench.metrics.referral_curves import Curve, Metric
+    from retinabench.metrics.score_results import Scores, ScoreValue, SetScores
+    from retinabench.metrics.scoring import Rules, referral_curve, score
     from retinabench.predictions.io import read_predictions, write_predictions
     from retinabench.predictions.table import Predictions
     from retinabench.reports.evaluation.write import report

@@ -1,7 +1,9 @@
-"""The command line as a user meets it: exit codes, one clear line, nothing half-written, no torch where none is needed."""
+"""How verbs become an application: the help of each ends with its example and names its values."""
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import json
 import os
 import re
@@ -10,18 +12,177 @@ import signal
 import subprocess
 import sys
 import time
+from typing import Annotated
 
 import numpy as np
 import pytest
 import typer
+from rich.table import Table
+from typer.testing import CliRunner
 
 import retinabench as rb
-from retinabench.cli.fidelity.verbs import VERBS
-from retinabench.cli.main import GROUPS, app, run
+from retinabench.cli.application import (
+    STANDARD_OUTPUT,
+    ExitCode,
+    add_verbs,
+    application,
+    argument,
+    flag,
+    option,
+    print_notes,
+    print_path,
+    print_result,
+    print_table,
+    progress_of,
+    say,
+    say_error,
+    with_options,
+)
+from retinabench.cli.fidelity import VERBS
+from retinabench.cli.main import GROUPS
+from retinabench.cli.main import app as app_main
+from retinabench.cli.main import run as run_main
+from retinabench.core.progress import QUIET
 from retinabench.data.registry import DATASETS, TASKS
-from retinabench.experiments.config_sources import read_toml
+from retinabench.experiments.config import read_toml
 from retinabench.methods.registry import METHODS
 from support.helpers import TINY, hear_interrupts, make_prepared
+
+
+def verb(
+    file: Annotated[str, argument("FILE", "What is read.")],
+    seed: Annotated[int, option("--seed", "N", "Seed of everything random.", min=0)] = 0,
+    quiet: Annotated[bool, flag("--quiet", "-q", help="No progress.")] = False,
+) -> None:
+    """Do one thing."""
+    print(file, seed, quiet)
+
+
+def other() -> None:
+    """Do another thing."""
+
+
+def app():
+    made = application("What all this is for.")
+    add_verbs(
+        made, {"do": (verb, "retinabench do FILE --seed 3"), "rest": (other, "retinabench rest")}, "Work"
+    )
+    return made
+
+
+def run(*words):
+    return CliRunner().invoke(app(), list(words), env={"COLUMNS": "120", "NO_COLOR": "1", "TERM": "dumb"})
+
+
+def test_a_verb_gets_its_values():
+    assert run("do", "a.csv", "--seed", "3", "-q").output == "a.csv 3 True\n"
+
+
+def test_help_names_values_and_ends_with_the_example():
+    for switch in ("-h", "--help"):
+        text = run("do", switch).output
+        assert "FILE" in text
+        assert "--seed" in text
+        assert "Seed of everything random." in text
+        assert text.strip().splitlines()[-1].strip() == "Example: retinabench do FILE --seed 3"
+
+
+def test_without_a_verb_the_groups_are_shown():
+    text = run().output
+    assert "What all this is for." in text
+    assert "Work" in text
+    assert "Do one thing." in text
+    assert "Do another thing." in text
+
+
+def test_a_value_below_its_limit_is_refused():
+    found = run("do", "a.csv", "--seed", "-1")
+    assert found.exit_code == 2
+    assert "--seed" in found.output
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Two options and a field that is none."""
+
+    size: Annotated[int, "help"] = 3
+    name: Annotated[str | None, "help"] = None
+    inner: bool = False
+
+
+def test_annotated_fields_become_options_of_the_verb():
+    @with_options(Settings, "chosen")
+    def verb(chosen: Settings, seed: int = 0) -> tuple[Settings, int]:
+        """Do it."""
+        return chosen, seed
+
+    parameters = inspect.signature(verb).parameters
+    assert list(parameters) == ["size", "name", "seed"]
+    assert parameters["size"].default == 3
+    assert parameters["name"].annotation == Annotated[str | None, "help"]
+    assert verb.__doc__ == "Do it."
+    assert verb(seed=1, size=4, name=None) == (Settings(4), 1)
+
+
+RED = "\x1b[31m"
+
+
+def table(text):
+    found = Table()
+    found.add_column("name")
+    found.add_row(text)
+    return found
+
+
+def test_json_on_standard_output_stands_alone(capsys):
+    print_result(table("shown"), STANDARD_OUTPUT, lambda: {"auroc": 0.5})
+    print_path(STANDARD_OUTPUT, STANDARD_OUTPUT)
+    assert json.loads(capsys.readouterr().out) == {"auroc": 0.5}
+
+
+def test_json_in_a_file_leaves_the_table(tmp_path, capsys):
+    print_result(table("shown"), tmp_path / "r.json", lambda: {"auroc": 0.5})
+    print_path(tmp_path / "r.json", tmp_path / "r.json")
+    assert json.loads((tmp_path / "r.json").read_text()) == {"auroc": 0.5}
+    out = capsys.readouterr().out
+    assert "shown" in out
+    assert out.splitlines()[-1] == str(tmp_path / "r.json")
+
+
+def test_the_content_of_a_file_that_nobody_asked_for_is_not_made(capsys):
+    print_result(table("shown"), None, lambda: 1 / 0)
+    assert "shown" in capsys.readouterr().out
+
+
+def test_control_characters_are_spelled_out_everywhere(capsys):
+    print_table(table(f"a{RED}b"))
+    say(f"a{RED}b")
+    say_error(f"a{RED}b")
+    print_notes([f"a{RED}b"])
+    found = capsys.readouterr()
+    assert "\x1b" not in found.out
+    assert RED not in found.err
+    assert found.out.count("[31mb") == 2
+    assert found.err.count("[31mb") == 2
+
+
+def test_a_note_is_printed_once_and_on_standard_error(capsys):
+    print_notes(["first", "second", "first"])
+    found = capsys.readouterr()
+    assert found.out == ""
+    assert found.err.splitlines() == ["note: first", "note: second"]
+
+
+def test_quiet_has_no_progress():
+    assert progress_of(quiet=True) is QUIET
+    assert progress_of(quiet=False) is not QUIET
+
+
+def test_exit_codes_are_those_of_the_documentation():
+    assert {one.name: int(one) for one in ExitCode} == {
+        "DONE": 0, "FAILED": 1, "WRONG_INPUT": 2, "REFUSED": 3, "REFUTED": 4, "INTERRUPTED": 130,
+    }  # fmt: skip
+
 
 # As on a machine without PyTorch, wherever the tests run.
 NO_TORCH = """
@@ -94,7 +255,7 @@ def one_line(capsys):
 )
 def test_wrong_options_are_one_line_and_exit_2(tmp_path, monkeypatch, capsys, arguments, says):
     monkeypatch.chdir(tmp_path)
-    assert run(arguments) == 2
+    assert run_main(arguments) == 2
     line = one_line(capsys)
     assert line.startswith("retinabench: error: ")
     assert says in line
@@ -114,7 +275,7 @@ def test_wrong_options_are_one_line_and_exit_2(tmp_path, monkeypatch, capsys, ar
 )
 def test_a_bad_row_is_named(tmp_path, capsys, change, says):
     file = write_csv(tmp_path / "p.csv", change=change)
-    assert run(["score", file, "--json", str(tmp_path / "s.json"), "--quiet"]) == 2
+    assert run_main(["score", file, "--json", str(tmp_path / "s.json"), "--quiet"]) == 2
     line = one_line(capsys)
     assert says in line
     assert "p.csv" in line
@@ -123,7 +284,7 @@ def test_a_bad_row_is_named(tmp_path, capsys, change, says):
 
 def test_score_writes_the_fixed_json(tmp_path, capsys):
     file = write_csv(tmp_path / "p.csv")
-    code = run(
+    code = run_main(
         [
             "score",
             file,
@@ -154,7 +315,7 @@ def test_score_writes_the_fixed_json(tmp_path, capsys):
 
 def test_several_files_make_one_table(tmp_path, capsys):
     files = [write_csv(tmp_path / f"{name}.csv") for name in ("ours", "theirs")]
-    assert run(["score", *files, "--bootstrap", "0", "--json", str(tmp_path / "s.json"), "-q"]) == 0
+    assert run_main(["score", *files, "--bootstrap", "0", "--json", str(tmp_path / "s.json"), "-q"]) == 0
     found = json.loads((tmp_path / "s.json").read_text())
     assert [file["entry"] for file in found["files"]] == ["ours", "theirs"]
     out = capsys.readouterr().out
@@ -166,12 +327,13 @@ def test_train_score_report_inspect(prepared, tmp_path, capsys):
     out = tmp_path / "runs"
     for method in ("map", "dropout"):
         assert (
-            run(["train", "--data", str(prepared), "--out", str(out), "--method", method, "-q", *TINY]) == 0
+            run_main(["train", "--data", str(prepared), "--out", str(out), "--method", method, "-q", *TINY])
+            == 0
         )
     folders = sorted(str(folder) for folder in out.iterdir())
-    assert run(["score", *folders, "--bootstrap", "20", "-q"]) == 0
+    assert run_main(["score", *folders, "--bootstrap", "20", "-q"]) == 0
     assert (
-        run(
+        run_main(
             [
                 "report",
                 *folders,
@@ -193,13 +355,13 @@ def test_train_score_report_inspect(prepared, tmp_path, capsys):
         (str(prepared), "patches"),
         (folders[0] + "/predictions.parquet", "shifted test"),
     ):
-        assert run(["inspect", path]) == 0
+        assert run_main(["inspect", path]) == 0
         assert says in capsys.readouterr().out
 
 
 def test_an_output_below_a_file_is_one_line(prepared, tmp_path, capsys):
     (tmp_path / "file").write_text("x")
-    assert run(["train", "--data", str(prepared), "--out", str(tmp_path / "file"), "-q", *TINY]) == 2
+    assert run_main(["train", "--data", str(prepared), "--out", str(tmp_path / "file"), "-q", *TINY]) == 2
     assert "file" in one_line(capsys)
     assert (tmp_path / "file").read_text() == "x"
 
@@ -209,7 +371,7 @@ def test_a_read_only_disk_is_one_line(prepared, tmp_path, capsys, monkeypatch):
         raise OSError(30, "Read-only file system")
 
     monkeypatch.setattr(os, "fsync", read_only)
-    assert run(["train", "--data", str(prepared), "--out", str(tmp_path), "-q", *TINY]) == 2
+    assert run_main(["train", "--data", str(prepared), "--out", str(tmp_path), "-q", *TINY]) == 2
     assert "read-only" in one_line(capsys)
     assert not [file for file in tmp_path.glob("*/*") if file.name != ".lock"]
 
@@ -225,22 +387,23 @@ def test_a_full_disk_is_one_line_and_the_command_continues(prepared, tmp_path, c
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", full)
-    assert run(arguments) == 1
+    assert run_main(arguments) == 1
     assert "no space left" in one_line(capsys)
     assert not list(tmp_path.glob("*/.*.part"))
     monkeypatch.setattr(os, "fsync", fsync)
-    assert run(arguments) == 0
+    assert run_main(arguments) == 0
 
 
 def test_a_loss_that_explodes_says_what_to_change(prepared, tmp_path, capsys):
     words = [*TINY, "optimizer.lr=1e30", "optimizer.warmup=0"]
-    assert run(["train", "--data", str(prepared), "--out", str(tmp_path), "-q", *words]) == 1
+    assert run_main(["train", "--data", str(prepared), "--out", str(tmp_path), "-q", *words]) == 1
     assert "Lower optimizer.lr" in one_line(capsys)
 
 
 def test_an_unknown_device_is_one_line(prepared, tmp_path, capsys):
     assert (
-        run(["train", "--data", str(prepared), "--out", str(tmp_path), "--device", "gpu", "-q", *TINY]) == 2
+        run_main(["train", "--data", str(prepared), "--out", str(tmp_path), "--device", "gpu", "-q", *TINY])
+        == 2
     )
     assert "no device 'gpu' here. Valid: auto, cpu" in one_line(capsys)
 
@@ -350,7 +513,7 @@ def test_compare_and_transfer_as_a_screening_team_meets_them(tmp_path, capsys):
     worse = [lines[0]] + [",".join([*line.split(",")[:3], "0.3", *line.split(",")[4:]]) for line in lines[1:]]
     (tmp_path / "theirs.csv").write_text("\n".join(worse))
     out = str(tmp_path / "c.json")
-    assert run(["compare", file, str(tmp_path / "theirs.csv"), "--json", out, "-q"]) == 0
+    assert run_main(["compare", file, str(tmp_path / "theirs.csv"), "--json", out, "-q"]) == 0
     auroc = json.loads((tmp_path / "c.json").read_text())["sets"]["in_domain"]["scores"]["auroc"]
     assert auroc["b"] == 0.5
     assert auroc["difference"] == pytest.approx(auroc["a"] - 0.5)
@@ -358,18 +521,21 @@ def test_compare_and_transfer_as_a_screening_team_meets_them(tmp_path, capsys):
     assert "In-domain" in capsys.readouterr().out
 
     arguments = ["transfer", file, "--goal", "0.05", "--confidence", "0.9", "--bootstrap", "50", "-q"]
-    assert run([*arguments, "--json", str(tmp_path / "t.json")]) == 4
+    assert run_main([*arguments, "--json", str(tmp_path / "t.json")]) == 4
     found = json.loads((tmp_path / "t.json").read_text())
     assert found["sets"]["shifted"]["guarantee"] == "broken"
     assert found["sets"]["in_domain"]["guarantee"] != "broken"
     assert capsys.readouterr().out.startswith("Broken: the labels of Shifted refute the certificate.")
-    assert run(["transfer", file, "--goal", "0.0001", "--confidence", "0.99", "--bootstrap", "10", "-q"]) == 3
+    assert (
+        run_main(["transfer", file, "--goal", "0.0001", "--confidence", "0.99", "--bootstrap", "10", "-q"])
+        == 3
+    )
     assert capsys.readouterr().out.startswith("Refused: no threshold is certified")
     several = ["--goal", "sensitivity=.5", "--goal", "workload=.9", "--bootstrap", "10", "-q"]
-    assert run(["transfer", file, *several]) == 0
+    assert run_main(["transfer", file, *several]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "sensitivity with expert at least 0.5; share referred at most 0.9" in text
-    assert run(["transfer", file, "--confidence", "95", "-q"]) == 2
+    assert run_main(["transfer", file, "--confidence", "95", "-q"]) == 2
     assert "0.95" in one_line(capsys)
 
 
@@ -378,46 +544,46 @@ def test_three_zones_as_a_screening_team_meets_them(tmp_path, capsys):
     goals = ["--goal", "npv=.9", "--goal", "ppv=.85", "--bootstrap", "10", "-q"]
     out = str(tmp_path / "z.json")
     certified = ["transfer", file, "--zones", *goals, "--confidence", "0.9", "--json", out]
-    assert run(certified) == 4
+    assert run_main(certified) == 4
     printed = capsys.readouterr().out
     assert printed.startswith("Broken: the labels of Shifted refute the certificate.")
     assert max(map(len, printed.splitlines())) <= 80
     assert "…" not in printed
     assert "read by the expert" in printed
     assert json.loads((tmp_path / "z.json").read_text())["zones"]["positive"]["certificate"]["delta"] == 0.05
-    assert run(["monitor", file, "--certificate", out, "-q"]) == 2
+    assert run_main(["monitor", file, "--certificate", out, "-q"]) == 2
     assert "three zones, which the monitor does not follow" in one_line(capsys)
     strict = ["--goal", "npv=.9", "--goal", "ppv=.9999", "--confidence", "0.9", "--bootstrap", "10", "-q"]
-    assert run(["transfer", file, "--zones", *strict]) in (3, 4)
+    assert run_main(["transfer", file, "--zones", *strict]) in (3, 4)
     assert "Refused, no positive zone is certified" in capsys.readouterr().out
-    assert run(["transfer", file, "--zones", *goals]) == 0
+    assert run_main(["transfer", file, "--zones", *goals]) == 0
     first, second, *_ = capsys.readouterr().out.splitlines()
     assert first == "Broken: the labels of Shifted refute a goal."
     assert second.startswith("Frozen on validation, not certified: negative where")
-    assert run(["transfer", file, "--zones", "--threshold", "0.3", *goals]) == 2
+    assert run_main(["transfer", file, "--zones", "--threshold", "0.3", *goals]) == 2
     assert "--zones takes no" in one_line(capsys)
-    assert run(["transfer", file, "--zones", "-q"]) == 2
+    assert run_main(["transfer", file, "--zones", "-q"]) == 2
     assert "the zones have no goal" in one_line(capsys)
 
 
 def test_a_configuration_that_is_a_folder_is_one_line(tmp_path, capsys):
     (tmp_path / "folder.toml").mkdir()
-    assert run(["train", "--data", str(tmp_path), "--config", str(tmp_path / "folder.toml")]) == 2
+    assert run_main(["train", "--data", str(tmp_path), "--config", str(tmp_path / "folder.toml")]) == 2
     assert "folder.toml: cannot be read" in one_line(capsys)
 
 
 def test_what_is_no_file_or_cannot_be_named_is_one_line(tmp_path, capsys):
     os.mkfifo(tmp_path / "pipe.csv")  # to read it would never end
     for arguments in (["score", str(tmp_path / "pipe.csv")], ["score", "a.csv", f"--json={os.devnull}"]):
-        assert run(arguments) == 2
+        assert run_main(arguments) == 2
         assert "is a pipe or a device, and no file" in one_line(capsys)
-    assert run(["verify", str(tmp_path / ("x" * 300))]) == 2
+    assert run_main(["verify", str(tmp_path / ("x" * 300))]) == 2
     assert "File name too long" in one_line(capsys)
     (tmp_path / "file").touch()
     for out in (tmp_path / "file", tmp_path / "file" / "below"):  # before the long work begins
-        assert run(["site", "--out", str(out)]) == 2
+        assert run_main(["site", "--out", str(out)]) == 2
         assert "is a file where a folder is needed" in one_line(capsys)
-    assert run([]) == 2
+    assert run_main([]) == 2
     assert "error" not in capsys.readouterr().err
 
 
@@ -425,7 +591,7 @@ def test_settings_with_a_byte_order_mark_are_read_and_other_encodings_named(tmp_
     (tmp_path / "mark.toml").write_text('method.name = "map"\n', "utf-8-sig")
     assert read_toml(tmp_path / "mark.toml") == {"method": {"name": "map"}}
     (tmp_path / "wide.toml").write_text('method.name = "map"\n', "utf-16")
-    assert run(["train", "--data", str(tmp_path), "--config", str(tmp_path / "wide.toml")]) == 2
+    assert run_main(["train", "--data", str(tmp_path), "--config", str(tmp_path / "wide.toml")]) == 2
     assert "wide.toml: is not UTF-8 text" in one_line(capsys)
 
 
@@ -438,7 +604,7 @@ EXAMPLES = [(verb, example) for verbs in GROUPS.values() for verb, (_, example) 
 
 def test_the_help_lists_every_verb_with_its_whole_sentence(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    assert run(["-h"]) == 0
+    assert run_main(["-h"]) == 0
     said = without_boxes(capsys.readouterr().out)
     for verbs in GROUPS.values():
         for verb, (function, _) in verbs.items():
@@ -447,14 +613,14 @@ def test_the_help_lists_every_verb_with_its_whole_sentence(capsys, monkeypatch):
 
 
 def test_version_and_an_interrupted_command(capsys, monkeypatch):
-    assert run(["--version"]) == 0
+    assert run_main(["--version"]) == 0
     assert capsys.readouterr().out == f"retinabench {rb.__version__}\n"
 
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("retinabench.predictions.io.find_files", interrupted)
-    assert run(["score", "x.csv"]) == 130
+    assert run_main(["score", "x.csv"]) == 130
     assert "interrupted" in one_line(capsys)
 
 
@@ -463,7 +629,7 @@ def test_the_help_is_coloured_only_where_it_may_be(no_color, capsys, monkeypatch
     """Rich decides; the test holds that nothing of ours forces a style."""
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("NO_COLOR", no_color)
-    assert run(["score", "-h"]) == 0
+    assert run_main(["score", "-h"]) == 0
     assert ("\x1b[3" in capsys.readouterr().out) == (not no_color)
 
 
@@ -471,7 +637,7 @@ def test_the_help_is_coloured_only_where_it_may_be(no_color, capsys, monkeypatch
 def test_an_error_is_coloured_only_where_it_may_be(no_color, capsys, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("NO_COLOR", no_color)
-    assert run(["score", "nowhere.csv"]) == 2
+    assert run_main(["score", "nowhere.csv"]) == 2
     said = capsys.readouterr().err
     assert ("\x1b[1;31m" in said) == (not no_color)
     assert said.count("\n") == 1
@@ -481,18 +647,18 @@ def test_no_help_is_cut_at_80_columns(capsys, monkeypatch):
     """Rich ends a word that does not fit its column with an ellipsis."""
     monkeypatch.setenv("COLUMNS", "80")
     for verb in [*(verb.split() for verb, _ in EXAMPLES), *(["fidelity", verb] for verb in VERBS)]:
-        assert run([*verb, "--help"]) == 0
+        assert run_main([*verb, "--help"]) == 0
         assert not re.search(r"\w…", capsys.readouterr().out), verb
 
 
 @pytest.mark.parametrize(("verb", "example"), EXAMPLES)
 def test_every_verb_s_help_has_an_example_that_parses(verb, example, capsys):
-    assert run([verb, "--help"]) == 0
+    assert run_main([verb, "--help"]) == 0
     assert f"Example: {example}" in without_boxes(capsys.readouterr().out)
     program, first, *arguments = shlex.split(example)
     assert (program, first) == ("retinabench", verb)
     # Raises where an option or argument is unknown, missing or of the wrong type; runs nothing.
-    typer.main.get_command(app).commands[verb].make_context(verb, arguments)
+    typer.main.get_command(app_main).commands[verb].make_context(verb, arguments)
 
 
 @pytest.mark.parametrize(
@@ -502,7 +668,7 @@ def test_every_verb_s_help_has_an_example_that_parses(verb, example, capsys):
 )
 def test_the_help_names_every_choice(verb, names, capsys):
     """Read from the registries, which import none of their entries."""
-    assert run([verb, "--help"]) == 0
+    assert run_main([verb, "--help"]) == 0
     said = re.findall(r"\w+", capsys.readouterr().out)
     assert names
     assert not set(names) - set(said)
@@ -514,7 +680,10 @@ def test_check_prints_every_check_and_fails_with_one(tmp_path, capsys):
         source + "class Config(correct.Config):\n    name: str = 'misnamed'\n"
     )
     try:
-        assert run(["check", str(tmp_path / "misnamed.py"), "optimizer.epochs=1", "optimizer.lr=0.001"]) == 1
+        assert (
+            run_main(["check", str(tmp_path / "misnamed.py"), "optimizer.epochs=1", "optimizer.lr=0.001"])
+            == 1
+        )
     finally:
         METHODS.remove("misnamed")  # other tests of this process list all methods
     said = capsys.readouterr()
@@ -522,7 +691,7 @@ def test_check_prints_every_check_and_fails_with_one(tmp_path, capsys):
     assert "ok      is_reproducible" in said.out
     assert "checks failed" in said.err
     (tmp_path / "empty.py").write_text("")
-    assert run(["check", str(tmp_path / "empty.py")]) == 2
+    assert run_main(["check", str(tmp_path / "empty.py")]) == 2
     assert "no `Config`" in capsys.readouterr().err
-    assert run(["check", "dropoutt"]) == 2
+    assert run_main(["check", "dropoutt"]) == 2
     assert "Did you mean 'dropout'" in capsys.readouterr().err

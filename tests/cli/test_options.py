@@ -1,15 +1,19 @@
 """One spelling per option: the same name takes the same kind of value in every verb, and every option says what it is."""
 
+from __future__ import annotations
+
+import csv
 import dataclasses
 import inspect
 from collections import defaultdict
 
+import numpy as np
 import pytest
 import typer
 
-from retinabench.cli import options
-from retinabench.cli.banks import Asked, asks_about_images
-from retinabench.cli.fidelity import hidden, reference, verbs
+import retinabench as rb
+from retinabench.cli import fidelity, options
+from retinabench.cli.concepts import Asked, asks_about_images
 from retinabench.cli.main import app, run
 from retinabench.cli.options import MOST_REPLICATES, FileReader, reads_predictions
 
@@ -23,6 +27,7 @@ HOMONYMS = {
     "--rules": {"RULES", ""},
     "--threshold": {"THRESHOLD", "RULE"},
 }
+
 """Options whose value is of several kinds; an empty metavar stands for listed choices."""
 
 
@@ -91,11 +96,15 @@ def test_the_shared_options_are_fields_of_their_dataclass(give, settings):
 @pytest.mark.parametrize(
     ("name", "declared", "of"),
     [
-        ("task", options.Target, (hidden.make, hidden.score, verbs.run)),
-        ("data", options.TargetFolder, (hidden.make, hidden.score, verbs.run, reference.reference)),
-        ("chains", options.Chains, (hidden.make, reference.reference)),
-        ("burn_in", options.BurnIn, (hidden.make, reference.reference)),
-        ("keep", options.Keep, (hidden.make, reference.reference)),
+        ("task", options.Target, (fidelity.make, fidelity.hidden_score, fidelity.run)),
+        (
+            "data",
+            options.TargetFolder,
+            (fidelity.make, fidelity.hidden_score, fidelity.run, fidelity.make_reference),
+        ),
+        ("chains", options.Chains, (fidelity.make, fidelity.make_reference)),
+        ("burn_in", options.BurnIn, (fidelity.make, fidelity.make_reference)),
+        ("keep", options.Keep, (fidelity.make, fidelity.make_reference)),
     ],
 )
 def test_an_option_is_declared_once(name, declared, of):
@@ -107,3 +116,178 @@ def test_an_option_is_declared_once(name, declared, of):
 def test_a_number_of_replicates_that_never_ends_is_refused(words, capsys):
     assert run([*words, "--bootstrap", str(MOST_REPLICATES + 1)]) == 2
     assert "'--bootstrap': Input should be less than or equal to 1000000" in capsys.readouterr().err
+
+
+N = 60
+
+RNG = np.random.default_rng(5)
+
+LABEL = np.arange(N) % 2
+
+PROB = np.clip(0.3 + 0.4 * LABEL + RNG.normal(0, 0.2, N), 0.01, 0.99)
+
+
+@pytest.fixture
+def table(tmp_path):
+    """A CSV of two classes with names that nobody guesses."""
+
+    def write(name="theirs.csv", noise=0.0):
+        path = tmp_path / name
+        prob = np.clip(PROB + noise * RNG.normal(size=N), 0.01, 0.99)
+        split = np.where(np.arange(N) < 30, "val", "test")
+        with open(path, "w", newline="") as handle:
+            writer = csv.writer(handle)
+            writer.writerow(["case", "truth_1", "prob_0", "prob_1", "set"])
+            writer.writerows(zip(range(N), LABEL, 1 - prob, prob, split, strict=True))
+        return str(path)
+
+    return write
+
+
+OPTIONS = ["--softmax", "--column", "image_id=case", "--column", "label=truth_1"]
+
+
+@pytest.mark.parametrize("verb", ["score", "compare", "transfer", "plan", "report"])
+def test_every_verb_reads_as_it_is_told(verb, table, tmp_path, capsys):
+    files = [table(), table("ours.csv", 0.1)] if verb in ("compare", "report") else [table()]
+    more = {
+        "plan": ["--prevalence", "0.1"],
+        "report": ["--bootstrap", "5", "--out", str(tmp_path / "r")],
+    }.get(verb, ["--bootstrap", "5", "-q"])
+    command = [verb, *files, *more]
+    assert run(command) == 2
+    assert "truth_1" in capsys.readouterr().err
+    assert run([*command, *OPTIONS]) == 0
+    if verb in ("score", "compare", "transfer", "plan"):
+        assert "softmax over two classes" in capsys.readouterr().err
+
+
+def test_files_of_one_method_are_its_seeds(table, tmp_path, capsys):
+    files = [table(f"{k}.csv", 0.1) for k in range(3)]
+    seeds = [word for k in range(3) for word in ("--model-seed", str(k))]
+    out = tmp_path / "s.json"
+    command = [
+        "score",
+        *files,
+        *OPTIONS,
+        "--method",
+        "Ours",
+        *seeds,
+        "--bootstrap",
+        "0",
+        "--json",
+        str(out),
+        "-q",
+    ]
+    assert run(command) == 0
+    assert "±" in capsys.readouterr().out
+    assert (
+        run(
+            [
+                "score",
+                *files,
+                *OPTIONS,
+                *[w for m in "aab" for w in ("--method", m)],
+                "--bootstrap",
+                "0",
+                "-q",
+            ]
+        )
+        == 0
+    )
+    assert (
+        run(
+            [
+                "report",
+                *files,
+                *OPTIONS,
+                "--method",
+                "Ours",
+                *seeds,
+                "--bootstrap",
+                "5",
+                "--out",
+                str(tmp_path),
+            ]
+        )
+        == 0
+    )
+    rows = list(csv.DictReader((tmp_path / "table.csv").read_text().splitlines()))
+    assert {(row["method"], row["files"]) for row in rows} == {("Ours", "3")}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--column", "label"], "--column label is not NAME=COLUMN"),
+        (["--column", "label=a", "--column", "label=b"], "--column label is given twice"),
+        (["--column", "lable=a"], "unknown column 'lable'. Did you mean 'label'?"),
+        (["--referable-from", "5"], "--referable-from 5 is no grade"),
+        (["--method", "a", "--method", "b"], "--method is given 2 times for 1 files"),
+        (["--model-seed", "1", "--model-seed", "2"], "--model-seed is given 2 times for 1 files"),
+        (["--referral", "0.1"], "--referral and --refer-above belong to --referral-list"),
+        (["--referral-list", "x.csv", "--referral", "2"], "a share of 2 cannot be referred"),
+    ],
+)
+def test_wrong_options_are_refused_in_one_line(options, message, tmp_path, capsys):
+    path = tmp_path / "p.csv"
+    rb.write_predictions(rb.Predictions([str(k) for k in range(N)], LABEL, PROB), path)
+    assert run(["score", str(path), "--bootstrap", "0", "-q", *options]) == 2
+    assert message in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_seed_of_the_model_belongs_to_one_file(table, capsys):
+    files = [table(f"{k}.csv", 0.1) for k in range(2)]
+    assert run(["score", *files, *OPTIONS, "--method", "Ours", "--model-seed", "1", "-q"]) == 2
+    assert "--model-seed is given 1 times for 2 files" in capsys.readouterr().err
+    out = ["--referral-list", "refer.csv", "--referral", "0.1"]
+    assert run(["score", *files, *OPTIONS, *out, "--bootstrap", "0", "-q"]) == 2
+    assert "--referral-list needs one file" in capsys.readouterr().err
+
+
+def test_several_files_are_named_in_notes_that_not_all_share(table, capsys):
+    files = [table(f"{k}.csv", 0.1) for k in range(2)]
+    assert run(["score", files[0], files[1], *OPTIONS, "--bootstrap", "0", "-q"]) == 0
+    notes = capsys.readouterr().err.splitlines()
+    assert len([note for note in notes if "softmax over two classes" in note]) == 1
+    assert len(set(notes)) == len(notes)
+
+
+def test_the_referral_list_is_written(table, tmp_path, capsys):
+    out = tmp_path / "refer.csv"
+    command = ["score", table(), *OPTIONS, "--bootstrap", "0", "-q", "--referral-list", str(out)]
+    assert run([*command, "--referral", "0.1"]) == 0
+    rows = list(csv.DictReader(out.read_text().splitlines()))
+    assert sum(row["referred"] == "yes" for row in rows) == 3
+    assert "3 of 30 images are referred" in capsys.readouterr().err
+    assert abs(float(rows[0]["prob"]) - 0.5) <= abs(float(rows[-1]["prob"]) - 0.5)
+
+
+def test_a_confidence_in_the_place_of_the_uncertainty_is_noticed(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    label = np.arange(400) % 2
+    prob = 1 / (1 + np.exp(-(2 * label - 1 + rng.normal(size=400))))
+    for sign, expected in ((1, True), (-1, False)):
+        path = tmp_path / f"{sign}.csv"
+        ids = [str(k) for k in range(400)]
+        rb.write_predictions(rb.Predictions(ids, label, prob, uncertainty=sign * np.abs(prob - 0.5)), path)
+        assert run(["score", str(path), "--bootstrap", "50", "-q"]) == 0
+        shown = capsys.readouterr()
+        assert ("the column 'uncertainty' looks inverted" in shown.err) is expected
+        assert ("Useful. The uncertainty is misleading." in " ".join(shown.out.split())) is expected
+
+
+def test_decisions_in_the_place_of_probabilities_are_noticed(tmp_path, capsys):
+    path = tmp_path / "p.csv"
+    for prob, expected in ((np.round(PROB), True), (PROB, False)):
+        rb.write_predictions(rb.Predictions([str(k) for k in range(N)], LABEL, prob), path)
+        assert run(["score", str(path), "--bootstrap", "0", "-q"]) == 0
+        assert ("look like decisions" in capsys.readouterr().err) is expected
+
+
+def test_inverted_labels_are_noticed(tmp_path, capsys):
+    path = tmp_path / "p.csv"
+    rb.write_predictions(rb.Predictions([str(k) for k in range(N)], 1 - LABEL, PROB), path)
+    for bootstrap in ("0", "50"):
+        assert run(["score", str(path), "--bootstrap", bootstrap, "-q"]) == 0
+        assert "labels or probabilities look inverted" in capsys.readouterr().err

@@ -14,8 +14,8 @@ import pytest
 import retinabench as rb
 from retinabench.cli.main import run
 from retinabench.core.errors import InputError
-from retinabench.metrics import score as score_module
-from retinabench.metrics.set_scores import scored_sets
+from retinabench.metrics import scoring
+from retinabench.metrics.scoring import scored_sets
 from retinabench.predictions.io import find_files, read_predictions, write_predictions
 from retinabench.predictions.table import Predictions
 
@@ -130,6 +130,6 @@ def test_predictions_are_given_up_before_their_scores_are_computed(file, monkeyp
         alive.append(sum(type(one) is Predictions and len(one) == 60 for one in gc.get_objects()))
         return scored_sets(*arguments)
 
-    monkeypatch.setattr(score_module, "scored_sets", scored)
+    monkeypatch.setattr(scoring, "scored_sets", scored)
     assert run(["score", str(file), "--bootstrap", "0", "--quiet"]) == 0
     assert alive == [0]

@@ -1,15 +1,175 @@
-"""The verb `benchmark`: options, refusals in one line, and a whole study with the real engine, tables and pages."""
+"""`retinabench tune` from the command line: files, exit codes, one line per mistake; and its table."""
 
 from __future__ import annotations
 
 import json
+import re
+import sys
+import types
 
 import pytest
+from rich.console import Console
 
 from retinabench.cli import main as cli
-from retinabench.experiments.study.runner import workspace
-from support.helpers import make_prepared
-from support.studies import BOTH, SPACE
+from retinabench.experiments.config import load_run
+from retinabench.experiments.engines.scheduler import Outcome
+from retinabench.experiments.search.ranking import ranking_table
+from retinabench.experiments.study.study import workspace
+from retinabench.reports.toolkit.terminal import to_terminal
+from support.helpers import TINY, make_prepared
+from support.rankings import mixed_ranking
+from support.searching import Serial, pretend
+from support.studies import BOTH
+from support.studies import SPACE as SPACE_STUDIES
+
+SPACE = """
+optimizer.lr = { low = 1e-3, high = 1.0, scale = "log" }
+method.rate = { low = 0.0, high = 0.5 }
+"""
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return make_prepared(tmp_path_factory.mktemp("tune") / "data")
+
+
+@pytest.fixture
+def command(data, tmp_path, monkeypatch):
+    """Run `tune` with an engine of this process; the engine is in `command.engine`, its options in `command.options`."""
+    (tmp_path / "space.toml").write_text(SPACE)
+
+    def run(*words, work=pretend):
+        run.engine = Serial(work)
+
+        def make_engine(name, **options):
+            run.options = {"name": name, **options}
+            return run.engine
+
+        fake = types.SimpleNamespace(make_engine=make_engine, precision_of=lambda *_: None)
+        monkeypatch.setitem(sys.modules, "retinabench.experiments.engines.engine", fake)
+        arguments = [
+            "tune",
+            "--data",
+            str(data),
+            "--space",
+            str(tmp_path / "space.toml"),
+            "--method",
+            "dropout",
+        ]
+        arguments += ["--out", str(tmp_path / "sweep"), "--trials", "6", *words, *TINY]
+        return cli.run([str(word) for word in arguments])
+
+    return run
+
+
+def test_a_search_writes_table_configuration_and_figures(command, data, tmp_path, capsys):
+    assert command("--parallel", 2, "--quiet") == 0
+    out, err = capsys.readouterr()
+    folder = tmp_path / "sweep" / "in_domain_auroc-corrected"
+    assert out.splitlines()[-1] == str(folder / "best.toml")
+    assert err == ""
+    names = {file.name for file in folder.iterdir()}
+    assert names == {
+        "best.toml", "ranking.csv", "ranking.json", "parallel.svg", "parallel.png", "marginals.svg", "marginals.png",
+    }  # fmt: skip
+    assert command.options["name"] == "local"
+    assert command.options["parallel"] == 2
+    assert len(command.engine.computed) == 6
+    # `train --config` takes it: the best trial's run, and no other.
+    chosen = load_run(folder / "best.toml", data=str(data))
+    assert chosen in command.engine.computed
+    assert "AUROC, in-domain validation (corrected)" in out
+
+
+def test_the_same_command_continues_and_says_so(command, capsys):
+    assert command() == 0
+    first = capsys.readouterr().out
+    assert command() == 0
+    out, err = capsys.readouterr()
+    assert command.engine.computed == []
+    assert out == first
+    assert "6 of 6 trials: done before" in err
+    assert command("--criterion", "balanced_joint_accuracy_area", "--rules", "published") == 0
+    assert command.engine.computed == []
+
+
+def test_progress_names_values_and_what_went_wrong(command, capsys):
+    assert command() == 0
+    err = capsys.readouterr().err
+    assert re.search(r"^1 of 6 trials: 0\.\d{4}$", err, re.MULTILINE)
+    assert re.search(r"^[2-6] of 6 trials: diverged$", err, re.MULTILINE)
+
+
+def line_of(capsys):
+    err = capsys.readouterr().err.splitlines()
+    assert len(err) == 1, err
+    assert err[0].startswith("retinabench: error: ")
+    return err[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--space", "demo/dropuot"], "Did you mean 'demo/dropout'?"),
+        (["--criterion", "auroc"], "in_domain_auroc"),
+        (["--trials", "0"], "--trials"),
+        (["--rules", "published", "--halving", "3"], "trains every trial in full"),
+        (
+            ["--task", "in_domain", "--criterion", "balanced_joint_accuracy_area"],
+            "no shifted validation images",
+        ),
+        (["--method", "map"], "unknown key 'method.rate' for the method 'map'"),
+        (["--data", "absent"], "absent"),
+    ],
+)
+def test_bad_options_are_one_line_and_exit_code_2(command, capsys, words, said):
+    assert command("--quiet", *words) == 2
+    assert said in line_of(capsys)
+    assert command.engine.computed == []
+
+
+def test_a_folder_of_another_sweep_is_one_line_and_exit_code_2(command, capsys):
+    assert command("--quiet") == 0
+    capsys.readouterr()
+    assert command("--quiet", "--seed", 1) == 2
+    assert "holds a search with another" in line_of(capsys)
+
+
+def test_where_every_trial_diverges_the_work_failed(command, capsys, tmp_path):
+    def diverge(job):
+        return Outcome(job, "diverged", None, 1.0, 1, "the loss is not finite at step 1")
+
+    assert command("--quiet", work=diverge) == 1
+    out, err = capsys.readouterr()
+    assert "none of 6 trials has a value" in err
+    assert "6 diverged (trial 0: the loss is not finite at step 1)" in " ".join(out.split())
+    assert (tmp_path / "sweep" / "in_domain_auroc-corrected" / "ranking.csv").is_file()
+
+
+def test_the_table_shows_the_best_and_counts_the_others():
+    console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    with console.file:
+        console.print(to_terminal(ranking_table(mixed_ranking())))
+    text = " ".join(console.export_text().split())
+    trials = re.findall(r"(?<!\S)(\d+) (0\.\d{4})", text)
+    assert trials == [(str(i), f"{0.5 + 0.01 * i:.4f}") for i in range(39, 29, -1)]
+    for part in (
+        "28 more in ranking.csv",
+        "1 stopped early",
+        "1 diverged (trial 1: it broke)",
+        "1 out of memory (trial 2",
+    ):
+        assert part in text
+
+
+def test_the_help_needs_no_torch(tmp_path):
+    import subprocess
+
+    code = "import sys; from retinabench.cli import main as cli; cli.run(['tune', '--help']); assert 'torch' not in sys.modules"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+    assert "sweeps/dropout" in found.stdout
+
 
 STUDY = """
 title = "Tiny"
@@ -34,7 +194,7 @@ run = {{ method = {{ name = "dropout", samples = 2 }} }}
 @pytest.fixture
 def file(tmp_path):
     data, space = make_prepared(tmp_path / "data"), tmp_path / "space.toml"
-    space.write_text(SPACE)
+    space.write_text(SPACE_STUDIES)
     path = tmp_path / "study.toml"
     path.write_text(STUDY.format(criteria=json.dumps(BOTH[:1]), data=data, space=space))
     return path

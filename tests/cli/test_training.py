@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from cli.test_main import NO_TORCH
+from retinabench.cli.entries import Kind
 from retinabench.cli.main import run
 from retinabench.cli.training import configured_run
+from retinabench.data.registry import DATASETS
+from retinabench.methods.registry import METHODS
+from retinabench.metrics.registry import SCORES
 
 DATA = Path("data")
 
@@ -47,3 +56,26 @@ def test_a_name_with_quotes_stays_one_value():
 def test_options_of_predict_that_do_not_belong_together(words, says, capsys, tmp_path):
     assert run(["predict", str(tmp_path), "--out", str(tmp_path / "p.csv"), *words]) == 2
     assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", get_args(Kind))
+def test_every_kind_has_entries_with_a_line_each(kind, capsys):
+    assert run(["list", kind, "--json", "-"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found
+    assert all(found.values()), found
+    expected = {"methods": METHODS, "datasets": DATASETS, "scores": SCORES}
+    assert set(expected.get(kind, ())) <= set(found)
+
+
+def test_methods_are_listed_without_torch():
+    code = f"{NO_TORCH}\nfrom retinabench.cli.main import run; sys.exit(run(['list', 'methods']))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "MC dropout" in done.stdout
+
+
+def test_an_unknown_kind_is_one_line_with_all(capsys):
+    assert run(["list", "method"]) == 2
+    said = capsys.readouterr().err
+    assert "targets" in said
+    assert said.count("\n") == 1

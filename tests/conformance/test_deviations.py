@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 from conftest import shared_path
-from retinabench.metrics import classification, shift
-from retinabench.metrics.calibration.binned import reliability
-from retinabench.metrics.inference.over_seeds import aggregate
-from retinabench.metrics.published import scores
-from retinabench.metrics.published.sets import balanced_rows, rebalanced_rows
-from retinabench.metrics.score import referral_curve, score
-from retinabench.metrics.sorted_images import Cases
+from retinabench.metrics import classification, published
+from retinabench.metrics.calibration import reliability
+from retinabench.metrics.over_seeds import aggregate
+from retinabench.metrics.published import balanced_rows, rebalanced_rows
+from retinabench.metrics.scoring import referral_curve, score
+from retinabench.metrics.weighted_images import Cases
 from retinabench.predictions.table import Predictions
 from support.drawn_lines import drawn_line
 
@@ -37,9 +36,9 @@ def test_d01_ties():
     back = slice(None, None, -1)
     released = golden("retention_n500_ties")["out_uncertainty_argsort_default"]
     areas = [
-        scores.referral_curve(y, p, u, "accuracy", order=released).area,
-        scores.referral_curve(y, p, u, "accuracy", order=np.argsort(u, kind="stable")).area,
-        scores.referral_curve(
+        published.referral_curve(y, p, u, "accuracy", order=released).area,
+        published.referral_curve(y, p, u, "accuracy", order=np.argsort(u, kind="stable")).area,
+        published.referral_curve(
             y[back], p[back], u[back], "accuracy", order=np.argsort(u[back], kind="stable")
         ).area,
     ]
@@ -50,10 +49,10 @@ def test_d01_ties():
 
 def test_d02_one_class():
     y, p, u = retention("n400_all_positive")
-    theirs = scores.referral_curve(y, p, u, "auroc")
+    theirs = published.referral_curve(y, p, u, "auroc")
     assert theirs.area == pytest.approx(0.18812, abs=1e-5)
     assert np.bincount(theirs.value.astype(int)).tolist() == [82, 19]
-    assert scores.referral_curve(y, p, u, "auprc").area == 1
+    assert published.referral_curve(y, p, u, "auprc").area == 1
     ours = referral_curve(y, p, u, "auroc")
     assert np.isnan(ours.value).all()
     assert np.isnan(ours.area)
@@ -62,7 +61,7 @@ def test_d02_one_class():
 
 def test_d03_reach():
     y, p, u = retention("n300_tail_one_class_correct")
-    theirs, ours = scores.referral_curve(y, p, u, "auroc"), referral_curve(y, p, u, "auroc")
+    theirs, ours = published.referral_curve(y, p, u, "auroc"), referral_curve(y, p, u, "auroc")
     assert theirs.area == pytest.approx(0.9924, abs=5e-5)
     assert (theirs.value == 1).sum() == 61
     assert ours.area == pytest.approx(0.9845, abs=5e-5)
@@ -71,7 +70,7 @@ def test_d03_reach():
 
 def test_d04_every_count():
     y, p, u = retention("n50")
-    theirs, ours = scores.referral_curve(y, p, u, "auroc"), referral_curve(y, p, u, "auroc")
+    theirs, ours = published.referral_curve(y, p, u, "auroc"), referral_curve(y, p, u, "auroc")
     assert len(theirs.value) == 101
     assert theirs.value[-2] == 0
     assert theirs.positives[-2] + theirs.negatives[-2] == 0
@@ -80,7 +79,7 @@ def test_d04_every_count():
 
 def test_d05_no_point_without_images():
     y, p, u = retention("n50")
-    theirs, ours = scores.referral_curve(y, p, u, "accuracy"), referral_curve(y, p, u, "accuracy")
+    theirs, ours = published.referral_curve(y, p, u, "accuracy"), referral_curve(y, p, u, "accuracy")
     assert theirs.value[-1] == 1
     np.testing.assert_allclose(theirs.value[:-1], ours.value, atol=1e-12)
     assert theirs.area == pytest.approx(0.9142, abs=5e-5)
@@ -90,19 +89,19 @@ def test_d05_no_point_without_images():
 
 def test_d06_average_precision():
     y, p, _ = retention("n200_imbal10")
-    assert scores.auprc(y, p) == pytest.approx(0.5987, abs=5e-5)
+    assert published.auprc(y, p) == pytest.approx(0.5987, abs=5e-5)
     assert classification.auprc_of(Cases(y, p).weighted()) == pytest.approx(0.6065, abs=5e-5)
     _, _, u, far = joint()
-    assert scores.auprc(far, u) == pytest.approx(0.0580, abs=5e-5)
+    assert published.auprc(far, u) == pytest.approx(0.0580, abs=5e-5)
     far_by_uncertainty = Cases(far, (u - u.min()) / np.ptp(u)).weighted()
     assert classification.auprc_of(far_by_uncertainty) == pytest.approx(0.0614, abs=5e-5)
 
 
 def test_d07_balanced_ranking():
     y, p, u, far = joint()
-    weight = shift.balanced_weight(far)
+    weight = classification.balanced_weight(far)
     for metric, theirs, ours in (("auroc", 0.9693, 0.9805), ("auprc", 0.9346, 0.9887)):
-        assert scores.referral_curve(y, p, u, metric).area == pytest.approx(theirs, abs=5e-5)
+        assert published.referral_curve(y, p, u, metric).area == pytest.approx(theirs, abs=5e-5)
         assert referral_curve(y, p, u, metric, weight=weight).area == pytest.approx(ours, abs=5e-5)
 
 
@@ -111,12 +110,12 @@ def test_d08_balanced_weights():
 
     def drawn(seed):
         rows = balanced_rows(far, seed)
-        return scores.referral_curve(y[rows], p[rows], u[rows], "accuracy").area
+        return published.referral_curve(y[rows], p[rows], u[rows], "accuracy").area
 
     assert drawn(1234) == pytest.approx(0.95795, abs=5e-6)
     areas = [drawn(seed) for seed in range(200)]
     assert (min(areas), max(areas)) == pytest.approx((0.95715, 0.95915), abs=1e-5)
-    ours = referral_curve(y, p, u, "accuracy", weight=shift.balanced_weight(far)).area
+    ours = referral_curve(y, p, u, "accuracy", weight=classification.balanced_weight(far)).area
     assert ours == pytest.approx(0.95811, abs=5e-6)
 
 
@@ -126,7 +125,7 @@ def test_d09_grade_weights():
     drawn = [right[rebalanced_rows(z["in_diagnosis"], s, 1000)].mean() for s in (99, *range(300))]
     assert drawn[0] == pytest.approx(0.513, abs=5e-4)
     assert np.std(drawn[1:]) == pytest.approx(0.016, abs=1e-3)
-    ours = np.average(right, weights=shift.grade_weight(z["in_diagnosis"]))
+    ours = np.average(right, weights=classification.grade_weight(z["in_diagnosis"]))
     assert ours == pytest.approx(0.5154, abs=5e-5)
 
 
@@ -134,13 +133,13 @@ def test_d10_ece():
     z = golden("ece")
     for case, theirs, ours in (("a", 0.1054455, 0.1054455), ("b", 0.02275, 0.02395)):
         y, p = z[f"in_{case}_y_true"], z[f"in_{case}_y_pred"]
-        assert scores.ece(y, p) == pytest.approx(theirs, abs=5e-6)
+        assert published.ece(y, p) == pytest.approx(theirs, abs=5e-6)
         assert reliability(y, p, of="top_label").expected_error() == pytest.approx(ours, abs=5e-6)
 
 
 def test_d11_nll():
-    assert scores.nll([1], np.array([0.0])) == pytest.approx(36.04, abs=5e-3)
-    assert scores.losses([1], np.array([0.0])) == pytest.approx([34.54], abs=5e-3)
+    assert published.nll([1], np.array([0.0])) == pytest.approx(36.04, abs=5e-3)
+    assert published.losses([1], np.array([0.0])) == pytest.approx([34.54], abs=5e-3)
     assert classification.nll([1], [0.0]) == pytest.approx(34.54, abs=5e-3)
 
 
@@ -149,7 +148,7 @@ def test_d12_seeds():
 
     inputs = json.loads(shared_path("golden", "retina", "seed_aggregation.json").read_text())["inputs"]
     values = [row["d/auroc"] for row in inputs]
-    assert scores.aggregate(values)[2] == pytest.approx(0.1067, abs=5e-5)
+    assert published.aggregate(values)[2] == pytest.approx(0.1067, abs=5e-5)
     assert aggregate(values).error == pytest.approx(0.1169, abs=5e-5)
     assert np.isnan(aggregate([*values, None]).mean)
 
@@ -157,7 +156,7 @@ def test_d12_seeds():
 def test_d13_roc():
     roc = classification.Roc(np.array([0, 0.1, 1]), np.array([0.0, 0.6, 1]), np.array([np.inf, 0.7, 0.1]))
     # 0.38 is nearer to 0.1 than to 1
-    assert scores.sensitivity_at_nearest(roc, [0.38]) == pytest.approx(0.60)
+    assert published.sensitivity_at_nearest(roc, [0.38]) == pytest.approx(0.60)
     assert classification.sensitivity_on_chords(roc, [0.38])[0] == pytest.approx(0.72, abs=5e-3)
 
 

@@ -23,7 +23,7 @@ from retinabench.experiments.study.definition import read_study
 from retinabench.fidelity.targets.registry import TARGETS
 from retinabench.methods.registry import METHODS
 from retinabench.metrics.registry import SCORES
-from retinabench.reports.leaderboard.card import read_card
+from retinabench.reports.leaderboard.submission import read_card
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]

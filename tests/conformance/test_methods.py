@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from retinabench.experiments.config import load_run
-from retinabench.experiments.conformance.checks import CHECKS
-from retinabench.experiments.conformance.method import checks_of
-from retinabench.experiments.conformance.subject import Subject
-from retinabench.experiments.resources import Resources
+from retinabench.experiments.conformance import CHECKS, Subject, checks_of
+from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import execute
 from retinabench.methods.ensembles import ensemble
 from retinabench.methods.registry import METHODS

@@ -11,11 +11,10 @@ import retinabench as rb
 from retinabench.cli.main import run as command
 from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
-from retinabench.experiments.conformance.checks import CHECKS
-from retinabench.experiments.conformance.subject import Subject
-from retinabench.experiments.engines.jobs import Job
-from retinabench.experiments.engines.local import LocalEngine
-from retinabench.experiments.resources import Resources
+from retinabench.experiments.conformance import CHECKS, Subject
+from retinabench.experiments.engines.engine import LocalEngine
+from retinabench.experiments.engines.scheduler import Job
+from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import execute
 from retinabench.methods.registry import METHODS
 from retinabench.predictions.io import read_predictions

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from retinabench.experiments.config import load_run
-from retinabench.experiments.resources import Resources
+from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import execute
 from retinabench.methods.base import is_composed
 from retinabench.methods.registry import METHODS

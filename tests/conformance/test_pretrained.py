@@ -13,8 +13,8 @@ from retinabench.core.errors import InputError
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import array_batches
 from retinabench.experiments.config import load_run
-from retinabench.experiments.conformance.likelihoods import easy_points, errors_of
-from retinabench.experiments.resources import Resources
+from retinabench.experiments.conformance import easy_points, errors_of
+from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import execute
 from retinabench.experiments.run_folder import load_posterior
 from retinabench.methods.base import is_composed
@@ -22,7 +22,7 @@ from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Bernoulli, Categorical, Gaussian, MultiLabel
 from retinabench.models.build import build_model, initialise
-from retinabench.models.networks.head import Head
+from retinabench.models.networks.small import Head
 from retinabench.models.settings import ModelConfig
 from retinabench.predictions.io import read_predictions
 from support.helpers import make_prepared

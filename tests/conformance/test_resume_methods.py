@@ -10,7 +10,7 @@ import torch
 from retinabench.data.tasks import load_task
 from retinabench.experiments import execution
 from retinabench.experiments.config import load_run
-from retinabench.experiments.resources import Resources
+from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import execute, make_batches
 from retinabench.experiments.run_folder import load_posterior
 from retinabench.methods.base import is_composed

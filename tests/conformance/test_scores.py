@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from retinabench.metrics.registry import SCORES
-from retinabench.metrics.score_spec import ON_REQUEST
-from retinabench.metrics.sorted_images import Cases
+from retinabench.metrics.registry import ON_REQUEST, SCORES
+from retinabench.metrics.weighted_images import Cases
 from support.shared_inputs import images
 
 

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from retinabench.core.errors import InputError
+from retinabench.core.errors import InputError, nearest, one_edit, printable
+from retinabench.core.progress import QUIET, Bars
 from retinabench.core.results import Document, IntervalRow, Tabular, draw_intervals, json_content
 
 
@@ -109,3 +110,59 @@ def test_a_document_within_another_says_itself_what_it_holds():
 def test_what_is_no_content_is_refused():
     with pytest.raises(TypeError, match="object is no content of a document"):
         json_content({"a": object()})
+
+
+def test_the_message_names_file_row_column_and_hint():
+    error = InputError("is empty", file="x.csv", row=3, column="grade", hint="Fill it in.")
+    assert str(error) == "x.csv, row 3, column 'grade': is empty. Fill it in."
+    assert (error.file, error.row, error.column) == ("x.csv", 3, "grade")
+    assert str(InputError("nothing to do.")) == "nothing to do."
+    assert str(InputError("nothing to do.", hint="Rest.")) == "nothing to do. Rest."
+
+
+def test_messages_are_one_printable_line_of_limited_length():
+    assert printable("a\nb\x1b[31m\x00") == "a\\nb\\x1b[31m\\x00"
+    assert printable("ä €") == "ä €"
+    assert len(printable("x" * 5000)) == 1000
+    assert "\n" not in str(InputError("a\nb"))
+
+
+def test_the_nearest_name_comes_before_all_valid_ones():
+    assert nearest("dropuot", ["map", "dropout"]) == "Did you mean 'dropout'? Valid: dropout, map."
+    assert nearest("zzz", ["map", "dropout"]) == "Valid: dropout, map."
+
+
+def test_one_edit_is_one_letter_or_two_neighbours():
+    near = ("splitt", "spli", "split5", "spilt", "aplit", "slit", "psplit")
+    assert all(one_edit(word, "split") for word in near)
+    assert not any(one_edit(word, "split") for word in ("split", "tilps", "sp", "splitts", "platt"))
+
+
+def test_quiet_progress_prints_nothing(capsys):
+    with QUIET.track("Work", 3) as advance:
+        advance(3)
+    QUIET.say("a line")
+    assert capsys.readouterr() == ("", "")
+
+
+def test_bars_and_lines_are_on_standard_error(capsys):
+    bars = Bars()
+    with bars.track("Preparing", 3, unit="images") as advance:
+        advance(1)
+        advance(2)
+    bars.say("note: [not markup]")
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "3/3" in err
+    assert "note: [not markup]" in err
+
+
+def test_the_bar_of_failed_work_does_not_stay_above_its_error(capsys):
+    def fail():
+        with Bars().track("Preparing", 3, unit="images") as advance:
+            advance(1)
+            raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        fail()
+    assert "Preparing" not in capsys.readouterr().err

@@ -1,11 +1,16 @@
 """The first complaint about a configuration, as one line with its key and the nearest valid one."""
 
+from __future__ import annotations
+
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError, field_validator
 
+from retinabench.core.errors import InputError
+from retinabench.core.registry import Registry, import_location
 from retinabench.core.settings import Extended, Frozen, first_problem, flat, merged
 
 
@@ -74,3 +79,81 @@ def test_nested_tables_are_laid_over_each_other_and_flattened():
     assert laid == {"a": {"b": 1, "c": {"d": 4, "f": 5}}, "e": {"g": 6}}
     assert tree["a"]["c"] == {"d": 2}
     assert dict(flat(laid)) == {"a.b": 1, "a.c.d": 4, "a.c.f": 5, "e.g": 6}
+
+
+GROUP = "retinabench.test_entries"
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+    """Install a distribution that declares entry points of the group."""
+
+    def write(**points):
+        about = tmp_path / "site" / "a_plugin-1.0.dist-info"
+        about.mkdir(parents=True)
+        (about / "METADATA").write_text("Metadata-Version: 2.1\nName: a-plugin\nVersion: 1.0\n")
+        lines = [f"{name} = {location}" for name, location in points.items()]
+        (about / "entry_points.txt").write_text("\n".join([f"[{GROUP}]", *lines]))
+        monkeypatch.syspath_prepend(str(tmp_path / "site"))
+
+    return write
+
+
+def registry():
+    return Registry(GROUP, "entry", {"loads": "json:loads", "absent": "no_such_module", "zero": 0})
+
+
+def test_an_entry_is_imported_when_it_is_used():
+    entries = registry()
+    assert list(entries) == ["loads", "absent", "zero"]
+    assert len(entries) == 3
+    assert entries["loads"]("[1]") == [1]
+    assert entries["zero"] == 0
+    with pytest.raises(ImportError):  # of the package itself, such as one of PyTorch
+        entries["absent"]
+
+
+def test_an_unknown_name_is_told_the_nearest():
+    with pytest.raises(InputError, match=r"unknown entry 'load'\. Did you mean 'loads'"):
+        registry().find("load")
+
+
+def test_a_plug_in_adds_entries(install):
+    install(dumps="json:dumps", broken="no_such_module")
+    entries = registry()
+    assert {"dumps", "broken"} <= set(entries)
+    assert entries.find("dumps")([1]) == "[1]"
+    with pytest.raises(InputError, match=r"entry 'broken' of the plug-in 'a-plugin' cannot be imported"):
+        entries["broken"]
+
+
+def test_a_plug_in_that_takes_a_name_is_refused_when_the_name_is_used(install):
+    install(loads="json:load")
+    entries = registry()
+    assert list(entries).count("loads") == 1
+    assert entries["zero"] == 0
+    with pytest.raises(InputError, match="plug-in 'a-plugin' adds the entry 'loads', which exists already"):
+        entries["loads"]
+
+
+def test_an_entry_of_this_process_can_be_added_and_removed():
+    entries = registry()
+    entries.add("mine", 1)
+    assert entries["mine"] == 1
+    with pytest.raises(ValueError, match="exists already"):
+        entries.add("mine", 2)
+    entries.remove("mine")
+    assert "mine" not in entries
+
+
+def test_a_location_is_a_module_an_attribute_or_a_file(tmp_path):
+    assert import_location("json").loads("1") == 1
+    assert import_location("json:loads")("1") == 1
+    (tmp_path / "a_file_of_mine.py").write_text("VALUE = 3\n")
+    assert import_location(str(tmp_path / "a_file_of_mine.py")).VALUE == 3
+    assert sys.modules.pop("a_file_of_mine").VALUE == 3
+    (tmp_path / "bad.py").write_text("1 / 0\n")
+    for location in (str(tmp_path / "bad.py"), str(tmp_path / "absent.py"), "no_such_module"):
+        with pytest.raises(InputError, match="cannot be imported"):
+            import_location(location)
+    assert "bad" not in sys.modules

@@ -9,8 +9,7 @@ import torch
 from retinabench.core.errors import InputError
 from retinabench.data.registry import TASKS
 from retinabench.data.tasks import SPLITS, expected_sizes, load_task
-from retinabench.experiments.config import load_run
-from retinabench.experiments.config_sources import presets
+from retinabench.experiments.config import load_run, presets
 from retinabench.experiments.run import make_batches
 from support.helpers import TINY, make_prepared
 

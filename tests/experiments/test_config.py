@@ -1,8 +1,13 @@
+"""The presets: the table of published values."""
+
+from __future__ import annotations
+
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.experiments.config import Run, load_run
-from retinabench.experiments.config_sources import presets
+from retinabench.data.registry import TASKS
+from retinabench.experiments.config import Run, load_run, presets
+from retinabench.experiments.search.space import read_space
 from retinabench.methods.registry import METHODS
 
 
@@ -128,3 +133,114 @@ def test_the_hint_for_an_unknown_key_names_keys_of_the_chosen_method_alone():
         load_run(None, ["method=map", "method.rte=0.1"], data="d")
     assert "rate" not in str(error.value)
     assert str(error.value).endswith("Valid: name, samples.")
+
+
+def test_the_table_has_every_method_task_and_criterion_twice():
+    table = [name for name in presets() if name.count("/") == 3]
+    assert len(table) == len(set(table)) == 2 * 6 * 2 * 2
+    assert {name.split("/")[1] for name in table} == {"map", "dropout", "mfvi", "radial", "rank1", "fsvi"}
+
+
+def test_a_row_of_the_table_becomes_a_run():
+    published = load_run("published/map/country/in_domain", data="d")
+    corrected = load_run("corrected/map/country/in_domain", data="d")
+    assert published.optimizer.momentum == 1 - 0.0098467
+    assert (published.optimizer.lr, published.optimizer.final_lr) == (0.023072, 0.01)
+    assert (published.optimizer.l2_on, corrected.optimizer.l2_on) == ("nothing", "weights")
+    assert published.optimizer.l2 == corrected.optimizer.l2 == 1.0674e-4
+    assert load_run("published/dropout/severity/joint", data="d").task == "severity_shift_published"
+    assert (
+        load_run("corrected/dropout/severity/joint", data="d", task="country_shift").task == "country_shift"
+    )
+    # The names before the table hold.
+    assert load_run("published/map-country-in_domain", data="d") == published
+    with pytest.raises(InputError, match="Did you mean 'published/map/country/joint'"):
+        load_run("published/map/country/jiont", data="d")
+
+
+def test_a_preset_cannot_be_changed_by_who_read_it():
+    load_run("published/map/country/joint", ["optimizer.lr=1"], data="d")
+    assert load_run("published/map/country/joint", data="d").optimizer.lr == 0.026561
+
+
+# The tuned values of the released code's top_config, apart from our file: lr, 1 - momentum, L2, and the method's own.
+PUBLISHED = """
+map       country  in_domain 0.023072  0.0098467 1.0674e-4  0.01
+map       country  joint     0.026561  0.045991  1.3148e-4  0.1
+map       severity in_domain 0.058737  0.015731  3.1828e-6  0.01
+map       severity joint     0.022779  0.011876  1.2376e-5  0.001
+dropout   country  in_domain 0.027250  0.035193  1.4128e-5  0.17798
+dropout   country  joint     0.0028274 0.024251  4.1296e-5  0.067338
+dropout   severity in_domain 0.026561  0.023244  1.6501e-4  0.18813
+dropout   severity joint     0.023072  0.012506  4.7560e-6  0.18222
+mfvi      country  in_domain 0.48065   0.076935  1.3178e-4  9.7618e-4 0.41994
+mfvi      country  joint     0.38662   0.038588  1.9733e-5  2.9392e-4 0.28203
+mfvi      severity in_domain 0.042732  0.038292  3.3089e-5  1.0821e-3 0.012984
+mfvi      severity joint     0.41973   0.021539  2.4503e-5  1.1944e-4 0.10938
+radial    country  in_domain 0.189582  0.0166998 5.24385e-4 1.44978e-4 0.0628250
+radial    country  joint     0.156063  0.0329158 1.49356e-4 2.14098e-5 0.0678246
+radial    severity in_domain 0.20617   0.027963  8.4192e-4  0.012607 0.037535
+radial    severity joint     0.20617   0.027963  8.4192e-4  0.012607 0.037535
+rank1     country  in_domain 0.032299  0.066501  2.2417e-5  1.2390
+rank1     country  joint     0.049826  0.021596  4.3192e-5  0.60756
+rank1     severity in_domain 0.028553  0.077592  2.2310e-5  0.92953
+rank1     severity joint     0.028553  0.077592  2.2310e-5  0.92953
+fsvi      country  in_domain 0.0214508 0.0192180 1.57932e-4 15.3595 10 norms_and_biases True
+fsvi      country  joint     0.0276892 0.0116774 3.0474e-6  17.0072 20 nothing False
+fsvi      severity in_domain 0.0299504 0.0213841 1.5549e-6  5.63010 20 nothing True
+fsvi      severity joint     0.0233865 0.0129553 2.52775e-5 4.27512 10 norms_and_biases False
+"""
+
+
+def own_values(run):
+    """The method's tuned options of a run, in the order of the table above."""
+    method, optimizer = run.method, run.optimizer
+    if method.name == "fsvi":  # ours is of the logit, theirs of each of two outputs
+        return [method.prior_variance / 2, method.inducing, optimizer.l2_on, method.stochastic_mean]
+    if method.name in ("mfvi", "radial"):
+        return [method.stddev_mean_init, method.stddev_stddev_init]
+    return {"map": [optimizer.final_lr], "dropout": [getattr(method, "rate", 0)],
+            "rank1": [getattr(method, "fast_lr", 0)]}[method.name]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["published", "corrected"])
+@pytest.mark.parametrize("line", PUBLISHED.strip().splitlines())
+def test_every_row_of_the_table_is_the_published_one(line, kind):
+    method, task, criterion, lr, rest, l2, *own = line.split()
+    run = load_run(f"{kind}/{method}/{task}/{criterion}", data="d")
+    assert run.method.name == method
+    assert (run.optimizer.lr, run.optimizer.l2) == (float(lr), float(l2))
+    assert run.optimizer.momentum == pytest.approx(1 - float(rest), abs=1e-12)
+    found = own_values(run)
+    assert len(found) == len(own)
+    for value, word in zip(found, own, strict=True):
+        assert str(value) == word if isinstance(value, str | bool) else value == pytest.approx(float(word))
+    # Global batches; MAP alone decays linearly.
+    assert run.optimizer.batch_size == (256 if method in ("map", "mfvi", "fsvi") else 128)
+    assert run.optimizer.schedule == ("linear" if method == "map" else "step")
+    assert run.optimizer.reweight == ("none" if (method, kind) == ("fsvi", "published") else "minibatch")
+    assert run.task in TASKS
+
+
+@pytest.mark.parametrize("value", ["[" * 2000 + "]" * 2000, "{a = " * 1000 + "1" + "}" * 1000, "1" * 5000])
+def test_toml_that_is_too_deep_or_long_is_refused(tmp_path, value):
+    file = tmp_path / "run.toml"
+    file.write_text(f"seed = {value}")
+    with pytest.raises(InputError, match="is not TOML"):
+        load_run(file, data="d")
+    with pytest.raises(InputError, match="holds no usable value"):
+        load_run(None, [f"seed={value}"], data="d")
+
+
+def test_a_file_of_settings_is_named_toml(tmp_path):
+    file = tmp_path / "junk.bin"
+    file.write_text("seed = 1")
+    with pytest.raises(InputError, match=r"junk\.bin: is not named \.toml"):
+        load_run(file, data="d")
+
+
+def test_a_space_of_endless_tables_is_refused(tmp_path):
+    file = tmp_path / "space.toml"
+    file.write_text("[" + "a." * 900 + "b]")
+    with pytest.raises(InputError, match="nested too deep"):
+        read_space(file)

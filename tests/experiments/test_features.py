@@ -11,9 +11,9 @@ from retinabench.core.errors import InputError
 from retinabench.data.prepared.folder import open_data, open_prepared
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
+from retinabench.experiments.execution import Resources
 from retinabench.experiments.features import Extractor, cached_features, feature_scale, feature_source
 from retinabench.experiments.predict import predict_on
-from retinabench.experiments.resources import Resources
 from retinabench.experiments.run import execute
 from retinabench.experiments.run_folder import load_posterior
 from retinabench.models.build import build_model

@@ -11,8 +11,8 @@ from retinabench.cli.main import run as command
 from retinabench.core.errors import InputError
 from retinabench.data.prepared.folder import open_prepared
 from retinabench.experiments.config import load_run
+from retinabench.experiments.execution import Resources
 from retinabench.experiments.predict import predict_on
-from retinabench.experiments.resources import Resources
 from retinabench.experiments.run import execute
 from retinabench.models.build import build_model
 from retinabench.models.settings import ModelConfig

@@ -1,18 +1,33 @@
 """What a run writes, where its data set has an odd shape."""
 
+from __future__ import annotations
+
 import json
+import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
+from scipy.special import expit
 
 import retinabench as rb
-from retinabench.core.errors import InputError
+from retinabench.core.errors import DivergedError, InputError
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
-from retinabench.experiments.execution import member_runs
-from retinabench.experiments.exporting.member_files import leaf_runs
-from retinabench.experiments.resources import Resources
-from retinabench.experiments.run import divided, execute, run_folder
+from retinabench.experiments.execution import Resources, member_runs
+from retinabench.experiments.exporting.model_files import leaf_runs
+from retinabench.experiments.run import combine, divided, execute, make_batches, metadata, predict, run_folder
+from retinabench.experiments.run_folder import (
+    describe,
+    describe_inputs,
+    finished_run,
+    folder_name,
+    load_posterior,
+    read_inputs,
+    read_run,
+    write_inputs,
+)
 from retinabench.metrics.classification import nll
 from retinabench.predictions.io import read_predictions
 from support.helpers import TINY, make_prepared
@@ -133,3 +148,164 @@ def test_a_run_without_cross_validation_does_not_name_it():
     run = load_run(None, TINY, data="d")
     assert "cross_validation" not in run.model_dump(mode="json")
     assert "cross_validation" not in run.identity("f")
+
+
+def run(*words, **given):
+    return load_run(None, ["model.name=lenet", *words], data="d", **given)
+
+
+def test_a_folder_is_named_by_what_it_is_and_by_its_hash():
+    one = run("method=dropout", seed=2)
+    assert describe(one) == "dropout lenet seed 2"
+    assert folder_name(one, "f") == f"dropout-lenet-seed-2-{one.hash('f')}"
+    assert folder_name(one, "g") != folder_name(one, "f")
+    folds = run("cross_validation.folds=5", "cross_validation.repeat=1", "cross_validation.fold=3")
+    assert describe(folds) == "map lenet seed 0 fold 3 of 5 folds repeat 1"
+
+
+def test_the_settings_make_the_round_trip(tmp_path):
+    one = run("method=mfvi", "method.samples=3")
+    (tmp_path / "run.json").write_text(json.dumps({"run": one.model_dump(mode="json")}))
+    assert read_run(tmp_path) == one
+    with pytest.raises(InputError, match=r"holds no finished training \(posterior\.pt is missing\)"):
+        load_posterior(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"run": {"model": {"name": "lenet"}, "data": 3}}'])
+def test_a_damaged_description_is_named(tmp_path, text):
+    (tmp_path / "run.json").write_text(text)
+    with pytest.raises(InputError, match=r"run\.json"):
+        read_run(tmp_path)
+    (tmp_path / "run.json").unlink()
+    with pytest.raises(InputError, match=r"holds no run \(run\.json is missing\)"):
+        read_run(tmp_path)
+
+
+def test_a_run_knows_its_data_and_keeps_what_it_needs_of_them(tmp_path):
+    data = make_prepared(tmp_path / "data")
+    run = load_run(None, [*TINY, "task=in_domain", "optimizer.epochs=1"], data=str(data))
+    folder = execute(run, tmp_path / "runs", Resources("cpu"))
+    found = finished_run(folder)
+    assert found.run == run
+    assert found.training_data().data.fingerprint == found.fingerprint
+    assert found.described() == found.inputs
+    assert found.inputs.images == 64
+    other = run.model_copy(update={"seed": 7})
+    assert found.member(run) == folder
+    assert found.member(other) == folder.with_name(found.member(other).name) != folder
+    shutil.rmtree(data)
+    make_prepared(data, seed=5)  # other images in the same place
+    assert finished_run(folder).training_data() is None
+    (folder / "inputs.json").unlink()  # as an earlier version left it
+    (folder / "SHA256SUMS").unlink(missing_ok=True)
+    with pytest.raises(InputError, match="was trained on other data than"):
+        finished_run(folder).described()
+    (folder / "done").unlink()
+    with pytest.raises(InputError, match="holds no finished run"):
+        finished_run(folder)
+    assert json.loads((folder / "run.json").read_text())["fingerprint"] == found.fingerprint
+
+
+class Brightness:
+    """P(referable) is the mean of an image, in every sample; its uncertainty is P."""
+
+    def __init__(self, scale=1.0):
+        self.scale = scale
+
+    def predict(self, images, samples, generator):
+        p = self.uncertainty(images) * self.scale
+        return torch.stack([1 - p, p], dim=1).expand(samples, -1, -1)
+
+    def uncertainty(self, images):
+        return images.mean(dim=(1, 2, 3)).sigmoid()
+
+    def state(self):
+        return {"scale": torch.tensor(self.scale)}
+
+    def restore(self, state):
+        self.scale = float(state["scale"])
+
+
+@pytest.fixture
+def opened(tmp_path):
+    data = make_prepared(tmp_path / "data")
+    run = load_run(None, [*TINY, "method=dropout", "method.samples=3"], data=str(data))
+    return run, load_task(data, run.task)
+
+
+def test_all_splits_but_the_training_one_are_predicted_in_every_sample(opened):
+    run, task = opened
+    batches = make_batches(run, task, torch.device("cpu"))
+    found = predict(run, task, Brightness(), batches)
+    assert found.probs.shape == (96, 3)
+    assert set(zip(found.domain, found.split, strict=True)) == {
+        (domain, split) for domain in ("in_domain", "shifted") for split in ("validation", "test")
+    }
+    np.testing.assert_array_equal(found.uncertainty, found.probs[:, 0])
+    row = {name: k for k, name in enumerate(task.image_id.tolist())}
+    scale = describe_inputs(run, task)
+    pixels = task.data.images([row[name] for name in found.image_id.tolist()]) / 255
+    logit = ((pixels - scale.mean) / scale.std).mean(axis=(1, 2, 3))
+    np.testing.assert_allclose(found.probs[:, 0], expit(logit), atol=1e-5)
+    with pytest.raises(DivergedError, match="not finite"):
+        predict(run, task, Brightness(float("nan")), batches)
+
+
+def test_the_metadata_say_what_was_trained(opened):
+    run, task = opened
+    found = metadata(run, task, members=1)
+    assert (found["method"], found["seed"], found["members"]) == ("dropout", 0, 1)
+    assert found["config_hash"] == run.hash(task.data.fingerprint)
+    assert "blur" not in found
+
+
+def test_folds_are_joined_in_the_order_of_the_images(opened):
+    run, task = opened
+    whole = predict(run, task, Brightness(), make_batches(run, task, torch.device("cpu"))).select(
+        split="test"
+    )
+    parts = [whole.take(np.arange(k, len(whole), 2)) for k in (1, 0)]
+    division = run.model_copy(
+        update={"cross_validation": load_run(None, ["cross_validation.folds=2"], data="d").cross_validation}
+    )
+    joined = combine(division, task, [replace(one, metadata=whole.metadata) for one in parts])
+    row = {name: k for k, name in enumerate(task.image_id.tolist())}
+    assert np.all(np.diff([row[name] for name in joined.image_id.tolist()]) > 0)
+    assert sorted(joined.image_id) == sorted(whole.image_id)
+    weights = whole.metadata["weights"]
+    assert joined.metadata["weights"] == f"{weights}+{weights}"
+
+
+def described(folder, *words):
+    run = load_run(None, [*TINY, *words], data=str(folder))
+    task = load_task(folder, run.task)
+    return describe_inputs(run, task), task
+
+
+def test_mean_and_std_are_those_of_the_training_images(tmp_path):
+    found, task = described(make_prepared(tmp_path / "data"))
+    train = task.splits["train"]
+    pixels = task.data.images(train).reshape(-1, 3).astype(float) / 255
+    np.testing.assert_allclose(found.mean, pixels.mean(axis=0), rtol=1e-5)
+    np.testing.assert_allclose(found.std, pixels.std(axis=0), rtol=1e-4)
+    assert (found.images, found.patients, found.size) == (len(train), len(train) // 2, 16)
+    assert found.referable_from == 2
+
+
+def test_unscaled_inputs_have_mean_0_and_std_1(tmp_path):
+    found, _ = described(make_prepared(tmp_path / "data"), "model.inputs=unit")
+    assert (found.mean, found.std) == ((0, 0, 0), (1, 1, 1))
+
+
+def test_the_file_makes_the_round_trip_and_a_damaged_one_is_named(tmp_path):
+    found, _ = described(make_prepared(tmp_path / "data"))
+    assert read_inputs(tmp_path) is None
+    write_inputs(found, tmp_path)
+    again = read_inputs(tmp_path)
+    assert again == found
+    assert again.scale[0].dtype == np.float32
+    (tmp_path / "SHA256SUMS").unlink(missing_ok=True)
+    file = tmp_path / "inputs.json"
+    file.write_text(file.read_text().replace('"size": 16', '"size": 0'))
+    with pytest.raises(InputError, match=r"inputs\.json: .*size"):
+        read_inputs(tmp_path)

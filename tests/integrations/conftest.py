@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from retinabench.experiments.config import load_run
-from retinabench.experiments.resources import Resources
+from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import execute
 from support.helpers import TINY, make_prepared
 

@@ -1,4 +1,4 @@
-"""A PyTorch classifier on the batches of a loader: the probabilities are the model's own, whatever the batch's form."""
+"""Predictions of raw outputs of every shape, and their scores."""
 
 from __future__ import annotations
 
@@ -7,11 +7,52 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from scipy.special import expit, softmax
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import retinabench as rb
 from retinabench.core.errors import InputError
+from retinabench.integrations.pytorch import check_scores, predictions_of, scores_of
+
+RNG = np.random.default_rng(0)
+
+LABEL = np.arange(20) % 2
+
+
+@pytest.mark.parametrize("shape", [(20,), (20, 1)])
+def test_single_logits_and_probabilities(shape):
+    logits = RNG.normal(size=20)
+    found = predictions_of(logits.reshape(shape), {"label": LABEL})
+    np.testing.assert_allclose(found.prob, expit(logits))
+    again = predictions_of(expit(logits).reshape(shape), {"label": LABEL}, "probabilities")
+    np.testing.assert_allclose(again.prob, found.prob)
+
+
+def test_of_five_classes_the_label_is_the_grade_and_of_another_number_the_class():
+    grade, five, three = np.arange(20) % 5, RNG.normal(size=(20, 5)), RNG.normal(size=(20, 3))
+    found = predictions_of(five, {"label": grade})
+    assert found.label.tolist() == (grade >= 2).tolist()
+    np.testing.assert_allclose(found.prob, softmax(five, axis=1)[:, 2:].sum(axis=1))
+    found = predictions_of(three, {"label": grade % 3}, referable_from=1)
+    assert found.label.tolist() == (grade % 3 >= 1).tolist()
+    np.testing.assert_allclose(found.prob, softmax(three, axis=1)[:, 1:].sum(axis=1))
+
+
+def test_columns_of_another_length_and_unknown_scores_are_refused():
+    with pytest.raises(InputError, match="label has 3 values for 20 images"):
+        predictions_of(np.zeros(20), {"label": [0, 1, 1]})
+    with pytest.raises(InputError, match=r"unknown score 'aurocc'.*'auroc'"):
+        check_scores(("aurocc",))
+    assert check_scores(["auroc", "nll"]) == ("auroc", "nll")
+
+
+def test_scores_are_those_of_score():
+    predictions = predictions_of(RNG.normal(size=20), {"label": LABEL})
+    found = scores_of(predictions, ["auroc", "nll"])
+    expected = rb.score(predictions, bootstrap=0)
+    assert found == {name: expected.value(name) for name in ("auroc", "nll")}
+
 
 N = 23
 
@@ -22,7 +63,7 @@ def images():
     return torch.randn(N, 4)
 
 
-LABEL = torch.arange(N) % 2
+PYTORCH_LABEL = torch.arange(N) % 2
 
 
 def network(outputs, dropout=0.0):
@@ -32,7 +73,7 @@ def network(outputs, dropout=0.0):
 
 @pytest.mark.parametrize("outputs", [1, 2, 5])
 def test_probabilities_are_the_model_s_own(images, outputs):
-    model, label = network(outputs, dropout=0.5), LABEL if outputs < 5 else torch.arange(N) % 5
+    model, label = network(outputs, dropout=0.5), PYTORCH_LABEL if outputs < 5 else torch.arange(N) % 5
     model.train()
     found = rb.predict_torch(model, DataLoader(TensorDataset(images, label), batch_size=8))
     assert model.training
@@ -54,10 +95,10 @@ def test_three_classes_need_to_know_which_are_referable(images):
 def test_columns_stand_in_the_third_place_or_in_a_dictionary(images):
     known = {"image_id": [f"i{k}" for k in range(N)], "patient_id": [f"p{k // 2}" for k in range(N)]}
     model = network(1)
-    three = rb.predict_torch(model, [(images, LABEL, known)])
+    three = rb.predict_torch(model, [(images, PYTORCH_LABEL, known)])
     named = rb.predict_torch(
         lambda_module(lambda x: SimpleNamespace(logits=model(x))),
-        [{"pixel_values": images, "labels": LABEL, **known}],
+        [{"pixel_values": images, "labels": PYTORCH_LABEL, **known}],
     )
     for found in (three, named):
         assert found.image_id.tolist() == known["image_id"]
@@ -67,13 +108,13 @@ def test_columns_stand_in_the_third_place_or_in_a_dictionary(images):
 
 def test_probabilities_are_taken_as_they_are(images):
     model = nn.Sequential(network(1), nn.Sigmoid(), nn.Flatten(0))
-    found = rb.predict_torch(model, [(images, LABEL)], outputs="probabilities")
+    found = rb.predict_torch(model, [(images, PYTORCH_LABEL)], outputs="probabilities")
     with torch.no_grad():
         np.testing.assert_allclose(found.prob, model.eval()(images), atol=1e-7)
 
 
 def test_samples_are_of_dropout_or_of_members(images):
-    model, batches = network(1, dropout=0.5), [(images, LABEL)]
+    model, batches = network(1, dropout=0.5), [(images, PYTORCH_LABEL)]
     state = torch.get_rng_state()
     one = rb.predict_torch(model, batches, samples=50, seed=3)
     assert torch.equal(torch.get_rng_state(), state)
@@ -89,8 +130,8 @@ def test_samples_are_of_dropout_or_of_members(images):
 
 def test_the_scores_are_those_of_the_predictions(images):
     model = network(1)
-    scores = rb.evaluate_torch(model, [(images, LABEL)], bootstrap=20, seed=1)
-    again = rb.score(rb.predict_torch(model, [(images, LABEL)]), bootstrap=20, seed=1)
+    scores = rb.evaluate_torch(model, [(images, PYTORCH_LABEL)], bootstrap=20, seed=1)
+    again = rb.score(rb.predict_torch(model, [(images, PYTORCH_LABEL)]), bootstrap=20, seed=1)
     assert scores.to_dict() == again.to_dict()
 
 

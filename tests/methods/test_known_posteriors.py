@@ -19,9 +19,9 @@ from retinabench.data.dataset import ArrayDataset
 from retinabench.experiments.config import load_run
 from retinabench.fidelity.targets.data import TargetData
 from retinabench.fidelity.targets.training import point_batches
+from retinabench.methods import hmc
 from retinabench.methods.ensembles import ensemble
 from retinabench.methods.map import PointPosterior
-from retinabench.methods.mcmc import hmc
 from retinabench.methods.posthoc import laplace
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import Checkpoint

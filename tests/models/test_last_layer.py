@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from retinabench.core.errors import InputError
+from retinabench.models.foreign import MADE
 from retinabench.models.last_layer import split_last_layer, with_bias
 from retinabench.models.networks import resnet
-from retinabench.models.own_network import MADE
 
 
 class Nested(nn.Module):

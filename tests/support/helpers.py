@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 
-from retinabench.core.atomic_files import write_bytes, write_json
+from retinabench.core.files import write_bytes, write_json
 from retinabench.data.easy_images import write_easy_data
 from retinabench.data.prepared.shard_files import write_shard
 from retinabench.data.records import Records
-from retinabench.experiments.conformance.method import TINY as TINY_WORDS
+from retinabench.experiments.conformance import TINY as TINY_WORDS
 
 TINY = list(TINY_WORDS)
 make_prepared = write_easy_data

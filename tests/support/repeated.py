@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from retinabench.metrics.batched.batch import Batch
-from retinabench.metrics.sorted_images import Cases
+from retinabench.metrics.weighted_images import Batch, Cases
 
 
 def weighted_and_repeated(seed=0, n=40, rows=4):

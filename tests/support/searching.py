@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from retinabench.core.atomic_files import write_bytes
 from retinabench.core.errors import WorkError
+from retinabench.core.files import write_bytes
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import Run, load_run
-from retinabench.experiments.engines.jobs import Job, Outcome
-from retinabench.experiments.resources import Resources
+from retinabench.experiments.engines.scheduler import Job, Outcome
+from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import execute, run_folder
 from retinabench.experiments.search.search import search
 from retinabench.experiments.search.space import Space, space_of

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from retinabench.experiments.engines.jobs import Job, Outcome
-from retinabench.experiments.resources import Resources
+from retinabench.experiments.engines.scheduler import Job, Outcome
+from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import execute
 from retinabench.experiments.study.definition import Study
 

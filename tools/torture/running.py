@@ -23,9 +23,9 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from retinabench.cli.main import main
-from retinabench.experiments.engines import local
+from retinabench.experiments.engines import engine
 from retinabench.reports.leaderboard import board
-from retinabench.reports.leaderboard.baselines import baselines_of
+from retinabench.reports.leaderboard.board import baselines_of
 from retinabench.reports.leaderboard.submission import Entry
 from torture.trial import Ended, end_group
 
@@ -118,7 +118,7 @@ def start(
         os.dup2(file, 2)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        local.SPAWN = multiprocessing.get_context("fork")  # type: ignore[assignment]
+        engine.SPAWN = multiprocessing.get_context("fork")  # type: ignore[assignment]
         setattr(Figure, "draw_without_rendering", lambda figure: None)  # noqa: B010 - mypy takes it for a method
         setattr(Figure, "savefig", _save_blank)  # noqa: B010
         setattr(board, "baselines_of", _two_baselines)  # noqa: B010 - mypy takes it for a foreign name

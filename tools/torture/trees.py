@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from retinabench.core.checksums import CHECKSUMS, read_checksums, verify
+from retinabench.core.files import CHECKSUMS, read_checksums, verify
 from torture.interpose import Plan
 from torture.running import Running, start
 from torture.verbs import Verb, make_inputs

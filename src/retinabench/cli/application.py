@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, get_origin, get_type_hints
 
 import typer
 
-from retinabench.core.atomic_files import json_text, write_json
 from retinabench.core.errors import InputError
+from retinabench.core.files import json_text, write_json
 from retinabench.core.progress import QUIET, Bars, Progress
-from retinabench.core.untrusted.text import visible
+from retinabench.core.untrusted import visible
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType

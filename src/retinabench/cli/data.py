@@ -161,7 +161,7 @@ def verify(
     """
     from collections import Counter
 
-    from retinabench.core import checksums
+    from retinabench.core import files
     from retinabench.core.errors import InputError
 
     counts: Counter[str] = Counter()
@@ -169,10 +169,10 @@ def verify(
         if not folder.is_dir():
             raise InputError("is not a folder", file=folder)
         before = counts.total()
-        for found in checksums.verify(folder):
+        for found in files.verify(folder):
             counts[found.state] += 1
             if found.state in ("damaged", "missing"):
-                say(f"retinabench: {checksums.described(found)}", error=True)
+                say(f"retinabench: {files.described(found)}", error=True)
         if counts.total() == before:
             raise InputError(
                 "holds no file to check", file=folder, hint="Name a folder that a command has written."

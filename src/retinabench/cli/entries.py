@@ -16,7 +16,7 @@ from retinabench.core.registry import Registry
 from retinabench.core.results import JsonObject
 
 if TYPE_CHECKING:
-    from retinabench.metrics.score_spec import ScoreSpec
+    from retinabench.metrics.registry import ScoreSpec
 
 Kind = Literal["methods", "presets", "studies", "spaces", "tasks", "datasets", "models", "scores", "targets"]
 
@@ -62,7 +62,7 @@ def _described(kind: Kind) -> Mapping[str, str]:
 
 def _configurations(kind: Kind) -> Mapping[str, str]:
     """Return the configurations of a kind that come with the package; their settings are checked, which needs PyTorch."""
-    from retinabench.experiments.config_sources import presets
+    from retinabench.experiments.config import presets
     from retinabench.experiments.search import space
     from retinabench.experiments.study.definition import read_study, study_presets
 
@@ -96,7 +96,7 @@ def check(
     quiet: Silent = False,
 ) -> None:
     """Check in seconds that one method keeps its contract, with your own network too: seeds, saved state, continued trainings."""
-    from retinabench.experiments.conformance.method import check_method, find_method
+    from retinabench.experiments.conformance import check_method, find_method
 
     failed = count = 0
     with tempfile.TemporaryDirectory() as folder:

@@ -11,7 +11,7 @@ from retinabench.cli.options import Bootstrap, Json, Seed, Silent
 from retinabench.core.errors import InputError
 
 if TYPE_CHECKING:
-    from retinabench.reports.leaderboard.gallery import ImageSource
+    from retinabench.reports.leaderboard.pages import ImageSource
 
 BenchmarkName = Annotated[
     str | None,
@@ -59,7 +59,7 @@ def leaderboard(
     from rich.console import Group
 
     from retinabench.reports.leaderboard.board import SCHEMA, known_score, make_boards, read_entries
-    from retinabench.reports.leaderboard.rows import TERMINAL, ranking_table
+    from retinabench.reports.leaderboard.tables import TERMINAL, ranking_table
     from retinabench.reports.toolkit.terminal import to_terminal
 
     entries = read_entries(paths or [], benchmark)
@@ -104,9 +104,9 @@ def site(
 ) -> None:
     """Write the leaderboard as a static site that opens from disk: baselines, submissions, printed values."""
     from retinabench.reports.leaderboard.board import make_boards
-    from retinabench.reports.leaderboard.printed import read_summaries
     from retinabench.reports.leaderboard.site import write_site
     from retinabench.reports.leaderboard.submission import read_submission
+    from retinabench.reports.leaderboard.tables import read_summaries
 
     progress = progress_of(quiet)
     entries = [read_submission(one) for folder in submissions or [] for one in _submissions_in(folder)]

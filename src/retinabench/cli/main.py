@@ -18,13 +18,13 @@ from typing import Annotated
 
 import typer
 
-from retinabench.cli import banks, data, entries, examining, leaderboard, scoring, studies, training, tuning
+from retinabench.cli import concepts, data, entries, leaderboard, scoring, studies, training
 from retinabench.cli.application import ExitCode, Verbs, add_verbs, application, flag, say, say_error
 from retinabench.cli.clinical import clinic, guarantees, monitor
-from retinabench.cli.fidelity.verbs import app as fidelity_app
+from retinabench.cli.fidelity import app as fidelity_app
 from retinabench.core.errors import InputError, WorkError
 from retinabench.core.subprocesses import sleeping_threads
-from retinabench.core.untrusted.text import visible
+from retinabench.core.untrusted import visible
 from retinabench.core.version import __version__
 
 # Groups and verbs in the order of a user's path; each with the example that ends its help.
@@ -56,7 +56,7 @@ GROUPS: dict[str, Verbs] = {
         ),
         "check": (entries.check, "retinabench check my_method.py"),
         "tune": (
-            tuning.tune,
+            studies.tune,
             "retinabench tune --data data/synthetic --config demo/dropout --space demo/dropout --trials 32 "
             "--criterion in_domain_auroc --out sweeps/dropout",
         ),
@@ -91,13 +91,13 @@ GROUPS: dict[str, Verbs] = {
     },
     "Concepts": {
         "examine": (
-            examining.examine,
+            concepts.examine,
             "retinabench examine --answers answers.csv --truth truth.csv --strategy precision --questions 200 "
             "--out examination",
         ),
-        "lesions": (examining.lesions, "retinabench lesions idrid --source ~/idrid --out idrid-lesions"),
+        "lesions": (concepts.lesions, "retinabench lesions idrid --source ~/idrid --out idrid-lesions"),
         "occlude": (
-            banks.occlude,
+            concepts.occlude,
             "retinabench occlude runs/dropout-efficientnet_lite0-seed-0-1f2e3d4c5b6a --bank idrid --source ~/idrid "
             "--out occlusion",
         ),

@@ -93,9 +93,9 @@ def score(
     reader: FileReader = PLAIN,
 ) -> None:
     """Score predictions of any model from any framework: no training, no PyTorch."""
-    from retinabench.core.atomic_files import write_bytes
-    from retinabench.metrics.comparison.paired import check_seeds, have_same_images
-    from retinabench.metrics.score import score as score_predictions
+    from retinabench.core.files import write_bytes
+    from retinabench.metrics.paired import check_seeds, have_same_images
+    from retinabench.metrics.scoring import score as score_predictions
     from retinabench.predictions.io import find_files, method_names, notes_of_files
     from retinabench.reports.evaluation.terminal import scores_csv, scores_json, scores_table
 
@@ -143,8 +143,8 @@ def _write_referral_list(
     above: float | None,
     threshold: float,
 ) -> tuple[str, ...]:
-    from retinabench.core.atomic_files import write_bytes
-    from retinabench.metrics.selective.referral_list import referral_list
+    from retinabench.core.files import write_bytes
+    from retinabench.metrics.uncertainty import referral_list
 
     found = referral_list(predictions, uncertainty, share=share, above=above, threshold=threshold)
     write_bytes(out, found.to_csv())
@@ -163,7 +163,7 @@ def compare(
     reader: FileReader = PLAIN,
 ) -> None:
     """Compare two models on the same images: paired differences with patient-clustered intervals."""
-    from retinabench.metrics.comparison.compare import compare as compare_predictions
+    from retinabench.metrics.comparison import compare as compare_predictions
     from retinabench.reports.evaluation.terminal import comparison_table
 
     first, second = reader.read([a, b])

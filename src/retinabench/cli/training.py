@@ -54,7 +54,7 @@ def train(
     quiet: Silent = False,
 ) -> None:
     """Train one run and write its predictions; the same command continues a killed one."""
-    from retinabench.experiments.resources import Resources
+    from retinabench.experiments.execution import Resources
     from retinabench.experiments.run import execute
     from retinabench.methods.training.distributed import current
 
@@ -95,8 +95,8 @@ def predict(
         return
     if labels is not None or columns:
         raise InputError("--labels and --column belong to --images")
+    from retinabench.experiments.execution import Resources
     from retinabench.experiments.predict import predict_on
-    from retinabench.experiments.resources import Resources
     from retinabench.methods.training.distributed import current
 
     assert data is not None
@@ -116,9 +116,9 @@ def _predict_images(
     device: str,
     quiet: bool,
 ) -> None:
-    from retinabench.experiments.exporting.exported import load_model
+    from retinabench.experiments.execution import Resources
+    from retinabench.experiments.exporting.model import load_model
     from retinabench.experiments.exporting.predict_images import predict_images
-    from retinabench.experiments.resources import Resources
 
     for word in columns or ():
         if "=" not in word:
@@ -139,7 +139,7 @@ def export(
     model: OwnModel = None,
 ) -> None:
     """Write a finished run as a model that predicts images on any machine, without the training data."""
-    from retinabench.experiments.exporting.export import export_run
+    from retinabench.experiments.exporting.model import export_run
 
     say(export_run(folder, out, network=model))
 

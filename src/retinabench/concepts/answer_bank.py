@@ -21,7 +21,7 @@ from retinabench.concepts.report.goals import parse_goals
 from retinabench.concepts.trained_answers import NetworkOptions, train_and_answer, write_truth
 from retinabench.core.errors import InputError
 from retinabench.data.dataset import ConceptImages, Rows
-from retinabench.experiments.resources import Resources
+from retinabench.experiments.execution import Resources
 
 
 def examine_images(

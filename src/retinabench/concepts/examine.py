@@ -22,8 +22,8 @@ from retinabench.concepts.report.overlap import together
 from retinabench.concepts.report.page import write_report
 from retinabench.concepts.report.paper_figures import write_figures
 from retinabench.concepts.report.snapshot import snapshot
-from retinabench.core.atomic_files import write_json
 from retinabench.core.errors import InputError
+from retinabench.core.files import write_json
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.results import json_content
 from retinabench.metrics.clinical.decision_threshold import DecisionThreshold

@@ -31,16 +31,16 @@ from retinabench.concepts.examinees.network import (
     untrained_network,
 )
 from retinabench.concepts.examinees.synthetic import SYNTHETIC
-from retinabench.core.atomic_files import write_bytes, write_json
 from retinabench.core.errors import InputError
+from retinabench.core.files import write_bytes, write_json
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import first_problem
-from retinabench.core.untrusted.text import csv_text
+from retinabench.core.untrusted import csv_text
 from retinabench.core.version import __version__
 from retinabench.core.workspace import Workspace
 from retinabench.data.dataset import ConceptImages, Rows
 from retinabench.data.prepared.folder import Prepared
-from retinabench.experiments.resources import Resources
+from retinabench.experiments.execution import Resources
 from retinabench.methods.settings import Optimizer
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.metrics.classification import auroc

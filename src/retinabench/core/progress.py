@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
-from retinabench.core.untrusted.text import visible
+from retinabench.core.untrusted import visible
 
 Advance = Callable[[int], None]
 

@@ -4,7 +4,7 @@ Everything that trains, samples, prepares or searches works in such a folder, un
 
 - a manifest (JSON) notes what decides the results; the same command continues, another one is refused;
 - a lock lets one process at a time work in the folder, and ends with the process, however that ends;
-- files that are read again have a checksum (`core/checksums.py`);
+- files that are read again have a checksum (`core/files.py`);
 - an empty file ``done`` is written last.
 """
 
@@ -23,9 +23,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from retinabench.core.atomic_files import claim, explain, settle, sweep, write_bytes, write_json
-from retinabench.core.checksums import CHECKSUMS, check
 from retinabench.core.errors import InputError
+from retinabench.core.files import CHECKSUMS, check, claim, explain, settle, sweep, write_bytes, write_json
 from retinabench.core.results import JsonObject
 from retinabench.core.subprocesses import refuse_import
 

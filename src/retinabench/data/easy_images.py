@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from retinabench.core.atomic_files import write_bytes, write_json
+from retinabench.core.files import write_bytes, write_json
 from retinabench.data.ingest.shards import SCHEMA
 from retinabench.data.prepared.manifest import COMPLETE, Manifest, PreparedSettings
 from retinabench.data.prepared.shard_files import fingerprint, write_shard

@@ -18,8 +18,8 @@ from typing import Literal, Protocol, TypeVar, get_args
 
 import torch
 
-from retinabench.core.atomic_files import write_json
 from retinabench.core.errors import InputError, OutOfMemoryError
+from retinabench.core.files import write_json
 from retinabench.core.progress import Progress
 from retinabench.core.results import JsonObject
 

@@ -14,7 +14,7 @@ from retinabench.core.subprocesses import cores, in_processes
 from retinabench.data.ingest.prepare import prepare
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.experiments.config import Run, load_run
-from retinabench.experiments.resources import Resources
+from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import execute
 from retinabench.predictions.io import read_predictions
 from retinabench.predictions.table import Predictions

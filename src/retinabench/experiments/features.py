@@ -16,9 +16,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from retinabench.core.atomic_files import atomic_write
-from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
+from retinabench.core.files import atomic_write, check
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.workspace import Workspace, first_difference
 from retinabench.data.dataset import Rows

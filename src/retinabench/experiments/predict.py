@@ -16,13 +16,10 @@ from retinabench.data.prepared.folder import Prepared, open_data, open_prepared,
 from retinabench.data.records import make_records
 from retinabench.data.tasks import Task
 from retinabench.experiments.config import Run
-from retinabench.experiments.execution import member_runs
+from retinabench.experiments.execution import Resources, member_runs
 from retinabench.experiments.features import trunk_features
-from retinabench.experiments.image_predictions import combine, predict
-from retinabench.experiments.resources import Resources
-from retinabench.experiments.run import FILE, divided, make_batches
-from retinabench.experiments.run_folder import FinishedRun, finished_run, load_posterior
-from retinabench.experiments.trained_inputs import TrainedInputs
+from retinabench.experiments.run import FILE, combine, divided, make_batches, predict
+from retinabench.experiments.run_folder import FinishedRun, TrainedInputs, finished_run, load_posterior
 from retinabench.methods.training import distributed
 from retinabench.methods.training.posterior import Posterior
 from retinabench.predictions.io import read_predictions, write_predictions

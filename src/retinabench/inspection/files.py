@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
+from retinabench.core.files import check
 from retinabench.data.prepared.folder import Prepared
 from retinabench.predictions.formats.bounded_parquet import read_table
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from retinabench.core.atomic_files import check_writable
 from retinabench.core.errors import InputError
+from retinabench.core.files import check_writable
 from retinabench.core.progress import QUIET, Progress
 from retinabench.data.prepared.folder import open_prepared
 from retinabench.inspection.inspection import Inspection, findings, inspect_data

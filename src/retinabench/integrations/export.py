@@ -11,7 +11,7 @@ from retinabench.core.errors import InputError, nearest
 from retinabench.core.progress import QUIET, Advance, Progress
 from retinabench.integrations import mlflow, tensorboard, wandb
 from retinabench.integrations.tracked_run import TrackedRun, read_run
-from retinabench.metrics.score import Rules
+from retinabench.metrics.scoring import Rules
 
 TRACKERS: dict[str, ModuleType] = {"tensorboard": tensorboard, "wandb": wandb, "mlflow": mlflow}
 """Modules with a function `export(runs, out, project)` that returns lines about what it wrote."""

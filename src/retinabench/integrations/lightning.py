@@ -13,7 +13,7 @@ from typing import Any
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from retinabench.core.errors import InputError
-from retinabench.integrations.outputs import DEFAULT_SCORES
+from retinabench.integrations.pytorch import DEFAULT_SCORES
 from retinabench.integrations.torchmetrics import ReferralScores
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from retinabench.core.atomic_files import explain, write_bytes
 from retinabench.core.errors import InputError
+from retinabench.core.files import explain, write_bytes
 from retinabench.integrations.tracked_run import TrackedRun
 
 FILE = "events.out.tfevents.retinabench"

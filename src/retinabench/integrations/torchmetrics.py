@@ -14,7 +14,7 @@ from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.utilities import dim_zero_cat
 
-from retinabench.integrations.outputs import DEFAULT_SCORES, check_scores, predictions_of, scores_of
+from retinabench.integrations.pytorch import DEFAULT_SCORES, check_scores, predictions_of, scores_of
 
 
 class ReferralScores(Metric):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from retinabench.core.errors import InputError
 from retinabench.core.settings import flat
-from retinabench.metrics.score import Rules, score
+from retinabench.metrics.scoring import Rules, score
 from retinabench.predictions.io import read_predictions
 
 Setting = str | float | bool

@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from retinabench.core.atomic_files import write_json
 from retinabench.core.errors import InputError, WorkError
+from retinabench.core.files import write_json
 from retinabench.core.results import JsonObject
 from retinabench.integrations.tracked_run import TrackedRun
 

@@ -33,7 +33,7 @@ from torch import nn
 
 from retinabench.data.loader import Batches
 from retinabench.methods.base import FidelitySettings, as_config, log_range
-from retinabench.methods.posteriors.sampled import SampledPosterior
+from retinabench.methods.posteriors import SampledPosterior
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun, no_target
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood

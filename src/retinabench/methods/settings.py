@@ -54,7 +54,7 @@ class Optimizer(Extended):
     fewer posterior samples and then by fewer epochs; 1 for all samples after every epoch.
     precision: of the network; losses and the optimiser's state are float32. `tf32` rounds the products of float32 on a GPU.
     Where a command finds no setting, it takes bfloat16 on a GPU that has it, and writes it into the run.
-    compile: whether the network is compiled on a GPU, where none of its layers draws (`models/acceleration.py`).
+    compile: whether the network is compiled on a GPU, where none of its layers draws (`models/build.py`).
     """
 
     _later = ("validation_share", "compile")  # settings that version 0.1 did not have

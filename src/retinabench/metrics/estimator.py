@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.results import Scores
-from retinabench.metrics.score import Rules, score
+from retinabench.metrics.score_results import Scores
+from retinabench.metrics.scoring import Rules, score
 from retinabench.predictions.table import Predictions
 
 Estimator = Callable[[NDArray[Any]], tuple[ArrayLike, ArrayLike]]

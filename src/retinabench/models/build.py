@@ -1,7 +1,8 @@
-"""Construction of networks from their settings, and their initial weights."""
+"""Construction of networks from their settings, their initial weights, and how a GPU computes them."""
 
 from __future__ import annotations
 
+import importlib
 import math
 
 import torch
@@ -9,14 +10,13 @@ from torch import nn
 
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import torch_generator
+from retinabench.models.foreign import check_outputs, own_network, timm_network
 from retinabench.models.last_layer import SplitNetwork, split_last_layer
-from retinabench.models.networks.head import Head
-from retinabench.models.networks.timm_adapter import timm_network
-from retinabench.models.own_network import check_outputs, own_network
-from retinabench.models.pretrained.load import load_pretrained
-from retinabench.models.pretrained.stages import fine_tune
+from retinabench.models.networks.small import Head
+from retinabench.models.pretrained import fine_tune, load_pretrained
 from retinabench.models.registry import MODELS, has_choice
 from retinabench.models.settings import TIMM, ModelConfig
+from retinabench.models.stochastic.drawing import Drawing
 
 
 def build_model(
@@ -197,3 +197,45 @@ def initialise(model: nn.Module, generator: torch.Generator) -> None:
             raise TypeError(f"no rule to initialise {name}: {type(module).__name__}")
         if getattr(module, "bias", None) is not None:
             module.bias.zero_()
+
+
+def set_arithmetic(precision: str, device: torch.device) -> None:
+    """Set how a GPU multiplies, for this process.
+
+    cuDNN times its algorithms for every shape and takes the fastest. Products of float32 are rounded to the 10 bits of TF32
+    where `precision` is `tf32`, and nowhere else: PyTorch would do it in convolutions without being asked.
+
+    Args:
+        precision: `float32`, `tf32` or `bfloat16`.
+        device: Where a network will be computed.
+    """
+    if device.type == "cuda":
+        torch.backends.cudnn.benchmark = True
+        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+
+
+def supports_bfloat16(device: torch.device) -> bool:
+    """Tell whether a device has arithmetic for bfloat16, and is not a CPU, where it is slower than float32."""
+    return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+
+
+def draws(model: nn.Module) -> bool:
+    """Tell whether a network holds layers that draw noise."""
+    return any(isinstance(module, Drawing) for module in model.modules())
+
+
+def compile_network(model: nn.Module, *, fall_back: bool) -> None:
+    """Compile a network in place, unless its layers draw noise.
+
+    A generator breaks the graph of the compiler, so that a network of 54 layers that draw compiles for minutes and gains no
+    speed. The network is compiled when it first computes; its parameters keep their names.
+
+    Args:
+        model: The network.
+        fall_back: Whether code that the compiler fails on is computed as it is; otherwise the failure is raised.
+    """
+    if draws(model):
+        return
+    if fall_back:
+        importlib.import_module("torch._dynamo").config.suppress_errors = True
+    model.compile()

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from retinabench.core.errors import InputError
-from retinabench.models.own_network import MADE
+from retinabench.models.foreign import MADE
 
 HINT = "Choose a method that is not about the last layer."
 

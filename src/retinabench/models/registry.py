@@ -23,20 +23,20 @@ MODELS: Registry[Callable[..., Any]] = Registry(
         "resnet18": "retinabench.models.networks.resnet:resnet18",
         "resnet34": "retinabench.models.networks.resnet:resnet34",
         "resnet50": "retinabench.models.networks.resnet:resnet50",
-        "resnet20-frn-swish": "retinabench.models.networks.resnet_frn:resnet20_frn_swish",
-        "vgg": "retinabench.models.networks.vgg:vgg",
-        "lenet": "retinabench.models.networks.lenet:lenet",
-        "lenet-smooth": "retinabench.models.networks.lenet:lenet_smooth",
-        "alexnet-swish": "retinabench.models.networks.alexnet:alexnet_swish",
-        "cnn-lstm": "retinabench.models.networks.cnn_lstm:cnn_lstm",
+        "resnet20-frn-swish": "retinabench.models.networks.resnet:resnet20_frn_swish",
+        "vgg": "retinabench.models.networks.convolutional:vgg",
+        "lenet": "retinabench.models.networks.convolutional:lenet",
+        "lenet-smooth": "retinabench.models.networks.convolutional:lenet_smooth",
+        "alexnet-swish": "retinabench.models.networks.convolutional:alexnet_swish",
+        "cnn-lstm": "retinabench.models.networks.convolutional:cnn_lstm",
         **{
             f"efficientnet_lite{number}": f"retinabench.models.networks.efficientnet_lite:efficientnet_lite{number}"
             for number in range(5)
         },
-        "mlp": "retinabench.models.networks.mlp:mlp",
-        "mlp-8-50-2": "retinabench.models.networks.mlp:mlp_8_50_2",
+        "mlp": "retinabench.models.networks.small:mlp",
+        "mlp-8-50-2": "retinabench.models.networks.small:mlp_8_50_2",
         **{
-            name: f"retinabench.models.networks.small_heads:{name.replace('-', '_')}"
+            name: f"retinabench.models.networks.small:{name.replace('-', '_')}"
             for name in ("head-2", "head-8", "head-8-8", "head-8-heavy", "head-8-hierarchical", "banana")
         },
     },

@@ -14,8 +14,8 @@ from pydantic import (
     model_validator,
 )
 
-from retinabench.core.checksums import sha256
 from retinabench.core.errors import nearest
+from retinabench.core.files import sha256
 from retinabench.core.settings import Extended
 from retinabench.models.registry import MODELS, has_choice, published_width, special_inputs
 

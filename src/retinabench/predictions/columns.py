@@ -10,7 +10,7 @@ from pathlib import Path
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import JsonObject
-from retinabench.core.untrusted.text import json_object
+from retinabench.core.untrusted import json_object
 
 SCHEMA = "retinabench.predictions/1"
 DOMAINS = ("in_domain", "shifted")

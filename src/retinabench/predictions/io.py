@@ -12,10 +12,9 @@ from typing import Literal
 
 import pyarrow as pa
 
-from retinabench.core.atomic_files import atomic_write
-from retinabench.core.checksums import check
 from retinabench.core.errors import InputError, printable
-from retinabench.core.untrusted.paths import told_apart
+from retinabench.core.files import atomic_write, check
+from retinabench.core.untrusted import told_apart
 from retinabench.predictions.formats.csv_format import csv_bytes, read_csv
 from retinabench.predictions.formats.npz_format import npz_bytes, read_npz
 from retinabench.predictions.formats.parquet_format import parquet_bytes, read_parquet

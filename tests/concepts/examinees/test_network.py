@@ -21,7 +21,7 @@ from retinabench.concepts.trained_answers import NetworkOptions
 from retinabench.core.errors import DivergedError, InputError
 from retinabench.data.dataset import ConceptImages
 from retinabench.data.prepared.folder import Prepared
-from retinabench.experiments.resources import Resources
+from retinabench.experiments.execution import Resources
 from retinabench.methods.settings import Optimizer
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.metrics.classification import auroc

@@ -11,7 +11,7 @@ from retinabench.concepts.questioning.loop import examine
 from retinabench.concepts.questioning.referral import agreement, decisions
 from retinabench.core.errors import InputError
 from retinabench.metrics.clinical.decision_threshold import FrozenThreshold
-from retinabench.metrics.inference.proportions import clustered_proportion
+from retinabench.metrics.proportions import clustered_proportion
 from retinabench.predictions.table import Predictions
 
 

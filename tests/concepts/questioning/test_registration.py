@@ -6,7 +6,7 @@ import pytest
 
 from retinabench.concepts.questioning.loop import examine
 from retinabench.concepts.questioning.transcript import recorded_header
-from retinabench.core.checksums import sealed, unsealed
+from retinabench.core.files import sealed, unsealed
 from support.concept_banks import make_answers, make_bank
 
 FIRST, SECOND = "sensitivity of haemorrhage >= 0.3", "specificity of haemorrhage >= 0.3"

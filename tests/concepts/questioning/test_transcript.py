@@ -16,8 +16,8 @@ import pytest
 
 from retinabench.concepts.questioning.loop import examine
 from retinabench.concepts.questioning.strategies import STRATEGIES
-from retinabench.core.checksums import sealed, unsealed
 from retinabench.core.errors import InputError, WorkError
+from retinabench.core.files import sealed, unsealed
 from support.concept_banks import make_answers, make_bank
 
 ALL = [name for name in STRATEGIES if name != "claims"]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from retinabench.core.atomic_files import write_bytes
 from retinabench.core.errors import InputError
+from retinabench.core.files import write_bytes
 from retinabench.data.ingest.prepare import prepare
 from retinabench.data.ingest.shards import plan
 from retinabench.data.prepared.folder import open_prepared

@@ -15,7 +15,7 @@ from retinabench.data.prepared.folder import open_data, open_prepared
 from retinabench.data.records import referable
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
-from retinabench.experiments.resources import Resources
+from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import execute
 from retinabench.predictions.io import read_predictions
 from support.helpers import TINY, make_prepared

@@ -1,4 +1,4 @@
-"""A real Ray cluster of two nodes on this machine: workers and nodes are lost, trials are not."""
+"""Run folders through fsspec: whole or not there."""
 
 from __future__ import annotations
 
@@ -16,21 +16,82 @@ from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
+import fsspec
 import numpy as np
 import pytest
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from retinabench.core.errors import InputError, WorkError
-from retinabench.experiments.engines import ray_cluster, storage
-from retinabench.experiments.engines.jobs import Job
-from retinabench.experiments.engines.local import LocalEngine
-from retinabench.experiments.engines.ray_cluster import RayEngine
-from retinabench.experiments.engines.scheduler import JobResult, ScheduledJob
+from retinabench.experiments.engines import ray_cluster
+from retinabench.experiments.engines.engine import LocalEngine
+from retinabench.experiments.engines.ray_cluster import MOST_LOG, RayEngine, Storage, end_of
+from retinabench.experiments.engines.ray_cluster import checked_url as check
+from retinabench.experiments.engines.scheduler import Job, JobResult, ScheduledJob
 from retinabench.experiments.engines.worker import request_for
 from support.helpers import make_prepared
 from support.sweeps import SLOW, bits, meanwhile, met, small, sweep
 
+
+@pytest.fixture
+def folder(tmp_path):
+    """A finished run, with what must not travel: its checkpoint and the rest of a killed write."""
+    run = tmp_path / "work" / "map-1"
+    run.mkdir(parents=True)
+    for name in ("run.json", "predictions.parquet", "last.pt", ".best.pt.0a1b.part", "done"):
+        (run / name).write_bytes(name.encode() * (name != "done"))
+    return run
+
+
+@pytest.mark.parametrize("scheme", ["file", "memory"])
+def test_a_run_comes_back_as_it_went(folder, tmp_path, scheme):
+    url = check(f"{scheme}://{tmp_path}/store")
+    storage = Storage(url)
+    assert not storage.has("map-1")
+    storage.put(folder)
+    assert storage.has("map-1")
+    storage.get(tmp_path / "back" / "map-1")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "back" / "map-1").iterdir()} == {
+        "run.json": b"run.json", "predictions.parquet": b"predictions.parquet", "done": b"",
+    }  # fmt: skip
+
+
+def test_of_a_long_log_the_end_is_sent(tmp_path):
+    log = tmp_path / "log"
+    log.write_text("short\n")
+    assert end_of(log) == b"short\n"
+    log.write_text("".join(f"line {number}\n" for number in range(20_000)))
+    found = end_of(log)
+    assert MOST_LOG - 20 < len(found) <= MOST_LOG + 4
+    assert found.startswith(b"...\nline ")
+    assert found.endswith(b"line 19999\n")
+
+
+def test_a_broken_transfer_leaves_nothing_that_counts_as_done(folder, tmp_path, monkeypatch):
+    storage = Storage(check((tmp_path / "store").as_uri()))
+    local = type(fsspec.filesystem("file"))
+    opened = local.open
+
+    def breaking(self, path, mode="rb", **given):
+        if path.endswith("run.json"):
+            raise ConnectionError("the network is gone")
+        return opened(self, path, mode, **given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(local, "open", breaking)
+        with pytest.raises(ConnectionError):
+            storage.put(folder)
+        assert not storage.has("map-1")
+    storage.put(folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(local, "open", breaking)
+        with pytest.raises(ConnectionError):
+            storage.get(tmp_path / "back" / "map-1")
+    assert not (tmp_path / "back" / "map-1" / "done").exists()
+    storage.get(tmp_path / "back" / "map-1")
+    assert (tmp_path / "back" / "map-1" / "done").exists()
+
+
 ray = pytest.importorskip("ray")
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: E402
 
 # Ray's own: processes and files of a cluster on this machine that nobody closes.
 pytestmark = pytest.mark.filterwarnings(
@@ -39,13 +100,15 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 INLINE = 100 * 1024
+
 """Bytes of an argument or result that Ray sends in a message (`max_direct_call_object_size`); only larger ones are stored."""
+
 COMMAND = """
 import sys
 from pathlib import Path
 from retinabench.core.errors import WorkError
 from retinabench.experiments.engines import ray_cluster as cluster
-from retinabench.experiments.engines.jobs import Job
+from retinabench.experiments.engines.scheduler import Job
 from support.sweeps import SLOW, small
 
 cluster.LOOK, cluster.PATIENCE = 0.2, 2.0
@@ -170,7 +233,7 @@ def test_a_run_takes_several_gpus_or_a_part_of_one(nodes, prepared, tmp_path):
 
 
 def test_results_travel_through_a_storage(nodes, prepared, tmp_path):
-    url = storage.check((tmp_path / "store").as_uri())
+    url = ray_cluster.checked_url((tmp_path / "store").as_uri())
     diverging = small(prepared, "seed=7", "optimizer.lr=1e30")
     runs = [small(prepared, 'method={name="ensemble",members=2}'), diverging]
     engine = RayEngine(nodes.address, device="cpu", storage=url)
@@ -202,7 +265,7 @@ def test_nodes_without_the_shared_folder_are_noticed(nodes, prepared, tmp_path, 
 def test_requests_and_results_are_sent_beside_the_object_store(prepared, tmp_path):
     job = ScheduledJob(small(prepared), tmp_path / "run")
     assert len(pickle.dumps(request_for(job, 1, "cpu", 1))) < INLINE / 2
-    result = JobResult("failed", 1.0, "x" * 1000), b"x" * (storage.MOST_LOG + 4)
+    result = JobResult("failed", 1.0, "x" * 1000), b"x" * (ray_cluster.MOST_LOG + 4)
     assert len(pickle.dumps(result)) < INLINE
 
 
@@ -211,7 +274,7 @@ def test_a_full_object_store_stops_no_run(nodes, prepared, tmp_path):
     with connected(nodes.address):
         size = node()["object_store_memory"]
         held = [ray.get(ray.put(np.ones(8 * 2**20, np.uint8))) for _ in range(size // (8 * 2**20) + 2)]
-        url = storage.check((tmp_path / "store").as_uri())
+        url = ray_cluster.checked_url((tmp_path / "store").as_uri())
         jobs = [Job(small(prepared, f"seed={seed}"), tmp_path / "here") for seed in range(2)]
         outcomes = [
             *RayEngine(device="cpu").compute(jobs[:1]),

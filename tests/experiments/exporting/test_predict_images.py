@@ -9,9 +9,9 @@ from PIL import Image
 import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
-from retinabench.experiments.exporting.export import export_run
+from retinabench.experiments.execution import Resources
+from retinabench.experiments.exporting.model import export_run
 from retinabench.experiments.exporting.predict_images import predict_images
-from retinabench.experiments.resources import Resources
 from retinabench.experiments.run import execute
 from retinabench.predictions.io import read_predictions
 from support.raw_images import prepared_from, raw_folder

@@ -9,7 +9,7 @@ from sklearn.metrics import roc_auc_score
 from retinabench.core.errors import InputError
 from retinabench.experiments.search import criteria
 from retinabench.experiments.search.criteria import CRITERIA, measure
-from retinabench.metrics.score import score
+from retinabench.metrics.scoring import score
 from retinabench.predictions.table import Predictions
 
 BALANCED = "balanced_joint_accuracy_area"

@@ -14,8 +14,8 @@ from scipy.stats import kstest, qmc
 from retinabench.core.errors import InputError
 from retinabench.core.random_streams import numpy_generator
 from retinabench.experiments.config import load_run
+from retinabench.experiments.search.search import trial_runs
 from retinabench.experiments.search.space import Parameter, points, read_space, space_of, spaces, unit_points
-from retinabench.experiments.search.sweep import trial_runs
 
 PUBLISHED = ("map", "dropout", "mfvi", "radial", "rank1", "fsvi")
 DEMO = ("map", "dropout", "mfvi", "radial", "rank1", "fsvi", "swag", "ivon", "laplace")

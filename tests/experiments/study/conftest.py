@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from retinabench.experiments.study import runner
+from retinabench.experiments.study import study as runner
 from retinabench.experiments.study.prediction_files import label_predictions
-from retinabench.experiments.study.runner import compute
+from retinabench.experiments.study.study import compute
 from retinabench.experiments.study.summary import summarise
 from support.helpers import make_prepared
 from support.studies import Serial, study

@@ -6,7 +6,7 @@ import pytest
 
 from retinabench.core.errors import InputError
 from retinabench.experiments.study.definition import read_study, study_presets
-from retinabench.experiments.study.runs import cells, most_runs, trials
+from retinabench.experiments.study.study import cells, most_runs, trials
 from support.studies import MINIMAL, written
 
 

@@ -9,7 +9,7 @@ from retinabench.core.random_streams import derive
 from retinabench.experiments.study import results
 from retinabench.experiments.study.prediction_files import ResultRow
 from retinabench.experiments.study.results import MeanScore, in_order, score_entries
-from retinabench.metrics.comparison.ranking import rank
+from retinabench.metrics.comparison import rank
 from retinabench.predictions.io import write_predictions
 from retinabench.predictions.table import Predictions
 from support.studies import study

@@ -10,8 +10,8 @@ from retinabench.core.errors import InputError
 from retinabench.fidelity.leaderboard.board import make_board
 from retinabench.fidelity.leaderboard.files import make_evaluator, score_files
 from retinabench.fidelity.leaderboard.importing import import_reference
-from retinabench.fidelity.leaderboard.pages.page import page
-from retinabench.fidelity.leaderboard.pages.tables import task_table
+from retinabench.fidelity.leaderboard.page import page
+from retinabench.fidelity.leaderboard.tables import task_table
 from retinabench.fidelity.reference.reference_file import read_reference, write_reference
 from retinabench.fidelity.submissions.runner import run_entry
 from retinabench.fidelity.targets.data import load

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from retinabench.cli.fidelity import reference as fidelity_reference
+from retinabench.cli import fidelity
 from retinabench.core.errors import InputError
 from retinabench.fidelity import distances
 from retinabench.fidelity.reference import convergence, make_reference
@@ -17,7 +17,7 @@ from retinabench.fidelity.reference.chains import Chains
 from retinabench.fidelity.reference.reference_file import read_reference, write_reference
 from retinabench.fidelity.targets import data as data_module
 from retinabench.fidelity.targets.registry import TARGETS
-from retinabench.methods.mcmc import hmc
+from retinabench.methods import hmc
 from support.small_targets import small_data
 
 SHIPPED = ["fundus", "fundus-small", "idrid"]
@@ -38,7 +38,7 @@ def made(tmp_path_factory):
     small = small_data("energy-gap", 20)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(data_module, "load", lambda target, source: small)
-        fidelity_reference.reference(
+        fidelity.make_reference(
             "energy-gap", folder / "small.npz", chains=4, burn_in=25, keep=60, step=0.02, seed=1, quiet=True
         )
     return folder / "small.npz", small

@@ -1,22 +1,92 @@
+"""Submissions to the fidelity benchmark: what they state and what they target."""
+
 import json
 
 import numpy as np
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.fidelity.submissions.submission import About, Submission, read_submission, write_submission
-from support.small_submissions import DATA, ENERGY, FUNDUS, N, meta
+from retinabench.fidelity.submissions.entries import entry, entry_run
+from retinabench.fidelity.submissions.submission import (
+    KEPT_SAMPLES,
+    About,
+    Implied,
+    Submission,
+    check_track,
+    departures_of,
+    implied_by,
+    read_submission,
+    submission_of,
+    write_submission,
+    y_draws,
+)
+from retinabench.fidelity.targets.registry import TARGETS
+from support.small_submissions import DATA, ENERGY, meta
+from support.small_submissions import FUNDUS as FUNDUS_SUBMISSION
+from support.small_submissions import N as N_SUBMISSION
+
+FUNDUS = TARGETS["fundus"]
+
+N = FUNDUS.train
+
+
+def implied(name, *overrides):
+    return implied_by(entry_run(entry(name), FUNDUS, N, 100, 0, overrides), N)
+
+
+@pytest.mark.parametrize(
+    "name", ["map", "laplace", "ensemble", "ivon-mixture", "mfvi", "sghmc", "multiswag", "swag", "dropout"]
+)
+def test_the_entries_take_part_in_the_stated_track(name):
+    check_track(implied(name), FUNDUS, "stated")
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides", "words"),
+    [
+        ("sghmc", ("method.temperature=0.05", "optimizer.l2=0.5"), "temperature 0.05, not 1; prior variance 0.0001"),
+        ("ivon", ("method.temperature=0.05",), "temperature 0.05"),
+        ("gaussian_vi", ("method.kl_temperature=0.1",), "temperature 0.1"),
+        ("map", ("optimizer.augment=flip",), "augmentation (flip)"),
+        ("map", ("optimizer.reweight=constant",), "reweighted classes (constant)"),
+        ("map", ("optimizer.l2=0",), "prior variance none"),
+        ("dropout", ("optimizer.l2=0.5",), "noise on activations"),
+        ("map", ("optimizer.l2_on=weights",), "a prior on weights only"),
+        ("fsvi", (), "a prior over functions"),
+    ],
+)  # fmt: skip
+def test_other_posteriors_are_refused_and_the_open_track_takes_them(name, overrides, words):
+    found = implied(name, *overrides)
+    with pytest.raises(InputError, match=r"--track open") as error:
+        check_track(found, FUNDUS, "stated")
+    assert words in str(error.value)
+    check_track(found, FUNDUS, "open")
+
+
+def test_settings_are_believed_more_than_the_statement():
+    # The file says that it targets the stated posterior; its own settings say otherwise.
+    claim = Implied(temperature=1.0, prior_variance=FUNDUS.prior_variance)
+    cold = {
+        "method": {"name": "ensemble", "member": {"name": "ivon", "temperature": 0.05}},
+        "optimizer": {"l2": 0.02},
+    }
+    assert departures_of(cold, claim, FUNDUS) == ["temperature 0.05, not 1"]
+    assert departures_of({"optimizer": {"augment": "flip"}}, claim, FUNDUS) == ["augmentation (flip)"]
+    assert departures_of({"optimizer": {"l2": 1 / (2 * N * 0.05)}}, claim, FUNDUS) == []
+    assert departures_of(None, None, FUNDUS) == ["it does not state what it targets"]
 
 
 def test_ours_comes_back(tmp_path, probs, draws):
     samples = np.stack([probs, probs[::-1]])
-    write_submission(tmp_path / "c.npz", Submission(probs, samples, about=About(**meta(FUNDUS))))
-    back = read_submission(tmp_path / "c.npz", FUNDUS, N, DATA)
+    write_submission(tmp_path / "c.npz", Submission(probs, samples, about=About(**meta(FUNDUS_SUBMISSION))))
+    back = read_submission(tmp_path / "c.npz", FUNDUS_SUBMISSION, N_SUBMISSION, DATA)
     assert (back.probs == probs).all()
     assert back.samples == pytest.approx(samples, abs=1e-3)  # half precision
     assert back.title == "M"
     write_submission(tmp_path / "r.npz", Submission(draws=draws, about=About(**meta(ENERGY))))
-    assert read_submission(tmp_path / "r.npz", ENERGY, N, DATA).draws == pytest.approx(draws, abs=1e-6)
+    assert read_submission(tmp_path / "r.npz", ENERGY, N_SUBMISSION, DATA).draws == pytest.approx(
+        draws, abs=1e-6
+    )
 
 
 @pytest.mark.parametrize(
@@ -29,10 +99,10 @@ def test_ours_comes_back(tmp_path, probs, draws):
     ],
 )
 def test_metadata_of_another_kind_are_named(tmp_path, probs, entry, key):
-    arrays = {"probs": probs, "meta": np.array(json.dumps(meta(FUNDUS) | entry))}
+    arrays = {"probs": probs, "meta": np.array(json.dumps(meta(FUNDUS_SUBMISSION) | entry))}
     np.savez(tmp_path / "s.npz", **arrays)
     with pytest.raises(InputError, match=rf"s\.npz: has unreadable metadata: {key}: "):
-        read_submission(tmp_path / "s.npz", FUNDUS, N, DATA)
+        read_submission(tmp_path / "s.npz", FUNDUS_SUBMISSION, N_SUBMISSION, DATA)
 
 
 def test_a_file_that_says_it_is_something_else_is_refused(tmp_path, probs):
@@ -42,52 +112,61 @@ def test_a_file_that_says_it_is_something_else_is_refused(tmp_path, probs):
         ("retinabench.fidelity-answers/1", True),
         (None, True),
     ):
-        stated = meta(FUNDUS) if schema is None else meta(FUNDUS) | {"schema": schema}
+        stated = meta(FUNDUS_SUBMISSION) if schema is None else meta(FUNDUS_SUBMISSION) | {"schema": schema}
         np.savez(tmp_path / "s.npz", samples=probs[None], meta=np.array(json.dumps(stated)))
         if good:
-            assert read_submission(tmp_path / "s.npz", FUNDUS, N, DATA).samples is not None
+            assert (
+                read_submission(tmp_path / "s.npz", FUNDUS_SUBMISSION, N_SUBMISSION, DATA).samples is not None
+            )
         else:
             with pytest.raises(InputError, match=rf"s\.npz: is no submission: its schema is '{schema}'"):
-                read_submission(tmp_path / "s.npz", FUNDUS, N, DATA)
+                read_submission(tmp_path / "s.npz", FUNDUS_SUBMISSION, N_SUBMISSION, DATA)
     np.savez(tmp_path / "theirs.npz", probs=probs)
-    assert read_submission(tmp_path / "theirs.npz", FUNDUS, N, DATA).about.task is None
+    assert read_submission(tmp_path / "theirs.npz", FUNDUS_SUBMISSION, N_SUBMISSION, DATA).about.task is None
 
 
 def test_entries_that_we_do_not_know_are_kept(tmp_path, probs):
-    write_submission(tmp_path / "s.npz", Submission(probs, about=About(**meta(FUNDUS), laboratory="ours")))
-    back = read_submission(tmp_path / "s.npz", FUNDUS, N, DATA)
+    write_submission(
+        tmp_path / "s.npz", Submission(probs, about=About(**meta(FUNDUS_SUBMISSION), laboratory="ours"))
+    )
+    back = read_submission(tmp_path / "s.npz", FUNDUS_SUBMISSION, N_SUBMISSION, DATA)
     assert back.about.changed(title="New").to_dict()["laboratory"] == "ours"
 
 
 def test_another_task_s_order_data_or_definition_is_refused(tmp_path, probs):
     path = tmp_path / "theirs.csv"
-    rows = np.column_stack([np.arange(N)[::-1], probs])
+    rows = np.column_stack([np.arange(N_SUBMISSION)[::-1], probs])
     np.savetxt(path, rows, delimiter=",", header="point,prob_0,prob_1,prob_2,prob_3,prob_4", comments="")
     with pytest.raises(InputError, match=r"row 1, column 'point': is 11 where point 0 is due"):
-        read_submission(path, FUNDUS, N)
-    write_submission(tmp_path / "o.npz", Submission(probs, about=About(**(meta(FUNDUS) | {"task": "idrid"}))))
-    with pytest.raises(InputError, match="is for the task 'idrid', not 'fundus'"):
-        read_submission(tmp_path / "o.npz", FUNDUS, N, DATA)
+        read_submission(path, FUNDUS_SUBMISSION, N_SUBMISSION)
     write_submission(
-        tmp_path / "o.npz", Submission(probs, about=About(**(meta(FUNDUS) | {"data": "cd" * 32})))
+        tmp_path / "o.npz", Submission(probs, about=About(**(meta(FUNDUS_SUBMISSION) | {"task": "idrid"})))
+    )
+    with pytest.raises(InputError, match="is for the task 'idrid', not 'fundus'"):
+        read_submission(tmp_path / "o.npz", FUNDUS_SUBMISSION, N_SUBMISSION, DATA)
+    write_submission(
+        tmp_path / "o.npz", Submission(probs, about=About(**(meta(FUNDUS_SUBMISSION) | {"data": "cd" * 32})))
     )
     with pytest.raises(InputError, match="is for other data"):
-        read_submission(tmp_path / "o.npz", FUNDUS, N, DATA)
+        read_submission(tmp_path / "o.npz", FUNDUS_SUBMISSION, N_SUBMISSION, DATA)
     write_submission(
-        tmp_path / "o.npz", Submission(probs, about=About(**(meta(FUNDUS) | {"target": "0" * 12})))
+        tmp_path / "o.npz", Submission(probs, about=About(**(meta(FUNDUS_SUBMISSION) | {"target": "0" * 12})))
     )
     with pytest.raises(InputError, match="another definition of 'fundus'"):
-        read_submission(tmp_path / "o.npz", FUNDUS, N, DATA)
+        read_submission(tmp_path / "o.npz", FUNDUS_SUBMISSION, N_SUBMISSION, DATA)
     np.savez(tmp_path / "kind.npz", probs=probs)
     with pytest.raises(InputError, match="holds no 'draws', which the task 'energy-gap' asks for"):
-        read_submission(tmp_path / "kind.npz", ENERGY, N)
+        read_submission(tmp_path / "kind.npz", ENERGY, N_SUBMISSION)
 
 
 def test_a_counted_run_is_tied_to_its_arrays_and_budget(tmp_path, probs):
-    counted = meta(FUNDUS) | {"budget": {"limit": 100, "used": 90.0}, "evidence": {"manifest": "0" * 64}}
+    counted = meta(FUNDUS_SUBMISSION) | {
+        "budget": {"limit": 100, "used": 90.0},
+        "evidence": {"manifest": "0" * 64},
+    }
     path = tmp_path / "s.npz"
     write_submission(path, Submission(probs, about=About(**counted)))
-    back = read_submission(path, FUNDUS, N, DATA)
+    back = read_submission(path, FUNDUS_SUBMISSION, N_SUBMISSION, DATA)
     assert back.about.counted
     with np.load(path) as saved:
         arrays = dict(saved)
@@ -98,9 +177,27 @@ def test_a_counted_run_is_tied_to_its_arrays_and_budget(tmp_path, probs):
         values = probs[::-1] if change == "probs" else probs
         np.savez(tmp_path / f"{change}.npz", probs=values, meta=np.array(json.dumps(stated)))
         with pytest.raises(InputError, match="content hash"):
-            read_submission(tmp_path / f"{change}.npz", FUNDUS, N, DATA)
+            read_submission(tmp_path / f"{change}.npz", FUNDUS_SUBMISSION, N_SUBMISSION, DATA)
     # Another title is no change of the run; a file without the hashes is declared.
     write_submission(path, Submission(probs, about=back.about.changed(title="Ours")))
-    assert read_submission(path, FUNDUS, N, DATA).about.counted
-    write_submission(path, Submission(probs, about=About(**meta(FUNDUS))))
-    assert not read_submission(path, FUNDUS, N, DATA).about.counted
+    assert read_submission(path, FUNDUS_SUBMISSION, N_SUBMISSION, DATA).about.counted
+    write_submission(path, Submission(probs, about=About(**meta(FUNDUS_SUBMISSION))))
+    assert not read_submission(path, FUNDUS_SUBMISSION, N_SUBMISSION, DATA).about.counted
+
+
+def test_draws_of_y_are_those_of_the_mixture():
+    # Two components at -1 and 1 with std 0.5: mean 0, variance 1 + 0.25. Standard errors of 1,000 draws: 0.035 of
+    # the mean, 0.05 of the variance; five of them.
+    predicted = np.array([[[-1.0, 0.5]], [[1.0, 0.5]]], np.float32)
+    draws = y_draws(predicted, np.random.default_rng(0))
+    assert draws.shape == (1, 1000)
+    assert draws.mean() == pytest.approx(0, abs=0.17)
+    assert draws.var() == pytest.approx(1.25, abs=0.25)
+    assert (draws[0, :500] < 0).mean() > 0.9  # every component gives its share
+
+
+def test_many_samples_are_thinned_and_their_mean_is_that_of_all():
+    values = np.random.default_rng(0).dirichlet(np.ones(2), (300, 4)).astype(np.float32)
+    found = submission_of(values, TARGETS["logistic"], About(), 0)
+    assert found.samples.shape == (KEPT_SAMPLES, 4, 2)
+    assert found.probs == pytest.approx(values.mean(axis=0), abs=1e-6)

@@ -1,4 +1,4 @@
-"""Submissions of any origin are read, and broken ones are named."""
+"""Reading submissions of any origin."""
 
 from __future__ import annotations
 
@@ -15,9 +15,62 @@ import pytest
 from retinabench.core.errors import InputError
 from retinabench.fidelity.submissions.submission import About, Submission, read_submission, write_submission
 from retinabench.fidelity.targets.registry import TARGETS
-from support.small_submissions import N
+from support.fake_reference import softmax
+from support.small_submissions import DATA, ENERGY, FUNDUS, N, meta
 
-FUNDUS, ENERGY = TARGETS["fundus"], TARGETS["energy-gap"]
+
+def test_more_draws_than_wanted_are_cut(tmp_path, draws):
+    np.savez(tmp_path / "x.npz", draws=np.concatenate([draws, draws], axis=1))
+    assert (read_submission(tmp_path / "x.npz", ENERGY, N).draws == draws).all()
+
+
+def spoilt(values, **changes):
+    out = np.array(values)
+    for row, value in changes.items():
+        out[int(row[3:]) - 1] = value
+    return out
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda p: p[:-2], "holds 10 rows; the task 'fundus' has 12 test points"),
+        (lambda p: p[:, :3], r"shape \(12, 3\).*12 test points and 5 classes"),
+        (lambda p: spoilt(p, row3=np.nan), "row 3: holds a value that is not finite"),
+        (lambda p: spoilt(p, row5=[2.5, -1, 0, 0, 1]), "row 5: holds 2.5, which is no probability.*softmax"),
+        (lambda p: spoilt(p, row7=[0.5, 0.2, 0, 0, 0]), r"row 7: sums to 0.7.*\(1 of 12 rows"),
+        (lambda p: p.T[None], "shape"),
+        (lambda p: np.log(p), "which is no probability. Are these logits"),
+    ],
+)
+def test_bad_probabilities_name_row_and_hint(tmp_path, probs, change, message):
+    np.savez(tmp_path / "bad.npz", probs=change(probs))
+    with pytest.raises(InputError, match=rf"bad\.npz.*{message}"):
+        read_submission(tmp_path / "bad.npz", FUNDUS, N)
+
+
+def test_too_few_draws_and_means_instead_of_draws_are_refused(tmp_path, draws):
+    np.savez(tmp_path / "few.npz", draws=draws[:, :100])
+    with pytest.raises(InputError, match="100 draws per test point, wanted are 1,000"):
+        read_submission(tmp_path / "few.npz", ENERGY, N)
+    np.savez(tmp_path / "turned.npz", draws=draws.T)
+    with pytest.raises(InputError, match=r"holds 1000 rows.*Turn it"):
+        read_submission(tmp_path / "turned.npz", ENERGY, N)
+
+
+def test_samples_that_contradict_the_probabilities_are_refused(tmp_path, probs):
+    other = softmax(np.random.default_rng(7).normal(size=(50, N, 5)))
+    write_submission(tmp_path / "s.npz", Submission(probs, other, about=About(**meta(FUNDUS))))
+    with pytest.raises(InputError, match=r"contradicts 'probs'"):
+        read_submission(tmp_path / "s.npz", FUNDUS, N, DATA)
+    # A part of the samples, whose mean has its error, is what runs keep.
+    whole = softmax(np.log(probs) + np.random.default_rng(8).normal(size=(600, N, 5)))
+    part = Submission(whole.mean(axis=0), whole[::12], about=About(**meta(FUNDUS)))
+    write_submission(tmp_path / "p.npz", part)
+    assert len(read_submission(tmp_path / "p.npz", FUNDUS, N, DATA).samples) == 50
+
+
+SUBMISSION_FILES_FUNDUS, SUBMISSION_FILES_ENERGY = TARGETS["fundus"], TARGETS["energy-gap"]
 
 
 def table(path, values, kind, header=True, point=True, delimiter=","):
@@ -48,7 +101,7 @@ def test_anyone_s_probabilities_are_read(tmp_path, probs, kind):
     else:
         delimiter = ";" if kind == "semicolons" else ","
         table(path, probs, "prob", point=kind != "no point", delimiter=delimiter)
-    assert read_submission(path, FUNDUS, N).probs == pytest.approx(probs, abs=1e-15)
+    assert read_submission(path, SUBMISSION_FILES_FUNDUS, N).probs == pytest.approx(probs, abs=1e-15)
 
 
 @pytest.mark.parametrize("kind", ["csv", "savetxt", "turned", "zip", "parquet", "npz"])
@@ -68,7 +121,7 @@ def test_anyone_s_draws_are_read(tmp_path, draws, kind):
             archive.writestr("submission/uci_samples.csv", sink.getvalue())
     else:
         np.savetxt(path, draws.T if kind == "turned" else draws)
-    assert read_submission(path, ENERGY, N).draws == pytest.approx(draws, abs=1e-15)
+    assert read_submission(path, SUBMISSION_FILES_ENERGY, N).draws == pytest.approx(draws, abs=1e-15)
 
 
 @pytest.mark.parametrize(
@@ -90,36 +143,36 @@ def test_broken_files_are_one_line(tmp_path, content, message):
     path = tmp_path / "broken"
     path.write_bytes(content)
     with pytest.raises(InputError, match=rf"broken.*({message})"):
-        read_submission(path, FUNDUS, N)
+        read_submission(path, SUBMISSION_FILES_FUNDUS, N)
 
 
 def test_objects_in_an_npz_are_not_unpickled(tmp_path):
     np.savez(tmp_path / "o.npz", probs=np.array([{"a": 1}], object))
     with pytest.raises(InputError, match="never unpickled"):
-        read_submission(tmp_path / "o.npz", FUNDUS, N)
+        read_submission(tmp_path / "o.npz", SUBMISSION_FILES_FUNDUS, N)
 
 
 def test_a_zip_of_another_task_says_what_it_holds(tmp_path):
     with zipfile.ZipFile(tmp_path / "z", "w") as archive:
         archive.writestr("cifar_probs.csv", "1 0")
     with pytest.raises(InputError, match=r"holds cifar_probs\.csv\. Wanted is fundus_probs\.csv"):
-        read_submission(tmp_path / "z", FUNDUS, N)
+        read_submission(tmp_path / "z", SUBMISSION_FILES_FUNDUS, N)
 
 
 def test_a_missing_file_and_a_folder_are_named(tmp_path):
     with pytest.raises(InputError, match="does not exist"):
-        read_submission(tmp_path / "nothing", FUNDUS, N)
+        read_submission(tmp_path / "nothing", SUBMISSION_FILES_FUNDUS, N)
     with pytest.raises(InputError, match=r"Name submission\.npz in it"):
-        read_submission(tmp_path, FUNDUS, N)
+        read_submission(tmp_path, SUBMISSION_FILES_FUNDUS, N)
 
 
 def test_metadata_may_be_long_and_must_be_text(tmp_path, probs):
     path = tmp_path / "long.npz"
     write_submission(path, Submission(probs=probs, about=About(title="a", run={"notes": "x" * 5000})))
-    assert read_submission(path, FUNDUS, N).title == "a"
+    assert read_submission(path, SUBMISSION_FILES_FUNDUS, N).title == "a"
     np.savez(path, probs=probs, meta=np.array('{"title": "\\ud800"}'))
     with pytest.raises(InputError, match="has unreadable metadata"):
-        read_submission(path, FUNDUS, N)
+        read_submission(path, SUBMISSION_FILES_FUNDUS, N)
 
 
 def test_damaged_bytes_raise_no_other_error(tmp_path, probs):
@@ -129,7 +182,7 @@ def test_damaged_bytes_raise_no_other_error(tmp_path, probs):
     for place in range(0, len(content), 4):
         path.write_bytes(content[:place] + bytes([content[place] ^ 0xFF]) + content[place + 1 :])
         with contextlib.suppress(InputError):
-            read_submission(path, FUNDUS, N)
+            read_submission(path, SUBMISSION_FILES_FUNDUS, N)
 
 
 @pytest.mark.parametrize("kind", ["npz", "zip"])
@@ -141,4 +194,4 @@ def test_other_compressions_are_refused(tmp_path, probs, kind, method):
     with zipfile.ZipFile(tmp_path / "x", "w", method) as archive:
         archive.writestr(name, content)
     with pytest.raises(InputError, match="is compressed in a way"):
-        read_submission(tmp_path / "x", FUNDUS, N)
+        read_submission(tmp_path / "x", SUBMISSION_FILES_FUNDUS, N)

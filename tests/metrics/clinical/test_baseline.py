@@ -8,7 +8,7 @@ import pytest
 import retinabench as rb
 from conftest import shared_path
 from retinabench.metrics.clinical.baseline import judge
-from retinabench.metrics.inference.interval import Interval
+from retinabench.metrics.proportions import Interval
 
 
 def judged(found, name="in_domain"):

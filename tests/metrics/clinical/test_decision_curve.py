@@ -13,8 +13,7 @@ from retinabench.metrics.clinical.decision_curve import (
     predictive_values,
 )
 from retinabench.metrics.clinical.operating_points import TwoByTwo, two_by_two
-from retinabench.metrics.inference.interval import Interval
-from retinabench.metrics.inference.proportions import jeffreys
+from retinabench.metrics.proportions import Interval, jeffreys
 from support.golden_evaluation import most_uncertain
 
 

@@ -8,7 +8,7 @@ from scipy import stats
 
 from retinabench.core.errors import InputError
 from retinabench.metrics.guarantees.refutation import LabelledRisk, judge, ratio_p_values
-from retinabench.metrics.inference.proportions import clustered_proportion
+from retinabench.metrics.proportions import clustered_proportion
 
 
 def one_each(wrong, goal):

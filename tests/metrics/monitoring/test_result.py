@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.monitoring.certified import Certified
 from retinabench.metrics.monitoring.result import Evidence, Monitoring, Window
+from retinabench.metrics.proportions import Interval
 
 DAYS = np.array(["2026-01-01", "2026-01-05"], "datetime64[D]")
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.inference.auroc_variance import auroc_difference, auroc_error
+from retinabench.metrics.intervals import auroc_difference, auroc_error
 from retinabench.metrics.planning.auroc import auroc_standard_error, images_for_auroc, images_for_difference
 from retinabench.metrics.planning.clusters import Clusters
 

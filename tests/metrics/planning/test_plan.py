@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.inference.proportions import clustered_proportion
 from retinabench.metrics.planning.assumptions import Assumptions
 from retinabench.metrics.planning.clusters import Clusters
 from retinabench.metrics.planning.plan import plan_study
 from retinabench.metrics.planning.proportions import images_for_half_width
 from retinabench.metrics.planning.study_plan import Aims
+from retinabench.metrics.proportions import clustered_proportion
 
 
 def test_patients_by_hand():

@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.inference.proportions import clopper_pearson
 from retinabench.metrics.planning.proportions import exact_power, images_for_half_width, images_for_power
+from retinabench.metrics.proportions import clopper_pearson
 
 
 @pytest.mark.parametrize(("expected", "half"), [(0.9, 0.05), (0.85, 0.1), (1.0, 0.03), (0.5, 0.02)])

@@ -7,8 +7,8 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.inference.bootstrap import cluster_codes, replicate_weight
-from retinabench.metrics.results import ScoreValue
+from retinabench.metrics.bootstrap import cluster_codes, replicate_weight
+from retinabench.metrics.score_results import ScoreValue
 from retinabench.reports.evaluation import evaluate
 from retinabench.reports.evaluation.evaluate import evaluate_methods
 from retinabench.reports.evaluation.evaluation import EvaluationSettings, MethodPredictions

@@ -10,7 +10,7 @@ import pytest
 
 import retinabench as rb
 from retinabench.core.errors import InputError
-from retinabench.metrics.comparison.compare import compare
+from retinabench.metrics.comparison import compare
 from retinabench.reports.evaluation.evaluate import evaluate_methods
 from retinabench.reports.evaluation.evaluation import EvaluationSettings, MethodPredictions
 from retinabench.reports.evaluation.page import render

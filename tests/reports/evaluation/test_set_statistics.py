@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from retinabench.metrics.referral_curves import METRICS as REFERRAL
 from retinabench.metrics.registry import SCORES
-from retinabench.metrics.score import referral_curve
-from retinabench.metrics.selective.referral_curves import METRICS as REFERRAL
-from retinabench.metrics.sorted_images import Cases
+from retinabench.metrics.scoring import referral_curve
+from retinabench.metrics.weighted_images import Cases
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation.set_statistics import (
     METRICS,

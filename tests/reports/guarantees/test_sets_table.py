@@ -12,7 +12,7 @@ from retinabench.metrics.guarantees.certificate import Certificate
 from retinabench.metrics.guarantees.goals import Goal
 from retinabench.metrics.guarantees.refutation import Refutation
 from retinabench.metrics.guarantees.threshold import Realised
-from retinabench.metrics.inference.interval import Interval
+from retinabench.metrics.proportions import Interval
 from retinabench.reports.guarantees.sets_table import broken_lines, goals_line, needed_lines, sets_table
 
 

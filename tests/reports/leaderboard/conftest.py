@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from retinabench.reports.leaderboard import board as boards
-from retinabench.reports.leaderboard.baselines import baselines_of
+from retinabench.reports.leaderboard.board import baselines_of
 from support.board_entries import NAME, noisy, submission
 
 EVIL = "<script>alert(1)</script> {{ 7 * 7 }}"

@@ -1,15 +1,71 @@
-"""A new entry stands among the baselines, whatever it is."""
+"""The board of a benchmark, its baselines and its tables."""
 
 from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from retinabench.core.errors import InputError
+from retinabench.data.frozen.definition import benchmark_names, frozen_benchmark, truth_of
+from retinabench.metrics.comparison import Standing
+from retinabench.metrics.scoring import score
 from retinabench.predictions.io import write_predictions
-from retinabench.reports.leaderboard.board import entries_of_files, known_score, make_boards, read_entries
+from retinabench.reports.leaderboard import board as baselines
+from retinabench.reports.leaderboard import tables
+from retinabench.reports.leaderboard.board import (
+    BaselineSeed,
+    baselines_of,
+    entries_of_files,
+    known_score,
+    make_boards,
+    read_entries,
+    write_baselines,
+)
+from retinabench.reports.leaderboard.tables import printed_tables, read_summaries, table_2019
+from retinabench.reports.toolkit.renderers import to_markdown
 from support.board_entries import NAME, noisy
+
+SHIPPED = [name for name in benchmark_names() if baselines_of(name)]
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_baseline_holds_the_test_images_of_its_benchmark(name: str) -> None:
+    truth, names = truth_of(name), set()
+    for entry in baselines_of(name):
+        names.add(entry.card.name)
+        for one in entry.predictions[name]:
+            test = one.select(split="test")
+            assert test is not None
+            assert np.array_equal(np.sort(test.image_id), truth.image_id[truth.test])
+            assert np.array_equal(one.prob, one.prob.astype(np.float32))
+    assert {"map", "dropout"} <= names
+
+
+def test_the_board_shows_the_score_of_the_shipped_file(board) -> None:
+    (key, entry) = next((key, entry) for key, entry in board.entries.items() if entry.kind == "baseline")
+    values = [
+        score(one, bootstrap=0)["in_domain"].auroc.value for one in entry.predictions[board.benchmark.name]
+    ]
+    assert board.sets["in_domain"]["auroc"].methods[key].value == pytest.approx(np.mean(values), abs=1e-12)
+
+
+def test_written_baselines_are_read_back(tmp_path, monkeypatch) -> None:
+    name = SHIPPED[0]
+    monkeypatch.setattr(baselines, "HERE", tmp_path)
+    first = baselines_of(name)[0]
+    given = [
+        BaselineSeed(first.card, seed, one.take(np.arange(len(one))[::-1]))
+        for seed, one in enumerate(first.predictions[name])
+    ]
+    file = write_baselines(frozen_benchmark(name), given)
+    once = file.read_bytes()
+    assert write_baselines(frozen_benchmark(name), given).read_bytes() == once
+    (entry,) = baselines_of.__wrapped__(name)
+    for ours, theirs in zip(entry.predictions[name], first.predictions[name], strict=True):
+        assert np.array_equal(ours.image_id, theirs.image_id)
+        assert np.array_equal(ours.prob, theirs.prob)
 
 
 def test_entries_are_ranked_among_the_baselines(board) -> None:
@@ -43,3 +99,89 @@ def test_an_unknown_score_names_the_nearest() -> None:
     assert known_score("nll") == "nll"
     with pytest.raises(InputError, match="Did you mean 'auroc'"):
         known_score("aurocc")
+
+
+def test_a_rank_that_is_not_resolved_is_a_range() -> None:
+    assert tables.rank_text(Standing(0.5, rank=2, worst=5)) == "2–5"
+    assert tables.rank_text(Standing(0.5, rank=3, worst=3)) == "3"
+    assert tables.rank_text(Standing(float("nan"))) == "–"
+
+
+def test_the_matrix_is_antisymmetric_and_has_the_order_of_the_ranking(board) -> None:
+    found = tables.pair_matrix(board, "in_domain", "auroc")
+    assert [key for key, _, _ in found] == list(board.sets["in_domain"]["auroc"].methods)
+    opposite = {"better": "worse", "worse": "better", "tie": "tie", "self": "self"}
+    for i, (_, _, cells) in enumerate(found):
+        for j, cell in enumerate(cells):
+            assert found[j][2][i].state == opposite[cell.state]
+            assert (cell.state == "self") == (i == j)
+
+
+def test_tables_hold_every_method_and_score(board) -> None:
+    table = tables.ranking_table(board, "shifted", "auroc")
+    assert len(table.blocks[0].rows) == len(board.entries)
+    assert table.blocks[0].columns[1].label == "AUROC", "the score that ranks comes first"
+    own = tables.scores_table(board, next(iter(board.entries)))
+    assert len(own.blocks[0].rows) == 3
+    first = tables.method_rows(board, "joint")[0]
+    assert len(first.cells) == len(tables.specs_of(board, "joint"))
+    assert tables.specs_of(board, "joint")[0].name == board.benchmark.primary
+    assert board.benchmark.name == NAME
+
+
+CSV = "retained_data,mean,std\n0.5,88.0,1.0\n0.7,85.15,\n1.0,82.2,0.4\n"
+
+
+@pytest.fixture
+def summaries(tmp_path):
+    for metric in ("auc", "accuracy"):
+        folder = tmp_path / "diabetic_retinopathy_diagnosis" / metric
+        folder.mkdir(parents=True)
+        (folder / "my_net.csv").write_text(CSV)
+    return tmp_path
+
+
+def test_the_competition_s_table_has_its_printed_digits() -> None:
+    text = "\n".join(to_markdown(table) for table in printed_tables()).replace("\N{NO-BREAK SPACE}", " ")
+    assert "| HMC | 94.01 ± 0.25 | 0.074 ± 0.003 | 89.64 ± 0.25 |" in text
+    assert "SGHMC-CLR-Prec" in text
+    assert "| Best of any team, evaluation | 91.6 | 78.7 |" in text
+
+
+def test_table_1_of_2019_has_printed_unverified_and_our_rows(summaries, board) -> None:
+    table = table_2019("in_domain", [board], read_summaries(summaries))
+    rows = {row.label: row for row in table.blocks[0].rows}
+    assert rows["MC dropout, printed"].cells[0].content == "87.8 ± 1.1"
+    assert [cell.content for cell in rows["my net, unverified"].cells[:4]] == [
+        "88.0 ± 1.0",
+        "88.0 ± 1.0",
+        "85.2",
+        "85.2",
+    ] or [cell.content for cell in rows["my net, unverified"].cells[2:4]] == ["85.1", "85.1"]
+    ours = [label for label in rows if label.endswith(board.benchmark.name)]
+    assert len(ours) == 2, "of the baselines alone"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("retained_data,mean,std\n0.5,x,1\n", "row 1, column 'mean': is no number"),
+        ("retained_data,mean,std\n0.5,880,1\n", "a mean in percent"),
+        ("retained_data,mean,std\n", "holds no rows"),
+        ("a\n\xff", "row 1"),
+    ],
+)
+def test_a_bad_summary_is_named(summaries, text: str, problem: str) -> None:
+    (summaries / "diabetic_retinopathy_diagnosis" / "auc" / "my_net.csv").write_text(text, encoding="latin-1")
+    with pytest.raises(InputError) as error:
+        read_summaries(summaries)
+    assert problem in str(error.value) or "cannot be read" in str(error.value)
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path) -> None:
+    with pytest.raises(InputError, match="holds 0 files"):
+        read_summaries(tmp_path)
+    (tmp_path / "other" / "auc").mkdir(parents=True)
+    (tmp_path / "other" / "auc" / "a.csv").write_text(CSV)
+    with pytest.raises(InputError, match="no summary that is known"):
+        read_summaries(tmp_path)

@@ -1,4 +1,4 @@
-"""The site: every link leads somewhere, nothing that a submission says runs, and a killed build is completed to the same bytes."""
+"""The leaderboard's site and its pages."""
 
 from __future__ import annotations
 
@@ -10,10 +10,82 @@ import pytest
 
 from retinabench.core.errors import InputError
 from retinabench.predictions.io import read_predictions
+from retinabench.reports.leaderboard import pages
 from retinabench.reports.leaderboard import site as sites
+from retinabench.reports.leaderboard.pages import EACH, curves_of, failures, image_file, panels, set_marks
 from retinabench.reports.leaderboard.site import MANIFEST, write_site
-from support.board_entries import NAME
+from support.board_entries import NAME, noisy
 from support.browsers import check_phone, faults
+
+
+def test_curves_are_means_over_seeds() -> None:
+    seeds = [noisy(1.0, seed) for seed in (0, 1)]
+    both = curves_of(seeds, "shifted")
+    single = [curves_of([one], "shifted") for one in seeds]
+    for curve in ("roc", "referral"):
+        mean = np.mean([one[curve][1] for one in single], axis=0)
+        np.testing.assert_allclose(both[curve][1], mean, equal_nan=True)
+    accuracy = np.mean(
+        [np.mean((one.prob > 0.5) == one.label) for one in (p.select(domain="shifted") for p in seeds)]
+    )
+    assert both["referral"][1][0] == pytest.approx(accuracy)
+
+
+def test_panels_draw_our_sets_and_map_beside_them() -> None:
+    curves = {name: curves_of([noisy(1.0)], name) for name in ("in_domain", "shifted")}
+    found = panels(curves, curves, "x")
+    assert [one.heading for one in found] == ["ROC", "Accuracy after referral", "Reliability"]
+    assert all("<svg" in one.svg for one in found)
+    assert set_marks(list(curves))["shifted"].hue == 1
+
+
+def test_failures_are_wrong_and_missed_disease_comes_first() -> None:
+    predictions = noisy(0.3)
+    found = failures(predictions, "in_domain", shown=True)
+    row = {name: k for k, name in enumerate(predictions.image_id.tolist())}
+    for one in found:
+        k = row[one.image_id]
+        assert (predictions.prob[k] > 0.5) != predictions.label[k]
+    assert [one.truth.startswith("Referable") for one in found] == [True] * EACH + [False] * EACH
+    sure = [abs(predictions.prob[row[one.image_id]] - 0.5) for one in found[:EACH]]
+    assert sure == sorted(sure, reverse=True)
+    assert not failures(
+        predictions.take(np.flatnonzero(predictions.domain == "shifted")), "in_domain", shown=True
+    )
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "a", "\N{WHITE SMILING FACE}" * 200])
+def test_an_image_s_file_is_a_hash(name: str) -> None:
+    assert image_file(name).removesuffix(".jpg").isalnum()
+    assert len(image_file(name)) == 20
+
+
+def test_a_method_s_page_shows_card_numbers_and_failures(board) -> None:
+    key = next(key for key in board.entries if key.startswith("noise-"))
+    name = board.benchmark.name
+    text = pages.method_page(key, [board], {name: pages.failures_of(board, key, shown=False)})
+    for expected in (
+        "A. Stranger",
+        'href="https://example.org/noise"',
+        "Wrong with the least uncertainty",
+        "seed 2",
+        key,
+    ):
+        assert expected in text
+    assert "javascript:" not in text
+
+
+def test_the_index_names_every_benchmark_and_link(board) -> None:
+    text = pages.index_page([board])
+    assert board.benchmark.title in text
+    assert "printed.html" in text
+    assert "Table 1" in pages.printed_page([board], [])
+
+
+def test_a_ranking_says_how_many_pairs_are_resolved(board) -> None:
+    text = pages.pairs_page(board, "in_domain", "auroc")
+    assert "of 6 pairs are resolved" in text
+    assert pages.benchmark_page(board).count('<table class="board"') == 3
 
 
 def content(folder):

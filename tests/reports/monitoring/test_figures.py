@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from matplotlib.dates import date2num
 
-from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.monitoring.result import Evidence
+from retinabench.metrics.proportions import Interval
 from retinabench.reports.monitoring.figures import LEAST, evidence_panel, window_panel
 from retinabench.reports.toolkit.style import BAD, MUTED, mark
 

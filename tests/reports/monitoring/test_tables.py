@@ -11,9 +11,9 @@ import pytest
 from rich.console import Console
 
 from retinabench.metrics.guarantees.goals import Goal
-from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.monitoring.certified import Certified
 from retinabench.metrics.monitoring.monitor import monitor
+from retinabench.metrics.proportions import Interval
 from retinabench.reports.monitoring.tables import (
     LATEST,
     evidence_table,

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from retinabench.metrics.classification import roc_curve, sensitivity_on_chords
-from retinabench.metrics.score import referral_curve
-from retinabench.metrics.shift import grade_weight
-from retinabench.metrics.sorted_images import Cases
+from retinabench.metrics.classification import grade_weight, roc_curve, sensitivity_on_chords
+from retinabench.metrics.scoring import referral_curve
 from retinabench.metrics.uncertainty import referral_uncertainty
+from retinabench.metrics.weighted_images import Cases
 from retinabench.reports.papers.curves import GRID, RATES, retained_weight
 from support.fake_predictions import population
 from support.written_papers import gathered, run

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from retinabench.core.progress import QUIET
-from retinabench.metrics.score import referral_curve
+from retinabench.metrics.scoring import referral_curve
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.reports.papers import filos
 from retinabench.reports.papers.collection import collect

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from retinabench.metrics.inference.over_seeds import aggregate
+from retinabench.metrics.over_seeds import aggregate
 from retinabench.reports.papers.curves import Curves
 from retinabench.reports.papers.measurements import Measurements
 from retinabench.reports.papers.results import MethodRuns

@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-from retinabench.core.atomic_files import sweep, write_json
+from retinabench.core.files import sweep, write_json
 from torture.contract import Outcome, Verdict
 from torture.trial import isolated
 

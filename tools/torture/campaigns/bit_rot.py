@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from retinabench.core.checksums import CHECKSUMS, verify
+from retinabench.core.files import CHECKSUMS, verify
 from torture.contract import Outcome, Verdict
 from torture.interpose import What, interposed
 from torture.trees import Undisturbed, contents, fresh, undisturbed

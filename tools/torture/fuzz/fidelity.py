@@ -18,7 +18,7 @@ from rich.console import Console
 
 from retinabench.fidelity.leaderboard.board import make_board
 from retinabench.fidelity.leaderboard.files import make_evaluator, score_files, task_of
-from retinabench.fidelity.leaderboard.pages.tables import task_table
+from retinabench.fidelity.leaderboard.tables import task_table
 from retinabench.fidelity.scoring.grading import Evaluator
 from retinabench.fidelity.targets.registry import TARGETS
 from retinabench.reports.toolkit.terminal import to_terminal

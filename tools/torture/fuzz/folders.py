@@ -14,7 +14,7 @@ import numpy as np
 from hypothesis import strategies as st
 from PIL import Image
 
-from retinabench.core.checksums import CHECKSUMS
+from retinabench.core.files import CHECKSUMS
 from retinabench.data.ingest.prepare import prepare
 from retinabench.data.prepared.folder import open_prepared
 from retinabench.data.preprocessing.preprocess import Recipe

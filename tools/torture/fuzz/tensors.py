@@ -17,20 +17,19 @@ import numpy as np
 import torch
 from hypothesis import strategies as st
 
-from retinabench.core.checksums import CHECKSUMS
 from retinabench.core.errors import DivergedError
+from retinabench.core.files import CHECKSUMS
 from retinabench.data.ingest.prepare import prepare
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.experiments.config import Run, build_run
-from retinabench.experiments.exporting.export import export_run
-from retinabench.experiments.exporting.exported import load_model
+from retinabench.experiments.exporting.model import export_run, load_model
 from retinabench.experiments.run import execute
 from retinabench.experiments.run_folder import load_posterior
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.models.build import build_model
-from retinabench.models.pretrained.checkpoint import read_checkpoint
-from retinabench.models.pretrained.load import load_pretrained
+from retinabench.models.pretrained import load_pretrained
 from retinabench.models.settings import ModelConfig
+from retinabench.models.weight_files import read_checkpoint
 from torture.fuzz.case import Case, Must
 from torture.fuzz.damage import damages
 from torture.fuzz.folders import JSON_VALUES

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from retinabench.core.untrusted.text import visible
+from retinabench.core.untrusted import visible
 from retinabench.predictions.io import write_predictions
 from retinabench.predictions.table import Predictions
 from torture.fuzz.case import Case

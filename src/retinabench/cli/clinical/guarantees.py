@@ -169,7 +169,7 @@ def _attach(
     if code is not ExitCode.DONE:
         print_notes(("nothing is attached",))
         return code
-    from retinabench.experiments.exporting.attach import attach
+    from retinabench.experiments.exporting.frozen_rule import attach
 
     print_notes((f"attached: {attach(found, predictions, model)}",))
     return code

@@ -15,7 +15,7 @@ from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import Frozen, first_problem
 from retinabench.data.preprocessing.squares import Crop
-from retinabench.experiments.config_sources import read_toml
+from retinabench.experiments.config import read_toml
 
 HERE = Path(__file__).parent / "definitions"
 

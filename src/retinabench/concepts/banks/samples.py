@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.concepts.banks.lesion_images import region_ids, region_images, region_truth
-from retinabench.core.atomic_files import atomic_write, remove, write_bytes, write_json
-from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
+from retinabench.core.files import atomic_write, check, remove, write_bytes, write_json
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.version import __version__
 from retinabench.core.workspace import Workspace

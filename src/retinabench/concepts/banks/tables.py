@@ -15,9 +15,9 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from retinabench.concepts.banks.bank import UNKNOWN, Bank
-from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
-from retinabench.core.untrusted.text import unquoted
+from retinabench.core.files import check
+from retinabench.core.untrusted import unquoted
 from retinabench.predictions.arrow_columns import as_text, combined, not_a_number
 from retinabench.predictions.check import Check
 from retinabench.predictions.columns import check_count, check_size

@@ -22,9 +22,9 @@ from retinabench.data.augment import flip
 from retinabench.data.dataset import Rows
 from retinabench.data.loader import ArraySource, Batches, ImageSource, Source, chunks
 from retinabench.data.prepared.folder import Prepared
-from retinabench.experiments.config_sources import find
+from retinabench.experiments.config import find
+from retinabench.experiments.execution import Resources
 from retinabench.experiments.features import Extractor, feature_scale, trunk_features
-from retinabench.experiments.resources import Resources
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.settings import Optimizer, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from retinabench.core.results import Document, JsonObject
 from retinabench.core.version import __version__
-from retinabench.metrics.inference.bootstrap import cluster_bootstrap, percentile_interval
-from retinabench.metrics.inference.interval import Interval
+from retinabench.metrics.bootstrap import cluster_bootstrap, percentile_interval
+from retinabench.metrics.proportions import Interval
 
 Floats = NDArray[np.float64]
 SCHEMA = "retinabench.occlusion/1"

@@ -25,14 +25,13 @@ from retinabench.concepts.occlusion.effects import (
 )
 from retinabench.concepts.occlusion.page import Example, write_page
 from retinabench.concepts.occlusion.variants import ALL, Variants, variants
-from retinabench.core.atomic_files import write_bytes, write_json
 from retinabench.core.errors import InputError
+from retinabench.core.files import write_bytes, write_json
 from retinabench.core.progress import QUIET, Progress
-from retinabench.core.untrusted.text import csv_text
+from retinabench.core.untrusted import csv_text
 from retinabench.data.dataset import ConceptImages
 from retinabench.data.preprocessing.preprocess import Recipe, preprocess
-from retinabench.experiments.exporting.export import export_run
-from retinabench.experiments.exporting.exported import ExportedModel, load_model
+from retinabench.experiments.exporting.model import ExportedModel, export_run, load_model
 from retinabench.metrics.uncertainty import decompose
 
 AT_ONCE = 16  # images whose versions are in memory at a time

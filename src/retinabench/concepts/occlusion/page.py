@@ -15,9 +15,9 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from retinabench.concepts.occlusion.effects import Effect, Occlusion
-from retinabench.core.atomic_files import write_bytes
 from retinabench.core.errors import printable
-from retinabench.metrics.inference.interval import Interval
+from retinabench.core.files import write_bytes
+from retinabench.metrics.proportions import Interval
 from retinabench.reports.evaluation.examples import data_uri
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.figures import WIDTH, canvas, light_grid, math_free, to_svg

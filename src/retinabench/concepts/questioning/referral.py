@@ -35,8 +35,7 @@ from retinabench.concepts.questioning.record import Record
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document, JsonObject, json_content, vars_of
 from retinabench.metrics.clinical.decision_threshold import FrozenThreshold
-from retinabench.metrics.inference.interval import Interval
-from retinabench.metrics.inference.proportions import clustered_proportion
+from retinabench.metrics.proportions import Interval, clustered_proportion
 from retinabench.predictions.table import Predictions
 from retinabench.predictions.values import UNKNOWN_GRADE
 

@@ -17,11 +17,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-from retinabench.core.atomic_files import explain
-from retinabench.core.checksums import sealed, unsealed
 from retinabench.core.errors import InputError
+from retinabench.core.files import explain, sealed, unsealed
 from retinabench.core.results import JsonObject
-from retinabench.core.untrusted.paths import open_in_place
+from retinabench.core.untrusted import open_in_place
 from retinabench.core.workspace import Workspace
 
 SCHEMA = "retinabench.transcript/2"

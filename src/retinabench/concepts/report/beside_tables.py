@@ -5,7 +5,7 @@ from __future__ import annotations
 from retinabench.concepts.inference.rates import Rate
 from retinabench.concepts.questioning.examination import Readers
 from retinabench.concepts.questioning.referral import Agreement, AnyConcept, AtEqualGrade, Share, Shares
-from retinabench.metrics.inference.interval import Interval
+from retinabench.metrics.proportions import Interval
 from retinabench.reports.toolkit.number_format import COUNT, PERCENT, percent
 from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from retinabench.core.errors import InputError, nearest
-from retinabench.experiments.config_sources import read_toml
+from retinabench.experiments.config import read_toml
 
 MEASURES = ("sensitivity", "specificity")
 ALL = "all"

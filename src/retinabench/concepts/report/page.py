@@ -27,7 +27,7 @@ from retinabench.concepts.report.findings import (
 )
 from retinabench.concepts.report.snapshot import Snapshot
 from retinabench.concepts.report.thresholds import cut_offs
-from retinabench.core.atomic_files import write_bytes
+from retinabench.core.files import write_bytes
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.figures import to_svg
 from retinabench.reports.toolkit.number_format import COUNT, PERCENT, TWO_DIGITS, percent, plain

@@ -22,8 +22,8 @@ from retinabench.concepts.questioning.examination import Examination
 from retinabench.concepts.questioning.strategy_comparison import StrategyComparison, compare_strategies
 from retinabench.concepts.report import figures
 from retinabench.concepts.report.snapshot import Snapshot
-from retinabench.core.atomic_files import write_json
 from retinabench.core.errors import printable
+from retinabench.core.files import write_json
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.results import json_content
 from retinabench.reports.toolkit.figures import canvas, math_free, save

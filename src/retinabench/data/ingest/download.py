@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from retinabench.core.atomic_files import explain
 from retinabench.core.errors import InputError, WorkError
+from retinabench.core.files import explain
 from retinabench.core.progress import QUIET, Advance, Progress
 from retinabench.core.version import __version__
 

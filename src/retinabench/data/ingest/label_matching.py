@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.core.atomic_files import write_bytes
 from retinabench.core.errors import InputError, nearest
-from retinabench.core.untrusted.text import csv_text
+from retinabench.core.files import write_bytes
+from retinabench.core.untrusted import csv_text
 from retinabench.data.ingest.archives import Files
 from retinabench.data.records import SPLITS, Records
 

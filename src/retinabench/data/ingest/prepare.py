@@ -16,8 +16,8 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from retinabench.core.atomic_files import settle, sweep, write_bytes, write_json
 from retinabench.core.errors import InputError
+from retinabench.core.files import settle, sweep, write_bytes, write_json
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.results import JsonObject
 from retinabench.core.subprocesses import in_processes

@@ -17,10 +17,9 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet
 
-from retinabench.core.atomic_files import remove, write_bytes
-from retinabench.core.checksums import state
 from retinabench.core.errors import InputError, printable
-from retinabench.core.untrusted.text import csv_text
+from retinabench.core.files import remove, state, write_bytes
+from retinabench.core.untrusted import csv_text
 from retinabench.data.prepared.shard_files import write_shard
 from retinabench.data.preprocessing.corruption import corrupt
 from retinabench.data.preprocessing.preprocess import Original, Recipe, describe_original, preprocess_bytes

@@ -27,9 +27,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
-from retinabench.core.untrusted.paths import inside
+from retinabench.core.files import check
+from retinabench.core.untrusted import inside
 from retinabench.data.dataset import Rows
 from retinabench.data.prepared.manifest import AGAIN, COMPLETE, Manifest, PreparedSettings
 from retinabench.data.prepared.shard_files import mapped_shard, memory_map

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from retinabench.core.checksums import check
 from retinabench.core.errors import InputError, printable
+from retinabench.core.files import check
 from retinabench.core.results import Document, JsonObject
-from retinabench.core.untrusted.paths import kept_inside
+from retinabench.core.untrusted import kept_inside
 
 COMPLETE = "dataset.json"
 FORMAT = 2  # of the folder and of the content of every image: raise it when either changes

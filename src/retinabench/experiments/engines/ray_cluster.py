@@ -1,35 +1,157 @@
 """The Ray engine: jobs on a cluster that is running, or on a local one that ends with the command.
 
 A job is idempotent, so Ray's own retries are not used: what a lost worker or node was computing is started again by
-`scheduler.py`. Ray is given few more jobs than the cluster has room for, never all 10,000 trials at once. Results travel
-through the folder of the job, on a file system that all nodes share, or through `storage.py`.
+`scheduler.py`. Ray is given few more jobs than the cluster has room for. Results travel through the folder of the job, on a
+file system that all nodes share, or through a `Storage` that fsspec reaches, where `done` is written last.
 """
 
 from __future__ import annotations
 
 import contextlib
+import getpass
 import os
+import secrets
+import shutil
 import socket
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import Any
 
 from retinabench.core.errors import InputError, WorkError, printable
+from retinabench.core.files import atomic_write, read_checksums, settle, write_bytes
+from retinabench.core.files import check as check_file
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.subprocesses import environment, sleeping_threads
-from retinabench.core.untrusted.paths import open_in_place
-from retinabench.experiments.engines.jobs import Job, Outcome
-from retinabench.experiments.engines.scheduler import JobResult, ScheduledJob, compute
-from retinabench.experiments.engines.storage import Storage, check, run_on_local_disk
-from retinabench.experiments.engines.worker import host, request_for, run_request
+from retinabench.core.untrusted import open_in_place
+from retinabench.experiments.engines.scheduler import Job, JobResult, Outcome, ScheduledJob, compute
+from retinabench.experiments.engines.worker import JobRequest, execute_request, host, request_for, run_request
+
+LEFT = "last.pt"  # the state from which a training is continued; a finished run needs none
+
+DONE = "done"
+
+MOST_LOG = 50_000  # bytes of a log that travel with a result: what Ray sends in a message, and not through its object store
+
+
+class Storage:
+    """The folder behind a URL, such as s3://bucket/sweep; every call may raise what its file system raises."""
+
+    def __init__(self, url: str) -> None:
+        import fsspec  # of the extra `cluster`
+
+        self._files, self._root = fsspec.core.url_to_fs(url)
+
+    def has(self, name: str) -> bool:
+        """Say whether the run `name` is there, whole."""
+        self._files.invalidate_cache()  # others store, too
+        return bool(self._files.exists(self._path(name, DONE)))
+
+    def put(self, folder: Path) -> None:
+        """Store a finished run, unless it is there."""
+        if self.has(folder.name):
+            return
+        self._files.makedirs(self._path(folder.name), exist_ok=True)
+        files = [path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")]
+        for name in (*sorted(set(files) - {LEFT, DONE}), DONE):
+            with (
+                open(folder / name, "rb") as source,
+                self._files.open(self._path(folder.name, name), "wb") as sink,
+            ):
+                shutil.copyfileobj(source, sink, 2**20)
+
+    def get(self, folder: Path) -> None:
+        """Bring the run of that name into `folder`."""
+        self._files.invalidate_cache()
+        found = self._files.ls(self._path(folder.name), detail=False)
+        for name in sorted({PurePosixPath(path).name for path in found} - {DONE}):
+            with (
+                self._files.open(self._path(folder.name, name), "rb") as source,
+                atomic_write(folder / name) as sink,
+            ):
+                shutil.copyfileobj(source, sink, 2**20)
+        settle(folder)  # what was not stored needs no checksum
+        for name in read_checksums(folder):
+            check_file(folder / name)
+        write_bytes(folder / DONE, b"")
+
+    def try_out(self) -> str:
+        """Write a small file and delete it again; return the URL with its scheme, and from the root."""
+        path = self._path(f".{secrets.token_hex(4)}")
+        self._files.makedirs(self._root, exist_ok=True)
+        self._files.pipe_file(path, b"")
+        self._files.rm_file(path)
+        return str(self._files.unstrip_protocol(self._root))
+
+    def _path(self, *parts: str) -> str:
+        return "/".join((self._root.rstrip("/"), *parts))
+
+
+def checked_url(url: str) -> str:
+    """Return the URL in full, for use on other machines; raise `InputError` where it cannot be written to."""
+    try:
+        return Storage(url).try_out()
+    except Exception as error:  # every file system has exceptions of its own
+        raise InputError(
+            f"cannot be written to ({type(error).__name__}: {error})",
+            file=url,
+            hint="Give a URL such as s3://bucket/folder, with its fsspec package installed and its credentials set.",
+        ) from None
+
+
+def end_of(log: Path) -> bytes:
+    """Return the last `MOST_LOG` bytes of a log, from the beginning of a line."""
+    with open(log, "rb") as file:
+        cut = file.seek(0, os.SEEK_END) > MOST_LOG
+        file.seek(-MOST_LOG if cut else 0, os.SEEK_END if cut else os.SEEK_SET)
+        content = file.read()
+    return b"...\n" + content.partition(b"\n")[2] if cut else content
+
+
+def run_on_local_disk(url: str, request: JobRequest, needs: Sequence[str]) -> tuple[JobResult, bytes]:
+    """Compute a job on this machine's own disk, and store its folder.
+
+    A second start on this machine continues where one that was killed stopped.
+
+    Args:
+        url: Of the storage.
+        request: The job.
+        needs: Names of the folders of its members, which are fetched from the storage.
+
+    Returns:
+        The result, and the end of the log where the job failed.
+    """
+    name = request.folder.name
+    here = Path(tempfile.gettempdir()) / f"retinabench-{getpass.getuser()}" / name
+
+    def work(request: JobRequest) -> None:
+        storage = Storage(url)
+        if storage.has(name):
+            return
+        for member in needs:
+            storage.get(here / member)
+        execute_request(request)
+        storage.put(request.folder)
+
+    moved = replace(request, folder=here / name, log=here / "log")
+    ended = run_request(moved, work)
+    log = end_of(moved.log) if ended.state != "done" else b""
+    shutil.rmtree(here, ignore_errors=True)
+    return ended, log
+
 
 AHEAD = 2  # jobs given to Ray per job that the cluster has room for, so that its autoscaler sees demand
+
 LOOK = 5.0  # seconds between two looks at the cluster
+
 PATIENCE = 30.0  # seconds without an answer until it is given up; Ray itself would end this process after 60
+
 SETTLES = 90.0  # seconds within which a shared file system shows what another node has written
+
 OBJECTS = 100 * 2**20  # bytes for the object store of a local cluster; nothing goes through it
 
 
@@ -203,7 +325,7 @@ def ray_engine(**options: Any) -> RayEngine:
         )
     if engine.device not in ("auto", "cpu", "cuda"):
         raise InputError(f"Ray chooses the GPU, not --device {engine.device}", hint="Valid: auto, cpu, cuda.")
-    return engine if engine.storage is None else replace(engine, storage=check(engine.storage))
+    return engine if engine.storage is None else replace(engine, storage=checked_url(engine.storage))
 
 
 def import_ray() -> ModuleType:

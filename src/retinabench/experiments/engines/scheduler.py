@@ -1,8 +1,10 @@
-"""The scheduler of both engines: which job is computed next, which is tried again, and which is given up.
+"""Jobs, their outcomes, and the scheduler of both engines: what is computed next, tried again, or given up.
+
+A job is idempotent (`run.execute`): computed twice it leaves the same folder with the same bits. So an engine can lose
+workers and nodes without losing or double-counting a trial.
 
 A job whose method combines others (`ensemble`, `temperature`) becomes several scheduled jobs: its members, which jobs may
-share, and the combination once the members are done. Workers get only jobs that are ready, and no more than they have
-room for, so that a search of 10,000 trials that is continued costs a look at one file for each trial done before.
+share, and the combination once the members are done.
 """
 
 from __future__ import annotations
@@ -12,15 +14,56 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
-from retinabench.core.atomic_files import write_bytes
+from retinabench.core.files import write_bytes
 from retinabench.core.progress import Progress
 from retinabench.data.tasks import Task, load_task
 from retinabench.experiments.config import Run
-from retinabench.experiments.engines.jobs import Job, Outcome, State
 from retinabench.experiments.execution import member_runs
 from retinabench.experiments.run import run_folder
+
+State = Literal["done", "diverged", "out_of_memory", "failed"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run, to be computed below the folder `out`."""
+
+    run: Run
+    out: Path
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome of a job.
+
+    Args:
+        job: The job.
+        state: `done`; `diverged` (a loss or prediction is not finite: deterministic, hence not tried again);
+            `out_of_memory`; or `failed` for any other reason.
+        folder: The run's folder, where it got that far.
+        seconds: Time of the last start.
+        attempts: How often it was started.
+        message: One line, empty when done.
+        log: The file with its output.
+    """
+
+    job: Job
+    state: State
+    folder: Path | None
+    seconds: float
+    attempts: int
+    message: str = ""
+    log: Path | None = None
+
+
+class JobEngine(Protocol):
+    """Computes jobs: `LocalEngine` in processes of this machine, `RayEngine` on a cluster."""
+
+    def compute(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
+        """Yield the outcome of every job exactly once, as they end; a failing job does not stop the others."""
+
 
 LOSSES = 20  # nodes lost under one job before it is given up: the job itself may be what ends them
 

@@ -1,36 +1,124 @@
-"""A worker: one start of a job in this process, its output in a log, its end in one line.
+"""A worker: one start of a job in this process or in one process per GPU, its output in a log, its end in one line.
 
 Both engines use it, with the same number of threads, so that a run has the same bits in both.
 """
 
 from __future__ import annotations
 
+import contextlib
+import multiprocessing
 import os
 import platform
+import socket
 import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
-from retinabench.core.atomic_files import explain
 from retinabench.core.errors import DivergedError, InputError, OutOfMemoryError, WorkError, printable
+from retinabench.core.files import explain
 from retinabench.core.progress import Quiet
 from retinabench.core.results import JsonObject
-from retinabench.core.untrusted.paths import open_in_place
+from retinabench.core.subprocesses import begin, environment
+from retinabench.core.untrusted import open_in_place
 from retinabench.core.version import __version__
 from retinabench.data.memory import is_out_of_memory
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import Run
-from retinabench.experiments.engines.jobs import State
-from retinabench.experiments.engines.ranks import in_ranks
-from retinabench.experiments.engines.scheduler import JobResult, ScheduledJob
-from retinabench.experiments.resources import Resources
+from retinabench.experiments.engines.scheduler import JobResult, ScheduledJob, State
+from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import execute, run_folder
+
+Request = TypeVar("Request")
+
+SPAWN = multiprocessing.get_context("spawn")
+
+ERRORS: dict[State, type[WorkError]] = {"diverged": DivergedError, "out_of_memory": OutOfMemoryError}
+
+
+def in_ranks(
+    work: Callable[[Request], None],
+    classify: Callable[[Exception], tuple[State, str]],
+    request: Request,
+    count: int,
+) -> None:
+    """Do `work` in several processes that train together; return when all have.
+
+    Args:
+        work: A function of a module, which joins the processes (`methods/training/distributed.py`).
+        classify: The state and the line that stand for an exception of `work`.
+        request: Its argument.
+        count: Number of processes.
+
+    Raises:
+        WorkError: One of them failed, in the class of its state; the others are ended.
+    """
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "WORLD_SIZE": str(count)}
+    started: dict[Connection, BaseProcess] = {}
+    try:
+        for rank in range(count):
+            ours, theirs = SPAWN.Pipe()
+            process: BaseProcess = SPAWN.Process(target=_rank, args=(theirs, work, classify, request))
+            with environment({**place, "RANK": str(rank), "LOCAL_RANK": str(rank)}):
+                process.start()
+            theirs.close()
+            started[ours] = process
+        waiting = list(started)
+        while waiting:
+            for connection in wait(waiting):
+                assert isinstance(connection, Connection)
+                waiting.remove(connection)
+                _check(connection, started[connection])
+    finally:
+        for connection, child in started.items():
+            child.kill()
+            child.join()
+            connection.close()
+
+
+def _check(connection: Connection, process: BaseProcess) -> None:
+    """Raise what ended a process, unless it is done."""
+    state: State = "failed"
+    try:
+        state, message = connection.recv()
+    except (EOFError, OSError):
+        process.join()
+        message = f"one of the processes of the run ended with exit code {process.exitcode}"
+    if state != "done":
+        raise ERRORS.get(state, WorkError)(message)
+
+
+def _rank(
+    connection: Connection,
+    work: Callable[[Request], None],
+    classify: Callable[[Exception], tuple[State, str]],
+    request: Request,
+) -> None:
+    begin()
+    try:
+        work(request)
+        ended: tuple[State, str] = ("done", "")
+    except Exception as error:
+        ended = classify(error)
+    with contextlib.suppress(OSError):
+        connection.send(ended)
+    if ended[0] != "done":
+        os._exit(1)  # the group of processes cannot be left in order: the others wait for this one
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The threshold or the zones that travel with a model: chosen on validation by `retinabench transfer`, applied to new images.
+"""The threshold or zones that travel with a model: attached by `retinabench transfer --attach`, applied to new images.
 
 The file `threshold.json` of an exported model is what `retinabench transfer --json` writes, and the model that it was chosen for.
 """
@@ -15,19 +15,24 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
+from retinabench.core.files import check, write_bytes, write_json
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import first_problem
-from retinabench.core.untrusted.paths import kept_inside
+from retinabench.core.untrusted import kept_inside
+from retinabench.core.workspace import Workspace
+from retinabench.experiments.exporting.model_files import ABOUT, CARD, ModelAbout, read_about, weights_of
 from retinabench.metrics.clinical.decision_threshold import ABOVE_HALF, FrozenThreshold
 from retinabench.metrics.guarantees.transfer import Transfer
 from retinabench.metrics.guarantees.triage import Triage
 from retinabench.metrics.uncertainty import UNCERTAINTIES, referral_uncertainty
 from retinabench.predictions.table import Predictions
+from retinabench.reports.toolkit import pages
 
 THRESHOLD = "threshold.json"
+
 MOST_BYTES = 2**22
+
 _HINT = "Attach it again: retinabench transfer FILE … --attach MODEL"
 
 
@@ -178,3 +183,88 @@ class _Zones(_Part):
 
 
 _KINDS: dict[str, type[_Referral] | type[_Zones]] = {"transfer": _Referral, "triage": _Zones}
+
+SECTION = "## Referral"  # of the card; it is the last one
+
+PACKAGE = "retinabench.experiments.exporting"
+
+
+def attach(found: Transfer | Triage, predictions: Predictions, folder: Path) -> Path:
+    """Store a frozen threshold, or zones, with an exported model, in place of what was attached before.
+
+    Args:
+        found: The threshold or zones.
+        predictions: The predictions that they were chosen on.
+        folder: The exported model.
+
+    Returns:
+        The file that holds them.
+
+    Raises:
+        InputError: There is no threshold, the labels of a test set refute it, or the predictions are those of other weights.
+    """
+    _check_usable(found)
+    about, weights = read_about(folder, run_code=False), weights_of(folder)
+    _check_same_model(predictions, about, weights, folder)
+    with Workspace(folder, "model", ABOUT).lock():
+        card = folder / CARD
+        text = card.read_text(encoding="utf-8") if card.is_file() else ""
+        before = text.partition(f"\n{SECTION}\n")[0].rstrip("\n")
+        write_bytes(card, f"{before}\n\n{_section(found, predictions)}".encode(), checked=True)
+        write_json(folder / THRESHOLD, rule_content(found, about.config_hash, weights), checked=True)
+    return folder / THRESHOLD
+
+
+def _check_usable(found: Transfer | Triage) -> None:
+    if found.broken:
+        raise InputError(
+            f"the labels of {found.broken[0]} refute the certificate, so that nothing is attached"
+        )
+    refused = found.threshold is None if isinstance(found, Transfer) else found.thresholds == (None, None)
+    if refused:
+        raise InputError("there is no threshold to be attached")
+
+
+def _check_same_model(predictions: Predictions, about: ModelAbout, weights: str, folder: Path) -> None:
+    """Refuse predictions of another model: method, settings, data, samples, weights or label."""
+    stated = predictions.metadata
+    if "weights" not in stated or "config_hash" not in stated:
+        raise InputError(
+            "does not say which weights predicted it",
+            file=predictions.source,
+            hint="Give predictions.parquet of the exported run, or: retinabench predict MODEL --images … --labels … --out FILE.parquet",
+        )
+    theirs = {"config_hash": about.config_hash, "weights": weights}
+    for key, name in (("config_hash", "of another run"), ("weights", "by other weights")):
+        if stated[key] != theirs[key]:
+            raise InputError(
+                f"was predicted {name} than the model {folder} ({stated.get('title', '')} seed {stated.get('seed', '')}, "
+                f"{key.replace('_', ' ')} {str(stated[key])[:16]}, not {theirs[key][:16]})",
+                file=predictions.source,
+            )
+    if (lowest := stated.get("referable_from", "label")) not in ("label", about.referable_from):
+        raise InputError(
+            f"calls images referable from grade {lowest} on, the model from {about.referable_from}",
+            file=predictions.source,
+        )
+
+
+def _section(found: Transfer | Triage, predictions: Predictions) -> str:
+    validation = predictions.select(domain="in_domain", split="validation")
+    assert validation is not None
+    patients = len(set(validation.patient_id)) if validation.patient_id is not None else None
+    if isinstance(found, Transfer):
+        certificates = [found.certificate] if found.certificate else []
+        delta = None if found.certificate is None else found.certificate.delta
+        goals = [str(goal) for goal in found.goals]
+    else:
+        certificates = [zone.certificate for zone in found.zones.values() if zone.certificate]
+        delta = found.delta
+        goals = [
+            str(goal) for zone in found.zones.values() if zone.threshold is not None for goal in zone.goals
+        ]
+    context = {
+        "found": found, "zones": isinstance(found, Triage), "goals": goals, "delta": delta, "images": len(validation),
+        "patients": patients, "most_images": max((one.most_images for one in certificates), default=None),
+    }  # fmt: skip
+    return pages.render("referral.md.j2", context, package=PACKAGE)

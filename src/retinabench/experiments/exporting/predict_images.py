@@ -12,20 +12,20 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from retinabench.core.atomic_files import atomic_write
 from retinabench.core.errors import InputError, printable
+from retinabench.core.files import atomic_write
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.results import JsonObject
-from retinabench.core.untrusted.text import csv_text
+from retinabench.core.untrusted import csv_text
 from retinabench.core.version import __version__
 from retinabench.data.datasets import folder as labelled_folder
 from retinabench.data.ingest.archives import Files, open_files
 from retinabench.data.ingest.label_matching import ENDINGS, Survey
 from retinabench.data.preprocessing.preprocess import preprocess_bytes
 from retinabench.data.records import Records, referable
-from retinabench.experiments.exporting.exported import ExportedModel
 from retinabench.experiments.exporting.frozen_rule import FrozenRule
-from retinabench.experiments.image_predictions import PREDICT_BATCH
+from retinabench.experiments.exporting.model import ExportedModel
+from retinabench.experiments.run import PREDICT_BATCH
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.formats.parquet_format import to_table
 from retinabench.predictions.identities import indistinct

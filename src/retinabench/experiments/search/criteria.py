@@ -15,13 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from retinabench.core.errors import InputError, nearest
-from retinabench.metrics import classification
-from retinabench.metrics.published import scores
-from retinabench.metrics.published.sets import balanced_rows
+from retinabench.metrics import classification, published, referral_curves
+from retinabench.metrics.image_sets import SET_LABELS, ImageSet
+from retinabench.metrics.published import balanced_rows
 from retinabench.metrics.registry import SCORES
-from retinabench.metrics.score import RULES
-from retinabench.metrics.selective import referral_curves
-from retinabench.metrics.sets import SET_LABELS, ImageSet
+from retinabench.metrics.scoring import RULES
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
 
@@ -93,7 +91,7 @@ def _in_domain_auroc(validation: Predictions, rules: str) -> CriterionValue:
             np.nan, f"one class only: {positive} of {len(part)} in-domain validation images are positive"
         )
     if rules == "published":
-        value = scores.auroc(part.label, part.prob)
+        value = published.auroc(part.label, part.prob)
         return CriterionValue(np.nan if value is None else value)
     return CriterionValue(classification.auroc(part.label, part.prob))
 
@@ -110,7 +108,7 @@ def _balanced_joint_accuracy_area(validation: Predictions, rules: str) -> Criter
         )
     # The released joint set is the in-domain images, then the shifted ones.
     rows = balanced_rows(shifted, DRAW)
-    curve = scores.referral_curve(validation.label[rows], validation.prob[rows], values[rows], "accuracy")
+    curve = published.referral_curve(validation.label[rows], validation.prob[rows], values[rows], "accuracy")
     return CriterionValue(curve.area)
 
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from retinabench.core.atomic_files import write_bytes, write_json
 from retinabench.core.errors import WorkError
+from retinabench.core.files import write_bytes, write_json
 from retinabench.experiments.config import Run
-from retinabench.experiments.engines.jobs import State
+from retinabench.experiments.engines.scheduler import State
 from retinabench.experiments.search.criteria import CRITERIA
 from retinabench.experiments.search.space import Point, Space
 from retinabench.reports.toolkit.number_format import NumberFormat

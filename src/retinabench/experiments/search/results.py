@@ -19,11 +19,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from retinabench.core.atomic_files import explain
-from retinabench.core.checksums import sealed, unsealed
 from retinabench.core.errors import InputError
+from retinabench.core.files import explain, sealed, unsealed
 from retinabench.core.results import JsonObject
-from retinabench.experiments.engines.jobs import State
+from retinabench.experiments.engines.scheduler import State
 
 SCHEMA = "retinabench.results/1"
 AGAIN = "Delete the file: its rows are read again from the run folders."

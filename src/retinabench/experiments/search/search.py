@@ -1,8 +1,12 @@
 """A search: the trials of a space are computed by an engine, measured by a criterion, and ranked.
 
-All state is in the folder. A finished run is not computed again, nor is one that diverged (it would diverge again); one
-that failed or lacked memory is tried again by the next search. A search that was killed continues when it is repeated;
-with more trials it adds to those that are there.
+    sweep.json         the manifest: version, protocol, data, base run, space, seed
+    runs/              the run folders of all trials (`experiments/run.py`)
+    results/           the result table (`results.py`)
+    CRITERION-RULES/   a ranking: table, chosen configuration, figures (`ranking.py`)
+
+The criterion is not part of the manifest: another one ranks the same trials. A finished run is not computed again, nor is
+one that diverged; one that failed is tried again by the next search, which also adds trials.
 """
 
 from __future__ import annotations
@@ -11,22 +15,139 @@ import json
 import math
 import time
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from retinabench.core.errors import InputError
+from retinabench.core.errors import InputError, nearest
 from retinabench.core.progress import QUIET, Progress
+from retinabench.core.results import JsonObject
+from retinabench.core.settings import flat
+from retinabench.core.version import __version__
+from retinabench.core.workspace import Workspace
 from retinabench.data.tasks import Task, load_task
-from retinabench.experiments.config import Run
-from retinabench.experiments.engines.jobs import Job, JobEngine, Outcome
-from retinabench.experiments.search import sweep
+from retinabench.experiments.config import PROTOCOL, Run, load_run
+from retinabench.experiments.engines.scheduler import Job, JobEngine, Outcome
 from retinabench.experiments.search.criteria import CRITERIA, Criterion, find, measure
 from retinabench.experiments.search.ranking import Trial, TrialRanking, in_order
 from retinabench.experiments.search.results import Result, Writer, read_results, run_folders, valid
 from retinabench.experiments.search.space import Point, Space, points
-from retinabench.experiments.search.sweep import trial_runs
-from retinabench.metrics.score import RULES
+from retinabench.metrics.scoring import RULES
 from retinabench.predictions.io import read_predictions
+
+SCHEMA = "retinabench.sweep/1"
+
+RUNS, RESULTS = "runs", "results"
+
+FIXED = ("data", "shifted", "task", "seed", "model.name")  # the trials of a search are comparable
+
+
+def workspace(out: Path) -> Workspace:
+    """Return the folder of a search, to lock and to begin."""
+    return Workspace(out, "search", "sweep.json")
+
+
+def sweep_manifest(fingerprint: str) -> JsonObject:
+    """Return what every row of the result table depends on beside its run."""
+    return {"version": __version__, "protocol": PROTOCOL, "fingerprint": fingerprint}
+
+
+def begin_search(out: Path, base: Run, space: Space, seed: int, fingerprint: str) -> None:
+    """Write the manifest of a search, or compare it with the one that is there.
+
+    Args:
+        out: The folder of the search.
+        base: The run that the space varies.
+        space: What varies.
+        seed: Seed of the points.
+        fingerprint: Of the data.
+
+    Raises:
+        InputError: The folder was begun with other settings, data or another version.
+    """
+    varied = {parameter.key for parameter in space}
+    fixed = dict(
+        flat(base.model_dump(mode="json", exclude={"data", "shifted"}))
+    )  # the fingerprint stands for both
+    manifest = {
+        "schema": SCHEMA,
+        **sweep_manifest(fingerprint),
+        "seed": seed,
+        "base": {key: value for key, value in fixed.items() if key not in varied},
+        "space": space.to_dict(),
+        # Another release of SciPy may draw other points: then this one differs.
+        "first": points(space, 0, 1, seed)[0],
+    }
+    workspace(out).begin(
+        manifest,
+        decisive=_decisive,
+        hint="Restore the data and the settings, install the version that began it, or choose another --out.",
+    )
+
+
+def _decisive(manifest: JsonObject) -> JsonObject:
+    """Return what must agree: all of a manifest, and the order of the space's keys, which is that of its dimensions."""
+    rest = {key: value for key, value in manifest.items() if key != "first"}
+    return {**rest, "order of keys": list(manifest.get("space", ())), "first": manifest.get("first")}
+
+
+def trial_runs(base: Run, space: Space, trials: int, seed: int) -> list[Run]:
+    """Return the runs of all trials: `base` with the values of the space's points.
+
+    Args:
+        base: The run that the space varies.
+        space: What varies.
+        trials: How many.
+        seed: Seed of the points.
+
+    Returns:
+        One run per trial.
+
+    Raises:
+        InputError: See `check_space`; or values are possible one by one but not together.
+    """
+    check_space(base, space)
+    return [
+        _vary(base, values, space, f"trial {number}: ")
+        for number, values in enumerate(points(space, 0, trials, seed))
+    ]
+
+
+def check_space(base: Run, space: Space) -> None:
+    """Raise `InputError` naming file and key where the run has no such key, or refuses an end of a range."""
+    known = [key for key in values_of(base) if _may_vary(key)]
+    for parameter in space:
+        if parameter.key not in known:
+            raise InputError(
+                f"unknown key '{parameter.key}' for the method '{base.method.name}'",
+                file=space.file,
+                hint=nearest(parameter.key, known),
+            )
+        for value in parameter.bounds():
+            _vary(base, {parameter.key: value}, space, "")
+
+
+def values_of(run: Run) -> JsonObject:
+    """Return all values of a run under dotted keys."""
+    return dict(flat(run.model_dump(mode="json")))
+
+
+def _may_vary(key: str) -> bool:
+    return key not in FIXED and not (key.startswith("method.") and key.endswith(".name"))
+
+
+def _vary(base: Run, values: Point, space: Space, what: str) -> Run:
+    tree = deepcopy(base.model_dump(mode="json"))
+    for key, value in values.items():
+        *tables, last = key.split(".")
+        inner = tree
+        for table in tables:
+            inner = inner[table]
+        inner[last] = value
+    try:
+        return load_run(None, **tree)
+    except InputError as error:
+        raise InputError(f"{what}{error.problem}", file=space.file, hint=error.hint) from None
 
 
 def search(
@@ -77,8 +198,8 @@ def search(
     runs = trial_runs(base, space, trials, seed)
     task = load_task(base.data, base.task, base.shifted)
     _check_images(chosen, task)
-    with sweep.workspace(out).lock():
-        sweep.begin(out, base, space, seed, task.data.fingerprint)
+    with workspace(out).lock():
+        begin_search(out, base, space, seed, task.data.fingerprint)
         with _Sweep(out, task.data.fingerprint, engine, f"{criterion}/{rules}", progress) as work:
             rows = _climb(runs, points(space, 0, trials, seed), shares, halving or 1, work)
     return TrialRanking(criterion, rules, space, in_order(rows.values()))
@@ -162,11 +283,11 @@ class _Sweep:
     progress: Progress
 
     def __enter__(self) -> _Sweep:
-        self.runs = self.out / sweep.RUNS
-        identity = sweep.identity(self.fingerprint)
+        self.runs = self.out / RUNS
+        identity = sweep_manifest(self.fingerprint)
         self.folders = run_folders(self.runs)
-        self.known = valid(read_results(self.out / sweep.RESULTS, identity), self.folders)
-        self.writer = Writer(self.out / sweep.RESULTS, identity)
+        self.known = valid(read_results(self.out / RESULTS, identity), self.folders)
+        self.writer = Writer(self.out / RESULTS, identity)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -26,7 +26,7 @@ from scipy.stats import qmc
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.random_streams import numpy_generator
 from retinabench.core.results import JsonObject
-from retinabench.experiments.config_sources import read_toml
+from retinabench.experiments.config import read_toml
 
 HERE = Path(__file__).parent / "spaces"
 SCALES = ("linear", "log", "log_complement")

@@ -7,11 +7,10 @@ from pathlib import Path
 
 from retinabench.core.errors import WorkError
 from retinabench.core.progress import QUIET, Progress
-from retinabench.experiments.engines.jobs import JobEngine
+from retinabench.experiments.engines.scheduler import JobEngine
 from retinabench.experiments.study.definition import Study
 from retinabench.experiments.study.prediction_files import ResultRow, label_predictions
-from retinabench.experiments.study.runner import ALLOWED, compute, workspace
-from retinabench.experiments.study.runs import open_task
+from retinabench.experiments.study.study import ALLOWED, compute, open_task, workspace
 from retinabench.experiments.study.summary import StudySummary, criterion_title, summarise
 from retinabench.predictions.io import read_predictions
 from retinabench.reports.evaluation.evaluation import EvaluationSettings

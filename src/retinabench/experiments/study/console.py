@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from retinabench.experiments.study.cost_plan import CostPlan
+from retinabench.experiments.study.plan import CostPlan
 from retinabench.experiments.study.status import KINDS, Status
 from retinabench.experiments.study.summary import RANKED, StudySummary, rank_cell, score_column, value_cell
 from retinabench.reports.toolkit.tables import Cell, Column, Row, Table

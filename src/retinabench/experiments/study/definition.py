@@ -35,7 +35,7 @@ from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import Frozen, first_problem
 from retinabench.data.registry import TASKS
-from retinabench.experiments.config_sources import override, read_toml
+from retinabench.experiments.config import override, read_toml
 from retinabench.experiments.search.criteria import CRITERIA
 
 HERE = Path(__file__).parent / "studies"

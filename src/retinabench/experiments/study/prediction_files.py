@@ -17,10 +17,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet
 
-from retinabench.core.atomic_files import remove
-from retinabench.core.checksums import state
+from retinabench.core.files import remove, state
 from retinabench.experiments.study.definition import Study
-from retinabench.experiments.study.runner import Chosen, is_tuned
+from retinabench.experiments.study.study import Chosen, is_tuned
 from retinabench.methods.ensembles.ensemble import combine
 from retinabench.predictions.columns import read_metadata
 from retinabench.predictions.formats.parquet_format import METADATA_KEY

@@ -20,17 +20,12 @@ from retinabench.core.random_streams import derive, numpy_generator
 from retinabench.core.subprocesses import in_processes
 from retinabench.experiments.study.definition import Study
 from retinabench.experiments.study.prediction_files import ResultRow
-from retinabench.metrics.comparison.paired import align, paired_sets
-from retinabench.metrics.comparison.ranking import ranks
-from retinabench.metrics.inference.bootstrap import percentile_interval
-from retinabench.metrics.inference.over_seeds import (
-    aggregate,
-    mean_over_subsets,
-    resampled_weights,
-    weighted_mean,
-)
+from retinabench.metrics.bootstrap import percentile_interval
+from retinabench.metrics.comparison import ranks
+from retinabench.metrics.over_seeds import aggregate, mean_over_subsets, resampled_weights, weighted_mean
+from retinabench.metrics.paired import align, paired_sets
 from retinabench.metrics.registry import SCORES
-from retinabench.metrics.score import score
+from retinabench.metrics.scoring import score
 from retinabench.predictions.io import read_predictions
 
 Floats = NDArray[np.float64]

@@ -13,9 +13,8 @@ from retinabench.data.tasks import Task
 from retinabench.experiments.config import Run
 from retinabench.experiments.run_folder import describe
 from retinabench.experiments.study.definition import Study
-from retinabench.experiments.study.outcomes import RunRecord, read_record, read_records
-from retinabench.experiments.study.runner import workspace
-from retinabench.experiments.study.runs import (
+from retinabench.experiments.study.study import (
+    RunRecord,
     StudyCell,
     cells,
     folder_of,
@@ -23,8 +22,11 @@ from retinabench.experiments.study.runs import (
     most_runs,
     open_task,
     read_choices,
+    read_record,
+    read_records,
     trials,
     with_seeds,
+    workspace,
 )
 
 KINDS = ("done", "running", "failed", "left")

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import numpy as np
 
-from retinabench.core.atomic_files import write_bytes, write_json
+from retinabench.core.files import write_bytes, write_json
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.results import JsonObject
 from retinabench.core.version import __version__
 from retinabench.experiments.config import PROTOCOL
 from retinabench.experiments.search.criteria import CRITERIA
-from retinabench.experiments.search.sweep import values_of
+from retinabench.experiments.search.search import values_of
 from retinabench.experiments.study.definition import UNTUNED, Study
 from retinabench.experiments.study.prediction_files import ResultRow
 from retinabench.experiments.study.results import MAIN, EntryScores, Key, MeanScore, in_order, score_entries
-from retinabench.experiments.study.runner import Chosen
+from retinabench.experiments.study.study import Chosen
+from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.registry import SCORES
-from retinabench.metrics.sets import SET_LABELS
 from retinabench.reports.toolkit.number_format import NumberFormat
 from retinabench.reports.toolkit.pages import render
 from retinabench.reports.toolkit.tables import Cell, Column, Row, Table

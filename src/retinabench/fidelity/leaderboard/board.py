@@ -18,15 +18,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.random_streams import numpy_generator
-from retinabench.core.untrusted.paths import told_apart
+from retinabench.core.untrusted import told_apart
 from retinabench.fidelity.leaderboard.results import (
     Board,
+    Draws,
     FidelityEntry,
+    Rank,
     RankedDivision,
     RankedEntry,
+    Score,
     TaskBoard,
 )
-from retinabench.fidelity.leaderboard.scores import Draws, Rank, Score
 from retinabench.fidelity.scoring.grading import Evaluator
 from retinabench.fidelity.scoring.levels import seed_shifts
 from retinabench.fidelity.scoring.measures import MEASURES, RANKED
@@ -34,11 +36,10 @@ from retinabench.fidelity.scoring.nearness import nearness
 from retinabench.fidelity.scoring.resampling import ALL, Estimate, average
 from retinabench.fidelity.scoring.resolution import Contest, Resolution, places_of_ranks, resolve
 from retinabench.fidelity.scoring.row_order import order_doubt
-from retinabench.fidelity.submissions.submission import About, Submission
-from retinabench.fidelity.submissions.submission_checks import DRAWS
+from retinabench.fidelity.submissions.submission import DRAWS, About, Submission
 from retinabench.fidelity.targets.target import Target
-from retinabench.metrics.comparison.ranking import ranks
-from retinabench.metrics.inference.over_seeds import aggregate
+from retinabench.metrics.comparison import ranks
+from retinabench.metrics.over_seeds import aggregate
 
 REGRESSION = ("wasserstein", "w2", "w2_kit", "w2_as_printed", "rmse", "crps", "coverage_90")
 _NEEDS_DECISION = ("regret", "referral_area")

@@ -11,7 +11,7 @@ import numpy as np
 
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
-from retinabench.core.untrusted.paths import shown
+from retinabench.core.untrusted import shown
 from retinabench.fidelity.leaderboard.board import make_board, score_divisions, score_task
 from retinabench.fidelity.leaderboard.results import Board, Refused, TaskBoard
 from retinabench.fidelity.leaderboard.shipped import beside, settings_of, shipped_submissions
@@ -23,11 +23,11 @@ from retinabench.fidelity.submissions.submission import (
     KINDS,
     Submission,
     content_hash,
+    read_meta,
     read_submission,
     submission_in,
     write_submission,
 )
-from retinabench.fidelity.submissions.submission_files import read_meta
 from retinabench.fidelity.targets.data import load
 from retinabench.fidelity.targets.registry import TARGETS
 from retinabench.fidelity.targets.target import Target

@@ -20,11 +20,10 @@ from pathlib import Path
 
 import numpy as np
 
-from retinabench.core.atomic_files import atomic_write
-from retinabench.core.checksums import sha256
 from retinabench.core.errors import InputError
+from retinabench.core.files import atomic_write, sha256
 from retinabench.core.results import JsonObject
-from retinabench.core.untrusted.text import json_object
+from retinabench.core.untrusted import json_object
 from retinabench.core.workspace import Workspace
 from retinabench.data.dataset import ArrayDataset
 from retinabench.fidelity.reference.reference_file import Reference, read_reference, write_reference

@@ -23,12 +23,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.core.atomic_files import write_bytes
 from retinabench.core.errors import InputError
+from retinabench.core.files import write_bytes
 from retinabench.core.results import JsonObject
 from retinabench.fidelity import distances
-from retinabench.fidelity.submissions.submission import About, Submission
-from retinabench.fidelity.submissions.submission_checks import DRAWS
+from retinabench.fidelity.submissions.submission import DRAWS, About, Submission
 from retinabench.fidelity.targets.target import Target
 
 FOLDER = Path(__file__).parent / "shipped"

@@ -25,16 +25,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from retinabench.core.atomic_files import atomic_write, explain
-from retinabench.core.checksums import check
 from retinabench.core.errors import InputError, WorkError
+from retinabench.core.files import atomic_write, check, explain
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import numpy_generator, torch_generator
 from retinabench.core.results import JsonObject
-from retinabench.core.untrusted.paths import open_in_place
+from retinabench.core.untrusted import open_in_place
 from retinabench.core.workspace import Workspace
 from retinabench.fidelity.targets.density import Density
-from retinabench.methods.mcmc import hmc
+from retinabench.methods import hmc
 
 MONITORED = 1000  # weights whose mixing is monitored; all where there are fewer
 STUCK = 30  # transitions after which chains that accept nothing are stopped

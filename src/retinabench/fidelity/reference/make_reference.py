@@ -26,7 +26,7 @@ from retinabench.fidelity.reference.reference_file import QUALITIES, Reference
 from retinabench.fidelity.targets.data import TargetData
 from retinabench.fidelity.targets.density import Density
 from retinabench.fidelity.targets.target import Target
-from retinabench.methods.mcmc import hmc
+from retinabench.methods import hmc
 
 STATE_BYTES = {"categorical": 2_000_000, "gaussian": 500_000}
 """For the states from which anyone computes the diagnostics again; draws of y take the space of a regression."""

@@ -24,10 +24,9 @@ from typing import BinaryIO, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.core.atomic_files import atomic_write
-from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
-from retinabench.core.untrusted.text import json_object
+from retinabench.core.files import atomic_write, check
+from retinabench.core.untrusted import json_object
 from retinabench.fidelity.reference.arrays import ReferenceAbout, ReferenceArrays
 from retinabench.fidelity.reference.judgement import Judgement, judge
 from retinabench.fidelity.targets.target import Target

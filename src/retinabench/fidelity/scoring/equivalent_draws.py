@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from retinabench.core.random_streams import numpy_generator
 from retinabench.fidelity.reference.reference_file import Reference
-from retinabench.fidelity.submissions.submission_checks import DRAWS
+from retinabench.fidelity.submissions.submission import DRAWS
 
 COUNTS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 REPEATS = (200, 8)  # least number of draws in all the sets of one size, and of sets

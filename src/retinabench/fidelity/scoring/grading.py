@@ -21,8 +21,7 @@ from retinabench.fidelity.scoring.equivalent_draws import DrawCurve, draw_curve
 from retinabench.fidelity.scoring.measures import Probabilities, SampleSums
 from retinabench.fidelity.scoring.nearness import posterior_distance
 from retinabench.fidelity.scoring.resampling import ALL, Estimate, Measure, Resampling, Values, average
-from retinabench.fidelity.submissions.submission import Submission
-from retinabench.fidelity.submissions.submission_checks import DRAWS
+from retinabench.fidelity.submissions.submission import DRAWS, Submission
 from retinabench.fidelity.targets.data import TargetData, labels
 from retinabench.fidelity.targets.target import Target
 

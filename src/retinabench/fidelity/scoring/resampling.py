@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from retinabench.core.random_streams import numpy_generator
 from retinabench.fidelity.targets.target import Target
-from retinabench.metrics.inference.bootstrap import percentile_interval
+from retinabench.metrics.bootstrap import percentile_interval
 
 Values = NDArray[np.float64]
 ALL = "all"

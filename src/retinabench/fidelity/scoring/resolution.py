@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from retinabench.metrics.inference.p_values import holm
-from retinabench.metrics.inference.scaled import replicate_error, t_test
+from retinabench.metrics.intervals import holm, replicate_error, t_test
 
 Floats = NDArray[np.float64]
 LEVEL = 0.05

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.fidelity.scoring.resampling import Estimate, Measure, Values, mean_of
-from retinabench.metrics.score import referral_curve
+from retinabench.metrics.scoring import referral_curve
 from retinabench.metrics.uncertainty import binary_entropy
 
 

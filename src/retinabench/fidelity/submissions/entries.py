@@ -1,21 +1,131 @@
-"""The entries of the benchmark: the settings under which each method takes part, as the methods state them."""
+"""The entries of the fidelity benchmark: the settings of each method, and the counted budget of its runs."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from math import sqrt
 from typing import Any
 
-from retinabench.core.errors import InputError, nearest
+import torch
+from torch import Tensor, nn
+
+from retinabench.core.errors import InputError, WorkError, nearest
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import merged
-from retinabench.experiments.config import Run, load_run
-from retinabench.experiments.config_sources import override
-from retinabench.fidelity.submissions.budget import within
+from retinabench.experiments.config import Run, load_run, override
 from retinabench.fidelity.targets.target import Target
-from retinabench.methods.base import FidelitySettings
+from retinabench.methods.base import FidelitySettings, is_composed
 from retinabench.methods.registry import METHODS
+
+EXAMPLES, SECONDS = "gradient_examples", "gradient_seconds"  # the names in a checkpoint's `counts`
+
+
+def planned(run: Run) -> float:
+    """Return the gradient evaluations per training example that a run will take, all its members together.
+
+    Raises:
+        InputError: The method needs validation labels.
+    """
+    method = METHODS[run.method.name]
+    if run.method.needs_validation_labels:
+        raise InputError(
+            f"'{run.method.name}' needs validation labels, which fidelity targets do not have",
+            hint="Name another method.",
+        )
+    if is_composed(method):
+        return sum(planned(member) for member in method.member_runs(run))
+    return run.method.gradients_per_example(run.optimizer)
+
+
+def with_epochs(run: Run, epochs: int) -> Run:
+    """Return the run with another number of epochs."""
+    return run.model_copy(update={"optimizer": run.optimizer.model_copy(update={"epochs": epochs})})
+
+
+def within(run: Run, limit: float) -> Run:
+    """Return the run with as many epochs, at least 1, as `limit` gradient evaluations per example allow, by bisection."""
+    least, most = 1, max(1, int(limit))
+    while least < most:
+        middle = (least + most + 1) // 2
+        if planned(with_epochs(run, middle)) <= limit:
+            least = middle
+        else:
+            most = middle - 1
+    return with_epochs(run, least)
+
+
+def check_plan(run: Run, limit: float) -> None:
+    """Check a plan against the budget.
+
+    Raises:
+        InputError: The plan exceeds the limit; the message says what to lower.
+    """
+    plan = planned(run)
+    if plan <= limit:
+        return
+    epochs = within(run, limit).optimizer.epochs
+    settings = f"optimizer.epochs to {epochs}"
+    if planned(with_epochs(run, epochs)) > limit:
+        settings = " or ".join(
+            f"method.{key}" for key in ("members", "train_samples") if hasattr(run.method, key)
+        )
+    raise InputError(
+        f"plans {plan:g} gradient evaluations per training example; the budget is {limit:g}",
+        hint=f"Lower {settings or 'the cost of the method'}, or mark the submission by --over-budget mark.",
+    )
+
+
+@dataclass
+class GradientMeter:
+    """Counts the examples that pass a network while gradients are recorded.
+
+    Args:
+        examples: Of one epoch.
+        limit: Gradient evaluations per example above which it raises `WorkError`, or None.
+        counts: Where it counts; shared with the checkpoint, so that a resumed run continues to count.
+    """
+
+    examples: int
+    limit: float | None
+    counts: dict[str, float] = field(default_factory=dict)
+    _last: float | None = None
+
+    @property
+    def used(self) -> float:
+        """Gradient evaluations per training example so far."""
+        return self.counts.get(EXAMPLES, 0) / self.examples
+
+    def watch(self, network: nn.Module) -> nn.Module:
+        """Count what passes `network` from now on, also through wrappers; return it."""
+        network.register_forward_hook(self._count)
+        return network
+
+    def _count(self, network: nn.Module, inputs: Any, output: Tensor) -> None:
+        if not torch.is_grad_enabled():
+            return
+        now = time.perf_counter()
+        rows = _rows(output)
+        self.counts[EXAMPLES] = self.counts.get(EXAMPLES, 0) + rows
+        self.counts[SECONDS] = self.counts.get(SECONDS, 0) + (now - (self._last or now))
+        self._last = now
+        if self.limit is not None and self.used > self.limit + 1e-9:
+            raise WorkError(
+                f"the method took more than the {self.limit:g} gradient evaluations per training example that it "
+                "planned; its `gradients_per_example` is wrong"
+            )
+
+
+def _rows(output: Tensor) -> int:
+    """Return the rows (B, ...) of an output, times the copies of each that `torch.func.vmap` computes at once."""
+    per_row = max(1, output.numel() // max(1, len(output)))
+    functorch = torch._C._functorch
+    while functorch.is_functorch_wrapped_tensor(output):
+        output = functorch.get_unwrapped(output)
+    return output.numel() // per_row
+
 
 UNTRAINED_TITLES = {
     "nngp": "infinite width (NNGP)",
@@ -26,7 +136,9 @@ UNTRAINED_TITLES = {
     "smc": "tempered particles (SMC)",
     "svgd": "Stein variational gradient descent",
 }
+
 """Titles of the entries without a training loop (`untrained/run.py`), by name."""
+
 PER_POINT = " per point"
 
 

@@ -22,24 +22,31 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from retinabench.core.atomic_files import write_bytes
-from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
+from retinabench.core.files import check, write_bytes
 from retinabench.core.random_streams import torch_generator
 from retinabench.core.results import JsonObject
 from retinabench.core.version import __version__
 from retinabench.experiments.config import Run
-from retinabench.experiments.execution import Training, execute_run
-from retinabench.experiments.resources import Resources
-from retinabench.fidelity.submissions.budget import SECONDS, GradientMeter, check_plan, planned
-from retinabench.fidelity.submissions.entries import UNTRAINED_TITLES, entry, entry_run
-from retinabench.fidelity.submissions.implied import Track, check_track, implied_by
-from retinabench.fidelity.submissions.sampled import submission_of
+from retinabench.experiments.execution import Resources, Training, execute_run
+from retinabench.fidelity.submissions.entries import (
+    SECONDS,
+    UNTRAINED_TITLES,
+    GradientMeter,
+    check_plan,
+    entry,
+    entry_run,
+    planned,
+)
 from retinabench.fidelity.submissions.submission import (
     About,
     Budget,
     Submission,
+    Track,
+    check_track,
+    implied_by,
     submission_in,
+    submission_of,
     write_submission,
 )
 from retinabench.fidelity.submissions.untrained.run import run_untrained

@@ -1,10 +1,7 @@
-"""The submission: what a method predicts for the test points of a target, ours or anyone's.
+"""A submission to the fidelity benchmark: what a method predicts for a target's test points, and what it targets.
 
-    classification   probs (N, C) float64, each row sums to 1; samples (S, N, C), optional: single posterior samples
-    regression       draws (N, 1000): samples of y itself, noise included, in the standardised unit of the target
-
-Rows are the test points in the order of the target. Ours is an NPZ with these arrays and `meta`, a JSON text; what else may be
-read is said in `submission_files.py`.
+classification   probs (N, C) float64, each row sums to 1; samples (S, N, C), optional: single posterior samples
+regression       draws (N, 1000): samples of y itself, noise included, in the standardised unit of the target
 """
 
 from __future__ import annotations
@@ -12,38 +9,487 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Mapping
+import math
+import re
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, ValidationError
 
-from retinabench.core.atomic_files import write_bytes
 from retinabench.core.errors import InputError, printable
+from retinabench.core.files import check, write_bytes
+from retinabench.core.random_streams import numpy_generator
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import Frozen
-from retinabench.fidelity.submissions.implied import Implied, Track, departures_of
-from retinabench.fidelity.submissions.submission_checks import (
-    DRAWS,
-    Floats,
-    check_samples,
-    checked_draws,
-    checked_probs,
-)
-from retinabench.fidelity.submissions.submission_files import read_arrays
+from retinabench.core.untrusted import json_object
 from retinabench.fidelity.targets.target import Target
+from retinabench.predictions.columns import MAX_VALUES
+from retinabench.predictions.formats.bounded_parquet import read_table
+from retinabench.predictions.formats.npz_format import DAMAGED_ARRAYS, METHODS, read_member
 from retinabench.predictions.io import MAX_TITLE
 
+Track = Literal["stated", "open"]
+
+TOLERANCE = 1e-6  # relative, of temperature and variance
+
+_TEMPERATURES = ("temperature", "kl_temperature")
+
+
+class Implied(Frozen):
+    """The posterior that a run approximates, π(w) ∝ p(D | w)^(1/T) N(w; 0, v I).
+
+    Args:
+        temperature: T; None where no T and v describe it.
+        prior_variance: v; None for an improper prior as well.
+        how: In which sense it is approximated, or why there is none.
+        augment: What changes the training images at random, or ``none``.
+        reweight: How classes are weighed, or ``none``.
+        loss_variance: Without T and v, the prior variance of the log posterior that it is trained on.
+    """
+
+    temperature: float | None = None
+    prior_variance: float | None = None
+    how: str = ""
+    augment: str = "none"
+    reweight: str = "none"
+    loss_variance: float | None = None
+
+    def departures(self, target: Target) -> list[str]:
+        """Return in which points it is not the target's posterior, in words; an empty list where it is."""
+        found = []
+        if self.augment != "none":
+            found.append(f"augmentation ({self.augment})")
+        if self.reweight != "none":
+            found.append(f"reweighted classes ({self.reweight})")
+        if found:
+            return found
+        if self.temperature is None and not _close(self.loss_variance, target.prior_variance):
+            return [f"no target posterior: {self.how}"]
+        if self.temperature is not None:
+            if not _close(self.temperature, target.temperature):
+                found.append(f"temperature {self.temperature:.4g}, not {target.temperature:g}")
+            if not _close(self.prior_variance, target.prior_variance):
+                variance = "none" if self.prior_variance is None else f"{self.prior_variance:.4g}"
+                found.append(f"prior variance {variance}, not {target.prior_variance:.4g}")
+        return found
+
+    def text(self) -> str:
+        """Return the posterior in a few words."""
+        extra = [
+            f"{name} {value}"
+            for name, value in (("augment", self.augment), ("reweight", self.reweight))
+            if value != "none"
+        ]
+        if self.temperature is None:
+            return ", ".join(["none", *extra])
+        variance = "none" if self.prior_variance is None else f"{self.prior_variance:.3g}"
+        return ", ".join([f"T {self.temperature:.3g}, s² {variance}", *extra])
+
+
+def implied_by(run: Any, points: int) -> Implied:
+    """Return what a run on N = `points` training points targets.
+
+    Args:
+        run: A `TrainingRun`.
+        points: N.
+    """
+    found, plain = run.target_posterior(points), run.optimizer
+    return Implied(
+        temperature=found.temperature, prior_variance=_finite(found.prior_variance), how=found.how,
+        augment=plain.augment, reweight=plain.reweight, loss_variance=_finite(found.loss_variance),
+    )  # fmt: skip
+
+
+def check_track(implied: Implied, target: Target, track: Track) -> None:
+    """Refuse a run that does not target the stated posterior, unless it takes part in the open track.
+
+    Args:
+        implied: What the run targets.
+        target: The target.
+        track: The track in which it takes part.
+
+    Raises:
+        InputError: It targets another posterior; the message says in which points.
+    """
+    departures = implied.departures(target)
+    if track == "stated" and departures:
+        raise InputError(
+            f"does not target the posterior of '{target.name}': {'; '.join(departures)}",
+            hint="Leave these settings out, or take part in the open track by --track open.",
+        )
+
+
+def departures_of(run: JsonObject | None, implied: Implied | None, target: Target) -> list[str]:
+    """Return in which points a submission departs from the target's posterior, by what it states and by its settings.
+
+    Args:
+        run: The settings of the run, as JSON; None where the file holds none.
+        implied: What the file says that it targets; None where it does not.
+        target: The target.
+    """
+    found = [] if implied is None else implied.departures(target)
+    if run is None:
+        return found if implied is not None else ["it does not state what it targets"]
+    return list(dict.fromkeys(found + _of_settings(run, target)))
+
+
+def _of_settings(run: JsonObject, target: Target) -> list[str]:
+    """Return the departures that the settings of a run show by themselves, without its method."""
+    optimizer = run.get("optimizer")
+    if not isinstance(optimizer, Mapping):
+        return []
+    found = []
+    for key, word in (("augment", "augmentation"), ("reweight", "reweighted classes")):
+        if (value := optimizer.get(key, "none")) not in ("none", False):
+            found.append(f"{word} ({str(value)[:20]})")
+    cold = [value for value in _temperatures(run.get("method")) if not _close(value, target.temperature)]
+    found += [f"temperature {value:.4g}, not {target.temperature:g}" for value in cold[:1]]
+    l2 = optimizer.get("l2")
+    if isinstance(l2, int | float):
+        variance = 1 / (2 * target.train * l2) if l2 > 0 else None
+        if not _close(variance, target.prior_variance):
+            stated = "none" if variance is None else f"{variance:.4g}"
+            found.append(f"prior variance {stated}, not {target.prior_variance:.4g}")
+    return found
+
+
+def _temperatures(method: Any) -> Iterator[float]:
+    while isinstance(method, Mapping):
+        for key in _TEMPERATURES:
+            if isinstance(value := method.get(key), int | float):
+                yield float(value)
+        method = method.get("member")
+
+
+def _close(value: float | None, wanted: float) -> bool:
+    return value is not None and math.isfinite(value) and abs(value / wanted - 1) <= TOLERANCE
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+DRAWS = 1000  # per test point of a regression
+
+SUM_TOLERANCE = 1e-3  # of the sum of a row: text with four decimals passes
+
+
+Floats = NDArray[np.floating]
+
+
+def checked_probs(path: Path, values: Floats, target: Target, points: int, column: str) -> Floats:
+    """Return probabilities that are valid.
+
+    Args:
+        path: The file, for messages.
+        values: (N, C), rows that sum to 1.
+        target: The target.
+        points: Number of its test points, N.
+        column: What they are called: ``probs`` or ``samples``, whose half precision is allowed ten times the error.
+
+    Raises:
+        InputError: The shape is wrong, or a row holds no probabilities.
+    """
+    classes = target.outputs
+    if values.ndim != 2 or values.shape[1] != classes:
+        raise InputError(
+            f"has shape {values.shape}; the task '{target.name}' has {points} test points and {classes} classes",
+            file=path,
+            column=column,
+        )
+    _check_rows(path, values, target, points)
+    outside = (values < -SUM_TOLERANCE) | (values > 1 + SUM_TOLERANCE)
+    if outside.any():
+        row, place = (int(k) for k in np.argwhere(outside)[0])
+        raise InputError(
+            f"holds {values[row, place]:.4g}, which is no probability",
+            file=path,
+            row=row + 1,
+            hint="Are these logits? Apply the softmax.",
+        )
+    sums = values.sum(axis=1, dtype=np.float64)
+    wrong = np.flatnonzero(np.abs(sums - 1) > (SUM_TOLERANCE if column == "probs" else 10 * SUM_TOLERANCE))
+    if wrong.size:
+        raise InputError(
+            f"sums to {sums[wrong[0]]:.4g}",
+            file=path,
+            row=int(wrong[0]) + 1,
+            hint=f"Divide each row by its sum ({wrong.size} of {points} rows do not sum to 1).",
+        )
+    return values
+
+
+def check_samples(path: Path, probs: Floats, samples: Floats) -> None:
+    """Refuse samples whose mean is not `probs`, up to the error of a mean of as many independent samples.
+
+    Args:
+        path: The file, for the message.
+        probs: (N, C).
+        samples: (S, N, C).
+
+    Raises:
+        InputError: They contradict each other.
+    """
+    mean, std = samples.mean(axis=0, dtype=np.float64), samples.std(axis=0, dtype=np.float64)
+    difference, error = float(np.abs(mean - probs).mean()), float(std.mean()) / math.sqrt(len(samples))
+    if difference > 3 * error + 2 * SUM_TOLERANCE:
+        raise InputError(
+            f"contradicts 'probs': its mean over {len(samples)} samples differs by {difference:.3g} on average, with a "
+            f"standard error of {error:.2g}",
+            file=path,
+            column="samples",
+            hint="Write the samples whose mean 'probs' is, or leave them out.",
+        )
+
+
+def checked_draws(path: Path, values: Floats, target: Target, points: int) -> Floats:
+    """Return the first `DRAWS` draws of every test point.
+
+    Args:
+        path: The file, for messages.
+        values: (N, S).
+        target: The target.
+        points: Number of its test points, N.
+
+    Raises:
+        InputError: The shape is wrong, a value is not finite, or there are too few draws.
+    """
+    if values.ndim != 2:
+        raise InputError(
+            f"has shape {values.shape}, needed is ({points}, {DRAWS})", file=path, column="draws"
+        )
+    _check_rows(path, values, target, points)
+    if values.shape[1] < DRAWS:
+        raise InputError(
+            f"holds {values.shape[1]} draws per test point, wanted are {DRAWS:,}",
+            file=path,
+            hint="Draw y itself, noise included, not its mean.",
+        )
+    return values[:, :DRAWS]  # as many for all: the noise of the distance depends on their number
+
+
+def _check_rows(path: Path, values: Floats, target: Target, points: int) -> None:
+    if len(values) != points:
+        turned = values.shape[1] == points
+        raise InputError(
+            f"holds {len(values)} rows; the task '{target.name}' has {points} test points",
+            file=path,
+            hint="Turn it: one row per test point."
+            if turned
+            else "One row per test point, in the task's order.",
+        )
+    broken = np.flatnonzero(~np.isfinite(values).all(axis=1))
+    if broken.size:
+        raise InputError(
+            "holds a value that is not finite",
+            file=path,
+            row=int(broken[0]) + 1,
+            hint=f"{broken.size} of {points} rows do.",
+        )
+
+
+Arrays = dict[str, NDArray[Any]]
+
+ARRAYS = ("probs", "samples", "draws", "meta")
+
+COLUMN = re.compile(r"(prob|draw)_([0-9]{1,6})")
+
+HINT = "Write an NPZ with probs (N, C) or draws (N, 1000)."
+
+
+def read_arrays(path: Path, target: Target) -> tuple[Arrays, JsonObject]:
+    """Return the arrays of a file by name, and its metadata.
+
+    Raises:
+        InputError: The file has none of the formats, or is damaged.
+    """
+    with _explained(path):
+        head = _head(path)
+        if head.startswith(b"PK"):
+            with zipfile.ZipFile(path) as archive:
+                if any(name.endswith(".npy") for name in archive.namelist()):
+                    return _npz(path, archive)
+                return _archive(path, archive, target), {}
+        if head.startswith(b"PAR1"):
+            return _columns(path, *_parquet(path)), {}
+        return _text(path, path.read_bytes(), target), {}
+
+
+def read_meta(path: Path) -> JsonObject:
+    """Return the metadata of an NPZ file; of any other file, and without any, an empty dictionary."""
+    with _explained(path):
+        if not _head(path).startswith(b"PK"):
+            return {}
+        with zipfile.ZipFile(path) as archive:
+            return _npz(path, archive, ["meta"])[1] if "meta.npy" in archive.namelist() else {}
+
+
+def _head(path: Path) -> bytes:
+    if path.exists() and not (path.is_file() or path.is_dir()):  # to open a pipe would wait for its writer
+        raise InputError("is a pipe or a device, and no file", file=path)
+    with check(path).open("rb") as handle:
+        return handle.read(4)
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Turn the errors of opening a file into one line."""
+    try:
+        yield
+    except InputError:
+        raise
+    except IsADirectoryError:
+        raise InputError(
+            "is a folder, not a submission", file=path, hint="Name submission.npz in it."
+        ) from None
+    except FileNotFoundError:
+        raise InputError("does not exist", file=path) from None
+    except DAMAGED_ARRAYS:
+        raise InputError("is not a whole archive", file=path, hint="Write or copy it again.") from None
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or error}", file=path) from None
+
+
+def _npz(path: Path, archive: zipfile.ZipFile, names: Sequence[str] = ARRAYS) -> tuple[Arrays, JsonObject]:
+    members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+    arrays = {name: read_member(path, archive, members[name], name) for name in names if name in members}
+    for info in members.values():
+        archive.open(info).close()  # is refused where the name in the directory is not that before the array
+    if not arrays:
+        raise InputError(f"holds {', '.join(sorted(members)[:5])}", file=path, hint=HINT)
+    try:
+        meta = json_object(str(arrays.pop("meta", "{}")))
+    except ValueError:
+        raise InputError("has unreadable metadata", file=path, column="meta") from None
+    for name, values in arrays.items():
+        if values.dtype.kind not in "fiu":
+            raise InputError(f"is of type {values.dtype}, needed are numbers", file=path, column=name)
+    return arrays, meta
+
+
+def _archive(path: Path, archive: zipfile.ZipFile, target: Target) -> Arrays:
+    """The one table of a competition's zip that belongs to the target."""
+    kind = "probs" if target.likelihood == "categorical" else "samples"
+    # The development phase named CIFAR-10 `cifar10`, the evaluation `cifar`.
+    known = dict.fromkeys((target.name, target.name.removeprefix("kit-"), target.competition))
+    names = [f"{name}_{kind}.csv" for name in known if name]
+    files = (info for info in archive.infolist() if not info.filename.startswith("__MACOSX/"))
+    found = [info for info in files if Path(info.filename).name in names]
+    if len(found) != 1:
+        inside = ", ".join(sorted(archive.namelist())[:5]) or "nothing"
+        raise InputError(f"holds {inside}", file=path, hint=f"Wanted is {' or '.join(names)}.")
+    if found[0].compress_type not in METHODS:
+        hint = "Pack it again as an ordinary zip."
+        raise InputError("is compressed in a way that is not read", file=path, hint=hint)
+    if found[0].file_size > 64 * MAX_VALUES:
+        raise InputError("unpacks to more than is scored at once", file=path)
+    return _text(path, archive.read(found[0]), target)
+
+
+def _parquet(path: Path) -> tuple[list[str], NDArray[np.float64]]:
+    try:
+        table = read_table(path)
+        columns = [
+            column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+            for column in (table[name].combine_chunks() for name in table.column_names)
+        ]
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowException) as error:
+        problem = str(error).partition("\n")[0]
+        raise InputError(f"cannot be read as columns of numbers: {problem}", file=path) from None
+    return table.column_names, np.stack(columns, axis=1) if columns else np.empty((0, 0))
+
+
+def _text(path: Path, content: bytes, target: Target) -> Arrays:
+    """A table of numbers with a header of names, or without one."""
+    if not content.strip() or b"\x00" in content[:4096] or content.startswith(b"\x80"):
+        what = "is empty" if not content.strip() else "is no table, and no pickle is ever loaded"
+        raise InputError(what, file=path, hint=HINT)
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError("is not UTF-8 text", file=path, hint="Save it as 'CSV UTF-8'.") from None
+    first = text.lstrip().splitlines()[0]
+    delimiter = next((mark for mark in ",;\t" if mark in first), None)
+    named = any(COLUMN.fullmatch(cell.strip().strip('"')) for cell in first.split(delimiter))
+    values = _numbers(path, text, delimiter, header=named)
+    if named:
+        return _columns(path, [cell.strip().strip('"') for cell in first.split(delimiter)], values)
+    if target.likelihood == "categorical":
+        return {"probs": values}
+    # The competition's own files stand as (draws, points) as well as (points, draws).
+    return {"draws": values.T if len(values) >= 1000 > values.shape[1] else values}
+
+
+def _numbers(path: Path, text: str, delimiter: str | None, *, header: bool) -> NDArray[np.float64]:
+    try:
+        return np.loadtxt(
+            io.StringIO(text), delimiter=delimiter, skiprows=int(header), ndmin=2, comments=None
+        )
+    except ValueError as error:
+        # "could not convert string 'x' to float64 at row 3, column 2.", "the number of columns changed from …"
+        problem = str(error).partition(";")[0].partition("\n")[0].rstrip(".")
+        place = re.search(r" at row (\d+)", problem)
+        raise InputError(
+            f"is no table of numbers: {problem[: place.start()] if place else problem}",
+            file=path,
+            row=int(place[1]) + 1 if place else None,
+            hint="Columns prob_0 … or draw_0 …, or bare numbers as numpy.savetxt writes them.",
+        ) from None
+
+
+def _columns(path: Path, names: list[str], values: NDArray[np.float64]) -> Arrays:
+    """Sort named columns into one array; check that `point` counts 0 to N - 1."""
+    found: dict[str, dict[int, int]] = {"prob": {}, "draw": {}}
+    for place, name in enumerate(names):
+        if match := COLUMN.fullmatch(name):
+            if int(match[2]) in found[match[1]]:
+                raise InputError("stands twice", file=path, column=name)
+            found[match[1]][int(match[2])] = place
+        elif name == "point":
+            order = np.flatnonzero(values[:, place] != np.arange(len(values)))
+            if order.size:
+                raise InputError(
+                    f"is {values[order[0], place]:g} where point {order[0]} is due",
+                    file=path,
+                    row=int(order[0]) + 1,
+                    column="point",
+                    hint="Sort the rows by the test points' order in the task, 0 to N - 1.",
+                )
+    arrays = {}
+    for kind, places in found.items():
+        missing = next((k for k in range(len(places)) if k not in places), None)
+        if missing is not None:
+            raise InputError("is missing", file=path, column=f"{kind}_{missing}")
+        if places:
+            arrays[f"{kind}s"] = values[:, [places[k] for k in range(len(places))]]
+    if not arrays:
+        raise InputError(
+            f"has the columns {', '.join(names[:6])}", file=path, hint="Wanted are prob_0 … or draw_0 …."
+        )
+    return arrays
+
+
 SCHEMA = "retinabench.fidelity-submission/1"
+
 SCHEMAS = (SCHEMA, "retinabench.fidelity-answers/1")  # the latter: of version 0.1
+
 KINDS = {"probs": np.float64, "samples": np.float16, "draws": np.float32}
+
 SIGNED = ("task", "target", "data", "seed", "run", "budget", "implied", "evidence")
+
 """Metadata that the content hash covers, beside the arrays: all that decides where a submission stands."""
+
 FILE, EARLIER_FILE = "submission.npz", "answers.npz"  # the latter: of version 0.1
+
 MOST_GRADIENTS = 1e12  # per example, that a submission can state
+
 TIERS = (100, 1_000, 10_000, 100_000)  # of the budget, in gradient evaluations per training example
 
 
@@ -288,3 +734,37 @@ def _check_origin(path: Path, about: About, target: Target, data: str) -> None:
             file=path,
             hint="It was made by another version of the targets: run the method again.",
         )
+
+
+KEPT_SAMPLES = 200  # in the submission of a classification
+
+
+def submission_of(values: NDArray[np.float32], target: Target, about: About, seed: int) -> Submission:
+    """Return the submission of the predictions of posterior samples.
+
+    Args:
+        values: Class probabilities, or means and stds, (S, N, O).
+        target: The target.
+        about: What it says of itself.
+        seed: Of the draws of y.
+    """
+    if target.likelihood == "gaussian":
+        draws = y_draws(values, numpy_generator(seed, "exam", target.name))
+        return Submission(draws=draws.astype(np.float32), about=about)
+    kept = np.linspace(0, len(values) - 1, min(len(values), KEPT_SAMPLES)).round().astype(int)
+    return Submission(probs=values.mean(axis=0, dtype=np.float64), samples=values[kept], about=about)
+
+
+def y_draws(predicted: NDArray[np.float32], generator: np.random.Generator) -> NDArray[np.float64]:
+    """Draw y, noise included, from a mixture of Gaussians.
+
+    Args:
+        predicted: Means and stds, (S, N, 2). Every sample gives equally many draws, as far as their number allows.
+        generator: Source of the noise.
+
+    Returns:
+        (N, `DRAWS`), in the unit of the standardised targets.
+    """
+    samples = np.arange(DRAWS) * len(predicted) // DRAWS
+    mean, std = predicted[samples, :, 0].T, predicted[samples, :, 1].T
+    return np.asarray(mean + std * generator.standard_normal(mean.shape), np.float64)

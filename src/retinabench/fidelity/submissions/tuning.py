@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from retinabench.core.atomic_files import write_json
 from retinabench.core.errors import InputError, WorkError, nearest
+from retinabench.core.files import write_json
 from retinabench.core.results import JsonObject
-from retinabench.experiments.resources import Resources
+from retinabench.experiments.execution import Resources
 from retinabench.experiments.search.space import Point, Space, points, space_of
 from retinabench.fidelity import distances
 from retinabench.fidelity.reference.reference_file import Reference, read_reference

@@ -19,7 +19,7 @@ from retinabench.fidelity.targets.closed_forms.softmax_heads import LinearSoftma
 from retinabench.fidelity.targets.data import TargetData, labels, standardised
 from retinabench.fidelity.targets.target import Target
 from retinabench.fidelity.targets.training import build_network, likelihood_of
-from retinabench.methods.mcmc.hmc import LogLikelihood
+from retinabench.methods.hmc import LogLikelihood
 from retinabench.methods.training.likelihood import Likelihood
 
 SMALL = 1000  # weights
@@ -62,7 +62,7 @@ class Recorded:
 class Density:
     """log p(y | x, w) of a target's training points, for flat weights in the order of the network's parameters.
 
-    Calling it is the `LogLikelihood` of `methods/mcmc/hmc.py`: (K, P) -> values (K,), gradients (K, P). On processors the
+    Calling it is the `LogLikelihood` of `methods/hmc.py`: (K, P) -> values (K,), gradients (K, P). On processors the
     chains are worked off in groups of a fixed size, each by one of `threads` threads: the numbers do not depend on how
     many there are. On a GPU all chains are one batch, and the whole evaluation one CUDA graph.
     """

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 
-from retinabench.core.atomic_files import atomic_write
+from retinabench.core.files import atomic_write
 from retinabench.core.random_streams import numpy_generator
 from retinabench.data.dataset import ArrayDataset
 from retinabench.data.preprocessing.corruption import STRENGTHS, add_noise, multiply, to_bytes

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from retinabench.core.atomic_files import atomic_write
+from retinabench.core.files import atomic_write
 from retinabench.data.prepared.folder import open_prepared
 from retinabench.data.preprocessing.corruption import KINDS, STRENGTHS, Corruption, corrupt
 from retinabench.data.synthetic import fundus, streams, truth

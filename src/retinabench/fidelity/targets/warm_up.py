@@ -1,7 +1,7 @@
 """The data of the two warm-up targets, whose posteriors are known by quadrature (`reference/quadrature.py`).
 
 `logistic`: two features and two classes, as a linear layer with two outputs. `banana`: whole numbers (a, b), where the training points
-have b = 0 and so determine u + v² alone (`models/networks/small_heads.py`); the test points `across` vary a, those `along` vary b.
+have b = 0 and so determine u + v² alone (`models/networks/small.py`); the test points `across` vary a, those `along` vary b.
 Both are drawn from the streams of this package, so that they are the same everywhere, and checked by their hash.
 """
 

@@ -50,8 +50,7 @@ from retinabench.methods.map import PointPosterior, build
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.loop import train
-from retinabench.methods.training.optimizers import make_optimizer
+from retinabench.methods.training.loop import make_optimizer, train
 
 __all__ = ["FIDELITY", "Config", "build", "fit"]
 

@@ -22,10 +22,9 @@ from retinabench.core.errors import InputError
 from retinabench.data.loader import Batches
 from retinabench.methods.settings import Optimizer, TargetPosterior, TrainingRun
 from retinabench.methods.training.checkpoint import TrainingState
+from retinabench.methods.training.gradients import BatchInfo, Objective
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.loop import likelihood_only
-from retinabench.methods.training.losses import BatchInfo, Objective
-from retinabench.methods.training.optimizers import parameter_groups
+from retinabench.methods.training.loop import likelihood_only, parameter_groups
 from retinabench.methods.training.posterior import precision
 
 

@@ -44,11 +44,11 @@ from retinabench.methods.base import as_config
 from retinabench.methods.ensembles.members import MembersConfig, MembersPosterior, use_members
 from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.gradients import BatchInfo, Objective
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import likelihood_only, train
-from retinabench.methods.training.losses import BatchInfo, Objective
-from retinabench.models.stochastic.batch_ensemble import BatchEnsemble
-from retinabench.models.stochastic.surgery import swap
+from retinabench.models.stochastic.drawing import swap
+from retinabench.models.stochastic.shared_weights import BatchEnsemble
 
 
 class Config(MembersConfig):

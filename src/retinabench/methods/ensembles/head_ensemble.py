@@ -37,13 +37,13 @@ from retinabench.methods.base import as_config
 from retinabench.methods.ensembles.members import MembersConfig, own_layers, sum_of_losses
 from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.gradients import BatchInfo, Objective
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import train
-from retinabench.methods.training.losses import BatchInfo, Objective
 from retinabench.methods.training.posterior import NetworkOnly, precision
 from retinabench.models.last_layer import SplitNetwork, split_last_layer
-from retinabench.models.networks.head import Head
-from retinabench.models.stochastic.members import Members
+from retinabench.models.networks.small import Head
+from retinabench.models.stochastic.shared_weights import Members
 
 
 class Config(MembersConfig):

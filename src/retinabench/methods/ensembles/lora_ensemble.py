@@ -47,15 +47,14 @@ from retinabench.methods.ensembles.members import (
 )
 from retinabench.methods.settings import Optimizer, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.gradients import BatchInfo, Objective
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import train
-from retinabench.methods.training.losses import BatchInfo, Objective
 from retinabench.methods.training.posterior import precision
 from retinabench.models.last_layer import split_last_layer
-from retinabench.models.pretrained.stages import freeze
-from retinabench.models.stochastic.low_rank import LowRank
-from retinabench.models.stochastic.members import Members
-from retinabench.models.stochastic.surgery import swap
+from retinabench.models.pretrained import freeze
+from retinabench.models.stochastic.drawing import swap
+from retinabench.models.stochastic.shared_weights import LowRank, Members
 
 
 class Config(MembersConfig):

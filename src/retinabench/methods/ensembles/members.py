@@ -11,10 +11,10 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from retinabench.methods.posteriors.sampled import SampledPosterior
+from retinabench.methods.posteriors import SampledPosterior
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun, no_target
+from retinabench.methods.training.gradients import BatchInfo, cross_entropy
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.losses import BatchInfo, cross_entropy
 from retinabench.models.build import initialise
 from retinabench.models.stochastic.drawing import Draw, use_draws
 

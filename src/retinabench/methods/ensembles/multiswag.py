@@ -46,11 +46,11 @@ from retinabench.methods.ensembles.swag import PathConfig, set_mean, train_path
 from retinabench.methods.ensembles.weight_moments import Moments, draw, flat_weights, named_weights
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.mcmc.langevin import Langevin
-from retinabench.methods.posteriors.drawn_weights import DrawnWeights
+from retinabench.methods.posteriors import DrawnWeights
 from retinabench.methods.settings import Optimizer, TargetPosterior, TrainingRun, no_target
 from retinabench.methods.training.checkpoint import Checkpoint, TrainingState
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.optimizers import make_optimizer, parameter_groups
+from retinabench.methods.training.loop import make_optimizer, parameter_groups
 from retinabench.methods.training.posterior import State
 
 FAMILIES = ("diagonal", "low_rank", "per_layer")

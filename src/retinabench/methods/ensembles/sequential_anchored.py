@@ -51,17 +51,11 @@ from retinabench.methods.ensembles.anchors import (
 )
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.mcmc.sgmcmc import build
-from retinabench.methods.posteriors.collected import (
-    CollectedPosterior,
-    Collector,
-    before_steps,
-    evenly_spaced,
-)
+from retinabench.methods.posteriors import CollectedPosterior, Collector, before_steps, evenly_spaced
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint, TrainingState
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.loop import select_last_epoch, train
-from retinabench.methods.training.optimizers import make_optimizer
+from retinabench.methods.training.loop import make_optimizer, select_last_epoch, train
 
 __all__ = ["FIDELITY", "Config", "build", "fit"]
 

@@ -40,13 +40,17 @@ from retinabench.data.loader import Batches
 from retinabench.methods.base import FidelitySettings, as_config, log_range
 from retinabench.methods.ensembles.weight_moments import Moments, draw, flat_weights, named_weights
 from retinabench.methods.map import PointPosterior
-from retinabench.methods.posteriors.collected import before_steps
-from retinabench.methods.posteriors.drawn_weights import DrawnWeights
+from retinabench.methods.posteriors import DrawnWeights, before_steps
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun, no_target
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.loop import Stateful, likelihood_only, select_last_epoch, train
-from retinabench.methods.training.optimizers import learning_rate
+from retinabench.methods.training.loop import (
+    Stateful,
+    learning_rate,
+    likelihood_only,
+    select_last_epoch,
+    train,
+)
 from retinabench.methods.training.posterior import State, precision
 
 

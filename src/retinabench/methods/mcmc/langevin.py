@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from retinabench.core.random_streams import torch_generator
-from retinabench.methods.training.optimizers import ParameterGroup
+from retinabench.methods.training.loop import ParameterGroup
 
 DECAY, EPSILON = 0.99, 1e-7  # of RMSprop, as in Izmailov et al. 2021
 

@@ -22,17 +22,11 @@ from retinabench.data.loader import Batches
 from retinabench.methods.base import as_config
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.mcmc.langevin import Langevin
-from retinabench.methods.posteriors.collected import (
-    CollectedPosterior,
-    Collector,
-    before_steps,
-    evenly_spaced,
-)
+from retinabench.methods.posteriors import CollectedPosterior, Collector, before_steps, evenly_spaced
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.loop import likelihood_only, select_last_epoch, train
-from retinabench.methods.training.optimizers import parameter_groups
+from retinabench.methods.training.loop import likelihood_only, parameter_groups, select_last_epoch, train
 
 Schedule = Callable[[int], float]
 """0-based step -> the factor on the run's learning rate."""

@@ -57,9 +57,9 @@ from retinabench.methods.posthoc.laplace_curvature import (
 from retinabench.methods.posthoc.laplace_posterior import DiagonalPosterior, LastLayerPosterior
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun, no_target
 from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.gradients import class_weights
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import train
-from retinabench.methods.training.losses import class_weights
 from retinabench.methods.training.posterior import precision
 from retinabench.methods.training.prediction import validation_scores
 from retinabench.models.last_layer import SplitNetwork, split_last_layer, with_bias

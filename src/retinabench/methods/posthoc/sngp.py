@@ -42,9 +42,9 @@ from retinabench.methods.posthoc.laplace import last_layer_curvature
 from retinabench.methods.posthoc.laplace_posterior import LastLayerPosterior
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun, no_target
 from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.gradients import BatchInfo, Objective
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import likelihood_only, train
-from retinabench.methods.training.losses import BatchInfo, Objective
 from retinabench.models.last_layer import SplitNetwork, split_last_layer
 from retinabench.models.spectral_norm import bound_spectral_norms
 

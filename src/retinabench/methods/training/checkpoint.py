@@ -20,12 +20,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from retinabench.core.atomic_files import atomic_write, write_bytes
-from retinabench.core.checksums import check
 from retinabench.core.errors import InputError
+from retinabench.core.files import atomic_write, check, write_bytes
 from retinabench.core.progress import QUIET, Progress
 from retinabench.data.memory import is_out_of_memory
-from retinabench.models.tensor_files import load_archive
+from retinabench.models.weight_files import load_archive
 
 LAST, BEST = "last.pt", "best.pt"
 TrainingState = dict[str, Any]

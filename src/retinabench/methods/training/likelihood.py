@@ -1,5 +1,6 @@
-"""Likelihoods: what the outputs of a network mean. Every method is given one; none asks which one it is.
+"""Likelihoods: what the outputs of a network mean, and the expected loss where the outputs are Gaussian.
 
+Every method is given a likelihood; none asks which one it is.
 Letters: B batch, O network outputs, C classes. Values are in nats and in the precision of the outputs.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import ClassVar
 
 import torch
@@ -221,3 +223,53 @@ class MultiLabel(Likelihood):
         """Return √(p (1 - p)) v."""
         p = outputs.sigmoid()
         return (p * (1 - p)).sqrt() * vector
+
+
+@singledispatch
+def expected_loss(likelihood: Likelihood, mean: Tensor, variance: Tensor, labels: Tensor) -> Tensor:
+    """Return an upper bound of E[-log p(y | f)] in nats, (B,).
+
+    Args:
+        likelihood: What the outputs mean.
+        mean: Of the outputs, (B, O).
+        variance: Of the first `random_outputs(likelihood)` outputs, (B, V); the others are known.
+        labels: As the likelihood takes them.
+
+    Raises:
+        TypeError: The likelihood is none of those of `training/likelihood.py`, which all have a bound here.
+    """
+    raise TypeError(f"no bound of the expected loss is known for the likelihood '{likelihood.name}'")
+
+
+def random_outputs(likelihood: Likelihood) -> int:
+    """Return the number V of outputs that may be random: of a Gaussian the mean alone, of the others all."""
+    return 1 if isinstance(likelihood, Gaussian) else likelihood.outputs
+
+
+@expected_loss.register
+def _(likelihood: Gaussian, mean: Tensor, variance: Tensor, labels: Tensor) -> Tensor:
+    noise = likelihood.std(mean[:, 1]).square()
+    return likelihood.negative_log_likelihood(mean, labels) + 0.5 * variance[:, 0] / noise
+
+
+@expected_loss.register
+def _(likelihood: Bernoulli, mean: Tensor, variance: Tensor, labels: Tensor) -> Tensor:
+    return _jaakkola_jordan(mean, variance, labels[:, None])[:, 0]
+
+
+@expected_loss.register
+def _(likelihood: Categorical, mean: Tensor, variance: Tensor, labels: Tensor) -> Tensor:
+    return torch.logsumexp(mean + 0.5 * variance, dim=1) - mean.gather(1, labels[:, None])[:, 0]
+
+
+@expected_loss.register
+def _(likelihood: MultiLabel, mean: Tensor, variance: Tensor, labels: Tensor) -> Tensor:
+    known = ~labels.isnan()
+    losses = _jaakkola_jordan(mean, variance, labels.nan_to_num())
+    return (losses * known).sum(dim=1) / known.sum(dim=1).clamp(min=1)
+
+
+def _jaakkola_jordan(mean: Tensor, variance: Tensor, labels: Tensor) -> Tensor:
+    """-(y - ½) m + log 2 cosh(ξ / 2), of any shape."""
+    xi = (mean.square() + variance).sqrt()
+    return (0.5 - labels) * mean + 0.5 * xi + softplus(-xi)

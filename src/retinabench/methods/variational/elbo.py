@@ -14,14 +14,12 @@ from torch import Tensor, nn
 
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
-from retinabench.methods.posteriors.sampled import SampledPosterior
+from retinabench.methods.posteriors import SampledPosterior
 from retinabench.methods.settings import MethodConfig, TrainingRun
-from retinabench.methods.training.losses import BatchInfo, Objective, cross_entropy
+from retinabench.methods.training.gradients import BatchInfo, Objective, cross_entropy
 from retinabench.methods.training.posterior import precision
-from retinabench.models.stochastic.affine import Affine
-from retinabench.models.stochastic.families import Family
-from retinabench.models.stochastic.surgery import kl, swap
-from retinabench.models.stochastic.variational import Prior, Variational
+from retinabench.models.stochastic.drawing import Affine, kl, swap
+from retinabench.models.stochastic.variational import Family, Prior, Variational
 
 Annealing = Literal["none", "linear", "cyclical", "linear_released"]
 CYCLES = 4

@@ -45,13 +45,12 @@ from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
 from retinabench.methods.base import FidelitySettings, as_config, log_range
 from retinabench.methods.map import PointPosterior
-from retinabench.methods.posteriors.drawn_weights import WeightPosterior, point
+from retinabench.methods.posteriors import WeightPosterior, point
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.gradients import BatchInfo, Objective, cross_entropy
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.loop import select_last_epoch, train
-from retinabench.methods.training.losses import BatchInfo, Objective, cross_entropy
-from retinabench.methods.training.optimizers import make_optimizer
+from retinabench.methods.training.loop import make_optimizer, select_last_epoch, train
 from retinabench.methods.training.posterior import precision
 
 

@@ -48,13 +48,13 @@ from torch import nn
 
 from retinabench.data.loader import Batches
 from retinabench.methods.base import FidelitySettings, as_config, log_range
-from retinabench.methods.posteriors.sampled import SampledPosterior
+from retinabench.methods.posteriors import SampledPosterior
 from retinabench.methods.settings import Optimizer, TargetPosterior, TrainingRun, no_target
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import train
 from retinabench.methods.variational.elbo import WeightConfig, around_weights, elbo
-from retinabench.models.stochastic.families import FAMILIES
+from retinabench.models.stochastic.variational import FAMILIES
 
 
 class Config(WeightConfig):

@@ -23,12 +23,12 @@ from retinabench.core.errors import InputError
 from retinabench.data.loader import Batches
 from retinabench.methods.base import as_config
 from retinabench.methods.map import PointPosterior
-from retinabench.methods.posteriors.drawn_weights import WeightPosterior, point
+from retinabench.methods.posteriors import WeightPosterior, point
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.gradients import Objective
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import select_last_epoch, train
-from retinabench.methods.training.losses import Objective
 
 
 class NaturalGradientConfig(MethodConfig):

@@ -50,16 +50,14 @@ from torch import nn
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
 from retinabench.methods.base import as_config
-from retinabench.methods.posteriors.sampled import SampledPosterior
+from retinabench.methods.posteriors import SampledPosterior
 from retinabench.methods.settings import Optimizer, TargetPosterior, TrainingRun, no_target
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.loop import train
-from retinabench.methods.training.optimizers import make_optimizer
+from retinabench.methods.training.loop import make_optimizer, train
 from retinabench.methods.variational.elbo import VariationalConfig, elbo
-from retinabench.models.stochastic.affine import Affine
-from retinabench.models.stochastic.rank1 import Rank1
-from retinabench.models.stochastic.surgery import swap
+from retinabench.models.stochastic.drawing import Affine, swap
+from retinabench.models.stochastic.shared_weights import Rank1
 
 
 class Config(VariationalConfig):

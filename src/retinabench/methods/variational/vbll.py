@@ -39,11 +39,9 @@ from retinabench.data.loader import Batches
 from retinabench.methods.base import as_config
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun, no_target
 from retinabench.methods.training.checkpoint import Checkpoint
-from retinabench.methods.training.expected_loss import expected_loss, random_outputs
-from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.loop import train
-from retinabench.methods.training.losses import BatchInfo, Objective, mean_loss
-from retinabench.methods.training.optimizers import make_optimizer
+from retinabench.methods.training.gradients import BatchInfo, Objective, mean_loss
+from retinabench.methods.training.likelihood import Likelihood, expected_loss, random_outputs
+from retinabench.methods.training.loop import make_optimizer, train
 from retinabench.methods.training.posterior import NetworkOnly, precision, rewound
 from retinabench.models.last_layer import SplitNetwork, split_last_layer
 

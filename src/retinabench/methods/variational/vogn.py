@@ -43,12 +43,12 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
 from retinabench.methods.base import FidelitySettings, log_range
-from retinabench.methods.posteriors.drawn_weights import WeightPosterior
+from retinabench.methods.posteriors import WeightPosterior
 from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training import distributed
 from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.gradients import BatchInfo, Objective, class_weights, cross_entropy
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.losses import BatchInfo, Objective, class_weights, cross_entropy
 from retinabench.methods.training.posterior import precision
 from retinabench.methods.variational.natural_gradients import (
     NaturalGradientConfig,

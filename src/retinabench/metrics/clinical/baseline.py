@@ -17,19 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.results import Document
-from retinabench.metrics.calibration.binned import ece_positive_class_of
-from retinabench.metrics.calibration.recalibration import calibration_line_of, correct_prior
-from retinabench.metrics.classification import (
-    accuracy_gain_of,
-    accuracy_of,
-    brier_skill_of,
-    sensitivity_of,
-)
-from retinabench.metrics.inference.bootstrap import cluster_bootstrap
-from retinabench.metrics.inference.interval import Interval
-from retinabench.metrics.inference.interval_methods import Ends
+from retinabench.metrics.bootstrap import cluster_bootstrap
+from retinabench.metrics.calibration import calibration_line_of, correct_prior, ece_positive_class_of
+from retinabench.metrics.classification import accuracy_gain_of, accuracy_of, brier_skill_of, sensitivity_of
+from retinabench.metrics.intervals import Ends
+from retinabench.metrics.proportions import Interval
 from retinabench.metrics.registry import SCORES
-from retinabench.metrics.sorted_images import Cases, Weighted
+from retinabench.metrics.weighted_images import Cases, Weighted
 from retinabench.predictions.table import Predictions
 
 Floats = NDArray[np.float64]

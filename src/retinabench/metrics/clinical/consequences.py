@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.results import JsonObject, json_content
-from retinabench.metrics.inference.bootstrap import cluster_codes
-from retinabench.metrics.inference.interval import Interval
-from retinabench.metrics.inference.proportions import clustered_proportion
+from retinabench.metrics.bootstrap import cluster_codes
+from retinabench.metrics.proportions import Interval, clustered_proportion
 from retinabench.predictions.table import Predictions
 
 SEVERE = 3

@@ -14,10 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import JsonObject, json_content
-from retinabench.metrics.inference.bootstrap import cluster_codes
-from retinabench.metrics.inference.combined import combined_proportions, share_of_two
-from retinabench.metrics.inference.interval import Interval
-from retinabench.metrics.inference.proportions import binary
+from retinabench.metrics.bootstrap import cluster_codes
+from retinabench.metrics.proportions import Interval, binary, combined_proportions, share_of_two
 
 Floats = NDArray[np.float64]
 THRESHOLDS = np.round(np.arange(0.05, 0.501, 0.01), 2)

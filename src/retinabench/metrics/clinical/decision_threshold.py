@@ -16,7 +16,7 @@ import numpy as np
 from retinabench.core.errors import InputError
 from retinabench.core.results import JsonObject
 from retinabench.metrics.clinical.operating_points import operating_points
-from retinabench.metrics.inference.interval import finite_or_none
+from retinabench.metrics.proportions import finite_or_none
 from retinabench.predictions.table import Predictions
 
 Rule = Literal["value", "youden", "sensitivity", "specificity"]

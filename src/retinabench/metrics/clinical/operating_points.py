@@ -19,12 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import JsonObject
-from retinabench.metrics.inference.proportions import (
-    binary,
-    clopper_pearson,
-    clustered_proportion,
-    wilson,
-)
+from retinabench.metrics.proportions import binary, clopper_pearson, clustered_proportion, wilson
 
 Floats = NDArray[np.float64]
 PROPORTIONS = ("sensitivity", "specificity", "ppv", "npv", "accuracy", "prevalence", "positive_rate")

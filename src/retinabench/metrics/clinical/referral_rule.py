@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import JsonObject
-from retinabench.metrics.inference.interval import finite_or_none
+from retinabench.metrics.proportions import finite_or_none
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
 

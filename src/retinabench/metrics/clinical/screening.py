@@ -24,9 +24,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.inference.bootstrap import cluster_codes
-from retinabench.metrics.inference.interval import Interval
-from retinabench.metrics.inference.proportions import binary, clustered_proportion
+from retinabench.metrics.bootstrap import cluster_codes
+from retinabench.metrics.proportions import Interval, binary, clustered_proportion
 
 Floats = NDArray[np.float64]
 RATES = ("sensitivity", "specificity", "accuracy", "prevalence", "positive_rate")

@@ -10,12 +10,12 @@ import numpy as np
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import IntervalRow, JsonObject, Row, Tabular, draw_intervals, json_content
-from retinabench.core.untrusted.paths import shown
+from retinabench.core.untrusted import shown
 from retinabench.metrics.clinical.decision_threshold import DEFAULT, DecisionThreshold, FrozenThreshold
 from retinabench.metrics.clinical.referral_rule import ReferralRule, referral_rule
 from retinabench.metrics.clinical.set_screening import Screened, SetScreening, screen_set
-from retinabench.metrics.inference.interval import finite_or_none
-from retinabench.metrics.sets import SET_LABELS, inversion_notes
+from retinabench.metrics.image_sets import SET_LABELS, inversion_notes
+from retinabench.metrics.proportions import finite_or_none
 from retinabench.predictions.check import Check
 from retinabench.predictions.table import Predictions
 from retinabench.predictions.values import GRADABLE, gradable_rows

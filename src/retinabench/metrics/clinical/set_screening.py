@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.results import Document, JsonObject, json_content, vars_of
-from retinabench.metrics.calibration.summary import CalibrationSummary, calibration_summary
+from retinabench.metrics.bootstrap import cluster_codes
+from retinabench.metrics.calibration import CalibrationSummary, calibration_summary
 from retinabench.metrics.clinical.consequences import Missed, Workload, missed_disease, workload
 from retinabench.metrics.clinical.decision_curve import (
     THRESHOLDS,
@@ -31,12 +32,10 @@ from retinabench.metrics.clinical.referral_rule import ReferralRule
 from retinabench.metrics.clinical.screening import patient_level, referral_view_intervals
 from retinabench.metrics.clinical.subgroups import Subgroups, subgroups_of
 from retinabench.metrics.clinical.ungradable import Ungradable, ungradable_images
-from retinabench.metrics.inference.auroc_variance import auroc_error
-from retinabench.metrics.inference.bootstrap import cluster_codes
-from retinabench.metrics.inference.interval import Interval
-from retinabench.metrics.inference.proportions import clustered_proportion
-from retinabench.metrics.sorted_images import is_positive
+from retinabench.metrics.intervals import auroc_error
+from retinabench.metrics.proportions import Interval, clustered_proportion
 from retinabench.metrics.uncertainty import referral_uncertainty
+from retinabench.metrics.weighted_images import is_positive
 from retinabench.predictions.table import Predictions
 
 Intervals = Mapping[str, Mapping[str, Interval]]

@@ -17,12 +17,10 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from retinabench.core.results import JsonObject, json_content
+from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.clinical.groups import group_members
-from retinabench.metrics.inference.auroc_variance import auroc_error
-from retinabench.metrics.inference.bootstrap import cluster_codes
-from retinabench.metrics.inference.combined import difference_of
-from retinabench.metrics.inference.interval import Interval
-from retinabench.metrics.inference.proportions import clustered_proportion
+from retinabench.metrics.intervals import auroc_error
+from retinabench.metrics.proportions import Interval, clustered_proportion, difference_of
 from retinabench.predictions.table import Predictions
 
 Bools = NDArray[np.bool_]

@@ -20,9 +20,9 @@ from scipy import special
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document
-from retinabench.metrics.inference.bootstrap import cluster_codes
-from retinabench.metrics.inference.p_values import holm
-from retinabench.metrics.inference.proportions import effective_images
+from retinabench.metrics.bootstrap import cluster_codes
+from retinabench.metrics.intervals import holm
+from retinabench.metrics.proportions import effective_images
 
 Verdict = Literal["broken", "holds", "not refuted"]
 LEVEL = 0.05

@@ -29,10 +29,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError, nearest
-from retinabench.metrics.inference.bootstrap import cluster_codes
-from retinabench.metrics.inference.interval import Interval
-from retinabench.metrics.inference.proportions import clopper_pearson, effective_images
-from retinabench.metrics.sets import PER_IMAGE, PER_IMAGE_OF_A_RANDOM_PATIENT
+from retinabench.metrics.bootstrap import cluster_codes
+from retinabench.metrics.image_sets import PER_IMAGE, PER_IMAGE_OF_A_RANDOM_PATIENT
+from retinabench.metrics.proportions import Interval, clopper_pearson, effective_images
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
 

@@ -14,7 +14,7 @@ from retinabench.metrics.guarantees.goals import Goal
 from retinabench.metrics.guarantees.refutation import Refutation, Verdict
 from retinabench.metrics.guarantees.risks import TARGETS, ReferralCases
 from retinabench.metrics.guarantees.shift.resemblance import Resemblance
-from retinabench.metrics.inference.interval import Interval
+from retinabench.metrics.proportions import Interval
 
 Floats = NDArray[np.float64]
 ROUNDING = 1e-12  # a goal that is met exactly is met, whatever the last digit of a quotient

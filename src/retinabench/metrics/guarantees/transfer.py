@@ -14,6 +14,7 @@ import numpy as np
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import JsonObject, Row
+from retinabench.metrics.bootstrap import check_draws
 from retinabench.metrics.clinical.decision_threshold import DecisionThreshold, FrozenThreshold
 from retinabench.metrics.guarantees.certificate import Certificate, certify
 from retinabench.metrics.guarantees.goals import Goal, as_goals
@@ -27,8 +28,7 @@ from retinabench.metrics.guarantees.splits import (
     validation_and_test,
 )
 from retinabench.metrics.guarantees.threshold import Choice, Realised, choose_threshold
-from retinabench.metrics.inference.bootstrap import check_draws
-from retinabench.metrics.inference.interval import Interval
+from retinabench.metrics.proportions import Interval
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
 

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.results import JsonObject, Row
+from retinabench.metrics.bootstrap import check_draws
 from retinabench.metrics.guarantees.certificate import Certificate
 from retinabench.metrics.guarantees.goals import Goal
 from retinabench.metrics.guarantees.risks import Per, ReferralCases, ratio_interval
@@ -45,8 +46,7 @@ from retinabench.metrics.guarantees.zones import (
     zone_certificates,
     zone_goals,
 )
-from retinabench.metrics.inference.bootstrap import check_draws
-from retinabench.metrics.inference.interval import Interval
+from retinabench.metrics.proportions import Interval
 from retinabench.predictions.table import Predictions
 
 Floats = NDArray[np.float64]

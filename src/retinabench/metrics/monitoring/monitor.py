@@ -34,8 +34,6 @@ from retinabench.metrics.guarantees.goals import Goal
 from retinabench.metrics.guarantees.risks import ratio_interval, weights
 from retinabench.metrics.guarantees.shift.estimates import ShiftEstimates, estimates_under_shift
 from retinabench.metrics.guarantees.shift.weighted import Images
-from retinabench.metrics.inference.interval import Interval
-from retinabench.metrics.inference.proportions import clustered_proportion
 from retinabench.metrics.monitoring.certified import Certified
 from retinabench.metrics.monitoring.e_process import (
     conformal_p_values,
@@ -46,6 +44,7 @@ from retinabench.metrics.monitoring.e_process import (
 )
 from retinabench.metrics.monitoring.follow_up import Units, Watched, one_image_each, windows
 from retinabench.metrics.monitoring.result import Evidence, Monitoring, Window
+from retinabench.metrics.proportions import Interval, clustered_proportion
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

@@ -21,8 +21,8 @@ from retinabench.core.results import (
     vars_of,
 )
 from retinabench.metrics.guarantees.shift.estimates import ShiftEstimates
-from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.monitoring.certified import Certified
+from retinabench.metrics.proportions import Interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,9 +13,9 @@ from retinabench.core.errors import InputError
 from retinabench.core.results import JsonObject
 from retinabench.metrics.clinical.decision_threshold import DEFAULT, DecisionThreshold, FrozenThreshold
 from retinabench.metrics.clinical.operating_points import two_by_two
-from retinabench.metrics.inference.auroc_variance import auroc_error
+from retinabench.metrics.intervals import auroc_error
 from retinabench.metrics.planning.clusters import Clusters, intra_patient_correlation
-from retinabench.metrics.sorted_images import EPS, is_positive
+from retinabench.metrics.weighted_images import EPS, is_positive
 from retinabench.predictions.table import Predictions
 
 Floats = NDArray[np.float64]

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.inference.bootstrap import cluster_codes
-from retinabench.metrics.inference.proportions import binary
+from retinabench.metrics.bootstrap import cluster_codes
+from retinabench.metrics.proportions import binary
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from retinabench.metrics.inference.bootstrap import check_level
+from retinabench.metrics.bootstrap import check_level
 from retinabench.metrics.planning import auroc, proportions, validation
 from retinabench.metrics.planning.assumptions import Assumptions
 from retinabench.metrics.planning.study_plan import Aims, Requirement, StudyPlan

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.inference.proportions import clopper_pearson
+from retinabench.metrics.proportions import clopper_pearson
 
 MOST = 10_000_000
 """No study has more images."""

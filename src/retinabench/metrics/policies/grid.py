@@ -18,21 +18,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.results import Document, JsonObject, json_content
+from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.clinical.consequences import SEVERE
 from retinabench.metrics.clinical.decision_threshold import FrozenThreshold
 from retinabench.metrics.clinical.groups import group_members
 from retinabench.metrics.clinical.referral_rule import ReferralRule, referral_rules
 from retinabench.metrics.clinical.set_screening import Screened
-from retinabench.metrics.inference.bootstrap import cluster_codes
-from retinabench.metrics.inference.interval import Interval
-from retinabench.metrics.inference.many_proportions import (
+from retinabench.metrics.proportions import (
+    Interval,
     Sums,
     patient_starts,
     proportion_intervals,
     proportion_sums,
 )
-from retinabench.metrics.sorted_images import is_positive
 from retinabench.metrics.uncertainty import referral_uncertainty
+from retinabench.metrics.weighted_images import is_positive
 from retinabench.predictions.table import Predictions
 
 THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)

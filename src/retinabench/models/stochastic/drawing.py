@@ -1,16 +1,22 @@
-"""Generators of the layers' noise, one for each posterior sample of a pass; never the global one.
+"""Layers that draw noise: their generators, how a layer uses its weight, and how they enter any network.
 
 A pass over R posterior samples carries R * B rows: the batch once per sample, sample after sample. Each sample has a
-generator of its own, so that its noise is the same whether samples share a pass or not.
+generator of its own, never the global one, so that its noise is the same whether samples share a pass or not.
 """
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
+
+from retinabench.core.errors import InputError
 
 
 class Draw(NamedTuple):
@@ -93,3 +99,119 @@ def channels_last(source: Callable[..., Tensor], shape: torch.Size, generator: t
         return source(shape, generator=generator, device=generator.device)
     n, c, h, w = shape
     return source((n, h, w, c), generator=generator, device=generator.device).permute(0, 3, 1, 2)
+
+
+Affine = nn.Linear | nn.Conv2d
+
+Operation = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+
+
+def operation(layer: Affine) -> Operation:
+    """Return f(x, weight, bias) that computes what `layer` computes with its own weight and bias.
+
+    Stride, padding of every mode, dilation and groups of a convolution are kept.
+    """
+    if isinstance(layer, nn.Linear):
+        return functional.linear
+    stride, dilation, groups = layer.stride, layer.dilation, layer.groups
+    if layer.padding_mode == "zeros":
+        return partial(
+            functional.conv2d, stride=stride, padding=layer.padding, dilation=dilation, groups=groups
+        )
+    sides, mode = tuple(layer._reversed_padding_repeated_twice), layer.padding_mode
+
+    def padded(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        x = functional.pad(x, sides, mode=mode)
+        return functional.conv2d(x, weight, bias, stride=stride, dilation=dilation, groups=groups)
+
+    return padded
+
+
+def fan_in(weight: Tensor) -> int:
+    """Return how many inputs each output sums: He's prior variance is 2 / fan_in. weight (out, in, ...)."""
+    return math.prod(weight.shape[1:])
+
+
+def channels(layer: Affine) -> tuple[int, int]:
+    """Return the numbers of input and output features or channels."""
+    if isinstance(layer, nn.Linear):
+        return layer.in_features, layer.out_features
+    return layer.in_channels, layer.out_channels
+
+
+def per_channel(factors: Tensor, x: Tensor, layer_is_linear: bool) -> Tensor:
+    """Return `factors` in a shape in which they multiply `x`.
+
+    Args:
+        factors: (B, channels).
+        x: (B, channels, H, W), or (B, ..., features) of a linear layer.
+        layer_is_linear: Whether the layer is linear.
+    """
+    rows, size = factors.shape
+    shape = (rows, *[1] * (x.ndim - 2), size) if layer_is_linear else (rows, size, *[1] * (x.ndim - 2))
+    return factors.view(shape)
+
+
+GEOMETRY = (
+    "in_features", "out_features", "in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation", "groups",
+)  # fmt: skip
+
+
+@runtime_checkable
+class HasKL(Protocol):
+    """A layer with divergences from its priors."""
+
+    def kl_terms(self) -> list[Tensor]:
+        """One scalar in nats for each posterior."""
+
+
+def swap(model: nn.Module, make: Callable[[Affine], nn.Module]) -> nn.Module:
+    """Replace every linear layer and 2-d convolution of `model` by `make(layer)`, in place; return the network.
+
+    A layer that is used in several places stays one layer. A layer whose weight is not trained, as in the frozen stages of a
+    pretrained network, is left as it is. Subclasses of the two may compute something else and are
+    left as they are too; every one of them that holds weights of two or more axes is named in a warning.
+    """
+    kept = [
+        f"{name} ({type(module).__name__})"
+        for name, module in model.named_modules()
+        if type(module) not in (nn.Linear, nn.Conv2d)
+        and any(p.ndim > 1 and p.requires_grad for p in module.parameters(recurse=False))
+    ]
+    if kept:
+        warnings.warn(f"these layers are left as they are: {', '.join(kept)}", stacklevel=2)
+    home = nn.Module()  # so that a network that is a single layer has a parent too
+    home.network = model
+    made: dict[Affine, nn.Module] = {}
+    for parent in list(home.modules()):
+        for name, layer in list(parent._modules.items()):
+            if (
+                isinstance(layer, Affine)
+                and type(layer) in (nn.Linear, nn.Conv2d)
+                and layer.weight.requires_grad
+            ):
+                if layer not in made:
+                    made[layer] = _with_geometry(make(layer), layer)
+                setattr(parent, name, made[layer])
+    return home.network
+
+
+def _with_geometry(made: nn.Module, layer: Affine) -> nn.Module:
+    """Give a layer the attributes that a network may read of the one it replaces, as for padding that depends on them."""
+    for name in GEOMETRY:
+        if hasattr(layer, name) and not hasattr(made, name):
+            setattr(made, name, getattr(layer, name))
+    return made
+
+
+def kl_terms(model: nn.Module) -> list[Tensor]:
+    """Return the divergence of each posterior in `model` from its prior, in nats."""
+    return [term for module in model.modules() if isinstance(module, HasKL) for term in module.kl_terms()]
+
+
+def kl(model: nn.Module) -> Tensor:
+    """Return the sum of `kl_terms`, a scalar; raises `InputError` where there are none."""
+    terms = kl_terms(model)
+    if not terms:
+        raise InputError("the network has no linear or convolutional layer that could sample its weights")
+    return torch.stack(terms).sum()

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from retinabench.core.errors import InputError
-from retinabench.core.untrusted.text import FORMULA, QUOTED_ARROW, plain_cell, unquoted
+from retinabench.core.untrusted import FORMULA, QUOTED_ARROW, plain_cell, unquoted
 from retinabench.predictions import columns
 from retinabench.predictions.arrow_columns import arguments_of_arrow
 from retinabench.predictions.columns import check_columns, check_size, is_number, sample_number

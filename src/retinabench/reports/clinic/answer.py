@@ -13,8 +13,8 @@ from retinabench.metrics.clinical.operating_points import GoalVerdict
 from retinabench.metrics.clinical.screening_report import ScreeningReport
 from retinabench.metrics.clinical.set_screening import SetScreening
 from retinabench.metrics.clinical.subgroups import RATES, Subgroup
-from retinabench.metrics.inference.interval import Interval
-from retinabench.metrics.sets import SET_LABELS
+from retinabench.metrics.image_sets import SET_LABELS
+from retinabench.metrics.proportions import Interval
 from retinabench.reports.toolkit.number_format import PERCENT, TWO_DIGITS, Quantity
 
 Kind = Literal[

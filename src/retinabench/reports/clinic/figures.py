@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from retinabench.metrics.calibration.summary import CalibrationSummary
+from retinabench.metrics.calibration import CalibrationSummary
 from retinabench.metrics.clinical.set_screening import SetScreening
 from retinabench.reports.toolkit.figures import WIDTH, Line, canvas, draw_lines, light_grid
 from retinabench.reports.toolkit.style import BAD, GOOD, INK, MUTED, Mark

@@ -7,7 +7,7 @@ from pathlib import Path, PurePath
 
 from matplotlib.figure import Figure
 
-from retinabench.core.atomic_files import write_bytes, write_json
+from retinabench.core.files import write_bytes, write_json
 from retinabench.metrics.clinical.screening_report import ScreeningReport
 from retinabench.metrics.policies.grid import PolicyGrid
 from retinabench.reports.clinic import figures, tables

@@ -9,7 +9,7 @@ from retinabench.metrics.clinical.consequences import MissedImage
 from retinabench.metrics.clinical.screening_report import ScreeningReport
 from retinabench.metrics.clinical.set_screening import JudgedTable, SetScreening
 from retinabench.metrics.clinical.subgroups import RATES, GroupRate, Subgroup
-from retinabench.metrics.inference.interval import Interval
+from retinabench.metrics.proportions import Interval
 from retinabench.reports.clinic.answer import SetAnswer
 from retinabench.reports.toolkit.number_format import PERCENT, TWO_DIGITS, NumberFormat, percent
 from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table

@@ -12,15 +12,14 @@ from dataclasses import replace
 import numpy as np
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.batched.batch import Batch
-from retinabench.metrics.comparison.paired import check_seeds
-from retinabench.metrics.inference.bootstrap import percentile_interval
+from retinabench.metrics import selective
+from retinabench.metrics.bootstrap import percentile_interval
+from retinabench.metrics.image_sets import SET_LABELS, score_rows
+from retinabench.metrics.paired import check_seeds
 from retinabench.metrics.registry import SCORES
-from retinabench.metrics.results import Scores, ScoreValue
-from retinabench.metrics.score import score_and_replicates
-from retinabench.metrics.selective import half_referred
-from retinabench.metrics.sets import SET_LABELS, score_rows
-from retinabench.metrics.sorted_images import Cases
+from retinabench.metrics.score_results import Scores, ScoreValue
+from retinabench.metrics.scoring import score_and_replicates
+from retinabench.metrics.weighted_images import Batch, Cases
 from retinabench.predictions.columns import DOMAINS
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation import set_statistics as stats
@@ -156,7 +155,7 @@ def _add_estimates(found: Evaluation, i: int, name: str, draws: Sequence[Floats]
     own = dict(zip(found.replicated, stats.scored(specs, wholes, values, replicates), strict=True))
     # The scores of other rules come from `score` alone, without intervals.
     if found.settings.rules != "corrected":
-        own = {key: own[key] for key in half_referred.names(found.settings.referred)}
+        own = {key: own[key] for key in selective.names(found.settings.referred)}
     found.estimates.update({(i, name, key): quantity for key, quantity in own.items()})
     blocks = [file[name].scores for file in found.files[i] if name in file.sets]
     for key in {key for block in blocks for key in block}:

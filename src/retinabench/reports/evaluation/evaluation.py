@@ -8,12 +8,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.registry import SCORES, referred_scores
-from retinabench.metrics.results import Scores
-from retinabench.metrics.score import ScoreSettings
-from retinabench.metrics.score_spec import ScoreSpec
-from retinabench.metrics.selective import half_referred
-from retinabench.metrics.selective.referral_curves import area_of
+from retinabench.metrics import selective
+from retinabench.metrics.referral_curves import area_of
+from retinabench.metrics.registry import SCORES, ScoreSpec, referred_scores
+from retinabench.metrics.score_results import Scores
+from retinabench.metrics.scoring import ScoreSettings
 from retinabench.metrics.uncertainty import binary_entropy
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation import set_statistics as stats
@@ -122,7 +121,7 @@ class Evaluation:
     @property
     def replicated(self) -> tuple[str, ...]:
         """Names of the scores in `replicates`."""
-        return *half_referred.names(self.settings.referred), *BASIC
+        return *selective.names(self.settings.referred), *BASIC
 
     def at(self, name: str) -> str:
         """Return the name of a number at the share referred, such as `gain_at_50` for `gain`."""

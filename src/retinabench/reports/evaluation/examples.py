@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from retinabench.metrics.sets import SET_LABELS
+from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.reports.evaluation.evaluation import Evaluation
 from retinabench.reports.evaluation.set_statistics import SetPredictions
 from retinabench.reports.toolkit.number_format import plain

@@ -5,10 +5,10 @@ from __future__ import annotations
 from markupsafe import Markup
 
 from retinabench.metrics.clinical.operating_points import GOALS
-from retinabench.metrics.inference.interval import Interval
+from retinabench.metrics.image_sets import PER_IMAGE, SET_LABELS
 from retinabench.metrics.policies.grid import PolicyGrid
+from retinabench.metrics.proportions import Interval
 from retinabench.metrics.registry import SCORES
-from retinabench.metrics.sets import PER_IMAGE, SET_LABELS
 from retinabench.reports.evaluation import examples, tables
 from retinabench.reports.evaluation.evaluate import MOST_BAND_REPLICATES
 from retinabench.reports.evaluation.evaluation import Evaluation

@@ -13,16 +13,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.metrics.batched.batch import Batch
-from retinabench.metrics.batched.curves import referral_on_grid, sensitivity_on_grid
+from retinabench.metrics.bootstrap import Statistic, cluster_bootstrap, cluster_codes
 from retinabench.metrics.classification import sensitivity_within
-from retinabench.metrics.inference.bootstrap import Statistic, cluster_bootstrap, cluster_codes
-from retinabench.metrics.inference.interval_methods import Ends, IntervalMethod, difference_method
-from retinabench.metrics.score_spec import ScoreSpec
-from retinabench.metrics.selective.referral_curves import METRICS as REFERRAL
-from retinabench.metrics.selective.referral_curves import MIN_CLASS
-from retinabench.metrics.sorted_images import Cases, Weighted, is_positive
+from retinabench.metrics.intervals import Ends, IntervalMethod, difference_method
+from retinabench.metrics.referral_curves import METRICS as REFERRAL
+from retinabench.metrics.referral_curves import MIN_CLASS, referral_on_grid, sensitivity_on_grid
+from retinabench.metrics.registry import ScoreSpec
 from retinabench.metrics.uncertainty import referral_uncertainty
+from retinabench.metrics.weighted_images import Batch, Cases, Weighted, is_positive
 from retinabench.predictions.table import Predictions
 from retinabench.reports.toolkit.number_format import Quantity
 

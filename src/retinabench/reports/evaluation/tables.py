@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 
 from retinabench.metrics.clinical.operating_points import GOALS, judge_goals
+from retinabench.metrics.image_sets import PER_IMAGE, SET_LABELS
 from retinabench.metrics.registry import SCORES
-from retinabench.metrics.sets import PER_IMAGE, SET_LABELS
 from retinabench.reports.evaluation.evaluation import Evaluation
 from retinabench.reports.toolkit.number_format import PERCENT, THREE_DIGITS, NumberFormat, Quantity, percent
 from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table

@@ -10,13 +10,12 @@ from rich.console import Group
 from rich.text import Text
 
 from retinabench.core.results import JsonObject
-from retinabench.core.untrusted.paths import shown
-from retinabench.core.untrusted.text import csv_text
-from retinabench.metrics.comparison.compare import Comparison
-from retinabench.metrics.inference.interval import finite_or_none
+from retinabench.core.untrusted import csv_text, shown
+from retinabench.metrics.comparison import Comparison
+from retinabench.metrics.image_sets import SET_LABELS
+from retinabench.metrics.proportions import finite_or_none
 from retinabench.metrics.registry import SCORES
-from retinabench.metrics.results import Scores, SetScores
-from retinabench.metrics.sets import SET_LABELS
+from retinabench.metrics.score_results import Scores, SetScores
 from retinabench.reports.evaluation.verdict.worth import pooled, sentences, worth_of_scores
 from retinabench.reports.toolkit.number_format import NumberFormat, Quantity, p_value
 from retinabench.reports.toolkit.tables import UNDEFINED, Block, Cell, Column, Row, Table

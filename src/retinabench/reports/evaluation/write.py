@@ -6,15 +6,15 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from retinabench.core.atomic_files import check_writable, write_bytes, write_json
 from retinabench.core.errors import InputError
+from retinabench.core.files import check_writable, write_bytes, write_json
 from retinabench.core.progress import QUIET
 from retinabench.core.progress import Progress as Bars
 from retinabench.core.results import JsonObject
 from retinabench.data.prepared.folder import open_data
+from retinabench.metrics import selective
 from retinabench.metrics.clinical.decision_threshold import DEFAULT, DecisionThreshold
-from retinabench.metrics.score import Rules
-from retinabench.metrics.selective import half_referred
+from retinabench.metrics.scoring import Rules
 from retinabench.predictions.io import ReadEach, find_files, method_names, read_each
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation.evaluate import evaluate_methods
@@ -199,7 +199,7 @@ def _controls(evaluation: Evaluation, name: str) -> dict[str, dict[str, float]]:
 
 def _added(evaluation: Evaluation, i: int, file: int) -> JsonObject:
     added: JsonObject = {}
-    own = {*half_referred.names(evaluation.settings.referred), *ADDED}
+    own = {*selective.names(evaluation.settings.referred), *ADDED}
     for name in evaluation.sets:
         if (i, name) not in evaluation.replicates or file >= len(evaluation.replicates[i, name][0]):
             continue

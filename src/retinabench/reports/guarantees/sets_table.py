@@ -11,8 +11,8 @@ from retinabench.metrics.guarantees.goals import Goal
 from retinabench.metrics.guarantees.risks import PER, TARGETS, Per
 from retinabench.metrics.guarantees.splits import FrozenOnSets
 from retinabench.metrics.guarantees.threshold import Realised
-from retinabench.metrics.inference.interval import Interval
-from retinabench.metrics.sets import SET_LABELS
+from retinabench.metrics.image_sets import SET_LABELS
+from retinabench.metrics.proportions import Interval
 from retinabench.reports.toolkit.number_format import COUNT
 from retinabench.reports.toolkit.tables import Cell, Column, Row, Table
 from retinabench.reports.toolkit.terminal import to_terminal

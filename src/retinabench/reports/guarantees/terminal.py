@@ -9,7 +9,7 @@ from rich.text import Text
 
 from retinabench.metrics.guarantees.transfer import Transfer
 from retinabench.metrics.guarantees.triage import Triage
-from retinabench.metrics.inference.interval import Interval
+from retinabench.metrics.proportions import Interval
 from retinabench.reports.guarantees.sets_table import (
     broken_lines,
     counted,

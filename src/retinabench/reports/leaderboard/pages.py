@@ -1,24 +1,178 @@
-"""The pages of the site as text, from templates; everything that a submission says is escaped."""
+"""The pages of the leaderboard's site, with the curves and the failure gallery of each method."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+from numpy.typing import NDArray
+
+from retinabench.metrics.classification import sensitivity_within
+from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.registry import SCORES as SPECS
-from retinabench.metrics.sets import SET_LABELS
-from retinabench.reports.leaderboard import figures, rows
+from retinabench.predictions.table import Predictions
+from retinabench.reports.evaluation.set_statistics import GRID, SetPredictions, referral
+from retinabench.reports.leaderboard import tables as rows
 from retinabench.reports.leaderboard.board import BenchmarkBoard
-from retinabench.reports.leaderboard.gallery import Failure, failures
-from retinabench.reports.leaderboard.printed import PrintedMethod, printed_tables, table_2019
 from retinabench.reports.leaderboard.submission import Entry
+from retinabench.reports.leaderboard.tables import PrintedMethod, printed_tables, table_2019
+from retinabench.reports.toolkit.figures import WIDTH, Line, canvas, draw_lines, light_grid, to_svg
+from retinabench.reports.toolkit.number_format import plain
 from retinabench.reports.toolkit.pages import Fact, render
 from retinabench.reports.toolkit.renderers import cell_html
-from retinabench.reports.toolkit.style import LegendEntry, Mark, Panel
+from retinabench.reports.toolkit.style import MUTED, LegendEntry, Mark, Panel
 from retinabench.reports.toolkit.tables import Table
 
+Floats = NDArray[np.float64]
+
+HEIGHT, BINS = 300, 8
+
+Curves = Mapping[str, tuple[Floats, Floats]]
+
+
+def set_marks(sets: Sequence[str]) -> dict[str, Mark]:
+    """Return the mark of each set's line; dashed lines of the same colour are MAP's."""
+    return {name: Mark(k, 0) for k, name in enumerate(sets)}
+
+
+def curves_of(seeds: Sequence[Predictions], name: str) -> Curves:
+    """Return the curves of a method on a set: the mean over its seeds.
+
+    Args:
+        seeds: The predictions of its seeds.
+        name: The set.
+
+    Returns:
+        Name of the curve -> x and y.
+    """
+    cases = [case for one in seeds if (case := SetPredictions.of(one, name)) is not None]
+    wholes = [case.cases.weighted() for case in cases]
+    roc = np.mean([sensitivity_within(w, GRID) for w in wholes], axis=0)
+    accuracy = np.mean([referral(w, "accuracy") for w in wholes], axis=0)
+    prob, label = (np.concatenate([getattr(case, key) for case in cases]) for key in ("prob", "label"))
+    bins = np.array_split(np.argsort(prob, kind="stable"), BINS)
+    shares = [np.array([values[rows].mean() for rows in bins if len(rows)]) for values in (prob, label)]
+    return {"roc": (GRID, roc), "referral": (GRID, accuracy), "reliability": (shares[0], shares[1])}
+
+
+def panels(ours: Mapping[str, Curves], others: Mapping[str, Curves], prefix: str) -> list[Panel]:
+    """Return the panels of a method's page.
+
+    Args:
+        ours: Set -> curves of the method.
+        others: Set -> curves of MAP, empty on MAP's own page.
+        prefix: Of all ids of the page.
+    """
+    marks = set_marks(list(ours))
+
+    def lines(curve: str) -> list[Line]:
+        drawn = [Line(Mark(marks[name].hue, 2), *others[name][curve]) for name in ours if name in others]
+        return drawn + [Line(marks[name], *ours[name][curve]) for name in ours]
+
+    sets = " and ".join(SET_LABELS[name].lower() for name in ours)
+    made = (
+        ("roc", "ROC", _diagonal(lines("roc"), "1 − specificity", "sensitivity")),
+        ("referral", "Accuracy after referral", _referral(lines("referral"))),
+        ("reliability", "Reliability", _diagonal(lines("reliability"), "P(referable)", "share referable")),
+    )
+    return [
+        Panel(
+            heading,
+            to_svg(figure, f"{prefix}-{key}", title=f"{heading}: {sets}", description="Mean over seeds."),
+        )
+        for key, heading, figure in made
+    ]
+
+
+def _diagonal(lines: Sequence[Line], xlabel: str, ylabel: str) -> Figure:
+    figure, [[axes]] = canvas(WIDTH, HEIGHT)
+    axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.7, linestyle=(0, (2, 3)))
+    draw_lines(axes, lines)
+    axes.set(xlim=(0, 1), ylim=(0, 1.005), xlabel=xlabel, ylabel=ylabel)
+    return figure
+
+
+def _referral(lines: Sequence[Line]) -> Figure:
+    figure, [[axes]] = canvas(WIDTH, HEIGHT)
+    draw_lines(axes, lines)
+    axes.set(xlim=(0, 1), xlabel="referred to the expert", ylabel="accuracy of the others")
+    axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
+    light_grid(axes, "y")
+    return figure
+
+
+EACH = 6
+
+ImageSource = Callable[[str], NDArray[np.uint8] | None]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An image that is predicted wrongly.
+
+    Args:
+        image_id: The image.
+        file: Name of its file below the folder of images; empty without one.
+        truth: What it shows.
+        predicted: What the method says.
+        place: The set.
+    """
+
+    image_id: str
+    file: str
+    truth: str
+    predicted: str
+    place: str
+
+
+def failures(predictions: Predictions, name: str, *, shown: bool) -> list[Failure]:
+    """Return the wrong predictions of a set with the least uncertainty, missed disease first.
+
+    Args:
+        predictions: One seed.
+        name: The set.
+        shown: Whether there are images.
+    """
+    case = SetPredictions.of(predictions, name)
+    if case is None:
+        return []
+    order = np.lexsort((case.image_id, case.uncertainty))
+    wrong = order[~case.correct[order]]
+    missed, alarms = wrong[case.label[wrong]], wrong[~case.label[wrong]]
+    found = []
+    for row in [*missed[:EACH].tolist(), *alarms[:EACH].tolist()]:
+        image = str(case.image_id[row])
+        grade = "" if case.grade is None else f", grade {case.grade[row]}"
+        called = "referable" if case.called[row] else "not referable"
+        found.append(
+            Failure(
+                image,
+                image_file(image) if shown else "",
+                ("Referable" if case.label[row] else "Not referable") + grade,
+                f"Predicted {called}, {_probability(float(case.prob[row]))}",
+                SET_LABELS[name].lower(),
+            )
+        )
+    return found
+
+
+def _probability(p: float) -> str:
+    """Write P(referable) without claiming certainty by rounding."""
+    return "P > 0.999" if 0.9995 <= p < 1 else "P < 0.001" if 0 < p < 0.0005 else f"P = {plain(p, 3)}"
+
+
+def image_file(image_id: str) -> str:
+    """Return the name of an image's file, which no name of an image can lead out of its folder."""
+    return f"{hashlib.sha256(image_id.encode()).hexdigest()[:16]}.jpg"
+
+
 PACKAGE = "retinabench.reports.leaderboard"
+
 REFERENCE = "map"  # whose curves stand beside those of every method
 
 
@@ -170,10 +324,10 @@ def _method_section(board: BenchmarkBoard, key: str, shown: Sequence[Failure]) -
     others = (
         {}
         if reference is None or reference.key == key
-        else {part: figures.curves_of(reference.predictions[name], part) for part in sets}
+        else {part: curves_of(reference.predictions[name], part) for part in sets}
     )
-    ours = {part: figures.curves_of(seeds, part) for part in sets}
-    marks = figures.set_marks(sets)
+    ours = {part: curves_of(seeds, part) for part in sets}
+    marks = set_marks(sets)
     legend = [LegendEntry(SET_LABELS[part], marks[part]) for part in sets]
     if others:
         legend += [LegendEntry(f"MAP, {SET_LABELS[part].lower()}", Mark(marks[part].hue, 2)) for part in sets]
@@ -181,7 +335,7 @@ def _method_section(board: BenchmarkBoard, key: str, shown: Sequence[Failure]) -
         board,
         rows.scores_table(board, key),
         legend,
-        figures.panels(ours, others, name),
+        panels(ours, others, name),
         list(shown),
         [
             (f"predictions/{key}/{name}/seed-{one.metadata['seed']}.parquet", f"seed {one.metadata['seed']}")

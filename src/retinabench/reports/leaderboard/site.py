@@ -20,8 +20,8 @@ import base64
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from retinabench.core.atomic_files import json_text, write_bytes
 from retinabench.core.errors import InputError
+from retinabench.core.files import json_text, write_bytes
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.results import JsonObject
 from retinabench.core.workspace import Workspace
@@ -30,8 +30,8 @@ from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation.examples import data_uri
 from retinabench.reports.leaderboard import pages
 from retinabench.reports.leaderboard.board import SCHEMA, BenchmarkBoard
-from retinabench.reports.leaderboard.gallery import Failure, ImageSource, image_file
-from retinabench.reports.leaderboard.printed import PrintedMethod
+from retinabench.reports.leaderboard.pages import Failure, ImageSource, image_file
+from retinabench.reports.leaderboard.tables import PrintedMethod
 
 MANIFEST = "site.json"
 Content = Iterator[tuple[str, bytes]]

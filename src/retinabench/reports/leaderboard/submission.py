@@ -1,13 +1,10 @@
-"""A submission: a folder with a card and the predictions of every seed, checked as a whole.
+"""A submission to the leaderboard: its card and the predictions of every seed, checked as a whole.
 
-    my-method/
-      card.toml
-      retinabench-drawn-1-mini/seed-0.parquet      one file per seed, in any format of `read_predictions`
-      retinabench-drawn-1-mini/seed-1.parquet
-      retinabench-idrid-1/seed-0.csv
-      submission.json                              written by `retinabench submit pack`: the hash of every file
-
-A submission is an untrusted folder: links, other files, large files and names that lead out of it are refused.
+my-method/
+  card.toml
+  retinabench-drawn-1-mini/seed-0.parquet      one file per seed, in any format of `read_predictions`
+  retinabench-drawn-1-mini/seed-1.parquet
+  submission.json                              written by `retinabench submit pack`: the hash of every file
 """
 
 from __future__ import annotations
@@ -15,25 +12,362 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, StringConstraints, ValidationError, field_validator
 
-from retinabench.core.atomic_files import json_text, write_bytes
 from retinabench.core.errors import InputError, nearest
-from retinabench.data.frozen.definition import FrozenBenchmark, benchmark_names, frozen_benchmark
+from retinabench.core.files import json_text, write_bytes
+from retinabench.core.settings import Frozen, first_problem
+from retinabench.core.untrusted import kept_inside, visible
+from retinabench.data.frozen.definition import (
+    BenchmarkTruth,
+    FrozenBenchmark,
+    benchmark_names,
+    frozen_benchmark,
+    truth_of,
+)
 from retinabench.predictions.formats.parquet_format import parquet_bytes
+from retinabench.predictions.io import read_predictions
 from retinabench.predictions.table import Predictions
-from retinabench.reports.leaderboard.card import FILE as CARD
-from retinabench.reports.leaderboard.card import Card, card_toml, read_card
-from retinabench.reports.leaderboard.checking import as_seed, check_size, read_checked
+
+CARD = "card.toml"
+
+MOST_CARD_BYTES = 64 * 1024
+
+Line = Annotated[str, StringConstraints(min_length=1, max_length=200, strip_whitespace=True)]
+
+Text = Annotated[str, StringConstraints(min_length=1, max_length=4000, strip_whitespace=True)]
+
+
+class Card(Frozen):
+    """What a submission says of itself.
+
+    Args:
+        name: Short name for folders and links: small letters, digits and hyphens.
+        title: What tables call the method.
+        method: What it does, a few sentences.
+        authors: Who submits it.
+        code: Address of the code, https://…; empty for what comes with this package.
+        paper: Address of a paper, https://…, or empty.
+        compute: On what it was computed, and for how long.
+        hours: Hours of computation of one seed, on that machine.
+        data: Data that it was trained on beside the training images of the benchmark, one line each.
+        pretrained: Whether any weights come from other data.
+        ensemble: Trained networks that are pooled in one prediction, 1 for a single one.
+        deterministic: Whether the method has no randomness, so that one seed is enough.
+        tuned_on: What its settings were chosen on; the test images are not allowed.
+        images_sha256: Benchmark -> `listing_sha256` of the images that it was trained and tested on, which
+            `retinabench prepare BENCHMARK` prints.
+    """
+
+    name: str = Field(max_length=60)
+    title: Line
+    method: Text
+    authors: Line
+    code: str
+    paper: str = ""
+    compute: Line
+    hours: float = Field(ge=0, le=1e7)
+    data: tuple[Line, ...] = Field(default=(), max_length=50)
+    pretrained: bool
+    ensemble: int = Field(1, ge=1, le=100_000)
+    deterministic: bool = False
+    tuned_on: Literal["nothing", "training", "validation"]
+    images_sha256: dict[str, str] = Field(default_factory=dict, max_length=50)
+
+    @field_validator("name")
+    @classmethod
+    def _slug(cls, given: str) -> str:
+        if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", given):
+            raise ValueError("use small letters, digits and single hyphens, such as deep-ensemble-5")
+        return given
+
+    @field_validator("title", "authors", "compute", "method", "data")
+    @classmethod
+    def _visible(cls, given: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        for text in (given,) if isinstance(given, str) else given:
+            if visible(text) != text:
+                raise ValueError("holds control characters, or characters that change the order of letters")
+        return given
+
+    @field_validator("code", "paper")
+    @classmethod
+    def _address(cls, given: str) -> str:
+        if given and not is_address(given):
+            raise ValueError("is no address that begins with https://")
+        return given
+
+
+def is_address(text: str) -> bool:
+    """Tell whether a text is an https address that a page may link to."""
+    if len(text) > 500 or re.search(r"[\s<>\"'`\\\x00-\x20\x7f]", text) or visible(text) != text:
+        return False
+    try:
+        parts = urlsplit(text)
+        return parts.scheme == "https" and bool(parts.hostname) and "@" not in parts.netloc
+    except ValueError:
+        return False
+
+
+def read_card(folder: Path) -> Card:
+    """Read the card of a submission.
+
+    Args:
+        folder: The submission.
+
+    Returns:
+        The card.
+
+    Raises:
+        InputError: There is none, or an entry is missing, unknown or not valid.
+    """
+    file = kept_inside(folder, folder / CARD)
+    try:
+        if file.stat().st_size > MOST_CARD_BYTES:
+            raise InputError(f"is larger than {MOST_CARD_BYTES // 1024} KB", file=file)
+        tree = tomllib.loads(file.read_text("utf-8-sig"))
+    except FileNotFoundError:
+        raise InputError("holds no card.toml", file=folder, hint="examples/card.toml is one.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"is not TOML: {error}", file=file) from None
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or error}", file=file) from None
+    if tree.get("tuned_on") == "test":
+        raise InputError(
+            "tuned_on is the test images: a method that saw their labels is not ranked",
+            file=file,
+            hint="Choose settings on the training or validation images.",
+        )
+    try:
+        card = Card(**tree)
+    except ValidationError as error:
+        raise first_problem(error, file, _keys) from None
+    if not card.code:
+        raise InputError("code is empty: a method without public code cannot be checked", file=file)
+    return card
+
+
+def card_toml(card: Card) -> str:
+    """Return a card as TOML, the same text for the same card.
+
+    Args:
+        card: The card.
+
+    Returns:
+        The text, which `read_card` reads.
+    """
+    lines, tables = [], []
+    for key, value in card.model_dump().items():
+        if isinstance(value, dict):
+            tables += [
+                f"\n[{key}]",
+                *(f"{_quoted(name)} = {_quoted(of)}" for name, of in sorted(value.items())),
+            ]
+        elif isinstance(value, tuple):
+            lines.append(f"{key} = [{', '.join(map(_quoted, value))}]")
+        elif isinstance(value, str):
+            lines.append(f"{key} = {_quoted(value)}")
+        else:
+            lines.append(f"{key} = {str(value).lower() if isinstance(value, bool) else value!r}")
+    return "\n".join([*lines, *(tables if len(tables) > 1 else [])]) + "\n"
+
+
+def _quoted(text: str) -> str:
+    """Return a basic string of TOML."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda found: f"\\u{ord(found[0]):04x}", escaped) + '"'
+
+
+def _keys(path: Sequence[str]) -> list[str]:
+    return list(Card.model_fields) if not path else []
+
+
+MOST_BYTES = 64 * 2**20
+
+CHOICES = re.compile(
+    r"tun|fit|calibrat|select|chos|choice|threshold|temperature|criteri|stopp|optimi[sz]", re.IGNORECASE
+)
+
+ON_TEST = re.compile(r"(?<![a-z])test(?![a-z])", re.IGNORECASE)
+
+
+def read_checked(file: Path, benchmark: FrozenBenchmark) -> Predictions:
+    """Read a predictions file and check it against a benchmark.
+
+    Args:
+        file: The file, in any format of `read_predictions`.
+        benchmark: The benchmark.
+
+    Returns:
+        Its test images in the order of the truth, then its validation images; with the mean over posterior samples, and the truth's
+        grades and patients.
+
+    Raises:
+        InputError: The file is too large, not valid, not complete, or not of this benchmark.
+    """
+    check_size(file)
+    return checked(read_predictions(file), benchmark)
+
+
+def check_size(file: Path) -> None:
+    """Raise `InputError` where a file is larger than any submission needs."""
+    if file.is_file() and (size := file.stat().st_size) > MOST_BYTES:
+        raise InputError(
+            f"has {size / 2**20:,.0f} MB; a submission's file may have {MOST_BYTES / 2**20:.0f}",
+            file=file,
+            hint="Store the mean over the posterior samples.",
+        )
+
+
+def checked(predictions: Predictions, benchmark: FrozenBenchmark) -> Predictions:
+    """Return predictions as `read_checked`, or raise `InputError`."""
+    truth = truth_of(benchmark.name)
+    rows = _rows_of(predictions, truth, benchmark)
+    for column in ("label", "domain"):
+        ours, theirs = getattr(truth, column)[rows], getattr(predictions, column)
+        if (differ := np.flatnonzero(ours != theirs)).size:
+            row = int(differ[0])
+            raise _refused(
+                predictions,
+                f"is '{theirs[row]}' for image '{predictions.image_id[row]}', which is '{ours[row]}' in "
+                f"{benchmark.name} ({len(differ):,} images differ)",
+                row,
+                column,
+                "Every row states label, domain and split as `retinabench prepare` wrote them.",
+            )
+    _check_splits(predictions, truth, rows, benchmark)
+    _check_tuning(predictions)
+    if np.array_equal(predictions.prob, predictions.label):
+        raise _refused(
+            predictions, "every probability is the image's label", hint="Store what the model predicts."
+        )
+    return _canonical(predictions, truth, rows)
+
+
+def _rows_of(predictions: Predictions, truth: BenchmarkTruth, benchmark: FrozenBenchmark) -> NDArray[np.intp]:
+    """Return the row of the truth of each image."""
+    order = np.minimum(np.searchsorted(truth.image_id, predictions.image_id), len(truth.image_id) - 1)
+    if (strange := np.flatnonzero(truth.image_id[order] != predictions.image_id)).size:
+        row = int(strange[0])
+        raise _refused(
+            predictions,
+            f"'{predictions.image_id[row][:80]}' is no image of {benchmark.name} ({len(strange):,} are not)",
+            row,
+            "image_id",
+            "Use the ids of `retinabench prepare`.",
+        )
+    return order
+
+
+def _check_splits(
+    predictions: Predictions, truth: BenchmarkTruth, rows: NDArray[np.intp], benchmark: FrozenBenchmark
+) -> None:
+    of_test = truth.split[rows] == "test"
+    wrongly = of_test != (predictions.split == "test")
+    if (truth.split == "validation").any():  # elsewhere each task takes its own part of the training images
+        wrongly |= truth.split[rows] == "train"
+    if (wrong := np.flatnonzero(wrongly)).size:
+        row = int(wrong[0])
+        raise _refused(
+            predictions,
+            f"is '{predictions.split[row]}' for image '{predictions.image_id[row]}' of the "
+            f"{truth.split[rows[row]]} split of {benchmark.name} ({len(wrong):,} rows are wrong)",
+            row,
+            "split",
+            "Predict the test images, and the validation images if you like; no training images.",
+        )
+    lacking = np.setdiff1d(truth.test, rows[of_test])
+    if lacking.size:
+        raise _refused(
+            predictions,
+            f"lacks {len(lacking):,} of the {len(truth.test):,} test images of {benchmark.name}, such as "
+            f"'{truth.image_id[lacking[0]]}'",
+            hint="Every test image of every set must be predicted.",
+        )
+
+
+def _check_tuning(predictions: Predictions) -> None:
+    for key, value in _leaves(predictions.metadata):
+        if CHOICES.search(key) and ON_TEST.search(value):
+            raise _refused(
+                predictions,
+                f"says in its metadata that {key[:80]} is {value[:80]!r}: a setting was chosen on the test images",
+                hint="Choose it on the validation images.",
+            )
+
+
+def _leaves(tree: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield every value of nested metadata as text, with the keys that lead to it."""
+    if isinstance(tree, Mapping):
+        for key, value in tree.items():
+            yield from _leaves(value, f"{path}.{key}".strip("."))
+    elif isinstance(tree, (list, tuple)):
+        for value in tree:
+            yield from _leaves(value, path)
+    else:
+        yield path, tree if isinstance(tree, str) else json.dumps(tree, default=str)
+
+
+def _canonical(predictions: Predictions, truth: BenchmarkTruth, rows: NDArray[np.intp]) -> Predictions:
+    test = truth.split[rows] == "test"
+    order = np.lexsort((rows, ~test))
+    taken, own = rows[order], predictions.uncertainty
+    about = predictions.metadata
+    return Predictions(
+        image_id=truth.image_id[taken],
+        label=truth.label[taken],
+        probs=predictions.prob[order],
+        grade=truth.grade[taken],
+        patient_id=truth.patient_id[taken],
+        domain=truth.domain[taken],
+        split=predictions.split[order],
+        uncertainty=None if own is None else own[order],
+        metadata={key: about[key] for key in ("method", "title", "seed") if key in about},
+        source=predictions.source,
+    )
+
+
+def as_seed(predictions: Predictions, title: str, seed: int) -> Predictions:
+    """Return predictions under the title of their submission, as one of its seeds.
+
+    Args:
+        predictions: Checked predictions.
+        title: The title of the card.
+        seed: Number of the seed.
+    """
+    return replace(predictions, metadata={"method": title, "title": title, "seed": seed})
+
+
+def _refused(
+    predictions: Predictions,
+    problem: str,
+    row: int | None = None,
+    column: str | None = None,
+    hint: str | None = None,
+) -> InputError:
+    return InputError(
+        problem,
+        file=predictions.source,
+        row=None if row is None else row + 1,
+        column=column,
+        hint=hint,
+    )
+
 
 MANIFEST, SCHEMA = "submission.json", "retinabench.submission/1"
+
 MOST_SEEDS, MOST_MANIFEST_BYTES = 100, 2**20
+
 SEED_FILE = re.compile(r"seed-([0-9]{1,9})\.(parquet|csv|npz)")
+
 Kind = Literal["baseline", "submission", "file"]
 
 

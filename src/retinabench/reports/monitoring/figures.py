@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import StrMethodFormatter
 from numpy.typing import NDArray
 
-from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.monitoring.result import Evidence
+from retinabench.metrics.proportions import Interval
 from retinabench.reports.toolkit.figures import TEXT, WIDTH, canvas, light_grid, thin
 from retinabench.reports.toolkit.style import BAD, MUTED, Mark, mark
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from retinabench.core.atomic_files import write_bytes
+from retinabench.core.files import write_bytes
 from retinabench.metrics.guarantees.risks import PER
 from retinabench.metrics.monitoring.result import Monitoring
 from retinabench.reports.monitoring.figures import evidence_panel, window_panel

@@ -8,8 +8,8 @@ from rich.console import Group
 from rich.text import Text
 
 from retinabench.metrics.guarantees.risks import PER, TARGETS
-from retinabench.metrics.inference.interval import Interval
 from retinabench.metrics.monitoring.result import Evidence, Monitoring
+from retinabench.metrics.proportions import Interval
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.number_format import COUNT, NumberFormat, percent
 from retinabench.reports.toolkit.pages import Finding

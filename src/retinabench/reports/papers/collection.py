@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.progress import Progress
 from retinabench.core.subprocesses import in_processes
-from retinabench.metrics.comparison.paired import align
-from retinabench.metrics.inference.bootstrap import check_seed
-from retinabench.metrics.score import RULES
+from retinabench.metrics.bootstrap import check_seed
+from retinabench.metrics.paired import align
+from retinabench.metrics.scoring import RULES
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.io import ReadEach, find_files, read_each
 from retinabench.predictions.table import Predictions

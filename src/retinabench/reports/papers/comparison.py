@@ -24,10 +24,9 @@ from itertools import combinations
 import numpy as np
 from scipy import stats
 
-from retinabench.metrics.inference.interval_methods import Ends
-from retinabench.metrics.inference.over_seeds import aggregate
-from retinabench.metrics.inference.p_values import holm
-from retinabench.metrics.published import scores as published
+from retinabench.metrics import published
+from retinabench.metrics.intervals import Ends, holm
+from retinabench.metrics.over_seeds import aggregate
 from retinabench.metrics.registry import SCORES
 from retinabench.reports.papers.measurements import Key
 from retinabench.reports.papers.results import MethodRuns

@@ -12,13 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.metrics.classification import Roc, roc_curve, sensitivity_on_chords
-from retinabench.metrics.published import scores
-from retinabench.metrics.published.sets import balanced_rows, rebalanced_rows
-from retinabench.metrics.selective import referral_curves as referral
-from retinabench.metrics.sets import ImageSet
-from retinabench.metrics.shift import grade_weight
-from retinabench.metrics.sorted_images import Cases, Weighted
+from retinabench.metrics import published, referral_curves
+from retinabench.metrics.classification import Roc, grade_weight, roc_curve, sensitivity_on_chords
+from retinabench.metrics.image_sets import ImageSet
+from retinabench.metrics.published import balanced_rows, rebalanced_rows
+from retinabench.metrics.weighted_images import Cases, Weighted
 from retinabench.predictions.table import Predictions
 
 Floats = NDArray[np.float64]
@@ -27,7 +25,7 @@ GRID = np.linspace(0, 1, 101)  # of the share referred
 RATES = {"corrected": np.linspace(0, 1, 201), "published": np.arange(0, 1.02, 0.02)}
 RETAINED = (0.6, 0.9)  # of the ROC curves after referral, Figure 6 of the 2019 paper
 FEWEST = 0.05  # share of the images below which a curve is too noisy to be drawn
-METRICS = scores.METRICS
+METRICS = published.METRICS
 CONTROLS = ("accuracy", "nll", "auroc")  # metrics with an oracle; that of the AUPRC takes too long
 
 
@@ -41,13 +39,13 @@ class Curves:
         oracle: As `referral`, with the same predictions referred in the order of their true loss.
     """
 
-    referral: Named
+    referral_curves: Named
     roc: dict[tuple[str, float], Floats]
     oracle: Named
 
 
 def corrected_curves(
-    test: Predictions, sets: Sequence[ImageSet], curves: dict[tuple[str, str], referral.Curve]
+    test: Predictions, sets: Sequence[ImageSet], curves: dict[tuple[str, str], referral_curves.Curve]
 ) -> Curves:
     """Return the corrected curves of a file on the grids.
 
@@ -60,19 +58,19 @@ def corrected_curves(
     for images in sets:
         whole = images.whole
         for metric in METRICS:
-            curves[images.name, metric] = curve = referral.curve_of(whole, metric)
+            curves[images.name, metric] = curve = referral_curves.curve_of(whole, metric)
             out.referral[images.name, metric] = _on_grid(curve)
         _rocs(out, images.name, whole)
         loss = images.cases.log_loss
         perfect = Cases(images.cases.label, images.cases.prob, loss).weighted(whole.weight)
         for metric in CONTROLS:
-            out.oracle[images.name, metric] = _on_grid(referral.curve_of(perfect, metric))
+            out.oracle[images.name, metric] = _on_grid(referral_curves.curve_of(perfect, metric))
     if (part := rebalanced(test)) is not None:
         weight = grade_weight(part.grade)  # type: ignore[arg-type]  # `rebalanced` has checked the grades
         whole = Cases(part.label, part.prob, part.uncertainty).weighted(weight)
         _rocs(out, "rebalanced", whole)
         for metric in ("accuracy", "auroc"):
-            out.referral["rebalanced", metric] = _on_grid(referral.curve_of(whole, metric))
+            out.referral["rebalanced", metric] = _on_grid(referral_curves.curve_of(whole, metric))
     return out
 
 
@@ -86,13 +84,13 @@ def rebalanced(test: Predictions) -> Predictions | None:
     return part
 
 
-def _on_grid(curve: referral.Curve) -> Floats:
+def _on_grid(curve: referral_curves.Curve) -> Floats:
     """Return the (101,) values of a curve, NaN where too few images remain."""
     values = np.array(curve.value)
     held = curve.positives + curve.negatives
-    few = held < max(referral.MIN_CLASS, FEWEST * held.max()) - 1e-9
-    if referral.ranks_classes(curve.metric):
-        few |= np.minimum(curve.positives, curve.negatives) < referral.MIN_CLASS - 1e-9
+    few = held < max(referral_curves.MIN_CLASS, FEWEST * held.max()) - 1e-9
+    if referral_curves.ranks_classes(curve.metric):
+        few |= np.minimum(curve.positives, curve.negatives) < referral_curves.MIN_CLASS - 1e-9
     values[few] = np.nan
     return np.asarray(np.interp(GRID, curve.referred, values, right=np.nan))
 
@@ -152,14 +150,14 @@ def published_curves(test: Predictions, seed: int) -> tuple[Curves, Named]:
                 arrays = test.label[curve_rows], test.prob[curve_rows], test.uncertainty[curve_rows]
             else:
                 arrays = label, prob, uncertainty
-            curve = scores.referral_curve(*arrays, metric)
+            curve = published.referral_curve(*arrays, metric)
             whole[name, metric] = curve.value
             out.referral[name, metric] = np.interp(GRID, curve.referred, curve.value)
         if 0 < label.sum() < len(label):
             for share in (1.0, *RETAINED):
-                kept = scores.order_of(uncertainty)[: int(share * len(rows))]
+                kept = published.order_of(uncertainty)[: int(share * len(rows))]
                 if 0 < label[kept].sum() < len(kept):
-                    out.roc[name, share] = scores.sensitivity_at_nearest(
+                    out.roc[name, share] = published.sensitivity_at_nearest(
                         roc_curve(label[kept], prob[kept]), RATES["published"]
                     )
     return out, whole

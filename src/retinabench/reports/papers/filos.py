@@ -19,8 +19,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
-from retinabench.metrics.inference.over_seeds import aggregate
-from retinabench.metrics.sets import SET_LABELS
+from retinabench.metrics.image_sets import SET_LABELS
+from retinabench.metrics.over_seeds import aggregate
 from retinabench.metrics.uncertainty import binary_entropy
 from retinabench.reports.papers.curves import RATES
 from retinabench.reports.papers.figures import panels, parts

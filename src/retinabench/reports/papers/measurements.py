@@ -12,15 +12,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.metrics.inference.bootstrap import cluster_bootstrap, cluster_codes, cluster_jackknife
-from retinabench.metrics.inference.interval_methods import Ends
-from retinabench.metrics.published import sets as published_sets
+from retinabench.metrics import published, referral_curves
+from retinabench.metrics.bootstrap import cluster_bootstrap, cluster_codes, cluster_jackknife
+from retinabench.metrics.image_sets import ImageSet, SetEvaluator, image_sets
+from retinabench.metrics.intervals import Ends
+from retinabench.metrics.referral_curves import Curve
 from retinabench.metrics.registry import REFERRED_PERCENT, SCORES
-from retinabench.metrics.selective import referral_curves
-from retinabench.metrics.selective.referral_curves import Curve
-from retinabench.metrics.set_scores import interval_of
-from retinabench.metrics.sets import ImageSet, SetEvaluator, image_sets
-from retinabench.metrics.sorted_images import Weighted
+from retinabench.metrics.scoring import interval_of
+from retinabench.metrics.weighted_images import Weighted
 from retinabench.predictions.table import Predictions
 from retinabench.reports.papers.curves import Curves, corrected_curves, published_curves
 
@@ -143,7 +142,7 @@ def _published(job: MeasureJob) -> Measurements:
     """Return the released code's numbers, as `score` does; that protocol has no intervals."""
     test = job.test
     assert test.uncertainty is not None
-    sets = published_sets.score_sets(test, test.uncertainty, job.seed)
+    sets = published.score_sets(test, test.uncertainty, job.seed)
     curves, whole = published_curves(test, job.seed)
     out = Measurements({}, {}, {}, {}, curves)
     for name, found in sets.items():

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from retinabench.metrics.inference.over_seeds import aggregate, jackknife_error
+from retinabench.metrics.over_seeds import aggregate, jackknife_error
 from retinabench.predictions.table import Predictions
 from retinabench.reports.papers.measurements import Measurements
 from retinabench.reports.papers.origins import (

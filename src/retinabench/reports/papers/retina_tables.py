@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.registry import SCORES
-from retinabench.metrics.sets import SET_LABELS
 from retinabench.reports.papers.comparison import column_cells
 from retinabench.reports.papers.origins import JOINT_CRITERION, STANDARD_BLUR, criterion_title
 from retinabench.reports.papers.results import Collection, MethodRuns, TaskResults, has_set

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from retinabench.core.atomic_files import write_bytes
+from retinabench.core.files import write_bytes
 from retinabench.core.progress import QUIET, Progress
 from retinabench.predictions.io import ReadEach, read_each
 from retinabench.reports.papers import filos, retina_tables

@@ -15,9 +15,9 @@ from markupsafe import Markup
 
 from retinabench.core.results import JsonObject
 from retinabench.metrics.clinical.referral_rule import ReferralRule
-from retinabench.metrics.inference.interval import Interval
+from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.policies.grid import PolicyGrid, PolicyOutcome, RankedImage
-from retinabench.metrics.sets import SET_LABELS
+from retinabench.metrics.proportions import Interval
 from retinabench.reports.toolkit.number_format import COUNT, DASH, PERCENT, NumberFormat, plain
 from retinabench.reports.toolkit.pages import script_json
 

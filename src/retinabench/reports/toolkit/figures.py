@@ -25,8 +25,8 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from numpy.typing import NDArray
 
-from retinabench.core.atomic_files import write_bytes
-from retinabench.core.untrusted.text import visible
+from retinabench.core.files import write_bytes
+from retinabench.core.untrusted import visible
 from retinabench.reports.toolkit.style import FAINT, INK, MUTED, VARIABLES, Mark
 
 Floats = NDArray[np.float64]

@@ -27,7 +27,7 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from retinabench.core.untrusted.text import visible
+from retinabench.core.untrusted import visible
 from retinabench.core.version import __version__
 from retinabench.reports.toolkit import renderers
 from retinabench.reports.toolkit.number_format import NumberFormat, Quantity, join_names, percent, plain

@@ -9,7 +9,7 @@ from itertools import groupby
 
 from markupsafe import Markup
 
-from retinabench.core.untrusted.text import csv_text, visible
+from retinabench.core.untrusted import csv_text, visible
 from retinabench.reports.toolkit.number_format import DASH, Quantity
 from retinabench.reports.toolkit.tables import Block, Cell, Column, Row, Table
 

@@ -9,7 +9,7 @@ from torch import nn
 from torch.func import functional_call, vmap
 
 from retinabench.fidelity.submissions.untrained.kernels import relu_covariance
-from retinabench.models.networks.mlp import MLP
+from retinabench.models.networks.small import MLP
 
 VARIANCE = 1 / 30
 

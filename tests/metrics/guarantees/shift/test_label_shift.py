@@ -7,7 +7,7 @@ import pytest
 from scipy import special
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.calibration.recalibration import correct_prior
+from retinabench.metrics.calibration import correct_prior
 from retinabench.metrics.guarantees.shift.label_shift import label_shift, likelihood_prevalence
 from retinabench.metrics.guarantees.shift.weighted import Images
 

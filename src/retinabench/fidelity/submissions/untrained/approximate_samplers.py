@@ -15,7 +15,7 @@ from torch import Tensor
 from retinabench.core.errors import InputError
 from retinabench.fidelity.submissions.untrained.counted import BURN_IN, Advance, Counted, Sampler, prior_draws
 from retinabench.fidelity.targets.target import Target
-from retinabench.methods.mcmc import hmc, mclmc, smc, svgd
+from retinabench.methods import hmc, particles
 
 FEWEST = 5  # particles
 LEAPFROGS = 5  # of a transition of `smc`
@@ -34,13 +34,13 @@ def _mclmc(
             hint="Run 'hmc' or 'nuts', which take any number.",
         )
     scale = math.sqrt(target.prior_variance * target.parameters)  # of the prior's draws
-    point = mclmc.begin(hmc.start(counted, prior_draws(target, 1, generator)), generator)
-    size, length = mclmc.VarianceStepSize(0.05 * scale), scale
+    point = hmc.microcanonical_start(hmc.start(counted, prior_draws(target, 1, generator)), generator)
+    size, length = hmc.VarianceStepSize(0.05 * scale), scale
     burned: list[Tensor] = []
     kept: list[Tensor] = []
     while counted.used < budget:
         burning = counted.used < BURN_IN * budget
-        moved, error = mclmc.step(
+        moved, error = hmc.microcanonical_step(
             counted, point, prior_variance=target.prior_variance, size=size.size, length=length,
             generator=generator,
         )  # fmt: skip
@@ -51,7 +51,7 @@ def _mclmc(
         elif not kept and len(burned) > FEWEST:
             length = float(torch.cat(burned[len(burned) // 2 :]).var(dim=0).sum().sqrt())
             length = max(length, 2 * size.size)
-        point = moved if finite else mclmc.begin(point.state, generator)
+        point = moved if finite else hmc.microcanonical_start(point.state, generator)
         if not burning:
             kept.append(point.state.weights)
         advance(1)
@@ -70,10 +70,10 @@ def _smc(
     kept: list[Tensor] = []
     for number in range(1, most + 1):
         if power < 1:
-            before, power = power, max(smc.next_power(state.value, power), (number / most) ** FINE)
-            rows = smc.resampled((power - before) * state.value, generator)
+            before, power = power, max(particles.next_power(state.value, power), (number / most) ** FINE)
+            rows = particles.resampled((power - before) * state.value, generator)
             state = hmc.State(state.weights[rows], state.value[rows], state.gradient[rows])
-        state, info = smc.moved(
+        state, info = particles.moved(
             counted, state, power, prior_variance=target.prior_variance, step=step, steps=steps,
             generator=generator,
         )  # fmt: skip
@@ -95,7 +95,7 @@ def _svgd(
     for number in range(steps):
         optimizer.param_groups[0]["lr"] = rate * (1 + math.cos(math.pi * number / steps)) / 2
         slope = counted.gradient(weights) - weights / target.prior_variance
-        weights.grad = -svgd.direction(weights, slope)
+        weights.grad = -particles.stein_direction(weights, slope)
         optimizer.step()
         advance(count)
     return [weights]

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from retinabench.fidelity.submissions.untrained.counted import BURN_IN, Advance, Counted, Sampler, prior_draws
 from retinabench.fidelity.targets.target import Target
-from retinabench.methods.mcmc import hmc
-from retinabench.methods.mcmc.nuts import Nuts
+from retinabench.methods import hmc
+from retinabench.methods.hmc import Nuts
 
 TRAJECTORIES = 20  # of the whole budget, at least
 

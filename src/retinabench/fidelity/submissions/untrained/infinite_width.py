@@ -36,9 +36,8 @@ from retinabench.fidelity.submissions.untrained.kernels import KERNELS, linear_c
 from retinabench.fidelity.targets.data import TargetData, labels, standardised
 from retinabench.fidelity.targets.target import Target
 from retinabench.fidelity.targets.training import build_network
-from retinabench.methods.mcmc import hmc
-from retinabench.models.networks.head import Head
-from retinabench.models.networks.mlp import MLP
+from retinabench.methods import hmc
+from retinabench.models.networks.small import MLP, Head
 
 CHAINS, BURN_IN = 4, 60
 STATES = 200  # of all chains together; each gives several draws of the test points

@@ -23,16 +23,16 @@ from retinabench.core.progress import Progress
 from retinabench.core.random_streams import torch_generator
 from retinabench.core.version import __version__
 from retinabench.fidelity.submissions.entries import UNTRAINED_TITLES
-from retinabench.fidelity.submissions.implied import Implied
-from retinabench.fidelity.submissions.sampled import submission_of
 from retinabench.fidelity.submissions.submission import (
+    DRAWS,
     About,
     Budget,
+    Implied,
     Submission,
     submission_in,
+    submission_of,
     write_submission,
 )
-from retinabench.fidelity.submissions.submission_checks import DRAWS
 from retinabench.fidelity.submissions.untrained import (
     approximate_samplers,
     exact_samplers,

@@ -29,7 +29,7 @@ Loops = Callable[[Floats, Floats, Floats, Any, Floats, Floats], None]
 
 
 class MLPGaussian:
-    """The log-likelihood of the training points as a `LogLikelihood` of `methods/mcmc/hmc.py`.
+    """The log-likelihood of the training points as a `LogLikelihood` of `methods/hmc.py`.
 
     Args:
         inputs: (N, D).

@@ -22,7 +22,7 @@ from retinabench.metrics.guarantees.shift.weighted import (
     Reweighting,
     covariate_weights,
 )
-from retinabench.metrics.inference.interval import Interval, finite_or_none
+from retinabench.metrics.proportions import Interval, finite_or_none
 
 CANDIDATES = 40
 LEVEL = 0.95

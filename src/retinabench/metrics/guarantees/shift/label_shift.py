@@ -24,7 +24,7 @@ from scipy import optimize, stats
 
 from retinabench.core.errors import InputError
 from retinabench.metrics.guarantees.shift.weighted import Images, Reweighting, distance_after, sum_of_squares
-from retinabench.metrics.inference.interval import Interval
+from retinabench.metrics.proportions import Interval
 
 LEVEL = 0.95  # of the interval of the prevalence
 SEPARATION = 5.0  # standard errors that m_1 - m_0 must be above 0

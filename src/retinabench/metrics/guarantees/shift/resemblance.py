@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document, JsonObject
-from retinabench.metrics.inference.bootstrap import cluster_codes
+from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.uncertainty import uncertainties
 
 Floats = NDArray[np.float64]

@@ -28,8 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, special, stats
 
 from retinabench.core.results import Document
-from retinabench.metrics.inference.interval import Interval
-from retinabench.metrics.inference.proportions import clopper_pearson
+from retinabench.metrics.proportions import Interval, clopper_pearson
 
 Floats = NDArray[np.float64]
 LEAST_PATIENTS = 50

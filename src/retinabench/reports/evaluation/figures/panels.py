@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from markupsafe import Markup
 
-from retinabench.metrics.sets import SET_LABELS
+from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.reports.evaluation.evaluation import Evaluation
 from retinabench.reports.evaluation.figures.drawing import (
     NHS,

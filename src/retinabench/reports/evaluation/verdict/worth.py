@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from retinabench.metrics.clinical.baseline import FEW_PATIENTS, POOR, Baseline, Kind, judge
-from retinabench.metrics.inference.interval import Interval
-from retinabench.metrics.results import SetScores
+from retinabench.metrics.proportions import Interval
+from retinabench.metrics.score_results import SetScores
 from retinabench.reports.toolkit.number_format import NumberFormat, Quantity
 from retinabench.reports.toolkit.pages import macros
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from matplotlib.figure import Figure
 
-from retinabench.metrics.sets import SET_LABELS
+from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.reports.papers.figures.panels import (
     BANDS,
     METRIC_LABELS,

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from retinabench.metrics.sets import SET_LABELS
+from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.uncertainty import binary_entropy
 from retinabench.reports.papers.figures.parts import PaperFigure, file_name, outline
 from retinabench.reports.papers.origins import JOINT_CRITERION

@@ -1,0 +1,394 @@
+"""The verbs `examine`, `lesions` and `occlude`: questions about the concepts in images."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from retinabench.cli.application import argument, flag, option, print_notes, progress_of, say, with_options
+from retinabench.cli.options import MOST_REPLICATES, Device, Out, OwnModel, Readers, Seed, Silent
+from retinabench.core.errors import InputError, nearest
+
+if TYPE_CHECKING:
+    from retinabench.concepts.examine import ExamineOptions
+    from retinabench.concepts.report.concept_rates import ExaminationReport
+    from retinabench.concepts.trained_answers import NetworkOptions
+    from retinabench.core.progress import Progress
+    from retinabench.metrics.proportions import Interval
+
+
+BANK, NETWORK = "Images and their truth", "What answers"
+
+OF_BANK = ("source", "images")
+
+OF_NETWORK = ("grid", "weights", "trained", "size", "epochs")
+
+Source = Annotated[
+    Path | None,
+    option("--source", "PATH", "Folder or zip of the data set as downloaded.", rich_help_panel=BANK),
+]
+
+BankImages = Annotated[
+    int | None, option("--images", "N", "Of drawn retinas: their number.", rich_help_panel=BANK)
+]
+
+Grid = Annotated[
+    int,
+    option("--grid", "N", "Ask about each of N x N regions of an image.", min=1, rich_help_panel=BANK),
+]
+
+Examinee = Annotated[
+    str | None,
+    option(
+        "--examinee",
+        "NAME",
+        "A network to be trained on the other images: ours, timm:NAME or your own package.module:function; or a synthetic "
+        "examinee: biased-1, biased-2, unbiased, overconfident, guessing, always-yes. Default: that of the bank, most often "
+        "efficientnet_lite0 with weights of ImageNet.",
+        rich_help_panel=NETWORK,
+    ),
+]
+
+Weights = Annotated[
+    str | None,
+    option("--weights", "WEIGHTS", "imagenet, timm, hf-hub:NAME or a checkpoint.", rich_help_panel=NETWORK),
+]
+
+Trained = Annotated[
+    str | None,
+    option(
+        "--trained",
+        "PART",
+        "head (on features that are computed once), all, a number of stages, or nothing: your own network answers as it is. "
+        "Default: the head of a pretrained network.",
+        rich_help_panel=NETWORK,
+    ),
+]
+
+Size = Annotated[
+    int | None,
+    option("--size", "N", "Side of what the network sees, in pixels.", rich_help_panel=NETWORK),
+]
+
+Epochs = Annotated[
+    int | None, option("--epochs", "N", "Epochs of the training.", min=1, rich_help_panel=NETWORK)
+]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the options say: where the images are, and what answers."""
+
+    source: Source = None
+    images: BankImages = None
+    grid: Grid = 1
+    examinee: Examinee = None
+    weights: Weights = None
+    trained: Trained = None
+    size: Size = None
+    epochs: Epochs = None
+    device: Device = "auto"
+    readers: Readers = None
+
+    def network(self, seed: int, progress: Progress) -> NetworkOptions:
+        """Return the options of the network.
+
+        Args:
+            seed: Seed of everything random.
+            progress: Where progress is shown.
+        """
+        from retinabench.concepts.trained_answers import NetworkOptions
+        from retinabench.experiments.execution import Resources
+
+        return NetworkOptions(
+            self.examinee, self.weights, self.trained, self.size, self.grid, self.epochs, self.images, seed,
+            Resources(self.device, self.readers, progress),
+        )  # fmt: skip
+
+    def refuse(self, names: Sequence[str], why: str) -> None:
+        """Raise `InputError` for an option that has no part in what is asked.
+
+        Args:
+            names: The options, without their dashes.
+            why: What they belong to.
+        """
+        for one in fields(self):
+            if one.name in names and getattr(self, one.name) != one.default:
+                raise InputError(f"--{one.name} {why}", hint="Leave it out.")
+
+
+asks_about_images = with_options(Asked, "asked")
+
+"""Gives a verb the options of `Asked`, which it gets as its argument `asked`."""
+
+
+def occlude(
+    folder: Annotated[Path, argument("RUN", "Folder of a finished run, or of an exported model.")],
+    bank: Annotated[
+        str,
+        option("--bank", "NAME|FILE", "Images with outlined lesions: idrid, synthetic … or a TOML file."),
+    ] = "idrid",
+    source: Annotated[
+        Path | None, option("--source", "PATH", "Folder or zip of the data set as downloaded.")
+    ] = None,
+    out: Out = Path("occlusion"),
+    images: Annotated[
+        int | None, option("--images", "N", "At most so many images; of drawn retinas, their number.", min=1)
+    ] = None,
+    controls: Annotated[
+        int, option("--controls", "N", "Equal shapes filled elsewhere, per image and concept.", min=1)
+    ] = 2,
+    bootstrap: Annotated[
+        int,
+        option(
+            "--bootstrap", "N", "Replicates for the intervals over patients.", min=100, max=MOST_REPLICATES
+        ),
+    ] = 2000,
+    model: OwnModel = None,
+    device: Device = "auto",
+    seed: Seed = 0,
+    quiet: Silent = False,
+) -> None:
+    """Fill annotated lesions with the texture around them: does the model refer because of them?"""
+    from retinabench.concepts.occlusion.occlude import OcclusionOptions
+    from retinabench.concepts.occlusion.occlude import occlude as occlude_lesions
+
+    options = OcclusionOptions(images, controls, bootstrap, seed, device, model, progress_of(quiet))
+    found = occlude_lesions(folder, bank, source, out, options)
+    for one in found.effects:
+        say(f"{one.concept}: {_change(one.probability['difference'])} in {one.images} images")
+    print_notes(found.notes)
+    say(out / "index.html")
+
+
+def _change(change: Interval) -> str:
+    if not math.isfinite(change.value):
+        return "unknown"
+    ends = f" [{change.low:+.3f}, {change.high:+.3f}]" if math.isfinite(change.low) else ""
+    return f"{change.value:+.3f}{ends} of P(referable) beyond the control"
+
+
+Answers = Annotated[
+    Path | None, option("--answers", "FILE", "P(yes): CSV or Parquet, image_id and a column per concept.")
+]
+
+Truth = Annotated[Path | None, option("--truth", "FILE", "0, 1 or empty (unknown): the same columns.")]
+
+BankName = Annotated[
+    str | None,
+    option(
+        "--bank",
+        "NAME|FILE",
+        "Images with known concepts instead of --truth: idrid, isic2018, chexpert, synthetic … or a TOML file.",
+        rich_help_panel=BANK,
+    ),
+]
+
+Figures = Annotated[bool, flag("--figures", help="Write Figures 2 to 4 of the publication to OUT/figures.")]
+
+Concepts = Annotated[
+    str | None,
+    option("--concepts", "CONCEPTS", "Columns of the truth file, separated by commas; default: all."),
+]
+
+StrategyName = Annotated[
+    str | None,
+    option(
+        "--strategy",
+        "NAME",
+        "precision, uncertainty, random, unpredictability, uncertainty+unpredictability or claims; default: claims with --claim, "
+        "otherwise precision.",
+    ),
+]
+
+Questions = Annotated[int | None, option("--questions", "N", "Stop after so many; default: all.")]
+
+Tolerance = Annotated[
+    float | None, option("--tolerance", "X", "Stop at this mean uncertainty; it starts at 2.")
+]
+
+Patience = Annotated[int | None, option("--patience", "N", "Stop after so many questions without progress.")]
+
+Claims = Annotated[
+    list[str] | None,
+    option(
+        "--claim",
+        "CLAIM",
+        "Stop when decided, such as 'sensitivity of haemorrhage >= 0.85'; may be repeated. Decided only if stated before the "
+        "first question.",
+    ),
+]
+
+Goals = Annotated[
+    list[str] | None,
+    option(
+        "--goal",
+        "GOAL",
+        "By which the page judges: sensitivity=0.85 (every concept), 'specificity of haemorrhage=0.8', or a TOML file with a table "
+        "per concept; may be repeated; default: nothing is judged.",
+    ),
+]
+
+Reference = Annotated[
+    str | None,
+    option(
+        "--reference",
+        "TRUTH",
+        "Where --truth has columns CONCEPT@READER: majority (default), random (one reader per image) or a reader's name.",
+    ),
+]
+
+MainDecision = Annotated[
+    Path | None,
+    option(
+        "--predictions",
+        "FILE",
+        "Predictions file of the same images: does the model refer those in which it sees the concepts?",
+    ),
+]
+
+ReferAt = Annotated[
+    str, option("--threshold", "RULE", "From which P(referable) on --predictions refers, as in `score`.")
+]
+
+Confidence = Annotated[float, option("--confidence", "X", "Of the decisions of all claims together.")]
+
+UncertaintyReading = Annotated[
+    Literal["std", "variance"],
+    typer.Option("--reading", help="Uncertainty: area of the drawn band, or as printed."),
+]
+
+QuestionRules = Annotated[
+    Literal["corrected", "published"],
+    typer.Option("--rules", help="corrected: skip saturated cells; published: ask them until empty."),
+]
+
+KernelChoice = Annotated[
+    Literal["published", "fitted"], typer.Option("--kernel", help="Hyper-parameters of the drawn curves.")
+]
+
+Repetitions = Annotated[int, option("--repetitions", "N", "To compare all strategies; 0: do not.", min=0)]
+
+
+@asks_about_images
+def examine(
+    asked: Asked,
+    answers: Answers = None,
+    truth: Truth = None,
+    bank: BankName = None,
+    out: Out = Path("examination"),
+    concepts: Concepts = None,
+    strategy: StrategyName = None,
+    questions: Questions = None,
+    tolerance: Tolerance = None,
+    patience: Patience = None,
+    claim: Claims = None,
+    confidence: Confidence = 0.95,
+    goal: Goals = None,
+    reference: Reference = None,
+    predictions: MainDecision = None,
+    threshold: ReferAt = "0.5",
+    reading: UncertaintyReading = "std",
+    rules: QuestionRules = "corrected",
+    kernel: KernelChoice = "published",
+    repetitions: Repetitions = 10,
+    figures: Figures = False,
+    seed: Seed = 0,
+    quiet: Silent = False,
+) -> None:
+    """Question a classifier concept by concept: which lesions does it grasp, from as few questions as possible?"""
+    from retinabench.concepts.examine import ExamineOptions, summary_lines
+
+    options = ExamineOptions(
+        concepts=[name.strip() for name in concepts.split(",")] if concepts else None,
+        strategy=strategy,
+        questions=questions,
+        tolerance=tolerance,
+        patience=patience,
+        claims=claim or (),
+        confidence=confidence,
+        goals=goal or (),
+        reference=reference,
+        predictions=predictions,
+        threshold=threshold,
+        reading=reading,
+        rules=rules,
+        kernel=kernel,
+        repetitions=repetitions,
+        figures=figures,
+        seed=seed,
+    )
+    found = _examined(answers, truth, bank, out, options, asked, progress_of(quiet))
+    for line in summary_lines(found):
+        say(line)
+    print_notes(found.examination.notes)
+    say(out / "index.html")
+
+
+def _examined(
+    answers: Path | None,
+    truth: Path | None,
+    bank: str | None,
+    out: Path,
+    options: ExamineOptions,
+    asked: Asked,
+    progress: Progress,
+) -> ExaminationReport:
+    """Examine whatever the options name."""
+    from retinabench.concepts.examine import examine_files
+
+    if (bank is None) == (truth is None):
+        raise InputError(
+            "name either --truth (a table) or --bank (images)", hint="See: retinabench examine --help"
+        )
+    if answers is not None and asked.examinee is not None:
+        raise InputError("--answers and --examinee exclude each other", hint="Leave one of them out.")
+    if truth is not None:
+        asked.refuse(OF_BANK, "is for the images of --bank")
+    if truth is not None and answers is not None:
+        asked.refuse(OF_NETWORK, "is for a network that answers about images")
+        return examine_files(answers, truth, out, options, progress=progress)
+    from retinabench.concepts.answer_bank import examine_images, examine_synthetic
+    from retinabench.concepts.examinees.synthetic import SYNTHETIC
+
+    network = asked.network(options.seed, progress)
+    if answers is not None or network.synthetic:
+        asked.refuse(OF_NETWORK, "is for a network that answers about images")
+    if bank is not None:
+        return examine_images(bank, asked.source, out, network, options, answers)
+    if not network.synthetic:
+        hint = "Give the answers with --answers, or a synthetic examinee with --examinee."
+        raise InputError(
+            "a table of truth holds no images that a network could be asked about",
+            hint=hint if asked.examinee is None else nearest(asked.examinee, SYNTHETIC),
+        )
+    assert truth is not None
+    assert asked.examinee is not None
+    return examine_synthetic(truth, asked.examinee, out, options, network.resources)
+
+
+@asks_about_images
+def lesions(
+    asked: Asked,
+    dataset: Annotated[str, argument("DATASET", "A bank, as in examine --bank: synthetic, idrid …")],
+    out: Out = Path("lesions"),
+    goal: Goals = None,
+    seed: Seed = 0,
+    quiet: Silent = False,
+) -> None:
+    """Train a network to name the concepts of a bank, then examine it on the images that it has not seen."""
+    from retinabench.concepts.answer_bank import examine_images
+    from retinabench.concepts.examine import ExamineOptions, summary_lines
+
+    options = ExamineOptions(seed=seed, goals=goal or ())
+    network = asked.network(seed, progress_of(quiet))
+    found = examine_images(dataset, asked.source, out, network, options)
+    for line in summary_lines(found):
+        say(line)
+    print_notes(found.examination.notes)
+    say(out / "index.html")

@@ -1,0 +1,478 @@
+"""Atomic writing of files, and checksums that name damage.
+
+Every file is written through `atomic_write`: a temporary file in the same folder is written, flushed to the disk and
+renamed. Files that commands read again are written with `checked=True`, which lists their checksum in `SHA256SUMS` beside
+them, before the rename. `sha256sum --check` reads that list too. Files without a line are read unchecked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import hashlib
+import json
+import os
+import re
+import secrets
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Literal
+
+from retinabench.core.errors import InputError, WorkError, printable
+from retinabench.core.results import JsonObject
+
+try:
+    import fcntl
+except ImportError:  # Windows: two processes that write to one folder at once are then not kept apart
+    fcntl = None  # type: ignore[assignment]
+
+CHECKSUMS = "SHA256SUMS"
+
+LINE = re.compile(r"([0-9a-f]{64})  ([^/]+)")
+
+ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}  # as `sha256sum` escapes names
+
+SEAL = "checksum"
+
+ABSENT = "0" * 64  # is listed beside a checksum while there may not yet, or no longer, be a file
+
+HINT = "Restore it from a copy, or delete {} and repeat the command that made it."
+
+State = Literal["whole", "damaged", "missing", "without checksum"]
+
+Sums = dict[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What was found of one file.
+
+    Args:
+        path: The file.
+        state: ``whole``, ``damaged``, ``missing`` (it is listed) or ``without checksum``.
+    """
+
+    path: Path
+    state: State
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal digits."""
+    with open(path, "rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def check(path: str | Path, hint: str | None = None) -> Path:
+    """Return `path` if its content is what was written, or if no checksum is known.
+
+    Args:
+        path: A file; it may be missing.
+        hint: What a user can do about damage.
+
+    Raises:
+        InputError: The content differs from what was written, or the list of checksums is damaged.
+    """
+    path = Path(path)
+    if state(path) == "damaged":
+        raise InputError(
+            f"is damaged: its content is not what was written ({CHECKSUMS} lists another checksum)",
+            file=path,
+            hint=hint or HINT.format(path.parent),
+        )
+    return path
+
+
+def state(path: Path) -> State:
+    """Compare a file with its line in the list."""
+    while True:
+        known = read_checksums(path.parent).get(path.name)
+        if known is None:
+            return "without checksum"
+        try:
+            # Reading a pipe, which a folder from elsewhere may hold, would never end.
+            found = sha256(path) if path.is_file() else ABSENT
+        except FileNotFoundError:
+            found = ABSENT
+        if found in known:
+            return "whole"
+        if read_checksums(path.parent).get(path.name) == known:  # otherwise it was replaced while it was read
+            return "missing" if found == ABSENT else "damaged"
+
+
+def read_checksums(folder: Path) -> Sums:
+    """Return name -> accepted checksums of a folder; empty where it has no list.
+
+    Two are accepted while a file is being written, replaced or deleted, or where that was interrupted.
+
+    Raises:
+        InputError: The list is damaged.
+    """
+    path = folder / CHECKSUMS
+    sums: Sums = {}
+    try:
+        lines = path.read_text(encoding="utf-8", errors="surrogateescape").split("\n")
+    except (FileNotFoundError, NotADirectoryError):
+        return sums
+    except OSError as error:
+        raise InputError(f"cannot be read ({error.strerror or error})", file=path) from None
+    for number, line in enumerate(lines[:-1], start=1):
+        escaped = line.startswith("\\")
+        match = LINE.fullmatch(line[escaped:])
+        if match is None:
+            raise _damaged_list(path, number)
+        name = _unescaped(match[2]) if escaped else match[2]
+        sums[name] = (*sums.get(name, ()), match[1])
+    if lines[-1] or not sums:
+        raise _damaged_list(path, len(lines))
+    return sums
+
+
+def _damaged_list(path: Path, row: int) -> InputError:
+    hint = "Restore it, or delete it: the files beside it are then read without a check."
+    return InputError("is damaged: not a list of checksums", file=path, row=row, hint=hint)
+
+
+def _unescaped(name: str) -> str:
+    return re.sub(r"\\(.)", lambda found: {"n": "\n", "r": "\r"}.get(found[1], found[1]), name)
+
+
+def checksum_lines(sums: Mapping[str, tuple[str, ...]]) -> bytes:
+    """Return the content of a list."""
+    lines = []
+    for name, digests in sorted(sums.items()):
+        escaped = "".join(ESCAPES.get(character, character) for character in name)
+        lines += [f"{'' if escaped == name else chr(92)}{digest}  {escaped}\n" for digest in digests]
+    return "".join(lines).encode("utf-8", "surrogateescape")
+
+
+def settled(folder: Path, sums: Sums) -> Sums:
+    """Leave the one checksum that a file has, where two are accepted, and drop files that are gone."""
+    one: Sums = {}
+    for name, digests in sums.items():
+        if (folder / name).is_file():
+            now = sha256(folder / name) if len(digests) > 1 else digests[0]
+            one[name] = (now,) if now in digests else digests
+    return one
+
+
+def sealed(content: Mapping[str, object]) -> bytes:
+    """Return a line of JSON with a checksum of its own, for files to which lines are appended."""
+    line = json.dumps(content, allow_nan=False)
+    return f'{line[:-1]}{", " if content else ""}"{SEAL}": "{_seal(line)}"}}\n'.encode()
+
+
+def unsealed(line: bytes) -> JsonObject:
+    """Return the content of a line that `sealed` wrote, or of a line of JSON without a checksum.
+
+    Raises:
+        ValueError: It is neither, or its checksum is that of another line.
+    """
+    try:
+        content = json.loads(line)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+    if not isinstance(content, dict):
+        raise ValueError("not an object")
+    seal = content.pop(SEAL, None)
+    if seal is not None and sealed(content) != line.rstrip(b"\n") + b"\n":
+        raise ValueError("its checksum is that of another line")
+    return content
+
+
+def _seal(line: str) -> str:
+    return hashlib.sha256(line.encode()).hexdigest()[:16]
+
+
+@contextlib.contextmanager
+def list_locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder's list of checksums, where the file system has locks."""
+    descriptor = None
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        if fcntl is not None:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def verify(folder: Path) -> Iterator[Checked]:
+    """Check every file below a folder; a list that is damaged is itself reported, once.
+
+    Args:
+        folder: The top of the tree; symbolic links to folders are not followed.
+
+    Yields:
+        What was found, in the order of the paths.
+    """
+    for place, folders, names in os.walk(folder):
+        folders.sort()
+        here = Path(place)
+        try:
+            sums = read_checksums(here)
+        except InputError:
+            yield Checked(here / CHECKSUMS, "damaged")
+            continue
+        for name in sorted({*names, *sums} - {CHECKSUMS}):
+            if not _passing(name):
+                found = state(here / name)
+                if found != "whole" or (here / name).exists():
+                    yield Checked(here / name, found)
+
+
+def _passing(name: str) -> bool:
+    """Whether a file is a lock or a temporary one."""
+    return name.startswith(".lock") or name.endswith((".part", ".claim")) or name == "done"
+
+
+def described(checked: Checked) -> str:
+    """Return one line about a file that is not whole, with what to do."""
+    what = "is damaged" if checked.state == "damaged" else "is missing"
+    return printable(f"{checked.path}: {what}. {HINT.format(checked.path.parent)}")
+
+
+OLD = 3600.0  # seconds; longer than any write takes
+
+
+@contextlib.contextmanager
+def atomic_write(path: str | Path, *, checked: bool = False) -> Iterator[IO[bytes]]:
+    """Open a binary file that becomes `path` when the block ends, and is deleted when the block fails.
+
+    Args:
+        path: The file; its folder is created.
+        checked: Whether its checksum is listed, so that `checksums.check` finds damage.
+
+    Yields:
+        The open file.
+
+    Raises:
+        InputError: The folder cannot be written to.
+        WorkError: The disk is full.
+    """
+    path = Path(path)
+    temporary = _temporary(path, "part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _sweep_once(path.parent.absolute())
+        with _open_held(temporary) as handle:
+            yield handle
+            handle.flush()
+            os.fsync(handle.fileno())
+            if os.name == "nt":
+                handle.close()  # Windows renames no open file
+            if checked:
+                with list_locked(path.parent):
+                    _list_checksum(path, sha256(temporary))
+                    os.replace(temporary, path)
+            else:
+                os.replace(temporary, path)
+        _flush_folder(path.parent)
+    except OSError as error:
+        raise explain(error, path) from error
+    finally:
+        # It does not exist after a successful rename, or if it could not be created.
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def check_writable(folder: Path) -> None:
+    """Create a folder where it is missing, and refuse one that cannot be written to, before long work whose results go there.
+
+    Args:
+        folder: The folder.
+
+    Raises:
+        InputError: It cannot be created, or no file can be created in it.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise explain(error, folder) from error
+
+
+def _temporary(path: Path, ending: str) -> Path:
+    """Return a new name beside `path`; it is cut where it would be longer than the 255 bytes that most file systems allow."""
+    start = os.fsdecode(os.fsencode(path.name)[:200])
+    return path.with_name(f".{start}.{secrets.token_hex(4)}.{ending}")
+
+
+def _open_held(path: Path) -> IO[bytes]:
+    """Create a temporary file and hold its lock while it is open, which tells `sweep` that its writer lives."""
+    while True:
+        handle = open(path, "wb")  # noqa: SIM115 - the caller closes it
+        if fcntl is not None:
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(handle, fcntl.LOCK_EX)
+        if path.exists():
+            return handle
+        handle.close()  # deleted by a sweep between the two steps
+
+
+def write_bytes(path: str | Path, content: bytes, *, checked: bool = False) -> None:
+    """Write bytes atomically.
+
+    Args:
+        path: The file.
+        content: What to write.
+        checked: Whether its checksum is listed.
+    """
+    with atomic_write(path, checked=checked) as handle:
+        handle.write(content)
+
+
+def write_json(path: str | Path, content: Any, *, checked: bool = False, indented: bool = True) -> None:
+    """Write JSON atomically; NaN and infinity are refused.
+
+    Args:
+        path: The file.
+        content: What to write.
+        checked: Whether its checksum is listed.
+        indented: Whether it is for readers; many numbers are written faster and shorter without.
+    """
+    text = (
+        json_text(content) if indented else json.dumps(content, allow_nan=False, separators=(",", ":")) + "\n"
+    )
+    write_bytes(path, text.encode(), checked=checked)
+
+
+def json_text(content: Any) -> str:
+    """Return `content` as indented JSON that ends with a newline; NaN and infinity are refused."""
+    return json.dumps(content, indent=2, allow_nan=False) + "\n"
+
+
+def _list_checksum(path: Path, digest: str) -> None:
+    """List the checksum that `path` is about to have beside that of the file which is there; `ABSENT` for a deletion."""
+    sums = read_checksums(path.parent)
+    before = settled(path.parent, {path.name: sums[path.name]}) if path.name in sums else {}
+    there = (sha256(path),) if path.name not in sums and path.exists() else (ABSENT,)
+    sums[path.name] = tuple(dict.fromkeys((*before.get(path.name, there), digest)))
+    _write_checksums(path.parent, sums)
+
+
+def _write_checksums(folder: Path, sums: Sums) -> None:
+    if sums:
+        write_bytes(folder / CHECKSUMS, checksum_lines(sums))
+    else:
+        (folder / CHECKSUMS).unlink(missing_ok=True)
+
+
+def settle(folder: Path) -> None:
+    """Leave one checksum for each file of a folder whose work is complete, and none for files that are gone."""
+    with list_locked(folder):
+        sums = read_checksums(folder)
+        if (left := settled(folder, sums)) != sums:
+            _write_checksums(folder, left)
+
+
+def remove(path: Path) -> None:
+    """Delete a file that was written with ``checked=True``, and its line in the list; it may be missing."""
+    with list_locked(path.parent):
+        if path.name not in read_checksums(path.parent):
+            path.unlink(missing_ok=True)
+            return
+        _list_checksum(path, ABSENT)
+        path.unlink(missing_ok=True)
+        sums = read_checksums(path.parent)
+        if sums.pop(path.name, None):  # otherwise the folder is gone as well
+            _write_checksums(path.parent, sums)
+
+
+def claim(path: str | Path, content: Any) -> None:
+    """Write `content` as JSON to `path`, checked, unless the file exists; of several processes at once, one succeeds.
+
+    A hard link is created atomically or refused; on a file system without hard links the last writer succeeds.
+    """
+    path = Path(path)
+    if path.exists():
+        return
+    own = _temporary(path, "claim")
+    try:
+        with _open_held(own) as handle:
+            handle.write(json_text(content).encode())
+            handle.flush()
+            os.fsync(handle.fileno())
+            with list_locked(path.parent):
+                if not path.exists():
+                    _list_checksum(path, sha256(own))
+                    os.link(own, path)
+    except FileExistsError:
+        pass
+    except OSError:
+        write_json(path, content, checked=True)
+    finally:
+        with contextlib.suppress(OSError):
+            own.unlink(missing_ok=True)
+
+
+def sweep(folder: Path) -> None:
+    """Delete temporary files of killed writes in `folder`: those whose lock no writer holds.
+
+    On a file system without locks those older than an hour are deleted, longer than any write takes.
+    """
+    for leftover in (*folder.glob(".*.part"), *folder.glob(".*.claim")):
+        with contextlib.suppress(OSError), open(leftover, "r+b") as handle:
+            if _abandoned(handle):
+                leftover.unlink()
+
+
+def _abandoned(handle: IO[bytes]) -> bool:
+    """Whether no living process writes a temporary file."""
+    if fcntl is not None:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            return False
+        except OSError:
+            pass
+    return time.time() - os.fstat(handle.fileno()).st_mtime > OLD
+
+
+@functools.cache
+def _sweep_once(folder: Path) -> None:
+    """Sweep a folder before the first write of this process into it: listing it may take long."""
+    sweep(folder)
+
+
+def explain(error: OSError, path: Path) -> InputError | WorkError:
+    """Return the error, in one line with a hint, for an operating-system error about writing `path`."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return WorkError(
+            f"{path}: no space left on the disk. Free some space and repeat the command; "
+            "finished work stays, and the command continues it."
+        )
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return InputError(
+            "cannot be written (read-only or no permission)", file=path, hint="Choose another --out."
+        )
+    if error.errno in (errno.ENOTDIR, errno.EEXIST, errno.EISDIR):
+        return InputError(
+            "cannot be written: a part of the path is a file where a folder is needed, or the reverse",
+            file=path,
+            hint="Choose another --out.",
+        )
+    if error.errno == errno.ENOENT:
+        return InputError(
+            "cannot be written: its folder is gone, or can hold no other",
+            file=path,
+            hint="Choose another --out.",
+        )
+    return WorkError(f"{path}: {error.strerror or error}.")
+
+
+def _flush_folder(folder: Path) -> None:
+    """Flush a rename in `folder` to the disk, if the platform supports it."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,1 +1,0 @@
-"""Conformance of a method with its contract."""

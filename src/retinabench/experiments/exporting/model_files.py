@@ -1,0 +1,338 @@
+"""The files of an exported model: `model.json` and its tensors, checked before anything is built from them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field, StrictBool, StrictInt, ValidationError
+from torch import Tensor
+
+from retinabench.core.errors import InputError
+from retinabench.core.files import check
+from retinabench.core.results import JsonObject
+from retinabench.core.settings import Frozen, first_problem
+from retinabench.core.untrusted import kept_inside
+from retinabench.data.preprocessing.preprocess import Preprocess, Recipe
+from retinabench.experiments.config import Run, build_run
+from retinabench.experiments.execution import member_runs
+from retinabench.experiments.features import Extractor
+from retinabench.experiments.run_folder import LIKELIHOOD
+from retinabench.methods.registry import METHODS
+from retinabench.methods.training.checkpoint import taking_over
+from retinabench.methods.training.posterior import Posterior, fingerprint
+from retinabench.models.build import (
+    build_model,
+    build_trunk,
+    feature_width,
+    parameters_of,
+    parameters_of_trunk,
+)
+from retinabench.models.foreign import named_network, source_of
+from retinabench.models.settings import ModelConfig, is_own, is_path
+from retinabench.models.weight_files import load_safetensors
+
+FORMAT = "retinabench.model/1"
+
+ABOUT = "model.json"
+
+CARD = "README.md"
+
+EXPORT_AGAIN = "Export the model again."
+
+MOST_BYTES = 2**20  # of model.json
+
+MOST_SAMPLES = 10_000  # per prediction
+
+
+class _Recipe(Frozen):
+    """The fields of `Recipe`, none of which is converted from another type."""
+
+    size: StrictInt = Field(ge=16, le=2048)
+    preprocess: Preprocess
+    blur: StrictInt
+    published: StrictBool
+
+
+class _Content(Frozen):
+    """The content of `model.json`."""
+
+    format: Literal["retinabench.model/1"]
+    version: str = Field(max_length=50)
+    data: str = Field(max_length=200)
+    fingerprint: str = Field(max_length=64)
+    run: JsonObject
+    recipe: _Recipe
+    referable_from: StrictInt = Field(ge=1, le=4)
+    network_sha256: str = ""
+
+
+@dataclass(frozen=True)
+class ModelAbout:
+    """What an exported model says of itself.
+
+    Args:
+        run: The run that it was trained by; `run.data` is the name of the data set.
+        recipe: How an image is made from a file.
+        referable_from: The lowest grade with label 1.
+        config_hash: Of the run.
+        notes: What a user must know of it.
+    """
+
+    run: Run
+    recipe: Recipe
+    referable_from: int
+    config_hash: str
+    notes: tuple[str, ...]
+
+
+def read_about(folder: Path, model: str | None = None, *, run_code: bool = True) -> ModelAbout:
+    """Read `model.json`.
+
+    Args:
+        folder: The exported model.
+        model: The function of a user's network, where it is one.
+        run_code: Whether the function is going to be run; otherwise it need not be named.
+
+    Returns:
+        What it says.
+
+    Raises:
+        InputError: It is missing or damaged, states what no run can state, or a user's function that is not named.
+    """
+    path = folder / ABOUT
+    content = _content(path, folder)
+    stated = content.run.get("model", {})
+    name = str(stated.get("name", "")) if isinstance(stated, dict) else ""
+    if run_code:
+        name = named_network(name, model, folder, own=is_own(name))
+    if isinstance(stated, dict) and _names_file(stated.get("weights")) and not stated.get("weights_sha256"):
+        raise InputError(
+            "model.weights names a file without its SHA-256", file=path
+        )  # it would be read to compute it
+    _check_methods(content.run.get("method"), path)
+    run = build_run({**content.run, "data": content.data}, path)
+    _check(run, path)
+    config_hash = run.hash(content.fingerprint)
+    notes: tuple[str, ...] = ()
+    if run_code and is_own(name):
+        run = run.model_copy(update={"model": run.model.model_copy(update={"name": name})})
+        if source_of(name).sha256 != content.network_sha256:
+            notes = (f"the file of '{name}' is not the one that the model was exported with",)
+    return ModelAbout(run, Recipe(**content.recipe.model_dump()), content.referable_from, config_hash, notes)
+
+
+def _content(path: Path, folder: Path) -> _Content:
+    if not path.is_file():
+        raise InputError(
+            "holds no exported model", file=folder, hint="Make one with: retinabench export RUN --out DIR"
+        )
+    check(path, EXPORT_AGAIN)
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise ValueError(f"it has more than {MOST_BYTES:,} bytes")
+        content = json.loads(kept_inside(folder, path).read_text(encoding="utf-8"))
+        if isinstance(content, dict) and content.get("format") != FORMAT:
+            raise ValueError(f"format '{content.get('format')}', this version reads '{FORMAT}'")
+        return _Content.model_validate(content)
+    except ValidationError as error:
+        problem = first_problem(error, None, lambda _: list(_Content.model_fields))
+        raise InputError(f"is damaged ({problem})", file=path, hint=EXPORT_AGAIN) from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"is damaged ({str(error).rstrip('.')})", file=path, hint=EXPORT_AGAIN) from None
+
+
+def _check_methods(stated: object, path: Path) -> None:
+    """Refuse a method that is not installed here, or a member of it that is not."""
+    while isinstance(stated, dict):
+        name, stated = stated.get("name"), stated.get("member")
+        if isinstance(name, str) and name not in METHODS:
+            raise InputError(
+                f"is a model of the method '{name}', which is not installed here",
+                file=path,
+                hint="Install the package that brings it: a plug-in with this entry point in 'retinabench.methods'.",
+            )
+
+
+def _names_file(weights: object) -> bool:
+    return isinstance(weights, str) and is_path(weights)
+
+
+def _check(run: Run, path: Path) -> None:
+    """Refuse settings that no finished run has, or that would read other files or fetch something."""
+    samples = run.method.samples
+    if samples > MOST_SAMPLES:
+        raise InputError(f"method.samples={samples:,} is more than {MOST_SAMPLES:,}", file=path)
+    found = len(list(path.parent.glob("member-*.safetensors")))
+    asked = getattr(run.method, "members", 1) if run.method.pools_seeds else 1
+    if asked > max(found, 1):
+        raise InputError(f"asks for {asked} members, of which {found} are there", file=path)
+
+
+def leaf_runs(run: Run) -> Iterator[Run]:
+    """Yield the trained runs whose samples a run pools; the run itself where it trains.
+
+    Raises:
+        InputError: The run combines others in another way than by pooling their samples.
+    """
+    if run.cross_validation is not None:
+        raise InputError(
+            "a cross-validation estimates scores and is not a model",
+            hint="Train a run on all training images: leave out cross_validation.",
+        )
+    members = member_runs(run)
+    if not members:
+        yield run
+        return
+    if not run.method.pools_seeds:
+        raise InputError(
+            f"'{run.method.name}' is fitted to the predictions of another run and cannot be exported",
+            hint="Export the run that it is fitted to.",
+        )
+    for member in members:
+        yield from leaf_runs(member)
+
+
+def read_tensors(path: Path, names: Sequence[str] = ()) -> dict[str, Tensor]:
+    """Read a safetensors file.
+
+    Args:
+        path: The file.
+        names: Tensors that it must hold.
+
+    Returns:
+        Name -> tensor.
+
+    Raises:
+        InputError: It is missing or damaged, or lacks one of the names.
+    """
+    if not path.is_file():
+        raise InputError("is missing", file=path, hint=EXPORT_AGAIN)
+    check(path, EXPORT_AGAIN)
+    try:
+        tensors = load_safetensors(kept_inside(path.parent, path))
+    except InputError:
+        raise
+    except Exception as error:  # damaged headers raise errors of many kinds
+        raise InputError(
+            f"is damaged ({str(error).partition(chr(10))[0]})", file=path, hint=EXPORT_AGAIN
+        ) from None
+    for name in names:
+        if name not in tensors:
+            raise InputError(f"lacks the tensor '{name}'", file=path, hint=EXPORT_AGAIN)
+    for name, tensor in tensors.items():
+        if not torch.isfinite(tensor).all():
+            raise InputError(f"{name!r} holds values that are not finite", file=path)
+    return tensors
+
+
+def weights_of(folder: Path) -> str:
+    """Return the fingerprint of the weights of an exported model.
+
+    Raises:
+        InputError: A file is missing or damaged.
+    """
+    members = leaf_runs(read_about(folder, run_code=False).run)
+    return "+".join(
+        fingerprint(read_tensors(folder / member_file(number))) for number, _ in enumerate(members)
+    )
+
+
+def member_file(number: int) -> str:
+    """Return the name of the file of a member."""
+    return f"member-{number}.safetensors"
+
+
+def read_posterior(run: Run, tensors: dict[str, Tensor], device: torch.device, path: Path) -> Posterior:
+    """Return the posterior of a member, once its settings fit the tensors that are there.
+
+    Args:
+        run: The settings of the member.
+        tensors: Its tensors by name.
+        device: Where it computes.
+        path: Their file, for messages.
+
+    Returns:
+        The posterior.
+
+    Raises:
+        InputError: The tensors are those of another network.
+    """
+    _check_size(parameters_of, run, tensors, path)
+    largest = max((size for tensor in tensors.values() for size in tensor.shape), default=1)
+    for key, value in run.method.model_dump().items():
+        if isinstance(value, int) and key != "samples" and value > max(largest, MOST_SAMPLES):
+            raise InputError(f"method.{key}={value:,} is of no model of these tensors", file=path)
+    try:
+        model = build_model(run.model, run.seed, pretrained=False).to(device)
+        posterior: Posterior = METHODS[run.method.name].build(model, run, LIKELIHOOD)
+    except (RuntimeError, MemoryError) as error:
+        raise InputError(f"its settings give no posterior ({one_line(error)})", file=path) from None
+    with taking_over(path, EXPORT_AGAIN):
+        posterior.restore(tensors)
+    return posterior
+
+
+def read_extractor(run: Run, device: torch.device, path: Path) -> Extractor | None:
+    """Return the trunk, where the head was trained alone, else None.
+
+    Args:
+        run: The settings.
+        device: Where it computes.
+        path: The file of the trunk.
+
+    Returns:
+        The trunk.
+
+    Raises:
+        InputError: The file is missing, damaged, or holds another network.
+    """
+    if run.model.trained != "head":
+        return None
+    tensors = read_tensors(path)
+    _check_size(parameters_of_trunk, run, tensors, path)
+    trunk = build_trunk(run.model, pretrained=False)
+    with taking_over(path, EXPORT_AGAIN):
+        trunk.trunk.load_state_dict(tensors)
+    return Extractor(run.model, device, trunk.to(device))
+
+
+def read_scale(path: Path, run: Run) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return mean and std of what the networks read; `InputError` where they do not fit the run."""
+    scale = read_tensors(path, ("mean", "std"))
+    length = feature_width(run.model) if run.model.trained == "head" else 3
+    for tensor in (scale["mean"], scale["std"]):
+        if tuple(tensor.shape) != (length,) or tensor.dtype != torch.float32:
+            raise InputError(f"mean and std are not {length} numbers each (float32)", file=path)
+    if (scale["std"] <= 0).any():
+        raise InputError("not all std are above 0", file=path)
+    return scale["mean"].numpy(), scale["std"].numpy()
+
+
+def _check_size(
+    count: Callable[[ModelConfig], int], run: Run, tensors: Mapping[str, Tensor], path: Path
+) -> None:
+    """Refuse a network of more parameters than the file holds, before memory is taken for it."""
+    found = sum(tensor.numel() for tensor in tensors.values())
+    try:
+        needed = count(run.model)
+    except RuntimeError:  # a tensor of more bytes than can be counted
+        raise InputError(
+            f"'{run.model.name}' of these settings does not fit into memory", file=path
+        ) from None
+    if needed > found:
+        raise InputError(
+            f"holds the tensors of another network ({found:,} values; '{run.model.name}' has {needed:,} parameters)",
+            file=path,
+        )
+
+
+def one_line(error: Exception) -> str:
+    """Return the message of an error in one line of at most 120 characters."""
+    return " ".join(str(error).split())[:120]

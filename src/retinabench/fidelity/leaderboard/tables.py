@@ -1,0 +1,513 @@
+"""The tables of a fidelity board: scores, ranking, usefulness, and rows that were printed or recorded before."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.core.results import JsonObject
+from retinabench.fidelity import distances
+from retinabench.fidelity.leaderboard.results import (
+    WHY_UNDEFINED,
+    Board,
+    FidelityEntry,
+    Rank,
+    RankedDivision,
+    RankedEntry,
+    Score,
+    TaskBoard,
+)
+from retinabench.fidelity.scoring import utility
+from retinabench.fidelity.scoring.grading import Evaluator
+from retinabench.fidelity.scoring.measures import MEASURES
+from retinabench.fidelity.scoring.resampling import ALL, mean_of
+from retinabench.fidelity.submissions.submission import Submission
+from retinabench.fidelity.targets.target import Target
+from retinabench.metrics.comparison import ranks
+from retinabench.reports.toolkit.number_format import TWO_DIGITS, NumberFormat, Quantity
+from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table
+
+
+@dataclass(frozen=True)
+class PrintedRow:
+    """A row of a table that was printed elsewhere.
+
+    Args:
+        title: Whose, and that it was printed.
+        scores: By measure, with the standard deviation that was printed as error.
+    """
+
+    title: str
+    scores: dict[str, Score]
+
+
+def printed_rows(evaluator: Evaluator, group: str = ALL) -> list[PrintedRow]:
+    """Return the printed rows of a task's group, and the ceiling that an imported reference was published with."""
+    task, found = evaluator.target.name, []
+    ceiling = evaluator.reference.about.published_ceiling
+    if ceiling is not None and group == ALL:
+        scores = {name: _score([value]) for name, value in ceiling.items() if name in MEASURES}
+        found.append(PrintedRow("published ceiling", scores))
+    only = len(evaluator.resampling.groups) == 2  # all points, and one group that is the same
+    for row in _printed()["row"]:
+        if row["task"] == task and (row.get("group", ALL) == group or (only and "group" not in row)):
+            scores = {name: _score(value) for name, value in row.items() if name in MEASURES}
+            found.append(PrintedRow(row["title"], scores))
+    return found
+
+
+def final_ranking(tasks: Sequence[TaskBoard]) -> Table | None:
+    """Return the final ranking of 2021 as printed, where a task of the competition is on the board."""
+    if not any(task.target.points for task in tasks):
+        return None
+    rows = [Row(one["team"], [Cell(one["light"]), Cell(one["extended"])]) for one in _printed()["final"]]
+    note = "As printed in Wilson et al. 2022; the scores of the teams, an image there, are not known here."
+    columns = [Column("light track"), Column("extended track")]
+    return Table.of("Final ranking of the competition of 2021 (printed)", columns, rows, note=note)
+
+
+def _score(value: Sequence[float]) -> Score:
+    """Return a printed value, with its error where one was printed."""
+    return Score(Quantity(value[0], np.nan, np.nan, value[1] if len(value) > 1 else np.nan))
+
+
+@cache
+def _printed() -> JsonObject:
+    file = resources.files("retinabench.fidelity.leaderboard").joinpath("printed.toml")
+    return tomllib.loads(file.read_text(encoding="utf-8"))
+
+
+FILE = Path(__file__).parent / "recorded.toml"
+
+Values = Mapping[str, tuple[float, float]]
+
+"""Measure -> mean over seeds and its standard error."""
+
+
+@dataclass(frozen=True)
+class RecordedStanding:
+    """What entries scored on a task within one tier of the budget.
+
+    Attributes:
+        date: When they were scored.
+        seeds: How many seeds the entries have, in words.
+        entries: Title -> values.
+    """
+
+    date: str
+    seeds: str
+    entries: Mapping[str, Values]
+
+
+@cache
+def recorded(task: str, tier: int | None) -> RecordedStanding | None:
+    """Return the recorded standing of a task.
+
+    Args:
+        task: Name of the target.
+        tier: The most gradient evaluations per training example.
+
+    Returns:
+        The standing; None where none is recorded.
+    """
+    content = tomllib.loads(FILE.read_text("utf-8")).get(task, {}).get(str(tier))
+    if content is None:
+        return None
+    entries = {
+        title: {one["measure"]: (one["value"], one["error"]) for one in cells}
+        for title, cells in content["entries"].items()
+    }
+    return RecordedStanding(str(content["date"]), str(content["seeds"]), entries)
+
+
+def recorded_table(task: TaskBoard) -> Table | None:
+    """Return the entries of a task among the recorded ones, the best first; None where none are, or submissions are shipped."""
+    standing = recorded(task.target.name, task.division.tier if task.division else None)
+    names = task.ranked_measures
+    if standing is None or not task.competitors or any(entry.shipped for entry in task.competitors):
+        return None
+    known = standing.entries
+    ours = {
+        entry.title: {name: entry.scores[ALL][name].quantity for name in names} for entry in task.competitors
+    }
+    values = [[of[name].value for name in names] for of in ours.values()]
+    values += [[of[name][0] for name in names] for of in known.values()]
+    table = np.array(values)
+    placed = np.mean(
+        [ranks(table[None, :, k], MEASURES[name].higher)[0] for k, name in enumerate(names)], axis=0
+    )
+    rows = []
+    for title, quantities in ours.items():
+        cells = [Cell.number(one.value, error=one.error) for one in quantities.values()]
+        rows.append(Row(f"{title} (here)", cells))
+    for title, of in known.items():
+        rows.append(Row(title, [Cell.number(of[name][0], error=of[name][1]) for name in names], control=True))
+    ordered = [
+        Row(rows[k].label, [Cell.number(float(placed[k]), form=TWO_DIGITS), *rows[k].cells], rows[k].control)
+        for k in np.argsort(placed, kind="stable")
+    ]
+    columns = [
+        Column("rank"),
+        *(Column(MEASURES[n].label, direction="higher" if MEASURES[n].higher else "lower") for n in names),
+    ]
+    note = (
+        f"Recorded on {standing.date} against the shipped reference, {standing.seeds}, ± the standard error over seeds. Their "
+        "submissions are not in the package: these ranks come from values alone, without intervals."
+    )
+    return Table.of(f"{task.target.title}: among the recorded entries", columns, ordered, note=note)
+
+
+CEILING, FLOOR = "one chain of the reference", "noise floor"
+
+COLUMNS = {
+    "categorical": (
+        "agreement", "total_variation", "epistemic_correlation", "epistemic_error", "disagreement_gap",
+        "miscalibration", "regret", "accuracy", "nll", "referral_area",
+    ),
+    "gaussian": ("wasserstein", "w2", "w2_kit", "w2_as_printed", "rmse", "crps", "coverage_90"),
+}  # fmt: skip
+
+TERMINAL_COLUMNS = {
+    "categorical": ("agreement", "total_variation", "accuracy"),
+    "gaussian": ("wasserstein", "crps"),
+}
+
+"""Those that fit 80 columns."""
+
+_LEGEND = (
+    "Intervals of 95 % over test points, and of the ranked measures over chains of the reference; with several seeds over these too, ± their "
+    "standard error. Places are shared where differences are not resolved."
+)
+
+_SHIPPED = (
+    "Entries without the mark (here) come with the package, as they were submitted, rounded and without posterior "
+    "samples."
+)
+
+_ALONE = " With one seed of each entry, places hold for these runs alone: other seeds may change them."
+
+_DECLARED = "A budget that is declared was stated in the submission: no hashes of a run vouch for it."
+
+
+def task_table(task: TaskBoard, group: str = ALL, *, terminal: bool = False) -> Table:
+    """Return the table of one group of a task's test points.
+
+    Args:
+        task: The task.
+        group: The group of test points.
+        terminal: Leave out the columns that do not fit a terminal.
+    """
+    likelihood = task.target.likelihood
+    known = task.entries[0].scores[group]
+    wanted = (TERMINAL_COLUMNS if terminal else COLUMNS)[likelihood]
+    without = task.evaluator.reference.external  # what an imported reference cannot tell has no column
+    names = [name for name in wanted if name in known and (known[name].quantity.defined or not without)]
+    with_draws = group == ALL and task.evaluator.draws is not None
+    ranked = group == ALL and any(entry.rank is not None for entry in task.entries)
+    columns = [Column("place")] * ranked + [_column(name) for name in names[: len(task.ranked_measures)]]
+    columns += [Column("exact draws")] * with_draws + [
+        _column(name) for name in names[len(task.ranked_measures) :]
+    ]
+    columns += [Column("budget"), *[Column("targets")] * (not terminal)]
+
+    def row(label: str, scores: Mapping[str, Score], entry: FidelityEntry | None = None) -> Row:
+        cells = [UNDEFINED if entry is None else _rank_cell(entry.rank)] * ranked
+        for number, name in enumerate(names):
+            cells += [_draws_cell(entry)] * (with_draws and number == len(task.ranked_measures))
+            score = scores.get(name)
+            cells.append(UNDEFINED if score is None else _score_cell(score))
+        cells.append(_chain_cell(task, label) if entry is None else _budget_cell(entry))
+        if not terminal:
+            cells.append(UNDEFINED if entry is None else _target_cell(entry, task.target))
+        return Row(_label(label, task.here), cells, control=entry is None or entry.baseline)
+
+    rows = [row(entry.title, entry.scores[group], entry) for entry in task.ordered]
+    floor = {name: Score(Quantity(value)) for name, value in task.evaluator.floor[group].items()}
+    controls = [(CEILING, task.ceiling[group]), (FLOOR, floor)]
+    first = len(task.competitors)
+    controls += [(one.title, one.scores) for one in printed_rows(task.evaluator, group)]
+    rows[first:first] = [row(label, scores) for label, scores in controls if set(scores) & set(names)]
+    title = "all test points" if group == ALL else group.replace("_", "-")
+    division = "" if task.division is None else f"; {task.division.label}"
+    caption = f"{task.target.title}: {title} ({task.points[group]:,}){division}"
+    return Table.of(caption, columns, rows, row_header="entry", note=_note(task))
+
+
+def strength_table(task: TaskBoard, name: str) -> Table | None:
+    """Return one measure by strength of the corruption, or None where the task has no strengths."""
+    strengths = [group for group in task.points if group[-1:].isdigit()]
+    if not strengths:
+        return None
+    rows = [
+        Row(
+            _label(entry.title, task.here),
+            [_score_cell(entry.scores[group][name]) for group in strengths],
+            entry.baseline,
+        )
+        for entry in task.ordered
+    ]
+    ceiling = [_score_cell(task.ceiling[group][name]) for group in strengths]
+    rows.insert(len(task.competitors), Row(CEILING, ceiling, True))
+    division = "" if task.division is None else f"; {task.division.label}"
+    caption = f"{task.target.title}: {MEASURES[name].label} by strength{division}"
+    return Table.of(caption, [Column(group) for group in strengths], rows, row_header="entry")
+
+
+def ranking_tables(board: Board) -> list[Table]:
+    """Return the final ranking of each division that has one."""
+    divisions = list(dict.fromkeys(entry.division for entry in board.ranking))
+    here = {title for task in board.tasks for title in task.here}
+    return [
+        _ranking_table([entry for entry in board.ranking if entry.division == division], division, here)
+        for division in divisions
+    ]
+
+
+def refused_table(board: Board) -> Table | None:
+    """Return the files that are not on the board with the reasons, or None where there are none."""
+    if not board.refused:
+        return None
+    rows = [Row(record["file"], [Cell(record["why"])]) for record in (one.to_dict() for one in board.refused)]
+    return Table.of("Files that are not on the board", [Column("why")], rows)
+
+
+def _ranking_table(ranking: list[RankedEntry], division: RankedDivision | None, here: set[str]) -> Table:
+    names, tasks = list(ranking[0].by_measure), ranking[0].tasks
+    columns = [
+        Column("place"),
+        Column("mean rank"),
+        *(Column(f"rank by {MEASURES[name].label}") for name in names),
+    ]
+    rows = [
+        Row(
+            _label(entry.title, here),
+            [
+                _rank_cell(entry.rank),
+                Cell(entry.rank.quantity, TWO_DIGITS),
+                *(Cell.number(entry.by_measure[name], form=TWO_DIGITS) for name in names),
+            ],
+        )
+        for entry in ranking
+    ]
+    caption = f"Mean rank over {tasks} tasks" if tasks > 1 else "Rank on one task"
+    title = f"{caption}; {division.label}" if division is not None else caption
+    return Table.of(title, columns, rows, row_header="entry")
+
+
+def groups_shown(task: TaskBoard) -> list[str]:
+    """Return the groups that have tables of their own: all points, and the kinds where there are several."""
+    kinds = [group for group in task.points if group != ALL and not group[-1:].isdigit()]
+    return [ALL, *kinds] if len(kinds) > 1 else [ALL]
+
+
+def _label(title: str, here: set[str]) -> str:
+    """Return how tables call an entry, told apart from those that come with the package."""
+    return f"{title} (here)" if title in here else title
+
+
+def _column(name: str) -> Column:
+    about = MEASURES[name]
+    return Column(about.label, direction="higher" if about.higher else "lower")
+
+
+def _score_cell(score: Score) -> Cell:
+    quantity = score.quantity
+    form = NumberFormat(1 if quantity.defined and abs(quantity.value) >= 10 else 3)
+    if np.isfinite(quantity.error):
+        return Cell.number(quantity.value, error=quantity.error, form=form)
+    return Cell(quantity, form, why=score.why)
+
+
+def _draws_cell(entry: FidelityEntry | None) -> Cell:
+    return (
+        UNDEFINED if entry is None or entry.draws is None or not entry.draws.text else Cell(entry.draws.text)
+    )
+
+
+def _rank_cell(rank: Rank | None) -> Cell:
+    return UNDEFINED if rank is None else Cell(rank.text)
+
+
+def _chain_cell(task: TaskBoard, label: str) -> Cell:
+    """Return what a chain of the reference cost."""
+    known = label == CEILING and task.chain_gradients is not None
+    return Cell(f"{task.chain_gradients:,.0f}") if known else UNDEFINED
+
+
+def _budget_cell(entry: FidelityEntry) -> Cell:
+    if (budget := entry.budget) is None:
+        return UNDEFINED
+    said = [f"over {budget.limit or 0:.0f}"] * budget.over + ["declared"] * entry.declared
+    return Cell(f"{budget.used:.0f}", below=", ".join(said))
+
+
+def _target_cell(entry: FidelityEntry, target: Target) -> Cell:
+    """Return what the first seed of an entry targets, and why it is not ranked where it is marked."""
+    if entry.baseline:
+        return UNDEFINED
+    first = entry.submissions[0]
+    stated = "not stated" if first.about.implied is None else first.about.implied.text()
+    departures = first.departures(target)
+    return Cell(stated, below="; ".join([*entry.marks, *departures]))
+
+
+def power_text(task: TaskBoard) -> str:
+    """Return what the task can tell apart, in a sentence; empty where fewer than two entries are ranked."""
+    found = task.resolution
+    if found is None or not found.pairs:
+        return ""
+    named = zip(task.ranked_measures, found.detectable, strict=True)
+    power = [f"{value:.2g} in {MEASURES[name].label}" for name, value in named if value > 0]
+    said = f"{found.resolved} of {found.pairs} pairs are resolved"
+    alone = "" if any(len(entry.submissions) > 1 for entry in task.ranked) else _ALONE
+    return (f"{said}; power .8 for a difference of {' or '.join(power)}." if power else f"{said}.") + alone
+
+
+def _note(task: TaskBoard) -> str:
+    reference = task.evaluator.reference
+    shipped = _SHIPPED if any(entry.shipped for entry in task.competitors) else ""
+    declared = _DECLARED if any(entry.declared for entry in task.competitors) else ""
+    marked = (
+        f"'{entry.title}' is not ranked: {', '.join(entry.marks)}."
+        for entry in task.competitors
+        if entry.marks
+    )
+    if reference.passed:
+        verdict = reference.judgement.verdict
+        known = "" if verdict == "passed" else f"The reference is {verdict}. "
+        parts = (f"{known}{_LEGEND}", *marked, declared, shipped, power_text(task))
+        return " ".join(part for part in parts if part)
+    return f"No ranking: the reference fails its own diagnostics ({'; '.join(reference.why)}). {_LEGEND} {declared}".rstrip()
+
+
+MAP = "map"  # the entry
+
+_FORM = NumberFormat(3)
+
+UsefulnessValues = NDArray[np.float64]
+
+
+def usefulness_table(tasks: Sequence[TaskBoard]) -> Table | None:
+    """Return how well posterior, MAP and no knowledge predict, by task and group; None where no labels are known.
+
+    Args:
+        tasks: The boards of all tasks and divisions; of a task's entries of MAP that of the largest budget counts.
+    """
+    rows = []
+    for name in dict.fromkeys(task.target.name for task in tasks):
+        boards = [task for task in tasks if task.target.name == name]
+        if boards[0].evaluator.truth is None:
+            continue
+        points = [entry for task in boards for entry in task.competitors if _is_map(entry)]
+        known = max(points, key=lambda entry: entry.budget.used if entry.budget else 0, default=None)
+        rows += _usefulness_rows(boards[0], known)
+    if not rows:
+        return None
+    columns = [Column(title, direction="lower") for title in ("posterior", "MAP", "uniform")]
+    columns += [Column("posterior less MAP"), Column("posterior less uniform")]
+    note = (
+        "Negative log-likelihood in nats; of a regression the CRPS, and instead of uniform the distribution of y over the training points. "
+        "Differences below 0: the posterior predicts better; 95 % intervals over test points."
+    )
+    return Table.of(
+        "Does the posterior predict better than MAP and than no knowledge?", columns, rows, note=note
+    )
+
+
+def _usefulness_rows(task: TaskBoard, known: FidelityEntry | None) -> list[Row]:
+    evaluator, reference = task.evaluator, task.evaluator.reference
+    gaussian = task.target.likelihood == "gaussian"
+    own = Submission(draws=reference.draws) if gaussian else Submission(reference.probs)
+    losses: list[UsefulnessValues | None] = [_losses(task, [own])]
+    losses.append(None if known is None else _losses(task, known.submissions))
+    nothing = next(entry for entry in task.entries if entry.title in ("uniform", "marginal of y"))
+    losses.append(_losses(task, nothing.submissions))
+    first, found = losses[0], []
+    assert first is not None
+    for group, points in evaluator.resampling.groups.items():
+        if group[-1:].isdigit():
+            continue
+        cells = [UNDEFINED if one is None else _cell(Quantity(float(one[points].mean()))) for one in losses]
+        for one in losses[1:]:
+            if one is None:
+                cells.append(UNDEFINED)
+                continue
+            with np.errstate(invalid="ignore"):
+                term = mean_of((first - one)[points])
+            estimate = evaluator.resampling.estimate({"difference": term}, group)["difference"]
+            cells.append(_cell(Quantity(estimate.value, *estimate.interval())))
+        label = f"{task.target.name}: {'all test points' if group == ALL else group.replace('_', '-')}"
+        found.append(Row(label, cells))
+    return found
+
+
+def _cell(loss: Quantity) -> Cell:
+    """Return the cell of a loss, or of a difference, with the reason where it is infinite."""
+    return Cell(loss, _FORM, why="" if loss.defined else WHY_UNDEFINED["nll"])
+
+
+def _losses(task: TaskBoard, submissions: Sequence[Submission]) -> UsefulnessValues:
+    """Return the loss of each test point, (N,), the mean over seeds."""
+    truth = task.evaluator.truth
+    assert truth is not None
+    kind = "crps" if task.target.likelihood == "gaussian" else "nll"
+    found = []
+    for one in submissions:
+        if kind == "crps":
+            assert one.draws is not None
+            found.append(utility.crps(one.draws, np.asarray(truth, np.float64)))
+        else:
+            assert one.probs is not None
+            found.append(utility.classification(one.probs, truth)[kind].terms[:, 0])
+    return np.asarray(np.mean(found, axis=0), np.float64)
+
+
+def _is_map(entry: FidelityEntry) -> bool:
+    return entry.submissions[0].about.method == MAP
+
+
+def corruption_table(task: TaskBoard) -> Table | None:
+    """Return the ranked measures over all kinds and strengths of corruption; None where the task has no kinds."""
+    groups, kinds = task.evaluator.data.test.groups, task.target.groups
+    cells = [np.flatnonzero(groups == cell) for cell in sorted(set(groups.tolist())) if cell.count("-") == 2]
+    if task.target.likelihood != "categorical" or len(cells) < 2:
+        return None
+    names = (*task.ranked_measures, *(["accuracy"] if task.evaluator.truth is not None else []))
+    rows = []
+    for entry in task.ordered:
+        of_seeds = [_of_cells(task, one, cells, names) for one in entry.submissions]
+        mean = np.mean(of_seeds, axis=0)  # (cells, measures)
+        shown = [
+            Cell.number(float(mean[:, k].mean()), error=float(mean[:, k].std(ddof=1)), form=_FORM)
+            for k in range(len(names))
+        ]
+        rows.append(Row(entry.title, shown, entry.baseline))
+    columns = [
+        Column(MEASURES[name].label, direction="higher" if MEASURES[name].higher else "lower")
+        for name in names
+    ]
+    division = "" if task.division is None else f"; {task.division.label}"
+    note = f"Mean ± standard deviation over {len(cells)} cells, each kind of {kinds[1]} at each strength."
+    return Table.of(f"{task.target.title}: all kinds and strengths{division}", columns, rows, note=note)
+
+
+def _of_cells(
+    task: TaskBoard, submission: Submission, cells: Sequence[NDArray[np.intp]], names: Sequence[str]
+) -> UsefulnessValues:
+    """Return the mean of each measure in each cell, (cells, measures)."""
+    probs, reference, truth = submission.probs, task.evaluator.reference.probs, task.evaluator.truth
+    assert probs is not None
+    terms = {
+        "agreement": distances.agreement(probs, reference),
+        "total_variation": distances.total_variation(probs, reference),
+    }
+    if truth is not None:
+        terms["accuracy"] = probs.argmax(axis=1) == truth
+    return np.array([[float(np.mean(terms[name][rows])) for name in names] for rows in cells])

@@ -1,0 +1,429 @@
+"""Chains on flat parameters with full-batch gradients: Hamiltonian Monte Carlo, the no-U-turn sampler, microcanonical Langevin.
+
+Target: π(w) ∝ exp(ℓ(w)) N(w; 0, s² I), ℓ the summed log-likelihood, temperature 1. Letters: K chains, P parameters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+LogLikelihood = Callable[[Tensor], tuple[Tensor, Tensor]]
+
+"""(K, P) weights -> the log-likelihood (K,) and its gradient (K, P), both new: the weights change in place afterwards.
+
+One that has a method `gradient`, (K, P) -> (K, P), is asked for nothing else within a trajectory.
+"""
+
+
+@dataclass(frozen=True)
+class State:
+    """The chains: weights (K, P), their log-likelihood (K,) and its gradient (K, P)."""
+
+    weights: Tensor
+    value: Tensor
+    gradient: Tensor
+
+
+@dataclass(frozen=True)
+class Transition:
+    """One transition, each (K,): the acceptance probability, whether it was accepted, H' - H."""
+
+    acceptance: Tensor
+    accepted: Tensor
+    energy_error: Tensor
+
+
+def start(log_likelihood: LogLikelihood, weights: Tensor) -> State:
+    """Return the chains at the given weights (K, P)."""
+    return State(weights, *log_likelihood(weights))
+
+
+def steps_for(step: float, prior_variance: float) -> int:
+    """Return the leapfrog steps L = ⌈π s / 2ε⌉ of a quarter period."""
+    return max(1, math.ceil(math.pi * math.sqrt(prior_variance) / (2 * step)))
+
+
+def transition(
+    log_likelihood: LogLikelihood,
+    state: State,
+    *,
+    prior_variance: float,
+    step: float,
+    steps: int,
+    generator: torch.Generator,
+) -> tuple[State, Transition]:
+    """Move all chains once.
+
+    The energies of float32 weights are too large to subtract: the differences of likelihood, prior and kinetic energy
+    are taken apart, the last two element by element, and summed in float64. A trajectory that leaves the finite
+    numbers is rejected like any other.
+
+    Args:
+        log_likelihood: Weights (K, P) -> log-likelihood (K,) and its gradient (K, P).
+        state: The K chains.
+        prior_variance: s² of the prior N(0, s² I).
+        step: Step size ε.
+        steps: Leapfrog steps.
+        generator: Source of momenta and acceptances, on the CPU.
+
+    Returns:
+        The chains after the transition, and its statistics.
+    """
+    weights = state.weights
+    # Drawn on the processor, so that the chain does not depend on the device's own generator.
+    momentum = torch.randn(weights.shape, generator=generator, dtype=weights.dtype).to(weights.device)
+    uniform = torch.rand(len(weights), generator=generator, dtype=torch.float64).to(weights.device)
+    proposal, end = leapfrog(log_likelihood, state, momentum, prior_variance, step, steps)
+    likelihood = proposal.value.double() - state.value.double()
+    prior = _squares(weights, proposal.weights) / (2 * prior_variance)
+    kinetic = _squares(momentum, end) / 2
+    gain = likelihood + prior + kinetic  # H - H'
+    acceptance = gain.clamp(max=0).exp().nan_to_num(0.0)
+    accepted = uniform < acceptance
+    kept = State(
+        *(
+            torch.where(accepted.reshape(-1, *[1] * (new.ndim - 1)), new, old)
+            for new, old in zip(
+                (proposal.weights, proposal.value, proposal.gradient),
+                (state.weights, state.value, state.gradient),
+                strict=True,
+            )
+        )
+    )
+    return kept, Transition(acceptance, accepted, -gain)
+
+
+def leapfrog(
+    log_likelihood: LogLikelihood,
+    state: State,
+    momentum: Tensor,
+    prior_variance: float,
+    step: float,
+    steps: int,
+) -> tuple[State, Tensor]:
+    """Follow Hamilton's equations for `steps` steps; return the state at the end and its momentum (K, P).
+
+    Args:
+        log_likelihood: Weights (K, P) -> log-likelihood (K,) and its gradient (K, P).
+            An attribute `gradient`, where there is one, gives the latter alone.
+        state: The K chains.
+        momentum: (K, P).
+        prior_variance: s² of the prior N(0, s² I).
+        step: Step size ε.
+        steps: Number of steps.
+    """
+    weights = state.weights.clone()
+    momentum = momentum + (step / 2) * (state.gradient - weights / prior_variance)
+    inner = getattr(log_likelihood, "gradient", lambda weights: log_likelihood(weights)[1])
+    for _ in range(steps - 1):
+        weights.add_(momentum, alpha=step)
+        # Two half steps of the momentum in one.
+        momentum.add_(inner(weights), alpha=step).sub_(weights, alpha=step / prior_variance)
+    weights.add_(momentum, alpha=step)
+    value, gradient = log_likelihood(weights)
+    momentum.add_(gradient, alpha=step / 2).sub_(weights, alpha=step / 2 / prior_variance)
+    return State(weights, value, gradient), momentum
+
+
+def _squares(before: Tensor, after: Tensor) -> Tensor:
+    """Return |before|² - |after|² (K,), exact where the two are close."""
+    return ((before - after).double() * (before + after).double()).sum(dim=1)
+
+
+@dataclass
+class StepSize:
+    """Dual averaging of log ε towards a mean acceptance (Hoffman & Gelman 2014, section 3.2).
+
+    Two of their constants differ, because here a transition has hundreds of steps and burn-in tens of transitions: the
+    average is drawn towards `first` instead of ten times as much, and moves a quarter as fast (γ = 0.2, not 0.05).
+    With theirs the step swings over two powers of ten before it settles. `step` is what burn-in uses next; `adapted`
+    the smoothed value that is frozen afterwards.
+    """
+
+    first: float
+    target: float = 0.7
+    error: float = field(default=0.0)
+    log_smoothed: float = field(default=0.0)
+    count: int = field(default=0)
+
+    @property
+    def step(self) -> float:
+        """The step size of the next burn-in transition."""
+        if self.count == 0:
+            return self.first
+        return self.first * math.exp(-math.sqrt(self.count) / 0.2 * self.error)
+
+    @property
+    def adapted(self) -> float:
+        """The step size to freeze."""
+        return math.exp(self.log_smoothed) if self.count else self.first
+
+    def update(self, acceptance: float) -> None:
+        """Learn from the mean acceptance probability of one transition."""
+        self.count += 1
+        share = 1 / (self.count + 10)
+        self.error = (1 - share) * self.error + share * (self.target - acceptance)
+        weight = self.count**-0.75
+        self.log_smoothed = weight * math.log(self.step) + (1 - weight) * self.log_smoothed
+
+
+def first_step(
+    log_likelihood: LogLikelihood, state: State, prior_variance: float, generator: torch.Generator
+) -> float:
+    """Return a step size whose single leapfrog step is accepted about half the time, by doubling or halving.
+
+    Args:
+        log_likelihood: Weights (K, P) -> log-likelihood (K,) and its gradient (K, P).
+        state: The K chains.
+        prior_variance: s² of the prior N(0, s² I).
+        generator: Source of the trial transitions, on the CPU.
+    """
+    step, direction = math.sqrt(prior_variance) / 10, 0
+    for _ in range(60):
+        _, info = transition(
+            log_likelihood, state, prior_variance=prior_variance, step=step, steps=1, generator=generator
+        )
+        wanted = 1 if float(info.acceptance.mean()) > 0.5 else -1
+        if direction and wanted != direction:
+            return step
+        direction = wanted
+        step *= 2.0**wanted
+    return step
+
+
+DIVERGED = 1000.0  # energy error above which a trajectory ends
+
+
+@dataclass(frozen=True)
+class TrajectoryPoint:
+    """A point of a trajectory: the state, its momentum (1, P), and its energy."""
+
+    state: State
+    momentum: Tensor
+    energy: float
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A stretch of a trajectory.
+
+    Args:
+        left: Its first point in time.
+        right: Its last point in time.
+        sample: One of its points, drawn with weights exp(-H).
+        log_weight: Logarithm of the sum of the weights, relative to the start.
+        momenta: Sum of the momenta of all points.
+        going: Whether it may be continued: it does not turn back, and no step diverged.
+        acceptance: Sum of the acceptance probabilities of the points.
+        steps: Leapfrog steps.
+    """
+
+    left: TrajectoryPoint
+    right: TrajectoryPoint
+    sample: TrajectoryPoint
+    log_weight: float
+    momenta: Tensor
+    going: bool
+    acceptance: float
+    steps: int
+
+
+@dataclass(frozen=True)
+class Nuts:
+    """The sampler at one step size.
+
+    Args:
+        log_likelihood: Weights (1, P) -> log-likelihood and its gradient.
+        prior_variance: s² of the prior N(0, s² I).
+        step: Step size.
+        generator: Source of all draws.
+        depth: Greatest number of doublings.
+    """
+
+    log_likelihood: LogLikelihood
+    prior_variance: float
+    step: float
+    generator: torch.Generator
+    depth: int = 10
+
+    def transition(self, state: State) -> tuple[State, float, int]:
+        """Move the chain once; return its state, the mean acceptance probability and the number of leapfrog steps."""
+        momentum = torch.randn(state.weights.shape, generator=self.generator, dtype=state.weights.dtype)
+        start = self._point(state, momentum)
+        tree = Tree(start, start, start, 0.0, momentum.double(), True, 0.0, 0)
+        for depth in range(self.depth):
+            forwards = self._uniform() < 0.5
+            grown = self._grow(tree.right if forwards else tree.left, depth, forwards, start.energy)
+            tree = self._joined(tree, grown, forwards, whole=True)
+            if not tree.going:
+                break
+        return tree.sample.state, tree.acceptance / max(1, tree.steps), tree.steps
+
+    def _grow(self, edge: TrajectoryPoint, depth: int, forwards: bool, energy: float) -> Tree:
+        """Return the 2^depth points that follow `edge`; fewer where they end the trajectory."""
+        if depth == 0:
+            return self._leaf(edge, forwards, energy)
+        first = self._grow(edge, depth - 1, forwards, energy)
+        if not first.going:
+            return first
+        second = self._grow(first.right if forwards else first.left, depth - 1, forwards, energy)
+        return self._joined(first, second, forwards, whole=False)
+
+    def _leaf(self, edge: TrajectoryPoint, forwards: bool, energy: float) -> Tree:
+        step = self.step if forwards else -self.step
+        state, momentum = leapfrog(
+            self.log_likelihood, edge.state, edge.momentum, self.prior_variance, step, 1
+        )
+        point = self._point(state, momentum)
+        gain = energy - point.energy if math.isfinite(point.energy) else -math.inf
+        return Tree(
+            point, point, point, gain, momentum.double(), gain > -DIVERGED, math.exp(min(0.0, gain)), 1
+        )
+
+    def _joined(self, old: Tree, new: Tree, forwards: bool, *, whole: bool) -> Tree:
+        """Join a stretch with the one that follows it; of the whole trajectory the newer half is preferred.
+
+        A new stretch that may not be continued gives no sample, so that every point of the trajectory could have been its start.
+        """
+        left, right = (old.left, new.right) if forwards else (new.left, old.right)
+        momenta = old.momenta + new.momenta
+        total = _log_sum(old.log_weight, new.log_weight)
+        chance = new.log_weight - (old.log_weight if whole else total)
+        taken = new.going and self._uniform() < math.exp(min(0.0, chance))
+        ahead = all(float((momenta * end.momentum.double()).sum()) > 0 for end in (left, right))
+        return Tree(
+            left, right, new.sample if taken else old.sample, total, momenta, new.going and ahead,
+            old.acceptance + new.acceptance, old.steps + new.steps,
+        )  # fmt: skip
+
+    def _point(self, state: State, momentum: Tensor) -> TrajectoryPoint:
+        squares = float(state.weights.double().square().sum()) / self.prior_variance
+        squares += float(momentum.double().square().sum())
+        return TrajectoryPoint(state, momentum, squares / 2 - float(state.value[0]))
+
+    def _uniform(self) -> float:
+        return float(torch.rand((), generator=self.generator, dtype=torch.float64))
+
+
+def _log_sum(a: float, b: float) -> float:
+    top = max(a, b)
+    return top if top == -math.inf else top + math.log(math.exp(a - top) + math.exp(b - top))
+
+
+ENERGY_VARIANCE = 5e-4  # of a step, per parameter
+
+SCALE = 1.5  # energy variances that differ from it by more than this factor to the sixth power hardly count
+
+MEMORY = 150  # steps that the adaptation remembers
+
+
+@dataclass(frozen=True)
+class ChainPoint:
+    """Where the chains are: states, and unit velocities (K, P)."""
+
+    state: State
+    velocity: Tensor
+
+
+def microcanonical_start(state: State, generator: torch.Generator) -> ChainPoint:
+    """Return the chains at a state, with velocities in random directions."""
+    drawn = torch.randn(state.weights.shape, generator=generator, dtype=state.weights.dtype)
+    return ChainPoint(state, drawn / drawn.norm(dim=1, keepdim=True))
+
+
+def microcanonical_step(
+    log_likelihood: LogLikelihood,
+    point: ChainPoint,
+    *,
+    prior_variance: float,
+    size: float,
+    length: float,
+    generator: torch.Generator,
+) -> tuple[ChainPoint, Tensor]:
+    """Move all chains once.
+
+    Args:
+        log_likelihood: Weights (K, P) -> log-likelihood (K,) and its gradient (K, P).
+        point: Where the chains are.
+        prior_variance: s² of the prior N(0, s² I).
+        size: Step size ε, a length in the space of the weights.
+        length: L, over which the velocity forgets its direction.
+        generator: Source of the noise, on the CPU.
+
+    Returns:
+        The chains after the step, and the energy error (K,), NaN or infinite where a chain left the finite numbers.
+    """
+    before = point.state
+    velocity, first = _turn(point.velocity, _slope(before, prior_variance), size / 2)
+    weights = before.weights + size * velocity
+    after = State(weights, *log_likelihood(weights))
+    velocity, second = _turn(velocity, _slope(after, prior_variance), size / 2)
+    gain = after.value.double() - before.value.double()
+    prior = (before.weights.double().square() - weights.double().square()).sum(dim=1) / (2 * prior_variance)
+    error = first + second - gain - prior
+    return ChainPoint(after, _refreshed(velocity, size / length, generator)), error
+
+
+def _slope(state: State, prior_variance: float) -> Tensor:
+    """Return the gradient of log π, (K, P)."""
+    return state.gradient - state.weights / prior_variance
+
+
+def _turn(velocity: Tensor, slope: Tensor, time: float) -> tuple[Tensor, Tensor]:
+    """Turn unit velocities towards the slope for a time; return them and the change of kinetic energy (K,), exact for a constant slope.
+
+    With e the direction of the slope, δ = time |slope| / (P - 1) and c = e·u the velocity becomes
+    (u + e (sinh δ + c (cosh δ - 1))) / (cosh δ + c sinh δ); written with exp(-δ), so that steep slopes do not overflow.
+    """
+    parameters = velocity.shape[1]
+    norm = slope.norm(dim=1, keepdim=True)
+    direction = slope / norm.clamp(min=torch.finfo(slope.dtype).tiny)
+    delta = time * norm / (parameters - 1)
+    along = (direction * velocity).sum(dim=1, keepdim=True)
+    decay = (-delta).exp()
+    turned = direction * (1 - decay) * (1 + decay + along * (1 - decay)) + 2 * decay * velocity
+    turned = turned / turned.norm(dim=1, keepdim=True)
+    grown = delta - math.log(2) + (1 + along + (1 - along) * decay.square()).log()
+    return turned, (parameters - 1) * grown.squeeze(1).double()
+
+
+def _refreshed(velocity: Tensor, share: float, generator: torch.Generator) -> Tensor:
+    """Mix unit velocities with noise; `share` is the step as a part of the length over which they lose their direction."""
+    noise = torch.randn(velocity.shape, generator=generator, dtype=velocity.dtype).to(velocity.device)
+    mixed = velocity + math.sqrt(math.expm1(2 * share) / velocity.shape[1]) * noise
+    refreshed: Tensor = mixed / mixed.norm(dim=1, keepdim=True)
+    return refreshed
+
+
+@dataclass
+class VarianceStepSize:
+    """The step at which the squared energy error is `ENERGY_VARIANCE` per parameter; it grows with the sixth power of the step.
+
+    Args:
+        size: The step now.
+        weighted: Weighted sum of squared error / step⁶, over `ENERGY_VARIANCE` and parameters.
+        weights: Sum of the weights.
+    """
+
+    size: float
+    weighted: float = field(default=0.0)
+    weights: float = field(default=0.0)
+
+    def update(self, error: float, parameters: int) -> bool:
+        """Adapt the step to the energy error of one step; return whether the step is to be kept, which it is not where the error is not finite."""
+        if not math.isfinite(error):
+            self.size *= 0.5
+            self.weighted = self.weights = 0.0
+            return False
+        excess = error**2 / (parameters * ENERGY_VARIANCE) + 1e-8
+        weight = math.exp(-0.5 * (math.log(excess) / (6 * SCALE)) ** 2)
+        decay = (MEMORY - 1) / (MEMORY + 1)
+        self.weighted = decay * self.weighted + weight * excess / self.size**6
+        self.weights = decay * self.weights + weight
+        self.size = (self.weights / self.weighted) ** (1 / 6)
+        return True

@@ -1,1 +1,0 @@
-"""Posteriors that several methods share."""

@@ -1,1 +1,0 @@
-"""Comparisons of models on the same images: paired differences and ranks."""

@@ -1,1 +1,0 @@
-"""Intervals, paired tests and rankings of scores."""

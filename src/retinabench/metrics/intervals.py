@@ -1,0 +1,588 @@
+"""Intervals and tests of scores: the scale of a bounded score, the closed-form error of an AUROC, and one interval method per kind of score."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from retinabench.core.errors import InputError
+from retinabench.metrics.bootstrap import MAX_UNDEFINED, cluster_codes, percentile_interval
+from retinabench.metrics.proportions import clopper_pearson, clustered_proportion
+from retinabench.metrics.weighted_images import Weighted
+
+Bounds = tuple[float, float]
+
+ROUNDING = 1e-12  # replicates that differ by less are equal: an area of ones is 1 only up to rounding
+
+
+def scaled_interval(
+    value: float, error: float, bounds: Bounds, degrees: float, level: float = 0.95
+) -> tuple[float, float]:
+    """Return the t interval of a score on the scale that its bounds ask for.
+
+    With bounds a and b the scale is ln((x - a) / (b - x)), with a alone ln(x - a), with b alone -ln(b - x), with none x itself.
+    The standard error there follows by the derivative of the scale (the delta method). A value on or beyond a bound has the
+    scale x.
+
+    Args:
+        value: The score.
+        error: Its standard error.
+        bounds: Its least and its largest value; infinite where there is none.
+        degrees: Degrees of freedom of the standard error.
+        level: Level of the interval.
+
+    Returns:
+        The ends; NaN where the standard error is 0 or undefined.
+    """
+    if not error > 0 or not math.isfinite(value) or degrees < 1:
+        return math.nan, math.nan
+    half = float(stats.t.ppf((1 + level) / 2, degrees)) * error
+    above, below = value - bounds[0], bounds[1] - value
+    if not (above > 0 and below > 0) or above == below == math.inf:
+        return max(value - half, bounds[0]), min(value + half, bounds[1])
+    ends = []
+    for side in (-half, half):
+        if below == math.inf:
+            ends.append(bounds[0] + above * math.exp(min(side / above, 700.0)))
+        elif above == math.inf:
+            ends.append(bounds[1] - below * math.exp(min(-side / below, 700.0)))
+        else:
+            odds = math.log(above / below) + side * (1 / above + 1 / below)
+            ends.append(bounds[0] + (above + below) / (1 + math.exp(min(-odds, 700.0))))
+    return ends[0], ends[1]
+
+
+def replicate_error(draws: ArrayLike) -> float:
+    """Return the standard deviation of the replicates of one score; NaN if over 5 % of them are undefined.
+
+    Args:
+        draws: (R,) of `cluster_bootstrap`.
+
+    Returns:
+        The standard error of the score, 0 where all replicates are equal.
+    """
+    values = np.asarray(draws, np.float64)
+    known = values[np.isfinite(values)]
+    if len(known) < 2 or len(known) < (1 - MAX_UNDEFINED) * len(values):
+        return math.nan
+    equal = np.ptp(known) <= ROUNDING * max(1.0, float(np.abs(known).max()))
+    return 0.0 if equal else float(known.std(ddof=1))
+
+
+def t_test(difference: float, error: float, degrees: float) -> float:
+    """Return the two-sided p-value of "no difference" from a standard error, by Student's t distribution.
+
+    A parametric tail has no least value: that of counted replicates is 2 / (R + 1), and Holm's correction of many tests then
+    rejects nothing.
+
+    Args:
+        difference: The estimate.
+        error: Its standard error.
+        degrees: Degrees of freedom of the standard error.
+
+    Returns:
+        The p-value; 1 for no difference at all, else NaN where the standard error is 0 or undefined.
+    """
+    if difference == 0:
+        return 1.0
+    if not error > 0 or degrees < 1:
+        return math.nan
+    return float(2 * stats.t.sf(abs(difference) / error, degrees))
+
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class AurocError:
+    """An AUROC (or a difference of two) with its standard error.
+
+    Args:
+        auroc: The AUROC, or the difference.
+        standard_error: Its standard error; NaN where undefined.
+        difference: Whether it is a difference.
+        degrees: Degrees of freedom of the standard error, by Satterthwaite from the patients of each class.
+        patients: Number of patients with images of the rarer class.
+    """
+
+    auroc: float
+    standard_error: float
+    difference: bool = False
+    degrees: float = np.inf
+    patients: int = 0
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Student's t interval: of an AUROC on the logit scale (`area_interval`), of a difference cut to [-1, 1].
+
+        NaN where the error is undefined, or that of a difference 0.
+        """
+        if not self.difference:
+            return area_interval(self.auroc, self.standard_error, self.degrees, self.patients, level)
+        bounds = -np.inf, np.inf
+        low, high = scaled_interval(self.auroc, self.standard_error, bounds, self.degrees, level)
+        return (max(low, -1.0), min(high, 1.0)) if low <= high else (low, high)
+
+    @property
+    def p_value(self) -> float:
+        """Two-sided p-value of "AUROC = 1/2", or of "no difference", by Student's t distribution."""
+        return t_test(self.auroc - (0.0 if self.difference else 0.5), self.standard_error, self.degrees)
+
+
+def area_interval(
+    auroc: float, standard_error: float, degrees: float, patients: int, level: float = 0.95
+) -> tuple[float, float]:
+    """Return Student's t interval of an AUROC on the logit scale, with an exact bound for a perfect record.
+
+    At 0 and 1 there is no standard error. The AUROC is the mean over one class of a share in [0, 1]: where it is 1 in every
+    patient, the bound is the exact one of as many successes as the rarer class has patients.
+
+    Args:
+        auroc: The AUROC.
+        standard_error: Its standard error.
+        degrees: Degrees of freedom of the standard error.
+        patients: Number of patients with images of the rarer class.
+        level: Level of the interval.
+
+    Returns:
+        The ends; NaN where the standard error is undefined.
+    """
+    if not np.isfinite(standard_error):
+        return float("nan"), float("nan")
+    if standard_error > 0 and 0 < auroc < 1:
+        return scaled_interval(auroc, standard_error, (0.0, 1.0), degrees, level)
+    perfect = float(clopper_pearson(patients, patients, level)[0])
+    if auroc in (0, 1):
+        return (perfect, 1.0) if auroc == 1 else (0.0, 1 - perfect)
+    return 0.0, 1.0  # every patient has the same share of right comparisons: nothing is known of others
+
+
+def auroc_error(
+    label: ArrayLike,
+    score: ArrayLike,
+    cluster: ArrayLike | Sequence[Hashable] | None = None,
+    weight: ArrayLike | None = None,
+) -> AurocError:
+    """Return the AUROC with its closed-form standard error.
+
+    With m positives X and n negatives Y, V10_i = mean_j psi(X_i, Y_j), V01_j = mean_i psi(X_i, Y_j) and psi = 1, 1/2, 0 for
+    above, equal, below. Without clusters (DeLong) var = S10/m + S01/n with S10, S01 the variances (one ddof) of V10 and V01.
+    With clusters (Obuchowski), sums V10_i., V01_i. over the m_i positives and n_i negatives of patient i, I patients, I10 of
+    them with a positive, I01 with a negative, and A the AUROC:
+
+        S10 = I10 / ((I10 - 1) m) sum (V10_i. - m_i A)^2     S01 = I01 / ((I01 - 1) n) sum (V01_i. - n_i A)^2
+        S11 = I / (I - 1) sum (V10_i. - m_i A)(V01_i. - n_i A)     var = S10/m + S01/n + 2 S11/(m n)
+
+    Args:
+        label: (N,) 0 or 1.
+        score: (N,), higher means positive; ties count half.
+        cluster: (N,) patients; None: independent images.
+        weight: (N,) images that each row stands for, >= 0; None: 1 each. Counts above are then sums of weights.
+
+    Returns:
+        AUROC and standard error; NaN where one class is absent, the error also where a class comes from one patient only.
+
+    References:
+        DeLong, DeLong and Clarke-Pearson, Biometrics 44:837 (1988); Obuchowski, Biometrics 53:567 (1997).
+    """
+    y = _labels(label)
+    w = np.ones(len(y)) if weight is None else np.asarray(weight, np.float64)
+    return _error(y, _placements(y, _scores(score, len(y)), w), cluster, w, difference=False)
+
+
+def auroc_difference(
+    label: ArrayLike,
+    score_a: ArrayLike,
+    score_b: ArrayLike,
+    cluster: ArrayLike | Sequence[Hashable] | None = None,
+    weight: ArrayLike | None = None,
+) -> AurocError:
+    """Return the difference of two AUROCs on the same images, with the standard error of the paired difference.
+
+    Placement values are linear in the AUROC, hence `auroc_error` of their differences: the covariance is in them.
+
+    Args:
+        label: (N,) 0 or 1.
+        score_a: (N,) scores of the first model.
+        score_b: (N,) scores of the second model.
+        cluster: (N,) patients; None: independent images.
+        weight: (N,) images that each row stands for, >= 0; None: 1 each.
+
+    Returns:
+        AUROC of the first minus that of the second, and its standard error.
+    """
+    y = _labels(label)
+    w = np.ones(len(y)) if weight is None else np.asarray(weight, np.float64)
+    a, b = (_placements(y, _scores(score, len(y)), w) for score in (score_a, score_b))
+    return _error(y, a - b, cluster, w, difference=True)
+
+
+def _error(
+    y: NDArray[np.bool_],
+    placement: Floats,
+    cluster: ArrayLike | Sequence[Hashable] | None,
+    weight: Floats,
+    *,
+    difference: bool,
+) -> AurocError:
+    m, n = float(weight[y].sum()), float(weight[~y].sum())
+    if m == 0 or n == 0:
+        return AurocError(float("nan"), float("nan"), difference)
+    codes, patients = cluster_codes(np.arange(len(y)) if cluster is None else cluster)
+    if len(codes) != len(y):
+        raise InputError(f"{len(codes)} cluster ids for {len(y)} labels")
+    auroc = float(weight[y] @ placement[y]) / m
+    # Deviation of each patient's summed placements from what the AUROC predicts, by class.
+    deviation = weight * (placement - auroc)
+    of_positives = np.bincount(codes, np.where(y, deviation, 0.0), patients)
+    of_negatives = np.bincount(codes, np.where(y, 0.0, deviation), patients)
+    held = weight > 0
+    with_positive, with_negative = len(np.unique(codes[held & y])), len(np.unique(codes[held & ~y]))
+    if with_positive < 2 or with_negative < 2:
+        return AurocError(auroc, float("nan"), difference)
+    known = len(np.unique(codes[held]))
+    v10 = with_positive / (with_positive - 1) * float(of_positives @ of_positives) / m**2
+    v01 = with_negative / (with_negative - 1) * float(of_negatives @ of_negatives) / n**2
+    v11 = known / (known - 1) * float(of_positives @ of_negatives) / (m * n)
+    noise = v10**2 / (with_positive - 1) + v01**2 / (with_negative - 1)
+    degrees = (v10 + v01) ** 2 / noise if noise > 0 else min(with_positive, with_negative) - 1.0
+    error = float(np.sqrt(max(v10 + v01 + 2 * v11, 0.0)))
+    return AurocError(auroc, error, difference, degrees, min(with_positive, with_negative))
+
+
+def _placements(y: NDArray[np.bool_], score: Floats, weight: Floats) -> Floats:
+    """(N,) share of the other class's weight against which each image is ranked rightly, ties counted half."""
+    out = np.empty(len(y))
+    for side, sign in ((y, 1), (~y, -1)):
+        order = np.argsort(sign * score[~side], kind="stable")
+        other, mass = (sign * score[~side])[order], np.concatenate(([0.0], np.cumsum(weight[~side][order])))
+        if len(other) and side.any() and mass[-1] > 0:
+            x = sign * score[side]
+            below = mass[np.searchsorted(other, x, "left")] + mass[np.searchsorted(other, x, "right")]
+            out[side] = below / (2 * mass[-1])
+    return out
+
+
+def _labels(label: ArrayLike) -> NDArray[np.bool_]:
+    y = np.asarray(label)
+    if y.ndim != 1 or not np.isin(y, (0, 1)).all():
+        raise InputError("the labels must be (N,) zeros and ones", column="label")
+    return y.astype(bool)
+
+
+def _scores(score: ArrayLike, n: int) -> Floats:
+    values = np.asarray(score, np.float64)
+    if values.shape != (n,) or not np.isfinite(values).all():
+        raise InputError(f"needed are {n} finite numbers, one per label", column="score")
+    return values
+
+
+Counts = Callable[[Weighted], tuple[NDArray[np.generic], Floats]]
+
+Of = Literal["patients", "classes", "retained", "errors"]
+
+Ranks = Callable[[Weighted], tuple[Floats, Floats, Floats]]
+
+ONE_PATIENT = "no interval: there is a single patient"
+
+ONE_PATIENT_OF_CLASS = "no interval: a single patient has images of one of the classes"
+
+FEWEST_ERRORS = 5
+
+MORE_DEGREES = 5  # chosen by simulation, see `docs/intervals.md`
+
+FEW = {
+    "patients": ONE_PATIENT,
+    "classes": ONE_PATIENT_OF_CLASS,
+    "retained": "no interval: fewer than four patients have images of one of the classes",
+    "errors": f"no interval: fewer than {FEWEST_ERRORS} patients have a wrong (or a correct) prediction, which decides the score",
+}
+
+UNDEFINED = "no interval: the score is undefined in more than 5 % of the bootstrap replicates"
+
+ALL_ALIKE = (
+    "no interval: every bootstrap replicate has the same value, so that an interval would have no width"
+)
+
+
+class Ends(NamedTuple):
+    """The ends of an interval, NaN where there is none, and then why."""
+
+    low: float = math.nan
+    high: float = math.nan
+    why: str | None = None
+
+
+class IntervalMethod(Protocol):
+    """How the interval of a score is computed.
+
+    `resampled` says whether it needs bootstrap replicates.
+    """
+
+    @property
+    def resampled(self) -> bool:
+        """Whether `ends` needs replicates."""
+
+    def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
+        """Return the interval of the mean of a score over the files of several seeds, most often one.
+
+        Args:
+            sets: The images of each file, every image once.
+            value: The score, or its mean over the files.
+            draws: (R,) its bootstrap replicates, (0,) where it is not resampled.
+            level: Level of the interval.
+
+        Returns:
+            The ends, or why there are none.
+        """
+
+
+@dataclass(frozen=True)
+class Percentile:
+    """The percentile interval of the replicates: of a score of which nothing is known, such as that of a plug-in."""
+
+    resampled: bool = True
+
+    def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
+        """Return the interval, see `IntervalMethod`."""
+        if patients_of(sets[0]) < 2:
+            return Ends(why=ONE_PATIENT)
+        low, high = (float(end) for end in percentile_interval(draws, level))
+        return _checked(low, high, draws)
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """Student's t interval with the std of the bootstrap replicates, on the logit or logarithmic scale of the bounds; see `scaled_interval`.
+
+    Args:
+        low: The least value of the score.
+        high: Its largest value.
+        of: Whose number, less one, are the degrees of freedom: `patients`; patients of the rarer of the `classes`, where the
+            score compares them; `retained`, for an area over referral: 5 more than the patients with a wrong prediction in the surer
+            half of the images, because these decide it, at most half of those of the rarer class; or `errors`: patients with the
+            rarer of wrong and correct predictions, and no interval below 5 of them.
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+    of: Of = "patients"
+    resampled: bool = True
+
+    def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
+        """Return the interval, see `IntervalMethod`."""
+        patients = min(patients_of(w, self.of) for w in sets)
+        if patients < 2:
+            return Ends(why=FEW[self.of])
+        degrees = min(patients, len(draws)) - 1
+        ends = scaled_interval(value, replicate_error(draws), (self.low, self.high), degrees, level)
+        return _checked(*ends, draws)
+
+
+@dataclass(frozen=True)
+class Proportion:
+    """Jeffreys' interval at an effective number of images, see `clustered_proportion`.
+
+    Args:
+        counts: Weighted images -> success of each image in [0, 1] and what it counts for, both (N,).
+        resampled: Whether the images that count depend on the sample, so that the replicates tell the variance.
+    """
+
+    counts: Counts
+    resampled: bool = False
+
+    def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
+        """Return the interval, see `IntervalMethod`."""
+        parts = [self.counts(w) for w in sets]
+        success = np.concatenate([y for y, _ in parts])
+        weight = np.concatenate([of / of.sum() if of.any() else of for _, of in parts])
+        patient = np.concatenate([w.cases.patient for w in sets])
+        error = replicate_error(draws) if self.resampled else 0.0
+        variance = error**2 if math.isfinite(error) else 0.0
+        found = clustered_proportion(success, weight, patient, level, variance=variance)
+        if math.isnan(found.low):
+            return Ends(why=ONE_PATIENT_OF_CLASS)
+        return Ends(found.low, found.high)
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """Of an AUROC or a linear function of one: DeLong's or Obuchowski's error, Student's t on the logit scale; see `area_interval`.
+
+    Args:
+        parts: Weighted images -> score (N,), and the mass of the positive and of the negative images, both (N,).
+        low: The value where the AUROC is 0.
+    """
+
+    parts: Ranks
+    low: float = 0.0
+    resampled: bool = False
+
+    def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
+        """Return the interval, see `IntervalMethod`."""
+        w = sets[0]
+        score, positive, negative = self.parts(w)
+        patients = _patients(positive, w), _patients(negative, w)
+        if min(patients) < 2:
+            return Ends(why=ONE_PATIENT_OF_CLASS)
+        span = 1 - self.low
+        if len(sets) == 1:
+            found = auroc_error(positive > 0, score, w.cases.patient, positive + negative)
+            error, degrees = found.standard_error, found.degrees
+        else:
+            error, degrees = replicate_error(draws) / span, min(*patients, len(draws)) - 1.0
+        if math.isnan(error):
+            return Ends(why=UNDEFINED)
+        ends = area_interval((value - self.low) / span, error, degrees, min(patients), level)
+        low, high = (self.low + span * end for end in ends)
+        return Ends(low, high)
+
+
+@dataclass(frozen=True)
+class Closed:
+    """An interval in closed form of the images alone, such as the inverse of a test of squared gaps.
+
+    Args:
+        function: Weighted images, level -> low and high end.
+        resampled: False.
+    """
+
+    function: Callable[[Weighted, float], Bounds]
+    resampled: bool = False
+
+    def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
+        """Return the interval, see `IntervalMethod`."""
+        if len(sets) > 1:
+            return Ends(why="no interval of a mean over seeds; that of each seed is in its own scores")
+        if patients_of(sets[0]) < 2:
+            return Ends(why=ONE_PATIENT)
+        return Ends(*self.function(sets[0], level))
+
+
+@dataclass(frozen=True)
+class NoInterval:
+    """No interval, because none would hold the truth as often as it says: chance makes an ECE larger, in replicates still more.
+
+    Args:
+        why: The reason, for the reader.
+        resampled: False.
+    """
+
+    why: str
+    resampled: bool = False
+
+    def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
+        """Return the reason."""
+        return Ends(why=self.why)
+
+
+def difference_method(method: IntervalMethod) -> Scaled:
+    """Return how a difference of two scores gets its interval from replicates that hold the same patients for both.
+
+    Args:
+        method: The interval of the score itself.
+
+    Returns:
+        Student's t with the standard deviation of the differences, and the degrees of freedom that the score asks for.
+    """
+    return Scaled(of=method.of if isinstance(method, Scaled) else "patients")
+
+
+def patients_of(w: Weighted, of: Of = "patients") -> int:
+    """Return the number of patients that decide a standard error, 0 where they are too few; see `Scaled`."""
+    if of == "classes":  # of those that are there
+        return min(filter(None, (_patients(w.positive, w), _patients(w.negative, w))), default=0)
+    if of == "errors":
+        wrong = w.weight * w.cases.error
+        rarer = min(_patients(wrong, w), _patients(w.weight - wrong, w))
+        return rarer if rarer >= FEWEST_ERRORS else 0
+    if of == "retained":
+        return min(patients_of(w, "classes") // 2, _surely_mistaken(w) + MORE_DEGREES + 1)
+    return _patients(w.weight, w)
+
+
+def _surely_mistaken(w: Weighted) -> int:
+    """Number of patients with a wrong prediction in the surer half of the images; a block of ties counts where it lies in it wholly."""
+    blocks = int(np.searchsorted(w.mass, w.total / 2, side="right")) - 1
+    sure = int(w.cases.ends[blocks - 1]) + 1 if blocks else 0
+    wrong = w.weight * w.cases.error
+    wrong[sure:] = 0
+    return _patients(wrong, w)
+
+
+def _patients(mass: Floats, w: Weighted) -> int:
+    """Number of patients with images of this mass."""
+    held = mass > 0
+    return int(np.count_nonzero(np.bincount(w.cases.patient[held]))) if held.any() else 0
+
+
+def _checked(low: float, high: float, draws: Floats) -> Ends:
+    """The ends of a resampled interval, or why there are none."""
+    if high > low:
+        return Ends(low, high)
+    return Ends(why=UNDEFINED if math.isnan(replicate_error(draws)) else ALL_ALIKE)
+
+
+MOST_EXACT = 4000  # the convolution takes less than a tenth of a second
+
+
+def holm(p_values: ArrayLike) -> Floats:
+    """Return Holm's step-down adjusted p-values, which control the family-wise error under any dependence.
+
+    Sorted p_(1) <= … <= p_(m): adjusted p_(i) = max over j <= i of min(1, (m - j + 1) p_(j)).
+
+    Args:
+        p_values: (m,); NaN stays NaN and does not count.
+
+    Returns:
+        (m,) adjusted p-values.
+
+    References:
+        Holm, A simple sequentially rejective multiple test procedure, Scand. J. Stat. 6:65 (1979).
+    """
+    p = np.asarray(p_values, np.float64)
+    out = np.full(p.shape, np.nan)
+    known = np.flatnonzero(np.isfinite(p))
+    order = known[np.argsort(p[known], kind="stable")]
+    factors = np.arange(len(order), 0, -1)
+    out[order] = np.maximum.accumulate(np.minimum(1.0, factors * p[order]))
+    return out
+
+
+def sign_flip_p_value(differences: ArrayLike) -> float:
+    """Return the two-sided p-value of "no difference" from the difference in each patient, by exchanging the models.
+
+    If the models do not differ, each difference could as well have the other sign: p is the share of all 2^G signs under which the
+    absolute sum is at least as large. With one image per patient and differences of 0 and +-1 it is McNemar's exact test. The
+    distribution of whole differences is exact, by convolution over their sizes; where they are not whole, or their absolute sum
+    is above 4,000, it is the normal one of the same variance.
+
+    Args:
+        differences: (G,) sum over each patient's images of correct predictions of the first model less those of the second.
+
+    Returns:
+        The p-value; 1 where no patient differs.
+
+    References:
+        Fisher, The design of experiments (1935), section 21; McNemar, Psychometrika 12:153 (1947).
+    """
+    d = np.asarray(differences, np.float64)
+    d = d[d != 0]
+    found = abs(float(d.sum()))
+    if not len(d) or found == 0:
+        return 1.0
+    if not (d == np.round(d)).all() or np.abs(d).sum() > MOST_EXACT:
+        return float(min(1.0, 2 * stats.norm.sf(found / np.sqrt(d @ d))))
+    sizes, counts = np.unique(np.abs(d).astype(np.intp), return_counts=True)
+    chance = np.ones(1)  # of each number of the sum's steps of 1 above its least
+    for size, count in zip(sizes.tolist(), counts.tolist(), strict=True):
+        steps = np.zeros(2 * size * count + 1)
+        steps[:: 2 * size] = stats.binom.pmf(np.arange(count + 1), count, 0.5)
+        chance = np.convolve(chance, steps)
+    total = int(np.abs(d).sum())
+    return float(min(1.0, chance[np.abs(np.arange(-total, total + 1)) >= found].sum()))

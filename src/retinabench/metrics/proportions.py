@@ -1,0 +1,409 @@
+"""Intervals of proportions: of independent trials, of images of shared patients, of many at once, and of their combinations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import optimize, stats
+
+from retinabench.core.errors import InputError
+from retinabench.core.results import Document
+from retinabench.metrics.bootstrap import cluster_codes
+
+
+@dataclass(frozen=True)
+class Interval(Document):
+    """A value and the ends of its interval; NaN where undefined."""
+
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+
+
+def finite_or_none(value: float | None) -> float | None:
+    """Return the number as JSON has it: NaN, infinity and None become None."""
+    return float(value) if value is not None and math.isfinite(value) else None
+
+
+Floats = NDArray[np.float64]
+
+PRIOR_PATIENTS = 2.0  # weight of the design effect of copied images: 93 to 97 % also for few errors and many images a patient
+
+
+def wilson(successes: ArrayLike, trials: ArrayLike, level: float = 0.95) -> tuple[Any, Any]:
+    """Return the Wilson score interval of a proportion, for independent trials.
+
+    With p = k/n and z = Phi^-1((1+level)/2): (p + z^2/2n -+ z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n). Close to nominal on
+    average, may fall below it for some p.
+
+    Args:
+        successes: k, of any shape.
+        trials: n, of the same shape.
+        level: Level of the interval.
+
+    Returns:
+        (low, high); NaN where there are no trials.
+
+    References:
+        Wilson, Probable inference, the law of succession, and statistical inference, J. Am. Stat. Assoc. 22:209 (1927).
+    """
+    k, n = _counts(successes, trials)
+    z = stats.norm.ppf((1 + level) / 2)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        p = k / n
+        centre, half = p + z**2 / (2 * n), z * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
+        low, high = (centre - half) / (1 + z**2 / n), (centre + half) / (1 + z**2 / n)
+    # At k = 0 and k = n the ends are 0 and 1 exactly; rounding would miss them by 1e-17.
+    return np.where(k == 0, 0.0 * low, low)[()], np.where(k == n, 1.0 + 0.0 * high, high)[()]
+
+
+def clopper_pearson(successes: ArrayLike, trials: ArrayLike, level: float = 0.95) -> tuple[Any, Any]:
+    """Return the Clopper-Pearson interval of a proportion, which covers at least `level` for independent trials.
+
+    low = Beta^-1((1-level)/2; k, n-k+1), high = Beta^-1((1+level)/2; k+1, n-k). Usual in regulation; wider than needed on
+    average.
+
+    Args:
+        successes: k, of any shape.
+        trials: n, of the same shape.
+        level: Level of the interval.
+
+    Returns:
+        (low, high); NaN where there are no trials.
+
+    References:
+        Clopper and Pearson, The use of confidence or fiducial limits illustrated in the case of the binomial, Biometrika
+        26:404 (1934).
+    """
+    k, n = _counts(successes, trials)
+    tail = (1 - level) / 2
+    low = np.where(k == 0, 0.0, stats.beta.ppf(tail, np.where(k == 0, 1, k), n - k + 1))
+    high = np.where(k == n, 1.0, stats.beta.ppf(1 - tail, k + 1, np.where(k == n, 1, n - k)))
+    return np.where(n > 0, low, np.nan)[()], np.where(n > 0, high, np.nan)[()]
+
+
+def jeffreys(successes: ArrayLike, trials: ArrayLike, level: float = 0.95) -> tuple[Any, Any]:
+    """Return the modified Jeffreys interval of a proportion, which covers `level` on average over p.
+
+    low = Beta^-1((1-level)/2; k + 1/2, n-k + 1/2), high = Beta^-1((1+level)/2; k + 1/2, n-k + 1/2). At k = 0 and k = n the ends
+    are those of Clopper and Pearson. Neither k nor n has to be whole, which an effective number of trials never is.
+
+    Args:
+        successes: k, of any shape.
+        trials: n, of the same shape.
+        level: Level of the interval.
+
+    Returns:
+        (low, high); NaN where there are no trials.
+
+    References:
+        Brown, Cai and DasGupta, Interval estimation for a binomial proportion, Stat. Sci. 16:101 (2001), section 4.1.
+    """
+    k, n = _counts(successes, trials)
+    tail = (1 - level) / 2
+    exact_low, exact_high = clopper_pearson(k, n, level)
+    with np.errstate(invalid="ignore"):
+        # With less than one trial the quantiles can leave out k/n itself.
+        low = np.minimum(stats.beta.ppf(tail, k + 0.5, n - k + 0.5), k / n)
+        high = np.maximum(stats.beta.ppf(1 - tail, k + 0.5, n - k + 0.5), k / n)
+    edge = (k == 0) | (k == n)
+    return np.where(edge, exact_low, low)[()], np.where(edge, exact_high, high)[()]
+
+
+def clustered_proportion(
+    success: ArrayLike,
+    weight: ArrayLike,
+    cluster: ArrayLike | Sequence[Hashable],
+    level: float = 0.95,
+    *,
+    exact: bool = False,
+    variance: float = 0.0,
+) -> Interval:
+    """Return the proportion of successes among weighted images, with an interval for images of shared patients.
+
+    The interval is `jeffreys` at an effective number of images, as Korn and Graubard's is Clopper and Pearson's. With
+    p = sum w_i y_i / sum w_i and the residual r_g = sum w_i (y_i - p) of each of G patients, the linearised variance is
+    v = G/(G-1) sum r_g^2 / (sum w_i)^2, and the effective number of images p (1-p) / v, at most that of independent images,
+    (sum w_i)^2 / sum w_i^2.
+
+    Few errors say little about how they cluster, and v is then too small: the design effect is averaged with that of images
+    that are copies of each other, which counts as `PRIOR_PATIENTS` patients, the found one as the patients with a success or
+    those with a failure, whichever are fewer. With t in place of z, at G - 1 degrees of freedom, the effective number falls by
+    (z / t)^2. At p = 0 or 1 the end is exact for copied images, and no record with an error has a better bound.
+
+    Args:
+        success: (N,) in [0, 1]; a share where it is a mean, such as that over several seeds.
+        weight: (N,) >= 0, what each image counts for; 0 or False leaves it out.
+        cluster: (N,) patients.
+        level: Level of the interval.
+        exact: Whether to take the interval of Clopper and Pearson at the effective number, for a decision that must not be
+            wrong more often than stated; it is wider.
+        variance: Of the proportion, in place of v where it is larger: which images count may itself depend on the sample.
+
+    Returns:
+        The proportion with its interval; NaN where no image counts, the ends also where all that count are of one patient.
+
+    References:
+        Korn and Graubard, Confidence intervals for proportions with small expected number of positive counts estimated from
+        survey data, Survey Methodology 24:193 (1998). Franco, Little, Louis and Slud, Comparative study of confidence intervals
+        for proportions in complex sample surveys, J. Surv. Stat. Methodol. 7:334 (2019), where Jeffreys' covers best.
+    """
+    codes, _ = cluster_codes(cluster)
+    y, w = np.asarray(success, np.float64), np.asarray(weight, np.float64)
+    if not y.shape == w.shape == codes.shape:
+        raise InputError(f"{len(y)} successes, {len(w)} weights and {len(codes)} patients")
+    if not ((y >= 0) & (y <= 1)).all() or not (np.isfinite(w) & (w >= 0)).all():
+        raise InputError("successes must lie between 0 and 1, weights must be finite and at least 0")
+    counted = w > 0
+    y, w = y[counted], w[counted]
+    codes = np.unique(codes[counted], return_inverse=True)[1]
+    if not len(y):
+        return Interval(np.nan)
+    p = 0.0 if not y.any() else 1.0 if (y == 1).all() else float(w @ y / w.sum())
+    if codes.max() == 0:
+        return Interval(p)
+    of_patient = np.bincount(codes, w)
+    copies = float(w.sum()) ** 2 / float(of_patient @ of_patient)
+    perfect = float(clopper_pearson(copies, copies, level)[0])
+    if not 0 < p < 1:
+        return Interval(p, perfect if p else 0.0, 1.0 if p else 1 - perfect)
+    effective = effective_images(y, w, codes, level, variance)
+    low, high = (clopper_pearson if exact else jeffreys)(p * effective, effective, level)
+    return Interval(p, min(p, perfect, float(low)), max(p, 1 - perfect, float(high)))
+
+
+def effective_images(
+    success: Floats, weight: Floats, codes: NDArray[np.intp], level: float, variance: float = 0.0
+) -> float:
+    """Return the number of independent images that would know a proportion as well as these do.
+
+    Args:
+        success: (N,) in [0, 1].
+        weight: (N,) > 0.
+        codes: (N,) number of the patient of each image, each number from 0 on at least once.
+        level: Level of the two-sided interval, or of twice a one-sided test, for which it is used.
+        variance: See `clustered_proportion`, which says how it is computed.
+
+    Returns:
+        The effective number; it need not be whole.
+    """
+    y, w, total = success, weight, float(weight.sum())
+    p = float(w @ y) / total
+    of_patient = np.bincount(codes, w)
+    patients = len(of_patient)
+    alone, copies = total**2 / float(w @ w), total**2 / float(of_patient @ of_patient)
+    if not 0 < p < 1:
+        return copies
+    residual = np.bincount(codes, w * (y - p))
+    linear = patients / (patients - 1) * float(residual @ residual) / total**2 if patients < len(y) else 0.0
+    found = max(linear, variance, p * (1 - p) / alone)
+    seen = min(np.count_nonzero(np.bincount(codes, side)) for side in (y, 1 - y))
+    inverse = (seen * found / (p * (1 - p)) + PRIOR_PATIENTS / copies) / (seen + PRIOR_PATIENTS)
+    if patients == len(y):  # images of different patients are independent: their variance was not estimated
+        return float(1 / inverse)
+    t, z = stats.t.ppf((1 + level) / 2, patients - 1), stats.norm.ppf((1 + level) / 2)
+    return float((z / t) ** 2 / inverse)
+
+
+def binary(values: ArrayLike, name: str) -> NDArray[np.bool_]:
+    """(N,) bool of zeros and ones; anything else raises `InputError`."""
+    array = np.asarray(values)
+    if array.ndim != 1 or not np.isin(array, (0, 1)).all():
+        raise InputError("must be (N,) zeros and ones", column=name)
+    return array.astype(bool)
+
+
+def _counts(successes: ArrayLike, trials: ArrayLike) -> tuple[Floats, Floats]:
+    k, n = np.broadcast_arrays(np.asarray(successes, np.float64), np.asarray(trials, np.float64))
+    if np.any(k < 0) or np.any(k > n):
+        raise InputError("a count of successes lies outside 0 … trials")
+    return k, n
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """What the intervals of K proportions need of their images, all (K,).
+
+    Attributes:
+        value: The proportions, NaN where no image counts.
+        effective: The effective number of images of each; see `effective_images`.
+        copies: The same, if the images of a patient were copies of each other.
+        patients: Number of patients with an image that counts.
+    """
+
+    value: Floats
+    effective: Floats
+    copies: Floats
+    patients: NDArray[np.intp]
+
+    @classmethod
+    def joined(cls, parts: Sequence[Sums]) -> Sums:
+        """Return the sums of several groups of proportions one after the other."""
+        return cls(
+            *(np.concatenate([getattr(one, name) for one in parts]) for name in cls.__dataclass_fields__)
+        )
+
+
+def patient_starts(codes: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return where the images of each patient begin, for images sorted by patient."""
+    return np.flatnonzero(np.r_[True, codes[1:] != codes[:-1]]) if len(codes) else np.empty(0, np.intp)
+
+
+def proportion_sums(success: ArrayLike, weight: ArrayLike, starts: NDArray[np.intp]) -> Sums:
+    """Return the sums of K proportions over the same N images.
+
+    Args:
+        success: (K, N) or (N,) in [0, 1].
+        weight: (K, N) or (N,) >= 0, what each image counts for; at least one of the two has two axes.
+        starts: (G,) where the images of each patient begin; the images are sorted by patient.
+
+    Returns:
+        Their sums, for `proportion_intervals`.
+    """
+    y, w = np.broadcast_arrays(np.asarray(success, np.float64), np.asarray(weight, np.float64))
+    rows = len(y)
+    if not y.shape[1]:
+        nothing = np.full(rows, np.nan)
+        return Sums(nothing, nothing, nothing, np.zeros(rows, np.intp))
+    hits = np.add.reduceat(w * y, starts, axis=1)
+    misses = np.add.reduceat(w * (1 - y), starts, axis=1)
+    of_patient = hits + misses
+    total, images, patients = of_patient.sum(1), (w > 0).sum(1), (of_patient > 0).sum(1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        p = np.where(misses.any(1), np.where(hits.any(1), hits.sum(1) / total, 0.0), 1.0)
+        p[total == 0] = np.nan
+        copies = total**2 / np.einsum("ij,ij->i", of_patient, of_patient)
+        alone = total**2 / np.einsum("ij,ij->i", w, w)
+        residual = hits - p[:, None] * of_patient
+        linear = patients / (patients - 1) * np.einsum("ij,ij->i", residual, residual) / total**2
+        found = np.maximum(np.where(patients < images, linear, 0.0), p * (1 - p) / alone)
+        seen = np.minimum((hits > 0).sum(1), (misses > 0).sum(1))
+        inverse = (seen * found / (p * (1 - p)) + PRIOR_PATIENTS / copies) / (seen + PRIOR_PATIENTS)
+        t, z = stats.t.ppf(0.975, np.maximum(patients - 1, 1)), stats.norm.ppf(0.975)
+        effective = np.where(patients == images, 1.0, (z / t) ** 2) / inverse
+    return Sums(p, effective, copies, patients)
+
+
+def proportion_intervals(sums: Sums) -> tuple[Floats, Floats]:
+    """Return the ends (K,) of the 95 % intervals of `clustered_proportion`.
+
+    Args:
+        sums: What is known of K proportions.
+
+    Returns:
+        Low and high ends; NaN where no image counts or all that count are of one patient.
+    """
+    p = sums.value
+    low, high = np.full((2, len(p)), np.nan)
+    known = sums.patients > 1
+    inner = known & (p > 0) & (p < 1)
+    perfect = np.full(len(p), np.nan)
+    perfect[known] = clopper_pearson(sums.copies[known], sums.copies[known])[0]
+    n = sums.effective[inner]
+    found = jeffreys(p[inner] * n, n)
+    low[inner] = np.minimum(np.minimum(p[inner], perfect[inner]), found[0])
+    high[inner] = np.maximum(np.maximum(p[inner], 1 - perfect[inner]), found[1])
+    never, always = known & (p == 0), known & (p == 1)
+    low[never], high[never] = 0.0, 1 - perfect[never]
+    low[always], high[always] = perfect[always], 1.0
+    return low, high
+
+
+def combined_proportions(
+    parts: Sequence[tuple[float, ArrayLike]],
+    cluster: ArrayLike | Sequence[Hashable],
+) -> Interval:
+    """Return a linear combination of proportions of the same images, with its clustered 95 % interval.
+
+    With proportions p_k of ends l_k and u_k and correlations r_jk of their patients' residuals, the lower end of sum c_k p_k is
+    its value less sqrt(sum_jk s_j s_k r_jk d_j d_k), where d_k = |c_k| (p_k - l_k) and s_k = 1 for c_k > 0, and
+    |c_k| (u_k - p_k) and -1 else.
+
+    Args:
+        parts: Pairs of a coefficient and (N,) successes in [0, 1].
+        cluster: (N,) patients.
+
+    Returns:
+        The combination; the ends are NaN where all images are of one patient.
+    """
+    codes, patients = cluster_codes(cluster)
+    share = np.array([np.asarray(success, np.float64) for _, success in parts])
+    coefficient = np.array([c for c, _ in parts])
+    found = [clustered_proportion(success, np.ones(len(codes)), codes) for success in share]
+    value = np.array([one.value for one in found])
+    low, high = np.array([(one.value - one.low, one.high - one.value) for one in found]).T
+    residual = np.array(
+        [np.bincount(codes, success - p, patients) for success, p in zip(share, value, strict=True)]
+    )
+    correlation = _correlation(residual)
+    centre, sign = float(coefficient @ value), np.sign(coefficient)
+    ends = []
+    for below, above in ((low, high), (high, low)):
+        distance = coefficient * np.where(sign > 0, below, above)
+        ends.append(
+            float(np.sqrt(max(distance @ correlation @ distance, 0.0)))
+            if np.isfinite(distance).all()
+            else np.nan
+        )
+    return Interval(centre, centre - ends[0], centre + ends[1])
+
+
+def difference_of(a: Interval, b: Interval) -> Interval:
+    """Return a - b with the interval of two independent proportions (Newcombe's hybrid method)."""
+    value = a.value - b.value
+    low = value - float(np.hypot(a.value - a.low, b.high - b.value))
+    high = value + float(np.hypot(a.high - a.value, b.value - b.low))
+    return Interval(value, max(low, -1.0), min(high, 1.0))
+
+
+def share_of_two(a: Interval, b: Interval, weight_a: float, weight_b: float) -> Interval:
+    """Return weight_a a / (weight_a a + weight_b b) of two independent proportions.
+
+    A share v lies in the interval where the interval of (1 - v) weight_a a - v weight_b b holds 0.
+
+    Args:
+        a: A proportion.
+        b: Another.
+        weight_a: Above 0.
+        weight_b: Above 0.
+
+    Returns:
+        The share in [0, 1]; NaN where both proportions are 0.
+    """
+    up, down = weight_a * a.value, weight_b * b.value
+    value = up / (up + down) if up + down > 0 else np.nan
+
+    def end(distance_a: float, distance_b: float, sign: int) -> float:
+        """The root in v of the lower (sign -1) or upper end of (1 - v) up - v down."""
+
+        def of(v: float) -> float:
+            return (
+                (1 - v) * up
+                - v * down
+                + sign * float(np.hypot((1 - v) * weight_a * distance_a, v * weight_b * distance_b))
+            )
+
+        if sign > 0 and of(1.0) >= 0:
+            return 1.0
+        if sign < 0 and of(0.0) <= 0:
+            return 0.0
+        return float(optimize.brentq(of, 0.0, 1.0))
+
+    if not np.isfinite([value, a.low, a.high, b.low, b.high]).all():
+        return Interval(value)
+    low = end(a.value - a.low, b.high - b.value, -1)
+    high = end(a.high - a.value, b.value - b.low, +1)
+    return Interval(value, min(low, value), max(high, value))
+
+
+def _correlation(residual: Floats) -> Floats:
+    """(K, K) correlation of rows; 0 beside the diagonal where a row does not vary."""
+    product = residual @ residual.T
+    scale = np.sqrt(np.diag(product))
+    scale = np.where(scale > 0, scale, np.inf)
+    return np.asarray(np.where(np.eye(len(scale)) > 0, 1.0, product / np.outer(scale, scale)))

@@ -1,1 +1,0 @@
-"""The released Retina Benchmark protocol, faults included."""

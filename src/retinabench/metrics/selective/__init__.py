@@ -1,1 +1,0 @@
-"""Selective prediction: curves over the referred fraction and their summaries."""

@@ -1,0 +1,243 @@
+"""Networks from elsewhere: a user's function `package.module:function`, and any backbone of timm (`timm:NAME`).
+
+A user's function is imported where a command, a configuration or a caller names it. What is read from the folder of a run or
+of an exported model never imports it (`named_network`), so that no code of an untrusted folder runs. timm is imported when a
+backbone of it is asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import UninitializedParameter
+
+from retinabench.core.errors import InputError
+from retinabench.core.random_streams import derive
+from retinabench.core.registry import import_location
+from retinabench.data.memory import is_out_of_memory, out_of_memory
+from retinabench.models.settings import TIMM
+
+MADE = "_made_for_a_run"  # marks a network, so that a function that returns the same one again is found out
+
+
+class SourceFile(NamedTuple):
+    """The file that a function is defined in, and its SHA-256."""
+
+    file: str
+    sha256: str
+
+
+def own_network(name: str, seed: int, outputs: int) -> nn.Module:
+    """Call the user's function and return its network, in the layout in which it was made.
+
+    PyTorch's global generator is seeded for the call and put back afterwards, so that the weights depend on the seed alone.
+
+    Args:
+        name: `package.module:function`; the function may take the number of logits as `outputs`.
+        seed: Of the run.
+        outputs: Number of logits.
+
+    Returns:
+        The network. Its last layer is marked: the last linear layer with that number of outputs.
+
+    Raises:
+        InputError: There is no such function, it raises, or it returns something else than a new network with parameters.
+    """
+    function = _function(name)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive(seed, "weights"))
+        try:
+            network = function(outputs=outputs) if _takes(function, "outputs") else function()
+        except (Exception, SystemExit) as error:  # foreign code raises what it likes
+            raise InputError(f"'{name}' raises {_line(error)}", file=source_of(name).file or None) from error
+    if problem := _problem(network):
+        raise InputError(f"'{name}' {problem}", file=source_of(name).file or None)
+    setattr(network, MADE, True)
+    last = [m for m in network.modules() if isinstance(m, nn.Linear) and m.out_features == outputs][-1:]
+    for layer in last:
+        layer.gives_logits = True  # type: ignore[assignment]  # see `last_layer.last_linear`
+    network.register_forward_pre_hook(_plain_layout)
+    return network  # type: ignore[no-any-return]
+
+
+def check_outputs(network: nn.Module, name: str, size: int) -> None:
+    """Refuse a network that does not take images of a size, or gives something else than one logit.
+
+    Args:
+        network: The network; it may be without values, on the meta device. It is left in evaluation mode.
+        name: What it is called.
+        size: Side of the images in pixels.
+
+    Raises:
+        OutOfMemoryError: Two images do not fit the memory.
+        InputError: It raises, or gives something else than (B, 1) for images (B, 3, size, size).
+    """
+    device = next(network.parameters()).device
+    try:
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            found = network.eval()(torch.zeros(2, 3, size, size, device=device))
+    except (Exception, SystemExit) as error:  # foreign code raises what it likes
+        if is_out_of_memory(error):
+            raise out_of_memory(f"'{name}' with 2 images of {size} px", device) from None
+        other = {p.dtype for p in network.parameters() if p.dtype != torch.float32}
+        raise InputError(
+            f"'{name}' does not take images of {size} px ({_line(error)})",
+            hint=f"It has parameters of {other.pop()}, and images are float32: return network.float()."
+            if other
+            else "Prepare the images at the size that it takes if that is another one, otherwise mend its forward.",
+        ) from error
+    shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+    if shape != (2, 1):
+        raise InputError(f"'{name}' gives {shape} for 2 images, not logits of shape {(2, 1)}")
+
+
+def named_network(stated: str, given: str | None, folder: Path, *, own: bool) -> str:
+    """Return the name of the network of a folder, whose code runs only where the caller names it.
+
+    Args:
+        stated: The name that the folder states.
+        given: The function that the caller names; it may have moved to another module.
+        folder: The folder.
+        own: Whether the stated name is a function of a user.
+
+    Raises:
+        InputError: The folder states a function and the caller names none, or the other way round.
+    """
+    if own and given is None:
+        raise InputError(
+            f"holds a model of '{stated}', whose code is not part of it",
+            file=folder,
+            hint=f"If you trust that code and it can be imported here, say so: --model {stated}",
+        )
+    if given is not None and not own:
+        raise InputError(
+            f"holds a model of '{stated}', which needs no other code", file=folder, hint="Leave out --model."
+        )
+    return given or stated
+
+
+def source_of(name: str) -> SourceFile:
+    """Return the file of a user's function; empty where there is none to be read.
+
+    Raises:
+        InputError: There is no such function.
+    """
+    function = _function(name)
+    with contextlib.suppress(TypeError, OSError):
+        file = Path(str(inspect.getsourcefile(inspect.unwrap(function)))).resolve()
+        return SourceFile(str(file), hashlib.sha256(file.read_bytes()).hexdigest())
+    return SourceFile("", "")
+
+
+def _function(name: str) -> Callable[..., Any]:
+    module, _, attribute = name.partition(":")
+    if (here := os.getcwd()) not in sys.path and "" not in sys.path:
+        sys.path.append(here)  # an installed command does not look where it is called
+    found = import_location(module)
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            raise InputError(f"has no function '{attribute}'", file=getattr(found, "__file__", module))
+        found = getattr(found, part)
+    if isinstance(found, nn.Module) or not callable(found):
+        raise InputError(f"'{name}' is a {type(found).__name__}, not a function that returns a network")
+    return found  # type: ignore[no-any-return]
+
+
+def _takes(function: Callable[..., Any], keyword: str) -> bool:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # a callable without a signature
+        return False
+    return any(p.name == keyword or p.kind is p.VAR_KEYWORD for p in parameters)
+
+
+def _problem(network: object) -> str:
+    """What is wrong with the result of a user's function; empty where nothing is."""
+    if not isinstance(network, nn.Module):
+        return f"returns a {type(network).__name__}, not an nn.Module"
+    if getattr(network, MADE, False):
+        return "returns the same network again; every run needs a new one"
+    if any(isinstance(p, UninitializedParameter) for p in network.parameters()):
+        return "has lazy layers; state their numbers of inputs"
+    if not any(p.requires_grad for p in network.parameters()):
+        return "has no parameters to train"
+    return ""
+
+
+def _plain_layout(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Images come in channels-last layout, of which a user's `view` would fail."""
+    return tuple(one.contiguous() if isinstance(one, Tensor) else one for one in inputs)
+
+
+def _line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+
+
+class TimmNetwork(nn.Module):
+    """A backbone without its classifier, and one linear layer. Transformers need images of their own size."""
+
+    def __init__(self, backbone: nn.Module, width: int, outputs: int) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.fc = nn.Linear(width, outputs)
+
+    def features(self, x: Tensor) -> Tensor:
+        """(B, 3, H, W) -> (B, D), the input of the last layer."""
+        features: Tensor = self.backbone(x)
+        return features
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, 3, H, W) -> logits (B, outputs)."""
+        logits: Tensor = self.fc(self.features(x))
+        return logits
+
+
+def timm_network(name: str, seed: int, outputs: int = 1) -> TimmNetwork:
+    """Return the backbone `name` with fresh weights that depend on `seed` alone.
+
+    timm's own rules initialise the backbone. They draw from PyTorch's global generator, which is therefore seeded for
+    this and put back afterwards. The last layer is drawn as in our own networks: N(0, 0.01²).
+
+    Args:
+        name: In timm, without our prefix.
+        seed: Of the run.
+        outputs: Number of logits.
+
+    Raises:
+        InputError: timm is not installed or does not know the name.
+    """
+    timm = _timm()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive(seed, "weights"))
+        try:
+            backbone = timm.create_model(name, pretrained=False, num_classes=0)
+        except RuntimeError as error:
+            raise InputError(
+                f"timm has no model '{name}': {error}", hint="timm.list_models() has them."
+            ) from None
+        # Where a convolution follows the pooling, the classifier reads more or fewer numbers than the last stage has.
+        width = getattr(backbone, "head_hidden_size", None) or backbone.num_features
+        network = TimmNetwork(backbone, width, outputs)
+        nn.init.normal_(network.fc.weight, 0, 0.01)
+        nn.init.zeros_(network.fc.bias)
+    return network
+
+
+def _timm() -> Any:
+    try:
+        return importlib.import_module("timm")
+    except ImportError as error:
+        raise InputError(
+            f"a model named '{TIMM}…' needs the package timm, which does not import here ({error})",
+            hint="Install it with: pip install timm",
+        ) from None

@@ -1,0 +1,187 @@
+"""Networks with few weights: one hidden layer, heads on features, and networks whose posterior can be known."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from retinabench.models.registry import takes
+
+
+class MLP(nn.Module):
+    """`inputs` numbers, `width` hidden units, `outputs`. MLP(8, 50, 2, nn.ReLU) has 552 weights."""
+
+    def __init__(self, inputs: int, width: int, outputs: int, activation: type[nn.Module]) -> None:
+        super().__init__()
+        self.fc1, self.act1 = nn.Linear(inputs, width), activation()
+        self.fc = nn.Linear(width, outputs)
+
+    def features(self, x: Tensor) -> Tensor:
+        """(B, inputs) -> (B, width), the input of the last layer."""
+        features: Tensor = self.act1(self.fc1(x.flatten(1)))
+        return features
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, inputs) -> logits (B, outputs)."""
+        logits: Tensor = self.fc(self.features(x))
+        return logits
+
+
+class ImageMLP(MLP):
+    """The same on images (B, 3, H, W) of any size, averaged over `grid` x `grid` blocks."""
+
+    def __init__(self, grid: int, width: int, outputs: int) -> None:
+        super().__init__(3 * grid**2, width, outputs, nn.ReLU)
+        self.pool = nn.AdaptiveAvgPool2d(grid)
+
+    def features(self, x: Tensor) -> Tensor:
+        """(B, 3, H, W) -> (B, width), the input of the last layer."""
+        return super().features(self.pool(x))
+
+
+def mlp(*, width: int = 50, outputs: int = 1) -> ImageMLP:
+    """The smallest network: one hidden layer on the mean colours of 8 x 8 blocks; 9,701 weights at width 50."""
+    return ImageMLP(8, width, outputs)
+
+
+@takes("tables of 8 numbers")
+def mlp_8_50_2(*, width: int = 50, outputs: int = 2) -> MLP:
+    """The network of the UCI regressions; 552 weights at width 50 with 2 outputs."""
+    return MLP(8, width, outputs, nn.ReLU)
+
+
+class Head(nn.Module):
+    """One linear layer on features, or a hidden layer and one.
+
+    `dropout_sites`: the features, and the hidden layer where there is one.
+
+    Args:
+        features: Number D of features.
+        outputs: Number of outputs.
+        hidden: Units of the hidden layer; None: there is none.
+    """
+
+    def __init__(self, features: int, outputs: int, hidden: int | None = None) -> None:
+        super().__init__()
+        self.input = nn.Identity()
+        self.hidden = None if hidden is None else nn.Linear(features, hidden)
+        self.act = nn.ReLU()
+        self.fc = nn.Linear(features if hidden is None else hidden, outputs)
+        self.dropout_sites = ("input",) if hidden is None else ("input", "act")
+
+    def features(self, x: Tensor) -> Tensor:
+        """(B, D) -> (B, D) or (B, hidden), the input of the last layer."""
+        x = self.input(x)
+        return x if self.hidden is None else self.act(self.hidden(x))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Features (B, D) -> logits (B, outputs)."""
+        logits: Tensor = self.fc(self.features(x))
+        return logits
+
+
+FEATURES = "tables of 8 numbers"
+
+
+@takes(FEATURES)
+def head_8(*, outputs: int = 2) -> Head:
+    """One linear layer on 8 features; 45 weights with 5 outputs."""
+    return Head(8, outputs)
+
+
+@takes(FEATURES)
+def head_8_8(*, width: int = 8, outputs: int = 2) -> MLP:
+    """One hidden layer of 8 units on 8 features; 117 weights with 5 outputs."""
+    return MLP(8, width, outputs, nn.ReLU)
+
+
+@takes("tables of 2 numbers")
+def head_2(*, outputs: int = 2) -> Head:
+    """One linear layer on 2 features; 6 weights with 2 outputs."""
+    return Head(2, outputs)
+
+
+def student_2(z: Tensor) -> Tensor:
+    """Map N(0, 1) to Student's t with 2 degrees of freedom, by quantiles.
+
+    With p = Φ(z) the quantile is (2 p - 1) / √(2 p (1 - p)); both factors of p (1 - p) are computed without cancellation.
+    """
+    u = z / math.sqrt(2)
+    tails: Tensor = torch.erfc(u) * torch.erfc(-u)
+    return torch.erf(u) * (2 / tails).sqrt()
+
+
+class HeavyHead(nn.Module):
+    """One linear layer whose weights have Student's t with 2 degrees of freedom as prior where the parameters have N(0, 1)."""
+
+    def __init__(self, features: int, outputs: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(outputs, features))
+        self.bias = nn.Parameter(torch.zeros(outputs))
+
+    def initialise(self, generator: torch.Generator) -> None:
+        """Draw the weights as those of any last layer; `models.build.initialise` sets the biases to 0."""
+        nn.init.normal_(self.weight, 0, 0.01, generator=generator)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, D) -> logits (B, outputs)."""
+        return nn.functional.linear(x, student_2(self.weight), student_2(self.bias))
+
+
+class HierarchicalHead(nn.Module):
+    """One linear layer whose weights share a scale that is inferred: w = exp(h) z, h ~ N(0, 1) and z ~ N(0, I)."""
+
+    def __init__(self, features: int, outputs: int) -> None:
+        super().__init__()
+        self.log_scale = nn.Parameter(torch.zeros(1))
+        self.fc = nn.Linear(features, outputs)
+
+    def initialise(self, generator: torch.Generator) -> None:
+        """Set the scale to 1; `models.build.initialise` draws the layer."""
+        nn.init.zeros_(self.log_scale)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, D) -> logits (B, outputs)."""
+        logits: Tensor = self.log_scale.exp() * self.fc(x)
+        return logits
+
+
+@takes(FEATURES)
+def head_8_heavy(*, outputs: int = 2) -> HeavyHead:
+    """One linear layer on 8 features with a heavy-tailed prior; 45 weights with 5 outputs."""
+    return HeavyHead(8, outputs)
+
+
+@takes(FEATURES)
+def head_8_hierarchical(*, outputs: int = 2) -> HierarchicalHead:
+    """One linear layer on 8 features whose prior has a scale of its own; 46 weights with 5 outputs."""
+    return HierarchicalHead(8, outputs)
+
+
+class Banana(nn.Module):
+    """Two weights u, v; the second logit is a (u + v²) + b v for inputs (a, b), the first 0.
+
+    Where b is 0 the data determine u + v² alone, and the posterior is a bent ridge; b tells where along it the weights are.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(1, 2, bias=False)  # a layer, so that methods that make layers sample can
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, 2) -> logits (B, 2)."""
+        both = self.fc(torch.ones_like(x[:, :1]))
+        u, v = (
+            both[:, 0],
+            both[:, -1],
+        )  # not unpacked: methods about a last layer put an identity here, and are refused later
+        logit = x[:, 0] * (u + v * v) + x[:, 1] * v
+        return torch.stack([torch.zeros_like(logit), logit], dim=1)
+
+
+@takes("tables of 2 numbers")
+def banana(*, outputs: int = 2) -> Banana:
+    """The bent posterior; 2 weights, 2 outputs."""
+    return Banana()

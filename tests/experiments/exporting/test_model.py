@@ -1,0 +1,441 @@
+"""`model.json`: what is read, and what is refused before anything is built."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import retinabench as rb
+from retinabench.core.errors import InputError
+from retinabench.experiments.config import load_run
+from retinabench.experiments.execution import Resources
+from retinabench.experiments.exporting.model import export_run
+from retinabench.experiments.exporting.model_files import (
+    FORMAT,
+    MOST_BYTES,
+    leaf_runs,
+    member_file,
+    one_line,
+    read_about,
+    read_posterior,
+    read_scale,
+    read_tensors,
+)
+from retinabench.experiments.exporting.predict_images import predict_images
+from retinabench.experiments.run import execute
+from retinabench.models.build import build_model
+from retinabench.models.settings import ModelConfig
+from retinabench.predictions.io import read_predictions
+from support.raw_images import prepared_from, raw_folder
+
+
+def content(*words, **changes):
+    run = load_run(None, ["method=dropout", *words], data="d").model_dump(mode="json")
+    recipe = {"size": 32, "preprocess": "graham", "blur": 30, "published": False}
+    return {
+        "format": FORMAT, "version": "0.2.0", "data": "eyes", "fingerprint": "abc", "run": run, "recipe": recipe,
+        "referable_from": 3,
+    } | changes  # fmt: skip
+
+
+def written(folder, value):
+    (folder / "model.json").write_text(value if isinstance(value, str) else json.dumps(value))
+    return folder
+
+
+def test_what_a_model_says_of_itself(tmp_path):
+    found = read_about(written(tmp_path, content("method.rate=0.2")))
+    assert found.run.method.rate == 0.2
+    assert found.run.data == "eyes"
+    assert (found.recipe.size, found.recipe.preprocess, found.referable_from) == (32, "graham", 3)
+    assert found.config_hash == found.run.hash("abc")
+    assert found.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("{", "is damaged"),
+        (" " * (MOST_BYTES + 1), "more than 1,048,576 bytes"),
+        (content(format="other/9"), "format 'other/9'"),
+        (content(referable_from=5), "referable_from"),
+        (content(referable_from=True), "referable_from"),
+        (content(code="import os"), "unknown key 'code'"),
+        (content(recipe={"size": 9, "preprocess": "none", "blur": 30, "published": False}), "recipe.size"),
+        (content("method.samples=10001"), "method.samples=10,001 is more than 10,000"),
+        (content("method=ensemble", "method.members=4"), "asks for 4 members, of which 0 are there"),
+    ],
+)
+def test_what_is_damaged_is_named_in_one_line(tmp_path, value, says):
+    with pytest.raises(InputError, match=says) as error:
+        read_about(written(tmp_path, value))
+    assert str(error.value).startswith(str(tmp_path / "model.json"))
+    assert "\n" not in str(error.value)
+
+
+def test_a_folder_without_one_says_how_to_make_it(tmp_path):
+    with pytest.raises(InputError, match=r"holds no exported model.*retinabench export"):
+        read_about(tmp_path)
+
+
+@pytest.mark.parametrize("method", [{"name": "noisy"}, {"name": "ensemble", "member": {"name": "noisy"}}])
+def test_a_method_of_a_plug_in_that_is_not_installed_says_so(tmp_path, method):
+    about = content()
+    about["run"]["method"] = method
+    with pytest.raises(
+        InputError, match=r"model of the method 'noisy', which is not installed.*Install the pack"
+    ):
+        read_about(written(tmp_path, about))
+
+
+CPU = torch.device("cpu")
+
+
+def run(*words):
+    return load_run(None, ["model.name=lenet", *words], data="d")
+
+
+def test_the_trained_members_of_pooled_runs_are_found():
+    assert [one.seed for one in leaf_runs(run("method=map", "seed=4"))] == [4]
+    assert [one.seed for one in leaf_runs(run("method=ensemble", "method.members=2"))] == [0, 1]
+    for words, says in (
+        (["method=temperature"], "is fitted to the predictions"),
+        (["cross_validation.folds=2"], "is not a model"),
+    ):
+        with pytest.raises(InputError, match=says):
+            list(leaf_runs(run(*words)))
+
+
+def test_tensors_are_read_or_the_fault_is_named(tmp_path):
+    path = tmp_path / member_file(0)
+    with pytest.raises(InputError, match="is missing"):
+        read_tensors(path)
+    save_file({"w": torch.ones(2)}, path)
+    assert torch.equal(read_tensors(path, ("w",))["w"], torch.ones(2))
+    with pytest.raises(InputError, match="lacks the tensor 'v'"):
+        read_tensors(path, ("v",))
+    for bad in (torch.nan, torch.inf):
+        save_file({"w": torch.tensor([1.0, bad])}, path)
+        with pytest.raises(InputError, match="not finite"):
+            read_tensors(path)
+    path.write_bytes(b"\0" * 9)
+    with pytest.raises(InputError, match="is damaged"):
+        read_tensors(path)
+
+
+@pytest.mark.parametrize(
+    ("mean", "std", "says"),
+    [
+        (torch.zeros(3), torch.tensor([1.0, 0.0, 1.0]), "not all std are above 0"),
+        (torch.zeros(2), torch.ones(3), "not 3 numbers each"),
+        (torch.zeros(3), torch.ones(3, dtype=torch.float64), "not 3 numbers each"),
+    ],
+)
+def test_a_scale_that_is_none_is_refused(tmp_path, mean, std, says):
+    save_file({"mean": torch.zeros(3), "std": torch.full((3,), 2.0)}, tmp_path / "s")
+    assert np.array_equal(read_scale(tmp_path / "s", run())[1], [2, 2, 2])
+    save_file({"mean": mean, "std": std}, tmp_path / "s")
+    with pytest.raises(InputError, match=says):
+        read_scale(tmp_path / "s", run())
+
+
+def test_a_posterior_needs_as_many_numbers_as_its_network_has(tmp_path):
+    tensors = build_model(run().model, 3).state_dict()
+    found = read_posterior(run(), tensors, CPU, tmp_path / "p")
+    assert torch.equal(found.state()["conv1.weight"], tensors["conv1.weight"])
+    fewer = dict(list(tensors.items())[:-1])
+    with pytest.raises(InputError, match=r"another network .* parameters"):
+        read_posterior(run(), fewer, CPU, tmp_path / "p")
+    renamed = {f"x{name}": tensor for name, tensor in tensors.items()}
+    with pytest.raises(InputError, match="the tensors of another network"):
+        read_posterior(run(), renamed, CPU, tmp_path / "p")
+
+
+def test_an_error_of_many_lines_becomes_one():
+    assert one_line(ValueError("a\n  b " + "x" * 200)) == "a b " + "x" * 116
+
+
+NET = ["model.name=resnet18", "model.width=4", "model.stem=small"]
+
+SHORT = [
+    "task=in_domain",
+    "optimizer.epochs=2",
+    "optimizer.batch_size=16",
+    "optimizer.select=last",
+    "optimizer.lr=0.01",
+]
+
+
+@pytest.fixture(scope="module")
+def raw(tmp_path_factory):
+    return raw_folder(tmp_path_factory.mktemp("raw") / "images")
+
+
+def finished(raw, folder, *words):
+    data = prepared_from(raw, folder / "data")
+    return execute(load_run(None, [*NET, *SHORT, *words], data=str(data)), folder / "runs", Resources("cpu"))
+
+
+@pytest.mark.parametrize("words", [
+    ["method=map"], ["method=mfvi"], ["method=laplace"], ["model.inputs=unit"],
+    ["method=ensemble", "method.members=2"], ["method=ddu"], ["method=tta", "method.views=affine"], ["method=sgld", "method.samples=2"],
+    *(pytest.param([f"method={name}"], marks=pytest.mark.slow) for name in ("swag", "batch_ensemble", "lora_ensemble")),
+])  # fmt: skip
+def test_an_exported_model_predicts_as_its_run_did_without_the_data(raw, tmp_path, words):
+    run = finished(raw, tmp_path, *words)
+    own = read_predictions(run / "predictions.parquet").select(split="test")
+    export_run(run, tmp_path / "model")
+    shutil.rmtree(tmp_path / "data")
+    shutil.rmtree(tmp_path / "runs")
+    moved = (tmp_path / "model").rename(tmp_path / "moved")
+    found = predict_images(rb.load_model(moved), raw, tmp_path / "p.parquet", labels="labels.csv")
+    predictions = read_predictions(found.predictions)
+    place = {name: row for row, name in enumerate(predictions.image_id)}
+    rows = [place[name] for name in own.image_id]
+    # Batches of other sizes round convolutions in another order.
+    assert np.allclose(predictions.probs[rows], own.probs, atol=1e-5)
+    assert np.array_equal(predictions.label[rows], own.label)
+    assert (predictions.uncertainty is None) == (own.uncertainty is None)
+    if own.uncertainty is not None:  # squared distances by small variances: the rounding grows
+        assert np.allclose(predictions.uncertainty[rows], own.uncertainty, rtol=1e-2)
+
+
+def test_a_head_travels_with_its_trunk(raw, tmp_path):
+    torch.save(
+        build_model(ModelConfig(name="resnet18", width=4, stem="small"), seed=7).state_dict(),
+        tmp_path / "w.pt",
+    )
+    words = [f"model.weights={tmp_path / 'w.pt'}", "model.trained=head", "optimizer.augment=none"]
+    run = finished(raw, tmp_path, *words)
+    own = read_predictions(run / "predictions.parquet").select(split="test")
+    export_run(run, tmp_path / "model")
+    (tmp_path / "w.pt").unlink()
+    assert str(tmp_path) not in "".join(
+        p.read_text() for p in (tmp_path / "model").glob("*.[jm]*") if p.suffix != ".safetensors"
+    )
+    found = predict_images(rb.load_model(tmp_path / "model"), raw, tmp_path / "p.csv", labels="labels.csv")
+    predictions = read_predictions(found.predictions)
+    place = {name: row for row, name in enumerate(predictions.image_id)}
+    # A feature's rounding is divided by its std over the images, which is small in a random network.
+    assert np.allclose(predictions.prob[[place[name] for name in own.image_id]], own.prob, atol=1e-3)
+
+
+@pytest.fixture(scope="module")
+def model(raw, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("exported")
+    return export_run(finished(raw, folder), folder / "model")
+
+
+def test_the_card_states_the_test_scores_and_the_label(model):
+    card = (model / "README.md").read_text()
+    assert "grade 2 or higher" in card
+    assert "| auroc |" in card
+    assert "40 images" not in card  # of the 40 training images some validate
+
+
+def test_a_model_predicts_fewer_images_at_a_time_where_memory_runs_out(model, monkeypatch):
+    found = rb.load_model(model)
+    size = found.recipe.size
+    images = np.random.default_rng(0).integers(0, 256, (9, size, size, 3), dtype=np.uint8)
+    whole, inputs = found.predict(images), rb.ExportedModel.inputs
+
+    def short(self, images):
+        if len(images) > 4:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate")
+        return inputs(self, images)
+
+    monkeypatch.setattr(rb.ExportedModel, "inputs", short)
+    assert np.allclose(found.predict(images), whole, atol=1e-6)
+    assert found.limits.prediction == 4  # 128, halved
+
+
+@pytest.mark.parametrize(
+    ("images", "says"),
+    [
+        ("a.png", "images are a str, not an array"),
+        (None, "images are a NoneType"),
+        (np.zeros((0, 32, 32, 3), np.uint8), "there are no images to predict"),
+    ],
+)
+def test_what_are_no_images_is_named(model, images, says):
+    with pytest.raises(InputError, match=rf"{says}.*Needed are \(N, 32, 32, 3\) uint8"):
+        rb.load_model(model).predict(images)
+
+
+def test_images_of_another_shape_are_refused(model):
+    with pytest.raises(InputError, match=r"Needed are \(N, 32, 32, 3\) uint8"):
+        rb.load_model(model).predict(np.zeros((1, 64, 64, 3), np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lambda f: (f / "model.json").unlink(), "holds no exported model"),
+        (lambda f: (f / "model.json").write_text("{"), "model.json: is damaged"),
+        (lambda f: (f / "model.json").write_text('{"format": "other/9"}'), "format 'other/9'"),
+        (lambda f: (f / "scale.safetensors").unlink(), "scale.safetensors: is missing"),
+        (
+            lambda f: (f / "member-0.safetensors").write_bytes(b"\x00" * 20),
+            "member-0.safetensors: is damaged",
+        ),
+        (lambda f: shutil.copy(f / "scale.safetensors", f / "member-0.safetensors"), "of another network"),
+        (lambda f: edit(f, lambda about: about["recipe"].update(size=9)), "is damaged"),
+        (
+            lambda f: edit(f, lambda about: about["run"]["model"].update(name="resnet19")),
+            "unknown model 'resnet19'",
+        ),
+        (
+            lambda f: edit(f, lambda about: about["run"]["model"].update(width=10**5)),
+            "another network .* parameters",
+        ),
+        (
+            lambda f: edit(f, lambda about: about["run"]["model"].update(width=10**9)),
+            "does not fit into memory",
+        ),
+        (
+            lambda f: edit(f, lambda about: about["run"]["model"].update(weights="/dev/zero")),
+            "without its SHA-256",
+        ),
+        (lambda f: edit(f, lambda about: about["run"]["method"].update(name="of-a-plug-in")), "of-a-plug-in"),
+        (
+            lambda f: edit(f, lambda a: a["run"].update(method={"name": "ensemble", "members": 9})),
+            "9 members, of which 1",
+        ),
+        (
+            lambda f: tensors(f / "member-0.safetensors", lambda t: t["conv1.weight"].fill_(torch.nan)),
+            "not finite",
+        ),
+        (lambda f: tensors(f / "scale.safetensors", lambda t: t["std"].zero_()), "not all std are above 0"),
+        (
+            lambda f: edit(f, lambda a: a["run"].update(method={"name": "dropout", "samples": 10**9})),
+            "is more than 10,000",
+        ),
+        (
+            lambda f: edit(f, lambda a: a["run"].update(method={"name": "vbll", "rank": 10**9})),
+            "method.rank=1,000,000,000 is of no model of these tensors",
+        ),
+        (
+            lambda f: save_file({"mean": torch.zeros(1), "std": torch.ones(1)}, f / "scale.safetensors"),
+            "3 numbers each",
+        ),
+        (lambda f: edit(f, lambda a: a["recipe"].update(size="32")), "is damaged"),
+        (lambda f: edit(f, lambda a: a["recipe"].update(published=1)), "is damaged"),
+        (lambda f: edit(f, lambda a: a.update(referable_from=True)), "is damaged"),
+        (lambda f: edit(f, lambda a: a.update(code="import os")), "unknown key 'code'"),
+        (lambda f: (f / "model.json").write_text("[" * 10**5), "is damaged"),
+        (lambda f: (f / "model.json").write_text(" " * (2**20 + 1)), "more than 1,048,576 bytes"),
+        (
+            lambda f: edit(f, lambda a: a["run"]["model"].update(name="os:abort")),
+            "whose code is not part of it",
+        ),
+        (lambda f: cut(f / "member-0.safetensors"), "is damaged"),
+        (lambda f: torch.save({"conv1.weight": torch.ones(3)}, f / "member-0.safetensors"), "is damaged"),
+    ],
+)
+def test_a_damaged_model_is_named_in_one_line(model, tmp_path, damage, says):
+    copy = shutil.copytree(model, tmp_path / "copy", ignore=shutil.ignore_patterns("SHA256SUMS"))
+    damage(copy)
+    with pytest.raises(InputError, match=says) as error:
+        rb.load_model(copy)
+    assert "\n" not in str(error.value)
+
+
+def test_an_absent_device_is_named(model):
+    with pytest.raises(InputError, match="no device 'cuda:99' here"):
+        rb.load_model(model, "cuda:99")
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def tensors(path, change):
+    content = {name: tensor.clone() for name, tensor in load_file(path).items()}
+    change(content)
+    save_file(content, path)
+
+
+def edit(folder, change):
+    about = json.loads((folder / "model.json").read_text())
+    change(about)
+    (folder / "model.json").write_text(json.dumps(about))
+
+
+class Fixed:
+    """P(referable) and uncertainty of its own are one number for all images."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def predict(self, images, samples, generator):
+        p = torch.full((1, len(images)), self.value)
+        return torch.stack([1 - p, p], dim=2)
+
+    def uncertainty(self, images):
+        return torch.full((len(images),), self.value)
+
+    def state(self):
+        return {}
+
+    def restore(self, state):
+        pass
+
+
+def test_the_uncertainty_of_several_members_is_their_mean_and_every_sample_is_kept(model):
+    found = rb.load_model(model)
+    images = np.zeros((3, found.recipe.size, found.recipe.size, 3), np.uint8)
+    pooled = replace(found, members=tuple((found.run, Fixed(value)) for value in (0.25, 1.0)))
+    probs, own = pooled.predict_both(images)
+    assert probs.tolist() == [[0.25, 1.0]] * 3
+    assert own.tolist() == [0.625] * 3
+    mixed = replace(found, members=(found.members[0], (found.run, Fixed(0.5))))
+    assert mixed.uncertainty(images) is None
+    for value in (torch.nan, torch.inf):
+        with pytest.raises(InputError, match="predicts values that are not finite"):
+            replace(found, members=((found.run, Fixed(value)),)).predict(images)
+
+
+HERE = "support.own_network:"
+
+WORDS = [
+    "model.name=resnet18", "model.width=4", "model.stem=small", "task=in_domain", "optimizer.epochs=1",
+    "optimizer.batch_size=16", "optimizer.select=last",
+]  # fmt: skip
+
+
+def test_only_a_finished_run_is_exported_into_an_empty_folder(tmp_path):
+    with pytest.raises(InputError, match="holds no finished run"):
+        export_run(tmp_path, tmp_path / "model")
+    data = prepared_from(raw_folder(tmp_path / "raw"), tmp_path / "data")
+    run = execute(load_run(None, WORDS, data=str(data)), tmp_path / "runs", Resources("cpu"))
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "thesis.txt").write_text("mine")
+    with pytest.raises(InputError, match="is not empty and holds no model"):
+        export_run(run, tmp_path / "model")
+    assert (tmp_path / "model" / "thesis.txt").read_text() == "mine"
+    export_run(run, tmp_path / "other")
+    (tmp_path / "other" / "model.json").unlink()  # as after a kill before the end
+    export_run(run, tmp_path / "other")
+
+
+def test_a_method_that_is_fitted_to_predictions_says_what_to_export(tmp_path):
+    data = prepared_from(raw_folder(tmp_path / "raw"), tmp_path / "data")
+    run = load_run(None, [*WORDS, "method=temperature"], data=str(data))
+    folder = execute(run, tmp_path / "runs", Resources("cpu"))
+    with pytest.raises(InputError, match="Export the run that it is fitted to"):
+        export_run(folder, tmp_path / "model")
+
+
+def test_a_network_of_another_shape_leaves_no_folder(tmp_path):
+    data = prepared_from(raw_folder(tmp_path / "raw"), tmp_path / "data")
+    words = [f"model.name={HERE}Pooled", "task=in_domain", "optimizer.epochs=1", "optimizer.select=last"]
+    run = execute(load_run(None, words, data=str(data)), tmp_path / "runs", Resources("cpu"))
+    for wrong, says in [("absent", "has no function 'absent'"), ("two_logits", "another network")]:
+        with pytest.raises(InputError, match=says):
+            export_run(run, tmp_path / "model", HERE + wrong)
+        assert not (tmp_path / "model").exists()
+    export_run(run, tmp_path / "model", HERE + "Pooled")

@@ -1,0 +1,517 @@
+"""The whole command: what fails is kept and marked, and a folder with other things is not touched."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+
+from retinabench.core.errors import InputError, WorkError
+from retinabench.core.files import write_json
+from retinabench.experiments.config import load_run
+from retinabench.experiments.engines.scheduler import Job, Outcome
+from retinabench.experiments.execution import Resources
+from retinabench.experiments.run import execute
+from retinabench.experiments.study import benchmark as module
+from retinabench.experiments.study import console
+from retinabench.experiments.study.benchmark import benchmark
+from retinabench.experiments.study.definition import Study, read_study
+from retinabench.experiments.study.prediction_files import ensembles, label_predictions
+from retinabench.experiments.study.status import read_status
+from retinabench.experiments.study.study import (
+    RecordingEngine,
+    SavedChoice,
+    base_run,
+    cells,
+    compute,
+    is_drawn,
+    most_runs,
+    read_choices,
+    read_record,
+    read_records,
+    trials,
+    with_seeds,
+    write_choices,
+)
+from retinabench.experiments.study.summary import summarise
+from retinabench.methods.training import loop
+from retinabench.methods.training.checkpoint import load_tensors
+from retinabench.predictions.io import read_predictions
+from support.helpers import make_prepared
+from support.killing import KILLING
+from support.studies import BOTH, MINIMAL, TINY, Serial, study, tiny, written
+
+
+def test_a_folder_with_other_things_is_not_touched(tmp_path):
+    data = make_prepared(tmp_path / "data")
+    out = tmp_path / "home"
+    out.mkdir()
+    (out / "letter.txt").write_text("dear")
+    with pytest.raises(InputError, match="is not empty and holds no benchmark"):
+        benchmark(study(tmp_path, data), out, Serial())
+    assert [file.name for file in out.iterdir()] == ["letter.txt"]
+
+
+def test_what_diverges_or_fails_is_kept_marked_and_last(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "write_outputs", lambda *_: None)
+    data = make_prepared(tmp_path / "data")
+    definition = study(tmp_path, data, criteria=BOTH[:1], trials=1)
+    engine = Serial(broken={("map", 1): "diverged", ("dropout", 1): "out_of_memory"})
+    with pytest.raises(WorkError, match=r"country_shift/dropout failed .*tries them again"):
+        benchmark(definition, tmp_path / "out", engine)
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert not summary["complete"]
+    (table,) = summary["tables"]
+    rows = {entry["name"]: entry for entry in table["entries"]}
+    area = {
+        name: row["scores"].get("balanced", {}).get("referral_accuracy_area", {})
+        for name, row in rows.items()
+    }
+    assert rows["MAP"]["state"] == "diverged with seed 1"
+    assert area["MAP"]["mean"] is None
+    assert "rank" not in area["MAP"]
+    assert table["entries"][0]["name"] == "MC dropout"
+    assert area["MC dropout"] | {"rank": 1.0, "runs": 1} == area["MC dropout"]
+    assert any("dropout, seed 1: out of memory: made to fail" in note for note in summary["notes"])
+    text = (tmp_path / "out" / "summary.md").read_text()
+    assert "Not complete" in text
+    assert "diverged with seed 1" in text
+
+    status = read_status(definition, tmp_path / "out")
+    lines = "\n".join(console.status_lines(status))
+    assert {line.method: dict(line.runs) for line in status.lines} == {
+        "map": {"failed": 1},
+        "dropout": {"failed": 1},
+    }
+    assert "dropout resnet18 seed 1: out of memory: made to fail" in lines
+
+    repaired = Serial()
+    benchmark(definition, tmp_path / "out", repaired)
+    assert {job.run.method.name for job in repaired.computed} == {"map", "dropout"}
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["complete"]
+
+
+def again(root, definition, out=None):
+    """Compute a study once more; return what was computed and the summary."""
+    engine, out = Serial(), out or root / "out"
+    chosen = compute(definition, out, engine)
+    entries = label_predictions(definition, out, chosen)
+    return engine.computed, summarise(definition, out, chosen, entries).to_dict()
+
+
+def test_trials_and_seeds_are_computed_once_each(finished):
+    _, _, engine, summary = finished
+    hashes = [job.run.hash("f") for job in engine.computed]
+    assert len(hashes) == len(set(hashes))
+    assert [job.run.seed for job in engine.computed[:4]] == [0] * 4  # all trials of all methods come first
+    choices = {json.dumps([c["method"], c["values"]]) for c in summary["choices"]}
+    assert len(hashes) == 4 + len(choices)  # the chosen trials are the first seed's runs
+    assert [table["criterion"] for table in summary["tables"]] == BOTH
+    assert summary["complete"]
+
+
+def test_trials_keep_their_seconds_in_the_searches_tables(finished):
+    root, *_ = finished
+    for method in ("map", "dropout"):
+        folder = root / "out" / "country_shift" / method / f"{BOTH[0]}-corrected"
+        rows = json.loads((folder / "ranking.json").read_text())["rows"]
+        assert all(row["seconds"] > 0 for row in rows)
+
+
+def test_methods_with_the_same_runs_have_folders_of_their_own(tmp_path):
+    data = make_prepared(tmp_path / "data")
+    twice = {name: {"config": "demo/map"} for name in ("one", "other")}
+    definition = study(tmp_path, data, methods=twice, criteria=[], trials=0)
+    computed, summary = again(tmp_path, definition, tmp_path / "out")
+    assert len(computed) == 4
+    assert summary["complete"]
+    names = {entry["name"] for entry in summary["tables"][0]["entries"]}
+    assert names == {f"{what}MAP ({label})" for what in ("", "ensemble of 2 ") for label in ("one", "other")}
+    assert summary["tables"][0]["criterion"] == "as_configured"
+
+
+def test_ensembles_are_pooled_from_files_that_say_what_they_are(finished):
+    root, *_ = finished
+    folder = root / "out" / "predictions" / "country_shift" / BOTH[1] / "dropout"
+    singles = [read_predictions(folder / f"seed-{k}.parquet") for k in (0, 1)]
+    pooled = read_predictions(folder / "ensemble-0-1.parquet")
+    assert np.array_equal(pooled.probs, np.concatenate([one.probs for one in singles], axis=1))
+    assert pooled.metadata["criterion"] == BOTH[1]
+    assert pooled.metadata["members"] == 2
+    assert pooled.metadata["title"] == "ensemble of 2 MC dropout"
+    assert singles[1].metadata["criterion"] == BOTH[1]
+
+
+def test_a_finished_study_computes_nothing_and_writes_the_same_bytes(finished):
+    root, definition, *_ = finished
+    before = {file: file.read_bytes() for file in (root / "out").glob("summary.*")}
+    stamps = {file: file.stat().st_mtime_ns for file in (root / "out" / "predictions").rglob("*.parquet")}
+    computed, _ = again(root, definition)
+    assert computed == []
+    assert {file: file.read_bytes() for file in before} == before
+    assert {file: file.stat().st_mtime_ns for file in stamps} == stamps
+
+
+def test_what_is_added_is_all_that_is_computed(tmp_path):
+    data = make_prepared(tmp_path / "data")
+    small = {"criteria": BOTH[:1], "methods": {"map": {"space": str(tmp_path / "space.toml")}}}
+    computed, summary = again(tmp_path, study(tmp_path, data, **small), tmp_path / "out")
+    assert len(computed) == 2 + 1
+    first = summary["choices"][0]["values"]
+
+    seeds, _ = again(tmp_path, study(tmp_path, data, **small, seeds=3), tmp_path / "out")
+    assert [job.run.seed for job in seeds] == [2]
+
+    both = study(tmp_path, data, criteria=BOTH[:1], seeds=3)
+    method, _ = again(tmp_path, both, tmp_path / "out")
+    assert {job.run.method.name for job in method} == {"dropout"}
+    assert len(method) == 2 + 2
+
+    trials, longer = again(tmp_path, study(tmp_path, data, **small, seeds=3, trials=3), tmp_path / "out")
+    changed = longer["choices"][0]["values"] != first
+    assert len(trials) == 1 + 2 * changed
+    # The method that was left out again has no files any more; its runs stay.
+    assert not list((tmp_path / "out" / "predictions").glob("*/*/dropout/*.parquet"))
+    assert list((tmp_path / "out" / "country_shift" / "dropout" / "runs").glob("*/done"))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("protocol", 1, r"another protocol: 1 there, \d+ here"),
+        ("version", "0.0.1", r'another version: "0\.0\.1" there'),
+        (
+            "data",
+            {"country_shift": "f" * 64},
+            r'another data\.country_shift: "f+.* there',
+        ),
+    ],
+)
+def test_other_code_and_other_data_are_refused_with_both_sides(finished, key, value, words):
+    root, definition, *_ = finished
+    file = root / "out" / "study.json"
+    before = json.loads(file.read_text())
+    write_json(file, before | {key: value}, checked=True)
+    try:
+        with pytest.raises(InputError, match=rf"{words}.*choose another --out"):
+            again(root, definition)
+    finally:
+        write_json(file, before, checked=True)
+
+
+def test_another_configuration_under_the_same_name_is_refused(finished):
+    root, *_ = finished
+    other = study(root, root / "data")
+    other = other.model_copy(
+        update={"base": {**other.base, "optimizer": {**other.base["optimizer"], "epochs": 3}}}
+    )
+    engine = Serial()
+    with pytest.raises(InputError, match=r"optimizer\.epochs: 2 there, 3 here"):
+        compute(other, root / "out", engine)
+    assert engine.computed == []
+
+
+def test_a_criterion_without_its_images_is_refused_before_anything_is_computed(tmp_path):
+    data, engine = make_prepared(tmp_path / "data"), Serial()
+    definition = study(tmp_path, data, tasks={"in_domain": {"data": str(data)}})
+    with pytest.raises(InputError, match=r"tasks\.in_domain: has no shifted validation images"):
+        compute(definition, tmp_path / "out", engine)
+    assert engine.computed == []
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_method_without_any_trial_does_not_stop_the_others(tmp_path):
+    data = make_prepared(tmp_path / "data")
+    definition = study(tmp_path, data, criteria=BOTH[:1], trials=1)
+    engine = Serial(broken={("map", 0): "diverged"})
+    chosen = compute(definition, tmp_path / "out", engine)
+    entries = label_predictions(definition, tmp_path / "out", chosen)
+    summary = summarise(definition, tmp_path / "out", chosen, entries).to_dict()
+    names = [entry["name"] for entry in summary["tables"][0]["entries"]]
+    assert sorted(names[:2]) == ["MC dropout", "ensemble of 2 MC dropout"]
+    assert {entry["state"] for entry in summary["tables"][0]["entries"][2:]} == {"no trial has a value"}
+    assert not summary["complete"]
+
+
+class Counting:
+    """Computes nothing, and remembers what it was given."""
+
+    def __init__(self, state="done"):
+        self.given, self.state = [], state
+
+    def compute(self, jobs):
+        for job in jobs:
+            self.given.append(job)
+            yield Outcome(job, self.state, job.out / "x", 5.0, 1, "" if self.state == "done" else "it broke")
+
+
+@pytest.fixture
+def jobs(tmp_path):
+    return [Job(load_run(None, ["method=map"], data="d", seed=seed), tmp_path / "runs") for seed in (0, 1)]
+
+
+def recording(tmp_path, inner):
+    return RecordingEngine(inner, tmp_path, lambda run: "fingerprint")
+
+
+def test_a_job_is_computed_once_and_yielded_as_often_as_it_is_asked_for(tmp_path, jobs):
+    inner = Counting()
+    engine = recording(tmp_path, inner)
+    found = list(engine.compute([jobs[0], jobs[1], jobs[0]]))
+    assert [outcome.job.run.seed for outcome in found] == [0, 1, 0]
+    assert list(engine.compute(jobs[:1])) == found[:1]
+    assert inner.given == jobs
+    assert engine.key(jobs[0]) != engine.key(Job(jobs[0].run, tmp_path / "other"))
+
+
+def test_records_hold_the_last_outcome_but_the_seconds_of_the_work(tmp_path, jobs):
+    key = recording(tmp_path, None).key(jobs[0])[1]
+    assert read_record(tmp_path, key) is None
+    list(recording(tmp_path, Counting("diverged")).compute(jobs[:1]))
+    assert (read_record(tmp_path, key).state, read_record(tmp_path, key).message) == ("diverged", "it broke")
+    list(recording(tmp_path, Counting()).compute(jobs[:1]))
+    record = read_record(tmp_path, key)
+    assert (record.state, record.seconds, record.log) == ("done", 5.0, None)
+    list(recording(tmp_path, Counting()).compute(jobs[:1]))  # found done: the record stays
+    assert read_record(tmp_path, key) == record
+    assert read_records(tmp_path) == [record]
+
+
+def test_a_run_that_was_done_when_its_command_was_killed_is_recorded_by_the_next_one(tmp_path, jobs):
+    folder = tmp_path / "runs" / "x"
+    folder.mkdir(parents=True)
+    (folder / "metrics.jsonl").write_text('{"seconds": 1.5}\n{"seconds": 2.0}\n')
+    list(recording(tmp_path, Counting("failed")).compute(jobs[:1]))
+    engine = recording(tmp_path, Counting())
+    for job in jobs:  # of one there is an old record, of the other none
+        engine.found(job, folder)
+        record = read_record(tmp_path, engine.key(job)[1])
+        assert (record.state, record.seconds, record.attempts) == ("done", 3.5, 1)
+    assert next(iter(engine.compute(jobs[:1]))).state == "done"
+    assert not engine.engine.given
+
+
+@pytest.mark.parametrize("name", ["country", "severity"])
+@pytest.mark.parametrize("rules", ["corrected", "published"])
+def test_the_published_choices_can_be_taken_instead_of_a_search(name, rules, tmp_path):
+    study = read_study(name, ["trials=0", f"rules={rules}"])
+    found = {
+        base_run(study, cell.task, cell.method, tmp_path, criterion)
+        for cell in cells(study, tmp_path)
+        for criterion in study.choices
+    }
+    # Radial and rank-1 have one choice for both criteria on the severity task.
+    assert len(found) == 12 - 2 * (name == "severity")
+    norms = {run.method.norm for run in found if run.method.name == "radial"}
+    assert norms == {"per_filter" if rules == "published" else "layer"}
+
+
+def test_words_override_the_file(tmp_path):
+    study = read_study(written(tmp_path, MINIMAL), ["seeds=5", "base.optimizer.epochs=7", "seed=40"])
+    (cell,) = cells(study, tmp_path)
+    assert cell.base.optimizer.epochs == 7
+    assert [run.seed for run in with_seeds(study, cell.base)] == [40, 41, 42, 43, 44]
+
+
+def test_a_method_s_name_is_short_for_its_table(tmp_path):
+    text = MINIMAL + '\n[methods.other]\nrun = {method = "dropout", optimizer = {lr = 0.2}}\n'
+    study = read_study(written(tmp_path, text), ["base.method.samples=2", "base.optimizer.lr=0.1"])
+    run = base_run(study, next(iter(study.tasks)), "other", tmp_path)
+    assert (run.method.name, run.method.samples, run.optimizer.lr) == ("dropout", 2, 0.2)
+
+
+def test_a_search_shares_its_first_trials_with_a_longer_one(tmp_path):
+    short, long = (Study(**tiny(tmp_path, Path("data"), trials=n)) for n in (2, 5))
+    for a, b in zip(cells(short, tmp_path), cells(long, tmp_path), strict=True):
+        assert trials(short, a) == trials(long, b)[:2]
+
+
+def test_repeated_cross_validation_gives_every_repeat_seeds_and_ensembles_of_its_own(tmp_path):
+    study = read_study(written(tmp_path, MINIMAL), ["folds=4", "repeats=2", "seeds=3", "ensemble=2"])
+    assert study.run_seeds == (0, 1, 2, 3, 4, 5)
+    runs = with_seeds(study, base_run(study, "country_shift", "map", tmp_path))
+    assert [(run.seed, run.cross_validation.repeat) for run in runs] == [(k, k // 3) for k in range(6)]
+    assert all(run.cross_validation.folds == 4 for run in runs)
+    assert ensembles(study) == [(0, 1), (0, 2), (1, 2), (3, 4), (3, 5), (4, 5)]
+    assert most_runs(study) == 6
+
+
+def test_choices_make_the_round_trip_and_equal_ones_are_not_written_again(tmp_path):
+    study = read_study(written(tmp_path, MINIMAL))
+    (cell,) = cells(study, tmp_path / "out")
+    assert read_choices(cell) == {}
+    cell.folder.mkdir(parents=True)
+    choices = {"in_domain_auroc": SavedChoice(4, cell.base), "other": SavedChoice(2, None)}
+    write_choices(cell, choices)
+    assert read_choices(cell) == choices
+    file = cell.folder / "choices.json"
+    stamp = file.stat().st_mtime_ns
+    write_choices(cell, choices)
+    assert file.stat().st_mtime_ns == stamp
+    assert cell.runs == cell.folder / "runs"
+
+
+def test_an_ensemble_is_not_a_method_of_a_study(tmp_path):
+    study = read_study(written(tmp_path, MINIMAL), ["methods.map.run.method=ensemble"])
+    with pytest.raises(InputError, match=r"methods\.map: is an ensemble"):
+        cells(study, tmp_path)
+
+
+def test_tasks_that_draw_alike_share_their_data(tmp_path):
+    drawn = {"draw": {"images": 64, "size": 16}}
+    study = Study(
+        **tiny(tmp_path, Path("d"), tasks={"country_shift": drawn, "in_domain": drawn}, criteria=[], trials=0)
+    )
+    folders = {base_run(study, task, "map", tmp_path).data for task in study.tasks}
+    assert folders == {str(tmp_path / "data" / "synthetic-64-16-0")}
+    assert not is_drawn(study, "in_domain", tmp_path)
+
+
+# Every durable write ends in os.replace or, of a claim, in os.link. A child kills itself at the given one: before it,
+# half-way through the temporary file, or right after it. The study is the same for all; only the last child is spared.
+DRIVER = f"""
+{KILLING}
+import json, os, sys
+from pathlib import Path
+
+sys.path[:0] = sys.argv[4:]
+from support.studies import Serial
+from retinabench.experiments.study import benchmark as module
+from retinabench.experiments.study import runner
+from retinabench.experiments.study.definition import Study
+
+module.write_outputs = lambda *_: None  # tables, pages and figures come after all that can be lost
+runner.write_figures = lambda *_: None
+definition, out = Study(**json.loads(Path(sys.argv[1]).read_text())), Path(sys.argv[2])
+
+def attempt(how, target):
+    os.replace = killing(how, target)
+    module.benchmark(definition, out, Serial())
+
+for how, target in json.loads(sys.argv[3]):
+    child = os.fork()
+    if child == 0:
+        attempt(how, target)
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+# Number of the write within each command; the whole study has more than 60.
+KILLS = [("before", 1), ("after", 2), ("torn", 9), ("before", 20), ("after", 22)]
+
+
+def drive(root: Path, out: Path, kills: list[tuple[str, int]]) -> list[int]:
+    tests = Path(__file__).resolve().parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", DRIVER, root / "study.json", out, json.dumps(kills), tests],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return [int(line) for line in done.stdout.split()]
+
+
+def contents(out: Path) -> dict[str, bytes]:
+    """All results by path: the runs' and the labelled predictions, the choices, the summary."""
+    names = ("**/*.parquet", "**/choices.json", "summary.*", "study.json")
+    files = [file for name in names for file in out.glob(name)]
+    return {str(file.relative_to(out)): file.read_bytes() for file in files}
+
+
+def test_killed_again_and_again_it_ends_with_the_same_bytes(tmp_path):
+    tables = tiny(tmp_path, make_prepared(tmp_path / "data"), criteria=BOTH[:1])
+    (tmp_path / "study.json").write_text(json.dumps(tables))
+    assert drive(tmp_path, tmp_path / "undisturbed", [("never", 0)]) == [0]
+    codes = drive(tmp_path, tmp_path / "killed", [*KILLS, ("never", 0)])
+    assert codes == [-9] * len(KILLS) + [0]
+    expected, found = contents(tmp_path / "undisturbed"), contents(tmp_path / "killed")
+    assert len(expected) > 12
+    assert found.keys() == expected.keys()
+    assert [name for name in expected if found[name] != expected[name]] == []
+
+
+HOME = (("in_domain", "train", 64), ("in_domain", "validation", 24), ("in_domain", "test", 32))
+
+AWAY = HOME[1:]
+
+
+def definition(root, **changes):
+    task = {"data": str(root / "home"), "shifted": [str(root / "near"), str(root / "far")]}
+    return Study(**{
+        "tasks": {"country_shift": task}, "methods": {"map": {}}, "base": TINY, "trials": 0, "seeds": 1,
+        "ensemble": 0, "bootstrap": 0, **changes,
+    })  # fmt: skip
+
+
+def test_a_list_makes_a_task_of_each_which_is_trained_in_the_first(tmp_path):
+    study = definition(tmp_path)
+    near, far = study.tasks["country_shift"], study.tasks["country_shift-far"]
+    assert (near.shifted, near.trained_in) == (str(tmp_path / "near"), "")
+    assert (far.task, far.shifted, far.trained_in) == (
+        "country_shift",
+        str(tmp_path / "far"),
+        "country_shift",
+    )
+    assert Study(**study.model_dump()) == study
+    twice = [str(tmp_path / name / "near") for name in "abc"]
+    with pytest.raises(ValidationError, match="would be called country_shift-near"):
+        definition(tmp_path, tasks={"country_shift": {"data": "d", "shifted": twice}})
+
+
+@pytest.mark.parametrize("labels", [("deterministic", "dropout"), ("dropout", "deterministic")])
+def test_a_method_on_the_weights_of_another_trains_nothing(tmp_path, monkeypatch, labels):
+    make_prepared(tmp_path / "home", parts=HOME)
+    for seed, name in enumerate(("near", "far"), start=1):
+        make_prepared(tmp_path / name, parts=AWAY, seed=seed)
+    epochs = []
+    original = loop._epoch
+    monkeypatch.setattr(loop, "_epoch", lambda *given: epochs.append(given[6]) or original(*given))
+    member = {"name": "dropout", "samples": 3}
+    runs = {
+        "dropout": {"run": {"method": member}},
+        "deterministic": {"run": {"method": {"name": "dropout_off", "member": member}}},
+    }
+    study = definition(tmp_path, methods={label: runs[label] for label in labels})
+    chosen = compute(study, tmp_path / "out", Serial())
+    assert epochs == [0, 1]  # of one run, that of MC dropout
+    assert {choice.folders[0].parent for choice in chosen} == {
+        tmp_path / "out" / "country_shift" / "dropout" / "runs"
+    }
+    weights = {
+        (choice.cell.task, choice.cell.method): load_tensors(choice.folders[0] / "posterior.pt")
+        for choice in chosen
+    }
+    assert len(weights) == 4
+    first, *others = weights.values()
+    tensors = {name: value for name, value in first.items() if isinstance(value, torch.Tensor)}
+    assert tensors
+    assert all(torch.equal(one[name], value) for one in others for name, value in tensors.items())
+
+
+def test_each_data_set_is_predicted_with_the_weights_of_one_training(tmp_path, monkeypatch):
+    make_prepared(tmp_path / "home", parts=HOME)
+    make_prepared(tmp_path / "near", parts=AWAY, seed=1)
+    make_prepared(tmp_path / "far", parts=AWAY, seed=2)
+    epochs = []
+    original = loop._epoch
+    monkeypatch.setattr(loop, "_epoch", lambda *given: epochs.append(given[6]) or original(*given))
+    chosen = compute(definition(tmp_path), tmp_path / "out", Serial())
+    assert epochs == [0, 1]  # two epochs of one run
+    near, far = (read_predictions(choice.folders[0] / "predictions.parquet") for choice in chosen)
+    inside = [one.select(domain="in_domain") for one in (near, far)]
+    assert (inside[0].prob == inside[1].prob).all()
+    outside = [one.select(domain="shifted") for one in (near, far)]
+    assert not set(outside[0].prob.tolist()) & set(outside[1].prob.tolist())
+    # A run that is damaged gives no weights, and does not stop another one: that is trained.
+    (chosen[0].folders[0] / "run.json").write_text("{")
+    (chosen[1].folders[0] / "run.json").write_text("{")
+    make_prepared(tmp_path / "third", parts=AWAY, seed=3)
+    run = chosen[0].run.model_copy(update={"shifted": str(tmp_path / "third")})
+    execute(run, chosen[0].cell.runs, Resources("cpu"))
+    assert epochs == [0, 1, 0, 1]

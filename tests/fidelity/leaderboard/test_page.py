@@ -1,0 +1,265 @@
+"""Tables, figures and page of a fidelity board."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from retinabench.fidelity.leaderboard import page
+from retinabench.fidelity.leaderboard.board import make_board, score_task
+from retinabench.fidelity.leaderboard.files import find_submissions, score_tasks
+from retinabench.fidelity.leaderboard.page import markdown, write_board
+from retinabench.fidelity.leaderboard.results import WHY_UNDEFINED
+from retinabench.fidelity.leaderboard.tables import (
+    corruption_table,
+    final_ranking,
+    printed_rows,
+    recorded,
+    strength_table,
+    task_table,
+    usefulness_table,
+)
+from retinabench.fidelity.scoring.measures import MEASURES, RANKED
+from retinabench.fidelity.submissions.submission import About, Submission, write_submission
+from retinabench.fidelity.targets.registry import TARGETS
+from retinabench.reports.toolkit.style import mark
+from retinabench.reports.toolkit.tables import UNDEFINED
+from support.browsers import check_phone, faults
+from support.evaluators import ENERGY, FUNDUS, GROUP, N, evaluator_of
+from support.fake_reference import classified, regressed
+from support.reading_pages import without_script
+from support.submissions import submission_meta
+
+
+def unescaped(text):
+    """Markdown without its escapes."""
+    return text.replace("\\", "")
+
+
+def test_a_reference_that_failed_gives_no_ranking_and_says_why(folder, evaluators):
+    failed = classified(N, 5, passed=False, why=["R-hat below 1.05 for 60 % of outputs"])
+    evaluators["fundus"] = evaluator_of(FUNDUS, failed)
+    board = make_board(score_tasks(find_submissions([folder]), evaluators)[0])
+    found = board.to_dict()
+    fundus = next(task for task in found["tasks"] if task["task"] == "fundus")
+    assert not any("rank" in entry for entry in fundus["entries"])
+    assert found["ranking"][0]["tasks"] == 1  # the other task alone
+    text = unescaped(markdown(board))
+    assert (
+        "No ranking: the reference fails its own diagnostics (R-hat below 1.05 for 60 % of outputs)" in text
+    )
+
+
+def test_ranked_entries_come_first_then_the_controls_then_the_baselines(folder, evaluators):
+    task, _ = score_tasks(find_submissions([folder]), evaluators)[0]
+    (block,) = task_table(task).blocks
+    labels = [row.label for row in block.rows]
+    assert labels[:5] == ["Near", "Middling", "Far", "one chain of the reference", "noise floor"]
+    assert [row.control for row in block.rows] == [False] * 3 + [True] * 5
+    assert [row.label for row in strength_table(task, "agreement").blocks[0].rows] == [
+        *labels[:4],
+        *labels[5:],
+    ]
+
+
+def test_budgets_that_no_run_vouches_for_are_marked(evaluators):
+    probs = evaluators["fundus"].reference.probs[:, ::-1]
+    signed = {"evidence": {"manifest": "0" * 64}, "content": "0" * 64}
+    over = {"budget": {"limit": 10, "used": 12.0, "over": True}}
+    entries = [
+        Submission(probs, about=About(**(submission_meta(FUNDUS, title) | more)))
+        for title, more in (("Counted", signed), ("Declared", {}), ("Both", over))
+    ]
+    table = task_table(score_task(evaluators["fundus"], entries))
+    place = [column.label for column in table.blocks[0].columns].index("budget")
+    said = {row.label: row.cells[place].below for row in table.blocks[0].rows}
+    assert (said["Counted"], said["Declared"], said["Both"]) == ("", "declared", "over 10, declared")
+    assert "A budget that is declared" in table.note
+    counted = task_table(score_task(evaluators["fundus"], entries[:1]))
+    assert "declared" not in counted.note
+
+
+def test_places_of_single_seeds_are_said_to_hold_for_these_runs(evaluators):
+    probs = evaluators["fundus"].reference.probs
+    near, far = (
+        Submission(share * probs + (1 - share) / 5, about=About(**submission_meta(FUNDUS, title)))
+        for title, share in (("Near", 0.9), ("Far", 0.3))
+    )
+    again = Submission(0.8 * probs + 0.04, about=About(**submission_meta(FUNDUS, "Near", 1)))
+    for submissions, said in (([near, far], True), ([near, again, far], False)):
+        note = task_table(score_task(evaluators["fundus"], submissions)).note
+        assert ("places hold for these runs alone" in note) == said
+
+
+def test_the_posterior_is_compared_with_map_and_with_nothing():
+    evaluator = evaluator_of(FUNDUS, classified(N, 5))
+    certain = np.full((N, 5), 0.05 / 4)
+    certain[np.arange(N), evaluator.truth] = 0.95
+    about = About(**submission_meta(FUNDUS, "MAP"))
+    table = usefulness_table([score_task(evaluator, [Submission(certain, about=about)])])
+    (block,) = table.blocks
+    assert [row.label for row in block.rows][:2] == ["fundus: all test points", "fundus: in-domain"]
+    posterior, known, uniform, over_map, over_uniform = (cell.content for cell in block.rows[0].cells)
+    nll = -np.log(evaluator.reference.probs[np.arange(N), evaluator.truth]).mean()
+    assert posterior.value == pytest.approx(nll)
+    assert known.value == pytest.approx(-np.log(0.95))
+    assert uniform.value == pytest.approx(np.log(5))
+    assert over_map.value == pytest.approx(nll + np.log(0.95))
+    assert over_uniform.low < nll - np.log(5) < over_uniform.high
+
+
+def test_an_infinite_loss_of_map_has_its_reason():
+    evaluator = evaluator_of(FUNDUS, classified(N, 5))
+    wrong = np.zeros((N, 5))
+    wrong[np.arange(N), (evaluator.truth + 1) % 5] = 1.0
+    about = About(**submission_meta(FUNDUS, "MAP"))
+    table = usefulness_table([score_task(evaluator, [Submission(wrong, about=about)])])
+    _, known, uniform, over_map, over_uniform = table.blocks[0].rows[0].cells
+    assert not any(one.defined for one in (known, over_map))
+    assert known.why == over_map.why == WHY_UNDEFINED["nll"] != ""
+    assert uniform.why == over_uniform.why == ""
+
+
+def test_a_task_without_map_and_a_regression_have_what_is_known():
+    evaluator = evaluator_of(ENERGY, regressed(N))
+    draws = Submission(draws=evaluator.reference.draws[:, :1000], about=About(title="other"))
+    table = usefulness_table([score_task(evaluator, [draws])])
+    (block,) = table.blocks
+    cells = block.rows[0].cells
+    assert cells[0].content.defined
+    assert cells[1] == cells[3] == UNDEFINED
+    assert cells[4].content.defined
+
+
+def test_kinds_and_strengths_have_a_mean_and_a_std():
+    evaluator = evaluator_of(FUNDUS, classified(N, 5))
+    random = np.random.default_rng(1)
+    probs = random.dirichlet(np.ones(5), N)
+    task = score_task(evaluator, [Submission(probs, about=About(title="one"))])
+    (block,) = corruption_table(task).blocks
+    distance = 0.5 * np.abs(probs - evaluator.reference.probs).sum(axis=1)
+    cells = [distance[f"corrupted-noise-{k}" == GROUP].mean() for k in range(1, 6)]
+    found = block.rows[0].cells[1].content
+    assert found.value == pytest.approx(np.mean(cells))
+    assert found.error == pytest.approx(np.std(cells, ddof=1))
+    assert corruption_table(replace(task, evaluator=evaluator_of(ENERGY, regressed(N)))) is None
+
+
+def test_the_page_fits_a_phone_and_is_accessible(folder, evaluators, tmp_path, browser):
+    found = write_board(make_board(score_tasks(find_submissions([folder]), evaluators)[0]), tmp_path)
+    check_phone(browser, found)
+    assert faults(browser, found, contrast=False) == []
+
+
+def test_the_page_and_tables_hold_everything_and_escape_it(folder, evaluators, tmp_path):
+    nasty = "<script>alert(1)</script>|x"
+    over = submission_meta(FUNDUS, nasty) | {"budget": {"limit": 10, "used": 30.0, "over": True}}
+    write_submission(
+        folder / "n" / "submission.npz", Submission(evaluators["fundus"].reference.probs, about=About(**over))
+    )
+    page = write_board(make_board(score_tasks(find_submissions([folder]), evaluators)[0]), tmp_path / "out")
+    html = page.read_text()
+    assert "<script" not in without_script(html)
+    assert "&lt;script&gt;" in html
+    assert html.count("<svg") > 8
+    assert (
+        "entries may be the nearest on 2 tasks (stated posterior, up to 100 gradients per example): Near, "
+        in html
+    )
+    text = (tmp_path / "out" / "board.md").read_text()
+    assert "<script" not in text
+    assert "| 30 (over 10, declared) |" in text.replace("\N{NO-BREAK SPACE}", " ")
+    assert "corrupted 5" in text
+    header = next(line for line in text.splitlines() if line.startswith("| entry | place | agreement"))
+    row = next(line for line in text.splitlines() if line.startswith("| Near"))
+    assert "exact draws" in header
+    assert row.count("|") > 3
+
+
+@pytest.fixture
+def task(folder, evaluators):
+    return score_tasks(find_submissions([folder]), evaluators)[0][0]
+
+
+def test_every_entry_is_a_dot_at_its_value(task):
+    figure = page.board_figure(task)
+    axes = figure.axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == [entry.title for entry in task.ordered]
+    name = task.ranked_measures[0]
+    dots = [line.get_xdata()[0] for line in axes.lines if line.get_marker() in "ox"]
+    assert dots == pytest.approx([entry.scores["all"][name].quantity.value for entry in task.ordered])
+    assert page.board_width(task) == 180 + 290 * 2
+
+
+def test_distance_over_gradients_has_a_line_for_an_entry_at_several_tiers(task):
+    (axes,) = page.budget_figure([task, task]).axes
+    lines = {line.get_label(): line for line in axes.lines}
+    assert set(lines) >= {"Near", "Middling", "Far"}
+    assert lines["Near"].get_xdata() == pytest.approx([8, 8])
+    assert axes.get_xscale() == "log"
+
+
+def test_a_floor_far_below_all_entries_is_not_drawn(task):
+    near = page.budget_figure([task, task]).axes[0]
+    task.evaluator.floor["all"]["total_variation"] = 1e-9
+    far = page.budget_figure([task, task]).axes[0]
+    assert len(near.lines) == len(far.lines) + 1
+    assert far.get_ylim()[0] > 1e-4
+
+
+def test_uncertainty_and_calibration_panels_draw_reference_and_methods():
+    random = np.random.default_rng(0)
+    probs, label = random.dirichlet(np.ones(3), 60), random.integers(0, 3, 60)
+    (axes,) = page.calibration_panel(label, probs, [(mark(0), probs)], gaussian=False).axes
+    curves = [line.get_ydata() for line in axes.lines[1:]]  # the first is the diagonal
+    assert curves[0] == pytest.approx(curves[1])
+    (axes,) = page.entropy_panel(probs, [(mark(0), probs)]).axes
+    assert axes.get_xlim()[1] == pytest.approx(np.log(3))
+    draws = random.normal(size=(60, 100))
+    (axes,) = page.calibration_panel(draws[:, 0], draws, [(mark(0), draws)], gaussian=True).axes
+    assert axes.lines[1].get_xdata() == pytest.approx(page.LEVELS)
+    assert page.std_panel(draws, [(mark(0), draws)]).axes[0].get_xlabel().startswith("predictive")
+
+
+def evaluator(name, groups=("all", "clean")):
+    return SimpleNamespace(
+        target=TARGETS[name],
+        reference=SimpleNamespace(about=SimpleNamespace(published_ceiling=None)),
+        resampling=SimpleNamespace(groups=dict.fromkeys(groups)),
+    )
+
+
+def test_the_rows_of_a_task_are_marked_and_have_their_values():
+    rows = printed_rows(evaluator("kit-cifar10"))
+    assert len(rows) == 12
+    assert all("(printed)" in row.title or "(reported)" in row.title for row in rows)
+    clr = next(row for row in rows if row.title.startswith("SGHMC-CLR ("))
+    quantity = clr.scores["total_variation"].quantity
+    assert (quantity.value, quantity.error) == (0.099, 0.006)
+    assert printed_rows(evaluator("fundus")) == []
+    shifted = evaluator("kit-cifar10-shifted", ("all", "clean", "corrupted"))
+    assert [row.scores["agreement"].quantity.value for row in printed_rows(shifted, "clean")] == [0.916]
+    assert [row.scores["agreement"].quantity.value for row in printed_rows(shifted)] == [0.787]
+
+
+def test_the_final_ranking_is_shown_beside_tasks_of_the_competition():
+    table = final_ranking([SimpleNamespace(target=TARGETS["kit-uci"])])
+    assert [row.label.partition(":")[0] for row in table.blocks[0].rows] == [
+        "moellenh", "nkotelevskii and achille.thin", "adelaunoy",
+    ]  # fmt: skip
+    assert final_ranking([SimpleNamespace(target=TARGETS["fundus"])]) is None
+
+
+@pytest.mark.parametrize("task", ["fundus", "idrid", "energy-gap"])
+def test_recorded_entries_have_the_measures_that_rank_their_task(task: str) -> None:
+    known = recorded(task, 1000)
+    assert known is not None
+    assert known.seeds
+    assert len(known.entries) >= 18
+    for values in known.entries.values():
+        assert set(values) == set(RANKED[TARGETS.find(task).likelihood]) <= set(MEASURES)
+    assert recorded(task, None) is None
+    assert recorded("fundus-small", 1000) is None

@@ -1,0 +1,314 @@
+"""Unknown trackers, missing libraries and damaged folders are named in one line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+import subprocess
+import sys
+import types
+
+import numpy as np
+import pytest
+
+import retinabench as rb
+from retinabench.cli.main import run as command
+from retinabench.core.errors import InputError
+from retinabench.integrations.export import track_runs
+from retinabench.integrations.tensorboard import FILE
+from retinabench.integrations.tracked_run import read_run
+from retinabench.integrations.wandb import run_id
+from support.tracked_runs import finish, rows_of
+
+
+@pytest.mark.parametrize("tracker", ["tensorboard", "wandb"])
+def test_an_absent_library_says_how_to_install_it(tracker, trained, tmp_path, monkeypatch, capsys):
+    for name in [name for name in sys.modules if name.partition(".")[0] == tracker]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, tracker, None)
+    assert command(["track", str(trained), "--to", tracker, "--out", str(tmp_path / "out"), "-q"]) == 2
+    assert "pip install 'retinabench[track]'" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_damaged_folders_are_named(unfinished, tmp_path):
+    with pytest.raises(InputError, match="'tensorboard'"):
+        track_runs([unfinished], "tensorbaord", tmp_path / "out", project="")
+    with pytest.raises(InputError, match="two folders have the name"):
+        track_runs([unfinished, unfinished], "tensorboard", tmp_path / "out", project="")
+    with pytest.raises(InputError, match=r"10,001 runs are more than are exported at once \(10,000\)"):
+        track_runs([unfinished] * 10_001, "tensorboard", tmp_path / "out", project="")
+    with pytest.raises(InputError, match="not a run folder"):
+        track_runs([unfinished, tmp_path / "none"], "tensorboard", tmp_path / "out", project="")
+    with open(unfinished / "metrics.jsonl", "a") as handle:
+        handle.write("{}\n")
+    with pytest.raises(InputError, match=r"metrics\.jsonl, row 3"):
+        read_run(unfinished)
+    (unfinished / "run.json").write_text("[]")
+    with pytest.raises(InputError, match="describe a run"):
+        read_run(unfinished)
+    assert not (tmp_path / "out").exists()
+
+
+def test_exporters_need_no_torch():
+    code = "import sys, retinabench.integrations.export; assert 'torch' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+RUN = {
+    "data": "/home/secret",
+    "shifted": None,
+    "seed": 3,
+    "model": {"name": "x", "weights": None},
+    "views": [1, 2],
+}
+
+
+def folder(tmp_path, rows=()):
+    (tmp_path / "run.json").write_text(json.dumps({"run": RUN, "fingerprint": "abc"}))
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return tmp_path
+
+
+def test_settings_are_flat_and_paths_of_data_stay_here(tmp_path):
+    found = read_run(folder(tmp_path))
+    assert found.settings == {"seed": 3, "model.name": "x", "views": "[1, 2]", "fingerprint": "abc"}
+    assert (found.name, found.rows, found.scores) == (tmp_path.name, (), {})
+
+
+def test_rows_are_tagged_by_group(tmp_path):
+    row = {"epoch": 2, "loss": 0.5, "loss_kl": 0.1, "lr": 0.01, "validation_auroc": 0.9, "seconds": 3}
+    ((epoch, values),) = read_run(folder(tmp_path, [row])).rows
+    assert epoch == 2
+    assert values == {"loss": 0.5, "loss/kl": 0.1, "lr": 0.01, "validation/auroc": 0.9, "seconds": 3}
+
+
+def test_undefined_scores_are_left_out(tmp_path):
+    one_class = rb.Predictions(np.arange(4), [0, 0, 0, 0], [0.1, 0.2, 0.3, 0.7])
+    rb.write_predictions(one_class, folder(tmp_path) / "predictions.parquet")
+    scores = read_run(tmp_path).scores
+    assert scores["score/in_domain/accuracy"] == 0.75
+    assert "score/in_domain/auroc" not in scores
+
+
+def test_what_is_no_run_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"is not a run folder \(run\.json is missing\)"):
+        read_run(tmp_path)
+    folder(tmp_path, [{"loss": 1}])
+    with pytest.raises(InputError, match=r"metrics\.jsonl, row 1: is not an epoch"):
+        read_run(tmp_path)
+    (tmp_path / "run.json").write_text("[]")
+    with pytest.raises(InputError, match="does not describe a run"):
+        read_run(tmp_path)
+
+
+def read_events(folder):
+    """Return TensorBoard's own reading of a folder: {tag: [(step, value)]}, and the settings."""
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    from tensorboard.plugins.hparams import metadata
+
+    events = accumulator.EventAccumulator(str(folder), size_guidance={"scalars": 0})
+    events.Reload()
+    scalars = {
+        tag: [(event.step, event.value) for event in events.Scalars(tag)] for tag in events.Tags()["scalars"]
+    }
+    content = events.SummaryMetadata(metadata.SESSION_START_INFO_TAG).plugin_data.content
+    session = metadata.parse_session_start_info_plugin_data(content)
+    settings = {key: getattr(value, value.WhichOneof("kind")) for key, value in session.hparams.items()}
+    return scalars, settings
+
+
+def test_tensorboard_reads_the_run_back(trained, tmp_path):
+    (path,) = track_runs([trained], "tensorboard", tmp_path, project="")
+    assert path == str(tmp_path / trained.name / FILE)
+    scalars, settings = read_events(tmp_path / trained.name)
+    rows = rows_of(trained)
+    for tag, key in (("loss", "loss"), ("lr", "lr"), ("validation/auroc", "validation_auroc")):
+        assert [step for step, _ in scalars[tag]] == [1, 2, 3]
+        # Scalars of an event file are single precision.
+        assert [value for _, value in scalars[tag]] == pytest.approx([row[key] for row in rows], rel=1e-6)
+    expected = rb.score(rb.read_predictions(trained / "predictions.parquet"), bootstrap=0)
+    for name in ("in_domain", "shifted"):
+        ((step, value),) = scalars[f"score/{name}/auroc"]
+        assert step == 3
+        assert value == pytest.approx(expected.value("auroc", name), rel=1e-6)
+    assert settings["method.name"] == "dropout"
+    assert settings["optimizer.lr"] == 0.05
+    assert settings["seed"] == 0
+    assert not {"data", "shifted"} & set(settings)
+
+
+def test_an_export_can_be_repeated_and_continued(unfinished, trained, tmp_path):
+    out = tmp_path / "tb"
+    track_runs([unfinished], "tensorboard", out, project="")
+    first = (out / unfinished.name / FILE).read_bytes()
+    track_runs([unfinished], "tensorboard", out, project="")
+    assert (out / unfinished.name / FILE).read_bytes() == first
+    scalars, _ = read_events(out / unfinished.name)
+    assert [step for step, _ in scalars["loss"]] == [1, 2]
+    assert not any(tag.startswith("score/") for tag in scalars)
+
+    # A page that is open follows the file by its end: the same file, longer. Here the last append was killed half-way.
+    (out / unfinished.name / FILE).write_bytes(first[:-9])
+    inode = (out / unfinished.name / FILE).stat().st_ino
+    finish(unfinished, trained)
+    track_runs([unfinished], "tensorboard", out, project="")
+    assert (out / unfinished.name / FILE).stat().st_ino == inode
+    scalars, _ = read_events(out / unfinished.name)
+    assert [step for step, _ in scalars["loss"]] == [1, 2, 3]
+    assert len(scalars["score/in_domain/auroc"]) == 1
+    # Scores by other rules are other points: the file is replaced.
+    track_runs([unfinished], "tensorboard", out, project="", rules="published")
+    scalars, _ = read_events(out / unfinished.name)
+    assert [step for step, _ in scalars["loss"]] == [1, 2, 3]
+    assert len(scalars["score/in_domain/auroc"]) == 1
+    assert [path.name for path in (out / unfinished.name).iterdir()] == [FILE]
+
+
+def test_an_ensemble_has_scores_without_epochs(trained, tmp_path):
+    folder = tmp_path / "ensemble"
+    folder.mkdir()
+    for name in ("run.json", "predictions.parquet"):
+        shutil.copy(trained / name, folder)
+    record = read_run(folder)
+    assert record.rows == ()
+    assert "score/joint/accuracy" in record.scores
+    track_runs([folder], "tensorboard", tmp_path / "tb", project="")
+    scalars, _ = read_events(tmp_path / "tb" / "ensemble")
+    assert [step for step, _ in scalars["score/joint/accuracy"]] == [0]
+
+
+class Server(types.ModuleType):
+    """What the exporter uses of wandb, kept in memory: runs by id, across processes as a server would."""
+
+    def __init__(self):
+        super().__init__("wandb")
+        self.runs: dict[str, dict] = {}
+        self.fail_after = None
+        self.errors = types.SimpleNamespace(Error=RuntimeError, UsageError=LookupError)
+
+    def Settings(self, **settings):  # noqa: N802
+        return settings
+
+    def init(self, **given):
+        run = self.runs.setdefault(given["id"], {"points": [], "summary": {}})
+        run["config"] = given["config"]
+
+        def log(values, step):
+            if self.fail_after is not None and step > self.fail_after:
+                raise self.errors.Error("the server is gone")
+            run["points"].append((step, values))
+
+        return types.SimpleNamespace(log=log, summary=run["summary"], finish=lambda: None, offline=False)
+
+
+@pytest.fixture
+def server(monkeypatch):
+    found = Server()
+    monkeypatch.setitem(sys.modules, "wandb", found)
+    return found
+
+
+def test_weights_and_biases_gets_every_point_once(unfinished, trained, tmp_path, server):
+    out = tmp_path / "wandb"
+    (line,) = track_runs([unfinished], "wandb", out, project="retina")
+    assert "epochs 0 to 2" in line
+    assert track_runs([unfinished], "wandb", out, project="retina") == []
+    finish(unfinished, trained)
+    track_runs([unfinished], "wandb", out, project="retina")
+    assert track_runs([unfinished], "wandb", out, project="retina") == []
+    (run,) = server.runs.values()
+    assert [step for step, _ in run["points"]] == [1, 2, 3]
+    assert [values["loss"] for _, values in run["points"]] == [row["loss"] for row in rows_of(trained)]
+    assert run["config"]["method.name"] == "dropout"
+    assert run["summary"] == read_run(trained).scores
+
+
+def test_a_server_that_fails_is_one_line_and_the_command_repeats(trained, tmp_path, server, capsys):
+    arguments = ["track", str(trained), "--to", "wandb", "--out", str(tmp_path / "w"), "-q"]
+    server.fail_after = 0
+    assert command(arguments) == 1
+    assert "the server is gone" in capsys.readouterr().err
+    server.fail_after = None
+    assert command(arguments) == 0
+    (run,) = server.runs.values()
+    assert [step for step, _ in run["points"]] == [1, 2, 3]
+
+
+def scan(file):
+    """Read the records of a .wandb file: blocks of 32 KiB of LevelDB's log format after 7 bytes of header."""
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    content, place, parts, found = file.read_bytes(), 7, b"", []
+    while place + 7 <= len(content):
+        left = 32768 - place % 32768
+        if left < 7:
+            place += left
+            continue
+        length, kind = struct.unpack_from("<HB", content, place + 4)
+        parts += content[place + 7 : place + 7 + length]
+        place += 7 + length
+        if kind in (1, 4):  # whole, or the last part
+            found.append(Record.FromString(parts))
+            parts = b""
+    return found
+
+
+def test_the_real_library_offline(unfinished, trained, tmp_path, monkeypatch):
+    pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    out = tmp_path / "offline"
+    track_runs([unfinished], "wandb", out, project="retina")
+    finish(unfinished, trained)
+    track_runs([unfinished], "wandb", out, project="retina")
+    assert track_runs([unfinished], "wandb", out, project="retina") == []
+    points, config, summary = {}, {}, {}
+    (file,) = out.glob("wandb/offline-run-*/*.wandb")  # the second export holds the first
+    for record in scan(file):
+        if record.HasField("history"):
+            values = {
+                item.key or "/".join(item.nested_key): json.loads(item.value_json)
+                for item in record.history.item
+            }
+            assert values["_step"] not in points
+            points[values["_step"]] = values
+        if record.HasField("run"):
+            assert record.run.run_id == run_id(read_run(trained))
+            config |= {item.key: json.loads(item.value_json) for item in record.run.config.update}
+        if record.HasField("summary"):
+            summary |= {item.key: json.loads(item.value_json) for item in record.summary.update}
+    rows = rows_of(trained)
+    assert sorted(points) == [1, 2, 3]
+    assert [points[step]["validation/nll"] for step in (1, 2, 3)] == [row["validation_nll"] for row in rows]
+    assert config["model.name"] == "resnet18"
+    expected = read_run(trained).scores
+    assert {key: summary[key] for key in expected} == expected
+    assert np.isfinite(list(expected.values())).all()
+
+
+pytest.importorskip("mlflow")
+
+
+def test_every_point_stands_once_and_later_epochs_are_added(unfinished, trained, tmp_path, monkeypatch):
+    from mlflow.tracking import MlflowClient
+
+    # The database needs the whole of MLflow; its client alone writes files, which it wants to be asked for.
+    out, address = tmp_path / "mlflow", (tmp_path / "files").as_uri()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    (line,) = track_runs([unfinished], "mlflow", out, project="retina")
+    assert "epochs 0 to 2" in line
+    assert track_runs([unfinished], "mlflow", out, project="retina") == []
+    finish(unfinished, trained)
+    assert len(track_runs([unfinished], "mlflow", out, project="retina")) == 1
+    assert track_runs([unfinished], "mlflow", out, project="retina") == []
+    client = MlflowClient(address)
+    experiment = client.get_experiment_by_name("retina")
+    (run,) = client.search_runs([experiment.experiment_id])
+    assert run.data.params["method.name"] == "dropout"
+    assert [one.step for one in client.get_metric_history(run.info.run_id, "loss")] == [
+        row["epoch"] for row in rows_of(unfinished)
+    ]
+    assert any(name.startswith("score/in_domain/") for name in run.data.metrics)
+    assert run.info.status == "FINISHED"

@@ -1,0 +1,249 @@
+"""Checkpoints of a training."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+from retinabench.core.errors import InputError, WorkError
+from retinabench.methods.posteriors import DrawnWeights
+from retinabench.methods.settings import Optimizer
+from retinabench.methods.training import checkpoint as module
+from retinabench.methods.training.checkpoint import (
+    BEST,
+    LAST,
+    Checkpoint,
+    load_tensors,
+    save_tensors,
+    taking_over,
+)
+from retinabench.methods.training.loop import _resume, make_optimizer
+from support.helpers import hear_interrupts
+
+
+def test_tensors_numbers_and_text_make_the_round_trip(tmp_path):
+    content = {"w": torch.arange(3.0), "nested": [{"epoch": 2, "name": "x"}], "none": None}
+    save_tensors(tmp_path / "a.pt", content)
+    found = load_tensors(tmp_path / "a.pt")
+    assert torch.equal(found.pop("w"), content.pop("w"))
+    assert found == content
+
+
+class Interrupted:
+    """A file whose writes begin to fail with an error after some bytes, as Ctrl-C or a full disk make them."""
+
+    def __init__(self, file, error):
+        self.file, self.error, self.left = file, error, 300
+
+    def write(self, data):
+        self.left -= len(data)
+        if self.left < 0:
+            raise self.error
+        return self.file.write(data)
+
+    def flush(self):
+        self.file.flush()
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [(KeyboardInterrupt(), KeyboardInterrupt), (OSError(28, "No space left on device"), WorkError)],
+    ids=["Ctrl-C", "full disk"],
+)
+def test_what_stops_a_write_is_what_is_raised(tmp_path, monkeypatch, error, raised):
+    """PyTorch's archive fails again while it is closed, and would hide what happened first."""
+    save = torch.save
+    monkeypatch.setattr(torch, "save", lambda content, file: save(content, Interrupted(file, error)))
+    with pytest.raises(raised):
+        save_tensors(tmp_path / "a.pt", {"w": torch.zeros(1000)})
+    assert list(tmp_path.iterdir()) == []
+
+
+INTERRUPTED_AT_EVERY_LINE = """
+import collections, signal, sys, torch
+from pathlib import Path
+from retinabench.methods.training.checkpoint import load_tensors, save_tensors
+
+save, step, line = torch.save, 0, 0
+
+def interrupt(frame, event, argument):
+    global line
+    line += event == "line"
+    if event == "line" and line == step:
+        signal.raise_signal(signal.SIGINT)
+    return interrupt
+
+def traced(*arguments):
+    sys.settrace(interrupt)
+    try:
+        return save(*arguments)
+    finally:
+        sys.settrace(None)
+
+path = Path(sys.argv[1])
+content = collections.OrderedDict(w=torch.ones(2), buffers=[torch.zeros(1)])
+save_tensors(path, content)  # what PyTorch imports late is there from now on
+torch.save = traced
+while True:
+    step, line = step + 1, 0
+    try:
+        save_tensors(path, content)
+    except KeyboardInterrupt:
+        continue
+    assert line < step, f"the interrupt at line {line} was lost"
+    break
+assert torch.equal(load_tensors(path)["w"], content["w"])
+print(step)
+"""
+
+
+def test_ctrl_c_at_any_line_of_a_write_is_raised(tmp_path):
+    """An archive that is completed after its file was closed aborts the process; `copyreg` swallows the interrupt."""
+    command = [sys.executable, "-c", INTERRUPTED_AT_EVERY_LINE, str(tmp_path / "a.pt")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, preexec_fn=hear_interrupts)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 100
+
+
+def test_a_damaged_file_is_named(tmp_path):
+    save_tensors(tmp_path / "a.pt", {"w": torch.zeros(3)})
+    whole = (tmp_path / "a.pt").read_bytes()
+    (tmp_path / "SHA256SUMS").unlink(missing_ok=True)
+    (tmp_path / "a.pt").write_bytes(whole[:-40])
+    with pytest.raises(InputError, match=r"a\.pt: is no checkpoint.*Delete it"):
+        load_tensors(tmp_path / "a.pt")
+    with pytest.raises(FileNotFoundError):
+        load_tensors(tmp_path / "b.pt")
+
+
+def best_of(checkpoint):
+    found = {}
+    checkpoint.restore_best(found.update)
+    return found["w"]
+
+
+def test_a_training_continues_with_its_history_and_counts(tmp_path):
+    first = Checkpoint(tmp_path, counts={"gradients": 5})
+    assert first.resume() is None
+    first.history.append({"epoch": 1, "loss": 0.5})
+    first.keep_best({"w": torch.ones(2)})
+    first.save({"epoch": 1})
+    again = Checkpoint(tmp_path)
+    assert again.resume()["epoch"] == 1
+    assert (again.history, again.counts) == (first.history, {"gradients": 5})
+    assert torch.equal(best_of(again), torch.ones(2))
+    assert [
+        json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()
+    ] == first.history
+
+
+def test_without_a_folder_or_as_a_follower_nothing_is_written(tmp_path):
+    for one in (Checkpoint(), Checkpoint(tmp_path, writes=False)):
+        one.save({"epoch": 1})
+        one.keep_best({"w": torch.ones(2)})
+        assert torch.equal(best_of(one), torch.ones(2))
+        assert one.resume() is None
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_checkpoint_is_due_after_its_interval(tmp_path, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    one = Checkpoint(tmp_path, interval=10, _saved=100.0)
+    assert not one.due()
+    now[0] = 110.0
+    assert one.due()
+    one.save({})
+    assert not one.due()
+
+
+def saved(**changes):
+    net = nn.Linear(3, 2)
+    state = {
+        "model": net.state_dict(),
+        "optimizer": make_optimizer(net, Optimizer()).state_dict(),
+        "epoch": 1,
+    }
+    return {
+        **state,
+        "best": 0.5,
+        "history": json.dumps([{"epoch": 1}]),
+        "counts": {"gradients": 3},
+        **changes,
+    }
+
+
+def test_a_checkpoint_is_taken_over(tmp_path):
+    torch.save(saved(), tmp_path / LAST)
+    net, checkpoint = nn.Linear(3, 2), Checkpoint(tmp_path)
+    assert _resume(checkpoint, net, make_optimizer(net, Optimizer()), None, 2) == (1, 0.5)
+    assert checkpoint.history == [{"epoch": 1}]
+    assert checkpoint.counts == {"gradients": 3.0}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"epoch": 3}, {"epoch": True}, {"epoch": 10**400}, {"best": float("nan")}, {"best": "x"}, {"best": 10**400}, {"model": {}}, {"model": 3},
+        {"optimizer": None}, {"optimizer": {"state": {}, "param_groups": []}}, {"history": "[" * 50_000}, {"history": 3}, {"counts": []},
+        {"counts": {"gradients": "x"}}, {"history": "[1]"},
+    ],
+)  # fmt: skip
+def test_a_checkpoint_of_another_training_is_refused_in_one_line(tmp_path, changes):
+    torch.save(saved(**changes), tmp_path / LAST)
+    net = nn.Linear(3, 2)
+    with pytest.raises(InputError, match=r"last\.pt: holds the tensors of another network"):
+        _resume(Checkpoint(tmp_path), net, make_optimizer(net, Optimizer()), None, 2)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("extra", [None, torch.zeros(3), [[1]], "x"])
+def test_a_method_s_state_must_be_a_dictionary(tmp_path, extra):
+    class Moments:
+        def load_state_dict(self, state):
+            state["count"]
+
+    torch.save(saved(extra=extra), tmp_path / LAST)
+    net = nn.Linear(3, 2)
+    with pytest.raises(InputError, match="not a dictionary"):
+        _resume(Checkpoint(tmp_path), net, make_optimizer(net, Optimizer()), Moments(), 2)
+
+
+def test_weights_that_are_missing_or_of_another_network_are_refused(tmp_path):
+    net, checkpoint = nn.Linear(3, 2), Checkpoint(tmp_path)
+    with pytest.raises(InputError, match=r"best\.pt: is missing, and last\.pt says"):
+        checkpoint.restore_best(net.load_state_dict)
+    torch.save(nn.Linear(3, 5).state_dict(), tmp_path / BEST)
+    with pytest.raises(InputError, match=r"best\.pt: holds the tensors of another network"):
+        checkpoint.restore_best(net.load_state_dict)
+
+
+def test_lack_of_memory_is_not_taken_for_another_network(tmp_path):
+    with pytest.raises(RuntimeError, match="allocate"), taking_over(tmp_path / LAST):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+
+
+class Widths(DrawnWeights):
+    widths = torch.zeros(8)
+
+    @property
+    def beside(self):
+        return {"widths": self.widths}
+
+    def draw(self, samples, generator):
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    "beside", [{"model": torch.zeros(8)}, {}, {"widths": torch.zeros(2, 8)}, {"widths": torch.zeros(7)}]
+)
+def test_tensors_beside_a_network_are_those_of_its_posterior(beside):
+    posterior = Widths(nn.Linear(3, 2), None)
+    state = {**posterior.model.state_dict(), **{f"beside/{name}": value for name, value in beside.items()}}
+    with pytest.raises(ValueError, match=r"beside the network|has shape"):
+        posterior.restore(state)

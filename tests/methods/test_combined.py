@@ -1,0 +1,280 @@
+"""Ensemble, temperature and test-time augmentation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import expit, logit
+
+import retinabench as rb
+from retinabench.core.errors import InputError
+from retinabench.core.random_streams import torch_generator
+from retinabench.data.augment import affine, affine_matrices
+from retinabench.data.tasks import load_task
+from retinabench.experiments.config import load_run
+from retinabench.experiments.execution import Resources
+from retinabench.experiments.run import execute, make_batches
+from retinabench.experiments.run_folder import load_posterior
+from retinabench.methods.ensembles.ensemble import combine, member_runs
+from retinabench.methods.posthoc import temperature, tta
+from retinabench.methods.registry import METHODS
+from retinabench.methods.training import loop
+from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.likelihood import Bernoulli
+from retinabench.metrics.classification import nll
+from retinabench.models.build import build_model
+from retinabench.models.settings import ModelConfig
+from retinabench.predictions.io import read_predictions
+from retinabench.predictions.table import Predictions
+from support.helpers import TINY, make_prepared
+
+
+def member(seed, samples=2, uncertainty=None, **columns):
+    probs = np.random.default_rng(seed).random((4, samples)) / 2
+    given = {"image_id": ["a", "b", "c", "d"], "label": [0, 1, 0, 1], **columns}
+    return rb.Predictions(
+        **given, probs=probs, uncertainty=uncertainty, metadata={"members": 1, "seed": seed}
+    )
+
+
+def test_ensembles_of_other_seeds_share_no_member():
+    runs = [load_run(None, ["method.name=ensemble"], data="d", seed=seed) for seed in (0, 1, 2)]
+    seeds = [one.seed for run in runs for one in member_runs(run)]
+    assert sorted(seeds) == list(range(9))
+    nested = load_run(None, ["method.name=ensemble", "method.member.name=ensemble"], data="d")
+    with pytest.raises(InputError, match=r"Raise method\.members"):
+        member_runs(nested)
+
+
+def test_samples_are_pooled_member_by_member():
+    one, two = member(0), member(1)
+    found = combine([one, two])
+    np.testing.assert_array_equal(found.probs, np.hstack([one.probs, two.probs]))
+    assert found.metadata["members"] == 2
+    assert found.uncertainty is None
+
+
+def test_an_uncertainty_of_the_members_own_is_averaged_where_all_have_one():
+    a, b = np.arange(4.0), np.full(4, 2.0)
+    found = combine([member(0, uncertainty=a), member(1, uncertainty=b)])
+    np.testing.assert_array_equal(found.uncertainty, (a + b) / 2)
+    assert combine([member(0, uncertainty=a), member(1)]).uncertainty is None
+
+
+@pytest.mark.parametrize(
+    "columns", [{"image_id": ["a", "b", "d", "c"]}, {"label": [0, 1, 1, 1]}, {"samples": 3}]
+)
+def test_members_that_do_not_go_together_are_refused(columns):
+    with pytest.raises(InputError, match="other images, labels or numbers of samples"):
+        combine([member(0), member(1, **columns)])
+
+
+def test_it_finds_the_temperature_that_made_the_labels():
+    """Labels drawn at T = 1 from logits that are then multiplied by 2.5: with 20,000 labels T is known to 2 %.
+
+    The Fisher information of log T is Σ p (1 - p) z², here about 0.2 · 20,000: a standard error of 0.016.
+    """
+    random = np.random.default_rng(0)
+    z = random.normal(0, 1.5, 20_000)
+    label = (random.random(20_000) < expit(z)).astype(np.int8)
+    information = (expit(z) * expit(-z) * z**2).sum()
+    found = temperature.best_temperature(label, expit(2.5 * z)[:, None])
+    assert np.log(found / 2.5) == pytest.approx(0, abs=4 / information**0.5)
+
+
+@pytest.mark.parametrize("samples", [1, 5])
+def test_no_other_temperature_has_a_lower_loss(samples):
+    random = np.random.default_rng(1)
+    label = (random.random(300) < 0.4).astype(np.int8)
+    probs = expit(3 * random.normal(label[:, None] - 0.5, 1, (300, samples)))
+    found = temperature.best_temperature(label, probs)
+    losses = [nll(label, temperature.scaled(probs, t).mean(axis=1)) for t in np.geomspace(0.05, 20, 2000)]
+    assert nll(label, temperature.scaled(probs, found).mean(axis=1)) <= min(losses) + 1e-9
+
+
+def test_certain_predictions_stay_in_order_and_in_range():
+    probs = np.array([0.0, 1e-300, 1e-9, 0.5, 1 - 1e-9, 1.0])
+    for t in (0.1, 1.0, 7.0):
+        scaled = temperature.scaled(probs, t)
+        assert (np.diff(scaled) >= 0).all()
+        assert ((scaled >= 0) & (scaled <= 1)).all()
+        assert scaled[3] == 0.5
+    inner = probs[2:5]
+    assert np.allclose(logit(temperature.scaled(inner, 2.0)), logit(inner) / 2)
+
+
+def test_without_validation_images_of_both_classes_it_refuses():
+    label = np.zeros(4, np.int8)
+    given = Predictions([f"i{k}" for k in range(4)], label, np.full(4, 0.3), split=["validation"] * 4)
+    with pytest.raises(InputError, match="both classes"):
+        temperature.combine([given])
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Predictions by description of the method: T over MAP, over the ensemble, and the ensemble over T."""
+    root = tmp_path_factory.mktemp("temperature")
+    prepared = str(make_prepared(root / "data"))
+
+    def predict(*words):
+        run = load_run(None, [*TINY, *words], data=prepared)
+        return read_predictions(execute(run, root / "runs", Resources("cpu")) / "predictions.parquet")
+
+    inner = 'method.member={name = "ensemble", members = 2}'
+    return {
+        "map": predict("method=map"),
+        "of map": predict("method=temperature"),
+        "of dropout": predict("method.name=temperature", "method.member.name=dropout"),
+        "dropout": predict("method=dropout"),
+        "of ensemble": predict("method.name=temperature", inner),
+        "ensemble": predict("method.name=ensemble", "method.members=2"),
+        "ensemble of": predict("method.name=ensemble", "method.members=2", "method.member.name=temperature"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("scaled", "plain"), [("of map", "map"), ("of dropout", "dropout"), ("of ensemble", "ensemble")]
+)
+def test_every_sample_s_logit_is_divided_by_one_number(made, scaled, plain):
+    a, b = made[scaled], made[plain]
+    assert (a.image_id == b.image_id).all()
+    assert a.probs.shape == b.probs.shape
+    assert a.metadata["members"] == b.metadata["members"]
+    ratio = logit(b.probs) / logit(a.probs)
+    assert np.allclose(ratio, np.median(ratio), rtol=1e-6)
+    held = [p.select(domain="in_domain", split="validation") for p in (a, b)]
+    assert nll(held[0].label, held[0].prob) <= nll(held[1].label, held[1].prob)
+
+
+def test_an_ensemble_of_temperatures_has_one_for_each_member(made):
+    ratio = logit(made["ensemble"].probs) / logit(made["ensemble of"].probs)
+    assert np.allclose(ratio, np.median(ratio, axis=0), rtol=1e-6)
+    assert not np.isclose(*np.median(ratio, axis=0), rtol=1e-3)
+    assert made["ensemble of"].metadata["members"] == 2
+    assert made["ensemble of"].metadata["title"] == "ensemble of 2 tempered MAP"
+    assert made["of ensemble"].metadata["title"] == "tempered ensemble of 2 MAP"
+
+
+def test_two_temperatures_are_refused():
+    run = load_run(None, ["method.name=temperature", "method.member.name=temperature"], data="d")
+    with pytest.raises(InputError, match="one temperature"):
+        temperature.member_runs(run)
+
+
+NET = ModelConfig(name="resnet18", width=4, stem="small")
+
+
+def images(count=5):
+    return torch.rand(count, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+
+
+def run(*words, data="d"):
+    return load_run(None, [*TINY, *words], data=data)
+
+
+def test_the_dihedral_views_are_the_eight_turned_and_mirrored_images():
+    image = images(1)
+    turned = np.rot90(image.numpy(), 1, (2, 3))
+    expected = [
+        flips for start in (image.numpy(), turned)
+        for flips in (start, start[..., ::-1], start[..., ::-1, :], start[..., ::-1, ::-1])
+    ]  # fmt: skip
+    views = tta.make_views("dihedral", 8, torch.Generator())
+    assert all(np.array_equal(view(image).numpy(), one) for view, one in zip(views, expected, strict=True))
+    assert len({one.tobytes() for one in expected}) == 8
+
+
+def test_the_affine_views_are_those_of_the_augmentation_and_the_first_is_the_image():
+    generator = torch.Generator().manual_seed(7)
+    torch.rand(3, generator=generator)  # its position does not matter
+    first, *others = tta.make_views("affine", 3, generator)
+    assert torch.equal(first(images()), images())
+    drawn = torch.rand(2, 7, generator=torch_generator("cpu", 7, "views"))
+    for view, matrix in zip(others, affine_matrices(drawn), strict=True):
+        assert torch.equal(view(images()), affine(images(), torch.stack([matrix] * 5)))
+        assert not torch.allclose(view(images()), images())
+        assert torch.equal(view(images())[:2], view(images(2)))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run of MAP and one of its views, on the same images with the same seed; the weights are trained once."""
+    root = tmp_path_factory.mktemp("tta")
+    data = str(make_prepared(root / "data"))
+    plain, views = (run(word, data=data) for word in ("method=map", "method=tta"))
+    member = execute(plain, root, Resources("cpu"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "_epoch", lambda *given: pytest.fail("trained again"))
+        return [member, execute(views, root, Resources("cpu"))]
+
+
+def test_without_a_run_to_share_the_member_is_trained_as_if_alone(finished):
+    settings, member = load_posterior(finished[0])
+    task = load_task(settings.data, settings.task)
+    batches = make_batches(settings, task, torch.device("cpu"))
+    views = run("method=tta", data=settings.data)
+    found = tta.fit(build_model(settings.model, 0), batches, views, Checkpoint(), Bernoulli()).state()
+    assert all(torch.equal(found[name], tensor) for name, tensor in member.state().items())
+
+
+def test_the_samples_are_the_member_s_predictions_of_images_turned_by_hand(finished):
+    settings, member = load_posterior(finished[0])
+    batches = make_batches(settings, load_task(settings.data, settings.task), torch.device("cpu"))
+    stored, _ = next(batches.rows(batches.validation))
+    generator = torch.Generator()
+    by_hand = [
+        member.predict(torch.from_numpy(np.rot90(one, turns, (2, 3)).copy()), 1, generator)
+        for one, turns in ((stored.numpy(), 0), (stored.numpy(), 2))
+    ]
+    _, posterior = load_posterior(finished[1])
+    found = posterior.predict(stored, 8, generator)
+    assert torch.equal(found[0], by_hand[0][0])  # view 0, the image
+    assert torch.allclose(
+        found[3], by_hand[1][0], atol=1e-6
+    )  # view 3, turned by half; in another memory layout
+    pieces = torch.cat([posterior.predict(part, 8, generator) for part in stored.split(3)], dim=1)
+    assert torch.allclose(found, pieces, atol=1e-5)
+
+
+def test_with_the_same_seed_the_first_sample_is_the_member_s_own_and_the_prediction_their_mean(finished):
+    own, views = (read_predictions(folder / "predictions.parquet") for folder in finished)
+    assert views.samples == 8
+    assert views.metadata["title"] == "MAP with augmented views"
+    assert np.array_equal(views.probs[:, 0], own.probs[:, 0])
+    assert np.allclose(views.prob, views.probs.mean(axis=1), atol=1e-12)
+    assert (np.ptp(views.probs, axis=1) > 0).mean() > 0.9
+
+
+def test_a_member_with_several_samples_predicts_each_view_with_all_of_them():
+    settings = run("method=tta", "method.member.name=mfvi", "method.member.samples=3", "method.samples=2")
+    posterior = tta.build(build_model(NET, 0), settings, Bernoulli())
+    alone = settings.model_copy(update={"method": settings.method.member})
+    member = METHODS["mfvi"].build(build_model(NET, 0), alone, Bernoulli())
+    generator = torch.Generator().manual_seed(2)
+    found = posterior.predict(images(), 2, generator)
+    mirrored = member.predict(images().flip(3), 3, generator)
+    assert torch.equal(found[:3], member.predict(images(), 3, generator))
+    assert torch.allclose(found[3:], mirrored, atol=1e-6)
+
+
+def test_an_uncertainty_of_the_member_is_kept():
+    plain, own = (
+        tta.build(build_model(NET, 0), run("method=tta", f"method.member.name={name}"), Bernoulli())
+        for name in ("map", "ddu")
+    )
+    assert not hasattr(plain, "uncertainty")
+    assert hasattr(own, "uncertainty")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["method.samples=9"], "8 dihedral views, not 9.*views=affine"),
+        (["method.member.name=ensemble"], "'ensemble' trains no network of its own.*method.member.name=tta"),
+        (["method.member.name=tta"], "'tta' trains no network of its own"),
+    ],
+)
+def test_what_it_cannot_do_is_said(words, says):
+    with pytest.raises(InputError, match=says):
+        run("method=tta", *words)

@@ -1,0 +1,217 @@
+"""DDU, SNGP and spectral norms."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import logsumexp
+from scipy.stats import multivariate_normal
+from sklearn.covariance import ledoit_wolf
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+from torch import nn
+
+from retinabench.core.errors import InputError
+from retinabench.data.loader import array_batches
+from retinabench.experiments.config import load_run
+from retinabench.experiments.execution import Resources
+from retinabench.experiments.run import execute
+from retinabench.experiments.run_folder import load_posterior
+from retinabench.methods.posthoc import ddu, laplace, sngp
+from retinabench.methods.settings import TrainingRun
+from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.likelihood import Bernoulli, Gaussian
+from retinabench.metrics.uncertainty import referral_uncertainty
+from retinabench.models.build import build_model
+from retinabench.models.last_layer import split_last_layer
+from retinabench.models.settings import ModelConfig
+from retinabench.models.spectral_norm import SpectralBound, bound_spectral_norms
+from retinabench.predictions.io import read_predictions
+from support.helpers import TINY, make_prepared
+
+CPU = Resources("cpu")
+
+
+def case(images, features):
+    random = np.random.default_rng(0)
+    values = random.normal(size=(images, features)) @ random.normal(size=(features, features)) / features**0.5
+    labels = (np.arange(images) % 3 == 0).astype(int)
+    return values + 2 * labels[:, None], labels, random.normal(size=(20, features))
+
+
+def posterior_of(values, labels, density="class"):
+    posterior = ddu.DensityPosterior(split_last_layer(nn.Linear(values.shape[1], 1)), Bernoulli(), density)
+    ddu.estimate_densities(posterior, torch.from_numpy(values), torch.from_numpy(labels))
+    return posterior
+
+
+@pytest.mark.parametrize(("images", "features"), [(200, 6), (30, 40)])
+def test_the_density_is_scipy_s_with_scikit_learn_s_shrinkage(images, features):
+    """More features than images as well. Inputs are float32: 1e-4 relative."""
+    values, labels, new = case(images, features)
+    new = new.astype(np.float32)
+    logs = []
+    for one in (0, 1):
+        mine = values[labels == one]
+        covariance, _ = ledoit_wolf(mine)
+        logs.append(
+            np.log((labels == one).mean()) + multivariate_normal(mine.mean(0), covariance).logpdf(new)
+        )
+    found = posterior_of(values, labels).uncertainty(torch.from_numpy(new)).numpy()
+    assert np.allclose(found, -logsumexp(logs, axis=0), rtol=1e-6)
+
+
+def test_mahalanobis_distances_have_one_covariance():
+    values, labels, new = case(100, 5)
+    means = np.stack([values[labels == one].mean(0) for one in (0, 1)])
+    covariance, _ = ledoit_wolf(values - means[labels], assume_centered=True)
+    gap = new.astype(np.float32)[:, None] - means
+    expected = np.einsum("bci,ij,bcj->bc", gap, np.linalg.inv(covariance), gap).min(axis=1)
+    found = posterior_of(values, labels, "mahalanobis").uncertainty(torch.from_numpy(new).float())
+    assert np.allclose(found.numpy(), expected, rtol=1e-6)
+
+
+def test_features_that_never_vary_have_a_density():
+    values, labels, new = np.zeros((10, 3)), np.arange(10) % 2, torch.ones(2, 3)
+    assert posterior_of(values, labels).uncertainty(new).isfinite().all()
+
+
+def test_a_class_of_one_image_has_no_covariance():
+    with pytest.raises(InputError, match="class 1 has one training image"):
+        posterior_of(np.zeros((5, 2)), np.array([0, 0, 0, 0, 1]))
+
+
+def test_a_run_writes_it_and_referral_follows_it(tmp_path):
+    data = make_prepared(tmp_path / "data")
+    run = load_run(None, [*TINY, "method.name=ddu"], data=str(data))
+    folder = execute(run, tmp_path / "runs", CPU)
+    predictions = read_predictions(folder / "predictions.parquet")
+    values, name = referral_uncertainty(predictions)
+    assert name == "own"
+    assert np.array_equal(values, predictions.uncertainty)
+    assert np.ptp(values) > 0
+    _, posterior = load_posterior(folder)
+    assert len(posterior.gaussians) == 2
+    images = torch.rand(3, 3, 16, 16)
+    one = posterior.uncertainty(images)
+    other = ddu.build(*_fresh(run), Bernoulli())
+    other.restore(posterior.state())
+    assert torch.equal(one, other.uncertainty(images))
+    pooled = load_run(
+        None, [*TINY, "method.name=ensemble", "method.members=2", "method.member.name=ddu"], data=str(data)
+    )
+    both = read_predictions(execute(pooled, tmp_path / "runs", CPU) / "predictions.parquet")
+    assert both.uncertainty is not None
+    assert not np.array_equal(both.uncertainty, predictions.uncertainty)
+
+
+def _fresh(run):
+    return build_model(run.model, 5), run
+
+
+NOISE, LENGTH, AMPLITUDE = 0.3, 0.7, 2.0
+
+
+def settings(**more):
+    return sngp.Config(length_scale=LENGTH, kernel_variance=AMPLITUDE, **more)
+
+
+def test_random_features_have_the_kernel():
+    """M = 20,000: each entry of the kernel has a standard error of at most a² / √M."""
+    x = torch.randn(10, 3, generator=torch.Generator().manual_seed(0))
+    features = sngp.RandomFeatures(3, settings(random_features=20_000), torch.Generator().manual_seed(1))(x)
+    kernel = ConstantKernel(AMPLITUDE) * RBF(LENGTH * math.sqrt(3))
+    assert np.abs((features @ features.T).numpy() - kernel(x.numpy())).max() < 5 * AMPLITUDE / math.sqrt(
+        20_000
+    )
+
+
+def test_its_posterior_is_that_of_the_exact_gaussian_process():
+    """Mean and std within 0.15 prior stds (a kernel of 600 random features has a standard error of 0.04); the noise is known."""
+    random = np.random.default_rng(0)
+    x = random.uniform(-2, 2, (25, 1)).astype(np.float32)
+    y = (np.sin(2 * x[:, 0]) + NOISE * random.normal(size=25)).astype(np.float32)
+    run = TrainingRun(method=settings(random_features=600, spectral_bound=0))
+    run = run.model_copy(update={"optimizer": run.optimizer.model_copy(update={"reweight": "none"})})
+    posterior = sngp.build(nn.Linear(1, 2), run, Gaussian())
+    head, batches = posterior.model.head, array_batches(x, y, 25, 0, torch.device("cpu"))
+    raw = math.log(math.expm1(NOISE))
+    with torch.no_grad():  # the mode, by ridge regression; the bias of the mean has a prior of its own
+        phi = posterior.model.features(torch.from_numpy(x)).double()
+        gram = phi @ phi.T + 1 + NOISE**2 * torch.eye(25)
+        dual = torch.linalg.solve(gram, torch.from_numpy(y).double())
+        head.weight[0], head.bias[0], head.bias[1] = (phi.T @ dual).float(), dual.sum().float(), raw
+    posterior.model.eval()
+    curvature = laplace.last_layer_curvature(posterior, batches, run)
+    posterior.factor = sngp.inverse_root(curvature).float()
+    grid = np.linspace(-4, 4, 40, dtype=np.float32)[:, None]
+    with torch.no_grad():
+        phi = posterior.model.features(torch.from_numpy(grid))
+        mean = posterior.model.head(phi)[:, 0].numpy()
+        block = posterior.factor[:601]
+        std = (torch.cat([phi, torch.ones(40, 1)], 1) @ block).norm(dim=1).numpy()
+    kernel = ConstantKernel(AMPLITUDE) * RBF(LENGTH) + ConstantKernel(1.0)
+    exact = GaussianProcessRegressor(kernel, alpha=NOISE**2, optimizer=None).fit(x, y)
+    expected, spread = exact.predict(grid, return_std=True)
+    scale = math.sqrt(AMPLITUDE + 1)
+    assert np.abs(mean - expected).max() < 0.15 * scale
+    assert np.abs(std - spread).max() < 0.15 * scale
+    assert std[0] > 3 * std[20]  # far away the prior's
+
+
+def test_training_reaches_the_mode():
+    """The gradient of the penalised likelihood is 0 there: two classes, 40 points."""
+    x = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
+    y = (x[:, 0] > 0).float()
+    words = ["method.name=sngp", "method.random_features=50", "method.kernel_variance=2", "optimizer.name=adam",
+             "optimizer.lr=0.05", "optimizer.epochs=400", "optimizer.select=last", "optimizer.reweight=none",
+             "optimizer.l2=0.5", "optimizer.augment=none"]  # fmt: skip
+    run = load_run(None, words, data="points")
+    batches = array_batches(x.numpy(), y.numpy(), 40, 0, torch.device("cpu"))
+    posterior = sngp.fit(nn.Linear(2, 1), batches, run, Checkpoint(), Bernoulli())
+    head, phi = posterior.model.head, posterior.model.features(x)
+    weights = [p.detach().requires_grad_() for p in head.parameters()]
+    loss = 40 * Bernoulli().mean_loss(phi @ weights[0].T + weights[1], y) + 0.5 * sum(
+        p.square().sum() for p in weights
+    )
+    gradients = torch.autograd.grad(loss, weights)
+    assert max(float(g.abs().max()) for g in gradients) < 0.02
+
+
+def test_the_layers_of_a_trunk_are_bounded_and_its_random_features_saved():
+    run = load_run(None, ["method.name=sngp", "method.random_features=20"], data="d")
+    one, two = (sngp.build(build_model(ModelConfig(name="lenet"), seed), run, Bernoulli()) for seed in (0, 1))
+    assert sum(isinstance(m, SpectralBound) for m in one.model.modules()) > 2
+    two.restore(one.state())
+    images = torch.rand(2, 3, 32, 32)
+    args = (images, 3, torch.Generator().manual_seed(0))
+    assert torch.equal(one.predict(*args), two.predict(*args))
+
+
+def largest(weight):
+    return np.linalg.svd(weight.detach().flatten(1).numpy(), compute_uv=False)[0]
+
+
+def test_a_norm_above_the_bound_becomes_the_bound_and_one_below_stays():
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Flatten(), nn.Linear(8, 4))
+    before = [model[0].weight.detach().clone(), model[2].weight.detach().clone()]
+    with torch.no_grad():
+        model[0].weight.mul_(20)
+        model[2].weight.mul_(0.01)
+    assert bound_spectral_norms(model, 1.5, torch.Generator().manual_seed(0)) == 2
+    for _ in range(50):  # a power iteration each
+        model.train()(torch.randn(2, 3, 3, 3))
+    assert abs(largest(model.eval()[0].weight) - 1.5) < 0.01
+    assert torch.allclose(model[2].weight, 0.01 * before[1])
+    assert torch.allclose(
+        model[0].weight / largest(model[0].weight), before[0] / largest(before[0]), atol=1e-5
+    )
+
+
+def test_layers_that_are_not_trained_stay_as_they_are():
+    layer = nn.Linear(3, 3)
+    layer.weight.requires_grad_(False)
+    assert bound_spectral_norms(layer, 1.0, torch.Generator()) == 0

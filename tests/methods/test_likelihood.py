@@ -1,0 +1,262 @@
+"""Likelihoods and expected losses."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import norm
+from torch import nn
+from torch.nn.functional import softplus
+
+from retinabench.core.errors import InputError
+from retinabench.data.dataset import ArrayDataset
+from retinabench.experiments.config import load_run
+from retinabench.fidelity.targets.data import TargetData
+from retinabench.fidelity.targets.training import point_batches
+from retinabench.methods.ensembles import ensemble
+from retinabench.methods.registry import METHODS
+from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.likelihood import (
+    Bernoulli,
+    Categorical,
+    Gaussian,
+    MultiLabel,
+    expected_loss,
+    random_outputs,
+)
+from retinabench.methods.variational import ivon
+from retinabench.models.build import initialise
+from retinabench.models.networks.small import MLP
+
+EXAMINED = ["map", "dropout", "mfvi", "swag", "ivon", "vogn", "gaussian_vi", "laplace", "ensemble"]
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.mark.parametrize("floor", [0.0, 0.3])
+def test_the_gaussian_is_that_of_scipy_and_of_pytorch(floor):
+    outputs, y = (
+        3 * torch.randn(50, 2, generator=generator(), dtype=torch.float64),
+        torch.randn(50, generator=generator(1)).double(),
+    )
+    likelihood = Gaussian(floor)
+    ours = likelihood.negative_log_likelihood(outputs, y)
+    assert torch.allclose(likelihood.predictive(outputs)[:, 1], softplus(outputs[:, 1].float()) + floor)
+    std = floor + np.log1p(np.exp(outputs[:, 1].numpy()))
+    assert np.allclose(ours, -norm(outputs[:, 0].numpy(), std).logpdf(y.numpy()), rtol=1e-10)
+    variance = (softplus(outputs[:, 1]) + floor).square()
+    oracle = nn.functional.gaussian_nll_loss(
+        outputs[:, 0], y, variance, full=True, reduction="none", eps=1e-12
+    )
+    assert torch.allclose(ours, oracle, rtol=1e-8)
+
+
+def test_one_logit_is_the_softmax_of_two():
+    logits, y = torch.randn(20, 1, generator=generator()), torch.randint(2, (20,), generator=generator(1))
+    two = torch.cat([torch.zeros(20, 1), logits], dim=1)
+    losses = Categorical(2).negative_log_likelihood(two, y)
+    assert torch.allclose(Bernoulli().negative_log_likelihood(logits, y.float()), losses, atol=1e-6)
+    assert torch.allclose(losses, -two.log_softmax(dim=1)[torch.arange(20), y], atol=1e-6)
+
+
+def test_labels_that_are_unknown_count_in_no_loss():
+    outputs = torch.randn(4, 3, generator=generator())
+    labels = torch.tensor(
+        [[1.0, 0, 1], [0, torch.nan, 1], [torch.nan, torch.nan, torch.nan], [1, 1, torch.nan]]
+    )
+    logs = -torch.where(labels > 0.5, outputs, -outputs).sigmoid().log().double()
+    rows = [logs[0].mean(), logs[1, [0, 2]].mean(), torch.tensor(0.0), logs[3, :2].mean()]
+    likelihood = MultiLabel(3)
+    found = likelihood.negative_log_likelihood(outputs, labels)
+    assert found.numpy() == pytest.approx([float(row) for row in rows], rel=1e-5)
+    known = torch.cat([logs[0], logs[1, [0, 2]], logs[3, :2]])
+    assert float(likelihood.mean_loss(outputs, labels)) == pytest.approx(float(known.mean()), rel=1e-5)
+
+
+@pytest.mark.parametrize("likelihood", [Bernoulli(), Categorical(4), Gaussian(0.1), MultiLabel(3)], ids=str)
+def test_the_information_is_the_squared_root_and_the_covariance_of_the_score(likelihood):
+    """Λ = Rᵀ R, and Λ = E[s sᵀ], s the gradient of log p: 40,000 draws, 5 standard errors of at most 3 Λ."""
+    outputs = torch.randn(1, likelihood.outputs, generator=generator(), dtype=torch.float64)
+    information = likelihood.information(outputs)[0]
+    root = torch.stack(
+        [likelihood.root_times(outputs[0], v) for v in torch.eye(likelihood.outputs, dtype=torch.float64)],
+        dim=1,
+    )
+    assert torch.allclose(root.T @ root, information)
+    many = outputs.expand(40_000, -1).clone().requires_grad_(True)
+    labels = likelihood.sample(many.detach(), generator(1))
+    labels = labels if labels.dtype == torch.int64 else labels.double()
+    scale = (
+        likelihood.outputs if isinstance(likelihood, MultiLabel) else 1
+    )  # its losses are means over labels
+    (score,) = torch.autograd.grad(scale * likelihood.negative_log_likelihood(many, labels).sum(), many)
+    error = 5 * 3 * float(information.diagonal().max()) / 200
+    assert torch.allclose(score.T @ score / 40_000, information, atol=error)
+
+
+def test_predictions_are_the_parameters_of_the_distribution():
+    outputs = torch.randn(7, 2, generator=generator())
+    gaussian = Gaussian().predictive(outputs)
+    assert torch.equal(gaussian, torch.stack([outputs[:, 0], softplus(outputs[:, 1])], dim=1))
+    assert torch.allclose(Categorical(2).predictive(outputs), outputs.softmax(dim=1))
+    one = Bernoulli().predictive(outputs[:, :1])
+    assert torch.allclose(one[:, 1], outputs[:, 0].sigmoid())
+    assert torch.allclose(one.sum(dim=1), torch.ones(7))
+    assert torch.allclose(MultiLabel(2).predictive(outputs), outputs.sigmoid())
+    assert Categorical(2).predictive(outputs.bfloat16()).dtype == torch.float32
+
+
+@pytest.fixture(scope="module")
+def batches():
+    """60 points of either kind: easy classes in five directions, and a line with noise that grows."""
+    random = np.random.default_rng(0)
+    classes = np.arange(60) % 5
+    inputs = random.normal(size=(60, 4)) * 0.3 + np.eye(5, 4)[classes] * 2
+    line = inputs[:, 0] * 2 + random.normal(size=60) * (0.1 + 0.2 * np.abs(inputs[:, 1]))
+    found = {}
+    for kind, targets in (("classes", classes), ("line", line)):
+        points = ArrayDataset(inputs, targets, np.full(60, "train"))
+        found[kind] = point_batches(TargetData(points, points), 20, 0, torch.device("cpu"))
+    return found
+
+
+def fit(name, data, likelihood, *words, epochs=30):
+    l2 = 1 / (2 * 60 * 0.1)
+    stated = [f"optimizer.l2={l2}", "optimizer.l2_on=everything", "optimizer.reweight=none", "optimizer.augment=none",
+              "optimizer.select=last", "optimizer.warmup=0", f"optimizer.epochs={epochs}"]  # fmt: skip
+    descent = ["optimizer.name=adam", "optimizer.lr=0.02"]
+    rate = ["optimizer.lr=0.01", "method.beta2=0.99", "method.std=0.05"]
+    own = {"ivon": rate, "vogn": rate, "swag": ["optimizer.lr=0.01"],
+           "laplace": [*descent, "method.prior_precision=10.0"]}  # fmt: skip
+    run = load_run(None, [*stated, f"method.name={name}", *own.get(name, descent), *words], data="points")
+    runs = ensemble.member_runs(run) if name == "ensemble" else [run]
+    posteriors = []
+    for member in runs:
+        network = MLP(4, 10, likelihood.outputs, nn.ReLU)
+        initialise(network, generator(member.seed))
+        posteriors.append(METHODS[member.method.name].fit(network, data, member, Checkpoint(), likelihood))
+    return posteriors
+
+
+def answers(posteriors, inputs, samples=6):
+    return torch.cat([posterior.predict(inputs, samples, generator()) for posterior in posteriors])
+
+
+@pytest.mark.parametrize("name", [*EXAMINED, "diagonal"])
+def test_five_classes_are_learnt(batches, name):
+    words = ["method.weights=diagonal"] if name == "diagonal" else []
+    data = batches["classes"]
+    posteriors = fit("laplace" if name == "diagonal" else name, data, Categorical(5), *words)
+    probs = answers(posteriors, data.source.inputs)
+    single = len(answers(posteriors[:1], data.source.inputs))
+    assert probs.shape == (len(posteriors) * single, 60, 5)
+    assert single in (1, 6)
+    assert torch.allclose(probs.sum(dim=2), torch.ones(len(probs), 60), atol=1e-5)
+    # Chance is 0.2, four of five centres lie apart by ten deviations.
+    assert (probs.mean(dim=0).argmax(dim=1) == data.source.labels).float().mean() > 0.75
+
+
+@pytest.mark.parametrize("name", [*EXAMINED, "diagonal"])
+def test_a_line_is_learnt_with_its_noise(batches, name):
+    words = ["method.weights=diagonal"] if name == "diagonal" else []
+    data = batches["line"]
+    posteriors = fit("laplace" if name == "diagonal" else name, data, Gaussian(), *words, epochs=50)
+    found = answers(posteriors, data.source.inputs)
+    assert found.shape[1:] == (60, 2)
+    assert (found[..., 1] > 0).all()
+    mean = found[..., 0].mean(dim=0)
+    # The line explains nine tenths of the variance, 1 in the standardised unit; a method that fits none leaves 1.
+    assert (mean - data.source.labels).square().mean() < 0.35
+
+
+def test_a_mixture_of_ivon_is_uniform_over_its_pooled_samples(batches):
+    """K = 6 members of other seeds: each its own Gaussian, and every member the same share of the samples."""
+    data = batches["classes"]
+    members = fit("ensemble", data, Categorical(5), "method.members=6", "method.member.name=ivon", "optimizer.name=sgd",
+                  "optimizer.lr=0.01", "method.member.beta2=0.99", "method.member.std=0.05", epochs=5)  # fmt: skip
+    assert len(members) == 6
+    assert all(isinstance(member, ivon.WeightPosterior) for member in members)
+    pooled = answers(members, data.source.inputs, samples=4)
+    assert pooled.shape == (24, 60, 5)
+    means = torch.stack([answers([member], data.source.inputs, samples=4).mean(dim=0) for member in members])
+    assert torch.allclose(pooled.mean(dim=0), means.mean(dim=0), atol=1e-6)
+    # Modes, not copies: the members differ by more than nothing.
+    assert means.std(dim=0).max() > 0.01
+
+
+def test_laplace_has_no_validation_split_to_ask(batches):
+    with pytest.raises(
+        InputError, match="no validation split is held out that could choose the prior precision"
+    ):
+        fit("laplace", batches["classes"], Categorical(5), "method.prior_precision=validation", epochs=1)
+
+
+def test_only_two_classes_can_be_reweighted(batches):
+    with pytest.raises(
+        InputError, match=r"for two classes, not for Categorical.*Set optimizer.reweight=none"
+    ):
+        fit("map", batches["classes"], Categorical(5), "optimizer.reweight=minibatch", epochs=1)
+
+
+NODES, WEIGHTS = (torch.from_numpy(values) for values in np.polynomial.hermite_e.hermegauss(60))
+
+WEIGHTS = WEIGHTS / WEIGHTS.sum()
+
+
+def case(outputs, random, n=30):
+    draws = torch.Generator().manual_seed(0)
+    mean = 3 * torch.randn(n, outputs, generator=draws, dtype=torch.float64)
+    variance = 4 * torch.rand(n, random, generator=draws, dtype=torch.float64)
+    return mean, variance, draws
+
+
+def test_the_gaussian_s_is_the_expectation_itself():
+    mean, variance, draws = case(2, random_outputs(Gaussian()))
+    labels = torch.randn(30, generator=draws).double()
+    values = mean[:, :1] + variance.sqrt() * NODES
+    losses = [
+        Gaussian().negative_log_likelihood(torch.stack([f, mean[:, 1]], 1), labels) for f in values.unbind(1)
+    ]
+    exact = torch.stack(losses, 1) @ WEIGHTS
+    assert torch.allclose(expected_loss(Gaussian(), mean, variance, labels), exact, rtol=1e-9)
+
+
+def test_two_classes_are_bounded_more_tightly_than_by_jensen_s_inequality():
+    mean, variance, draws = case(1, 1)
+    labels = torch.randint(2, (30,), generator=draws).double()
+    values = mean + variance.sqrt() * NODES
+    losses = [Bernoulli().negative_log_likelihood(f[:, None], labels) for f in values.unbind(1)]
+    exact = torch.stack(losses, 1) @ WEIGHTS
+    bound = expected_loss(Bernoulli(), mean, variance, labels)
+    jensen = Bernoulli().negative_log_likelihood(mean, labels) + variance[:, 0] / 8
+    assert (bound >= exact - 1e-9).all()
+    assert (bound <= jensen + 1e-12).all()
+    assert (bound - exact).max() < 0.2
+
+
+@pytest.mark.parametrize("likelihood", [Bernoulli(), Categorical(4), MultiLabel(3)])
+def test_without_variance_it_is_the_loss(likelihood):
+    mean, _, draws = case(likelihood.outputs, likelihood.outputs)
+    labels = likelihood.sample(mean.float(), draws)
+    labels = labels if labels.dtype == torch.int64 else labels.double()
+    if labels.ndim == 2:
+        labels[0, 1] = math.nan
+    ours = expected_loss(likelihood, mean, torch.zeros_like(mean), labels)
+    assert torch.allclose(ours, likelihood.negative_log_likelihood(mean, labels), rtol=1e-9)
+
+
+def test_several_classes_are_bounded():
+    """20,000 draws: the bound may be below their mean by 5 standard errors."""
+    mean, variance, draws = case(4, 4, n=8)
+    labels = torch.randint(4, (8,), generator=draws)
+    noise = torch.randn(20_000, 8, 4, generator=draws, dtype=torch.float64)
+    losses = torch.stack(
+        [Categorical(4).negative_log_likelihood(mean + variance.sqrt() * one, labels) for one in noise]
+    )
+    error = losses.std(dim=0) / len(losses) ** 0.5
+    assert (expected_loss(Categorical(4), mean, variance, labels) >= losses.mean(dim=0) - 5 * error).all()

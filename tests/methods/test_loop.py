@@ -1,0 +1,218 @@
+"""The training loop, its optimiser and learning rate."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from retinabench.core.errors import InputError, WorkError
+from retinabench.data.tasks import load_task
+from retinabench.experiments.config import load_run
+from retinabench.experiments.execution import Resources
+from retinabench.experiments.run import execute, make_batches
+from retinabench.methods import map as map_method
+from retinabench.methods.settings import Optimizer
+from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.gradients import BatchInfo, class_weights, cross_entropy
+from retinabench.methods.training.likelihood import Bernoulli
+from retinabench.methods.training.loop import (
+    learning_rate,
+    likelihood_only,
+    make_optimizer,
+    restore_optimizer,
+    train,
+)
+from retinabench.methods.training.posterior import precision
+from retinabench.models.build import build_model
+from support.helpers import make_prepared
+from support.trainings import CPU, LENET, ridge, trained
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam"])
+def test_l2_acts_on_weights_alone_and_equals_the_penalty_in_the_loss(name):
+    net = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+    l2 = 0.05
+    groups = make_optimizer(net, Optimizer(name=name, l2=l2)).param_groups
+    assert [group["weight_decay"] for group in groups] == [2 * l2, 0.0]
+    assert [p.ndim for p in groups[0]["params"]] == [2]
+    # The gradient of l2 * Σ w² is 2 * l2 * w: what weight_decay adds.
+    weight = net[0].weight
+    (gradient,) = torch.autograd.grad(l2 * weight.square().sum(), weight)
+    assert torch.allclose(gradient, groups[0]["weight_decay"] * weight)
+
+
+@pytest.mark.parametrize(
+    ("acts_on", "decayed"), [("weights", [2]), ("norms_and_biases", [1, 1, 1]), ("nothing", [])]
+)
+def test_what_the_released_l2_acts_on_is_a_named_option(acts_on, decayed):
+    net = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+    groups = make_optimizer(net, Optimizer(l2=0.05, l2_on=acts_on)).param_groups
+    assert [p.ndim for group in groups if group["weight_decay"] for p in group["params"]] == decayed
+    assert sum(len(group["params"]) for group in groups) == 4
+
+
+def test_a_parameter_may_be_exempt_from_the_l2_term():
+    net = nn.Linear(3, 2)
+    net.rho = nn.Parameter(torch.zeros(2, 3))
+    net.rho.no_decay = True
+    groups = make_optimizer(net, Optimizer(l2=0.05)).param_groups
+    assert [p.shape for p in groups[0]["params"]] == [(2, 3)]
+    assert groups[0]["params"][0] is net.weight
+    assert any(p is net.rho for p in groups[1]["params"])
+
+
+@pytest.mark.parametrize(
+    ("forge", "says"),
+    [
+        (lambda s: s["param_groups"][0].update(momentum="x"), "momentum of the optimiser is x"),
+        (
+            lambda s: s["param_groups"][0].update(weight_decay=float("nan")),
+            "weight_decay of the optimiser is nan",
+        ),
+        (lambda s: s["param_groups"][0].update(nesterov=3), "nesterov of the optimiser is 3"),
+        (
+            lambda s: s["state"][0].update(momentum_buffer=torch.zeros(7)),
+            r"momentum_buffer .* has shape \(7,\)",
+        ),
+        (
+            lambda s: s["state"][0].update(momentum_buffer={"a": 1}),
+            "momentum_buffer of the optimiser is {'a': 1}",
+        ),
+        (lambda s: s["state"][0].update(momentum_buffer=3.0), "momentum_buffer of the optimiser is 3.0"),
+    ],
+)
+def test_the_state_of_another_optimiser_is_refused(forge, says):
+    net = nn.Linear(3, 2)
+    optimizer = make_optimizer(net, Optimizer())
+    net(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    state = optimizer.state_dict()
+    restore_optimizer(make_optimizer(nn.Linear(3, 2), Optimizer()), copy.deepcopy(state))
+    forge(state)
+    with pytest.raises(ValueError, match=says):
+        restore_optimizer(make_optimizer(nn.Linear(3, 2), Optimizer()), state)
+
+
+@pytest.mark.parametrize("state", [{}, {0: {"velocity": "x"}}])
+def test_what_an_optimiser_keeps_from_the_start_is_needed(state):
+    optimizer = make_optimizer(nn.Linear(3, 2), Optimizer())
+    saved = {**optimizer.state_dict(), "state": state}
+    optimizer.state[optimizer.param_groups[0]["params"][0]]["velocity"] = torch.zeros(2, 3)
+    with pytest.raises(ValueError, match="lacks a state"):
+        restore_optimizer(optimizer, saved)
+
+
+def test_step_and_linear_schedules_are_the_reference(shared):
+    golden = np.load(shared("golden", "retina", "lr_schedules.npz"))
+    step = Optimizer(lr=0.03, schedule="step", epochs=90, warmup=1)
+    linear = Optimizer(lr=0.023072, schedule="linear", epochs=90, warmup=1, final_lr=0.01)
+    for at, in_steps, in_linear in zip(
+        golden["in_steps"], golden["out_step"], golden["out_linear"], strict=True
+    ):
+        assert learning_rate(int(at), 100, step) == pytest.approx(in_steps, rel=1e-6, abs=1e-12)
+        assert learning_rate(int(at), 100, linear) == pytest.approx(in_linear, rel=1e-6, abs=1e-12)
+
+
+def test_cosine_rises_then_falls_to_nothing():
+    config = Optimizer(lr=1.0, schedule="cosine", epochs=10, warmup=1)
+    rates = [learning_rate(step, 20, config) for step in range(201)]
+    assert rates[0] == 0
+    assert rates[20] == 1
+    assert rates[110] == pytest.approx(0.5)
+    assert rates[200] == pytest.approx(0, abs=1e-12)
+
+
+def test_step_and_linear_schedules_are_the_stated_ones():
+    step = Optimizer(lr=0.5, schedule="step", epochs=9, warmup=1)
+    rates = [learning_rate(at, 10, step) for at in (0, 5, 10, 29, 30, 59, 60, 89)]
+    assert rates == pytest.approx([0, 0.25, 0.5, 0.5, 0.1, 0.1, 0.02, 0.02])
+    linear = Optimizer(lr=0.5, schedule="linear", epochs=9, warmup=1, final_lr=0.1)
+    # The line goes from step 0 to the 80th, of 90; then the rate stays.
+    assert learning_rate(40, 10, linear) == pytest.approx(0.5 * (0.5 + 0.5 * 0.1))
+    assert learning_rate(80, 10, linear) == learning_rate(89, 10, linear) == pytest.approx(0.05)
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    return str(make_prepared(tmp_path_factory.mktemp("data") / "prepared"))
+
+
+@pytest.mark.parametrize("parts", [2, 3, 16])
+@pytest.mark.parametrize("reweight", ["minibatch", "none"])
+def test_a_batch_in_parts_is_the_batch(prepared, parts, reweight):
+    """Class weights of the whole batch, a penalty once; float32 sums in another order differ near 1e-7."""
+    words = [f"optimizer.reweight={reweight}", "optimizer.select=last"]
+    whole, cut = (trained(prepared, *words, f"optimizer.accumulate={n}", penalty=ridge) for n in (1, parts))
+    for one, other in zip(whole[0], cut[0], strict=True):
+        for term in ("loss", "loss_cross_entropy", "loss_penalty", "validation_nll"):
+            assert one[term] == pytest.approx(other[term], rel=1e-6), term
+    for name, tensor in whole[1].items():
+        assert torch.allclose(tensor, cut[1][name], atol=1e-6), name
+
+
+def test_class_shares_of_a_part_alone_would_be_another_loss():
+    labels = torch.tensor([1.0, 0, 0, 0])
+    assert class_weights(labels[:2], labels[:2].mean()).tolist() == [1.0, 1.0]
+    whole = BatchInfo.of(labels)
+    assert class_weights(labels[:2], whole.positive_share).tolist() == pytest.approx([2.0, 2 / 3])
+
+
+def test_batch_norm_never_gets_a_part_of_one_image(prepared):
+    words = ["model.name=resnet18", "model.width=4", "model.stem=small", "optimizer.batch_size=21"]
+    # 64 images in batches of 21, 21, 22: ten parts of two or three images.
+    history, _ = trained(prepared, *words, "optimizer.accumulate=16")
+    assert np.isfinite(history[-1]["loss"])
+
+
+@pytest.mark.parametrize("method", ["map", "dropout"])
+def test_losses_are_float32_under_bfloat16(prepared, method):
+    run = load_run(None, [*LENET, f"method={method}", "optimizer.precision=bfloat16"], data=prepared)
+    batches = make_batches(run, load_task(run.data, run.task), CPU)
+    model = build_model(run.model, run.seed)
+    images, labels = next(batches.epoch(0))
+    with precision(run, CPU):
+        assert model(images).dtype == torch.bfloat16
+    terms = likelihood_only(model, batches, run, Bernoulli())(images, labels, BatchInfo.of(labels))
+    assert {name: term.dtype for name, term in terms.items()} == {"cross_entropy": torch.float32}
+    # Eight significant bits of the logits, none of the loss's: 2^-8 of a loss near 0.7.
+    full = cross_entropy(model(images), labels, Bernoulli(), "minibatch", BatchInfo.of(labels)).detach()
+    assert float(terms["cross_entropy"].detach()) == pytest.approx(float(full), rel=4e-3)
+
+
+class Overflow(nn.Module):
+    """Finite in training, and broken when it predicts."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return self.inner(x) * (1.0 if self.training else float("nan"))
+
+
+def test_predictions_that_are_no_numbers_end_the_training(prepared):
+    run = load_run(None, LENET, data=prepared)
+    batches = make_batches(run, load_task(run.data, run.task), CPU)
+    posterior = map_method.build(Overflow(build_model(run.model, run.seed)), run, Bernoulli())
+    with pytest.raises(WorkError, match="after epoch 1 the network predicts values that are not finite"):
+        train(posterior, batches, run, Checkpoint())
+
+
+def test_an_auroc_that_is_undefined_cannot_choose(prepared, monkeypatch):
+    monkeypatch.setattr("retinabench.methods.training.prediction.auroc", lambda label, prob: float("nan"))
+    with pytest.raises(InputError, match=r"one class only.*optimizer\.select=nll"):
+        trained(prepared)
+    history, _ = trained(prepared, "optimizer.select=nll")
+    assert len(history) == 2
+
+
+def test_accumulation_from_the_command_s_words(prepared, tmp_path):
+    words = [*LENET, "optimizer.accumulate=4", "optimizer.select=nll"]
+    folder = execute(load_run(None, words, data=prepared), tmp_path, Resources("cpu"))
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert len(rows) == 2

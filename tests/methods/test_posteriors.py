@@ -1,0 +1,348 @@
+"""Posteriors that methods share."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from retinabench.experiments.config import load_run
+from retinabench.experiments.execution import Resources
+from retinabench.experiments.run import execute
+from retinabench.experiments.run_folder import load_posterior
+from retinabench.methods import posteriors
+from retinabench.methods.posteriors import (
+    SAMPLES,
+    CollectedPosterior,
+    DrawCache,
+    WeightPosterior,
+    before_steps,
+    evenly,
+    point,
+    predict_samples,
+)
+from retinabench.methods.registry import METHODS
+from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.gradients import BatchInfo
+from retinabench.methods.training.likelihood import Bernoulli, Gaussian
+from retinabench.methods.training.posterior import precision
+from retinabench.models.build import build_model
+from retinabench.models.stochastic.drawing import Drawing, use_generator
+from support.helpers import TINY, make_prepared
+from support.linear_gaussian import fitted, make_run
+
+
+def test_an_action_comes_once_before_its_step():
+    seen = []
+    objective = before_steps(lambda *_: seen.append("step") or {}, [1, 3], seen.append)
+    for step in (0, 1, 1, 2, 3):  # step 1 in two parts
+        objective(torch.zeros(1), torch.zeros(1), BatchInfo.of(torch.zeros(1), step))
+    assert seen == ["step", 0, "step", "step", "step", 1, "step"]
+
+
+def test_evenly_spaced_samples_answer_for_all():
+    samples = [{"w": torch.tensor(float(k))} for k in range(10)]
+    assert [float(s["w"]) for s in evenly(samples, 5)] == [1, 3, 5, 7, 9]
+    assert len(evenly(samples, 99)) == 10
+
+
+def test_samples_lie_in_the_run_s_folder_and_then_in_its_posterior(tmp_path, monkeypatch):
+    run = load_run(
+        None, [*TINY, "method.name=sghmc", "method.samples=3"], data=str(make_prepared(tmp_path / "data"))
+    )
+    seen = []
+    checkpoint = Checkpoint.save
+    monkeypatch.setattr(
+        Checkpoint,
+        "save",
+        lambda self, state: (
+            seen.append(sorted(file.name for file in (self.folder / SAMPLES).glob("*.pt"))),
+            checkpoint(self, state),
+        ),
+    )
+    folder = execute(run, tmp_path / "runs", Resources("cpu"))
+    # 3 epochs of 4 steps, samples after 8, 10 and 12: a sample is there when the step after it begins.
+    assert seen == [[], [], ["00000.pt", "00001.pt"]]
+    assert not (folder / SAMPLES).exists()
+    _, posterior = load_posterior(folder)
+    assert len(posterior.samples) == 3
+    # Batch norm's statistics are those of each sample.
+    running = [sample["bn1.running_mean"] for sample in posterior.samples]
+    assert not torch.equal(running[0], running[2])
+    # Every sample is the network's own answer.
+    images = torch.rand(4, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    answers = posterior.predict(images, 3, torch.Generator())
+    model = build_model(run.model, 0).eval()
+    for sample, answer in zip(posterior.samples, answers, strict=True):
+        model.load_state_dict(sample)
+        assert torch.equal(model(images).sigmoid()[:, 0], answer[:, 1])
+
+
+def test_samples_are_mapped_from_their_files_not_read(tmp_path):
+    if not (maps := Path("/proc/self/maps")).exists():
+        pytest.skip("needs a system that lists what is mapped")
+    run = make_run("sgld", "method.samples=3", "optimizer.lr=0.1")
+    posterior, _ = fitted(run, Checkpoint(tmp_path, interval=1e9))
+    assert len(posterior.samples) == 3
+    for number in range(3):
+        assert str(tmp_path / SAMPLES / f"0000{number}.pt") in maps.read_text()
+
+
+def test_an_untrained_posterior_answers_with_its_network():
+    model = build_model(load_run(None, TINY, data="d").model, 0)
+    images = torch.rand(2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    assert CollectedPosterior(model, Bernoulli()).predict(images, 4, torch.Generator()).shape == (1, 2, 2)
+
+
+OVER_WEIGHTS = ["mfvi", "radial", "rank1", "ivon", "swag"]
+
+DRAW_CACHE_TINY = ["model.name=resnet18", "model.width=4", "model.stem=small"]
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def pictures(count=4, seed=5):
+    return torch.rand(count, 3, 16, 16, generator=generator(seed)).to(memory_format=torch.channels_last)
+
+
+def posterior(name):
+    run = load_run(None, [*DRAW_CACHE_TINY, f"method.name={name}"], data="d")
+    made = METHODS[name].build(build_model(run.model, 0), run, Bernoulli())
+    if name == "ivon":
+        made.stds = {key: torch.full_like(p, 0.02) for key, p in made.stds.items()}
+    if name == "swag":
+        made.variance = torch.full_like(made.variance, 4e-4)
+        made.deviations = 0.02 * torch.randn(3, len(made.variance), generator=generator())
+    return made
+
+
+def fresh(subject, images, seed=1):
+    """What a posterior of the same tensors answers that has kept nothing."""
+    return replace(subject, cache=DrawCache()).predict(images, 3, generator(seed))
+
+
+@pytest.fixture
+def normals(monkeypatch):
+    """Count the draws of normal numbers."""
+    drawn, randn = [], torch.randn
+    monkeypatch.setattr(torch, "randn", lambda *a, **k: (drawn.append(1), randn(*a, **k))[1])
+    return drawn
+
+
+@pytest.mark.parametrize("name", OVER_WEIGHTS)
+def test_batches_of_one_prediction_draw_once(name, normals):
+    subject, images = posterior(name), pictures()
+    first = subject.predict(images, 3, generator(1))
+    normals.clear()
+    second = subject.predict(pictures(seed=6), 3, generator(1))
+    assert not normals
+    assert torch.equal(first, fresh(subject, images))
+    assert torch.equal(second, fresh(subject, pictures(seed=6)))
+
+
+@pytest.mark.parametrize("name", OVER_WEIGHTS)
+def test_nothing_stale_is_kept(name):
+    """After a step of the optimiser, after `restore`, for another seed, for more samples."""
+    subject, images = posterior(name), pictures()
+    start, before = subject.state(), subject.predict(images, 3, generator(1))
+    assert not torch.equal(subject.predict(images, 3, generator(2)), before)
+    subject.predict(images, 3, generator(1))
+    assert subject.predict(images, 4, generator(1)).shape[0] == 4
+    subject.predict(images, 3, generator(1))
+    step = torch.optim.SGD(subject.model.parameters(), lr=0.1)
+    for p in subject.model.parameters():
+        p.grad = torch.full_like(p, 0.05)
+    step.step()
+    after = subject.predict(images, 3, generator(1))
+    assert not torch.equal(after, before)
+    assert torch.equal(after, fresh(subject, images))
+    subject.restore(start)
+    assert torch.equal(subject.predict(images, 3, generator(1)), before)
+
+
+@pytest.mark.parametrize("name", OVER_WEIGHTS)
+def test_more_than_the_memory_allows_is_drawn_anew_to_the_same_bits(name, normals, monkeypatch):
+    subject, images = posterior(name), pictures()
+    expected = subject.predict(images, 3, generator(1))
+    monkeypatch.setattr(posteriors, "CACHED_VALUES", 10)
+    normals.clear()
+    assert torch.equal(subject.predict(images, 3, generator(1)), expected)
+    assert normals
+
+
+def test_gradients_go_through_a_fresh_draw():
+    subject, images = posterior("mfvi"), pictures()
+    subject.predict(images, 3, generator(1))
+    subject.model.eval()
+    subject.model(images.repeat(3, 1, 1, 1)).sum().backward()
+    assert all(p.grad is not None for p in subject.model.parameters())
+
+
+def posterior_of_drawn_weights(std):
+    torch.manual_seed(0)
+    model = nn.Linear(2, 2)
+    return WeightPosterior(
+        model, Gaussian(), {name: torch.full_like(p, std) for name, p in model.named_parameters()}
+    )
+
+
+def test_predictions_have_the_mean_and_variance_of_a_linear_model_of_gaussian_weights():
+    """Mean w·x + b, variance s² (|x|² + 1); 4,000 draws, four standard errors."""
+    found, x = posterior_of_drawn_weights(0.3), torch.tensor([[1.0, -2.0]])
+    drawn = found.predict(x, 4000, torch.Generator().manual_seed(1))[:, 0, 0]
+    variance = 0.3**2 * (5 + 1)
+    assert float(drawn.mean()) == pytest.approx(
+        float(found.model(x).detach()[0, 0]), abs=4 * (variance / 4000) ** 0.5
+    )
+    assert float(drawn.var()) == pytest.approx(variance, rel=4 * (2 / 4000) ** 0.5)
+
+
+def test_a_sample_is_one_function_of_all_images():
+    found, x = posterior_of_drawn_weights(0.3), torch.randn(6, 2)
+    generator = torch.Generator().manual_seed(1)
+    whole = found.predict(x, 3, generator)
+    parts = [found.predict(x[k : k + 2], 3, generator) for k in (0, 2, 4)]
+    torch.testing.assert_close(torch.cat(parts, dim=1), whole)
+
+
+def test_a_point_has_no_width_and_the_state_makes_the_round_trip():
+    network = point(nn.Linear(2, 2), Gaussian())
+    drawn = network.predict(torch.randn(3, 2), 4, torch.Generator())
+    assert torch.equal(drawn, drawn[:1].expand_as(drawn))
+    one, x = posterior_of_drawn_weights(0.3), torch.randn(3, 2)
+    network.restore(one.state())
+    assert set(network.stds) == {"weight", "bias"}
+    torch.testing.assert_close(
+        network.predict(x, 2, torch.Generator().manual_seed(3)),
+        one.predict(x, 2, torch.Generator().manual_seed(3)),
+    )
+
+
+NOISY = ["dropout", "mfvi", "radial", "rank1"]
+
+
+def run(name, *words):
+    tiny = ["model.name=resnet18", "model.width=4", "model.stem=small"]
+    spread = {"mfvi": ["method.stddev_mean_init=0.05"], "radial": ["method.stddev_mean_init=0.5"]}
+    return load_run(None, [*tiny, f"method.name={name}", *spread.get(name, []), *words], data="d")
+
+
+def posterior_of_sampled(name, *words, seed=3):
+    settings = run(name, *words)
+    return METHODS[name].build(build_model(settings.model, seed), settings, Bernoulli())
+
+
+def pictures_of_sampled(count=6, seed=5):
+    return torch.rand(count, 3, 16, 16, generator=generator(seed)).to(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize("name", NOISY)
+def test_the_number_of_samples_in_a_pass_changes_only_rounding(name):
+    model, images = posterior_of_sampled(name).model, pictures_of_sampled()
+    probs = [
+        predict_samples(model, Bernoulli(), images, 7, generator(1), pass_values=together * images.numel())
+        for together in (1, 2, 7)
+    ]
+    assert probs[0].shape == (7, 6, 2)
+    assert len(probs[0][:, 0, 1].unique()) == 7
+    for other in probs[1:]:
+        # The convolution kernels may add in another order for another batch size.
+        assert torch.allclose(probs[0], other, atol=1e-6, rtol=0)
+
+
+class Recorder(Drawing):
+    """Keeps the noise that each posterior sample was given."""
+
+    def __init__(self):
+        super().__init__()
+        self.noise = {}
+
+    def forward(self, x):
+        return self.each_draw(x, self._record)
+
+    def _record(self, x, draw):
+        self.noise[draw.number] = torch.rand(x.shape, generator=draw.generator)
+        return x
+
+
+def test_the_noise_itself_is_exactly_the_same():
+    seen = []
+    for together in (1, 3, 5):
+        model = nn.Sequential(Recorder(), nn.Flatten(), nn.Linear(3 * 16 * 16, 1), Recorder())
+        predict_samples(
+            model,
+            Bernoulli(),
+            pictures_of_sampled(),
+            5,
+            generator(2),
+            pass_values=together * pictures_of_sampled().numel(),
+        )
+        seen.append([model[place].noise[number] for place in (0, 3) for number in range(5)])
+    for other in seen[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(seen[0], other, strict=True))
+
+
+@pytest.mark.parametrize("name", ["mfvi", "radial", "rank1"])
+def test_a_sample_is_one_network_for_all_images(name):
+    """A coherent function: a picture's answers do not depend on which other pictures are asked."""
+    model, images = posterior_of_sampled(name).model, pictures_of_sampled()
+    together = predict_samples(model, Bernoulli(), images, 5, generator(1))
+    apart = torch.cat(
+        [predict_samples(model, Bernoulli(), image[None], 5, generator(1)) for image in images], dim=1
+    )
+    assert torch.allclose(together, apart, atol=1e-6, rtol=0)
+    twice = predict_samples(model, Bernoulli(), torch.cat([images[:1], images[:1]]), 5, generator(1))
+    assert torch.allclose(twice[:, 0], twice[:, 1], atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("name", NOISY)
+def test_a_restored_posterior_predicts_the_same_bits(name):
+    one, other = posterior_of_sampled(name), posterior_of_sampled(name, seed=4)
+    before = other.predict(pictures_of_sampled(), 5, generator(1))
+    other.restore(one.state())
+    expected = one.predict(pictures_of_sampled(), 5, generator(1))
+    assert torch.equal(other.predict(pictures_of_sampled(), 5, generator(1)), expected)
+    assert not torch.equal(before, expected)
+
+
+@pytest.mark.parametrize("name", NOISY)
+def test_bfloat16_is_near_float32(name):
+    subject = posterior_of_sampled(name)
+    exact = subject.predict(pictures_of_sampled(), 5, generator(1))
+    with precision(run(name, "optimizer.precision=bfloat16"), torch.device("cpu")):
+        rough = subject.predict(pictures_of_sampled(), 5, generator(1))
+        subject.model.train()
+        use_generator(subject.model, generator(2))
+        subject.model(pictures_of_sampled()).float().sum().backward()
+    # bfloat16 keeps 8 bits; the networks are 18 layers deep, their logits of order one.
+    assert rough.dtype == torch.float32
+    assert torch.allclose(exact, rough, atol=0.03)
+    assert all(torch.isfinite(p.grad).all() for p in subject.model.parameters() if p.grad is not None)
+
+
+def test_a_mixture_predicts_the_average_over_its_components():
+    """With no noise within a component, S = 2K samples are each of the K networks twice."""
+    model = posterior_of_sampled("rank1", "method.components=3", "method.samples=3").model
+    for name, parameter in model.named_parameters():
+        if name.endswith(("input_rho", "output_rho")):
+            parameter.data.fill_(-40.0)
+    probs = predict_samples(model, Bernoulli(), pictures_of_sampled(), 6, generator(1))
+    assert torch.allclose(probs[:3], probs[3:], atol=1e-6, rtol=0)
+    networks = []
+    for component in range(3):
+        plain = build_model(run("map").model, 3).eval()
+        for name, layer in plain.named_modules():
+            if isinstance(layer, (nn.Linear, nn.Conv2d)):
+                made = model.get_submodule(name)
+                outer = torch.outer(made.output_mean[component], made.input_mean[component]).detach()
+                layer.weight.data = made.weight.data * outer.view(
+                    *outer.shape, *[1] * (layer.weight.ndim - 2)
+                )
+        networks.append(plain(pictures_of_sampled()).sigmoid().squeeze(1).detach())
+    # Another order of multiplication: single precision through 18 layers.
+    assert torch.allclose(probs[..., 1].mean(dim=0), torch.stack(networks).mean(dim=0), atol=1e-5)

@@ -1,0 +1,210 @@
+"""Posteriors' states, and predictions of many images."""
+
+import hashlib
+import json
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from retinabench.cli.main import run as command
+from retinabench.data.memory import FILE
+from retinabench.experiments.config import load_run
+from retinabench.methods import dropout
+from retinabench.methods.map import PointPosterior
+from retinabench.methods.posteriors import SampledPosterior
+from retinabench.methods.training import gradients as gradients_module
+from retinabench.methods.training import prediction as prediction_module
+from retinabench.methods.training.likelihood import Bernoulli
+from retinabench.methods.training.posterior import (
+    fingerprint,
+    network_state,
+    precision,
+    restore_with,
+    rewound,
+    sample_seeds,
+    state_with,
+)
+from retinabench.methods.training.prediction import ValidationPlan, validation_plan
+from retinabench.models.build import build_model
+from retinabench.predictions.io import read_predictions
+from support.helpers import make_prepared
+
+
+@pytest.mark.parametrize(
+    ("words", "training", "held_out", "plan"),
+    [
+        (["filos2019/deterministic"], 28_000, 7_000, (1, 1)),  # 7,000 of 91,000 passes
+        (["filos2019/dropout"], 28_000, 7_000, (1, 1)),  # all 100 samples would be 700,000 of 784,000
+        ([None, "method=dropout"], 90_000, 1_000, (5, 1)),
+        (
+            [None, "method=mfvi", "method.train_samples=5"],
+            6_000,
+            2_000,
+            (5, 1),
+        ),  # a step takes five gradients per image
+        ([None], 70, 24, (1, 2)),
+        ([None, "method=dropout", "optimizer.validation_share=0.01"], 1_000, 1_000, (1, 33)),
+        ([None, "method=dropout", "optimizer.validation_share=1"], 10, 1_000, (5, 1)),
+        ([None, "method=dropout"], 10, 0, (5, 1)),
+    ],
+)
+def test_validation_takes_a_tenth_of_the_passes(words, training, held_out, plan):
+    run = load_run(words[0], words[1:], data="none")
+    found = validation_plan(run, training, held_out)
+    assert found == ValidationPlan(*plan)
+    if held_out and run.optimizer.validation_share < 1:
+        passes = held_out * found.samples / found.every
+        gradients = 3 * training * run.method.gradients_per_example(run.optimizer) / run.optimizer.epochs
+        assert passes / (passes + gradients) <= run.optimizer.validation_share
+
+
+def test_a_prediction_takes_nothing_but_the_seeds_of_its_samples():
+    """What `sample_seeds` relies on, to pass over the batches of other processes."""
+    run = load_run(None, ["model.name=lenet", "method=dropout"], data="none")
+    posterior = dropout.build(build_model(run.model, 0), run, Bernoulli())
+    assert isinstance(posterior, SampledPosterior)
+    one, two = (torch.Generator().manual_seed(3) for _ in range(2))
+    posterior.predict(torch.rand(4, 3, 32, 32), 5, one)
+    sample_seeds(5, two)
+    assert torch.equal(one.get_state(), two.get_state())
+
+
+TRAIN = ("--task", "in_domain", "--device", "cpu", "model.name=lenet", "method=dropout", "optimizer.epochs=2",
+         "optimizer.batch_size=16", "optimizer.augment=none", "optimizer.validation_share=1")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    return make_prepared(tmp_path_factory.mktemp("data") / "prepared")
+
+
+def scarce(monkeypatch, most):
+    """Let passes of more than `most` images run out of memory, in training and in prediction."""
+    objective, predict = gradients_module.with_less, SampledPosterior.predict
+
+    def short(self, images, samples, generator):
+        found = predict(self, images, samples, generator)
+        if len(images) > most:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate")
+        return found
+
+    def step(attempt, begin, limits, work, size, device, least=1):
+        def checked(images):
+            if images > most:
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate")
+            return attempt(images)
+
+        return objective(checked, begin, limits, work, size, device, least)
+
+    monkeypatch.setattr(SampledPosterior, "predict", short)
+    monkeypatch.setattr(gradients_module, "with_less", step)
+
+
+def test_a_run_goes_on_where_memory_runs_out(prepared, tmp_path, monkeypatch, capsys):
+    scarce(monkeypatch, 6)
+    assert command(["train", "--data", str(prepared), "--out", str(tmp_path), *TRAIN]) == 0
+    (folder,) = tmp_path.iterdir()
+    record = json.loads((folder / FILE).read_text())
+    assert (record["training"], record["validation"], record["prediction"]) == (4, 6, 3)
+    said = capsys.readouterr()
+    assert said.err.count("out of memory with") == len(record["history"])  # each is said once
+    assert len(read_predictions(folder / "predictions.parquet").label) == 24 + 32
+    # A run that continues has the limits from the start, and predicts the same numbers.
+    probs = read_predictions(folder / "predictions.parquet").probs
+    (folder / "done").unlink()
+    assert command(["train", "--data", str(prepared), "--out", str(tmp_path), *TRAIN]) == 0
+    assert "out of memory" not in capsys.readouterr().err
+    assert np.array_equal(read_predictions(folder / "predictions.parquet").probs, probs)
+
+
+def test_too_little_memory_for_one_image_is_one_line(prepared, tmp_path, monkeypatch, capsys):
+    scarce(monkeypatch, 0)
+    assert command(["train", "--data", str(prepared), "--out", str(tmp_path), *TRAIN]) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert said[-1].startswith(
+        "retinabench: error: cpu ran out of memory: training with 1 image at a time does not fit"
+    )
+    assert "Traceback" not in "".join(said)
+
+
+class Measured:
+    """A card on which a pass of n images holds 100 n bytes, and so many bytes are free."""
+
+    def __init__(self, free, sizes):
+        self._free, self.sizes = free, sizes
+
+    def free(self):
+        return self._free
+
+    def peak(self, work):
+        self.sizes.clear()
+        work()
+        return 100 * max(self.sizes)
+
+
+def test_validation_and_prediction_are_measured_and_change_no_number(prepared, tmp_path, monkeypatch, capsys):
+    """With memory for 11 images every batch is cut before memory runs out; float32 sums in another order, 1e-6."""
+    train = ["train", "--data", str(prepared), *TRAIN, "method=map", "--out"]
+    assert command([*train, str(tmp_path / "whole")]) == 0
+    sizes, predict = [], PointPosterior.predict
+
+    def counted(self, images, samples, generator):
+        sizes.append(len(images))
+        return predict(self, images, samples, generator)
+
+    monkeypatch.setattr(PointPosterior, "predict", counted)
+    monkeypatch.setattr(prediction_module, "meter_of", lambda device: Measured(1112 / 0.9, sizes))
+    assert command([*train, str(tmp_path / "cut")]) == 0
+    (whole,), (cut,) = ((tmp_path / name).iterdir() for name in ("whole", "cut"))
+    record = json.loads((cut / FILE).read_text())
+    assert [record[name] for name in ("training", "validation", "prediction")] == [None, 11, 11]
+    assert record["probed"] == ["validation", "prediction"]
+    assert "validation now takes 11 images" in " ".join(capsys.readouterr().err.split())
+    assert max(sizes) <= 11
+    found, expected = (read_predictions(one / "predictions.parquet").probs for one in (cut, whole))
+    assert np.allclose(found, expected, atol=1e-6)
+
+
+def test_the_fingerprint_is_the_stated_hash_whatever_the_order():
+    digest = hashlib.sha256()
+    for name, tensor in (("a", torch.ones(2)), ("b", torch.zeros(1, dtype=torch.int64))):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.numpy().tobytes())
+    state = {"b": torch.zeros(1, dtype=torch.int64), "a": torch.ones(2)}
+    assert fingerprint(state) == digest.hexdigest()[:16]
+    assert fingerprint({**state, "a": torch.ones(2, 1)}) != fingerprint(state)
+
+
+def test_a_rewound_generator_starts_anew_and_leaves_the_other_where_it_is():
+    generator = torch.Generator().manual_seed(4)
+    first = torch.rand(3, generator=generator)
+    before = generator.get_state()
+    assert torch.equal(torch.rand(3, generator=rewound(generator)), first)
+    assert torch.equal(generator.get_state(), before)
+
+
+def test_seeds_of_samples_are_drawn_from_the_position():
+    one, two = (torch.Generator().manual_seed(4) for _ in range(2))
+    assert sample_seeds(3, one) == sample_seeds(3, two)
+    assert sample_seeds(3, one) != sample_seeds(3, rewound(one))
+    assert all(0 <= seed < 2**63 for seed in sample_seeds(5, one))
+
+
+def test_tensors_beside_a_network_are_kept_apart_from_its_own():
+    model, beside = nn.BatchNorm1d(2), {"weight": torch.full((2,), 7.0)}
+    state = state_with(model, beside)
+    assert set(state) == {*network_state(model), "beside/weight"}
+    other = nn.BatchNorm1d(2)
+    other.weight.data.fill_(3.0)
+    found = restore_with(other, state)
+    assert torch.equal(found["weight"], beside["weight"])
+    assert torch.equal(other.weight, model.weight)
+
+
+def test_the_precision_is_that_of_the_run():
+    for name, kind in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
+        run = load_run(None, [f"optimizer.precision={name}"], data="d")
+        with precision(run, torch.device("cpu")):
+            assert nn.Linear(2, 2)(torch.zeros(1, 2)).dtype == kind

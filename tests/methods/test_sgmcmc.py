@@ -1,0 +1,255 @@
+"""Stochastic-gradient samplers, against known posteriors."""
+
+from __future__ import annotations
+
+import filecmp
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from retinabench.core.errors import InputError
+from retinabench.experiments.config import load_run
+from retinabench.experiments.execution import Resources
+from retinabench.experiments.run import execute
+from retinabench.methods.mcmc import csghmc, sghmc, sgld, sgmcmc
+from retinabench.methods.mcmc.langevin import Langevin
+from retinabench.methods.posteriors import evenly_spaced
+from retinabench.methods.training.checkpoint import Checkpoint
+from support.helpers import TINY, make_prepared
+from support.linear_gaussian import fitted, make_run, truth, weights
+
+COPIES, IMAGES = 10_000, 50
+
+PRECISIONS = torch.tensor([1.0, 4.0, 20.0])  # of U
+
+MEAN = torch.tensor([0.5, -1.0, 2.0])
+
+
+def walk(steps, *, lr, momentum=0.0, temperature=1.0, adapt=0, decay=0.0, gradient=None):
+    """Start `COPIES` chains at the exact posterior, and return where they are after `steps` (C, D)."""
+    random = torch.Generator().manual_seed(1)
+    start = MEAN + torch.randn(COPIES, 3, generator=random) / PRECISIONS.sqrt()
+    p = nn.Parameter(start)
+    optimizer = Langevin(
+        [{"params": [p], "weight_decay": decay}], lr=lr, momentum=momentum, images=IMAGES,
+        temperature=temperature, adapt=adapt, seed=0,
+    )  # fmt: skip
+    for _ in range(steps):
+        p.grad = (gradient or (lambda w: PRECISIONS * (w - MEAN) / IMAGES))(
+            p.detach()
+        )  # of the mean loss, U / N
+        optimizer.step()
+    return p.detach().double()
+
+
+def agrees(found, variance, mean=MEAN):
+    """Mean and variance of every coordinate within 4 standard errors, √(v / C) and v √(2 / C)."""
+    assert ((found.mean(dim=0) - mean).abs() < 4 * (variance / COPIES).sqrt()).all()
+    assert ((found.var(dim=0) / variance - 1).abs() < 4 * math.sqrt(2 / COPIES)).all()
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("share", [0.4, 0.2])
+def test_the_stationary_law_is_the_posterior_but_for_an_error_of_the_order_of_the_step(momentum, share):
+    """On U = a (w - μ)² / 2 the variance is 1 / (a (1 - h a / (2 (1 + b)))): the posterior's as h → 0, at the rate h.
+
+    For b = 0 the law of w ← (1 - h a) w + √(2h) ξ; for b > 0 the Lyapunov equation of (w, v), solved by hand. The largest
+    h a / (1 - b) is `share`; after 60 / share steps the slowest coordinate remembers exp(-6) of how it started.
+    """
+    h = share * (1 - momentum) / float(PRECISIONS.max())
+    found = walk(round(3 / (share / 20)), lr=h * IMAGES, momentum=momentum)
+    agrees(found, 1 / (PRECISIONS * (1 - h * PRECISIONS / (2 * (1 + momentum)))))
+
+
+def test_the_law_at_a_temperature_is_as_much_wider():
+    h = 0.02 / 20
+    found = walk(400, lr=h * IMAGES, temperature=0.25, momentum=0.9)
+    # The slowest coordinate still remembers its start at temperature 1: exp(-2 · 400 · 0.001 · 10 · a) for a = 1 is 3e-4.
+    agrees(found, 0.25 / (PRECISIONS * (1 - h * PRECISIONS / 3.8)))
+
+
+def test_the_prior_is_the_decay_of_its_group():
+    """U has the precision a - 3 without the prior, which brings 3: weight decay 3 / N of the mean loss."""
+    h = 0.1 / 20
+    found = walk(
+        600, lr=h * IMAGES, decay=3 / IMAGES,
+        gradient=lambda w: (PRECISIONS * (w - MEAN) - 3 * w) / IMAGES,
+    )  # fmt: skip
+    agrees(found, 1 / (PRECISIONS * (1 - h * PRECISIONS / 2)))
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.8])
+def test_a_frozen_preconditioner_leaves_the_law_alone(momentum):
+    """With C fixed the step of a coordinate is h / C: the same formula. Without the noise's C^½ it would be off by C."""
+    p = nn.Parameter(torch.zeros(COPIES, 3))
+    optimizer = Langevin(
+        [{"params": [p], "weight_decay": 0.0}], lr=0.02, momentum=momentum, images=IMAGES, temperature=1.0,
+        adapt=30, seed=0,
+    )  # fmt: skip
+    for _ in range(900):
+        p.grad = PRECISIONS * (p.detach() - MEAN) / IMAGES
+        optimizer.step()
+    scale = (optimizer.state[p]["squares"] / (1 - 0.99**30)).sqrt() + 1e-7
+    reduced = 0.02 / IMAGES / scale * PRECISIONS / (2 * (1 + momentum))
+    assert 0.001 < float(reduced.mean()) < 0.5
+    scaled = (p.detach() - MEAN) * (PRECISIONS * (1 - reduced)).sqrt()
+    agrees(scaled.double(), torch.ones(3), torch.zeros(3))
+
+
+def test_mini_batches_add_an_error_of_the_same_order():
+    """Linear regression, 4 of 20 points a step: the bias halves with the step, and 2 V(h/2) - V(h) is the posterior.
+
+    1,500 chains with batches of their own (drawn with replacement), squares averaged over states 20 steps apart. The standard error of a variance is
+    found from the chains; both statements within 4 of them, the first as V(h) - V > 0 by at least 10 of them.
+    """
+    random = torch.Generator().manual_seed(3)
+    x = torch.randn(20, 2, generator=random) @ torch.tensor([[1.0, 0.3], [0.0, 1.0]])
+    y = x @ torch.tensor([0.5, -1.0]) + torch.randn(20, generator=random)
+    precision = x.T @ x + 4 * torch.eye(2)
+    covariance = torch.linalg.inv(precision)
+    mean, root = covariance @ x.T @ y, torch.linalg.cholesky(covariance)
+    chains = 1500
+
+    def squares(h):
+        p = nn.Parameter(mean + torch.randn(chains, 2, generator=random) @ root.T)
+        group = {"params": [p], "weight_decay": 4 / 20}
+        optimizer = Langevin([group], lr=h * 20, momentum=0.0, images=20, temperature=1.0, adapt=0, seed=4)
+        kept = []
+        for step in range(700):
+            rows = torch.randint(20, (chains, 4), generator=random)
+            residual = torch.einsum("cbd,cd->cb", x[rows], p.detach()) - y[rows]
+            p.grad = torch.einsum("cb,cbd->cd", residual, x[rows]) / 4
+            optimizer.step()
+            if step >= 100 and step % 20 == 19:
+                kept.append((p.detach() - mean).square())
+        return torch.stack(kept).mean(dim=0).double()  # (chains, 2)
+
+    long, short = squares(0.008), squares(0.004)
+    exact = covariance.diagonal().double()
+
+    def error(values):
+        return values.std(dim=0) / math.sqrt(chains)
+
+    assert ((long.mean(dim=0) - exact) > 10 * error(long)).all()
+    extrapolated = 2 * short.mean(dim=0) - long.mean(dim=0)
+    # The remainder is O(h²): (h a)² of 4 % of 4 %, below a standard error.
+    spread = (4 * error(short) ** 2 + error(long) ** 2).sqrt()
+    assert ((extrapolated - exact).abs() < 4 * spread).all(), (extrapolated / exact, spread / exact)
+
+
+def test_it_continues_from_what_was_saved_with_the_same_noise():
+    def step(p, optimizer, count):
+        for _ in range(count):
+            p.grad = p.detach() / 10
+            optimizer.step()
+
+    def fresh(value):
+        p = nn.Parameter(value)
+        settings = {"lr": 0.1, "momentum": 0.9, "images": 10, "temperature": 1.0, "adapt": 3, "seed": 5}
+        return p, Langevin([{"params": [p], "weight_decay": 0.0}], **settings)
+
+    whole, first = fresh(torch.ones(4)), fresh(torch.ones(4))
+    step(*whole, 6)
+    step(*first, 2)
+    second = fresh(first[0].detach().clone())
+    second[1].load_state_dict(first[1].state_dict())
+    step(*second, 4)
+    assert torch.equal(whole[0], second[0])
+    assert not np.allclose(whole[0].detach().numpy(), 1)
+
+
+LR = 0.1
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        ("sgld", ["method.lr_factor=1"]),
+        ("sghmc", ["method.lr_factor=1", "optimizer.momentum=0.5", f"optimizer.lr={LR / 2}"]),
+        ("csghmc", ["optimizer.momentum=0.5"]),
+        pytest.param("sgld", ["method.lr_factor=1", "optimizer.batch_size=10"], marks=pytest.mark.slow),
+    ],
+)
+def test_the_samples_of_a_linear_gaussian_are_its_posterior(method, words):
+    """120 samples, 10 steps apart, of one chain whose slow direction forgets half in 10 steps: an effective sample size above
+    36. Mean within 4 standard errors of the deviation / √36, variances within 4 √(2 / 36) and the step's own bias, at
+    most 15 % for two points in the batch of ten (`test_langevin.py` measures it). N times too much noise would be 20-fold.
+    """
+    settings = [f"optimizer.lr={LR}", "method.samples=120", "method.burn_in=0.02", *words]
+    epochs = 31 if "optimizer.batch_size=10" in words else 62
+    posterior, batches = fitted(make_run(method, *settings, epochs=epochs))
+    mean, covariance = truth(batches)
+    found, deviation = weights(posterior), np.sqrt(covariance.diagonal())
+    assert found.shape == (120, 2)
+    assert (abs(found.mean(axis=0) - mean) < 4 * deviation / math.sqrt(36)).all()
+    ratio = found.var(axis=0) / deviation**2
+    assert (abs(np.log(ratio)) < 4 * math.sqrt(2 / 36) + 0.15).all()
+    assert np.corrcoef(found.T)[0, 1] == pytest.approx(covariance[0, 1] / deviation.prod(), abs=0.4)
+
+
+def test_samples_are_evenly_spaced_or_refused():
+    run = load_run(None, ["method.name=sgld"], data="d")
+    assert evenly_spaced(10, 20, 4, run) == [12, 15, 17, 20]
+    with pytest.raises(InputError, match=r"3 steps are left for the 4 samples.*Lower method.samples"):
+        evenly_spaced(10, 13, 4, run)
+
+
+class StoppedError(Exception):
+    """Stands for the end of the process."""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["method.name=csghmc", "method.preconditioner=rmsprop", "optimizer.lr=1e-4"],
+        ["method.name=sequential_anchored", "method.anchors=matched"],
+        ["method.name=anchored", "method.anchors=matched"],
+        ["method.name=multiswag", "method.path=sgld", "method.components=2"],
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("epoch", [pytest.param(1, marks=pytest.mark.slow), 2])
+def test_every_variant_continues_where_it_was_stopped(tmp_path, monkeypatch, words, epoch):
+    """The default settings do in `conformance/test_resume_methods.py`. Samples of a repeated epoch are written again."""
+    run = load_run(None, [*TINY, *words], data=str(make_prepared(tmp_path / "data")))
+    whole = execute(run, tmp_path / "whole", Resources("cpu"))
+    checkpoint = Checkpoint.save
+
+    def stop_before_saving(self, state):
+        if state["epoch"] == epoch + 1:
+            raise StoppedError
+        checkpoint(self, state)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "save", stop_before_saving)
+        with pytest.raises(StoppedError):
+            execute(run, tmp_path / "again", Resources("cpu"))
+    again = execute(run, tmp_path / "again", Resources("cpu"))
+    for file in ("posterior.pt", "predictions.parquet"):
+        assert filecmp.cmp(whole / file, again / file, shallow=False)
+
+
+def test_the_momentum_of_the_optimiser_does_not_apply():
+    run = load_run(None, ["method=sgld", "optimizer.momentum=0.9"], data="d")
+    assert run.method.momentum(run.optimizer) == 0
+
+
+def test_the_step_falls_along_a_cosine_and_is_then_constant():
+    factor = sgld.Config(lr_factor=0.1).factor(10, [15, 20])
+    assert [factor(0), factor(5), factor(10), factor(19)] == pytest.approx([1, 0.55, 0.1, 0.1])
+
+
+def test_the_momentum_is_the_optimisers():
+    run = load_run(None, ["method=sghmc", "optimizer.momentum=0.8"], data="d")
+    assert run.method.momentum(run.optimizer) == 0.8
+    assert isinstance(run.method, sgmcmc.ConstantStepConfig)
+    assert (sghmc.build, sghmc.fit) == (sgmcmc.build, sgmcmc.fit)
+
+
+def test_the_step_of_a_cycle_is_a_cosine_from_1_to_0():
+    factor = csghmc.Config().factor(10, [14, 18])
+    assert [factor(step) for step in (0, 9, 10, 12, 14, 16)] == pytest.approx([1, 1, 1, 0.5, 1, 0.5])
+    assert 0 < factor(13) < 0.15

@@ -1,0 +1,266 @@
+"""SWAG and its mixtures."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from retinabench.core.errors import InputError
+from retinabench.data.tasks import load_task
+from retinabench.experiments.config import load_run
+from retinabench.experiments.run import make_batches
+from retinabench.methods.ensembles import multiswag, swag, weight_moments
+from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.likelihood import Bernoulli
+from retinabench.models.build import build_model
+from support.helpers import TINY, make_prepared
+from support.linear_gaussian import fitted, make_run, truth
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def test_moments_are_those_of_the_collected_vectors():
+    vectors = 0.1 + 1e-3 * torch.randn(
+        30, 7, generator=generator()
+    )  # a spread far below the mean, as of weights
+    moments = weight_moments.Moments(7, 5, torch.device("cpu"))
+    for vector in vectors:
+        moments.collect(vector)
+    table = vectors.double().numpy()
+    assert np.allclose(moments.mean, table.mean(axis=0), rtol=1e-5)
+    assert np.allclose(moments.variance, table.var(axis=0), rtol=1e-4)
+    running = np.cumsum(table, axis=0) / np.arange(1, 31)[:, None]
+    assert np.allclose(moments.deviations, (table - running)[-5:], atol=1e-7)
+
+
+def test_collecting_continues_after_saving():
+    vectors = torch.randn(9, 4, generator=generator())
+    whole, first, second = (weight_moments.Moments(4, 3, torch.device("cpu")) for _ in range(3))
+    for vector in vectors:
+        whole.collect(vector)
+    for vector in vectors[:5]:
+        first.collect(vector)
+    second.load_state_dict(first.state_dict())
+    for vector in vectors[5:]:
+        second.collect(vector)
+    assert torch.equal(second.mean, whole.mean)
+    assert torch.equal(second.variance, whole.variance)
+    assert torch.equal(second.deviations, whole.deviations)
+
+
+@pytest.mark.parametrize(
+    "change", [{"count": None}, {"count": -1}, {"mean": torch.zeros(6)}, {"deviations": torch.zeros(7, 2)}]
+)
+def test_moments_of_another_network_are_refused(change):
+    moments = weight_moments.Moments(7, 5, torch.device("cpu"))
+    with pytest.raises(ValueError, match=r"count is|has shape"):
+        moments.load_state_dict({**moments.state_dict(), **change})
+
+
+@pytest.mark.parametrize("scale", [0.5, 1.0])
+def test_samples_have_the_covariance_of_the_formula(scale):
+    """scale (diag + Dᵀ D / (K - 1)); 10,000 draws, each entry within 5 standard errors √((ab + c²) / 10,000)."""
+    mean, variance = torch.randn(6, generator=generator()), torch.rand(6, generator=generator(1))
+    D = torch.randn(4, 6, generator=generator(2))
+    draws, count = generator(3), 10_000
+    sampled = torch.stack([weight_moments.draw(mean, variance, D, scale, draws) for _ in range(count)])
+    expected = scale * (variance.diag() + D.T @ D / 3)
+    diagonal = expected.diagonal()
+    error = ((diagonal[:, None] * diagonal + expected.square()) / count).sqrt()
+    assert ((sampled.T.cov() - expected).abs() < 5 * error).all()
+    assert ((sampled.mean(dim=0) - mean).abs() < 5 * (diagonal / count).sqrt()).all()
+
+
+def test_weights_survive_the_flat_vector():
+    model = build_model(load_run(None, TINY, data="d").model, 0)
+    back = weight_moments.named_weights(model, weight_moments.flat_weights(model))
+    for name, p in model.named_parameters():
+        assert torch.equal(back[name], p)
+        assert back[name].stride() == p.stride()
+
+
+def test_on_a_quadratic_it_measures_the_stationary_spread_of_sgd():
+    """w ← w - r (a w + ξ), ξ ~ N(0, c), is stationary with variance r c / (2 a - r a²) (Mandt et al. 2017).
+
+    4,000 independent copies, 200 iterates 30 steps apart, whose correlation is 0.9³⁰ = 0.04: the average over the
+    copies has a relative error below √(2 / (4,000 · 200)) · 1.1 < 0.2 %; the mean that is fitted takes 1 / 200 off.
+    """
+    r, a, c = 0.1, 1.0, 2.0
+    random, w = generator(), torch.zeros(4000)
+    moments = weight_moments.Moments(4000, 20, torch.device("cpu"))
+    for step in range(200 + 200 * 30):
+        w = w - r * (a * w + c**0.5 * torch.randn(4000, generator=random))
+        if step >= 200 and step % 30 == 0:
+            moments.collect(w)
+    assert float(moments.variance.mean()) == pytest.approx(
+        r * c / (2 * a - r * a**2) * (1 - 1 / 200), rel=0.01
+    )
+    assert float(moments.mean.abs().mean()) < 0.05
+
+
+def test_it_fits_the_iterates_of_its_own_training(tmp_path, monkeypatch):
+    run = load_run(
+        None, [*TINY, "method.name=swag", "method.start=0.5"], data=str(make_prepared(tmp_path / "data"))
+    )
+    data = make_batches(run, load_task(run.data, run.task), torch.device("cpu"))
+    seen = []
+    collect = weight_moments.Moments.collect
+    monkeypatch.setattr(
+        weight_moments.Moments, "collect", lambda self, w: (seen.append(w.clone()), collect(self, w))[1]
+    )
+    checkpoint = Checkpoint()
+    posterior = swag.fit(build_model(run.model, 0), data, run, checkpoint, Bernoulli())
+    # 3 epochs of 4 steps, from step 6 on: the weights after steps 7 to 12.
+    assert len(seen) == 6
+    table = torch.stack(seen).double().numpy()
+    assert np.allclose(weight_moments.flat_weights(posterior.model), table.mean(axis=0), atol=1e-6)
+    assert np.allclose(posterior.variance, table.var(axis=0), rtol=1e-3, atol=1e-10)
+    assert posterior.deviations.shape == (6, table.shape[1])
+    # The last phase has a constant rate.
+    assert checkpoint.history[-1]["lr"] == pytest.approx(0.1 * run.optimizer.lr)
+    # Batch norm belongs to the mean weights, not to those that SGD passed through.
+    sums = torch.stack(
+        [posterior.model.conv1(images).mean(dim=(0, 2, 3)) for images, _ in data.epoch(run.optimizer.epochs)]
+    )
+    assert torch.allclose(posterior.model.bn1.running_mean, sums.mean(dim=0), atol=1e-5)
+
+
+def test_a_step_in_parts_is_collected_once(tmp_path):
+    prepared = str(make_prepared(tmp_path / "data"))
+    found = []
+    for parts in (1, 2):
+        words = ["method.name=swag", "method.start=0.5", f"optimizer.accumulate={parts}"]
+        run = load_run(None, [*TINY, *words], data=prepared)
+        data = make_batches(run, load_task(run.data, run.task), torch.device("cpu"))
+        found.append(swag.fit(build_model(run.model, 0), data, run, Checkpoint(), Bernoulli()))
+    assert found[0].deviations.shape == found[1].deviations.shape == (6, len(found[0].variance))
+
+
+DRAWS = 8_000
+
+
+def mixture(covariance, components=2):
+    """A posterior over two layers of 3 and 2 weights, with arbitrary moments."""
+    random = torch.Generator().manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 1, bias=False), nn.Linear(1, 2, bias=False))
+    means = torch.randn(components, 5, generator=random)
+    variances = torch.rand(components, 5, generator=random)
+    deviations = torch.randn(components, 4, 5, generator=random)
+    return multiswag.SwagMixture(model, Bernoulli(), means, variances, deviations, covariance, scale=1.0)
+
+
+def drawn(posterior, family):
+    random = torch.Generator().manual_seed(1)
+    return torch.stack([posterior.sample(family, random) for _ in range(DRAWS)]).double()
+
+
+def moments(posterior, family):
+    """Return mean and covariance of one component by the formula, for each component."""
+    half = posterior.deviations.transpose(1, 2) @ posterior.deviations / 3
+    if family == "diagonal":
+        return [(m, v.diag()) for m, v in zip(posterior.means, posterior.variances, strict=True)]
+    return [
+        (m, 0.5 * (v.diag() + c)) for m, v, c in zip(posterior.means, posterior.variances, half, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("family", multiswag.FAMILIES)
+def test_draws_have_mean_and_covariance_of_the_formula(family):
+    """A mixture's covariance is the mean of the components' and that of their means; between layers that choose on their
+    own it is 0. Fourth moments give the standard errors; each entry within 5 of them, 55 entries in all.
+    """
+    posterior = mixture(family)
+    parts = moments(posterior, family)
+    mean = torch.stack([m for m, _ in parts]).mean(dim=0).double()
+    expected = torch.stack([c for _, c in parts]).mean(dim=0).double()
+    expected = expected + torch.stack([torch.outer(m - mean, m - mean) for m, _ in parts]).mean(dim=0)
+    if family == "per_layer":
+        expected[:3, 3:] = expected[3:, :3] = 0
+    found = drawn(posterior, family)
+    centred = found - mean
+    products = centred[:, :, None] * centred[:, None, :]
+    error = products.std(dim=0) / math.sqrt(DRAWS)
+    assert ((products.mean(dim=0) - expected).abs() < 5 * error).all()
+    assert (centred.mean(dim=0).abs() < 5 * found.std(dim=0) / math.sqrt(DRAWS)).all()
+
+
+def test_all_families_take_turns():
+    posterior = mixture("all", components=1)
+    posterior.variances, posterior.deviations = torch.zeros(1, 5), posterior.deviations[:, :, :5]
+    random = torch.Generator().manual_seed(2)
+    images = torch.eye(3)
+    answers = posterior.predict(images, 6, random)
+    # Without variance the diagonal family is a point: its draws are equal, the others' are not.
+    assert torch.equal(answers[0], answers[3])
+    assert not torch.equal(answers[1], answers[4])
+    assert not torch.equal(answers[2], answers[5])
+
+
+def test_one_low_rank_component_is_swag():
+    posterior = mixture("low_rank", components=1)
+    one, two = torch.Generator().manual_seed(4), torch.Generator().manual_seed(4)
+    torch.randint(1, (), generator=two)
+    own = posterior.sample("low_rank", one)
+    other = weight_moments.draw(posterior.means[0], posterior.variances[0], posterior.deviations[0], 0.5, two)
+    assert torch.equal(own, other)
+
+
+def test_layers_are_stretches_of_the_flat_weights():
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.BatchNorm1d(4), nn.Linear(4, 1))
+    assert multiswag.layer_sizes(model) == [(16, 16), (8, 24), (5, 29)]
+
+
+@pytest.mark.parametrize("path", [pytest.param("sgd", marks=pytest.mark.slow), "sgld"])
+def test_what_it_is_on_a_known_posterior(path):
+    """Along full-batch SGD a point at the mode: SWAG's spread is that of the gradient's noise. Along SGLD the posterior.
+
+    1,600 iterates whose correlation is about 0.85 from one to the next: an effective number above 100. Variances within
+    4 √(2 / 100) of the posterior's, means within 4 deviations / √100; the step's own bias is 5 %.
+    """
+    words = [
+        "optimizer.lr=0.1", "method.lr_factor=1", f"method.path={path}", "method.per_epoch=20",
+        "method.covariance=diagonal", "method.start=0.2",
+    ]  # fmt: skip
+    posterior, batches = fitted(make_run("multiswag", *words, epochs=100))
+    mean, covariance = truth(batches)
+    found = posterior.variances[0].double().numpy() / covariance.diagonal()
+    error = abs(posterior.means[0].double().numpy() - mean) / np.sqrt(covariance.diagonal())
+    if path == "sgd":
+        assert (found < 1e-8).all()
+        assert (error < 1e-4).all()
+    else:
+        assert (abs(np.log(found)) < 4 * math.sqrt(2 / 100) + 0.05).all()
+        assert (error < 4 / math.sqrt(100)).all()
+
+
+def test_components_are_stretches_of_the_path(tmp_path, monkeypatch):
+    words = [*TINY, "method.name=multiswag", "method.components=2", "method.start=0.3"]
+    run = load_run(None, words, data=str(make_prepared(tmp_path / "data")))
+    data = make_batches(run, load_task(run.data, run.task), torch.device("cpu"))
+    seen = []
+    collect = weight_moments.Moments.collect
+    monkeypatch.setattr(
+        weight_moments.Moments,
+        "collect",
+        lambda self, w: (seen.append((id(self), w.clone())), collect(self, w))[1],
+    )
+    posterior = multiswag.fit(build_model(run.model, 0), data, run, Checkpoint(), Bernoulli())
+    # 12 steps, collected from the fifth on: 8 iterates, 4 for each component.
+    assert [seen[0][0] == owner for owner, _ in seen] == [True] * 4 + [False] * 4
+    table = torch.stack([weights for _, weights in seen]).double()
+    for number, part in enumerate((table[:4], table[4:])):
+        assert torch.allclose(posterior.means[number].double(), part.mean(dim=0), atol=1e-6)
+        assert torch.allclose(posterior.variances[number].double(), part.var(dim=0, correction=0), atol=1e-8)
+    centre = posterior.means.mean(dim=0)
+    assert torch.allclose(weight_moments.flat_weights(posterior.model), centre, atol=1e-7)
+
+
+def test_too_few_iterates_are_refused():
+    with pytest.raises(InputError, match="10 iterates are too few for 6 components"):
+        fitted(make_run("multiswag", "method.components=6", "optimizer.lr=0.1", "method.per_epoch=20"))

@@ -1,0 +1,215 @@
+"""The cluster bootstrap against its exact variance; Wilson and Clopper-Pearson against golden values."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import retinabench as rb
+from metrics.test_classification import predictions
+from retinabench.core.errors import InputError
+from retinabench.metrics import bootstrap
+from retinabench.metrics.bootstrap import (
+    KEPT_PATIENTS,
+    Steps,
+    cluster_bootstrap,
+    cluster_codes,
+    cluster_jackknife,
+    cores,
+    percentile_interval,
+    replicate_weight,
+    stacked,
+)
+
+RNG = np.random.default_rng(11)
+
+PATIENT = np.repeat([f"p{k:03d}" for k in range(150)], RNG.integers(1, 4, 150))
+
+VALUE = RNG.exponential(1.0, len(PATIENT)) + np.repeat(
+    RNG.normal(0, 1, 150), np.unique(PATIENT, return_counts=True)[1]
+)
+
+
+def mean_and_total(weight):
+    return np.array([weight @ VALUE / weight.sum(), weight @ VALUE])
+
+
+def test_weights_are_multiplicities_of_patients():
+    codes, clusters = cluster_codes(PATIENT)
+    weight = replicate_weight(codes, clusters, 3, 5)
+    first = np.unique(codes, return_index=True)[1]
+    assert weight[first].sum() == clusters
+    assert (weight == weight[first][codes]).all()
+
+
+def test_draws_depend_on_seed_and_replicate_only():
+    draws = cluster_bootstrap(mean_and_total, PATIENT, replicates=40, seed=7)
+    assert np.array_equal(draws[:11], cluster_bootstrap(mean_and_total, PATIENT, replicates=11, seed=7))
+    assert not np.array_equal(draws, cluster_bootstrap(mean_and_total, PATIENT, replicates=40, seed=8))
+
+
+def test_draws_do_not_depend_on_the_order_of_the_rows():
+    order = np.random.default_rng(0).permutation(len(PATIENT))
+    draws = cluster_bootstrap(mean_and_total, PATIENT, replicates=20)
+    moved = cluster_bootstrap(
+        lambda w: np.array([w @ VALUE[order] / w.sum(), w @ VALUE[order]]), PATIENT[order], replicates=20
+    )
+    np.testing.assert_allclose(moved, draws, rtol=1e-12)
+
+
+def test_one_patient_has_no_interval():
+    draws = cluster_bootstrap(lambda w: np.array([w.sum(), 1.0]), ["a", "a"], replicates=20)
+    assert draws.shape == (20, 2)
+    assert np.isnan(percentile_interval(draws)).all()
+
+
+def test_the_variance_of_a_total_is_the_closed_form():
+    """Var of the resampled total = G * population variance of the cluster totals; 4,000 draws: relative SE 2.2 %."""
+    draws = cluster_bootstrap(mean_and_total, PATIENT, replicates=4000)[:, 1]
+    codes, clusters = cluster_codes(PATIENT)
+    totals = np.bincount(codes, VALUE)
+    assert draws.var() == pytest.approx(clusters * totals.var(), rel=5 * 0.0224)
+    assert draws.mean() == pytest.approx(VALUE.sum(), abs=5 * draws.std() / np.sqrt(4000))
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [["b", "a", "b"], [2, 1, 2], [2.5, 1.0, 2.5], np.array(["b", "a", "b"], object), [True, False, True]],
+)
+def test_ids_of_any_type(ids):
+    codes, clusters = cluster_codes(ids)
+    assert clusters == 2
+    assert codes.tolist() == [1, 0, 1]
+
+
+def test_ids_of_mixed_types_and_missing_ids():
+    codes, clusters = cluster_codes(np.array(["b", 1, "b"], object))
+    assert (codes.tolist(), clusters) == ([0, 1, 0], 2)
+    for missing in ([1.0, np.nan], np.array(["a", None], object)):
+        with pytest.raises(InputError, match="row 2, column 'patient_id': is missing"):
+            cluster_codes(missing)
+    with pytest.raises(InputError, match="shape"):
+        cluster_codes([])
+
+
+def test_percentile_interval_is_the_quantiles_of_defined_draws():
+    draws = np.random.default_rng(1).normal(size=(1000, 2))
+    low, high = percentile_interval(draws, 0.9)
+    np.testing.assert_allclose([low, high], np.quantile(draws, [0.05, 0.95], axis=0, method="weibull"))
+    some, many = draws.copy(), draws.copy()
+    some[:50, 0], many[:51, 0] = np.nan, np.nan
+    low, high = percentile_interval(some)
+    assert low[0] == np.quantile(some[50:, 0], 0.025, method="weibull")
+    low, high = percentile_interval(many)
+    assert np.isnan([low[0], high[0]]).all()
+    assert np.isfinite([low[1], high[1]]).all()
+    assert percentile_interval(draws[:, 0])[0].shape == ()
+
+
+def test_ends_are_order_statistics_that_leave_out_the_nominal_share():
+    """39 draws and one more from the same distribution: the next falls outside the extremes in 2 of 40 cases."""
+    assert [float(end) for end in percentile_interval(np.arange(39.0))] == pytest.approx([0, 38])
+    assert [float(end) for end in percentile_interval(np.arange(79.0))] == pytest.approx([1, 77])
+
+
+def test_a_constant_is_not_certain():
+    """The sample holds no other case."""
+    assert np.isnan(percentile_interval(np.ones(50))).all()
+    assert percentile_interval(np.ones(50), points=True) == (1.0, 1.0)
+
+
+def test_the_blocked_jackknife_keeps_the_acceleration():
+    x = np.random.default_rng(6).exponential(size=20_000)
+
+    def acceleration(blocks):
+        knife = cluster_jackknife(lambda w: np.array([w @ x / w.sum()]), np.arange(20_000), blocks=blocks)[
+            :, 0
+        ]
+        d = knife.mean() - knife
+        return np.sum(d**3) / (6 * np.sum(d**2) ** 1.5)
+
+    exact = stats.skew(x) / (6 * np.sqrt(20_000))  # of the mean, in closed form
+    # The skewness of 2,000 block sums has standard error sqrt(6/2000) = 0.055, hence 0.055 / (6 sqrt(2000)).
+    assert acceleration(2000) == pytest.approx(exact, abs=5 * 0.055 / (6 * np.sqrt(2000)))
+
+
+def test_bad_options_say_so():
+    with pytest.raises(InputError, match="replicates"):
+        cluster_bootstrap(mean_and_total, PATIENT, replicates=0)
+    with pytest.raises(InputError, match="seed"):
+        cluster_bootstrap(mean_and_total, PATIENT, seed=-1)
+    with pytest.raises(InputError, match="level"):
+        percentile_interval(np.ones(10), 95)
+    with pytest.raises(InputError, match="2 patients"):
+        cluster_jackknife(lambda w: w[:1], ["a", "a"])
+
+
+@pytest.mark.parametrize("clusters", [3, KEPT_PATIENTS + 1])
+def test_draws_that_are_kept_are_those_that_are_drawn(clusters):
+    codes = np.arange(2 * clusters) % clusters
+    drawn = np.bincount(np.random.default_rng([5, 7]).integers(clusters, size=clusters), minlength=clusters)
+    for _ in range(2):
+        weight = replicate_weight(codes, clusters, 5, 7)
+        assert weight.dtype == np.float64
+        assert np.array_equal(weight, drawn[codes])
+        weight[:] = -1  # what a caller does with it changes no later draw
+
+
+def rows(numbers):
+    return np.array([[number, number**2] for number in numbers], float)
+
+
+@pytest.mark.parametrize("workers", [None, 1, 2, 5])
+def test_rows_come_in_their_order_with_any_number_of_workers(workers):
+    told = []
+    found = stacked(rows, 1000, 2**15, workers=workers, advance=told.append)
+    assert found.tolist() == rows(range(1000)).tolist()
+    assert sum(told) == 1000
+    assert max(told) == 2  # blocks of 2^16 numbers
+
+
+def test_work_is_shared_among_threads():
+    here = set()
+
+    def slow(numbers):
+        here.add(threading.get_ident())
+        threading.Event().wait(0.01)
+        return rows(numbers)
+
+    stacked(slow, 20, 2**17, workers=2)
+    assert len(here) == 2
+
+
+def test_an_error_ends_the_work():
+    def fail(numbers):
+        if numbers[0] > 5:
+            raise ValueError("broken")
+        return rows(numbers)
+
+    with pytest.raises(ValueError, match="broken"):
+        stacked(fail, 500, 2**17, workers=2)
+
+
+def test_two_workers_give_the_scores_of_one_to_the_last_bit(monkeypatch):
+    monkeypatch.setattr(bootstrap, "BLOCK", 4000)
+    one, two = (rb.score(predictions(), bootstrap=60, workers=k).to_dict() for k in (1, 2))
+    assert one == two
+
+
+def test_the_cores_can_be_lowered(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert cores() == 1
+    monkeypatch.setenv("OMP_NUM_THREADS", "100000")
+    assert 1 <= cores() < 100000
+
+
+def test_steps_of_a_bar_add_up():
+    told = []
+    steps = Steps(told.append, 1000, 7 * 33)
+    for _ in range(7 * 11):
+        steps.add(3)
+    assert sum(told) == 1000
+    assert min(told) >= 12

@@ -1,0 +1,268 @@
+"""Numbers with intervals, and how undefined ones are written."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from conftest import shared_path
+from retinabench.core.errors import InputError
+from retinabench.metrics.clinical.operating_points import operating_points, two_by_two
+from retinabench.metrics.proportions import (
+    Interval,
+    Sums,
+    clopper_pearson,
+    clustered_proportion,
+    combined_proportions,
+    difference_of,
+    effective_images,
+    finite_or_none,
+    jeffreys,
+    patient_starts,
+    proportion_intervals,
+    proportion_sums,
+    share_of_two,
+    wilson,
+)
+
+
+def test_undefined_numbers_become_none():
+    assert [finite_or_none(x) for x in (1, 0.5, math.nan, math.inf, None)] == [1.0, 0.5, None, None, None]
+    assert Interval(0.5).to_dict() == {"value": 0.5, "low": None, "high": None}
+
+
+def test_wilson_and_clopper_pearson_are_golden():
+    golden = json.loads(shared_path("golden", "evaluation", "own_outputs.json").read_text())["idxdr_2x2"]
+    for name, values in golden.items():
+        if "/" not in name:
+            continue
+        k, n = map(int, name.split()[-1].split("/"))
+        np.testing.assert_allclose(wilson(k, n), values["wilson"], atol=1e-12)
+        np.testing.assert_allclose(clopper_pearson(k, n), values["clopper_pearson"], atol=1e-12)
+
+
+@given(st.integers(1, 400).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), st.floats(0.5, 0.999))
+def test_proportions_agree_with_scipy(counts, level):
+    k, n = counts
+    test = stats.binomtest(k, n)
+    for ours, method in ((wilson, "wilson"), (clopper_pearson, "exact")):
+        oracle = test.proportion_ci(level, method)
+        np.testing.assert_allclose(ours(k, n, level), (oracle.low, oracle.high), atol=1e-10)
+
+
+def test_proportions_of_nothing_and_of_impossible_counts():
+    assert np.isnan(wilson(0, 0)).all()
+    assert np.isnan(clopper_pearson(0, 0)).all()
+    with pytest.raises(InputError, match="outside"):
+        wilson(3, 2)
+
+
+@given(st.sampled_from([0.0, 1.0]) | st.floats(1e-3, 0.999), st.floats(0.5, 500), st.floats(0.5, 0.999))
+def test_no_interval_is_without_width_or_beside_its_value(p, n, level):
+    for method in (jeffreys, clopper_pearson):
+        low, high = method(p * n, n, level)
+        assert 0 <= low <= p + 1e-12
+        assert p - 1e-12 <= high <= 1
+        assert high - low > 0.001
+
+
+def test_fractional_successes_lie_between_whole_ones():
+    """The fault of clopper_pearson(0.58, 7): its lower end was that of one success."""
+    k = np.linspace(0, 7, 71)
+    for method in (jeffreys, clopper_pearson):
+        low, high = method(k, np.full(71, 7.0))
+        np.testing.assert_allclose(low, 1 - high[::-1], atol=1e-12)
+        low, high = low[1:-1], high[1:-1]
+        assert (np.diff(low) >= 0).all()
+        assert (np.diff(high) >= 0).all()
+    assert clopper_pearson(0.58, 7)[0] == pytest.approx(stats.beta.ppf(0.025, 0.58, 7.42))
+
+
+@pytest.mark.parametrize(("exact", "method"), [(False, jeffreys), (True, clopper_pearson)])
+def test_single_images_give_the_interval_of_independent_trials(exact, method):
+    hit = np.arange(200) < 173
+    found = clustered_proportion(hit, np.ones(200), np.arange(200), exact=exact)
+    assert found.value == 173 / 200
+    np.testing.assert_allclose((found.low, found.high), method(173, 200), atol=1e-12)
+    weighted = clustered_proportion(hit, np.full(200, 3.7), np.arange(200), exact=exact)
+    np.testing.assert_allclose((weighted.low, weighted.high), (found.low, found.high), atol=1e-12)
+
+
+def test_copied_images_count_once():
+    rng = np.random.default_rng(2)
+    hit = rng.random(500) < 0.9
+    once = clustered_proportion(hit, np.ones(500), np.arange(500))
+    twice = clustered_proportion(np.repeat(hit, 2), np.ones(1000), np.repeat(np.arange(500), 2))
+    assert twice.low == pytest.approx(once.low, abs=3e-4)  # by the t quantile
+    all_right = clustered_proportion(np.ones(40), np.ones(40), np.repeat(np.arange(20), 2))
+    assert (all_right.low, all_right.high) == pytest.approx(clopper_pearson(20, 20), abs=1e-12)
+
+
+def test_few_patients_of_the_audit():
+    """Six diseased patients without an error, and one success among twelve images of six patients."""
+    patient = np.repeat(np.arange(6), 2)
+    assert clustered_proportion(np.ones(12), np.ones(12), patient).low == pytest.approx(0.025 ** (1 / 6))
+    one = clustered_proportion(np.arange(12) == 0, np.ones(12), patient)
+    assert 0 < one.low < 0.01
+    assert one.high > 0.5
+    assert np.isnan(clustered_proportion(np.ones(12), patient == 0, patient).low)  # a single patient
+
+
+def test_an_error_never_improves_the_bound():
+    for patients in (3, 10, 100):
+        patient = np.repeat(np.arange(patients), 2)
+        for exact in (False, True):
+            lows = [
+                clustered_proportion(
+                    np.arange(2 * patients) >= wrong, np.ones(2 * patients), patient, exact=exact
+                ).low
+                for wrong in range(4)
+            ]
+            assert (np.diff(lows) <= 0).all()
+
+
+def test_an_interval_of_other_weights_or_of_a_mean_over_seeds():
+    """Images that stand for several are less than as many patients; a mean of equal seeds is one seed."""
+    rng = np.random.default_rng(4)
+    hit, weight = rng.random(400) < 0.8, np.where(np.arange(400) < 40, 9.0, 1.0)
+    plain = clustered_proportion(hit, np.ones(400), np.arange(400) // 2)
+    heavy = clustered_proportion(hit, weight, np.arange(400) // 2)
+    assert heavy.value == pytest.approx(np.average(hit, weights=weight))
+    assert heavy.high - heavy.low > 1.2 * (plain.high - plain.low)
+    shares = clustered_proportion(np.mean([hit, hit], axis=0), np.ones(400), np.arange(400) // 2)
+    assert (shares.low, shares.high) == (plain.low, plain.high)
+    wider = clustered_proportion(hit, np.ones(400), np.arange(400) // 2, variance=0.01)
+    assert wider.high - wider.low > 2 * (plain.high - plain.low)
+
+
+@pytest.mark.parametrize(
+    ("p", "correlation", "patients", "images"), [(0.8, 0.6, 80, 3), (0.97, 0.95, 50, 6), (0.9, 0, 30, 2)]
+)
+def test_the_clustered_interval_covers_where_the_naive_does_not(p, correlation, patients, images):
+    """1,000 data sets of correlated images; the standard error of a coverage of 95 % is 0.7 %."""
+    rng = np.random.default_rng(3)
+    patient, n = np.repeat(np.arange(patients), images), patients * images
+    own = naive = 0
+    for _ in range(1000):
+        common = np.repeat(rng.random(patients) < p, images)
+        hit = np.where(rng.random(n) < np.sqrt(correlation), common, rng.random(n) < p)
+        found = clustered_proportion(hit, np.ones(n), patient)
+        own += found.low <= p <= found.high
+        low, high = clopper_pearson(hit.sum(), n)
+        naive += low <= p <= high
+    assert 0.935 <= own / 1000 <= 0.995  # few errors: above the level, as of any interval of a count
+    if correlation:
+        assert naive / 1000 < 0.90
+
+
+def test_nothing_eligible_and_wrong_input():
+    assert np.isnan(clustered_proportion([1, 0], [0, 0], [1, 2]).value)
+    with pytest.raises(InputError, match="between 0 and 1"):
+        clustered_proportion([0, 2], [1, 1], [1, 2])
+    with pytest.raises(InputError, match="2 successes, 3 weights"):
+        clustered_proportion([0, 1], [1, 1, 1], [1, 2])
+    with pytest.raises(InputError, match="zeros and ones"):
+        two_by_two([0, 3], [0, 1])
+    with pytest.raises(InputError, match="1 decisions for 2 labels"):
+        two_by_two([0, 1], [1])
+    with pytest.raises(InputError, match="2 finite numbers"):
+        operating_points([0, 1], [0.2, np.nan])
+
+
+def test_the_effective_number_by_hand():
+    """Two images of each of 4 patients, 5 of 8 right: residuals of the patients .75, .75, -.25, -1.25, 3 with a failure at least."""
+    y, codes = np.array([1, 1, 1, 1, 1, 0, 0, 0], float), np.repeat(np.arange(4), 2)
+    found = 4 / 3 * (2 * 0.75**2 + 0.25**2 + 1.25**2) / 64
+    inverse = (2 * found / (5 / 8 * 3 / 8) + 2 / 4) / (2 + 2)
+    z, t = stats.norm.ppf(0.975), stats.t.ppf(0.975, 3)
+    assert effective_images(y, np.ones(8), codes, 0.95) == pytest.approx((z / t) ** 2 / inverse)
+
+
+@pytest.mark.parametrize("per_patient", [1, 3])
+def test_each_is_that_of_one_alone(per_patient):
+    rng = np.random.default_rng(0)
+    n = 60
+    codes = np.arange(n) // per_patient
+    success = (rng.random((7, n)) < rng.uniform(0.05, 0.95, (7, 1))).astype(float)
+    success[0], success[1], success[2, :] = 0, 1, 0.9 * success[2]
+    weight = rng.random((7, n)) < 0.6
+    weight[3], weight[4], weight[5] = False, codes == 2, codes < 2  # no image, one patient, two patients
+    weight = np.where(np.arange(7)[:, None] == 6, rng.random(n), weight)
+    one, other = (
+        proportion_sums(success[k], weight[k], patient_starts(codes)) for k in (slice(3), slice(3, 7))
+    )
+    sums = Sums.joined([one, other])
+    low, high = proportion_intervals(sums)
+    for k in range(7):
+        alone = clustered_proportion(success[k], weight[k], codes)
+        found = (sums.value[k], low[k], high[k])
+        assert found == pytest.approx((alone.value, alone.low, alone.high), rel=1e-12, nan_ok=True), k
+
+
+def test_without_images_nothing_is_known():
+    sums = proportion_sums(np.empty((2, 0)), np.empty(0), patient_starts(np.empty(0, np.intp)))
+    assert np.isnan([sums.value, *proportion_intervals(sums)]).all()
+
+
+def test_one_proportion_is_itself():
+    hit, patient = np.array([1, 0, 1, 1, 0, 1]), list("aabbcd")
+    alone = clustered_proportion(hit, np.ones(6), patient)
+    found = combined_proportions([(2.0, hit)], patient)
+    assert (found.value, found.low, found.high) == pytest.approx(
+        (2 * alone.value, 2 * alone.low, 2 * alone.high)
+    )
+    turned = combined_proportions([(-1.0, hit)], patient)
+    assert (turned.low, turned.high) == pytest.approx((-alone.high, -alone.low))
+
+
+def test_a_proportion_and_its_complement_cancel():
+    """p + (1 - p) = 1 almost without width: the correlation of the two is -1, the ends are not quite symmetric."""
+    rng = np.random.default_rng(0)
+    hit = rng.random(200) < 0.4
+    found = combined_proportions([(1.0, hit), (1.0, ~hit)], np.arange(200) // 2)
+    assert (found.value, found.low, found.high) == pytest.approx((1, 1, 1), abs=0.01)
+
+
+def test_newcombes_published_difference():
+    """56 of 70 against 48 of 80 by Wilson's intervals: 0.2 [0.0524, 0.3339] (Newcombe, Stat. Med. 17:873, 1998, method 10)."""
+    a, b = (Interval(k / n, *map(float, wilson(k, n))) for k, n in ((56, 70), (48, 80)))
+    found = difference_of(a, b)
+    assert (found.value, found.low, found.high) == pytest.approx((0.2, 0.0524, 0.3339), abs=5e-5)
+
+
+def test_a_share_is_the_root_of_the_interval():
+    a, b = Interval(0.8, 0.7, 0.88), Interval(0.1, 0.06, 0.16)
+    found = share_of_two(a, b, 0.2, 0.8)
+    assert found.value == pytest.approx(0.16 / 0.24)
+    for v, one, two, sign in ((found.low, 0.1, 0.06, -1), (found.high, 0.08, 0.04, 1)):
+        ends = np.hypot((1 - v) * 0.2 * one, v * 0.8 * two)
+        assert (1 - v) * 0.16 - v * 0.08 + sign * ends == pytest.approx(0, abs=1e-12)
+    assert np.isnan(share_of_two(Interval(0, 0, 0.1), Interval(0, 0, 0.1), 1, 1).value)
+
+
+def test_combinations_of_correlated_eyes_cover():
+    """400 studies of 100 patients (seed 1): the SE of a coverage of 95 % is 1.1 %."""
+    rng = np.random.default_rng(1)
+    covered = 0
+    patient = np.repeat(np.arange(100), 2)
+    for _ in range(400):
+        score = np.repeat(rng.normal(size=100), 2) * 0.7 + 0.714 * rng.normal(size=200)
+        a, b = (
+            score > 1.0364,
+            (score < -0.2533) & (score > -1.2816),
+        )  # 15 % and 30 %, of the standard normal score
+        found = combined_proportions([(1.0, a), (-0.5, b)], patient)
+        covered += found.low <= 0.15 - 0.5 * 0.3 <= found.high
+    assert 0.915 < covered / 400 <= 0.99
+
+
+def test_a_single_patient_has_no_interval():
+    found = combined_proportions([(1.0, [1, 0]), (-1.0, [0, 1])], ["a", "a"])
+    assert found.value == 0
+    assert np.isnan(found.low)

@@ -1,0 +1,410 @@
+"""Every pair of a positive and an earlier negative image is met once, in gathers or one by one: against all pairs."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn import metrics
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+from retinabench.core.errors import InputError
+from retinabench.metrics import ordered_pairs, weighted_images
+from retinabench.metrics.ordered_pairs import (
+    NEAR,
+    Pairs,
+    earlier_ties,
+    halvings,
+    inside_blocks,
+    near_pairs,
+    two_tails,
+)
+from retinabench.metrics.referral_curves import (
+    METRICS,
+    MIN_CLASS,
+    accuracy_area,
+    auroc_area,
+    average_precision,
+    curve_of,
+    nll_area,
+    points,
+    referral_on_grid,
+    sensitivity_on_grid,
+)
+from retinabench.metrics.scoring import referral_curve
+from retinabench.metrics.weighted_images import Batch, Cases
+from support.shared_inputs import big, images
+
+
+def met_by(steps, weight):
+    met = np.zeros_like(weight)
+    for step in steps:
+        step.add_to(met, weight)
+    return met
+
+
+@pytest.fixture
+def drawn():
+    random = np.random.default_rng(0)
+    n = 3 * NEAR + 7
+    return random.random(n) < 0.4, random.random(n).round(2), random.random(n)
+
+
+def test_halvings_and_near_pairs_meet_all_pairs(drawn):
+    label, prob, weight = drawn
+    earlier = np.tri(len(prob), k=-1, dtype=bool) & (label[:, None] != label)
+    above = np.where(label[:, None], prob[:, None] >= prob, prob[:, None] <= prob)
+    met = met_by(halvings(label, prob), weight)
+    for part, target, source in near_pairs(label, prob):
+        np.add.at(met[part], target, weight[part][source])
+    assert met == pytest.approx((earlier & above) @ weight)
+    ties = earlier & (prob[:, None] == prob)
+    assert met_by(earlier_ties(label, prob), weight) == pytest.approx(ties @ weight)
+
+
+def test_tails_and_blocks(drawn):
+    label, prob, weight = drawn
+    order = np.argsort(-np.abs(prob - 0.503), kind="stable")
+    y, p, w = label[order], prob[order], weight[order]
+    lower = p < p[-1]
+    earlier = np.tri(len(p), k=-1, dtype=bool)
+    counted = np.where(y[:, None], lower & ~y, ~lower & y)
+    assert met_by(two_tails(y, lower), w) == pytest.approx((earlier & counted) @ w)
+    ends = np.append(np.arange(9, len(p) - 1, 10), len(p) - 1)
+    below, block, tied = inside_blocks(y, p, ends)
+    assert (block == np.searchsorted(ends, below.target)).all()
+    same = np.searchsorted(ends, np.arange(len(p)))
+    own = (same[:, None] == same) & ~y & y[:, None]
+    assert met_by([below], w) == pytest.approx((own & (p[:, None] > p)) @ w)
+    assert met_by([tied], w) == pytest.approx((own & (p[:, None] == p)) @ w)
+
+
+@pytest.mark.parametrize("uncertainty", ["entropy", "free", "ties"])
+def test_auroc_at_any_count_of_an_eyepacs_sized_set(uncertainty):
+    y, p, rng = big(42_670)
+    u = {"entropy": -np.abs(p - 0.5), "free": rng.random(len(y)), "ties": np.round(rng.random(len(y)), 3)}[
+        uncertainty
+    ]
+    curve = referral_curve(y, p, u, "auroc")
+    assert len(curve.value) == len(y)
+    order = np.argsort(u, kind="stable")
+    blocks = np.append(np.flatnonzero(np.diff(u[order])), len(u) - 1) + 1
+    for retained in rng.choice(blocks[blocks > 100], 12, replace=False):
+        kept = order[:retained]
+        truth = metrics.roc_auc_score(y[kept], p[kept])
+        assert abs(curve.value[len(y) - retained] - truth) < 1e-12
+
+
+@pytest.mark.parametrize("uncertainty", ["entropy", "free", "ties"])
+def test_auroc_of_a_large_balanced_set(uncertainty):
+    """Fractional weights on many images: cumulated sums must not lose what the pairs add."""
+    y, p, rng = big(20_000, seed=2)
+    u = {"entropy": -np.abs(p - 0.5), "free": rng.random(len(y)), "ties": np.round(rng.random(len(y)), 2)}[
+        uncertainty
+    ]
+    w = np.where(rng.random(len(y)) < 0.07, 13.2857, 1.0)
+    cases = Cases(y, p, u)
+    weighted = cases.weighted(w)
+    value = curve_of(weighted, "auroc").value[::-1]
+    for mass in rng.choice(weighted.mass[100:], 8):
+        kept = u <= cases.uncertainty[cases.ends[np.searchsorted(weighted.mass, mass) - 1]]
+        block, fraction = weighted.locate(np.array([mass]))
+        assert fraction[0] == 1
+        truth = metrics.roc_auc_score(y[kept], p[kept], sample_weight=w[kept])
+        total, _ = cases.index(Pairs).cumulate(weighted.weight)
+        here = total[block[0] + 1] / (w[kept] @ (y[kept] == 1) * (w[kept] @ (y[kept] == 0)))
+        assert here == pytest.approx(truth, abs=1e-12)
+    assert len(value) == round(w.sum())
+
+
+@pytest.mark.parametrize("ties", [None, 1])
+def test_levels_that_are_passed_through_give_the_bits_of_those_that_are_kept(ties, monkeypatch):
+    y, p, rng = big(3_000, seed=3)
+    p = p if ties is None else p.round(ties)
+    u, w = rng.random(len(y)).round(3), rng.integers(0, 4, len(y)) * 0.7
+    kept = Pairs(Cases(y, p, u)).cumulate(w)
+    monkeypatch.setattr(weighted_images, "MANY", 1000)
+    for module in (ordered_pairs, ordered_pairs):
+        monkeypatch.setattr(module, "MANY", 1000)
+    monkeypatch.setattr(ordered_pairs, "PARTS", 2)
+    pairs = Pairs(Cases(y, p, u))
+    assert Cases(y, p, u).order.dtype == np.int32
+    for _ in range(2):  # passed through, then kept
+        for found, expected in zip(pairs.cumulate(w), kept, strict=True):
+            assert (found == expected).all()
+    assert "steps" in vars(pairs)
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 3])
+def test_a_few_blocks_are_ranked_anew_with_the_same_bits(blocks, monkeypatch):
+    y, p, rng = big(3_000, seed=4)
+    p, u, w = p.round(2), rng.integers(0, blocks, len(y)), rng.integers(0, 3, len(y)).astype(float)
+    few = Pairs(Cases(y, p, u)).cumulate(w)
+    monkeypatch.setattr(ordered_pairs, "FEW_BLOCKS", 0)
+    for found, expected in zip(few, Pairs(Cases(y, p, u)).cumulate(w), strict=True):
+        assert (found == expected).all()
+
+
+def test_auprc_beyond_the_work_limit_marks_what_is_exact(monkeypatch):
+    y, p, rng = big(3000)
+    u = rng.random(3000)
+    truth = referral_curve(y, p, u, "auprc").value
+    monkeypatch.setattr("retinabench.metrics.referral_curves.WORK", 1)
+    curve = referral_curve(y, p, u, "auprc")
+    assert curve.exact.sum() == 1000
+    np.testing.assert_allclose(curve.value[curve.exact], truth[curve.exact], atol=1e-12)
+
+
+def retained_weights(u, w):
+    """(K, N) weight of every image at every count, from the definition: the block at the threshold is shared."""
+    total = w.sum()
+    count = max(1, round(total))
+    rows = []
+    for k in range(count, 0, -1):
+        left, row = total * k / count, np.zeros(len(u))
+        for value in np.unique(u):
+            block = u == value
+            if (mass := w[block].sum()) > 0:
+                row[block] = w[block] * min(1.0, max(0.0, left / mass))
+                left -= mass
+        row[row < 1e-11 * w] = 0
+        rows.append(row)
+    return np.array(rows)
+
+
+def by_sklearn(metric, y, p, r):
+    keep = r > 0
+    y, p, r = y[keep], p[keep], r[keep]
+    if metric == "auroc":
+        return metrics.roc_auc_score(y, p, sample_weight=r) if len(set(y)) == 2 else np.nan
+    if metric == "auprc":
+        return metrics.average_precision_score(y, p, sample_weight=r) if y.any() else np.nan
+    if metric == "accuracy":
+        return metrics.accuracy_score(y, p > 0.5, sample_weight=r)
+    if metric == "brier":
+        return np.average((p - y) ** 2, weights=r)
+    if metric == "prevalence":
+        return np.average(y, weights=r)
+    if metric == "nll":
+        return metrics.log_loss(y, np.clip(p, 1e-15, 1 - 1e-15), sample_weight=r, labels=[0, 1])
+    if metric in ("sensitivity", "specificity"):
+        of = 1 if metric == "sensitivity" else 0
+        return np.average((p > 0.5)[y == of] == of, weights=r[y == of]) if (y == of).any() else np.nan
+    raise AssertionError(metric)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@settings(max_examples=15, deadline=None)
+@given(case=images())
+def test_every_count_equals_sklearn(metric, case):
+    y, p, u, w = case
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        truth = np.array([by_sklearn(metric, y, p, r) for r in retained_weights(u, w)])
+    value = referral_curve(y, p, u, metric, weight=w).value
+    np.testing.assert_allclose(value, truth, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@settings(max_examples=25, deadline=None)
+@given(case=images(), seed=st.integers(0, 1000))
+def test_row_order_never_matters(metric, case, seed):
+    y, p, u, _ = case
+    order = np.random.default_rng(seed).permutation(len(y))
+    a, b = referral_curve(y, p, u, metric), referral_curve(y[order], p[order], u[order], metric)
+    np.testing.assert_array_equal(a.value, b.value)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@settings(max_examples=25, deadline=None)
+@given(case=images())
+def test_whole_weights_are_repetition(metric, case):
+    y, p, u, w = case
+    w = np.floor(w)
+    if w.sum() == 0:
+        return
+    times = w.astype(int)
+    a = referral_curve(y, p, u, metric, weight=w)
+    b = referral_curve(np.repeat(y, times), np.repeat(p, times), np.repeat(u, times), metric)
+    np.testing.assert_allclose(a.value, b.value, atol=1e-12)
+    np.testing.assert_allclose(a.area, b.area, atol=1e-12)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@settings(max_examples=30, deadline=None)
+@given(case=images())
+def test_only_the_order_of_the_uncertainty_counts(metric, case):
+    y, p, u, w = case
+    a = referral_curve(y, p, u, metric, weight=w)
+    b = referral_curve(y, p, np.unique(u, return_inverse=True)[1] ** 3 - 7.0, metric, weight=w)
+    np.testing.assert_allclose(a.value, b.value, atol=1e-12)
+
+
+def test_area_is_the_mean_over_counts_with_ten_of_each_class():
+    y, p, rng = big(300)
+    curve = referral_curve(y, p, rng.random(300), "auroc")
+    enough = np.minimum(curve.positives, curve.negatives) >= 10
+    assert curve.area == pytest.approx(curve.value[enough].mean(), abs=1e-14)
+    assert curve.reach == pytest.approx(curve.referred[enough].max())
+    assert 0.5 < curve.reach < 1
+
+
+def test_one_class_has_no_auroc_and_says_why():
+    curve = referral_curve([1, 1, 1], [0.2, 0.7, 0.9], [0.3, 0.2, 0.1], "auroc")
+    assert np.isnan(curve.value).all()
+    assert np.isnan(curve.area)
+    assert "3 positive and 0 negative" in curve.why
+
+
+def test_a_curve_says_where_a_class_runs_out():
+    curve = referral_curve([1, 0, 0, 0], [0.9, 0.1, 0.2, 0.3], [4.0, 1, 2, 3], "auroc")
+    assert np.isnan(curve.value[1:]).all()
+    assert "10 images" in curve.why
+    curve = referral_curve([1, 0, 0, 0], [0.9, 0.1, 0.2, 0.3], [4.0, 1, 2, 3], "sensitivity")
+    assert curve.why.startswith("undefined at 3 of 4 counts")
+    assert curve.positives.tolist() == [1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "nll", "brier", "prevalence"])
+def test_means_are_exactly_the_expectation_over_random_tie_breaking(metric):
+    y, p, u = np.array([1, 0, 1, 0, 1, 1]), np.array([0.9, 0.8, 0.3, 0.1, 0.6, 0.2]), [0, 1, 1, 1, 1, 2.0]
+    values = []
+    for order in itertools.permutations(range(4)):
+        distinct = np.array([0, *(1 + np.array(order) / 10), 2])
+        values.append(referral_curve(y, p, distinct, metric).value)
+    np.testing.assert_allclose(referral_curve(y, p, u, metric).value, np.mean(values, axis=0), atol=1e-14)
+
+
+def test_a_constant_uncertainty_is_the_expectation_over_random_orders():
+    y, p, _ = big(50)
+    u = np.zeros(50)
+    for metric in ("accuracy", "nll", "brier", "prevalence"):
+        value = referral_curve(y, p, u, metric).value
+        np.testing.assert_allclose(value, value[0], atol=1e-12)
+
+
+def test_wrong_words_are_named():
+    with pytest.raises(InputError, match="auroc"):
+        referral_curve([0, 1], [0.1, 0.9], [1, 2], "auorc")
+    with pytest.raises(InputError, match="corrected"):
+        referral_curve([0, 1], [0.1, 0.9], [1, 2], "auroc", rules="correct")
+    with pytest.raises(InputError, match="weights"):
+        referral_curve([0, 1], [0.1, 0.9], [1, 2], "auroc", weight=[-1, 1])
+
+
+def test_value_at_a_referred_fraction():
+    y, p, rng = big(100)
+    curve = curve_of(Cases(y, p, rng.random(100)).weighted(), "accuracy")
+    assert curve.at(0.0) == curve.value[0]
+    assert curve.at(0.5) == curve.value[50]
+    assert curve.at(0.7) == curve.value[70]
+
+
+N = 60
+
+
+def ordered(seed=0):
+    """Images without ties, from the most certain on, twice: as they are, and with whole-number weights by repetition."""
+    rng = np.random.default_rng(seed)
+    return rng.integers(0, 2, N), rng.random(N), np.arange(N) / N
+
+
+def test_areas_are_means_over_the_retained_counts():
+    y, p, u = ordered()
+    batch = Batch(Cases(y, p, u), np.ones((1, N)))
+    counts = range(1, N + 1)
+    loss = -np.log(np.where(y == 1, p, 1 - p))
+    assert np.isclose(accuracy_area(batch)[0], np.mean([((p > 0.5) == y)[:k].mean() for k in counts]))
+    assert np.isclose(nll_area(batch)[0], np.mean([loss[:k].mean() for k in counts]))
+    both = [k for k in counts if min(y[:k].sum(), k - y[:k].sum()) >= MIN_CLASS]
+    assert np.isclose(auroc_area(batch)[0], np.mean([roc_auc_score(y[:k], p[:k]) for k in both]))
+    at = points(batch)
+    assert (at.enough[0].nonzero()[0] + 1).tolist() == both
+    np.testing.assert_allclose(at.positive[0], np.cumsum(y))
+    np.testing.assert_allclose(at.negative[0], np.cumsum(1 - y))
+
+
+def test_average_precision_of_the_retained_blocks_and_of_a_part_of_one():
+    y, p, u = ordered(1)
+    cases = Cases(y, p, u)
+    block = np.array([[3, 20, 40]])
+    found = average_precision(Batch(cases, np.ones((1, N))), block, np.array([[1.0, 1.0, 0.5]]))[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = [average_precision_score(y[: k + 1], p[: k + 1]) for k in (3, 20)]
+        weight = np.append(np.ones(40), 0.5)
+        expected.append(average_precision_score(y[:41], p[:41], sample_weight=weight))
+    np.testing.assert_allclose(
+        found, np.where(np.array([y[:4].sum(), 1, 1]) > 0, expected, np.nan), atol=1e-12
+    )
+
+
+CURVES_N = 80
+
+SHARES = np.array([0.0, 0.25, 0.5])  # of 80 images whole numbers
+
+
+def drawn_of_curves(seed):
+    rng = np.random.default_rng(seed)
+    return (
+        rng.integers(0, 2, CURVES_N),
+        rng.uniform(0.05, 0.95, CURVES_N),
+        rng.permutation(CURVES_N).astype(float),
+        rng,
+    )
+
+
+def test_what_remains_scores_as_by_scikit_learn():
+    y, p, u, _ = drawn_of_curves(1)
+    found = referral_on_grid(
+        Batch(cases := Cases(y, p, u), np.ones((1, CURVES_N))[:, cases.order]), SHARES, 0.05
+    )
+    for k, kept in enumerate([u < CURVES_N * (1 - share) for share in SHARES]):
+        assert np.isclose(found["accuracy"][0, k], metrics.accuracy_score(y[kept], p[kept] > 0.5), atol=1e-12)
+        assert np.isclose(found["auroc"][0, k], metrics.roc_auc_score(y[kept], p[kept]), atol=1e-12)
+        assert np.isclose(found["nll"][0, k], metrics.log_loss(y[kept], p[kept]), atol=1e-12)
+
+
+def test_between_two_points_the_curve_is_linear_and_it_ends_where_few_remain():
+    y, p, u, _ = drawn_of_curves(2)
+    batch = Batch(Cases(y, p, u), np.ones((1, CURVES_N)))
+    share = 1 - np.array([40.0, 40.25, 41.0, 10.0, 9.0]) / CURVES_N
+    values = referral_on_grid(batch, share, 0.05)["accuracy"][0]
+    assert np.isclose(values[1], 0.75 * values[0] + 0.25 * values[2], atol=1e-12)
+    assert np.isfinite(values[3])
+    assert np.isnan(values[4])
+    assert np.isnan(referral_on_grid(batch, np.array([0.5]), 0.6)["accuracy"]).all()
+
+
+def test_a_weight_is_a_number_of_copies_with_ties_too():
+    y, p, _, rng = drawn_of_curves(3)
+    u, p = rng.integers(0, 12, CURVES_N).astype(float), np.round(p, 1)
+    weight = rng.multinomial(CURVES_N, np.full(CURVES_N, 1 / CURVES_N), 3).astype(float)
+    cases = Cases(y, p, u)
+    batch = Batch(cases, weight[:, cases.order])
+    grid = np.linspace(0, 1, 23)
+    found, roc = referral_on_grid(batch, grid, 0.05), sensitivity_on_grid(batch, grid)
+    for row, one in enumerate(weight):
+        copies = np.repeat(np.arange(CURVES_N), one.astype(int))
+        alone = Batch(Cases(y[copies], p[copies], u[copies]), np.ones((1, CURVES_N)))
+        for name, values in referral_on_grid(alone, grid, 0.05).items():
+            np.testing.assert_allclose(found[name][row], values[0], atol=1e-10, err_msg=name)
+        np.testing.assert_allclose(roc[row], sensitivity_on_grid(alone, grid)[0], atol=1e-12)
+
+
+def test_the_sensitivity_within_a_rate_is_the_highest_of_scikit_learns_steps():
+    y, p, u, _ = drawn_of_curves(4)
+    rates = np.linspace(0, 1, 13)
+    false, hit, _ = metrics.roc_curve(y, p, drop_intermediate=False)
+    expected = [hit[false <= rate + 1e-12].max() for rate in rates]
+    cases = Cases(y, p, u)
+    np.testing.assert_allclose(sensitivity_on_grid(Batch(cases, np.ones((1, CURVES_N))), rates)[0], expected)
+
+
+def test_without_a_class_there_is_no_sensitivity():
+    cases = Cases(np.zeros(3), [0.1, 0.2, 0.3], [0, 1, 2])
+    assert np.isnan(sensitivity_on_grid(Batch(cases, np.ones((1, 3))), np.array([0.5]))).all()

@@ -1,0 +1,306 @@
+"""One-number summaries against fd-shifts, Shifts and the poster's definition, and their identities."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from sklearn.metrics import roc_auc_score
+
+from conftest import shared_path
+from retinabench.metrics import selective
+from retinabench.metrics.registry import SCORES
+from retinabench.metrics.selective import NAMES as NAMES_HALF_REFERRED
+from retinabench.metrics.selective import numbers, numbers_at
+from retinabench.metrics.weighted_images import Batch, Cases
+from support.repeated import weighted_and_repeated
+from support.shared_inputs import answers, cases_of, images
+
+NAMES = ("n400", "n400_tied", "tiny10")
+
+
+def weighted(name):
+    return Cases(*cases_of(name)).weighted()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_fd_shifts_on_real_sizes(name):
+    w, truth = weighted(name), answers("reference_outputs")[name]["fd_shifts"]
+    assert selective.aurc_of(w) == pytest.approx(truth["aurc"], abs=1e-12)
+    assert selective.expected_aurc_of(w) == pytest.approx(truth["aurc_nonlinear"], abs=1e-12)
+    assert selective.e_aurc_of(w) == pytest.approx(truth["eaurc"], abs=1e-12)
+    assert selective.augrc_of(w) == pytest.approx(truth["augrc"], abs=1e-12)
+    assert selective.best_aurc(w.mean(w.cases.error)) == pytest.approx(truth["aurc_optimal"], abs=1e-12)
+    assert selective.class_balanced_of(w) == pytest.approx((truth["aurc_ba"], truth["augrc_ba"]), abs=1e-12)
+    for risk in (0.05, 0.1):
+        assert selective.coverage_at_risk(w, risk) == pytest.approx(
+            truth[f"working_point_risk{risk:g}"][0], abs=1e-12
+        )
+
+
+N = 100
+
+FD_INPUTS = {
+    "const": np.ones(N),
+    "alt01": np.arange(N) % 2,
+    "alt10": (np.arange(N) + 1) % 2,
+    "asc": np.linspace(0, 1, N),
+    "plateaus": np.repeat([0.2, 0.4, 0.6, 0.8], N // 4),
+    "all_zero": np.zeros(N),
+    "all_one": np.ones(N),
+}
+
+FD_CASES = [
+    "const|alt01",
+    "alt01|alt01",
+    "alt10|alt01",
+    "asc|alt01",
+    "asc|asc",
+    "asc|plateaus",
+    "plateaus|alt01",
+    "plateaus|asc",
+    "plateaus|plateaus",
+    "const|asc",
+    "const|all_zero",
+    "const|all_one",
+]
+
+
+@pytest.mark.parametrize("case", FD_CASES)
+def test_fd_shifts_unit_cases(case):
+    confidence, correct = (FD_INPUTS[name].astype(float) for name in case.split("|"))
+    found = selective.selective(1 - correct, -confidence)
+    aurc, e_aurc, _, augrc = answers("fd_shifts_cases")[case]
+    assert (found.aurc, found.e_aurc, found.augrc) == pytest.approx((aurc, e_aurc, augrc), abs=1e-12)
+
+
+def test_fd_shifts_balanced_toy():
+    # right, wrong in each class by turns, the first the least sure
+    w = Cases([0, 0, 1, 1], [0.1, 0.9, 0.9, 0.1], [0.0, -1, -2, -3]).weighted()
+    assert selective.class_balanced_of(w) == pytest.approx((0.5, 0.3125), abs=1e-15)
+
+
+@pytest.mark.parametrize("name", ["n400", "tiny10"])
+def test_rc_index(name):
+    w, truth = weighted(name), answers("own_outputs")["rc_index"][name]
+    assert selective.rc_index_of(w) == pytest.approx(truth["grid_0_0.9_step0.1"], abs=1e-12)
+    assert selective.closed_rc_index_of(w) == pytest.approx(
+        truth["full_closed_last_value_repeated_at_1"], abs=1e-3 if name == "n400" else 1e-12
+    )
+    np.testing.assert_allclose(
+        selective.accuracy_at(w, 1 - selective.rc_grid()), truth["curve_0_0.9"], atol=1e-12
+    )
+
+
+def test_rc_index_of_the_published_kaggle_curves():
+    truth = answers("rc_index_filos")
+    path = shared_path("golden", "evaluation", "bdlb_leaderboard", "all.csv")
+    rows = [line.split(",") for line in path.read_text().splitlines()]
+    for method, value in truth.items():
+        ours = [r for r in rows if r[:3] == ["diabetic_retinopathy_diagnosis", "accuracy", method]]
+        kept, accuracy = np.array([[float(r[3]), float(r[4]) / 100] for r in ours])[::-1].T
+        assert selective.rc_area(1 - kept, accuracy) == pytest.approx(value, abs=1e-9)
+
+
+def test_rc_index_reaches_its_limits():
+    n, a = 4000, 0.7
+    wrong = np.arange(n) >= round(a * n)
+    y, p = np.ones(n), np.where(wrong, 0.2, 0.8)
+    best = selective.closed_rc_index_of(Cases(y, p, np.arange(n)).weighted())
+    worst = selective.closed_rc_index_of(Cases(y, p, -np.arange(n)).weighted())
+    assert best == pytest.approx(-a * np.log(a), abs=1e-3)
+    assert worst == pytest.approx((1 - a) * np.log(1 - a), abs=1e-3)
+    assert selective.relative_rc_index_of(Cases(y, p, np.arange(n)).weighted()) == pytest.approx(1, abs=2e-3)
+    assert selective.rc_index_of(Cases(y, p, np.zeros(n)).weighted()) == pytest.approx(0, abs=1e-12)
+
+
+def test_folds_are_averaged_vertically():
+    x = np.array([0, 0.5])
+    assert selective.average_rc_index([[0.6, 0.8], [0.8, 0.8]], x) == pytest.approx(0.5 * 0.1 / 2)
+
+
+@settings(max_examples=200, deadline=None)
+@given(case=images())
+def test_identities(case):
+    y, p, u, weight = case
+    w = Cases(y, p, u).weighted(weight)
+    err = w.mean(w.cases.error)
+    auroc, augrc, prr = selective.failure_auroc_of(w), selective.augrc_of(w), selective.prr_of(w)
+    if 1e-9 < err < 1 - 1e-9:
+        assert augrc == pytest.approx((1 - auroc) * (1 - err) * err + err**2 / 2, abs=1e-12)
+        assert prr == pytest.approx(2 * auroc - 1, abs=1e-9)
+        wrong, held = (p > 0.5) != y, weight > 0
+        assert auroc == pytest.approx(
+            roc_auc_score(wrong[held], u[held], sample_weight=weight[held]), abs=1e-12
+        )
+    else:
+        assert np.isnan(auroc)
+        assert np.isnan(prr)
+        assert augrc == pytest.approx(err / 2, abs=1e-12)
+
+
+@settings(max_examples=100, deadline=None)
+@given(case=images())
+def test_rc_index_on_every_count_is_error_minus_aurc(case):
+    y, p, u, _ = case
+    u = u + np.arange(len(u)) * 1e-3  # distinct
+    if len(np.unique(u)) < len(u):
+        return
+    w = Cases(y, p, u).weighted()
+    assert selective.closed_rc_index_of(w) == pytest.approx(
+        w.mean(w.cases.error) - selective.aurc_of(w), abs=1e-12
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(case=images())
+def test_repetition(case):
+    y, p, u, weight = case
+    times = np.floor(weight).astype(int)
+    if times.sum() == 0:
+        return
+    a = Cases(y, p, u).weighted(times)
+    b = Cases(*(np.repeat(x, times) for x in (y, p, u))).weighted()
+    for f in (
+        selective.aurc_of,
+        selective.e_aurc_of,
+        selective.augrc_of,
+        selective.expected_aurc_of,
+        selective.rc_index_of,
+        selective.failure_auroc_of,
+        selective.prr_of,
+    ):
+        np.testing.assert_allclose(f(a), f(b), atol=1e-12)
+
+
+def test_graded_losses_against_shifts():
+    for name in ("n400", "n400_tied"):
+        y, p, u = cases_of(name)
+        truth = answers("reference_outputs")[name]["shifts"]
+        w = Cases(y, p, u).weighted()
+        n, err = len(y), w.mean(w.cases.error)
+        r_auc = (n * selective.augrc_of(w) + err / 2) / (n + 1)
+        assert r_auc == pytest.approx(truth["rauc_error"], abs=3e-6 if name == "n400_tied" else 3e-7)
+        found = selective.selective(Cases(y, p, u).log_loss[np.argsort(Cases(y, p, u).order)], u)
+        assert 100 * found.prr == pytest.approx(truth["prr_nll_percent"], abs=0.35)
+
+
+def test_coverage_at_risk_below_one_half():
+    # error rates 0, 0, 1/3, 1/2 at coverages 1/4, 1/2, 3/4, 1
+    w = Cases([1, 1, 0, 0], [0.9, 0.9, 0.9, 0.9], [1, 2, 3, 4]).weighted()
+    assert selective.coverage_at_risk(w, 0.3) == 0.5
+    assert selective.coverage_at_risk(w, 0.5) == 1.0
+    assert selective.coverage_at_risk(Cases([0], [0.9]).weighted(), 0.5) == 0.0
+
+
+def test_areas_by_hand():
+    """Four images by increasing uncertainty: right, wrong, right, wrong; risks 0, 1/2, 1/3, 1/2."""
+    w = Cases([1, 0, 1, 0], [0.9, 0.8, 0.7, 0.6], [0.1, 0.2, 0.3, 0.4]).weighted()
+    risk = [0, 1 / 2, 1 / 3, 1 / 2]
+    trapezoid = 0.25 * (0 + (risk[0] + risk[1]) / 2 + (risk[1] + risk[2]) / 2 + (risk[2] + risk[3]) / 2)
+    assert selective.aurc_of(w) == pytest.approx(trapezoid)
+    assert selective.e_aurc_of(w) == pytest.approx(trapezoid - (0.5 + 0.5 * np.log(0.5)))
+    cumulated = np.array([0, 0, 1, 1, 2]) / 4
+    assert selective.augrc_of(w) == pytest.approx(0.25 * (cumulated[1:] + cumulated[:-1]).sum() / 2)
+    assert selective.failure_auroc_of(w) == pytest.approx(3 / 4)
+    assert selective.prr_of(w) == pytest.approx(2 * 3 / 4 - 1)
+    assert selective.coverage_at_risk(w, 0.4) == pytest.approx(3 / 4)
+
+
+LABEL = np.array([1, 0, 1, 0, 1, 0])
+
+PROB = np.array([0.9, 0.8, 0.3, 0.2, 0.6, 0.4])
+
+UNCERTAINTY = np.array(
+    [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
+)  # images 0 to 2 are retained: right, wrong (false alarm), wrong (missed)
+
+
+def test_by_hand():
+    found = dict(zip(NAMES_HALF_REFERRED, numbers(Cases(LABEL, PROB, UNCERTAINTY).weighted()), strict=True))
+    assert found == pytest.approx(
+        {
+            "accuracy_at_50": 1 / 3,
+            "gain_at_50": 1 / 3 - 4 / 6,
+            "closed_at_50": (1 / 3 - 4 / 6) / (1 - 4 / 6),
+            "perfect_accuracy_at_50": 1.0,
+            "sensitivity_at_50": 1 / 2,
+            "specificity_at_50": 0.0,
+            "prevalence_at_50": 2 / 3,
+            "missed_at_50": 1 / 3,
+            "sensitivity_at_specificity_80": 1 / 3,
+        }
+    )
+
+
+def test_the_registry_reads_the_same_numbers():
+    w = Cases(LABEL, PROB, UNCERTAINTY).weighted()
+    for name, value in zip(NAMES_HALF_REFERRED, numbers(w), strict=True):
+        assert SCORES[name](w) == pytest.approx(value)
+
+
+def test_one_image_has_none():
+    assert np.isnan(numbers(Cases([1], [0.7], [0.1]).weighted())).all()
+
+
+def risks(wrong, uncertainty):
+    """Number of wrong images among the k most certain, ties shared evenly, for k = 1 … N."""
+    certain = np.sort(uncertainty)
+    return [
+        wrong[uncertainty < certain[k - 1]].sum()
+        + wrong[uncertainty == certain[k - 1]].mean() * (k - (uncertainty < certain[k - 1]).sum())
+        for k in range(1, len(wrong) + 1)
+    ]
+
+
+def pairs(wrong, uncertainty):
+    """Pairs of an image and a wrong one that is less uncertain, ties half, over N²."""
+    less = uncertainty[:, None] > uncertainty[None]
+    return ((less + 0.5 * (uncertainty[:, None] == uncertainty[None])) * wrong[None]).sum() / len(wrong) ** 2
+
+
+def test_pairs_of_images_and_of_right_and_wrong_ones():
+    batch, copies = weighted_and_repeated()
+    for row, (y, p, u, _) in enumerate(copies):
+        wrong = ((p > 0.5) != y).astype(float)
+        assert np.isclose(selective.augrc(batch)[row], pairs(wrong, u))
+        against = u[wrong == 1][:, None], u[wrong == 0][None]
+        area = np.mean((against[0] > against[1]) + 0.5 * (against[0] == against[1]))
+        assert np.isclose(selective.failure_auroc(batch)[row], area)
+        possible = wrong.mean() / 2 - wrong.mean() ** 2 / 2
+        assert np.isclose(selective.prr(batch)[row], (wrong.mean() / 2 - pairs(wrong, u)) / possible)
+
+
+def test_the_accuracy_of_the_retained_is_that_of_the_most_certain():
+    batch, copies = weighted_and_repeated()
+    n = len(copies[0][0])
+    found = selective.accurate(batch, np.tile(np.arange(1.0, n + 1), (len(copies), 1)))
+    for row, (y, p, u, _) in enumerate(copies):
+        expected = 1 - np.array(risks(((p > 0.5) != y).astype(float), u)) / np.arange(1, n + 1)
+        np.testing.assert_allclose(found[row], expected, atol=1e-12)
+
+
+def test_the_more_certain_half_of_images_without_ties():
+    rng = np.random.default_rng(1)
+    n = 30
+    y, p, u = rng.integers(0, 2, n), rng.random(n), rng.permutation(n).astype(float)
+    cases = Cases(y, p, u)
+    found = numbers_at(Batch(cases, np.ones((1, n))), 0.5, 0.8)[0]
+    kept, called = u < n / 2, p > 0.5
+    right = called == y
+    accuracy, overall = right[kept].mean(), right.mean()
+    perfect = min(1, right.sum() / kept.sum())
+    missed = (y[kept] & ~called[kept]).sum() / y.sum()
+    negatives = np.sort(p[y == 0])[::-1]
+    allowed = int(0.2 * len(negatives) + 1e-9)
+    expected = [
+        accuracy, accuracy - overall, (accuracy - overall) / (perfect - overall), perfect,
+        called[kept][y[kept] == 1].mean(), 1 - called[kept][y[kept] == 0].mean(), y[kept].mean(), missed,
+        (p[y == 1] > negatives[allowed]).mean(),
+    ]  # fmt: skip
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+def test_where_nothing_is_retained_nothing_is_known():
+    cases = Cases([0, 1], [0.2, 0.9], [0.1, 0.2])
+    assert np.isnan(numbers_at(Batch(cases, np.ones((1, 2))), 1.0, 0.8)).all()

