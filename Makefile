@@ -33,7 +33,7 @@ lint: $(VENV)/dev.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python .ci/docstrings.py src
+
 
 # Known weaknesses of the pinned dependencies; those of our own code are found by `make lint` (rules S of ruff, which are bandit's).
 audit: $(VENV)/dev.stamp

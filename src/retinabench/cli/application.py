@@ -28,14 +28,7 @@ Verbs = Mapping[str, tuple[Callable[..., int | None], str]]
 
 
 def application(text: str) -> typer.Typer:
-    """Return an application without verbs.
-
-    Args:
-        text: What it is for, one sentence.
-
-    Returns:
-        The application. `-h` and `--help` show its help, in colour where the terminal and `NO_COLOR` allow it.
-    """
+    """Return an application without verbs."""
     return typer.Typer(
         help=text,
         no_args_is_help=True,
@@ -46,56 +39,23 @@ def application(text: str) -> typer.Typer:
 
 
 def add_verbs(app: typer.Typer, verbs: Verbs, group: str | None = None) -> None:
-    """Add verbs to an application.
-
-    Args:
-        app: The application.
-        verbs: The verbs.
-        group: Heading under which the help lists them.
-    """
+    """Add verbs to an application."""
     for name, (function, example) in verbs.items():
         app.command(name, epilog=f"Example: {example}", rich_help_panel=group)(function)
 
 
 def argument(value: str, text: str) -> Any:
-    """Return an argument.
-
-    Args:
-        value: What stands for it in the help, such as ``FILE``.
-        text: What the help says of it.
-
-    Returns:
-        What `Annotated` takes beside the type.
-    """
+    """Return an argument."""
     return typer.Argument(metavar=value, help=text)
 
 
 def flag(*names: str, help: str, **further: Any) -> Any:
-    """Return an option without a value.
-
-    Args:
-        *names: How it is given, such as ``--quiet``.
-        help: What the help says of it.
-        **further: As `typer.Option` has them.
-
-    Returns:
-        What `Annotated` takes beside the type.
-    """
+    """Return an option without a value."""
     return typer.Option(*names, metavar="", help=help, **further)
 
 
 def option(name: str, value: str, text: str = "", **further: Any) -> Any:
-    """Return an option that takes a value; a file in the place of the folder of `--out` is refused before any work.
-
-    Args:
-        name: How it is given, such as ``--seed``.
-        value: What stands for its value in the help, such as ``N``.
-        text: What the help says of it.
-        **further: As `typer.Option` has them.
-
-    Returns:
-        What `Annotated` takes beside the type.
-    """
+    """Return an option that takes a value; a file in the place of the folder of `--out` is refused before any work."""
     if (name, value) == ("--out", "FOLDER"):
         further.setdefault("callback", _folder_to_write)
     return typer.Option(name, metavar=value, help=text, **further)
@@ -111,12 +71,7 @@ def _folder_to_write(out: Path | None) -> Path | None:
 
 
 def with_options(settings: type[Any], name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return what gives a verb the options of a dataclass, in the place of the one argument that gets an instance of it.
-
-    Args:
-        settings: The dataclass; each field whose type is one of the annotated types above is an option.
-        name: The argument of the verb.
-    """
+    """Return what gives a verb the options of a dataclass, in the place of the one argument that gets an instance of it."""
     hints = get_type_hints(settings, include_extras=True)
     added = {
         field.name: inspect.Parameter(
@@ -186,13 +141,7 @@ def print_table(table: RenderableType, console: Console | None = None) -> None:
 
 
 def say(line: object = "", *, error: bool = False, flush: bool = False) -> None:
-    """Print text with the control characters of names spelled out.
-
-    Args:
-        line: The text.
-        error: Whether it goes to standard error.
-        flush: Whether it appears at once.
-    """
+    """Print text with the control characters of names spelled out."""
     print(visible(str(line)), file=sys.stderr if error else sys.stdout, flush=flush)
 
 
@@ -206,13 +155,7 @@ def say_error(message: str) -> None:
 
 
 def print_result(table: RenderableType, json: Path | None, content: Callable[[], Any]) -> None:
-    """Print the table of a result, and write the result as JSON where `--json` asks for it.
-
-    Args:
-        table: What a person reads.
-        json: The file; `-` prints the JSON instead of the table.
-        content: Returns what is written.
-    """
+    """Print the table of a result, and write the result as JSON where `--json` asks for it."""
     if json == STANDARD_OUTPUT:
         sys.stdout.write(json_text(content()))
         return

@@ -96,12 +96,7 @@ class Asked:
     readers: Readers = None
 
     def network(self, seed: int, progress: Progress) -> NetworkOptions:
-        """Return the options of the network.
-
-        Args:
-            seed: Seed of everything random.
-            progress: Where progress is shown.
-        """
+        """Return the options of the network."""
         from retinabench.concepts.trained_answers import NetworkOptions
         from retinabench.experiments.execution import Resources
 
@@ -111,12 +106,7 @@ class Asked:
         )  # fmt: skip
 
     def refuse(self, names: Sequence[str], why: str) -> None:
-        """Raise `InputError` for an option that has no part in what is asked.
-
-        Args:
-            names: The options, without their dashes.
-            why: What they belong to.
-        """
+        """Raise `InputError` for an option that has no part in what is asked."""
         for one in fields(self):
             if one.name in names and getattr(self, one.name) != one.default:
                 raise InputError(f"--{one.name} {why}", hint="Leave it out.")

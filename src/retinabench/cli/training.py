@@ -155,19 +155,7 @@ def configured_run(
     precision: str | None = None,
     model: str | None = None,
 ) -> Run:
-    """Return the run that the options of a verb describe.
-
-    Args:
-        config: A preset or a TOML file.
-        overrides: Settings such as ``optimizer.lr=0.01``.
-        data: The prepared folder.
-        shifted: That of the shifted domain.
-        task: Name of the task.
-        method: Name of the method; counts before the overrides.
-        seed: Seed of the run.
-        precision: Precision of the training; counts after all else.
-        model: Name of the network; counts before the overrides.
-    """
+    """Return the run that the options of a verb describe."""
     from retinabench.experiments.config import load_run
 
     named = {"method.name": method, "model.name": model}

@@ -32,22 +32,7 @@ def examine_images(
     options: ExamineOptions,
     answers: Path | None = None,
 ) -> ExaminationReport:
-    """Question an examinee about the images of a bank.
-
-    Args:
-        bank: A name of `definition.bank_names`, or the path of a TOML file.
-        source: Folder or zip of the data set as downloaded.
-        out: Folder of all files and the page.
-        network: What answers: a network, which is trained, or a synthetic examinee.
-        options: Options of the examination.
-        answers: A table of answers instead: image_id and P(yes) per concept, about images of the bank.
-
-    Returns:
-        The examination, its reference and readers, and the tables that are reported with it.
-
-    Raises:
-        InputError: The images, the options or the answers are wrong.
-    """
+    """Question an examinee about the images of a bank."""
     if options.reference is not None:
         raise InputError("--reference is for --truth with columns CONCEPT@READER", hint="Leave it out.")
     definition = find_definition(bank)
@@ -75,18 +60,7 @@ def examine_images(
 def examine_synthetic(
     truth: Path, name: str, out: Path, options: ExamineOptions, resources: Resources
 ) -> ExaminationReport:
-    """Question a synthetic examinee about a table of truth.
-
-    Args:
-        truth: CSV or Parquet, see `examine_files`.
-        name: A name of `SYNTHETIC`.
-        out: Folder of all files and the page.
-        options: Options of the examination.
-        resources: Where progress is shown.
-
-    Returns:
-        The examination, its reference and readers, and the tables that are reported with it.
-    """
+    """Question a synthetic examinee about a table of truth."""
     bank, panel = read_reference(truth, options.concepts, options.reference, options.seed)
     examinee = SYNTHETIC[name](bank, options.seed)
     return examine_bank(bank, examinee, out, options, panel, progress=resources.progress)

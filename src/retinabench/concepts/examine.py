@@ -35,27 +35,7 @@ LONGEST = 5000
 
 @dataclass(frozen=True)
 class ExamineOptions:
-    """Options of an examination, as `questioning.loop.examine` takes them.
-
-    Args:
-        concepts: Columns of the truth file; None for all.
-        strategy: Name of the strategy; None: see `questioning.loop.examine`.
-        questions: Largest number of questions; None for all.
-        tolerance: Mean uncertainty at which to stop.
-        patience: Questions without progress after which to stop.
-        claims: Claims to decide.
-        confidence: Confidence of all decisions together.
-        goals: Goals by which the page judges the concepts, as `report.goals.parse_goals` reads them; none: nothing is judged.
-        predictions: Predictions of the same images by the model's main decision, to compare its referrals with its answers.
-        reference: Which of several readers is the truth: ``majority`` (None), ``random`` or a name, see `banks.readers`.
-        threshold: From which P(referable) on it refers, as `DecisionThreshold.parse` reads it.
-        reading: Which uncertainty.
-        rules: ``corrected`` or ``published``.
-        kernel: ``published`` or ``fitted`` hyper-parameters of the reported curves.
-        repetitions: Repetitions of the comparison of strategies; 0 for none, otherwise at least 2.
-        figures: Whether the figures of the publication are written as files (`report.paper_figures`).
-        seed: Seed of everything random.
-    """
+    """Options of an examination, as `questioning.loop.examine` takes them."""
 
     concepts: Sequence[str] | None = None
     strategy: str | None = None
@@ -91,18 +71,7 @@ class ExamineOptions:
 def examine_files(
     answers: Path, truth: Path, out: Path, options: ExamineOptions, *, progress: Progress = QUIET
 ) -> ExaminationReport:
-    """Examine a table of answers against the truth and write all files; a transcript found there is continued.
-
-    Args:
-        answers: CSV or Parquet with image_id and P(yes) per concept.
-        truth: CSV or Parquet with image_id and 0, 1 or nothing (unknown) per concept, or per concept and reader.
-        out: Folder to write into.
-        options: Options of the examination.
-        progress: Where progress is shown.
-
-    Returns:
-        The examination, its reference and readers, and the tables that are reported with it.
-    """
+    """Examine a table of answers against the truth and write all files; a transcript found there is continued."""
     bank, panel = read_reference(truth, options.concepts, options.reference, options.seed)
     return examine_bank(bank, read_answers(answers, bank), out, options, panel, progress=progress)
 
@@ -116,19 +85,7 @@ def examine_bank(
     *,
     progress: Progress = QUIET,
 ) -> ExaminationReport:
-    """Examine any examinee and write all files; a transcript found there is continued.
-
-    Args:
-        bank: The questions.
-        examinee: What answers them.
-        out: Folder to write into.
-        options: Options of the examination; its concepts are those of the bank.
-        panel: The readings from which the truth of the bank was made; None where it has one reading.
-        progress: Where progress is shown.
-
-    Returns:
-        See `examine_files`.
-    """
+    """Examine any examinee and write all files; a transcript found there is continued."""
     # What is wrong in an option or a file is refused before the questions begin.
     goals, decided = parse_goals(options.goals, bank.concepts), _decisions(bank, options)
     examined = examine(

@@ -54,21 +54,7 @@ LEAST_REGION = 128  # pixels of a region, unless the images of a bank are smalle
 
 @dataclass(frozen=True)
 class NetworkOptions:
-    """Which network answers about the images of a bank, and what it sees.
-
-    Args:
-        examinee: A name of `models.registry.MODELS`, ``timm:NAME`` or ``package.module:function``; None: that of the bank.
-        weights: Pretrained weights, see `ModelConfig.weights`; None: those that belong to the network, if any.
-        trained: ``head``, ``all``, a number of stages, or ``nothing``: the network answers as it is. None: the head of a
-            pretrained network, otherwise all.
-        size: Side of each sample that the network sees, in pixels; None: that of the bank.
-        grid: 1 asks about whole images; above 1, about each of the grid * grid regions of an image, which are cut from the
-            image at ``grid`` times that size.
-        epochs: Epochs of the training; None: `default_optimizer`.
-        images: Number of drawn images; None: that of the bank.
-        seed: Seed of split, weights, order and symmetries.
-        resources: Where it is computed.
-    """
+    """Which network answers about the images of a bank, and what it sees."""
 
     examinee: str | None = None
     weights: str | None = None
@@ -96,15 +82,7 @@ class NetworkOptions:
         return size
 
     def model(self, definition: BankDefinition, size: int) -> ModelConfig:
-        """Return the settings of the network.
-
-        Args:
-            definition: The definition of the bank, which may name one.
-            size: Side of a sample, in pixels.
-
-        Raises:
-            InputError: The settings do not fit together.
-        """
+        """Return the settings of the network."""
         if self.examinee is None:
             settings = {**(definition.network or PRETRAINED)}
             if "stem" in settings and size >= 128:
@@ -137,16 +115,7 @@ def train_and_answer(
     size: int,
     source: Mapping[str, str],
 ) -> None:
-    """Split the images, train, answer, and write the folder described above; a killed training continues.
-
-    Args:
-        images: The images.
-        definition: The definition of the bank.
-        out: The folder.
-        options: Settings of network and training.
-        size: Side of each sample, in pixels.
-        source: What the images were read from (`origin`).
-    """
+    """Split the images, train, answer, and write the folder described above; a killed training continues."""
     grid, seed = options.grid, options.seed
     drawn = {"images": len(images), "seed": seed} if definition.synthetic else {}
     model = options.model(definition, size)
@@ -226,13 +195,7 @@ def _write(
 
 
 def write_truth(images: ConceptImages, rows: Rows, file: Path) -> None:
-    """Write the truth of some images as a table of questions.
-
-    Args:
-        images: The images.
-        rows: Their rows.
-        file: The CSV.
-    """
+    """Write the truth of some images as a table of questions."""
     patients = images.patient_id[rows]
     write_bytes(
         file, table(images.sample_id[rows], images.concepts, images.truth[rows], patients), checked=True
@@ -247,14 +210,7 @@ def table(
 ) -> bytes:
     """Return a CSV with image_id, patient_id where a patient has several samples, and one column per concept.
 
-    Args:
-        sample_id: (M,) text.
-        concepts: C names.
-        values: (M, C), truth (written as 0, 1 or nothing) or probabilities (with all their digits).
-        patients: (M,) text; None: they are not written.
-
-    Returns:
-        The content of the file.
+    Shapes: `sample_id` (M,), `values` (M, C), `patients` (M,).
     """
     named = [[name] for name in sample_id]
     if several := patients is not None and len(np.unique(patients)) < len(patients):

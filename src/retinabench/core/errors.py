@@ -12,15 +12,7 @@ from pathlib import Path
 
 
 class InputError(ValueError):
-    """Wrong input or options.
-
-    Args:
-        problem: What is wrong, without a full stop.
-        file: The file.
-        row: The data row, counted from 1; the header of a CSV is not a row.
-        column: The column.
-        hint: What to do about it.
-    """
+    """Wrong input or options."""
 
     def __init__(
         self,

@@ -49,12 +49,7 @@ Sums = dict[str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Checked:
-    """What was found of one file.
-
-    Args:
-        path: The file.
-        state: ``whole``, ``damaged``, ``missing`` (it is listed) or ``without checksum``.
-    """
+    """What was found of one file."""
 
     path: Path
     state: State
@@ -67,15 +62,7 @@ def sha256(path: Path) -> str:
 
 
 def check(path: str | Path, hint: str | None = None) -> Path:
-    """Return `path` if its content is what was written, or if no checksum is known.
-
-    Args:
-        path: A file; it may be missing.
-        hint: What a user can do about damage.
-
-    Raises:
-        InputError: The content differs from what was written, or the list of checksums is damaged.
-    """
+    """Return `path` if its content is what was written, or if no checksum is known."""
     path = Path(path)
     if state(path) == "damaged":
         raise InputError(
@@ -107,9 +94,6 @@ def read_checksums(folder: Path) -> Sums:
     """Return name -> accepted checksums of a folder; empty where it has no list.
 
     Two are accepted while a file is being written, replaced or deleted, or where that was interrupted.
-
-    Raises:
-        InputError: The list is damaged.
     """
     path = folder / CHECKSUMS
     sums: Sums = {}
@@ -166,11 +150,7 @@ def sealed(content: Mapping[str, object]) -> bytes:
 
 
 def unsealed(line: bytes) -> JsonObject:
-    """Return the content of a line that `sealed` wrote, or of a line of JSON without a checksum.
-
-    Raises:
-        ValueError: It is neither, or its checksum is that of another line.
-    """
+    """Return the content of a line that `sealed` wrote, or of a line of JSON without a checksum."""
     try:
         content = json.loads(line)
     except RecursionError:
@@ -203,14 +183,7 @@ def list_locked(folder: Path) -> Iterator[None]:
 
 
 def verify(folder: Path) -> Iterator[Checked]:
-    """Check every file below a folder; a list that is damaged is itself reported, once.
-
-    Args:
-        folder: The top of the tree; symbolic links to folders are not followed.
-
-    Yields:
-        What was found, in the order of the paths.
-    """
+    """Check every file below a folder; a list that is damaged is itself reported, once."""
     for place, folders, names in os.walk(folder):
         folders.sort()
         here = Path(place)
@@ -242,19 +215,7 @@ OLD = 3600.0  # seconds; longer than any write takes
 
 @contextlib.contextmanager
 def atomic_write(path: str | Path, *, checked: bool = False) -> Iterator[IO[bytes]]:
-    """Open a binary file that becomes `path` when the block ends, and is deleted when the block fails.
-
-    Args:
-        path: The file; its folder is created.
-        checked: Whether its checksum is listed, so that `checksums.check` finds damage.
-
-    Yields:
-        The open file.
-
-    Raises:
-        InputError: The folder cannot be written to.
-        WorkError: The disk is full.
-    """
+    """Open a binary file that becomes `path` when the block ends, and is deleted when the block fails."""
     path = Path(path)
     temporary = _temporary(path, "part")
     try:
@@ -282,14 +243,7 @@ def atomic_write(path: str | Path, *, checked: bool = False) -> Iterator[IO[byte
 
 
 def check_writable(folder: Path) -> None:
-    """Create a folder where it is missing, and refuse one that cannot be written to, before long work whose results go there.
-
-    Args:
-        folder: The folder.
-
-    Raises:
-        InputError: It cannot be created, or no file can be created in it.
-    """
+    """Create a folder where it is missing, and refuse one that cannot be written to, before long work whose results go there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -317,26 +271,13 @@ def _open_held(path: Path) -> IO[bytes]:
 
 
 def write_bytes(path: str | Path, content: bytes, *, checked: bool = False) -> None:
-    """Write bytes atomically.
-
-    Args:
-        path: The file.
-        content: What to write.
-        checked: Whether its checksum is listed.
-    """
+    """Write bytes atomically."""
     with atomic_write(path, checked=checked) as handle:
         handle.write(content)
 
 
 def write_json(path: str | Path, content: Any, *, checked: bool = False, indented: bool = True) -> None:
-    """Write JSON atomically; NaN and infinity are refused.
-
-    Args:
-        path: The file.
-        content: What to write.
-        checked: Whether its checksum is listed.
-        indented: Whether it is for readers; many numbers are written faster and shorter without.
-    """
+    """Write JSON atomically; NaN and infinity are refused."""
     text = (
         json_text(content) if indented else json.dumps(content, allow_nan=False, separators=(",", ":")) + "\n"
     )

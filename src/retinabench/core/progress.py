@@ -15,16 +15,7 @@ class Progress(Protocol):
     """Where long work reports its progress."""
 
     def track(self, what: str, total: int, unit: str = "") -> AbstractContextManager[Advance]:
-        """Open a bar; the context yields ``advance(steps)``.
-
-        Args:
-            what: Title of the bar.
-            total: Number of steps.
-            unit: Name of a step, in the plural.
-
-        Returns:
-            The context manager.
-        """
+        """Open a bar; the context yields ``advance(steps)``."""
 
     def say(self, line: str) -> None:
         """Print one line."""
@@ -35,13 +26,7 @@ class Quiet:
 
     @contextmanager
     def track(self, what: str, total: int, unit: str = "") -> Iterator[Advance]:
-        """Yield an advance that shows nothing.
-
-        Args:
-            what: Title of the bar.
-            total: Number of steps.
-            unit: Name of a step, in the plural.
-        """
+        """Yield an advance that shows nothing."""
         yield lambda steps: None
 
     def say(self, line: str) -> None:
@@ -58,13 +43,7 @@ class Bars:
 
     @contextmanager
     def track(self, what: str, total: int, unit: str = "") -> Iterator[Advance]:
-        """Open a bar that stays on the screen when done, and is removed where the work fails; yield its advance.
-
-        Args:
-            what: Title of the bar.
-            total: Number of steps.
-            unit: Name of a step, in the plural.
-        """
+        """Open a bar that stays on the screen when done, and is removed where the work fails; yield its advance."""
         from rich import progress
 
         class Clock(progress.ProgressColumn):

@@ -13,13 +13,7 @@ __all__ = ["derive", "numpy_generator", "torch_generator"]
 
 
 def torch_generator(device: torch.device | str, seed: int, *name: str | int) -> torch.Generator:
-    """Return a PyTorch generator on `device` for the stream `name` of `seed`.
-
-    Args:
-        device: Where the generator draws.
-        seed: Seed of the run.
-        *name: Parts of the stream's name, such as `"augment", epoch`.
-    """
+    """Return a PyTorch generator on `device` for the stream `name` of `seed`."""
     import torch
 
     return torch.Generator(device).manual_seed(derive(seed, *name))

@@ -31,11 +31,6 @@ Entry = TypeVar("Entry")
 class Registry(Mapping[str, Entry], Generic[Entry]):
     """A read-only mapping from names to entries, which are imported on first use.
 
-    Args:
-        group: Name of the entry-point group, such as ``retinabench.methods``.
-        kind: What an entry is, in the singular, for messages: ``method``.
-        builtin: Name -> location of the entries of this package, or the entry itself.
-
     Examples:
         >>> modules = Registry("retinabench.examples", "module", {"json": "json", "dumps": "json:dumps"})
         >>> sorted(modules)
@@ -70,31 +65,13 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
         return name in self._builtin or name in self._plugins or name in self._loaded
 
     def find(self, name: str) -> Entry:
-        """Return the entry of that name.
-
-        Args:
-            name: One of the names of the registry.
-
-        Returns:
-            The entry, imported where it was not yet.
-
-        Raises:
-            InputError: There is none; the message names the nearest one.
-        """
+        """Return the entry of that name."""
         if name not in self:
             raise InputError(f"unknown {self.kind} '{name}'", hint=nearest(name, list(self)))
         return self[name]
 
     def summary(self, name: str) -> str:
-        """Return the first line of an entry's docstring, without importing it.
-
-        Args:
-            name: One of the names of the registry.
-
-        Returns:
-            The first line of the docstring of the function or class, of its module where it is neither; an empty
-            string where there is no source.
-        """
+        """Return the first line of an entry's docstring, without importing it."""
         location = self._builtin.get(name) or (self._plugins[name].value if name in self._plugins else "")
         return docstring(location).partition("\n")[0] if isinstance(location, str) else ""
 
@@ -103,16 +80,7 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
         return name in self._builtin
 
     def add(self, name: str, entry: Entry, *, instead: bool = False) -> None:
-        """Add an entry for this process only, such as a method that is defined in a notebook.
-
-        Args:
-            name: A name that is not taken.
-            entry: What a location would be imported as.
-            instead: Whether it may take the place of a plug-in's entry.
-
-        Raises:
-            ValueError: The name is taken.
-        """
+        """Add an entry for this process only, such as a method that is defined in a notebook."""
         if name in self and (self.is_builtin(name) or not instead):
             raise ValueError(f"the {self.kind} '{name}' exists already")
         self._loaded[name] = entry
@@ -146,15 +114,6 @@ def import_location(location: str) -> Any:
     """Import ``package.module``, ``package.module:attribute`` or the Python file ``path/to/module.py``.
 
     A file is imported under its own name without the suffix, as if its folder were on the path.
-
-    Args:
-        location: Where the object is.
-
-    Returns:
-        The module, or its attribute.
-
-    Raises:
-        InputError: There is no such file or module, or the module raises when it is imported.
     """
     try:
         return _import_file(Path(location)) if location.endswith(".py") else _import(location)

@@ -87,21 +87,10 @@ class Tabular(ABC):
 
     @abstractmethod
     def plot(self, axes: Axes | None = None) -> Axes:
-        """Draw the result.
-
-        Args:
-            axes: Where to draw; None: a new figure.
-
-        Returns:
-            The axes.
-        """
+        """Draw the result."""
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Return the rows as a pandas DataFrame.
-
-        Raises:
-            InputError: pandas is not installed.
-        """
+        """Return the rows as a pandas DataFrame."""
         try:
             import pandas
         except ImportError:
@@ -135,15 +124,7 @@ class IntervalRow:
 
 
 def axes_or_new(axes: Axes | None, height: float = 3.2) -> Axes:
-    """Return axes.
-
-    Args:
-        axes: Those that the user gave.
-        height: Height in inches of a new figure.
-
-    Returns:
-        The same, or those of a new figure.
-    """
+    """Return axes."""
     if axes is not None:
         return axes
     from matplotlib import pyplot
@@ -154,17 +135,7 @@ def axes_or_new(axes: Axes | None, height: float = 3.2) -> Axes:
 def draw_intervals(
     rows: Sequence[IntervalRow], axes: Axes | None, *, label: str = "", zero: bool = False
 ) -> Axes:
-    """Draw values and their intervals as one horizontal line each, from top to bottom.
-
-    Args:
-        rows: The lines.
-        axes: Where to draw; None: a new figure.
-        label: Label of the horizontal axis.
-        zero: Whether zero is marked, as for differences.
-
-    Returns:
-        The axes.
-    """
+    """Draw values and their intervals as one horizontal line each, from top to bottom."""
     axes = axes_or_new(axes, 0.9 + 0.28 * max(len(rows), 2))
     if zero:
         axes.axvline(0, color=GREY, linewidth=0.8, linestyle="--")

@@ -56,14 +56,7 @@ def first_problem(
     keys: Callable[[Sequence[str]], Sequence[str]],
     set_by_hand: Collection[str] = (),
 ) -> InputError:
-    """Return the first error of pydantic as one line.
-
-    Args:
-        error: The complaints about a configuration.
-        file: Where it was read.
-        keys: Path of a table -> its valid keys, of which the nearest one is named.
-        set_by_hand: Keys that were not read from the file, such as `method.rate` of a command line.
-    """
+    """Return the first error of pydantic as one line."""
     problem = error.errors()[0]
     where = [str(part) for part in problem["loc"]]
     # A method's table is checked by its own class: unwrap the complaint, however deep members are nested.

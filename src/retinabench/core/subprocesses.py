@@ -25,20 +25,7 @@ Result = TypeVar("Result")
 def in_processes(
     work: Callable[[Item], Result], items: Sequence[Item], workers: int
 ) -> Iterator[tuple[int, Result]]:
-    """Call `work` with every item in several processes.
-
-    Args:
-        work: A function of a module, which another process can import.
-        items: Its arguments.
-        workers: Number of processes; 1 or less works in this process.
-
-    Yields:
-        The number of an item and its result, in any order.
-
-    Raises:
-        WorkError: A process was killed, or this is a child that runs its parent's script once more (`refuse_import`). What
-            `work` raises is raised, too.
-    """
+    """Call `work` with every item in several processes."""
     refuse_import()
     if workers <= 1:
         yield from enumerate(map(work, items))
@@ -65,9 +52,6 @@ def refuse_import() -> None:
 
     A script without a main guard would begin all its work once more in each child. Where its folder is locked, the child would
     wait for the parent, and the parent for the child.
-
-    Raises:
-        WorkError: This process is such a child.
     """
     # The attribute by which `multiprocessing` itself recognises such a child.
     if getattr(multiprocessing.current_process(), "_inheriting", False):

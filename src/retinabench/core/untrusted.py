@@ -36,18 +36,7 @@ NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
 
 
 def inside(folder: Path, name: object) -> Path:
-    """Return the file of that name in `folder`, links in it included as long as they stay in the folder.
-
-    Args:
-        folder: The folder.
-        name: What a manifest says: the name of a file, without folders.
-
-    Returns:
-        The path.
-
-    Raises:
-        InputError: The name is no file name, or a link that leads out of the folder.
-    """
+    """Return the file of that name in `folder`, links in it included as long as they stay in the folder."""
     if not isinstance(name, str) or name in ("", ".", "..") or any(mark in name for mark in "/\\\0"):
         raise InputError(f"names the file {str(name)[:80]!r}, which is not a name in it", file=folder)
     return kept_inside(folder, folder / name)
@@ -65,30 +54,14 @@ def kept_inside(folder: Path, path: Path) -> Path:
 
 
 def open_in_place(path: Path, flags: int) -> int:
-    """Open a file of a working folder for writing in place, and return its descriptor.
-
-    Args:
-        path: The file; it is created where it does not exist.
-        flags: Further flags of `os.open`, such as `os.O_APPEND`.
-
-    Raises:
-        InputError: It is a link or no regular file.
-        OSError: It cannot be opened.
-    """
+    """Open a file of a working folder for writing in place, and return its descriptor."""
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise InputError("is a link or no regular file, and is not written to", file=path, hint="Remove it.")
     return os.open(path, flags | os.O_CREAT | NO_LINKS, 0o666)
 
 
 def shown(path: str | Path) -> str:
-    """Return a path as reports and JSON show it: without the folders that would tell of this machine and its user.
-
-    Args:
-        path: A path.
-
-    Returns:
-        A path below the current folder relative to it, of any other its last two names.
-    """
+    """Return a path as reports and JSON show it: without the folders that would tell of this machine and its user."""
     path = Path(path)
     if path.is_absolute():
         below = path.is_relative_to(Path.cwd())
@@ -130,18 +103,7 @@ QUOTED_ARROW = f"^'({_FORMULA.pattern})"
 
 
 def json_object(text: str | bytes) -> dict[str, Any]:
-    """Return an untrusted JSON object, all of which can be written again.
-
-    Args:
-        text: Its text.
-
-    Returns:
-        Its content.
-
-    Raises:
-        ValueError: It is no JSON, no object, nested too deep, or holds a whole number beyond those of floats or half a surrogate
-            pair, which no file or page can show.
-    """
+    """Return an untrusted JSON object, all of which can be written again."""
     try:
         content = json.loads(text, parse_int=_whole)
         json.dumps(content, ensure_ascii=False).encode()
@@ -185,11 +147,7 @@ def unquoted(text: str) -> str:
 
 
 def csv_text(rows: Iterable[Sequence[object]]) -> str:
-    """Return rows as CSV, the header among them; text passes through `visible` and `plain_cell`, and what is no text stays as it is.
-
-    Args:
-        rows: The cells of each line.
-    """
+    """Return rows as CSV, the header among them; text passes through `visible` and `plain_cell`, and what is no text stays as it is."""
     sink = io.StringIO(newline="")
     writer = csv.writer(sink, lineterminator="\n")
     writer.writerows(

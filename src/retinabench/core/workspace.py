@@ -35,13 +35,7 @@ WITHOUT_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP)
 
 @dataclass(frozen=True)
 class Holder:
-    """The process that works in a folder: its number, its machine, and the time at which it began.
-
-    Args:
-        process: Process id; 0 if not known.
-        host: Name of the machine.
-        since: Seconds since the epoch.
-    """
+    """The process that works in a folder: its number, its machine, and the time at which it began."""
 
     process: int
     host: str
@@ -50,13 +44,7 @@ class Holder:
 
 @dataclass(frozen=True)
 class Workspace:
-    """One folder and what it is for.
-
-    Args:
-        folder: The folder; it is created when something is written.
-        kind: What the folder holds, for messages: ``"benchmark"``, ``"data set"``.
-        file: Name of the manifest.
-    """
+    """One folder and what it is for."""
 
     folder: Path
     kind: str
@@ -78,14 +66,7 @@ class Workspace:
         write_bytes(self.folder / DONE, b"")
 
     def manifest(self) -> JsonObject | None:
-        """Return the manifest, or None for a new folder.
-
-        Returns:
-            The manifest as it was written.
-
-        Raises:
-            InputError: The manifest is damaged.
-        """
+        """Return the manifest, or None for a new folder."""
         if self.folder.is_file():
             raise InputError(
                 "is a file, and a folder is needed", file=self.folder, hint="Choose another --out."
@@ -117,21 +98,7 @@ class Workspace:
         empty: bool = False,
         hint: str = "Choose another --out.",
     ) -> JsonObject:
-        """Write the manifest of a new folder, or compare it with the one that is there.
-
-        Args:
-            manifest: JSON-compatible settings that decide the results, with whatever else is worth noting.
-            decisive: Selects from a manifest what must agree; by default everything.
-            empty: Whether a folder without a manifest must be empty.
-            hint: What a user can do about a difference.
-
-        Returns:
-            The manifest that is in the folder.
-
-        Raises:
-            InputError: The folder was begun with other settings (the first difference and both sides are named), holds
-                something else, or its manifest is damaged.
-        """
+        """Write the manifest of a new folder, or compare it with the one that is there."""
         sweep(self.folder)
         if empty:
             self.check_empty(hint=hint)
@@ -153,15 +120,7 @@ class Workspace:
         return begun
 
     def check_empty(self, allowed: Collection[str] = (), hint: str = "Choose another --out.") -> None:
-        """Refuse a folder that has no manifest and holds files of something else; nothing is written.
-
-        Args:
-            allowed: Names that may lie in a folder before its manifest.
-            hint: What a user can do about it.
-
-        Raises:
-            InputError: There are other files.
-        """
+        """Refuse a folder that has no manifest and holds files of something else; nothing is written."""
         # Files of a write that another process does now, or that was killed.
         temporary = (f"{HOLDER.lstrip('.')}.", f"{self.file}.", CHECKSUMS)
         found = [
@@ -183,16 +142,7 @@ class Workspace:
 
     @contextlib.contextmanager
     def lock(self, *, wait: bool = False, say: Callable[[str], None] = lambda line: None) -> Iterator[None]:
-        """Hold the folder while the block runs; on a file system without locks the block runs unguarded.
-
-        Args:
-            wait: Wait for another process instead of refusing.
-            say: Is told, in one line, that there is another process to wait for.
-
-        Raises:
-            InputError: Another process holds the folder, or the folder cannot be written.
-            WorkError: This process is a child that imports the script of its parent.
-        """
+        """Hold the folder while the block runs; on a file system without locks the block runs unguarded."""
         refuse_import()
         lock = FileLock(self.folder / LOCK)
         try:
@@ -268,14 +218,6 @@ def first_difference(
     """Return the dotted key of the first difference of two nested mappings with both values, None if they agree.
 
     The order of keys does not count.
-
-    Args:
-        then: The earlier mapping.
-        now: The present mapping.
-        prefix: Put before the key.
-
-    Returns:
-        The key, its value in `then` and its value in `now`; None for a missing value.
     """
     for key in dict.fromkeys([*then, *now]):
         ours, theirs = now.get(key), then.get(key)

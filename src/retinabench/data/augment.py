@@ -35,14 +35,6 @@ def augmentation(
     The first acts on the stored bytes (B, 3, H, W), a quarter of the traffic; the second on the network's inputs. For
     `affine` the k-th image of the epoch gets the k-th row of numbers drawn on the CPU: the same view on every device,
     however the epoch is cut into batches.
-
-    Args:
-        kind: none, flip or affine (`methods.settings.Optimizer.augment`).
-        count: Number of images of the epoch.
-        device: Where the images are.
-        seed: Seed of the run.
-        epoch: Number of the epoch, from 0.
-        rank: Number of the process; each draws its own augmentations.
     """
     own = (rank,) * (rank > 0)
     if kind == "none":

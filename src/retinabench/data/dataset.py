@@ -66,16 +66,7 @@ class Dataset(Protocol):
 class ArrayDataset:
     """A data set in memory; see `Dataset`.
 
-    Args:
-        inputs: (N, ...) as stored.
-        targets: (N,) or (N, C).
-        groups: (N,) text; the part of a name before the dash is the kind of the group: ``noise-3``.
-        splits: Name of a split -> its rows.
-        image_id: (N,) text, or None.
-        patient_id: (N,) text, or None.
-
-    Raises:
-        ValueError: The columns differ in length.
+    Shapes: `inputs` (N, ...), `targets` (N,), `groups` (N,), `image_id` (N,), `patient_id` (N,).
     """
 
     inputs: NDArray[Any]
@@ -138,16 +129,7 @@ class ConceptImages:
     It is no `Dataset`: an image is made on request and at the size that a question asks for, with masks on the same square,
     so that a collection may be far larger than memory.
 
-    Args:
-        sample_id: (N,) text.
-        concepts: C names.
-        truth: (N, C) int8, 1 where the concept is present in the image, 0 where it is absent, -1 where that is unknown.
-        patient_id: (N,), so that no patient is both trained on and asked about.
-        image: ``image(row, size)`` -> (size, size, 3) uint8, a square around the field of view or the whole image.
-        masks: ``masks(row)`` -> (C, H, W) bool on the same square, at a resolution of the source; None where nothing is
-            known about the places of the concepts.
-        without: ``without(row, size, concepts)`` -> the image as it would be without these concepts; None where that is
-            unknown.
+    Shapes: `sample_id` (N,), `truth` (N, C), `patient_id` (N,), `masks` (C, H, W).
     """
 
     sample_id: NDArray[np.str_]

@@ -20,17 +20,7 @@ EASY_PARTS = (("in_domain", "train", 64), ("in_domain", "validation", 24), ("in_
 def write_easy_data(
     folder: Path, size: int = 16, seed: int = 0, parts: tuple[tuple[str, str, int], ...] = EASY_PARTS
 ) -> Path:
-    """Write a prepared folder whose referable images have a bright patch: a network learns it in seconds.
-
-    Args:
-        folder: The folder to make; its parents are made too.
-        size: Side of the square images in pixels, at least 9.
-        seed: Seed of grades and pixels.
-        parts: Domain, split and number of images, an even one, of each part.
-
-    Returns:
-        The folder.
-    """
+    """Write a prepared folder whose referable images have a bright patch: a network learns it in seconds."""
     random = np.random.default_rng(seed)
     records = join([_records(domain, split, n, random) for domain, split, n in parts])
     images = random.integers(40, 90, (len(records), size, size, 3), dtype=np.uint8)

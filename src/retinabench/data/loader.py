@@ -36,15 +36,7 @@ class Source(Protocol):
     def load(
         self, chunks: Sequence[Rows], stored_view: Augment = unchanged
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield inputs (B, ...) and targets (B,) of each chunk of rows.
-
-        Args:
-            chunks: Rows of each batch.
-            stored_view: Applied to the inputs as they are stored, before they become floating point.
-
-        Returns:
-            An iterator of (inputs, targets).
-        """
+        """Yield inputs (B, ...) and targets (B,) of each chunk of rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,13 +71,6 @@ class ImageSource:
 
     Images travel as uint8 and become float32 (B, 3, H, W) on the device, in [0, 1] or with standardised channels.
     Labels are float32 (B,).
-
-    Args:
-        data: The prepared folder.
-        device: Where the batches go.
-        standardise_over: Rows whose images give mean and std of the channels, or None.
-        scale: Fixed mean and std of the channels; without them or rows, values are in [0, 1].
-        workers: Processes that read ahead, each `PREFETCH` batches; they are started once (0: none).
     """
 
     data: Prepared
@@ -194,17 +179,7 @@ class _StoredImages(TorchDataset[tuple[Tensor, Tensor]]):
 
 @dataclass(frozen=True, eq=False)
 class Batches:
-    """Training and validation rows of a source, in batches on its device: what the training loop reads.
-
-    Args:
-        source: Where the batches are loaded from.
-        train: Rows to train on.
-        validation: Rows that are held out; may be empty.
-        batch_size: Rows per batch.
-        seed: Seed of the order and of the augmentation.
-        augment: ``none``, ``flip`` or ``affine``, see `retinabench.data.augment`.
-        limits: How many images the memory of the device takes at a time.
-    """
+    """Training and validation rows of a source, in batches on its device: what the training loop reads."""
 
     source: Source
     train: Rows
@@ -230,16 +205,7 @@ class Batches:
         return len(chunks(self.train, self.batch_size))
 
     def epoch(self, number: int, rank: int = 0, ranks: int = 1) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the shuffled batches of one epoch.
-
-        Args:
-            number: Number of the epoch, on which order and augmentation depend.
-            rank: Number of this process, which gets its share of every batch and its own augmentation.
-            ranks: Number of processes.
-
-        Yields:
-            Inputs (B, ...) and targets (B,).
-        """
+        """Yield the shuffled batches of one epoch."""
         rows = numpy_generator(self.seed, "order", number).permutation(self.train)
         shares = [np.array_split(chunk, ranks)[rank] for chunk in chunks(rows, self.batch_size)]
         images = sum(len(share) for share in shares)
@@ -248,16 +214,7 @@ class Batches:
             yield view(inputs), targets
 
     def cut(self, rows: Rows, batch_size: int = 256, work: Work = "prediction") -> list[Rows]:
-        """Cut any rows into batches that fit the memory, in order.
-
-        Args:
-            rows: The rows.
-            batch_size: Rows of a batch, or fewer (`limits`).
-            work: What they are for.
-
-        Returns:
-            Batches of rows.
-        """
+        """Cut any rows into batches that fit the memory, in order."""
         return chunks(rows, self.limits.of(work, batch_size)) if len(rows) else []
 
     def rows(self, rows: Rows, batch_size: int = 256) -> Iterator[tuple[Tensor, Tensor]]:
@@ -274,15 +231,7 @@ def array_batches(
 ) -> Batches:
     """Return the batches of arrays of which all rows train and none is held out.
 
-    Args:
-        inputs: (N, ...) as the network takes them.
-        targets: (N,) as the likelihood takes them.
-        batch_size: Rows per batch.
-        seed: Seed of the order.
-        device: Where the arrays are put.
-
-    Returns:
-        The batches.
+    Shapes: `inputs` (N, ...), `targets` (N,).
     """
     rows = np.arange(len(targets))
     source = ArraySource(torch.from_numpy(inputs).to(device), torch.from_numpy(targets).to(device))

@@ -31,16 +31,7 @@ Work = Literal["training", "validation", "prediction"]
 
 @dataclass
 class BatchLimits:
-    """The most images of one forward pass, by what it is for; None is no limit.
-
-    Args:
-        training: Images of a part of a training batch.
-        validation: Images of a batch of the validation after an epoch.
-        prediction: Images of a batch of the final prediction, and of every other pass over many images.
-        probed: The works for which the memory of the device was measured, or needs no measurement.
-        history: A sentence for every time that a limit was set.
-        changed: Called with that sentence.
-    """
+    """The most images of one forward pass, by what it is for; None is no limit."""
 
     training: int | None = None
     validation: int | None = None
@@ -55,13 +46,7 @@ class BatchLimits:
         return size if limit is None else min(size, limit)
 
     def set(self, work: Work, limit: int, why: str) -> None:
-        """Set a limit, and record why.
-
-        Args:
-            work: What it is for.
-            limit: Images at a time.
-            why: The beginning of a sentence.
-        """
+        """Set a limit, and record why."""
         setattr(self, work, limit)
         unchanged = "; the batch size of a step is unchanged" if work == "training" else ""
         line = f"{why}: {work} now takes {_count(limit)} at a time{unchanged}"
@@ -70,17 +55,7 @@ class BatchLimits:
 
 
 def keep_limits(limits: BatchLimits, folder: Path, progress: Progress, *, writes: bool) -> None:
-    """Continue with the limits that a folder holds, and keep every change there.
-
-    Args:
-        limits: The limits, changed in place.
-        folder: Of the run.
-        progress: Shows every change.
-        writes: Whether this process writes the file and shows the changes.
-
-    Raises:
-        InputError: The file is damaged.
-    """
+    """Continue with the limits that a folder holds, and keep every change there."""
     path = folder / FILE
 
     def write() -> None:
@@ -141,20 +116,7 @@ def with_less(
     device: torch.device,
     least: int = 1,
 ) -> Result:
-    """Return what `attempt` returns, with half as many images at a time as often as memory runs out.
-
-    Args:
-        attempt: Takes the most images of one pass.
-        begin: Called before every attempt but the first: undoes what the one before has changed.
-        limits: Keep what was found.
-        work: What is attempted.
-        size: Images of the whole.
-        device: Whose memory it is.
-        least: The fewest images of a pass.
-
-    Raises:
-        OutOfMemoryError: Memory runs out with the fewest images.
-    """
+    """Return what `attempt` returns, with half as many images at a time as often as memory runs out."""
     while True:
         most = limits.of(work, size)
         try:
@@ -171,12 +133,7 @@ def with_less(
 
 
 def out_of_memory(what: str, device: torch.device) -> OutOfMemoryError:
-    """Return the error of work that does not fit and is not cut any further.
-
-    Args:
-        what: The work, and how much of it.
-        device: Whose memory it is.
-    """
+    """Return the error of work that does not fit and is not cut any further."""
     hint = "or choose a smaller network (model.width) or smaller images (prepare --size)"
     if device.type == "cuda":
         hint += ", or set optimizer.precision=bfloat16"
@@ -226,16 +183,6 @@ def probe(work: Callable[[int], None], size: int, meter: Meter, least: int = 1, 
 
     The number of images is doubled while the next pass is expected to fit, by a line through the last two measurements; that
     line then gives the number that fills the free memory.
-
-    Args:
-        work: Computes so many images once.
-        size: Images of the whole.
-        meter: Measures the memory.
-        least: The fewest images of a pass.
-        reserved: Bytes that will be needed beside, such as the state of the optimiser.
-
-    Returns:
-        Images at a time, at least `least`.
     """
     budget = USABLE * meter.free() - reserved
     least = min(least, size)

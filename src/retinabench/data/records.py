@@ -31,18 +31,8 @@ def referable(grade: NDArray[np.integer], lowest: int = MODERATE) -> NDArray[np.
 class Records:
     """N images: identity, grade and place in the study.
 
-    Args:
-        image_id: (N,) unique text.
-        patient_id: (N,) text.
-        eye: (N,) ``left``, ``right`` or empty.
-        grade: (N,) 0 … 4, as reported.
-        domain: (N,) ``in_domain`` or ``shifted``.
-        split: (N,) ``train``, ``validation`` or ``test``.
-        source: (N,) where the image is read from: a path below the data set's folder, or an index.
-        p_referable: (N,) the true P(grade >= 2), NaN where it is not known.
-
-    Raises:
-        InputError: There are no rows, an image id is repeated, or a grade is not one of 0 … 4.
+    Shapes: `image_id` (N,), `patient_id` (N,), `eye` (N,), `grade` (N,), `domain` (N,), `split` (N,), `source`
+    (N,), `p_referable` (N,).
     """
 
     image_id: NDArray[np.str_]
@@ -109,21 +99,7 @@ def make_records(
     domain: Iterable[str] | str = "in_domain",
     p_referable: ArrayLike = np.nan,
 ) -> Records:
-    """Return records of columns.
-
-    Args:
-        image_id: N unique names.
-        grade: N grades.
-        source: N file names; by default the names of the images.
-        patient_id: N patients; by default every image is its own patient.
-        eye: N eyes; by default unknown.
-        split: N splits, or one for all.
-        domain: N domains, or one for all.
-        p_referable: N true probabilities; NaN for all where none is known.
-
-    Returns:
-        The records.
-    """
+    """Return records of columns."""
     ids = np.array(list(image_id), np.str_)
 
     def column(values: Iterable[str] | str | None, default: NDArray[np.str_]) -> NDArray[np.str_]:

@@ -23,15 +23,7 @@ HOLD_OUT = 0.2  # of the training patients, where a data set has no validation o
 
 @dataclass(frozen=True)
 class Division:
-    """One task: its splits, and which grades are referable in it.
-
-    Args:
-        divide: Records -> name of a split -> its rows.
-        referable_from: Lowest grade with label 1.
-        by_grade: Whether the task needs grades rather than labels.
-        repairs: The division as released, if `divide` leaves out images of it whose patients are also trained on.
-        published: Numbers of images in every split, in the order of `tasks.SPLITS`, for complete EyePACS and APTOS.
-    """
+    """One task: its splits, and which grades are referable in it."""
 
     divide: Callable[[Records], Splits]
     referable_from: int = MODERATE
@@ -134,13 +126,6 @@ def hold_out(records: Records, rows: Rows) -> tuple[Rows, Rows]:
 
     A pure function of the records: no random numbers. Patients are ordered by id within their worst grade, so that
     every grade gives its share.
-
-    Args:
-        records: The images.
-        rows: (n,) the rows to divide.
-
-    Returns:
-        The rows that stay, and those held out.
     """
     patients, of_row, worst = _patients(records, rows)
     order = np.lexsort((patients, worst))
@@ -156,19 +141,6 @@ def fold_splits(records: Records, splits: Splits, folds: int, repeat: int, fold:
     The patients are dealt out at random, in the order of their worst grade, so that every fold has its share of each grade. Of
     the patients that do not test, `hold_out` validates. A shifted image goes with its patient where that patient is in domain as
     well, as one in a folder of damaged copies is; the others keep their split.
-
-    Args:
-        records: The images.
-        splits: The task's own splits.
-        folds: K, the number of folds.
-        repeat: Number of the random division; another number is another one.
-        fold: 0 … K - 1, the fold that tests.
-
-    Returns:
-        Name of a split -> its rows.
-
-    Raises:
-        InputError: There are fewer patients than folds.
     """
     pool = np.sort(np.concatenate([splits[name] for name in ("train", "validation", "test")]))
     patients, of_row, worst = _patients(records, pool)

@@ -23,12 +23,7 @@ SPLITS = ("train", "validation", "shifted_validation", "test", "shifted_test")
 class Part:
     """The rows of some splits of a task, as `rb.evaluate` takes them.
 
-    Args:
-        data: The prepared folder.
-        rows: (N,) rows of the data set.
-        domain: (N,) ``in_domain`` or ``shifted``.
-        split: (N,) ``train``, ``validation`` or ``test``, by the division of the task.
-        batch_size: Images per batch.
+    Shapes: `rows` (N,), `domain` (N,), `split` (N,).
     """
 
     data: Prepared
@@ -71,12 +66,6 @@ class Task:
     """A prepared data set, divided; a `retinabench.data.dataset.Dataset`.
 
     ``task["test"]`` or ``task["test", "shifted_test"]`` gives the `Part` that `rb.evaluate` takes.
-
-    Args:
-        name: Name of the task.
-        data: The prepared folder.
-        splits: Each name of `SPLITS` that exists -> its rows.
-        notes: Sentences about images that are left out or held out.
     """
 
     name: str
@@ -118,13 +107,7 @@ class Task:
         return len(self.records)
 
     def in_fold(self, folds: int, repeat: int, fold: int) -> Task:
-        """Return the task with its images divided anew, so that one fold of the patients tests (`splits.fold_splits`).
-
-        Args:
-            folds: Number of folds.
-            repeat: Number of the random division.
-            fold: The fold that tests, from 0.
-        """
+        """Return the task with its images divided anew, so that one fold of the patients tests (`splits.fold_splits`)."""
         found = fold_splits(self.records, self.splits, folds, repeat, fold)
         return replace(self, splits={name: rows for name, rows in found.items() if rows.size}, notes=())
 
@@ -231,17 +214,6 @@ def expected_sizes(name: str, dataset: str, shifted: str | None = None) -> dict[
     """Return how many images the splits of a task will have, by the counts of complete data sets that need not be there.
 
     Every image counts as a patient of its own, except where the task states the published numbers.
-
-    Args:
-        name: A name of `registry.TASKS`.
-        dataset: A name of `registry.DATASETS` that states its counts.
-        shifted: That of the second data set, for tasks that need one.
-
-    Returns:
-        Name of a split -> images.
-
-    Raises:
-        InputError: A name is unknown, or the counts of a data set are not known.
     """
     division = TASKS.find(name)
     published_on = ("eyepacs", "aptos" if division is COUNTRY_SHIFT else None)

@@ -40,17 +40,7 @@ TABLE = HERE / "published.toml"
 
 
 def find(source: str | Path) -> tuple[Path, JsonObject]:
-    """Return the file that holds a configuration, and its content, which the caller may change.
-
-    Args:
-        source: A path ending in .toml, or the name of a preset.
-
-    Returns:
-        The file, and its content as nested tables.
-
-    Raises:
-        InputError: There is none, or the file is not TOML.
-    """
+    """Return the file that holds a configuration, and its content, which the caller may change."""
     if Path(source).suffix == ".toml":
         return Path(source), read_toml(Path(source))
     known = _preset_files()
@@ -162,14 +152,7 @@ PROTOCOL = 2  # raise it when the same Run would give other numbers
 
 
 class CrossValidation(Frozen):
-    """Tests every patient once, by a run that was not trained on that patient (`data.splits.fold_splits`).
-
-    Args:
-        folds: Number of folds, K.
-        repeat: Number of the random division of the patients into folds.
-        fold: The fold that tests, from 0. None: each in turn; such a run consists of K runs and joins their predictions of
-            the test images.
-    """
+    """Tests every patient once, by a run that was not trained on that patient (`data.splits.fold_splits`)."""
 
     folds: int = Field(5, ge=2)
     repeat: int = Field(0, ge=0)
@@ -187,15 +170,7 @@ class CrossValidation(Frozen):
 
 
 class Run(TrainingRun, Extended):
-    """One training: task, data, model, method, optimiser and seed.
-
-    Args:
-        data: A prepared folder.
-        shifted: A second prepared folder, whose images are the shifted sets.
-        task: Name of the task.
-        model: The network.
-        cross_validation: Folds of the patients instead of the task's own split; None keeps that.
-    """
+    """One training: task, data, model, method, optimiser and seed."""
 
     _later = ("cross_validation",)
 
@@ -233,18 +208,6 @@ def load_run(
     """Build a run from a TOML file or preset, then keywords, then `key=value` texts; later settings win.
 
     Where a keyword or text names another network, settings of the preset's network that it has no choice of are left out.
-
-    Args:
-        source: A path ending in .toml, or the name of a preset such as `demo/map`.
-        overrides: Settings such as `optimizer.lr=0.01`.
-        precision: `optimizer.precision` where nothing else sets it; None for its default.
-        **given: Settings of the run; None leaves one as it is.
-
-    Returns:
-        The run.
-
-    Raises:
-        InputError: A setting is unknown or impossible; file, key and the nearest valid key are named.
     """
     file, tree = find(source) if source is not None else (None, {})
     network = dict(tree.get("model", {}))
@@ -282,19 +245,7 @@ def _left_over(before: Mapping[str, object], now: Any, set_by_hand: Sequence[str
 
 
 def build_run(tree: Mapping[str, object], file: Path | None = None, set_by_hand: Collection[str] = ()) -> Run:
-    """Build a run from nested tables.
-
-    Args:
-        tree: The settings.
-        file: Where they were read, for messages.
-        set_by_hand: Keys that were not, such as `method.rate`.
-
-    Returns:
-        The run.
-
-    Raises:
-        InputError: A setting is unknown or impossible; the file, the key, and the nearest valid key are named.
-    """
+    """Build a run from nested tables."""
     try:
         return Run(**tree)
     except ValidationError as error:

@@ -154,10 +154,7 @@ def easy_points(likelihood: str) -> tuple[Tensor, Tensor]:
 def errors_of(name: str, predicted: Tensor, targets: Tensor) -> tuple[float, float]:
     """Return the mean squared error of predicted means or probabilities, and that of the best constant.
 
-    Args:
-        name: Of the likelihood.
-        predicted: Mean over the posterior samples, (N, C), or mean and standard deviation of a Gaussian one.
-        targets: As the likelihood takes them.
+    Shapes: `predicted` (N, C).
     """
     if name == "gaussian":
         predicted = predicted[:, 0]
@@ -394,19 +391,7 @@ def check_method(
     network: str | None = None,
     size: int = 16,
 ) -> Iterator[CheckOutcome]:
-    """Run the checks on one method, and yield the outcome of each as it is known.
-
-    Args:
-        name: A name of `METHODS`; see `find_method` for methods that are not registered.
-        folder: An empty folder to compute in.
-        overrides: Settings of the run as `key=value`, after those of `TINY`.
-        only: Names of `CHECKS` to run; all by default.
-        network: What to train in place of a small ResNet, such as ``package.module:function``.
-        size: Side of the images in pixels.
-
-    Yields:
-        One outcome per check. A check that does not apply to a composed method is left out.
-    """
+    """Run the checks on one method, and yield the outcome of each as it is known."""
     data = write_easy_data(folder / "data", size)
     of_network = NETWORK if network is None else (f"model.name={json.dumps(network)}", "optimizer.select=nll")
     run = load_run(None, [*of_network, *SHORT, f"method.name={name}", *overrides], data=str(data))
@@ -430,17 +415,7 @@ def checks_of(name: str) -> list[str]:
 
 
 def find_method(name: str) -> str:
-    """Return the name of a method, which is registered for this process where it is not yet.
-
-    Args:
-        name: A name of `METHODS`, a Python file that ends in `.py`, or the name of an importable module.
-
-    Returns:
-        The name that the method's `Config` states.
-
-    Raises:
-        InputError: There is no such method, or the module has no `Config` with a name, or the name of a built-in method.
-    """
+    """Return the name of a method, which is registered for this process where it is not yet."""
     if name in METHODS:
         return name
     if not (name.endswith(".py") or "." in name):

@@ -33,13 +33,6 @@ def run_demo(
 
     Country Shift in small: MAP with three seeds, MC dropout, and the deep ensemble of the three MAP networks, on the
     in-domain camera and on a camera and population that no network saw.
-
-    Args:
-        out: Folder of the data, the runs and the page.
-        seed: Of the images; the seeds of the networks follow from it.
-        images: How many images are drawn.
-        workers: Processes that draw, and that train networks on processors; None takes one per core.
-        progress: Shows what is done.
     """
     began = time.perf_counter()
     data = prepare(

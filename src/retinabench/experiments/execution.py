@@ -49,11 +49,6 @@ class Resources:
     """Where a run is computed, and where its progress is shown; none of it changes the run's hash.
 
     Several processes started by `torchrun` train one run together (`methods/training/distributed.py`).
-
-    Args:
-        device: `auto`, `cpu`, `cuda` or `cuda:N`.
-        readers: Processes that read images ahead; 0 reads in this process. None: 0 on a CPU, up to `READERS` for a GPU.
-        progress: Shows how far the work is.
     """
 
     device: str = "auto"
@@ -61,14 +56,7 @@ class Resources:
     progress: Progress = QUIET
 
     def torch_device(self) -> torch.device:
-        """Choose the device; `auto` takes a GPU where there is one, under `torchrun` each process its own.
-
-        Returns:
-            The device.
-
-        Raises:
-            InputError: The device is unknown or absent.
-        """
+        """Choose the device; `auto` takes a GPU where there is one, under `torchrun` each process its own."""
         name = self.device if self.device != "auto" else ("cuda" if torch.cuda.is_available() else "cpu")
         if name == "cuda" and distributed.expected():
             name = distributed.local_device()
@@ -108,16 +96,7 @@ POSTERIOR = "posterior.pt"
 
 @dataclass
 class Training(Generic[Result]):
-    """All that one training needs.
-
-    Args:
-        model: The untrained network, on its device.
-        batches: Training and validation data.
-        predict: Returns the result of the run from its trained posterior.
-        title: What is being trained, for the progress bar.
-        counts: Numbers that every checkpoint keeps, such as gradients so far; a resumed training counts on.
-        interval: Least seconds between checkpoints; 0 for one per epoch.
-    """
+    """All that one training needs."""
 
     model: nn.Module
     batches: Batches
@@ -158,13 +137,7 @@ class RunTask(Protocol[Result]):
         """Return the result of a finished run."""
 
     def write(self, result: Result, run: Run, folder: Path) -> None:
-        """Write the result of a run into its folder.
-
-        Args:
-            result: What the run gave.
-            run: The run.
-            folder: Its folder.
-        """
+        """Write the result of a run into its folder."""
 
 
 def execute_run(
@@ -173,21 +146,6 @@ def execute_run(
     """Compute a run, continue it, or find it done.
 
     Of several processes that are given the same run one computes it, and the others wait. Those of `torchrun` train together.
-
-    Args:
-        task: What the run is trained on.
-        run: The settings.
-        out: Parent of the run's folder, and of those of the runs that it combines.
-        resources: Where to compute.
-        weights: Folder of a finished run whose trained weights are those of this one.
-
-    Returns:
-        The folder of the finished run.
-
-    Raises:
-        InputError: The method does not support the likelihood, or the folder was begun with other settings or data.
-        DivergedError: The training diverged.
-        OutOfMemoryError: Not even single images fit the memory.
     """
     check_likelihood(run, task.likelihood)
     device = resources.torch_device()
@@ -235,11 +193,7 @@ def _finish(task: RunTask[Result], result: Result, run: Run, workspace: Workspac
 
 
 def check_likelihood(run: TrainingRun, likelihood: Likelihood) -> None:
-    """Refuse a method that does not support a likelihood.
-
-    Raises:
-        InputError: It does not; the message names those that it supports.
-    """
+    """Refuse a method that does not support a likelihood."""
     supported = run.method.supported()
     if likelihood.name not in supported:
         raise InputError(
@@ -250,11 +204,7 @@ def check_likelihood(run: TrainingRun, likelihood: Likelihood) -> None:
 
 
 def check_inputs(run: TrainingRun) -> None:
-    """Refuse a method that needs images where the inputs are features or other arrays.
-
-    Raises:
-        InputError: It needs images.
-    """
+    """Refuse a method that needs images where the inputs are features or other arrays."""
     if run.method.needs_images:
         raise InputError(
             f"the method '{run.method.name}' needs images, and the inputs are features that are computed once, or no images",
@@ -263,11 +213,7 @@ def check_inputs(run: TrainingRun) -> None:
 
 
 def member_runs(run: Run) -> list[Run]:
-    """Return the runs whose results a run combines: one for each fold, or the members of a composed method; none if it trains.
-
-    Raises:
-        InputError: The method cannot be composed in that way.
-    """
+    """Return the runs whose results a run combines: one for each fold, or the members of a composed method; none if it trains."""
     division = run.cross_validation
     if division is not None and division.fold is None:
         folds = (division.model_copy(update={"fold": fold}) for fold in range(division.folds))

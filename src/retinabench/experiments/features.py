@@ -39,18 +39,7 @@ def feature_source(
 ) -> ArraySource:
     """Return the features of all images, each with mean 0 and std 1 over the training rows, and their labels.
 
-    Args:
-        config: The network and its weights.
-        data: The images.
-        train: Training rows.
-        device: Where the trunk is computed and the features are put.
-        progress: Shows how far the work is.
-
-    Returns:
-        Features (N, D) and labels (N,), float32, on the device.
-
-    Raises:
-        InputError: The weights cannot be had or do not fit, or the cache is damaged.
+    Shapes: returns (N, D).
     """
     features = trunk_features(config, data, device, progress)
     mean, std = feature_scale(features[train])
@@ -61,17 +50,7 @@ def feature_source(
 def trunk_features(
     config: ModelConfig, data: Prepared, device: torch.device, progress: Progress = QUIET
 ) -> NDArray[np.float32]:
-    """Return the features (N, D) of all images, from the cache where they are there.
-
-    Args:
-        config: The network and its weights.
-        data: The images.
-        device: Where the trunk is computed.
-        progress: Shows how far the work is.
-
-    Raises:
-        InputError: The weights cannot be had or do not fit, or the cache is damaged.
-    """
+    """Return the features (N, D) of all images, from the cache where they are there."""
     settings = config.model_dump(mode="json")
     trunk = {name: settings[name] for name in TRUNK_SETTINGS if name in settings}
     if config.weights_sha256 is not None:
@@ -91,14 +70,7 @@ def feature_scale(features: NDArray[np.float32]) -> tuple[NDArray[np.float32], N
 
 
 class Extractor:
-    """Images (B, H, W, 3) -> features (B, D); the trunk is built when the first images come.
-
-    Args:
-        config: The network and its weights.
-        device: Where it is computed.
-        trunk: The trunk, where it is there already.
-        progress: Shows which pretrained tensors the trunk has.
-    """
+    """Images (B, H, W, 3) -> features (B, D); the trunk is built when the first images come."""
 
     def __init__(
         self,
@@ -147,17 +119,7 @@ def cached_features(
 
     A killed computation continues with the first shard that is missing.
 
-    Args:
-        data: A prepared folder, or two that are merged.
-        network: All that decides the features besides the images; JSON-compatible.
-        extract: Images (B, size, size, 3) -> features (B, D).
-        progress: Shows how far the work is.
-
-    Returns:
-        (N, D) float32, in the order of the images.
-
-    Raises:
-        InputError: The cache is damaged, or the folder cannot be written.
+    Shapes: `extract` (B, D), returns (N, D).
     """
     folders = [data.folder] if data.shifted is None else [data.folder, data.shifted]
     return np.concatenate([_of_folder(open_prepared(one), network, extract, progress) for one in folders])

@@ -36,19 +36,6 @@ def predict_on(folder: Path, data: Path, out: Path, resources: Resources, networ
     The run's own validation and test images are in domain, those of `data` are shifted. Where the training data are not at
     their place any more, the predictions that the run's folder holds are those in domain; all others have the same bits.
     Processes that `torchrun` started share the images.
-
-    Args:
-        folder: Folder of the run.
-        data: Prepared folder.
-        out: Predictions file to write.
-        resources: Where to compute.
-        network: The function of a user's network; see `read_run`.
-
-    Returns:
-        `out`.
-
-    Raises:
-        InputError: The run is not finished, an earlier version trained it on data that are gone, or the images do not fit.
     """
     leads = distributed.join(resources.torch_device()).leads
     if not leads:

@@ -57,14 +57,6 @@ def combine(run: Run, task: Task, members: Sequence[Predictions]) -> Predictions
     """Return the predictions of a run that combines others (`execution.member_runs`).
 
     Those of folds are joined: the test images of all, each predicted by the run that was not trained on its patient.
-
-    Args:
-        run: The run.
-        task: Its task.
-        members: The predictions of its members, in their order.
-
-    Raises:
-        InputError: The members do not go together.
     """
     by = run.cross_validation
     if by is not None and by.fold is None:
@@ -83,22 +75,7 @@ def combine(run: Run, task: Task, members: Sequence[Predictions]) -> Predictions
 def predict(
     run: Run, task: Task, posterior: Posterior, batches: Batches, progress: Progress = QUIET
 ) -> Predictions:
-    """Predict every split but the training one, with the run's number of samples.
-
-    Args:
-        run: The run.
-        task: Its task.
-        posterior: The trained posterior.
-        batches: The batches of the run, which load the images.
-        progress: Shows how far the work is.
-
-    Returns:
-        The predictions of validation and test images, with their metadata.
-
-    Raises:
-        DivergedError: A prediction is not finite.
-        OutOfMemoryError: Not even one image fits the memory.
-    """
+    """Predict every split but the training one, with the run's number of samples."""
     part = task[tuple(split for split in PREDICTED if split in task.splits)]
     generator, samples = torch_generator(batches.device, run.seed, "predict"), run.method.samples
     own = isinstance(posterior, UncertaintyPosterior)
@@ -135,13 +112,7 @@ def predict(
 
 
 def metadata(run: Run, task: Task, members: int) -> JsonObject:
-    """Return the metadata of a predictions file; `blur` where the images had Graham's preprocessing.
-
-    Args:
-        run: The run.
-        task: Its task.
-        members: Number of runs that are combined, 1 of a single one.
-    """
+    """Return the metadata of a predictions file; `blur` where the images had Graham's preprocessing."""
     prepared = task.data.settings
     return {
         "method": run.method.name,
@@ -217,32 +188,13 @@ class ImageRuns:
         return read_predictions(folder / FILE)
 
     def write(self, result: Predictions, run: Run, folder: Path) -> None:
-        """Write the predictions of a run.
-
-        Args:
-            result: The predictions.
-            run: The run.
-            folder: Its folder.
-        """
+        """Write the predictions of a run."""
         write_inputs(describe_inputs(run, divided(self.task, run)), folder)
         write_predictions(result, folder / FILE, checked=True)
 
 
 def execute(run: Run, out: Path, resources: Resources = DEFAULT_RESOURCES) -> Path:
-    """Compute a run below `out`, continue it, or find it done.
-
-    Args:
-        run: The settings; `run.data` and `run.shifted` name prepared folders.
-        out: Parent of the run's folder.
-        resources: Where to compute.
-
-    Returns:
-        The folder of the finished run, which holds `predictions.parquet`.
-
-    Raises:
-        InputError: The data or settings cannot be used, or the network does not take the images.
-        DivergedError: The training diverged.
-    """
+    """Compute a run below `out`, continue it, or find it done."""
     task = load_task(run.data, run.task, run.shifted)
     check_size(run.model, task.data.size)
     return execute_run(ImageRuns(task), run, out, resources, _trained_before(run, task, out))
@@ -279,28 +231,14 @@ def divided(task: Task, run: Run) -> Task:
 
 
 def run_folder(run: Run, out: Path, task: Task) -> Path:
-    """Return the folder of a run below `out`.
-
-    Args:
-        run: The run.
-        out: The folder of all runs.
-        task: The task of the run, whose fingerprint is part of the name.
-    """
+    """Return the folder of a run below `out`."""
     return out / ImageRuns(task).folder_name(run)
 
 
 def make_batches(
     run: Run, task: Task, device: torch.device, workers: int = 0, progress: Progress = QUIET
 ) -> Batches:
-    """Return the batches of a run: its task's rows with its own settings.
-
-    Args:
-        run: The run.
-        task: Its task.
-        device: Where the batches are needed.
-        workers: Processes that read images.
-        progress: Shows how far the features of a fixed trunk are.
-    """
+    """Return the batches of a run: its task's rows with its own settings."""
     train = task.splits["train"]
     return Batches(
         source=_source(run, task, device, workers, progress),

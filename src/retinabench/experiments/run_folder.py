@@ -46,19 +46,7 @@ _Settings = Annotated[
 
 
 class TrainedInputs(Frozen):
-    """The images that a run was trained on, in all that its predictions need of them.
-
-    Args:
-        data: Name of the data set.
-        fingerprint: Of the data set.
-        size: Side of the images in pixels.
-        settings: Those that the images were prepared with; empty for a folder made by hand.
-        referable_from: The lowest grade with label 1.
-        images: Number of training images.
-        patients: Number of training patients.
-        mean: Of the channels, or of the features of a fixed trunk, over the training images.
-        std: Likewise.
-    """
+    """The images that a run was trained on, in all that its predictions need of them."""
 
     data: str
     fingerprint: str
@@ -77,12 +65,7 @@ class TrainedInputs(Frozen):
 
 
 def describe_inputs(run: Run, task: Task) -> TrainedInputs:
-    """Return what a run on a task reads.
-
-    Args:
-        run: The run.
-        task: Its task; its data may be joined with a shifted data set.
-    """
+    """Return what a run on a task reads."""
     own, train = open_prepared(task.data.folder), task.splits["train"]
     mean, std = _input_scale(run, task)
     return TrainedInputs(
@@ -99,21 +82,12 @@ def describe_inputs(run: Run, task: Task) -> TrainedInputs:
 
 
 def write_inputs(inputs: TrainedInputs, folder: Path) -> None:
-    """Write the inputs into the folder of a run.
-
-    Args:
-        inputs: What the run reads.
-        folder: The folder.
-    """
+    """Write the inputs into the folder of a run."""
     write_json(folder / INPUTS, inputs.model_dump(mode="json"), checked=True)
 
 
 def read_inputs(folder: Path) -> TrainedInputs | None:
-    """Return the inputs of a finished run, None for a run of an earlier version, which did not keep them.
-
-    Raises:
-        InputError: The file is damaged.
-    """
+    """Return the inputs of a finished run, None for a run of an earlier version, which did not keep them."""
     path = check(folder / INPUTS)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -144,12 +118,7 @@ LIKELIHOOD = Bernoulli()  # referable or not
 
 
 def folder_name(run: Run, fingerprint: str) -> str:
-    """Return the name of a run's folder: readable first, unique by its hash.
-
-    Args:
-        run: The run.
-        fingerprint: Of its data.
-    """
+    """Return the name of a run's folder: readable first, unique by its hash."""
     return f"{describe(run).replace(' ', '-')}-{run.hash(fingerprint)}"
 
 
@@ -160,18 +129,7 @@ def describe(run: Run) -> str:
 
 
 def read_run(folder: Path, network: str | None = None) -> Run:
-    """Read the settings of a run from its folder.
-
-    Args:
-        folder: The run's folder.
-        network: The function of the user's network, which is imported only if the caller names it; None for other networks.
-
-    Returns:
-        The run.
-
-    Raises:
-        InputError: The folder holds no run, or one of a user's network that is not named.
-    """
+    """Read the settings of a run from its folder."""
     try:
         content = json.loads(check(folder / "run.json").read_text(encoding="utf-8"))["run"]
         run = build_run(content, folder / "run.json")
@@ -188,19 +146,7 @@ def read_run(folder: Path, network: str | None = None) -> Run:
 
 
 def load_posterior(folder: Path, device: str = "cpu", network: str | None = None) -> tuple[Run, Posterior]:
-    """Read a finished run that trained a network, and its posterior.
-
-    Args:
-        folder: The run's folder.
-        device: Where the posterior is put.
-        network: The function of a user's network; see `read_run`.
-
-    Returns:
-        The run and its posterior.
-
-    Raises:
-        InputError: The folder holds no finished training.
-    """
+    """Read a finished run that trained a network, and its posterior."""
     run = read_run(folder, network)
     try:
         state = load_tensors(folder / POSTERIOR, mapped=True)
@@ -216,15 +162,7 @@ def load_posterior(folder: Path, device: str = "cpu", network: str | None = None
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A finished run and what its folder says of its data.
-
-    Args:
-        folder: Its folder.
-        run: Its settings.
-        fingerprint: Of its data, as they were.
-        inputs: What it reads; None for a run of an earlier version.
-        network: The function of a user's network.
-    """
+    """A finished run and what its folder says of its data."""
 
     folder: Path
     run: Run
@@ -233,12 +171,7 @@ class FinishedRun:
     network: str | None
 
     def training_data(self) -> Task | None:
-        """Return the data that it was trained on; None where they are gone, and its folder holds all that is needed.
-
-        Raises:
-            InputError: They are gone, and an earlier version trained it, or it is a cross-validation, whose folds
-                are divisions of them.
-        """
+        """Return the data that it was trained on; None where they are gone, and its folder holds all that is needed."""
         try:
             task = load_task(self.run.data, self.run.task, self.run.shifted)
         except InputError:
@@ -256,11 +189,7 @@ class FinishedRun:
         return None
 
     def described(self) -> TrainedInputs:
-        """Return what it reads, from its folder or from the training data.
-
-        Raises:
-            InputError: The training data are gone, and an earlier version trained it.
-        """
+        """Return what it reads, from its folder or from the training data."""
         if self.inputs is not None:
             return self.inputs
         task = self.training_data()
@@ -273,18 +202,7 @@ class FinishedRun:
 
 
 def finished_run(folder: Path, network: str | None = None) -> FinishedRun:
-    """Read the folder of a finished run.
-
-    Args:
-        folder: The folder.
-        network: The function of a user's network; see `read_run`.
-
-    Returns:
-        What the folder says.
-
-    Raises:
-        InputError: The run is not finished, or its folder is damaged.
-    """
+    """Read the folder of a finished run."""
     if not (folder / "done").is_file():
         raise InputError("holds no finished run", file=folder, hint="Finish it with: retinabench train …")
     run = read_run(folder, network)

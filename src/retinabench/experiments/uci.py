@@ -56,13 +56,7 @@ def _gaussian_log_density(target: Floats, mean: Floats, variance: Floats) -> Flo
 def mixture_log_likelihood(target: Floats, means: Floats, variances: Floats) -> float:
     """Mean over N points of log (1/T Σ_t N(y; m_t, v_t)): the likelihood of the predictive distribution itself.
 
-    Args:
-        target: (N,) y.
-        means: (T, N) of the components.
-        variances: Of the components, of the same shape or one that broadcasts to it.
-
-    Returns:
-        The log-likelihood in nats per point.
+    Shapes: `target` (N,), `means` (T, N).
     """
     components = _gaussian_log_density(target, means, variances)
     return float(np.mean(logsumexp(components, axis=0) - np.log(len(components))))
@@ -73,13 +67,7 @@ def matched_log_likelihood(target: Floats, means: Floats, variances: Floats) -> 
 
     The variance is that of the law of total variance: mean of the variances + variance of the means.
 
-    Args:
-        target: (N,) y.
-        means: (T, N) of the components.
-        variances: Of the components, of the same shape or one that broadcasts to it.
-
-    Returns:
-        The log-likelihood in nats per point.
+    Shapes: `target` (N,), `means` (T, N).
     """
     variance = np.mean(np.broadcast_to(variances, means.shape), axis=0) + np.var(means, axis=0)
     return float(np.mean(_gaussian_log_density(target, means.mean(axis=0), variance)))
@@ -101,16 +89,7 @@ class SplitScores:
 
 @dataclass(frozen=True)
 class SetResult:
-    """One method on all splits of one set.
-
-    Args:
-        set: Name of the set.
-        method: Name of the method.
-        title: The method's name for readers.
-        data: Fingerprint of data and splits.
-        points: Rows of the set.
-        splits: Scores by split.
-    """
+    """One method on all splits of one set."""
 
     set: str
     method: str
@@ -140,13 +119,7 @@ Results = dict[str, dict[str, SetResult]]  # by set and method
 def split_scores(target: Floats, means: Floats, variances: Floats) -> SplitScores:
     """Score a prediction.
 
-    Args:
-        target: (N,) test targets.
-        means: (T, N) means of the mixture's components.
-        variances: (T, N) their variances.
-
-    Returns:
-        All scores.
+    Shapes: `target` (N,), `means` (T, N), `variances` (T, N).
     """
     return SplitScores(
         mixture_log_likelihood(target, means, variances),
@@ -196,15 +169,7 @@ OPTIMIZER = {
 
 @dataclass(frozen=True, eq=False)
 class SplitTraining:
-    """The training of one method on one split.
-
-    Args:
-        data: The set.
-        method: A name of `SETTINGS`.
-        split: Number of the split.
-        epochs: Passes over the training rows.
-        seed: Seed of the comparison.
-    """
+    """The training of one method on one split."""
 
     data: Regression
     method: str
@@ -217,15 +182,6 @@ def train_and_score(training: SplitTraining) -> SplitScores:
     """Train on the training rows of a split, predict its test rows, and score the predictions.
 
     Inputs and target are standardised by the training rows alone.
-
-    Args:
-        training: The set, the split and the method.
-
-    Returns:
-        The scores of the test rows.
-
-    Raises:
-        DivergedError: The training diverged.
     """
     data = training.data
     train, test = data.train[training.split], data.test[training.split]
@@ -294,13 +250,7 @@ COLUMNS = {"log_likelihood": "log-likelihood, nats per point", "rmse": "root mea
 
 
 def write_uci_report(found: Results, epochs: int, out: Path) -> list[Path]:
-    """Write `uci.csv` and `uci.md` of all results, and `uci.svg` and `uci.png`; return their paths.
-
-    Args:
-        found: The results by set and method.
-        epochs: Of training, for the notes.
-        out: The folder.
-    """
+    """Write `uci.csv` and `uci.md` of all results, and `uci.svg` and `uci.png`; return their paths."""
     write_bytes(out / "uci.csv", csv_table(found, epochs).encode())
     write_bytes(out / "uci.md", markdown(found, epochs).encode())
     return [out / "uci.csv", out / "uci.md", *save(draw_figure(found), out / "uci", dpi=110)]
@@ -489,24 +439,7 @@ def compare_methods(
     workers: int = 1,
     progress: Progress = QUIET,
 ) -> list[Path]:
-    """Compute what is missing of the comparison and write its tables and figure.
-
-    Args:
-        source: Folder with the UCI sets.
-        sets: Names of sets; none for all that `source` holds.
-        out: Folder to write into.
-        epochs: Passes of every training over its rows.
-        seed: Seed of everything random.
-        workers: Processes that train.
-        progress: Shows how far the work is.
-
-    Returns:
-        The tables and figures.
-
-    Raises:
-        InputError: A set is unknown, missing or damaged, or `out` holds a comparison by other settings or of other data.
-        DivergedError: A training diverged; what was finished before is kept.
-    """
+    """Compute what is missing of the comparison and write its tables and figure."""
     for name in sets:
         known_set(name)
     names = [name for name in SETS if name in sets] or available(source)

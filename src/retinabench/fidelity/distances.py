@@ -32,11 +32,6 @@ def wasserstein(draws: Probabilities, reference: Probabilities, order: int = 1) 
     """Return the Wasserstein distance of the given order between draws (N, S) and (N, M): (N,), in units of y.
 
     W_p = (∫ |F⁻¹(u) - G⁻¹(u)|^p du)^(1/p), exact for empirical distributions of any two sizes.
-
-    Args:
-        draws: (N, S).
-        reference: (N, M).
-        order: p.
     """
     if len(draws) != len(reference):
         raise InputError(f"{len(draws)} rows of draws for {len(reference)} test points")
@@ -87,10 +82,7 @@ def decision_regret(probs: Probabilities, reference: Probabilities, costs: Value
 
     Both take the action of least expected cost, and the costs of both are expected under the reference.
 
-    Args:
-        probs: (N, C).
-        reference: (N, C).
-        costs: Of action a where the class is c, (A, C).
+    Shapes: `probs` (N, C), `reference` (N, C), `costs` (A, C).
     """
     _same_shape(probs, reference)
     charged = reference @ costs.T

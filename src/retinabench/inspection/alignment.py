@@ -60,9 +60,7 @@ class Alignment:
 def detail_of(image: NDArray[np.uint8], *, whole: bool = False) -> Floats:
     """Return the fine detail of the field of view (W, W), zero outside.
 
-    Args:
-        image: A prepared image (S, S, 3).
-        whole: Whether the field of view fills the square, as Graham's preprocessing leaves it; else it is looked for.
+    Shapes: `image` (S, S, 3).
     """
     pil_image, side = Image.fromarray(image), len(image)
     circle = Circle(side / 2, side / 2, side / 2) if whole else field_circle(pil_image)
@@ -117,12 +115,7 @@ def magnitudes(spectra: Spectrum) -> Floats:
 def best_rotation(first: Spectrum, second: Spectrum) -> tuple[Floats, NDArray[np.bool_], Floats]:
     """Return the best rotation of each of P pairs.
 
-    Args:
-        first: Spectra (P, RADII, FREQUENCIES).
-        second: Spectra of the images that are turned.
-
-    Returns:
-        The correlation (P,), whether the second image is mirrored, and the angle in degrees.
+    Shapes: returns (P,).
     """
     plain = np.einsum("prm,prm->pm", first, second.conj())
     mirrored = np.einsum("prm,prm->pm", first, second)
@@ -139,14 +132,7 @@ def best_rotation(first: Spectrum, second: Spectrum) -> tuple[Floats, NDArray[np
 def align(first: Floats, second: Floats, mirrored: bool, degrees: float) -> Alignment:
     """Align a detail with another one.
 
-    Args:
-        first: Detail (W, W).
-        second: Detail (W, W), which is moved.
-        mirrored: Whether the second one is mirrored.
-        degrees: Its rotation to a few degrees.
-
-    Returns:
-        The alignment that correlates best.
+    Shapes: `first` (W, W), `second` (W, W).
     """
     waves = rfft2(first)
     moved = second[:, ::-1] if mirrored else second

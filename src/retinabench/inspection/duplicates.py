@@ -108,11 +108,6 @@ def likely_pairs(unit: Floats, least: float = LIKELY, nearest: int = NEAREST) ->
     """Return (P, 2) pairs of rows i < j whose unit vectors (N, D) have a cosine of at least `least`, or are the nearest.
 
     Every pair is compared, N² D multiplications in blocks of a matrix product, without an N x N array.
-
-    Args:
-        unit: Vectors of length 1.
-        least: Of the cosine.
-        nearest: So many nearest neighbours of each row are pairs in any case.
     """
     size, found = len(unit), [np.empty((0, 2), np.intp)]
     for start in range(0, size, BLOCK):
@@ -148,16 +143,7 @@ def duplicate_groups(
 ) -> list[CopyGroup]:
     """Return the groups of copies: those across splits first, then those in conflict, then by their first row.
 
-    Args:
-        data: The prepared data set of N images.
-        split: Name of each row's split, (N,).
-        classes: Grade or label of each row, (N,).
-        digests: SHA-256 of the original files, (N,); None where unknown.
-        pixels: Statistics of the images; without them only equal files are found.
-        progress: Shows how many pairs are aligned.
-
-    Returns:
-        The groups, each of two rows or more.
+    Shapes: `split` (N,), `classes` (N,), `digests` (N,).
     """
     pairs = list(_pairs(data, digests, pixels, progress))
     if not pairs:

@@ -49,17 +49,7 @@ class OriginalFiles:
 
 
 def original_files(data: Prepared) -> OriginalFiles | None:
-    """Read the table of original files.
-
-    Args:
-        data: The prepared data set.
-
-    Returns:
-        The files in the order of the records, None where the folder has no table of them.
-
-    Raises:
-        InputError: The table exists and cannot be read.
-    """
+    """Read the table of original files."""
     path = data.folder / NAME
     if not path.is_file():
         return None

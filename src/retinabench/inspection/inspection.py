@@ -67,19 +67,7 @@ class Inspection:
 
 
 def inspect_data(data: Prepared, *, read_images: bool, progress: Progress = QUIET) -> Inspection:
-    """Inspect a prepared data set.
-
-    Args:
-        data: The data set.
-        read_images: Read every image; without it only the tables are read.
-        progress: Shows how far the work is.
-
-    Returns:
-        What was found.
-
-    Raises:
-        InputError: The table of original files is damaged.
-    """
+    """Inspect a prepared data set."""
     files, classes = original_files(data), classes_of(data)
     pixels = read_pixels(data, progress) if read_images else None
     digests = files.sha256 if files is not None else None

@@ -47,16 +47,7 @@ def robust_z(values: NDArray[np.floating]) -> NDArray[np.float64]:
 
 
 def outliers(records: Records, files: OriginalFiles | None, pixels: Pixels | None) -> list[Outlier]:
-    """Return the images whose robust z-score within their domain is beyond ± 3.5 in any measure.
-
-    Args:
-        records: The records of the images.
-        files: The original files, for the measures of size; None where unknown.
-        pixels: Statistics of the images, for brightness and sharpness; None where they were not read.
-
-    Returns:
-        One outlier per image and measure, the furthest first.
-    """
+    """Return the images whose robust z-score within their domain is beyond ± 3.5 in any measure."""
     found = []
     for domain in np.unique(records.domain):
         rows = np.flatnonzero(records.domain == domain)

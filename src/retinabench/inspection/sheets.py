@@ -40,13 +40,7 @@ class Tile:
 def chosen_of_class(of_row: NDArray[np.int8], number: int, seed: int) -> NDArray[np.intp]:
     """Choose images of a class at random.
 
-    Args:
-        of_row: Class of each record, (N,).
-        number: The class.
-        seed: Seed of the choice.
-
-    Returns:
-        Up to 24 rows, in the order of the records.
+    Shapes: `of_row` (N,).
     """
     rows = np.flatnonzero(of_row == number)
     draw = numpy_generator(seed, "inspect", number)

@@ -22,21 +22,7 @@ from retinabench.reports.toolkit.pages import counted
 def inspect_lines(
     path: Path, out: Path | None = None, seed: int = 0, progress: Progress = QUIET
 ) -> Iterator[str]:
-    """Yield lines about a predictions file, a run folder or a prepared folder.
-
-    Args:
-        path: What to describe. Of a prepared folder only the tables are read, without writing.
-        out: For a prepared folder: read every image, and write contact sheets and a data card there.
-        seed: Seed of the choice of images for the contact sheets.
-        progress: Shows how far the work is.
-
-    Yields:
-        The lines.
-
-    Raises:
-        InputError: `path` is none of the three, `out` is given for another than a prepared folder, is `path`, or
-            cannot be written to.
-    """
+    """Yield lines about a predictions file, a run folder or a prepared folder."""
     if (path / "prepare.json").is_file():
         data = open_prepared(path)
         if out is not None:

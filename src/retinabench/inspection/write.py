@@ -27,20 +27,7 @@ MOST_SHOWN = COLUMNS * ROWS
 
 
 def write_inspection(found: Inspection, out: Path, *, seed: int = 0, progress: Progress = QUIET) -> Path:
-    """Write an inspection into a folder; the same arguments give the same bytes.
-
-    Args:
-        found: What is written.
-        out: The folder.
-        seed: Seed of the choice of images for the contact sheets.
-        progress: Shows how far the work is.
-
-    Returns:
-        The path of the page.
-
-    Raises:
-        InputError: `out` cannot be written to.
-    """
+    """Write an inspection into a folder; the same arguments give the same bytes."""
     shown = list(_shown(found, seed))
     with progress.track("Writing sheets and data card", len(shown) + 3, unit="files") as advance:
         for one in shown:

@@ -27,23 +27,7 @@ def track_runs(
     rules: Rules = "corrected",
     progress: Progress = QUIET,
 ) -> list[str]:
-    """Export run folders, finished or still in training, one after the other.
-
-    Args:
-        folders: The run folders.
-        to: Name of the tracker.
-        out: Folder for its files.
-        project: Project on the server, where the tracker has projects.
-        rules: Rules of the scores.
-        progress: Reports the progress.
-
-    Returns:
-        A line for each run that was written.
-
-    Raises:
-        InputError: Where the tracker is unknown or not installed, a folder is not a run, two share a name, or there are more than
-            `MOST_RUNS`.
-    """
+    """Export run folders, finished or still in training, one after the other."""
     if to not in TRACKERS:
         raise InputError(f"unknown tracker '{to}'", hint=nearest(to, TRACKERS))
     if len(folders) > MOST_RUNS:

@@ -18,16 +18,7 @@ from retinabench.integrations.torchmetrics import ReferralScores
 
 
 class ScoreCallback(Callback):
-    """Logs `validation/SCORE` at the end of every validation, over the images of all processes.
-
-    Args:
-        scores: Names of scores, as in docs/scores.md.
-        referable_from: As in `predict_torch`.
-        prefix: What is put before the names.
-
-    Raises:
-        InputError: A score is unknown, or a validation step returns no logits and label.
-    """
+    """Logs `validation/SCORE` at the end of every validation, over the images of all processes."""
 
     def __init__(
         self,
@@ -51,19 +42,7 @@ class ScoreCallback(Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Add what a validation step returned.
-
-        Args:
-            trainer: The trainer.
-            pl_module: The module that is validated.
-            outputs: What its `validation_step` returned: a mapping with `logits` and `label`.
-            batch: The batch.
-            batch_idx: Its number.
-            dataloader_idx: Number of the loader; the images of all loaders are one set.
-
-        Raises:
-            InputError: The step returned no logits and label.
-        """
+        """Add what a validation step returned."""
         if not isinstance(outputs, Mapping) or not {"logits", "label"} <= set(outputs):
             raise InputError(
                 "the validation step returns no logits and label",

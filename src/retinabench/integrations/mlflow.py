@@ -18,17 +18,7 @@ MOST = 100  # parameters and metrics of one request; MLflow's own limits are 100
 
 
 def export(runs: Iterable[TrackedRun], out: Path, project: str) -> list[str]:
-    """Send new epochs and scores of every run to the experiment `project`; return a line per run with new content.
-
-    Args:
-        runs: The runs.
-        out: Folder of the database, where no server is stated.
-        project: Name of the experiment.
-
-    Raises:
-        InputError: Where mlflow is not installed.
-        WorkError: Where the server fails.
-    """
+    """Send new epochs and scores of every run to the experiment `project`; return a line per run with new content."""
     try:
         from mlflow.exceptions import MlflowException
         from mlflow.tracking import MlflowClient

@@ -31,18 +31,7 @@ def predictions_of(
 ) -> Predictions:
     """Return the predictions of a network's outputs.
 
-    Args:
-        values: (N,) or (N, C) outputs, or (N, S, C) of S posterior samples; C is 1 for a single logit or probability.
-        columns: Columns of `Predictions` by name, (N,) each. A `label` without `grade` is the grade where C is 5, and the
-            class where C is another number above 2.
-        outputs: What the values are.
-        referable_from: The lowest referable class; None: 1 of two classes, 2 of five.
-
-    Returns:
-        The predictions.
-
-    Raises:
-        InputError: The columns or values do not fit.
+    Shapes: `values` (N,), `columns` (N,).
     """
     numbers, known = np.asarray(values), dict(columns)
     numbers = numbers[:, None] if numbers.ndim == 1 else numbers

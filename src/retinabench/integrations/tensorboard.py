@@ -20,16 +20,7 @@ FILE = "events.out.tfevents.retinabench"
 
 
 def export(runs: Iterable[TrackedRun], out: Path, project: str) -> list[str]:
-    """Write the event files and return their paths.
-
-    Args:
-        runs: The runs.
-        out: Folder of the event files.
-        project: Not used.
-
-    Raises:
-        InputError: Where TensorBoard is not installed.
-    """
+    """Write the event files and return their paths."""
     try:
         from tensorboard.summary.writer.record_writer import RecordWriter
     except ImportError:

@@ -21,13 +21,6 @@ class ReferralScores(Metric):
     """Scores of the images seen since the last reset.
 
     The scores rank images, so that all outputs are kept until the end: 4 bytes times C for each image.
-
-    Args:
-        scores: Names of scores, as in docs/scores.md.
-        referable_from: As in `predict_torch`.
-
-    Raises:
-        InputError: A score is unknown.
     """
 
     full_state_update = False
@@ -44,9 +37,7 @@ class ReferralScores(Metric):
     def update(self, logits: Tensor, label: Tensor) -> None:
         """Add a batch.
 
-        Args:
-            logits: (B,), (B, 1) or (B, C).
-            label: (B,) 0 or 1; the grade, where C is 5.
+        Shapes: `logits` (B,), `label` (B,).
         """
         self.logits.append(logits.detach().float().reshape(len(logits), -1))
         self.label.append(label.detach())

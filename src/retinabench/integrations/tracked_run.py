@@ -40,11 +40,7 @@ class TrackedRun:
 
 
 def read_run(folder: Path, rules: Rules = "corrected") -> TrackedRun:
-    """Read a run folder, scored by some rules.
-
-    Raises:
-        InputError: Where it is not a run folder, or a file in it is damaged.
-    """
+    """Read a run folder, scored by some rules."""
     about = folder / "run.json"
     try:
         content = json.loads(about.read_text())

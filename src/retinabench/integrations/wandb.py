@@ -24,17 +24,7 @@ EXPORTED = "exported.json"
 
 
 def export(runs: Iterable[TrackedRun], out: Path, project: str) -> list[str]:
-    """Send new epochs and scores of every run to `project`; return a line per run with new content.
-
-    Args:
-        runs: The runs.
-        out: Folder of the record of what was sent before.
-        project: Name of the project there.
-
-    Raises:
-        InputError: Where wandb is not installed or has no account.
-        WorkError: Where the server fails.
-    """
+    """Send new epochs and scores of every run to `project`; return a line per run with new content."""
     try:
         import wandb
     except ImportError:

@@ -63,16 +63,7 @@ def transition(
     are taken apart, the last two element by element, and summed in float64. A trajectory that leaves the finite
     numbers is rejected like any other.
 
-    Args:
-        log_likelihood: Weights (K, P) -> log-likelihood (K,) and its gradient (K, P).
-        state: The K chains.
-        prior_variance: s² of the prior N(0, s² I).
-        step: Step size ε.
-        steps: Leapfrog steps.
-        generator: Source of momenta and acceptances, on the CPU.
-
-    Returns:
-        The chains after the transition, and its statistics.
+    Shapes: `log_likelihood` (K, P).
     """
     weights = state.weights
     # Drawn on the processor, so that the chain does not depend on the device's own generator.
@@ -106,17 +97,7 @@ def leapfrog(
     step: float,
     steps: int,
 ) -> tuple[State, Tensor]:
-    """Follow Hamilton's equations for `steps` steps; return the state at the end and its momentum (K, P).
-
-    Args:
-        log_likelihood: Weights (K, P) -> log-likelihood (K,) and its gradient (K, P).
-            An attribute `gradient`, where there is one, gives the latter alone.
-        state: The K chains.
-        momentum: (K, P).
-        prior_variance: s² of the prior N(0, s² I).
-        step: Step size ε.
-        steps: Number of steps.
-    """
+    """Follow Hamilton's equations for `steps` steps; return the state at the end and its momentum (K, P)."""
     weights = state.weights.clone()
     momentum = momentum + (step / 2) * (state.gradient - weights / prior_variance)
     inner = getattr(log_likelihood, "gradient", lambda weights: log_likelihood(weights)[1])
@@ -177,11 +158,7 @@ def first_step(
 ) -> float:
     """Return a step size whose single leapfrog step is accepted about half the time, by doubling or halving.
 
-    Args:
-        log_likelihood: Weights (K, P) -> log-likelihood (K,) and its gradient (K, P).
-        state: The K chains.
-        prior_variance: s² of the prior N(0, s² I).
-        generator: Source of the trial transitions, on the CPU.
+    Shapes: `log_likelihood` (K, P).
     """
     step, direction = math.sqrt(prior_variance) / 10, 0
     for _ in range(60):
@@ -210,18 +187,7 @@ class TrajectoryPoint:
 
 @dataclass(frozen=True)
 class Tree:
-    """A stretch of a trajectory.
-
-    Args:
-        left: Its first point in time.
-        right: Its last point in time.
-        sample: One of its points, drawn with weights exp(-H).
-        log_weight: Logarithm of the sum of the weights, relative to the start.
-        momenta: Sum of the momenta of all points.
-        going: Whether it may be continued: it does not turn back, and no step diverged.
-        acceptance: Sum of the acceptance probabilities of the points.
-        steps: Leapfrog steps.
-    """
+    """A stretch of a trajectory."""
 
     left: TrajectoryPoint
     right: TrajectoryPoint
@@ -237,12 +203,7 @@ class Tree:
 class Nuts:
     """The sampler at one step size.
 
-    Args:
-        log_likelihood: Weights (1, P) -> log-likelihood and its gradient.
-        prior_variance: s² of the prior N(0, s² I).
-        step: Step size.
-        generator: Source of all draws.
-        depth: Greatest number of doublings.
+    Shapes: `log_likelihood` (1, P).
     """
 
     log_likelihood: LogLikelihood
@@ -347,16 +308,7 @@ def microcanonical_step(
 ) -> tuple[ChainPoint, Tensor]:
     """Move all chains once.
 
-    Args:
-        log_likelihood: Weights (K, P) -> log-likelihood (K,) and its gradient (K, P).
-        point: Where the chains are.
-        prior_variance: s² of the prior N(0, s² I).
-        size: Step size ε, a length in the space of the weights.
-        length: L, over which the velocity forgets its direction.
-        generator: Source of the noise, on the CPU.
-
-    Returns:
-        The chains after the step, and the energy error (K,), NaN or infinite where a chain left the finite numbers.
+    Shapes: `log_likelihood` (K, P), returns (K,).
     """
     before = point.state
     velocity, first = _turn(point.velocity, _slope(before, prior_variance), size / 2)
@@ -402,13 +354,7 @@ def _refreshed(velocity: Tensor, share: float, generator: torch.Generator) -> Te
 
 @dataclass
 class VarianceStepSize:
-    """The step at which the squared energy error is `ENERGY_VARIANCE` per parameter; it grows with the sixth power of the step.
-
-    Args:
-        size: The step now.
-        weighted: Weighted sum of squared error / step⁶, over `ENERGY_VARIANCE` and parameters.
-        weights: Sum of the weights.
-    """
+    """The step at which the squared energy error is `ENERGY_VARIANCE` per parameter; it grows with the sixth power of the step."""
 
     size: float
     weighted: float = field(default=0.0)

@@ -32,9 +32,7 @@ class Tempered:
 def next_power(values: Tensor, power: float) -> float:
     """Return the next λ, by bisection.
 
-    Args:
-        values: Log-likelihoods of the particles, (K,).
-        power: λ of the particles.
+    Shapes: `values` (K,).
     """
     if effective(values * (1.0 - power)) >= SHARE * len(values):
         return 1.0
@@ -55,12 +53,7 @@ def effective(log_weights: Tensor) -> float:
 
 
 def resampled(log_weights: Tensor, generator: torch.Generator) -> Tensor:
-    """Return the indices of particles drawn in proportion to their weights (K,), by one uniform number.
-
-    Args:
-        log_weights: (K,).
-        generator: Source of the number, on the CPU.
-    """
+    """Return the indices of particles drawn in proportion to their weights (K,), by one uniform number."""
     count = len(log_weights)
     edges = log_weights.double().softmax(0).cumsum(0)
     points = (
@@ -81,17 +74,7 @@ def moved(
 ) -> tuple[hmc.State, hmc.Transition]:
     """Move particles once by Hamiltonian Monte Carlo that leaves π_λ invariant.
 
-    Args:
-        log_likelihood: Weights (K, P) -> log-likelihood (K,) and its gradient (K, P).
-        state: The particles, with ℓ and its gradient.
-        power: λ, above 0.
-        prior_variance: s² of the prior.
-        step: Step size.
-        steps: Leapfrog steps.
-        generator: Source of momenta and acceptances, on the CPU.
-
-    Returns:
-        The particles after the transition, with ℓ and its gradient, and the statistics of the transition.
+    Shapes: `log_likelihood` (K, P).
     """
     tempered = hmc.State(state.weights, power * state.value, power * state.gradient)
     after, info = hmc.transition(
@@ -104,12 +87,7 @@ def moved(
 def stein_direction(weights: Tensor, slope: Tensor) -> Tensor:
     """Return φ of all particles.
 
-    Args:
-        weights: (K, P).
-        slope: Gradient of log π at them, (K, P).
-
-    Returns:
-        (K, P).
+    Shapes: `weights` (K, P), `slope` (K, P), returns (K, P).
     """
     squares = torch.cdist(weights, weights).square()
     width = bandwidth(squares)

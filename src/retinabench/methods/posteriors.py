@@ -119,11 +119,6 @@ def before_steps(objective: Objective, steps: Sequence[int], action: Callable[[i
 
     A network that is collected there has its weights after so many steps. After the last step of a training no
     objective is called: an action that is due then is the caller's.
-
-    Args:
-        objective: Of the training loop.
-        steps: Numbers of steps, ascending.
-        action: Called with the 0-based position k in `steps`.
     """
     numbers, done = {step: number for number, step in enumerate(steps)}, -1
 
@@ -139,17 +134,7 @@ def before_steps(objective: Objective, steps: Sequence[int], action: Callable[[i
 
 
 def evenly_spaced(first: int, last: int, count: int, run: TrainingRun) -> list[int]:
-    """Return `count` numbers of steps that cut those after `first` into equal parts; the last one is `last`.
-
-    Args:
-        first: Step after which they begin.
-        last: The last of them.
-        count: How many.
-        run: Named in the error message.
-
-    Raises:
-        InputError: There are fewer steps than samples.
-    """
+    """Return `count` numbers of steps that cut those after `first` into equal parts; the last one is `last`."""
     if last - first < count:
         raise InputError(
             f"{last - first} steps are left for the {count} samples of the method '{run.method.name}'",
@@ -185,16 +170,7 @@ class DrawCache(Generic[T]):
         *,
         cache: bool,
     ) -> Iterable[T]:
-        """Return `count` samples that `draw` yields from the beginning of the generator's stream, or yielded before.
-
-        Args:
-            generator: Its seed and device identify the stream.
-            count: Number of samples.
-            sources: Every tensor that the samples depend on. PyTorch counts the changes of a tensor in place, and another
-                tensor is another object: both invalidate the cache.
-            draw: Yields the samples.
-            cache: Whether they may be cached (see `fits_cache`).
-        """
+        """Return `count` samples that `draw` yields from the beginning of the generator's stream, or yielded before."""
         if not cache:
             return draw(rewound(generator))
         request = (generator.device, generator.initial_seed(), count)
@@ -328,13 +304,7 @@ def predict_samples(
 ) -> Tensor:
     """Return class probabilities (S, B, C) of S posterior samples, fresh draws of `generator`'s stream.
 
-    Args:
-        model: A network with stochastic layers.
-        likelihood: What the outputs of the network mean.
-        images: (B, 3, H, W).
-        samples: Number S of samples.
-        generator: Source of the seeds of the samples; it is advanced.
-        pass_values: Input values in one pass; default: by device.
+    Shapes: `images` (B, 3, H, W).
     """
     return _predict_draws(model, likelihood, images, _sample_draws(samples, generator), pass_values)
 

@@ -82,13 +82,7 @@ class Optimizer(Extended):
         return 1 / (2 * points * self.l2) if self.l2 else float("inf")
 
     def target(self, points: int, how: str, temperature: float = 1.0) -> TargetPosterior:
-        """Return the posterior whose prior is the L2 term on all parameters; none where it acts on some only.
-
-        Args:
-            points: Number N of training points.
-            how: In which sense a method approximates it.
-            temperature: Of the whole posterior, exp(-U / T): likelihood and prior are tempered alike.
-        """
+        """Return the posterior whose prior is the L2 term on all parameters; none where it acts on some only."""
         if self.l2_on != "everything":
             return no_target(f"a prior on {self.l2_on.replace('_', ' ')} only (optimizer.l2_on)")
         return TargetPosterior(temperature, temperature * self.prior_variance(points), how)

@@ -50,13 +50,7 @@ def _libraries() -> ThreadpoolController:
 
 
 class Steps:
-    """Tells a bar of whole steps about work in parts of unequal size.
-
-    Args:
-        advance: Called with the number of further steps.
-        steps: Number of steps when all work is done.
-        work: All work, in any unit.
-    """
+    """Tells a bar of whole steps about work in parts of unequal size."""
 
     def __init__(self, advance: Callable[[int], None], steps: int, work: float) -> None:
         self._advance, self._rate = advance, steps / work
@@ -78,18 +72,7 @@ def stacked(
     workers: int | None = None,
     advance: Callable[[int], None] | None = None,
 ) -> Floats:
-    """Return `count` rows, computed in blocks.
-
-    Args:
-        rows: Numbers of b rows -> (b, K).
-        count: Number of rows.
-        size: Numbers that a row works on, such as images.
-        workers: Threads; None for one per core, or one where that is as fast.
-        advance: Called with the number of rows of every block that is done.
-
-    Returns:
-        (count, K).
-    """
+    """Return `count` rows, computed in blocks."""
     length = max(1, BLOCK // size)
     blocks = [range(start, min(start + length, count)) for start in range(0, count, length)]
     if workers is None:
@@ -178,14 +161,7 @@ def cluster_codes(cluster: ArrayLike | Sequence[Hashable]) -> tuple[NDArray[np.i
 def replicate_weight(codes: NDArray[np.intp], clusters: int, seed: int, replicate: int) -> Floats:
     """Return how often each image is in one bootstrap replicate; a function of seed and replicate alone.
 
-    Args:
-        codes: (N,) number of the patient of each image.
-        clusters: Number of patients, which is also the number of draws with replacement.
-        seed: Seed of the bootstrap.
-        replicate: Number of the replicate.
-
-    Returns:
-        (N,) multiplicities: an image counts as often as its patient was drawn.
+    Shapes: `codes` (N,), returns (N,).
     """
     drawn = _kept_draw if clusters <= KEPT_PATIENTS else _draw
     return drawn(clusters, seed, replicate)[codes].astype(np.float64)
@@ -215,23 +191,10 @@ def cluster_bootstrap(
     Replicate r depends on (seed, r) only: more replicates leave the first ones as they are, and two models are compared on the
     same patients. Few weight vectors are in memory at a time.
 
-    Args:
-        statistic: Weight (N,) float64, whole numbers >= 0 -> (K,) float64, NaN where undefined. A `RowStatistic` is given
-            many weights at once.
-        cluster: (N,) patient of every image, of any type that can be compared.
-        replicates: R, at least 1.
-        seed: A whole number >= 0.
-        workers: Threads; None for one per core, or one where that is as fast. No value depends on it.
-        advance: Called with the number of further replicates that are done.
-
-    Returns:
-        (R, K); NaN throughout for a single patient, whose replicates are all equal and would give an interval without width.
-
-    Raises:
-        InputError: There are fewer than 1 replicate, or the seed is negative.
-
     References:
         Field and Welsh, Bootstrapping clustered data, J. R. Stat. Soc. B 69:369 (2007), the randomised cluster bootstrap.
+
+    Shapes: `statistic` (N,), `cluster` (N,), returns (R, K).
     """
     check_draws(replicates, seed)
     codes, clusters = cluster_codes(cluster)
@@ -261,17 +224,7 @@ def cluster_jackknife(
     equal size at random, which keeps its third moment consistent: the skewness of a block sum falls as its
     size to the power -1/2, and so does the number of blocks that it is divided by.
 
-    Args:
-        statistic: Weight (N,) -> (K,), as in `cluster_bootstrap`.
-        cluster: (N,) patient of every image.
-        blocks: Greatest number of blocks.
-        seed: Seed of the dealing.
-
-    Returns:
-        (B, K), B = min(blocks, patients).
-
-    Raises:
-        InputError: There are fewer than two patients.
+    Shapes: `statistic` (N,), `cluster` (N,), returns (B, K).
     """
     codes, clusters = cluster_codes(cluster)
     if clusters < 2:
@@ -319,18 +272,11 @@ def percentile_interval(
     would lose 0.6 % of the coverage at 300 replicates. Values that are not finite are undefined (an AUROC of a replicate with one
     class): up to 5 % of them are left out, beyond that both ends are NaN.
 
-    Args:
-        draws: (R, K) or (R,).
-        level: Level of the interval.
-        points: Whether equal ends are given, such as those of a rank or of the fixed end of a curve. Else they are NaN: that
-            all replicates are equal shows that they hold no such case, and not that the value is certain.
-
-    Returns:
-        (low, high), each (K,), or 0-dimensional for (R,).
-
     References:
         Efron, Bootstrap methods: another look at the jackknife, Ann. Stat. 7:1 (1979); Davison and Hinkley, Bootstrap methods
         and their application (1997), section 5.2.
+
+    Shapes: `draws` (R, K), returns (K,).
     """
     values = np.asarray(draws, np.float64)
     columns = values.reshape(len(values), -1)

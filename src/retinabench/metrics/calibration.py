@@ -52,20 +52,7 @@ class Bins:
 
 
 def bins_of(w: Weighted, of: Of = "positive_class", spacing: Spacing = "width", bins: int = BINS) -> Bins:
-    """Return the reliability diagram of weighted images.
-
-    Args:
-        w: The weighted images.
-        of: `top_label` (confidence max(p, 1-p) against being right) or `positive_class` (p against y).
-        spacing: Bins of equal `width` or of equal `mass`.
-        bins: Number of bins M.
-
-    Returns:
-        The M bins.
-
-    Raises:
-        InputError: An argument is not known.
-    """
+    """Return the reliability diagram of weighted images."""
     if of not in ("top_label", "positive_class"):
         raise InputError(f"unknown calibration of '{of}'", hint=nearest(of, ("top_label", "positive_class")))
     if spacing not in ("width", "mass"):
@@ -95,16 +82,7 @@ def reliability(
 ) -> Bins:
     """Return the reliability diagram of arrays.
 
-    Args:
-        label: (N,) 0 or 1.
-        prob: (N,) P(label = 1).
-        weight: (N,) images that each row stands for; None: 1 each.
-        of: `top_label` (confidence max(p, 1-p) against being right) or `positive_class` (p against y).
-        spacing: Bins of equal `width` or of equal `mass`.
-        bins: Number of bins M.
-
-    Returns:
-        The M bins.
+    Shapes: `label` (N,), `prob` (N,), `weight` (N,).
     """
     return bins_of(Cases(label, prob).weighted(weight), of, spacing, bins)
 
@@ -146,10 +124,7 @@ SPACINGS: dict[str, Callable[[Floats, Floats, int], Sums]] = {"width": _equal_wi
 def means_of(mass: Floats, forecast: Floats, observed: Floats) -> Bins:
     """Return the bins of these sums: their mass, and their mean forecast and observation.
 
-    Args:
-        mass: Weight in each bin, (B,).
-        forecast: Sum of the weighted forecasts, (B,).
-        observed: Sum of the weighted observations, (B,).
+    Shapes: `mass` (B,), `forecast` (B,), `observed` (B,).
     """
     empty = np.full(len(mass), np.nan)
     return Bins(
@@ -197,13 +172,6 @@ class Murphy:
 def murphy_of(w: Weighted, bins: int = 10) -> Murphy:
     """Split the Brier score over bins of equal width; `skill` = 1 - Brier / uncertainty, NaN with one class.
 
-    Args:
-        w: The weighted images.
-        bins: Number of bins.
-
-    Returns:
-        The parts of the Brier score.
-
     References:
         Murphy, J. Appl. Meteorol. 12:595 (1973); the within-bin term: Stephenson, Coelho and Jolliffe, Weather Forecast.
         23:752 (2008).
@@ -228,13 +196,6 @@ PATIENTS = 2**17
 def calibration_error_of(w: Weighted, of: Of = "positive_class") -> float:
     """Return the debiased root mean square gap between what is observed and forecast, over 15 bins of equal width.
 
-    Args:
-        w: The weighted images.
-        of: `top_label` (confidence in the decision, p or 1-p, against being right) or `positive_class` (p against y).
-
-    Returns:
-        The error, 0 where the squared gaps are no larger than chance makes them; NaN where no bin has two patients.
-
     References:
         Kumar, Liang and Ma, Verified uncertainty calibration, NeurIPS 2019, whose debiased estimator takes images as independent.
     """
@@ -253,14 +214,6 @@ def calibration_error_interval(
     their size is sought and their proportions are taken as estimated: the interval holds every size under which the squared
     error found lies between the (1-level)/2 and (1+level)/2 quantiles. It holds 0 exactly where a calibrated model could
     have shown as much.
-
-    Args:
-        w: The weighted images.
-        level: Level of the interval.
-        of: As in `calibration_error_of`.
-
-    Returns:
-        The ends; NaN where no bin has two patients.
     """
     sums = w.derived(_SUMS[of])
     if not sums.known.any():
@@ -380,14 +333,6 @@ def null_bands_of(w: Weighted, replicates: int = 1000, seed: int = 0) -> dict[Of
     What happens is drawn from the forecasts themselves, by a normal variable that the images of a patient share in part: as
     much as their residuals are correlated here (`shared_residual`). Images that fail together scatter every bin more. Both
     meanings of calibration take little more time together than one.
-
-    Args:
-        w: The weighted images.
-        replicates: Number of draws.
-        seed: Seed of the draws.
-
-    Returns:
-        Mean, low and high end of the band at `LEVEL`, by what is forecast.
     """
     both: tuple[Of, ...] = get_args(Of)
     errors = _NullDraws(w, both, seed).errors(replicates)
@@ -475,13 +420,6 @@ def shared_residual(w: Weighted, of: Of = "positive_class") -> float:
 
     The residuals y - f of all pairs of images of a patient have the correlation r = sum (y - f)(y' - f') / sum s s' with
     s^2 = f (1 - f); a shared normal variable of correlation sin(pi r / 2) gives it to forecasts of 1/2.
-
-    Args:
-        w: The weighted images.
-        of: What is forecast.
-
-    Returns:
-        The correlation, in [0, 0.99]; 0 where no patient has two images.
     """
     forecast, happened = judged(w.cases, of)
     patient, residual = w.cases.patient, happened - forecast
@@ -510,14 +448,7 @@ class CalibrationLine:
 
 
 def calibration_line_of(w: Weighted) -> CalibrationLine:
-    """Fit the calibration line by maximum likelihood; p is clipped to [1e-15, 1 - 1e-15].
-
-    Args:
-        w: The weighted images.
-
-    Returns:
-        The line; NaN where the maximum likelihood does not exist.
-    """
+    """Fit the calibration line by maximum likelihood; p is clipped to [1e-15, 1 - 1e-15]."""
     return w.derived(_line)
 
 
@@ -538,13 +469,6 @@ def line_intervals_of(w: Weighted, level: float = 0.95) -> dict[str, tuple[float
     patients have an image on the wrong side of one half, if these are fewer: where the classes are nearly parted, few images decide
     the fits, and below 5 such patients they have no interval. The ratio of observed to expected has the linearised error of a
     ratio, on the logarithmic scale.
-
-    Args:
-        w: The weighted images.
-        level: Level of the intervals.
-
-    Returns:
-        Low and high end by the fields of `CalibrationLine`; NaN where undefined.
 
     References:
         Liang and Zeger, Longitudinal data analysis using generalized linear models, Biometrika 73:13 (1986).
@@ -642,20 +566,7 @@ LINE = ("intercept", "slope", "in_the_large", "observed_over_expected")
 
 @dataclass(frozen=True)
 class SetCalibration(Document):
-    """Whether the probabilities of a set can be read as risks.
-
-    Args:
-        line_intercept: Of logit P(y) = intercept + slope logit(p); 0 is right where the slope is 1.
-        line_slope: Of that line; 1 is right, below 1 the probabilities are too extreme.
-        line_in_the_large: The intercept with the slope held at 1.
-        line_observed_over_expected: Referable images over the sum of the probabilities; 1 is right.
-        brier: The parts of the Brier score over 10 bins (Murphy 1973).
-        null_ece_top_label: Mean and 95 % band of the ECE of a perfectly calibrated model with these probabilities, of
-            the predicted class.
-        calibration_error_top_label: The debiased calibration error of the predicted class.
-        null_ece_positive_class: As `null_ece_top_label`, of the referable class.
-        calibration_error_positive_class: As `calibration_error_top_label`, of the referable class.
-    """
+    """Whether the probabilities of a set can be read as risks."""
 
     line_intercept: Interval
     line_slope: Interval
@@ -684,16 +595,7 @@ class SetCalibration(Document):
 
 
 def set_calibration(w: Weighted, seed: int, level: float) -> SetCalibration:
-    """Return the calibration line, the parts of the Brier score, and calibration errors with those of a calibrated model.
-
-    Args:
-        w: The weighted images.
-        seed: Seed of the calibrated model's outcomes.
-        level: Level of the intervals; the bands of the calibrated model have .95.
-
-    Returns:
-        The values with their intervals; NaN where undefined.
-    """
+    """Return the calibration line, the parts of the Brier score, and calibration errors with those of a calibrated model."""
     line, ends = calibration_line_of(w), line_intervals_of(w, level)
     slope = {f"line_{name}": Interval(getattr(line, name), *ends[name]) for name in LINE}
     bands = null_bands_of(w, replicates=SET_CALIBRATION_NULL_DRAWS, seed=seed)
@@ -729,15 +631,7 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class CalibrationSummary(Document):
-    """Calibration of P(referable), per image.
-
-    Args:
-        slope: Of logit P(referable) on logit p; 1 is right, below 1 the probabilities are too extreme.
-        intercept: Of that line; 0 is right where the slope is 1.
-        in_the_large: The intercept with the slope held at 1: 0 is right, below 0 disease is predicted too often.
-        observed_over_expected: Referable images over the sum of the probabilities; 1 is right.
-        curve: The calibration curve, over groups of equally many images.
-    """
+    """Calibration of P(referable), per image."""
 
     slope: Interval
     intercept: Interval
@@ -752,16 +646,10 @@ def calibration_summary(label: ArrayLike, prob: ArrayLike, cluster: ArrayLike) -
     The line and its intervals are those of `score` (`line_intervals_of`). With images of one class, observed over expected has
     the interval of the prevalence, divided by the mean probability.
 
-    Args:
-        label: (N,) 0 or 1.
-        prob: (N,) P(label = 1).
-        cluster: (N,) patients.
-
-    Returns:
-        The summary; NaN where the line does not exist (one class, or classes that the probabilities part).
-
     References:
         Van Calster et al., BMC Medicine 17:230 (2019), for the measures.
+
+    Shapes: `label` (N,), `prob` (N,), `cluster` (N,).
     """
     y, p = binary(label, "label"), np.asarray(prob, np.float64)
     codes, _ = cluster_codes(cluster)

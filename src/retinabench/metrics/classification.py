@@ -26,13 +26,7 @@ def _weighted(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None) -> We
 def auroc(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) -> float:
     """Return P(a positive image ranks above a negative one) + P(tie) / 2.
 
-    Args:
-        label: (N,) 0 or 1.
-        prob: (N,) P(label = 1).
-        weight: (N,) images that each row stands for; None: 1 each.
-
-    Returns:
-        The area under the ROC curve; NaN with one class.
+    Shapes: `label` (N,), `prob` (N,), `weight` (N,).
     """
     return auroc_of(_weighted(label, prob, weight))
 
@@ -40,13 +34,7 @@ def auroc(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) ->
 def nll(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) -> float:
     """Return the mean of -ln P(label); probabilities are clipped to [1e-15, 1 - 1e-15].
 
-    Args:
-        label: (N,) 0 or 1.
-        prob: (N,) P(label = 1).
-        weight: (N,) images that each row stands for; None: 1 each.
-
-    Returns:
-        The negative log-likelihood, nats per image.
+    Shapes: `label` (N,), `prob` (N,), `weight` (N,).
     """
     return nll_of(_weighted(label, prob, weight))
 
@@ -159,13 +147,7 @@ def auprc_of(w: Weighted) -> float:
 def ranked_auroc(ranking: RankedImages, positive: Floats, negative: Floats) -> float:
     """Return the AUROC of any score.
 
-    Args:
-        ranking: The N images, ranked by the score.
-        positive: (N,) mass of the positive images.
-        negative: (N,) mass of the negative images.
-
-    Returns:
-        The area; NaN where one class has no mass.
+    Shapes: `positive` (N,), `negative` (N,).
     """
     hit, false = ranking.cumulate(positive), ranking.cumulate(negative)
     if hit[-1] <= 0 or false[-1] <= 0:
@@ -177,16 +159,10 @@ def ranked_auroc(ranking: RankedImages, positive: Floats, negative: Floats) -> f
 def ranked_average_precision(ranking: RankedImages, positive: Floats, negative: Floats) -> float:
     """Return the average precision of any score: a step sum, because the trapezoid is too high between points.
 
-    Args:
-        ranking: The N images, ranked by the score.
-        positive: (N,) mass of the positive images.
-        negative: (N,) mass of the negative images.
-
-    Returns:
-        The average precision; NaN without positive mass.
-
     References:
         Davis and Goadrich, The relationship between precision-recall and ROC curves, ICML 2006.
+
+    Shapes: `positive` (N,), `negative` (N,).
     """
     hit, false = ranking.cumulate(positive), ranking.cumulate(negative)
     if hit[-1] <= 0:
@@ -211,16 +187,7 @@ class Roc:
 def roc_curve(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) -> Roc:
     """Return every exact point of the ROC curve, one per distinct probability.
 
-    Args:
-        label: (N,) 0 or 1.
-        prob: (N,) P(label = 1).
-        weight: (N,) images that each row stands for; None: 1 each.
-
-    Returns:
-        The curve, from (0, 0) to (1, 1).
-
-    Raises:
-        InputError: One class is missing, and the curve is not defined.
+    Shapes: `label` (N,), `prob` (N,), `weight` (N,).
     """
     w = _weighted(label, prob, weight)
     if w.positives <= 0 or w.negatives <= 0:
@@ -236,12 +203,7 @@ def roc_curve(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None
 def sensitivity_on_chords(curve: Roc, rates: ArrayLike) -> Floats:
     """Return the sensitivity of a curve at false-positive rates, on the chords between its points.
 
-    Args:
-        curve: The curve.
-        rates: (G,) false-positive rates.
-
-    Returns:
-        (G,) sensitivities; at a jump of the curve its upper end.
+    Shapes: `rates` (G,), returns (G,).
     """
     x = np.asarray(rates, np.float64)
     rate, sensitivity = curve.false_positive_rate, curve.sensitivity
@@ -258,12 +220,7 @@ def sensitivity_on_chords(curve: Roc, rates: ArrayLike) -> Floats:
 def sensitivity_within(w: Weighted, rates: Floats) -> Floats:
     """Return the highest sensitivity that a threshold reaches within each false-positive rate.
 
-    Args:
-        w: The weighted images.
-        rates: (G,) false-positive rates.
-
-    Returns:
-        (G,) sensitivities on the steps of the ROC curve, without interpolation; NaN where one class is missing.
+    Shapes: `rates` (G,), returns (G,).
     """
     if not (w.positives and w.negatives):
         return np.full(len(rates), np.nan)

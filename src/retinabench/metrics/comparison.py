@@ -79,18 +79,7 @@ class PairedDifference:
 
 
 def paired_difference(one: PairedSet, k: int, i: int, j: int, level: float = 0.95) -> PairedDifference:
-    """Return the difference of one score between two models of a set.
-
-    Args:
-        one: The set.
-        k: Index of the score.
-        i: Index of the first model.
-        j: Index of the second model.
-        level: Level of the interval.
-
-    Returns:
-        The difference; without an interval where the set has no replicates.
-    """
+    """Return the difference of one score between two models of a set."""
     spec, draws = one.scores[k], one.draws[:, i, k] - one.draws[:, j, k]
     difference = float(one.point[i, k] - one.point[j, k])
     if not len(draws) or not math.isfinite(difference):
@@ -426,17 +415,7 @@ def _published(
 
 @dataclass(frozen=True)
 class RankedModel(Interval):
-    """The value of a model with its interval, and its rank.
-
-    Args:
-        value: The score.
-        low: Lower end of its interval.
-        high: Upper end of its interval.
-        first: Share of the replicates in which the model is the best, ties shared.
-        rank: Mean rank over the replicates, 1 is best.
-        rank_low: Lower end of the interval of the rank.
-        rank_high: Upper end of the interval of the rank.
-    """
+    """The value of a model with its interval, and its rank."""
 
     first: float = np.nan
     rank: float = np.nan
@@ -641,16 +620,7 @@ LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Standing(Interval):
-    """A score of a method: the mean over its seeds with the interval over patients, and the ranks that are resolved.
-
-    Args:
-        value: The mean over the seeds.
-        low: Lower end of its interval over patients.
-        high: Upper end of its interval over patients.
-        error: Its standard error over seeds, NaN for a single one.
-        rank: One more than the number of methods that are better, resolved; 0 where the score is undefined.
-        worst: The number of methods that are ranked, less those that are worse, resolved.
-    """
+    """A score of a method: the mean over its seeds with the interval over patients, and the ranks that are resolved."""
 
     error: float = math.nan
     rank: int = 0
@@ -663,13 +633,7 @@ class Standing(Interval):
 
 @dataclass(frozen=True)
 class ScoreStandings:
-    """The methods by one score on one set, the best value first, and all their pairs.
-
-    Args:
-        spec: The score.
-        methods: Name -> standing, sorted by value; those without a value last.
-        pairs: The differences; `p_holm` is corrected over all of them.
-    """
+    """The methods by one score on one set, the best value first, and all their pairs."""
 
     spec: ScoreSpec
     methods: Mapping[str, Standing]
@@ -724,21 +688,7 @@ def standings(
     bootstrap: int = 1000,
     seed: int = 0,
 ) -> dict[str, SetStandings]:
-    """Rank methods on the same images, each with the predictions of one or more seeds.
-
-    Args:
-        methods: Name -> predictions of its seeds, all of the same images with the same truth.
-        scores: Names of scores.
-        sets: Names of sets; None for all.
-        bootstrap: Number of replicates over patients; 0 for values without intervals, where nothing is resolved.
-        seed: Seed of the bootstrap.
-
-    Returns:
-        Name of the set -> its standings.
-
-    Raises:
-        InputError: The predictions are not of the same images, or a score or set is not known.
-    """
+    """Rank methods on the same images, each with the predictions of one or more seeds."""
     names = list(methods)
     files = [(name, one) for name in names for one in methods[name]]
     aligned = align([one for _, one in files])

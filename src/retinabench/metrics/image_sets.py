@@ -36,12 +36,6 @@ class ImageSet:
 
     Attributes: `cluster` (N,) is the number of the patient (or image) of each row; `patients` the number of patients, None where
     they are not known; `positives` the number of images with label 1.
-
-    Args:
-        name: One of `SETS`.
-        part: The images of the set.
-        uncertainty: (N,) what orders their referral, the largest first.
-        threshold: The decision threshold, see `is_positive`.
     """
 
     def __init__(self, name: str, part: Predictions, uncertainty: Floats, threshold: float = 0.5) -> None:
@@ -88,10 +82,7 @@ class SetEvaluator:
     The area of AUPRC over referral is slow to compute. Replicates evaluate it at a few counts and add the difference
     between the exact and the coarse area of the whole set.
 
-    Args:
-        images: The set.
-        scores: K scores.
-        point: (K,) their values on the whole set; computed where None.
+    Shapes: `point` (K,).
     """
 
     def __init__(self, images: ImageSet, scores: Sequence[ScoreSpec], point: Floats | None = None) -> None:
@@ -140,11 +131,7 @@ def score_rows(score: ScoreSpec, batch: Batch) -> Floats:
 
 
 class Together:
-    """The scores of several models on the same images, one after the other, as a function of the weights of the images.
-
-    Args:
-        evaluators: M models with K scores each.
-    """
+    """The scores of several models on the same images, one after the other, as a function of the weights of the images."""
 
     def __init__(self, evaluators: Sequence[SetEvaluator]) -> None:
         self.evaluators = evaluators
@@ -165,13 +152,7 @@ def _coarse(w: Weighted) -> float:
 def image_sets(test: Predictions, uncertainty: Floats, threshold: float = 0.5) -> list[ImageSet]:
     """Return the sets that exist: each domain, and both together, as they are and balanced.
 
-    Args:
-        test: N images of the test split.
-        uncertainty: (N,) what orders their referral, the largest first.
-        threshold: The decision threshold, see `is_positive`.
-
-    Returns:
-        The sets in the order of `SETS`.
+    Shapes: `uncertainty` (N,).
     """
     found = []
     for domain in ("in_domain", "shifted"):
@@ -185,16 +166,7 @@ def image_sets(test: Predictions, uncertainty: Floats, threshold: float = 0.5) -
 
 
 def inversion_notes(name: str, auroc: float, high: float) -> list[str]:
-    """Say that labels or probabilities look inverted where a model ranks far worse than chance.
-
-    Args:
-        name: Key of the set.
-        auroc: Its AUROC.
-        high: The upper end of the AUROC's interval; NaN where there is none.
-
-    Returns:
-        One note, or none.
-    """
+    """Say that labels or probabilities look inverted where a model ranks far worse than chance."""
     if not (auroc < 0.4 and (high < 0.5 or not np.isfinite(high))):
         return []
     return [
@@ -204,16 +176,7 @@ def inversion_notes(name: str, auroc: float, high: float) -> list[str]:
 
 
 def uncertainty_inversion_notes(name: str, failure_auroc: float, high: float) -> list[str]:
-    """Say that a file's own uncertainty looks inverted where it is far lower for wrong answers than for right ones.
-
-    Args:
-        name: Key of the set.
-        failure_auroc: Its failure AUROC.
-        high: The upper end of the interval of the failure AUROC; NaN where there is none, and then nothing is said.
-
-    Returns:
-        One note, or none.
-    """
+    """Say that a file's own uncertainty looks inverted where it is far lower for wrong answers than for right ones."""
     if not (failure_auroc < 0.4 and high < 0.5):
         return []
     return [

@@ -29,16 +29,6 @@ def scaled_interval(
     With bounds a and b the scale is ln((x - a) / (b - x)), with a alone ln(x - a), with b alone -ln(b - x), with none x itself.
     The standard error there follows by the derivative of the scale (the delta method). A value on or beyond a bound has the
     scale x.
-
-    Args:
-        value: The score.
-        error: Its standard error.
-        bounds: Its least and its largest value; infinite where there is none.
-        degrees: Degrees of freedom of the standard error.
-        level: Level of the interval.
-
-    Returns:
-        The ends; NaN where the standard error is 0 or undefined.
     """
     if not error > 0 or not math.isfinite(value) or degrees < 1:
         return math.nan, math.nan
@@ -61,11 +51,7 @@ def scaled_interval(
 def replicate_error(draws: ArrayLike) -> float:
     """Return the standard deviation of the replicates of one score; NaN if over 5 % of them are undefined.
 
-    Args:
-        draws: (R,) of `cluster_bootstrap`.
-
-    Returns:
-        The standard error of the score, 0 where all replicates are equal.
+    Shapes: `draws` (R,).
     """
     values = np.asarray(draws, np.float64)
     known = values[np.isfinite(values)]
@@ -80,14 +66,6 @@ def t_test(difference: float, error: float, degrees: float) -> float:
 
     A parametric tail has no least value: that of counted replicates is 2 / (R + 1), and Holm's correction of many tests then
     rejects nothing.
-
-    Args:
-        difference: The estimate.
-        error: Its standard error.
-        degrees: Degrees of freedom of the standard error.
-
-    Returns:
-        The p-value; 1 for no difference at all, else NaN where the standard error is 0 or undefined.
     """
     if difference == 0:
         return 1.0
@@ -101,15 +79,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class AurocError:
-    """An AUROC (or a difference of two) with its standard error.
-
-    Args:
-        auroc: The AUROC, or the difference.
-        standard_error: Its standard error; NaN where undefined.
-        difference: Whether it is a difference.
-        degrees: Degrees of freedom of the standard error, by Satterthwaite from the patients of each class.
-        patients: Number of patients with images of the rarer class.
-    """
+    """An AUROC (or a difference of two) with its standard error."""
 
     auroc: float
     standard_error: float
@@ -141,16 +111,6 @@ def area_interval(
 
     At 0 and 1 there is no standard error. The AUROC is the mean over one class of a share in [0, 1]: where it is 1 in every
     patient, the bound is the exact one of as many successes as the rarer class has patients.
-
-    Args:
-        auroc: The AUROC.
-        standard_error: Its standard error.
-        degrees: Degrees of freedom of the standard error.
-        patients: Number of patients with images of the rarer class.
-        level: Level of the interval.
-
-    Returns:
-        The ends; NaN where the standard error is undefined.
     """
     if not np.isfinite(standard_error):
         return float("nan"), float("nan")
@@ -178,17 +138,10 @@ def auroc_error(
         S10 = I10 / ((I10 - 1) m) sum (V10_i. - m_i A)^2     S01 = I01 / ((I01 - 1) n) sum (V01_i. - n_i A)^2
         S11 = I / (I - 1) sum (V10_i. - m_i A)(V01_i. - n_i A)     var = S10/m + S01/n + 2 S11/(m n)
 
-    Args:
-        label: (N,) 0 or 1.
-        score: (N,), higher means positive; ties count half.
-        cluster: (N,) patients; None: independent images.
-        weight: (N,) images that each row stands for, >= 0; None: 1 each. Counts above are then sums of weights.
-
-    Returns:
-        AUROC and standard error; NaN where one class is absent, the error also where a class comes from one patient only.
-
     References:
         DeLong, DeLong and Clarke-Pearson, Biometrics 44:837 (1988); Obuchowski, Biometrics 53:567 (1997).
+
+    Shapes: `label` (N,), `score` (N,), `cluster` (N,), `weight` (N,).
     """
     y = _labels(label)
     w = np.ones(len(y)) if weight is None else np.asarray(weight, np.float64)
@@ -206,15 +159,7 @@ def auroc_difference(
 
     Placement values are linear in the AUROC, hence `auroc_error` of their differences: the covariance is in them.
 
-    Args:
-        label: (N,) 0 or 1.
-        score_a: (N,) scores of the first model.
-        score_b: (N,) scores of the second model.
-        cluster: (N,) patients; None: independent images.
-        weight: (N,) images that each row stands for, >= 0; None: 1 each.
-
-    Returns:
-        AUROC of the first minus that of the second, and its standard error.
+    Shapes: `label` (N,), `score_a` (N,), `score_b` (N,), `cluster` (N,), `weight` (N,).
     """
     y = _labels(label)
     w = np.ones(len(y)) if weight is None else np.asarray(weight, np.float64)
@@ -331,14 +276,7 @@ class IntervalMethod(Protocol):
     def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
         """Return the interval of the mean of a score over the files of several seeds, most often one.
 
-        Args:
-            sets: The images of each file, every image once.
-            value: The score, or its mean over the files.
-            draws: (R,) its bootstrap replicates, (0,) where it is not resampled.
-            level: Level of the interval.
-
-        Returns:
-            The ends, or why there are none.
+        Shapes: `draws` (R,).
         """
 
 
@@ -358,16 +296,7 @@ class Percentile:
 
 @dataclass(frozen=True)
 class Scaled:
-    """Student's t interval with the std of the bootstrap replicates, on the logit or logarithmic scale of the bounds; see `scaled_interval`.
-
-    Args:
-        low: The least value of the score.
-        high: Its largest value.
-        of: Whose number, less one, are the degrees of freedom: `patients`; patients of the rarer of the `classes`, where the
-            score compares them; `retained`, for an area over referral: 5 more than the patients with a wrong prediction in the surer
-            half of the images, because these decide it, at most half of those of the rarer class; or `errors`: patients with the
-            rarer of wrong and correct predictions, and no interval below 5 of them.
-    """
+    """Student's t interval with the std of the bootstrap replicates, on the logit or logarithmic scale of the bounds; see `scaled_interval`."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -388,9 +317,7 @@ class Scaled:
 class Proportion:
     """Jeffreys' interval at an effective number of images, see `clustered_proportion`.
 
-    Args:
-        counts: Weighted images -> success of each image in [0, 1] and what it counts for, both (N,).
-        resampled: Whether the images that count depend on the sample, so that the replicates tell the variance.
+    Shapes: `counts` (N,).
     """
 
     counts: Counts
@@ -414,9 +341,7 @@ class Proportion:
 class Ranked:
     """Of an AUROC or a linear function of one: DeLong's or Obuchowski's error, Student's t on the logit scale; see `area_interval`.
 
-    Args:
-        parts: Weighted images -> score (N,), and the mass of the positive and of the negative images, both (N,).
-        low: The value where the AUROC is 0.
+    Shapes: `parts` (N,).
     """
 
     parts: Ranks
@@ -445,12 +370,7 @@ class Ranked:
 
 @dataclass(frozen=True)
 class Closed:
-    """An interval in closed form of the images alone, such as the inverse of a test of squared gaps.
-
-    Args:
-        function: Weighted images, level -> low and high end.
-        resampled: False.
-    """
+    """An interval in closed form of the images alone, such as the inverse of a test of squared gaps."""
 
     function: Callable[[Weighted, float], Bounds]
     resampled: bool = False
@@ -466,12 +386,7 @@ class Closed:
 
 @dataclass(frozen=True)
 class NoInterval:
-    """No interval, because none would hold the truth as often as it says: chance makes an ECE larger, in replicates still more.
-
-    Args:
-        why: The reason, for the reader.
-        resampled: False.
-    """
+    """No interval, because none would hold the truth as often as it says: chance makes an ECE larger, in replicates still more."""
 
     why: str
     resampled: bool = False
@@ -482,14 +397,7 @@ class NoInterval:
 
 
 def difference_method(method: IntervalMethod) -> Scaled:
-    """Return how a difference of two scores gets its interval from replicates that hold the same patients for both.
-
-    Args:
-        method: The interval of the score itself.
-
-    Returns:
-        Student's t with the standard deviation of the differences, and the degrees of freedom that the score asks for.
-    """
+    """Return how a difference of two scores gets its interval from replicates that hold the same patients for both."""
     return Scaled(of=method.of if isinstance(method, Scaled) else "patients")
 
 
@@ -536,12 +444,6 @@ def holm(p_values: ArrayLike) -> Floats:
 
     Sorted p_(1) <= … <= p_(m): adjusted p_(i) = max over j <= i of min(1, (m - j + 1) p_(j)).
 
-    Args:
-        p_values: (m,); NaN stays NaN and does not count.
-
-    Returns:
-        (m,) adjusted p-values.
-
     References:
         Holm, A simple sequentially rejective multiple test procedure, Scand. J. Stat. 6:65 (1979).
     """
@@ -562,14 +464,10 @@ def sign_flip_p_value(differences: ArrayLike) -> float:
     distribution of whole differences is exact, by convolution over their sizes; where they are not whole, or their absolute sum
     is above 4,000, it is the normal one of the same variance.
 
-    Args:
-        differences: (G,) sum over each patient's images of correct predictions of the first model less those of the second.
-
-    Returns:
-        The p-value; 1 where no patient differs.
-
     References:
         Fisher, The design of experiments (1935), section 21; McNemar, Psychometrika 12:153 (1947).
+
+    Shapes: `differences` (G,).
     """
     d = np.asarray(differences, np.float64)
     d = d[d != 0]

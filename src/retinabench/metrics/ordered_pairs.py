@@ -38,10 +38,7 @@ class Step:
     def add_to(self, met: Floats, weight: Floats, factor: float = 1.0) -> None:
         """Add what the targets meet.
 
-        Args:
-            met: (..., N) what each image has met so far; is changed.
-            weight: (..., N) masses of the images.
-            factor: Counts every pair so often.
+        Shapes: `met` (..., N), `weight` (..., N).
         """
         sums = _cumulated(weight[..., self.source])
         gain = sums[..., self.high] - sums[..., self.low]
@@ -122,10 +119,7 @@ def near_pairs(label: Bools, prob: Floats) -> Iterator[tuple[slice, Index, Index
 def ones_at(row: Index, column: Index, n: int) -> sparse.csr_array:
     """Return a matrix (N, N) with 1 in some places.
 
-    Args:
-        row: Their rows, (K,).
-        column: Their columns, (K,).
-        n: N.
+    Shapes: `row` (K,), `column` (K,).
     """
     return sparse.csr_array(
         (np.ones(len(row)), (row.astype(np.int32), column.astype(np.int32))), shape=(n, n)
@@ -154,13 +148,7 @@ def earlier_ties(label: Bools, prob: Floats) -> list[Step]:
 def inside_blocks(label: Bools, prob: Floats, ends: Index) -> tuple[Step, Index, Step] | None:
     """Return positive images against the negatives of their own block; None where no images are tied.
 
-    Args:
-        label: (N,) whether the image is positive.
-        prob: (N,) their probabilities.
-        ends: (B,) the last image of each block.
-
-    Returns:
-        Those below, the block of each target, and those tied, which count half.
+    Shapes: `label` (N,), `prob` (N,), `ends` (B,).
     """
     if len(ends) == len(prob):
         return None
@@ -188,11 +176,7 @@ EXACT = 2.0**52
 
 
 class Pairs:
-    """The index of the pairs of a positive and a negative image, for AUROC at every referral count.
-
-    Args:
-        cases: N images in the order in which they enter, the most certain first; blocks of equal uncertainty enter together.
-    """
+    """The index of the pairs of a positive and a negative image, for AUROC at every referral count."""
 
     def __init__(self, cases: Cases) -> None:
         self.label, self.prob, self.ends = cases.label, cases.prob, cases.ends

@@ -53,12 +53,7 @@ def mean_over_subsets(
 ) -> Aggregate:
     """Return the mean over subsets of seeds with its standard error.
 
-    Args:
-        values: (M,) one value per subset.
-        subsets: The M subsets.
-        seeds: Number of seeds that the subsets are drawn from.
-        rules: "corrected": the usual standard error where no two subsets share a seed; jackknife over seeds where all
-            subsets of their size are present; NaN elsewhere, and where no seed can be left out. "published": standard deviation (ddof 0) over sqrt(M), as the released code.
+    Shapes: `values` (M,).
     """
     found = aggregate(values)
     if rules == "published":
@@ -76,12 +71,7 @@ def mean_over_subsets(
 def jackknife_error(values: Sequence[float], subsets: Sequence[Subset]) -> float:
     """Return the standard error of the mean over subsets by the delete-one jackknife over their seeds.
 
-    Args:
-        values: (M,) one value per subset.
-        subsets: The M subsets of seeds.
-
-    Returns:
-        The standard error, NaN where a seed is in every subset.
+    Shapes: `values` (M,).
     """
     seeds = _members(subsets)
     without = [
@@ -101,13 +91,7 @@ def resampled_weights(
     The weight of a subset is the product of the counts of its seeds. Where every subset holds every seed, all weights are
     equal.
 
-    Args:
-        subsets: M subsets of seeds.
-        replicates: Number R of replicates.
-        generator: Draws the seeds.
-
-    Returns:
-        (R, M) weights, each row with the sum 1.
+    Shapes: returns (R, M).
     """
     members = _members(subsets)
     if all(len(subset) == len(members) for subset in subsets):

@@ -61,12 +61,7 @@ class PairedSet:
 
 
 def align(models: Sequence[Predictions]) -> list[Predictions]:
-    """Return the test splits of the models, with their rows in the order of the first model.
-
-    Raises:
-        InputError: A model has no test images, or the models do not hold the same images with the same label, grade,
-            domain and patient.
-    """
+    """Return the test splits of the models, with their rows in the order of the first model."""
     tests = []
     for model in models:
         test = model.select(split="test")
@@ -81,16 +76,7 @@ def align(models: Sequence[Predictions]) -> list[Predictions]:
 
 
 def check_seeds(names: Sequence[str], models: Sequence[Predictions]) -> None:
-    """Refuse predictions of one name that cannot be seeds of one method: of other test images, or copies of each other.
-
-    Args:
-        names: The method of each of M models.
-        models: Their predictions.
-
-    Raises:
-        InputError: Two models of one name do not hold the same test images with the same label, grade, domain and patient;
-            or they predict the same, and their seeds are not known to differ.
-    """
+    """Refuse predictions of one name that cannot be seeds of one method: of other test images, or copies of each other."""
     of_name: dict[str, list[Predictions]] = {}
     for name, model in zip(names, models, strict=True):
         of_name.setdefault(name, []).append(model)
@@ -185,23 +171,7 @@ def paired_sets(
     seed: int = 0,
     thresholds: Sequence[float] | None = None,
 ) -> list[PairedSet]:
-    """Score aligned models on every set that exists; the replicates hold the same patients for all models.
-
-    Args:
-        models: M aligned models, see `align`.
-        scores: Names of scores; None for those of `score`.
-        sets: Names of sets; None for all.
-        uncertainty: What orders the referral of each model, as in `score`.
-        bootstrap: Number of replicates R; 0 for none.
-        seed: Seed of the bootstrap.
-        thresholds: The decision threshold of each model; None for 0.5.
-
-    Returns:
-        One result per set that exists and has any of the scores.
-
-    Raises:
-        InputError: A score or a set is not known.
-    """
+    """Score aligned models on every set that exists; the replicates hold the same patients for all models."""
     check_known("score", scores, list(SCORES))
     check_known("set", sets, SETS)
     cuts = [0.5] * len(models) if thresholds is None else thresholds
@@ -253,17 +223,7 @@ def notes_on(
     uncertainty: str,
     thresholds: Sequence[FrozenThreshold] = (),
 ) -> tuple[str, ...]:
-    """Return what a reader of a comparison must know of its inputs.
-
-    Args:
-        models: The aligned models.
-        names: What they are called.
-        uncertainty: What was asked to order the referral.
-        thresholds: The decision threshold of each model.
-
-    Returns:
-        One sentence per note.
-    """
+    """Return what a reader of a comparison must know of its inputs."""
     notes = notes_of_files(names, [model.notes for model in models])
     notes += [f"{name}: {cut.note}" for name, cut in zip(names, thresholds, strict=False) if cut.note]
     if all(model.patient_id is None for model in models):

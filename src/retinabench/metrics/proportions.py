@@ -41,14 +41,6 @@ def wilson(successes: ArrayLike, trials: ArrayLike, level: float = 0.95) -> tupl
     With p = k/n and z = Phi^-1((1+level)/2): (p + z^2/2n -+ z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n). Close to nominal on
     average, may fall below it for some p.
 
-    Args:
-        successes: k, of any shape.
-        trials: n, of the same shape.
-        level: Level of the interval.
-
-    Returns:
-        (low, high); NaN where there are no trials.
-
     References:
         Wilson, Probable inference, the law of succession, and statistical inference, J. Am. Stat. Assoc. 22:209 (1927).
     """
@@ -68,14 +60,6 @@ def clopper_pearson(successes: ArrayLike, trials: ArrayLike, level: float = 0.95
     low = Beta^-1((1-level)/2; k, n-k+1), high = Beta^-1((1+level)/2; k+1, n-k). Usual in regulation; wider than needed on
     average.
 
-    Args:
-        successes: k, of any shape.
-        trials: n, of the same shape.
-        level: Level of the interval.
-
-    Returns:
-        (low, high); NaN where there are no trials.
-
     References:
         Clopper and Pearson, The use of confidence or fiducial limits illustrated in the case of the binomial, Biometrika
         26:404 (1934).
@@ -92,14 +76,6 @@ def jeffreys(successes: ArrayLike, trials: ArrayLike, level: float = 0.95) -> tu
 
     low = Beta^-1((1-level)/2; k + 1/2, n-k + 1/2), high = Beta^-1((1+level)/2; k + 1/2, n-k + 1/2). At k = 0 and k = n the ends
     are those of Clopper and Pearson. Neither k nor n has to be whole, which an effective number of trials never is.
-
-    Args:
-        successes: k, of any shape.
-        trials: n, of the same shape.
-        level: Level of the interval.
-
-    Returns:
-        (low, high); NaN where there are no trials.
 
     References:
         Brown, Cai and DasGupta, Interval estimation for a binomial proportion, Stat. Sci. 16:101 (2001), section 4.1.
@@ -136,22 +112,12 @@ def clustered_proportion(
     those with a failure, whichever are fewer. With t in place of z, at G - 1 degrees of freedom, the effective number falls by
     (z / t)^2. At p = 0 or 1 the end is exact for copied images, and no record with an error has a better bound.
 
-    Args:
-        success: (N,) in [0, 1]; a share where it is a mean, such as that over several seeds.
-        weight: (N,) >= 0, what each image counts for; 0 or False leaves it out.
-        cluster: (N,) patients.
-        level: Level of the interval.
-        exact: Whether to take the interval of Clopper and Pearson at the effective number, for a decision that must not be
-            wrong more often than stated; it is wider.
-        variance: Of the proportion, in place of v where it is larger: which images count may itself depend on the sample.
-
-    Returns:
-        The proportion with its interval; NaN where no image counts, the ends also where all that count are of one patient.
-
     References:
         Korn and Graubard, Confidence intervals for proportions with small expected number of positive counts estimated from
         survey data, Survey Methodology 24:193 (1998). Franco, Little, Louis and Slud, Comparative study of confidence intervals
         for proportions in complex sample surveys, J. Surv. Stat. Methodol. 7:334 (2019), where Jeffreys' covers best.
+
+    Shapes: `success` (N,), `weight` (N,), `cluster` (N,).
     """
     codes, _ = cluster_codes(cluster)
     y, w = np.asarray(success, np.float64), np.asarray(weight, np.float64)
@@ -182,15 +148,7 @@ def effective_images(
 ) -> float:
     """Return the number of independent images that would know a proportion as well as these do.
 
-    Args:
-        success: (N,) in [0, 1].
-        weight: (N,) > 0.
-        codes: (N,) number of the patient of each image, each number from 0 on at least once.
-        level: Level of the two-sided interval, or of twice a one-sided test, for which it is used.
-        variance: See `clustered_proportion`, which says how it is computed.
-
-    Returns:
-        The effective number; it need not be whole.
+    Shapes: `success` (N,), `weight` (N,), `codes` (N,).
     """
     y, w, total = success, weight, float(weight.sum())
     p = float(w @ y) / total
@@ -257,13 +215,7 @@ def patient_starts(codes: NDArray[np.intp]) -> NDArray[np.intp]:
 def proportion_sums(success: ArrayLike, weight: ArrayLike, starts: NDArray[np.intp]) -> Sums:
     """Return the sums of K proportions over the same N images.
 
-    Args:
-        success: (K, N) or (N,) in [0, 1].
-        weight: (K, N) or (N,) >= 0, what each image counts for; at least one of the two has two axes.
-        starts: (G,) where the images of each patient begin; the images are sorted by patient.
-
-    Returns:
-        Their sums, for `proportion_intervals`.
+    Shapes: `success` (K, N), `weight` (K, N), `starts` (G,).
     """
     y, w = np.broadcast_arrays(np.asarray(success, np.float64), np.asarray(weight, np.float64))
     rows = len(y)
@@ -290,14 +242,7 @@ def proportion_sums(success: ArrayLike, weight: ArrayLike, starts: NDArray[np.in
 
 
 def proportion_intervals(sums: Sums) -> tuple[Floats, Floats]:
-    """Return the ends (K,) of the 95 % intervals of `clustered_proportion`.
-
-    Args:
-        sums: What is known of K proportions.
-
-    Returns:
-        Low and high ends; NaN where no image counts or all that count are of one patient.
-    """
+    """Return the ends (K,) of the 95 % intervals of `clustered_proportion`."""
     p = sums.value
     low, high = np.full((2, len(p)), np.nan)
     known = sums.patients > 1
@@ -324,12 +269,7 @@ def combined_proportions(
     its value less sqrt(sum_jk s_j s_k r_jk d_j d_k), where d_k = |c_k| (p_k - l_k) and s_k = 1 for c_k > 0, and
     |c_k| (u_k - p_k) and -1 else.
 
-    Args:
-        parts: Pairs of a coefficient and (N,) successes in [0, 1].
-        cluster: (N,) patients.
-
-    Returns:
-        The combination; the ends are NaN where all images are of one patient.
+    Shapes: `parts` (N,), `cluster` (N,).
     """
     codes, patients = cluster_codes(cluster)
     share = np.array([np.asarray(success, np.float64) for _, success in parts])
@@ -365,15 +305,6 @@ def share_of_two(a: Interval, b: Interval, weight_a: float, weight_b: float) -> 
     """Return weight_a a / (weight_a a + weight_b b) of two independent proportions.
 
     A share v lies in the interval where the interval of (1 - v) weight_a a - v weight_b b holds 0.
-
-    Args:
-        a: A proportion.
-        b: Another.
-        weight_a: Above 0.
-        weight_b: Above 0.
-
-    Returns:
-        The share in [0, 1]; NaN where both proportions are 0.
     """
     up, down = weight_a * a.value, weight_b * b.value
     value = up / (up + down) if up + down > 0 else np.nan

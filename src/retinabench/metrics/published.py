@@ -101,13 +101,7 @@ def _log_loss(y: NDArray[np.generic], p: NDArray[np.floating], eps: float) -> Fl
 def accuracy_curve(right: ArrayLike, order: Index, oracle: bool = False) -> Floats:
     """Return the accuracy of the retained at every count.
 
-    Args:
-        right: (N,) whether the prediction is correct.
-        order: (N,) rows, the certain first.
-        oracle: Whether the value is (right retained + referred) / N.
-
-    Returns:
-        (N+1,), nothing referred first.
+    Shapes: `right` (N,), `order` (N,).
     """
     sums = np.concatenate(([0.0], np.cumsum(np.asarray(right)[order])))[::-1]
     n = len(sums) - 1
@@ -119,13 +113,7 @@ def accuracy_curve(right: ArrayLike, order: Index, oracle: bool = False) -> Floa
 def loss_curve(loss: ArrayLike, order: Index, oracle: bool = False) -> Floats:
     """Return the mean loss of the retained at every count, 0 where all are referred.
 
-    Args:
-        loss: (N,) nats.
-        order: (N,) rows, the certain first.
-        oracle: Whether the sum is divided by N.
-
-    Returns:
-        (N+1,), nothing referred first.
+    Shapes: `loss` (N,), `order` (N,).
     """
     sums = np.append(np.cumsum(np.asarray(loss)[order])[::-1], 0.0)
     n = len(sums) - 1
@@ -144,15 +132,7 @@ def ranking_curve(
     From the most certain end: while one class is left and all predictions are correct, the value is 1. The first set that is not so
     ends this for good; from there an AUROC of one class counts 0, as does a set without images.
 
-    Args:
-        label: (N,) 0 or 1.
-        prob: (N,) P(label = 1).
-        order: (N,) rows, the certain first.
-        metric: `auroc` or `auprc`.
-        oracle: Whether to count the referred as predicted correctly.
-
-    Returns:
-        (101,), nothing referred first.
+    Shapes: `label` (N,), `prob` (N,), `order` (N,).
     """
     y, p = np.asarray(label)[order], np.asarray(prob)[order]
     n = len(y)
@@ -211,13 +191,7 @@ def ece(label: ArrayLike, prob: ArrayLike, bins: int = 15) -> float:
     The model says 0 where the two classes tie. Sums run over the images in their order, as does the original's; its last sum
     runs in packets of four, which decides the last bit.
 
-    Args:
-        label: (N,) 0 or 1.
-        prob: (N,) P(label = 1).
-        bins: Number of bins.
-
-    Returns:
-        The calibration error.
+    Shapes: `label` (N,), `prob` (N,).
     """
     count, right, sure = ece_bins(label, prob, bins)
     held = count > 0
@@ -228,13 +202,7 @@ def ece(label: ArrayLike, prob: ArrayLike, bins: int = 15) -> float:
 def ece_bins(label: ArrayLike, prob: ArrayLike, bins: int = 15) -> NDArray[np.float32]:
     """Return the sums of every bin of `ece`.
 
-    Args:
-        label: (N,) 0 or 1.
-        prob: (N,) P(label = 1).
-        bins: Number of bins.
-
-    Returns:
-        (3, bins): images, correct predictions and summed confidence.
+    Shapes: `label` (N,), `prob` (N,).
     """
     one = np.float32(1)
     p = np.asarray(prob).astype(np.float32)
@@ -270,12 +238,7 @@ def aggregate(values: ArrayLike) -> tuple[float, float, float]:
 def sensitivity_at_nearest(curve: Roc, rates: ArrayLike) -> Floats:
     """Return the sensitivity of a curve at the points nearest in false-positive rate, not interpolated.
 
-    Args:
-        curve: The curve.
-        rates: (G,) false-positive rates; the released code has 0, 0.02, … 1.
-
-    Returns:
-        (G,) sensitivities.
+    Shapes: `rates` (G,), returns (G,).
     """
     distance = np.abs(curve.false_positive_rate[None, :] - np.asarray(rates)[:, None])
     return np.asarray(curve.sensitivity[distance.argmin(axis=1)], np.float64)
@@ -287,16 +250,7 @@ EYEPACS_GRADES = {0: 0.7359503164, 1: 0.07129130537, 2: 0.1472228732, 3: 0.02289
 def score_sets(test: Predictions, uncertainty: Floats, seed: int) -> dict[str, SetScores]:
     """Score every set that exists by the released code.
 
-    Args:
-        test: The images.
-        uncertainty: (N,) what orders their referral.
-        seed: Below 2^32; it draws the balanced set.
-
-    Returns:
-        Set name -> scores.
-
-    Raises:
-        InputError: The seed is too large for NumPy's old generator.
+    Shapes: `uncertainty` (N,).
     """
     if not 0 <= seed < 2**32:
         raise InputError(
@@ -387,13 +341,7 @@ def rebalanced_rows(grade: ArrayLike, seed: int | np.random.RandomState, size: i
 
     Grades are drawn in the order in which they first appear, int(proportion x size) of each: 9,997 of 10,000.
 
-    Args:
-        grade: (N,) 0 to 4.
-        seed: Seed or state of NumPy's old generator.
-        size: Number of rows asked for.
-
-    Returns:
-        The rows.
+    Shapes: `grade` (N,).
     """
     rng = seed if isinstance(seed, np.random.RandomState) else np.random.RandomState(seed)
     grades = np.asarray(grade)

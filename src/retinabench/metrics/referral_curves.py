@@ -80,13 +80,7 @@ def coarse_area(w: Weighted, least: float) -> float:
 def at(w: Weighted, block: Index, fraction: Floats) -> Floats:
     """Return the average precision at several points.
 
-    Args:
-        w: The weighted images.
-        block: (K,) ascending: all blocks before it are retained.
-        fraction: (K,) fraction of that block that is retained.
-
-    Returns:
-        (K,), NaN without positives.
+    Shapes: `block` (K,), `fraction` (K,), returns (K,).
     """
     state = _State(w)
     out = np.empty(len(block))
@@ -298,14 +292,6 @@ def area_of(w: Weighted, metric: str) -> float:
 
 def value_at(w: Weighted, metric: str, referred: float) -> float:
     """Return one value of `curve_of`.
-
-    Args:
-        w: The weighted images.
-        metric: One of `METRICS`.
-        referred: At least this fraction is referred; see `Curve.at`.
-
-    Returns:
-        The value, NaN where undefined.
 
     References:
         Band et al., Benchmarking Bayesian deep learning on diabetic retinopathy detection tasks, NeurIPS (2021).
@@ -529,13 +515,7 @@ def _held(ranks: _Ranks, weight: Floats) -> _Ranks:
 def average_precision(batch: Batch, block: Index, fraction: Floats) -> Floats:
     """Return the average precision of the retained at M points of every row.
 
-    Args:
-        batch: The weighted images.
-        block: (R, M) ascending: all blocks before it are retained.
-        fraction: (R, M) fraction of that block that is retained.
-
-    Returns:
-        (R, M), NaN where no positive image is retained.
+    Shapes: `block` (R, M), `fraction` (R, M), returns (R, M).
     """
     ranks = batch.cases.index(_ranks)
     rows, number = block.shape
@@ -618,13 +598,7 @@ class _Retained(NamedTuple):
 def referral_on_grid(batch: Batch, grid: Floats, fewest: float) -> dict[str, Floats]:
     """Return accuracy, AUROC and NLL of the retained images, between two points of the curve linearly.
 
-    Args:
-        batch: R weightings of N images.
-        grid: (G,) shares referred.
-        fewest: Share of the images that must be retained, and ten of them.
-
-    Returns:
-        Name of the score -> (R, G), NaN where fewer images are retained, or for AUROC fewer than ten of a class.
+    Shapes: `grid` (G,), returns (R, G).
     """
     asked = (1 - grid) * batch.total[:, None]
     number = np.clip((asked / batch.step[:, None]).astype(np.intp), 1, batch.count[:, None])

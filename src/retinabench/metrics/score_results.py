@@ -68,12 +68,7 @@ class ScoreValue(Interval):
 
 @dataclass(frozen=True)
 class RetainedImages(Document):
-    """The images that a model keeps, by class.
-
-    Args:
-        positives: Their total weight with label 1; NaN where all are referred.
-        negatives: The same with label 0.
-    """
+    """The images that a model keeps, by class."""
 
     positives: float
     negatives: float
@@ -270,16 +265,7 @@ class Scores(Tabular):
 
 
 def check_known(kind: str, names: Sequence[str] | None, known: Sequence[str]) -> None:
-    """Check names.
-
-    Args:
-        kind: What is named, for the message.
-        names: The names; None is allowed.
-        known: What may be named.
-
-    Raises:
-        InputError: A name is not known.
-    """
+    """Check names."""
     for name in names or ():
         if name not in known:
             raise InputError(f"unknown {kind} '{name}'", hint=nearest(name, known))

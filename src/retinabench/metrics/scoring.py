@@ -42,15 +42,7 @@ CONTROL_SUMMARIES = ("rc_index", "aurc", "e_aurc", "augrc")
 def interval_of(spec: ScoreSpec, whole: Weighted, value: float, draws: Floats, level: float) -> Ends:
     """Return the interval of one score on one set, or why it has no value or no interval.
 
-    Args:
-        spec: The score.
-        whole: Every image of the set once.
-        value: The score.
-        draws: (R,) its replicates; (0,) where no interval is asked for.
-        level: Level of the interval.
-
-    Returns:
-        The ends, NaN without replicates.
+    Shapes: `draws` (R,).
     """
     if not np.isfinite(value):
         return Ends(why=spec.why_undefined(whole))
@@ -74,14 +66,7 @@ def scored_sets(
     settings: BootstrapSettings,
     advance: Callable[[int], None] | None,
 ) -> dict[str, SetScores]:
-    """Return the scores of every set by the corrected rules.
-
-    Args:
-        sets: The sets. The list is emptied: the indexes of a million images take several hundred megabytes and are given up with their set.
-        validation: Images on which the prior is corrected; None: on each set itself.
-        settings: How intervals are computed.
-        advance: Called with the number of further replicates that are done, in all sets together.
-    """
+    """Return the scores of every set by the corrected rules."""
     work = settings.replicates * sum(map(len, sets))
     done = Steps(advance or (lambda steps: None), settings.replicates, max(work, 1))
     found: dict[str, SetScores] = {}
@@ -95,14 +80,7 @@ def scored_sets(
 def _scored(
     images: ImageSet, validation: Predictions | None, settings: BootstrapSettings, done: Steps
 ) -> SetScores:
-    """Return all scores of one set by the corrected rules.
-
-    Args:
-        images: The set.
-        validation: Images on which the prior is corrected; None: on the set itself.
-        settings: How intervals are computed.
-        done: Counts the replicates that are done.
-    """
+    """Return all scores of one set by the corrected rules."""
     bootstrap, seed, level = settings[:3]
     whole = images.whole
     curves = {metric: _read(referral_curves.curve_of(whole, metric)) for metric in MAIN_CURVES}
@@ -207,9 +185,6 @@ class ScoreSettings:
         seed: Seed of the bootstrap.
         uncertainty: What orders the referral.
         threshold: The decision threshold; a rule chooses it for each file.
-
-    Raises:
-        InputError: The rules are not known, or a number is out of range.
     """
 
     rules: Rules = "corrected"
@@ -277,13 +252,7 @@ def score_and_replicates(
     settings: ScoreSettings,
     wanted: Sequence[ScoreSpec] = (),
 ) -> tuple[Scores, dict[str, Floats]]:
-    """Return what `score` does, and the bootstrap replicates (R, K) of K scores by the name of the set.
-
-    Args:
-        predictions: The predictions.
-        settings: The arguments of `score`. There are no replicates under the published rules, and none where none are asked for.
-        wanted: The K scores. They are computed with those whose intervals need replicates, once for both.
-    """
+    """Return what `score` does, and the bootstrap replicates (R, K) of K scores by the name of the set."""
     return _scores_and_replicates([predictions], settings, wanted)
 
 
@@ -380,19 +349,7 @@ def check_rules(rules: str) -> None:
 def frozen_threshold(
     predictions: Predictions, threshold: DecisionThreshold | float | str, rules: str = "corrected"
 ) -> FrozenThreshold:
-    """Return the decision threshold for a file.
-
-    Args:
-        predictions: The file with all its splits.
-        threshold: As in `score`.
-        rules: `corrected`, or `published`, which knows the default alone.
-
-    Returns:
-        The threshold.
-
-    Raises:
-        InputError: The threshold is not known or cannot be chosen, or the rules do not allow it.
-    """
+    """Return the decision threshold for a file."""
     asked = DecisionThreshold.parse(threshold)
     if rules == "published" and asked != DecisionThreshold():
         raise InputError(

@@ -128,14 +128,6 @@ def rc_index_of(w: Weighted, step: float = RC_STEP, x_max: float = RC_MAX) -> fl
     helps; 0 in expectation for a random order; negative: harmful. Its true range over all models is [-1/e, 1/e]; at accuracy a
     it lies in [(1-a) ln(1-a), -a ln a], so models of different accuracy are not comparable. Its value depends on the grid.
 
-    Args:
-        w: The weighted images.
-        step: Step of the grid.
-        x_max: Largest removed fraction, below 1.
-
-    Returns:
-        The index.
-
     References:
         Brown, Talbert and Talbert (poster); their sample is averaged vertically over folds, see `average_rc_index`.
     """
@@ -232,13 +224,7 @@ def selective(loss: ArrayLike, uncertainty: ArrayLike, weight: ArrayLike | None 
 
     For losses of 0 and 1 `best_aurc` is the limit of many images, err + (1 - err) ln(1 - err), as in `e_aurc`.
 
-    Args:
-        loss: (N,) >= 0.
-        uncertainty: (N,), the largest is referred first.
-        weight: (N,) images that each row stands for; None: 1 each.
-
-    Returns:
-        The summaries.
+    Shapes: `loss` (N,), `uncertainty` (N,), `weight` (N,).
     """
     values = np.asarray(loss, np.float64)
     blank = np.zeros(len(values))
@@ -280,15 +266,7 @@ NAMES = names()
 
 
 def numbers(w: Weighted, referred: float = 0.5) -> Floats:
-    """Return the (K,) numbers named by `names`; NaN where undefined.
-
-    Args:
-        w: The weighted images.
-        referred: At least this share is referred.
-
-    Returns:
-        The numbers of the retained images, and the sensitivity of all images at a specificity of 0.80.
-    """
+    """Return the (K,) numbers named by `names`; NaN where undefined."""
     total, half = len(w.points), int((1 - referred) * len(w.points) + 1e-9)
     if half == 0:
         return np.full(len(NAMES), np.nan)
@@ -318,14 +296,7 @@ def retained_counts(
 ) -> tuple[Floats, Floats]:
     """Return what a proportion of the retained images counts, for its interval.
 
-    Args:
-        w: The weighted images.
-        success: `right`, `called` (positive), `not called` or `label`.
-        of: `images`, `positives` or `negatives`.
-        referred: At least this fraction is referred.
-
-    Returns:
-        Success (N,) of each image, 0 or 1, and what remains of its weight (N,).
+    Shapes: returns (N,).
     """
     label = w.cases.label
     hit = {"right": ~w.cases.error, "called": w.cases.called, "not called": ~w.cases.called, "label": label}
@@ -335,15 +306,7 @@ def retained_counts(
 
 
 def missed_counts(w: Weighted, referred: float = 0.5) -> tuple[Floats, Floats]:
-    """Return what `missed_at_50` counts: the share (N,) of each image retained and called negative, of the positive mass (N,).
-
-    Args:
-        w: The weighted images.
-        referred: At least this fraction is referred.
-
-    Returns:
-        The shares, and the positive mass.
-    """
+    """Return what `missed_at_50` counts: the share (N,) of each image retained and called negative, of the positive mass (N,)."""
     kept = retained_counts(w, "right", referred=referred)[1]
     share = np.divide(kept, w.weight, out=np.zeros_like(kept), where=w.weight > 0)
     return np.where(w.cases.called, 0.0, share), w.positive
@@ -360,14 +323,6 @@ def counts_at_specificity(w: Weighted) -> tuple[Floats, Floats]:
 
 def number(w: Weighted, name: str, referred: float = 0.5) -> float:
     """Return one of `numbers`.
-
-    Args:
-        w: The weighted images.
-        name: One of `names` at this share.
-        referred: At least this fraction is referred.
-
-    Returns:
-        The number; NaN where undefined.
 
     References:
         Filos et al., A systematic comparison of Bayesian deep learning robustness in diabetic retinopathy tasks,
@@ -442,13 +397,7 @@ def _wrong_before(batch: Batch) -> Floats:
 
 
 def number_at(batch: Batch, name: str, referred: float = 0.5) -> Floats:
-    """Return (R,) `half_referred.number`; the numbers of a share referred are computed together, once for a batch.
-
-    Args:
-        batch: R weightings.
-        name: One of `half_referred.names`.
-        referred: At least this share is referred.
-    """
+    """Return (R,) `half_referred.number`; the numbers of a share referred are computed together, once for a batch."""
     return batch.derived(_numbers(referred))[:, names(referred).index(name)]
 
 
@@ -458,13 +407,7 @@ def _numbers(referred: float) -> Callable[[Batch], Floats]:
 
 
 def numbers_at(batch: Batch, referred: float, specificity: float) -> Floats:
-    """Return (R, K) `half_referred.numbers`, row by row.
-
-    Args:
-        batch: R weightings of N images.
-        referred: At least this share is referred.
-        specificity: At which the sensitivity of all images is given.
-    """
+    """Return (R, K) `half_referred.numbers`, row by row."""
     cases, weight = batch.cases, batch.weight
     half = ((1 - referred) * batch.count + 1e-9).astype(np.intp)
     kept = half * batch.step

@@ -75,12 +75,7 @@ def margin(prob: ArrayLike, threshold: float) -> Floats:
     That is the odds of the one over the odds of the other, the smaller over the larger. The threshold is clipped to
     [1e-15, 1 - 1e-15].
 
-    Args:
-        prob: (N,) P(label = 1).
-        threshold: t, the probability from which on an image is called positive.
-
-    Returns:
-        (N,) values in [0, 1], 1 at the threshold.
+    Shapes: `prob` (N,), returns (N,).
     """
     p, t = np.asarray(prob, np.float64), min(max(threshold, EPS), 1 - EPS)
     with np.errstate(divide="ignore"):
@@ -102,18 +97,7 @@ def referral_uncertainty(
     uncertain, and equal samples have no epistemic uncertainty, but in floating point their values differ in the 16th digit, and
     an order made of rounding errors would look like information. A user's own column is taken as it is.
 
-    Args:
-        predictions: N images.
-        name: One of `UNCERTAINTIES`; `own`, the file's column `uncertainty`; or `auto`, the file's own column where it has
-            one, else total.
-        exact: Whether to keep all digits.
-        threshold: The decision threshold, which `margin` is centred on.
-
-    Returns:
-        The values (N,), and `own` or one of `UNCERTAINTIES`.
-
-    Raises:
-        InputError: The name is unknown, or the file has no column `uncertainty`.
+    Shapes: returns (N,).
     """
     if name == "auto":
         name = "total" if predictions.uncertainty is None else "own"
@@ -164,11 +148,7 @@ COLUMNS = ("rank", "image_id", "patient_id", "domain", "prob", "uncertainty", "r
 class ReferralList:
     """Test images, the most uncertain first; equally uncertain ones by their id.
 
-    Args:
-        images: The N images in that order.
-        uncertainty: (N,) what orders them.
-        referred: (N,) whether each is referred; None where neither a share nor a limit was given.
-        notes: What a reader of the list must know.
+    Shapes: `uncertainty` (N,), `referred` (N,).
     """
 
     images: Predictions
@@ -200,21 +180,7 @@ def referral_list(
     above: float | None = None,
     threshold: float = 0.5,
 ) -> ReferralList:
-    """Return the test images in the order in which they are referred.
-
-    Args:
-        predictions: The file; its test split is listed, all domains together.
-        uncertainty: What orders the referral, as in `score`.
-        share: Share of the images that is referred: the first round(share * N).
-        above: Limit of the uncertainty above which images are referred, such as one that `transfer` chose.
-        threshold: The decision threshold, which `margin` is centred on.
-
-    Returns:
-        The list.
-
-    Raises:
-        InputError: There is no test split, both `share` and `above` are given, or the share is not in [0, 1].
-    """
+    """Return the test images in the order in which they are referred."""
     if share is not None and above is not None:
         raise InputError("both a share and a limit of referral are given", hint="Give one of them.")
     if share is not None and not 0 <= share <= 1:

@@ -64,14 +64,6 @@ def is_positive(prob: Floats, threshold: float = 0.5) -> Bools:
 class Cases:
     """N images with label, probability and uncertainty, sorted by uncertainty (then probability and label).
 
-    Args:
-        label: (N,) 0 or 1.
-        prob: (N,) P(label = 1) in [0, 1].
-        uncertainty: (N,) finite, the largest is referred first; None: 0 for all.
-        shifted: (N,) whether the image comes from the shifted domain (joint sets only).
-        threshold: An image is positive by the model where `is_positive(prob, threshold)`.
-        patient: (N,) number of the patient of each image; None: each image its own.
-
     Attributes are in sorted order; `order` (N,) leads from there to the rows given. `ends` (B,) is the last image of
     each block of equal uncertainty. `called` (N,): the model calls the image positive. `error` (N,): that is wrong.
     """
@@ -116,11 +108,7 @@ class Cases:
     def reordered(self, uncertainty: ArrayLike) -> Cases:
         """Return the same images in another order of referral.
 
-        Args:
-            uncertainty: (N,) in the sorted order of these cases, the largest is referred first.
-
-        Returns:
-            The cases, whose rows given are the sorted rows of these.
+        Shapes: `uncertainty` (N,).
         """
         return Cases(self.label, self.prob, uncertainty, self.shifted, self.threshold, self.patient)
 
@@ -283,9 +271,7 @@ Derived = TypeVar("Derived")
 class Batch:
     """R weightings of N sorted images; the argument of every batched score.
 
-    Args:
-        cases: The images.
-        weight: (R, N) weights >= 0 in the sorted order of the cases, in every row some above 0.
+    Shapes: `weight` (R, N).
     """
 
     def __init__(self, cases: Cases, weight: Floats) -> None:

@@ -27,21 +27,7 @@ def build_model(
     pretrained: bool = True,
     progress: Progress = QUIET,
 ) -> nn.Module:
-    """Build a network for images in channels-last layout, the faster one on every device, or a head for features.
-
-    Args:
-        config: The network and its settings.
-        seed: The weights depend on it alone, and on those that `config.weights` names.
-        outputs: Number of logits.
-        pretrained: Whether to load the weights that `config.weights` names; not where a trained state replaces all.
-        progress: Shows which pretrained tensors entered the network, and which did not.
-
-    Returns:
-        The network, ready to be trained.
-
-    Raises:
-        InputError: The pretrained weights cannot be had or do not fit.
-    """
+    """Build a network for images in channels-last layout, the faster one on every device, or a head for features."""
     if config.trained == "head":
         if config.trunk_lr != 1 or config.layer_decay != 1:
             progress.say(
@@ -61,19 +47,7 @@ def build_model(
 
 
 def build_trunk(config: ModelConfig, *, pretrained: bool = True, progress: Progress = QUIET) -> SplitNetwork:
-    """Build the pretrained trunk of a network whose head is trained alone; `features` is what it is for.
-
-    Args:
-        config: The network and its weights.
-        pretrained: Whether to load the weights; not where a saved state replaces all.
-        progress: As for `build_model`.
-
-    Returns:
-        The trunk in evaluation mode.
-
-    Raises:
-        InputError: The pretrained weights cannot be had or do not fit.
-    """
+    """Build the pretrained trunk of a network whose head is trained alone; `features` is what it is for."""
     model = _network(config, seed=0, outputs=1)
     if pretrained:
         progress.say(f"note: {load_pretrained(model, config)}")
@@ -103,15 +77,7 @@ def parameters_of_trunk(config: ModelConfig) -> int:
 
 
 def check_size(config: ModelConfig, size: int) -> None:
-    """Refuse a network from elsewhere that does not take images of a size, or gives something else than one logit.
-
-    Args:
-        config: The network; ours take images of any size.
-        size: Side of the images in pixels.
-
-    Raises:
-        InputError: It does not take them.
-    """
+    """Refuse a network from elsewhere that does not take images of a size, or gives something else than one logit."""
     if config.own or config.name.startswith(TIMM):
         check_outputs(_shapes(config), config.name, size)
 
@@ -147,13 +113,7 @@ def _registered_network(config: ModelConfig, outputs: int) -> nn.Module:
 
 
 def build_published(name: str, seed: int, outputs: int) -> nn.Module:
-    """Build a network of `MODELS`, whatever it takes, at its published width, and return it.
-
-    Args:
-        name: In `MODELS`.
-        seed: The weights depend on it alone.
-        outputs: Number of outputs.
-    """
+    """Build a network of `MODELS`, whatever it takes, at its published width, and return it."""
     model: nn.Module = MODELS.find(name)(outputs=outputs)
     initialise(model, torch_generator("cpu", seed, "weights"))
     return model
@@ -165,14 +125,6 @@ def initialise(model: nn.Module, generator: torch.Generator) -> None:
 
     A layer with a method ``initialise(generator)`` draws its own. A network whose attribute ``initialisation`` is
     ``"glorot_uniform"`` gets U(±sqrt(6 / (fan-in + fan-out))) in all layers.
-
-    Args:
-        model: The network.
-        generator: Source of all draws, which are made in the order of the modules.
-
-    Raises:
-        TypeError: For a layer with parameters of an unknown kind: it would silently keep weights drawn from the global
-            generator.
 
     References:
         He et al. 2015, "Delving deep into rectifiers"; Glorot & Bengio 2010.
@@ -204,10 +156,6 @@ def set_arithmetic(precision: str, device: torch.device) -> None:
 
     cuDNN times its algorithms for every shape and takes the fastest. Products of float32 are rounded to the 10 bits of TF32
     where `precision` is `tf32`, and nowhere else: PyTorch would do it in convolutions without being asked.
-
-    Args:
-        precision: `float32`, `tf32` or `bfloat16`.
-        device: Where a network will be computed.
     """
     if device.type == "cuda":
         torch.backends.cudnn.benchmark = True
@@ -229,10 +177,6 @@ def compile_network(model: nn.Module, *, fall_back: bool) -> None:
 
     A generator breaks the graph of the compiler, so that a network of 54 layers that draw compiles for minutes and gains no
     speed. The network is compiled when it first computes; its parameters keep their names.
-
-    Args:
-        model: The network.
-        fall_back: Whether code that the compiler fails on is computed as it is; otherwise the failure is raised.
     """
     if draws(model):
         return

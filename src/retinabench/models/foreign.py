@@ -41,17 +41,6 @@ def own_network(name: str, seed: int, outputs: int) -> nn.Module:
     """Call the user's function and return its network, in the layout in which it was made.
 
     PyTorch's global generator is seeded for the call and put back afterwards, so that the weights depend on the seed alone.
-
-    Args:
-        name: `package.module:function`; the function may take the number of logits as `outputs`.
-        seed: Of the run.
-        outputs: Number of logits.
-
-    Returns:
-        The network. Its last layer is marked: the last linear layer with that number of outputs.
-
-    Raises:
-        InputError: There is no such function, it raises, or it returns something else than a new network with parameters.
     """
     function = _function(name)
     with torch.random.fork_rng(devices=[]):
@@ -71,17 +60,7 @@ def own_network(name: str, seed: int, outputs: int) -> nn.Module:
 
 
 def check_outputs(network: nn.Module, name: str, size: int) -> None:
-    """Refuse a network that does not take images of a size, or gives something else than one logit.
-
-    Args:
-        network: The network; it may be without values, on the meta device. It is left in evaluation mode.
-        name: What it is called.
-        size: Side of the images in pixels.
-
-    Raises:
-        OutOfMemoryError: Two images do not fit the memory.
-        InputError: It raises, or gives something else than (B, 1) for images (B, 3, size, size).
-    """
+    """Refuse a network that does not take images of a size, or gives something else than one logit."""
     device = next(network.parameters()).device
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
@@ -102,17 +81,7 @@ def check_outputs(network: nn.Module, name: str, size: int) -> None:
 
 
 def named_network(stated: str, given: str | None, folder: Path, *, own: bool) -> str:
-    """Return the name of the network of a folder, whose code runs only where the caller names it.
-
-    Args:
-        stated: The name that the folder states.
-        given: The function that the caller names; it may have moved to another module.
-        folder: The folder.
-        own: Whether the stated name is a function of a user.
-
-    Raises:
-        InputError: The folder states a function and the caller names none, or the other way round.
-    """
+    """Return the name of the network of a folder, whose code runs only where the caller names it."""
     if own and given is None:
         raise InputError(
             f"holds a model of '{stated}', whose code is not part of it",
@@ -127,11 +96,7 @@ def named_network(stated: str, given: str | None, folder: Path, *, own: bool) ->
 
 
 def source_of(name: str) -> SourceFile:
-    """Return the file of a user's function; empty where there is none to be read.
-
-    Raises:
-        InputError: There is no such function.
-    """
+    """Return the file of a user's function; empty where there is none to be read."""
     function = _function(name)
     with contextlib.suppress(TypeError, OSError):
         file = Path(str(inspect.getsourcefile(inspect.unwrap(function)))).resolve()
@@ -207,14 +172,6 @@ def timm_network(name: str, seed: int, outputs: int = 1) -> TimmNetwork:
 
     timm's own rules initialise the backbone. They draw from PyTorch's global generator, which is therefore seeded for
     this and put back afterwards. The last layer is drawn as in our own networks: N(0, 0.01²).
-
-    Args:
-        name: In timm, without our prefix.
-        seed: Of the run.
-        outputs: Number of logits.
-
-    Raises:
-        InputError: timm is not installed or does not know the name.
     """
     timm = _timm()
     with torch.random.fork_rng(devices=[]):

@@ -39,11 +39,7 @@ class SplitNetwork(nn.Module):
     def features(self, images: Tensor) -> Tensor:
         """Return the input of the last layer, (B, D), float32.
 
-        Args:
-            images: (B, 3, H, W).
-
-        Raises:
-            InputError: The layer that was taken for the last one is followed by others.
+        Shapes: `images` (B, 3, H, W).
         """
         features: Tensor = self.trunk(images)
         if features.shape != (len(images), self.width):
@@ -72,17 +68,7 @@ def last_linear(model: nn.Module) -> str | None:
 
 
 def split_last_layer(model: nn.Module) -> SplitNetwork:
-    """Take the last `nn.Linear` out of `model`, in place: an identity stands where it was.
-
-    Args:
-        model: A network with a linear layer.
-
-    Returns:
-        The network without that layer, and the layer.
-
-    Raises:
-        InputError: There is none. A user's network in which something follows it is refused at its first batch.
-    """
+    """Take the last `nn.Linear` out of `model`, in place: an identity stands where it was."""
     name = last_linear(model)
     if name is None:
         raise InputError(

@@ -34,10 +34,6 @@ def named_as(trunk: nn.Module, state: State) -> State:
 
     Other layouts of the same network are known by their keys. A wrapper's prefix, such as ``module.`` or ``teacher.backbone.``, is the
     one without which most names of the trunk are found.
-
-    Args:
-        trunk: The network that takes them.
-        state: Tensors by their names in the checkpoint.
     """
     renamings: list[Callable[[nn.Module, State], State]] = [
         lambda _, tensors: tensors,
@@ -119,18 +115,7 @@ class Loaded(NamedTuple):
 
 
 def load_pretrained(network: nn.Module, config: ModelConfig) -> Loaded:
-    """Put the weights that `config.weights` names into the trunk of a network, in place.
-
-    Args:
-        network: A network with fresh weights; its last linear layer keeps them.
-        config: Its settings.
-
-    Returns:
-        What entered the network and what did not: the old head, and whatever else the network does not have.
-
-    Raises:
-        InputError: There are no such weights, or they are of another network, damaged or not finite.
-    """
+    """Put the weights that `config.weights` names into the trunk of a network, in place."""
     trunk: nn.Module = network.backbone if isinstance(network, TimmNetwork) else network
     source, state = _weights(config, trunk)
     state = named_as(trunk, state)
@@ -273,9 +258,6 @@ def stages(trunk: nn.Module) -> list[list[nn.Module]]:
     A stage is a child of the trunk. Where the trunk has one sequence of blocks, as a vision transformer, each block is a stage; the
     items of a list of modules and of a sequence of sequences are stages, too. The four sequences of a ResNet are four stages. A norm
     belongs to the stage before it.
-
-    Args:
-        trunk: A network without its last linear layer, or the network itself.
     """
     found: list[list[nn.Module]] = []
     for part in _parts(trunk):
@@ -307,13 +289,6 @@ def fine_tune(network: nn.Module, config: ModelConfig) -> None:
     A frozen stage stays in evaluation mode, so that its batch statistics do not move. The last linear layer, which is fresh, is of
     no stage, wherever it stands. A parameter's attribute `lr_factor`
     multiplies the learning rate (`methods.training.optimizers`).
-
-    Args:
-        network: A network with pretrained weights.
-        config: `trained`, `trunk_lr` and `layer_decay`.
-
-    Raises:
-        InputError: The network has fewer stages than are to be trained.
     """
     trunk: nn.Module = network.backbone if isinstance(network, TimmNetwork) else network
     name = last_linear(network)

@@ -44,14 +44,7 @@ MODELS: Registry[Callable[..., Any]] = Registry(
 
 
 def takes(inputs: str) -> Callable[[Builder], Builder]:
-    """Mark a builder whose network takes something other than images of any size.
-
-    Args:
-        inputs: What it takes, in a few words: ``"tokens"``.
-
-    Returns:
-        A decorator of builders.
-    """
+    """Mark a builder whose network takes something other than images of any size."""
 
     def mark(builder: Builder) -> Builder:
         builder.inputs = inputs  # type: ignore[attr-defined]
@@ -72,10 +65,5 @@ def published_width(name: str) -> int | None:
 
 
 def has_choice(name: str, setting: str) -> bool:
-    """Return whether a network has a choice of ``stem``, ``activation``, ``pool`` or ``width``.
-
-    Args:
-        name: In `MODELS`.
-        setting: The keyword of its builder.
-    """
+    """Return whether a network has a choice of ``stem``, ``activation``, ``pool`` or ``width``."""
     return setting in inspect.signature(MODELS[name]).parameters

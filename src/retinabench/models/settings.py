@@ -44,27 +44,7 @@ OPTIONAL_SETTINGS = (
 
 
 class ModelConfig(Extended):
-    """The network of a run on images.
-
-    Args:
-        name: A name of `MODELS`, ``timm:NAME``, or ``package.module:function`` of a function that returns a network (in
-            Python also the function itself).
-        width: Number of channels of the first layer, or of hidden units; default: as published.
-        stem: ``small`` suits images of 32 to 128 pixels, where the network has that choice.
-        inputs: ``standardised`` channels (mean 0, std 1 over the training images), the ``unit`` interval, or the scale
-            that weights were trained with: ``imagenet`` (mean .485, .456, .406; std .229, .224, .225) or ``lite``
-            ((byte - 127) / 128). Default: that of the weights, ``standardised`` without any.
-        activation: ``relu`` or ``leaky_relu`` (slope 0.2 below 0), where the network has that choice.
-        pool: ``mean`` of every channel, or ``mean_max``: mean and maximum, where the network has that choice.
-        weights: Where the pretrained weights come from: ``imagenet`` (a package, for networks that have one), ``timm``,
-            ``hf-hub:NAME``, or the path of a checkpoint. None: random.
-        weights_sha256: Of the file, where ``weights`` is a path; it is computed, and stands for the path in the hash of a run.
-        trained: ``all`` parameters; the ``head`` alone, on features of the trunk that are computed once; or a number
-            of stages from the output side, and the head.
-        hidden: Units of a hidden layer of the head that is trained on cached features; None: the head is linear.
-        trunk_lr: Learning rate of pretrained parameters, as a factor on that of the head.
-        layer_decay: Factor on the learning rate from each stage of a pretrained trunk to the one before it.
-    """
+    """The network of a run on images."""
 
     _later = OPTIONAL_SETTINGS  # most networks do not have them
 

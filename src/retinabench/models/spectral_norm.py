@@ -12,11 +12,6 @@ class SpectralBound(nn.Module):
 
     A kernel (out, in, h, w) counts as its matrix (out, in · h · w).
 
-    Args:
-        weight: The weight at the start, for the shape and the first vectors.
-        bound: Largest norm that is left as it is.
-        generator: Source of the first vector.
-
     References:
         Miyato et al. (2018), "Spectral normalization for generative adversarial networks", ICLR; with a bound above 1, Liu et al. (2020),
         equation 10.
@@ -49,16 +44,7 @@ class SpectralBound(nn.Module):
 
 
 def bound_spectral_norms(model: nn.Module, bound: float, generator: torch.Generator) -> int:
-    """Bound the spectral norm of every trained convolution and linear layer of `model`, in place.
-
-    Args:
-        model: A network without its last layer.
-        bound: Largest norm.
-        generator: Source of the first vectors.
-
-    Returns:
-        The number of layers.
-    """
+    """Bound the spectral norm of every trained convolution and linear layer of `model`, in place."""
     layers = [m for m in model.modules() if isinstance(m, (nn.Conv2d, nn.Linear)) and m.weight.requires_grad]
     for layer in layers:
         parametrize.register_parametrization(layer, "weight", SpectralBound(layer.weight, bound, generator))

@@ -37,19 +37,7 @@ KINDS = (
 
 
 def load_archive(path: Path, *, mapped: bool = False, checked: bool = False) -> Any:
-    """Return the content of a file of `torch.save`; no code in it is ever run.
-
-    Args:
-        path: The file.
-        mapped: Leave the values in the file until they are read.
-        checked: Compare its parts with their CRC-32, which PyTorch writes and does not read; for files without a checksum of ours.
-
-    Returns:
-        Tensors, numbers and text, nested in dictionaries and lists.
-
-    Raises:
-        ValueError: It would unfold to more than it holds. PyTorch raises half a dozen kinds for a damaged file.
-    """
+    """Return the content of a file of `torch.save`; no code in it is ever run."""
     size = path.stat().st_size
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
@@ -76,14 +64,7 @@ def is_safetensors(path: Path) -> bool:
 
 
 def load_safetensors(path: Path) -> dict[str, Tensor]:
-    """Return the tensors of a safetensors file by name.
-
-    Args:
-        path: The file.
-
-    Raises:
-        ValueError: Its header is too long, or a tensor is of a kind that no network here has. The library raises others.
-    """
+    """Return the tensors of a safetensors file by name."""
     with open(path, "rb") as handle:
         length = int.from_bytes(handle.read(8), "little")
     if length > MAX_HEADER:
@@ -140,17 +121,7 @@ DEEPEST = 4
 
 
 def read_checkpoint(path: Path) -> State:
-    """Read the tensors of a safetensors file or of a PyTorch checkpoint, without running code of it.
-
-    Args:
-        path: The file.
-
-    Returns:
-        Name -> tensor, with the prefixes that wrappers add.
-
-    Raises:
-        InputError: The file is missing or damaged, or holds a pickle or no weights.
-    """
+    """Read the tensors of a safetensors file or of a PyTorch checkpoint, without running code of it."""
     try:
         if is_safetensors(path):
             content: Any = load_safetensors(path)

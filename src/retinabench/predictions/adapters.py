@@ -45,20 +45,7 @@ class Constructors:
     ) -> Self:
         """Return predictions from class probabilities: P(referable) is the sum of the referable classes.
 
-        Args:
-            probs: (N, C) probabilities of C classes that sum to 1 for every image, or (N, S, C) of S posterior samples.
-            image_id: (N,) text; None: the images are named by their row.
-            label: (N,) 0 or 1; None: 1 where `grades` >= `referable_from`.
-            grades: (N,) severity of each image, 0 to 4, for the label; True: the classes are the grades, which five
-                classes are in any case.
-            referable_from: The lowest referable class; None: 1 of two classes, 2 of five.
-            **columns: `patient_id`, `domain`, `subgroups` and so on, as `Predictions` has them.
-
-        Returns:
-            The predictions.
-
-        Raises:
-            InputError: Rows do not sum to 1, or it is not said which classes are referable.
+        Shapes: `probs` (N, C), `image_id` (N,), `label` (N,), `grades` (N,).
 
         Examples:
             >>> import retinabench as rb
@@ -95,14 +82,7 @@ class Constructors:
     ) -> Self:
         """Return predictions from logits: the sigmoid of one output per image, or the softmax over classes.
 
-        Args:
-            logits: (N,) or (N, 1) of one output; (N, C) of C classes; (N, S, 1) or (N, S, C) of S posterior samples.
-            image_id: As in `from_softmax`.
-            label: As in `from_softmax`.
-            **columns: `grades`, `referable_from` and the other arguments of `from_softmax`.
-
-        Returns:
-            The predictions.
+        Shapes: `logits` (N,).
 
         Examples:
             >>> import retinabench as rb
@@ -127,19 +107,7 @@ class Constructors:
 
         Exactly one of `probs`, `logits` and `softmax` is given. The other constructors take tensors as well.
 
-        Args:
-            image_id: (N,) text; None: the images are named by their row.
-            label: (N,) 0 or 1.
-            probs: (N,) or (N, S), P(referable).
-            logits: As in `from_logits`.
-            softmax: As `probs` of `from_softmax`.
-            **columns: As in `from_logits`.
-
-        Returns:
-            The predictions.
-
-        Raises:
-            InputError: Not exactly one kind of output is given, or it is not valid.
+        Shapes: `image_id` (N,), `label` (N,), `probs` (N,).
         """
         if (probs is not None) + (logits is not None) + (softmax is not None) != 1:
             raise InputError("from_torch needs exactly one of probs, logits and softmax")
@@ -163,22 +131,6 @@ class Constructors:
         ungradable: bool = False,
     ) -> Self:
         """Return predictions from a table of pandas, polars, Arrow or another library that narwhals knows.
-
-        Args:
-            frame: The table, one row per image, with the columns of a predictions file.
-            columns: As in `read_predictions`.
-            softmax: As in `read_predictions`.
-            grades: As in `read_predictions`.
-            referable_from: As in `read_predictions`.
-            method: As in `read_predictions`.
-            seed: As in `read_predictions`.
-            ungradable: As in `read_predictions`.
-
-        Returns:
-            The predictions; `notes` say which column was read as which.
-
-        Raises:
-            InputError: It is no table, or a column is missing or not valid.
 
         Examples:
             >>> import pyarrow as pa

@@ -30,22 +30,7 @@ def arguments_of_arrow(
     *,
     untyped: bool = False,
 ) -> dict[str, Any]:
-    """Return the arguments of `Predictions` for an Arrow table.
-
-    Args:
-        source: The file, for messages.
-        table: The table.
-        layout: Which of its columns is which.
-        reading: What the user says of it.
-        metadata: The file metadata.
-        untyped: Whether text of further columns may stand for numbers, as in a CSV.
-
-    Returns:
-        The arguments, by name.
-
-    Raises:
-        InputError: A cell is empty, of a wrong type or not valid.
-    """
+    """Return the arguments of `Predictions` for an Arrow table."""
     columns: dict[str, Any] = {}
     further: dict[str, pa.Array] = {}
     times = Counter(layout.names)
@@ -100,19 +85,7 @@ def _values(source: str | None, name: str, column: pa.Array, reading: Reading) -
 
 
 def unfolded(column: pa.ChunkedArray, name: str, source: str | Path | None) -> pa.ChunkedArray:
-    """Return a dictionary column as the text or numbers that it stands for, any other as it is.
-
-    Args:
-        column: The column.
-        name: Its name, for the message.
-        source: Its file, for the message.
-
-    Returns:
-        The column.
-
-    Raises:
-        InputError: It is too wide for its rows.
-    """
+    """Return a dictionary column as the text or numbers that it stands for, any other as it is."""
     if not pa.types.is_dictionary(column.type):
         return column
     kind = column.type.value_type
@@ -181,12 +154,7 @@ def _flat(source: str | None, name: str, column: pa.Array) -> NDArray[Any]:
 
 
 def as_text(words: pa.Array, longest: int) -> NDArray[np.str_]:
-    """Return (N,) texts without missing ones as an array that cannot be changed, without an object for each.
-
-    Args:
-        words: The texts; none holds a zero byte.
-        longest: Characters of the longest.
-    """
+    """Return (N,) texts without missing ones as an array that cannot be changed, without an object for each."""
     text = np.empty(len(words), f"=U{max(longest, 1)}")
     for start in range(0, len(words), BLOCK):
         part = words.slice(start, BLOCK)
@@ -208,16 +176,7 @@ def _without_words(column: pa.Array) -> pa.Array:
 
 
 def not_a_number(source: str | Path | None, name: str, column: pa.Array) -> InputError:
-    """Return the error for the first value of a column that is not a number.
-
-    Args:
-        source: The file.
-        name: The column.
-        column: Its values.
-
-    Returns:
-        The error, to be raised.
-    """
+    """Return the error for the first value of a column that is not a number."""
     for row, value in enumerate(column, start=1):
         try:
             value.cast(pa.float64())

@@ -27,17 +27,7 @@ class Check:
     def fail(
         self, column: str, row: int | np.intp | None, problem: str, hint: str | None = None
     ) -> InputError:
-        """Return the error that names file, row and column.
-
-        Args:
-            column: Name of the column.
-            row: Row from 0; None where no row is to blame.
-            problem: What is wrong.
-            hint: How to mend it.
-
-        Returns:
-            The error, to be raised.
-        """
+        """Return the error that names file, row and column."""
         number = None if row is None else int(row) + 1
         return InputError(problem, file=self.source, row=number, column=column, hint=hint)
 
@@ -65,16 +55,7 @@ class Check:
         return array
 
     def length(self, column: str, values: ArrayLike, n: int) -> NDArray[Any]:
-        """Return values as an array of n rows.
-
-        Args:
-            column: Name of the column.
-            values: Its values.
-            n: Number of rows.
-
-        Returns:
-            The array, with n rows.
-        """
+        """Return values as an array of n rows."""
         array = self.array(column, values)
         if array.ndim == 0 or len(array) != n:
             found = "a single value" if array.ndim == 0 else f"{len(array)} rows"
@@ -82,16 +63,7 @@ class Check:
         return array
 
     def text(self, column: str, values: ArrayLike, *, missing: bool = False) -> NDArray[np.str_]:
-        """Return values as (N,) text, no cell broken over lines.
-
-        Args:
-            column: Name of the column.
-            values: Its values.
-            missing: Whether a cell may be empty.
-
-        Returns:
-            The text, "" where a cell is empty.
-        """
+        """Return values as (N,) text, no cell broken over lines."""
         array = self.array(column, values)
         if array.ndim != 1:
             raise self.fail(column, None, f"has shape {array.shape}, needed is (N,)")
@@ -127,9 +99,7 @@ class Check:
     def distinct(self, column: str, values: NDArray[np.str_]) -> None:
         """Refuse ids that differ only by blanks, invisible characters or the Unicode form of a letter.
 
-        Args:
-            column: Name of the column.
-            values: (N,) ids.
+        Shapes: `values` (N,).
         """
         if unmistakable(values):
             return
@@ -162,16 +132,7 @@ class Check:
     def finite(
         self, column: str, values: NDArray[Any], dimensions: tuple[int, ...] = (1,)
     ) -> NDArray[np.float64]:
-        """Return values as finite float64 numbers.
-
-        Args:
-            column: Name of the column.
-            values: Its values.
-            dimensions: The allowed numbers of dimensions.
-
-        Returns:
-            The numbers.
-        """
+        """Return values as finite float64 numbers."""
         if values.ndim not in dimensions:
             raise self.fail(column, None, f"has shape {values.shape}", SHAPES[dimensions])
         if values.dtype.kind not in "biufOUS":
@@ -197,15 +158,7 @@ class Check:
     ) -> NDArray[np.str_]:
         """Return text out of a few allowed values.
 
-        Args:
-            column: Name of the column.
-            values: Its values; None for `default` throughout.
-            allowed: The allowed values.
-            default: The value of a missing column.
-            n: Number of rows.
-
-        Returns:
-            (N,) text.
+        Shapes: returns (N,).
         """
         if values is None:
             return np.broadcast_to(np.asarray(default), n)  # one text for all rows
@@ -254,13 +207,7 @@ def _lengths(values: Any) -> list[tuple[int, int]]:
 def sample_column(column: str, values: NDArray[np.float64], place: NDArray[np.intp]) -> str:
     """Name the column as a file would: `prob` for one value a row, `prob_j` for sample j of several.
 
-    Args:
-        column: Its name in this package.
-        values: (N,) or (N, S).
-        place: Row, and the sample where there are several.
-
-    Returns:
-        The name.
+    Shapes: `values` (N,).
     """
     if column != "probs":
         return column

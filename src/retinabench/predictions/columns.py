@@ -45,16 +45,7 @@ def is_number(name: str) -> bool:
 
 
 def check_columns(path: str | Path | None, names: Sequence[str], own: Sequence[str]) -> None:
-    """Check that the needed columns are there, once each, and name the likely misspelling where not.
-
-    Args:
-        path: The file, for messages.
-        names: Its columns, by their names in `Predictions`.
-        own: Its columns, by their own names.
-
-    Raises:
-        InputError: One is missing, or stands twice.
-    """
+    """Check that the needed columns are there, once each, and name the likely misspelling where not."""
     for name, times in Counter(names).items():
         if times > 1 and (name in KNOWN or sample_number(name) is not None):
             raise InputError("stands twice in the header", file=path, column=name)
@@ -102,16 +93,7 @@ def check_count(path: str | Path | None, names: Sequence[str]) -> None:
 
 
 def check_size(path: str | Path | None, rows: int, samples: int) -> None:
-    """Refuse what would not fit an ordinary machine, before it is read.
-
-    Args:
-        path: The file, for the message.
-        rows: Number of rows.
-        samples: Values per row.
-
-    Raises:
-        InputError: There are too many.
-    """
+    """Refuse what would not fit an ordinary machine, before it is read."""
     if rows > MAX_ROWS or rows * samples > MAX_VALUES:
         raise InputError(
             f"holds {rows:,} rows of {samples} samples, more than are scored at once "
@@ -122,17 +104,7 @@ def check_size(path: str | Path | None, rows: int, samples: int) -> None:
 
 
 def check_width(rows: int, longest: int, name: str, path: str | Path | None) -> None:
-    """Refuse text whose array would take too much memory: it is as wide as its longest cell in every row.
-
-    Args:
-        rows: Number of rows.
-        longest: Characters of the longest cell.
-        name: The column, for the message.
-        path: The file, for the message.
-
-    Raises:
-        InputError: It would take more than `MAX_TEXT_BYTES`.
-    """
+    """Refuse text whose array would take too much memory: it is as wide as its longest cell in every row."""
     if 4 * rows * longest > MAX_TEXT_BYTES:
         raise InputError(
             f"has a cell of {longest:,} characters, too long for {rows:,} rows",

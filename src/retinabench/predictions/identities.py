@@ -76,12 +76,7 @@ def indistinct(values: Iterable[str]) -> tuple[str, str] | None:
 def own_patients(patient: NDArray[np.str_], image: NDArray[np.str_]) -> tuple[NDArray[np.str_], int]:
     """Make every image without a patient a patient of its own.
 
-    Args:
-        patient: (N,) ids, `NOT_KNOWN` where there is none.
-        image: (N,) ids of the images.
-
-    Returns:
-        (N,) ids, and how many were made.
+    Shapes: `patient` (N,), `image` (N,), returns (N,).
     """
     odd = np.flatnonzero(~plain_rows(patient, longer_than=max(map(len, NOT_KNOWN))))
     known, place = np.unique(patient[odd], return_inverse=True)
@@ -100,8 +95,7 @@ def own_patients(patient: NDArray[np.str_], image: NDArray[np.str_]) -> tuple[ND
 def code_points(text: Text) -> Iterator[tuple[int, NDArray[np.uint32]]]:
     """Yield the first row of each block and its (B, L) code points, 0 behind the end of a text.
 
-    Args:
-        text: (N,) texts.
+    Shapes: `text` (N,).
     """
     length = text.dtype.itemsize // 4
     for start in range(0, len(text), BLOCK):
@@ -134,12 +128,7 @@ def first_empty(text: Text) -> int | None:
 def plain_rows(text: Text, *, longer_than: int = 0) -> Rows:
     """Tell which rows hold visible ASCII characters alone.
 
-    Args:
-        text: (N,) texts.
-        longer_than: And more of them than this.
-
-    Returns:
-        (N,) truth values.
+    Shapes: `text` (N,), returns (N,).
     """
     plain = np.empty(len(text), bool)
     for start, points in code_points(text):
@@ -178,11 +167,7 @@ def _hashes(text: Text) -> NDArray[np.uint64]:
 def numbered(text: Text) -> tuple[NDArray[np.intp], int]:
     """Number texts in their order.
 
-    Args:
-        text: (N,) texts.
-
-    Returns:
-        (N,) number of each among the G different ones, and G, as `numpy.unique` finds them.
+    Shapes: `text` (N,), returns (N,).
     """
     words = _words(text) if len(text) > BLOCK else None
     if words is None:

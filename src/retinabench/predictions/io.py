@@ -101,11 +101,7 @@ def _unreadable(path: Path, error: Exception) -> InputError:
 
 
 def find_files(paths: Sequence[Path]) -> list[Path]:
-    """Return predictions files: a run folder stands for the `predictions.parquet` in it.
-
-    Raises:
-        InputError: Where a folder holds none.
-    """
+    """Return predictions files: a run folder stands for the `predictions.parquet` in it."""
     if len(paths) > MOST_FILES:
         raise InputError(
             f"{len(paths):,} files are more than are read at once ({MOST_FILES:,})",
@@ -128,15 +124,7 @@ def read_each(paths: Sequence[Path]) -> Iterator[Predictions]:
 
 
 def method_names(files: Sequence[Path], predictions: Sequence[Predictions]) -> list[str]:
-    """Name each file: runs by their method, told apart where they differ in more than the seed; others by file.
-
-    Args:
-        files: The files.
-        predictions: Their content.
-
-    Returns:
-        One name per file; runs of one method and setting share theirs.
-    """
+    """Name each file: runs by their method, told apart where they differ in more than the seed; others by file."""
     titles = [str(one.metadata.get("title", "")) for one in predictions]
     settings = [str(one.metadata.get("setting", "")) for one in predictions]
     of_title: dict[str, set[str]] = {}
@@ -151,15 +139,7 @@ def method_names(files: Sequence[Path], predictions: Sequence[Predictions]) -> l
 
 
 def notes_of_files(names: Sequence[str], notes: Sequence[Iterable[str]]) -> list[str]:
-    """Join the notes of several files: what is said of all stands once, the rest begins with the names of its files.
-
-    Args:
-        names: Name of each of F files.
-        notes: The notes of each.
-
-    Returns:
-        The notes, each once.
-    """
+    """Join the notes of several files: what is said of all stands once, the rest begins with the names of its files."""
     about: dict[str, list[str]] = {}
     for name, said in zip(names, notes, strict=True):
         for note in dict.fromkeys(said):

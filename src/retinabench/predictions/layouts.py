@@ -123,19 +123,7 @@ class Layout:
 
 
 def recognise(names: Sequence[str], wanted: Mapping[str, str], file: str | None = None) -> Layout:
-    """Tell which column is which.
-
-    Args:
-        names: The columns of a file.
-        wanted: Name in `Predictions` -> the file's column, as the user says.
-        file: The file, for messages.
-
-    Returns:
-        The layout.
-
-    Raises:
-        InputError: A named column is absent, several columns may be the same, or a name only looks like a known one.
-    """
+    """Tell which column is which."""
     check_count(file, names)
     found = _as_named(names, wanted, file)
     columns = list(names)

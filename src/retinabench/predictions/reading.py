@@ -75,18 +75,7 @@ class FileColumns:
 
 
 def arguments_of(table: FileColumns, reading: Reading) -> dict[str, Any]:
-    """Return the arguments of `Predictions` for a table.
-
-    Args:
-        table: The columns of a file.
-        reading: What the user says of them.
-
-    Returns:
-        The arguments, by name.
-
-    Raises:
-        InputError: The columns contradict each other or what the user says.
-    """
+    """Return the arguments of `Predictions` for a table."""
     check = Check(table.source)
     known, further, notes = dict(table.known), dict(table.further), []
     if "probs" not in known:

@@ -34,11 +34,7 @@ _CODE = r"^[-+]?0[0-9]"
 
 
 def kept_places(layout: Layout) -> tuple[list[int], Layout]:
-    """Return the places of the columns that are read, and what these are: not all of a table of features.
-
-    Args:
-        layout: What the columns of a file are.
-    """
+    """Return the places of the columns that are read, and what these are: not all of a table of features."""
     names = Counter(layout.names)
     further = [place for place, name in enumerate(layout.names) if not is_known(name)]
     left = further[MAX_COLUMNS:]
@@ -57,17 +53,7 @@ def check_subgroups(
 ) -> dict[str, NDArray[Any]]:
     """Return further columns as text or float64 numbers.
 
-    Args:
-        check: Names the file in messages.
-        subgroups: Name -> N values.
-        n: Number of images.
-        reserved: Names that a further column cannot have.
-
-    Returns:
-        Name -> (N,) text or numbers.
-
-    Raises:
-        InputError: There are too many, or one is not valid.
+    Shapes: returns (N,).
     """
     if len(subgroups) > MAX_COLUMNS:
         raise check.fail("subgroups", None, f"holds {len(subgroups)} columns, more than {MAX_COLUMNS}")
@@ -109,11 +95,7 @@ def _checked(check: Check, name: str, values: NDArray[Any]) -> NDArray[Any]:
 def tidied(columns: Mapping[str, NDArray[Any]]) -> tuple[dict[str, NDArray[Any]], list[str]]:
     """Write values without outer and invisible blanks: `Zeiss` with a blank behind it is no camera of its own.
 
-    Args:
-        columns: Name -> (N,) text or numbers.
-
-    Returns:
-        The columns, and a note for each that was changed.
+    Shapes: `columns` (N,).
     """
     found, notes = dict(columns), []
     for name, values in columns.items():
@@ -152,18 +134,7 @@ def _tidy(text: NDArray[np.str_]) -> NDArray[np.bool_]:
 
 
 def from_arrow(column: pa.Array, *, untyped: bool = False) -> NDArray[Any]:
-    """Return an Arrow column as (N,) text or float64 numbers.
-
-    Args:
-        column: The column.
-        untyped: Whether text may stand for numbers, as in a CSV.
-
-    Returns:
-        Text with "" or numbers with NaN for empty cells.
-
-    Raises:
-        ValueError: It holds neither numbers nor text, or text that no subgroup has; the message says what.
-    """
+    """Return an Arrow column as (N,) text or float64 numbers."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         if pa.types.is_string(kind.value_type):
@@ -230,16 +201,7 @@ def _spelled(words: pa.DictionaryArray, levels: NDArray[Any], missing: float | s
 def keep_further(
     columns: Mapping[str, pa.Array | NDArray[Any]], n: int, *, untyped: bool = False
 ) -> tuple[dict[str, NDArray[Any]], list[str]]:
-    """Return the further columns of a file that can be kept, and notes on the others.
-
-    Args:
-        columns: Name -> N values, as Arrow or NumPy arrays.
-        n: Number of images.
-        untyped: Whether text may stand for numbers, as in a CSV.
-
-    Returns:
-        The columns for `Predictions.subgroups`, and one sentence for each column that is left out.
-    """
+    """Return the further columns of a file that can be kept, and notes on the others."""
     kept: dict[str, NDArray[Any]] = {}
     left: dict[str, str] = {}
     size = 0

@@ -275,14 +275,7 @@ class Predictions(Constructors, Tabular):
 
 
 def concatenate(parts: Sequence[Predictions]) -> Predictions:
-    """Return the rows of several predictions of different images, which have the same columns and samples.
-
-    Args:
-        parts: At least one; metadata and notes are those of the first.
-
-    Raises:
-        InputError: An image is in two parts, or the parts differ in their columns or samples.
-    """
+    """Return the rows of several predictions of different images, which have the same columns and samples."""
     first = parts[0]
     columns: dict[str, Any] = {}
     for name in ("image_id", "label", "probs", "grade", "patient_id", "domain", "split", "uncertainty"):

@@ -66,11 +66,7 @@ def checked_grades(check: Check, values: NDArray[Any]) -> NDArray[np.int8]:
 def check_agreement(check: Check, label: NDArray[np.int8], grade: NDArray[np.int8], lowest: int) -> None:
     """Refuse a label that contradicts the grade.
 
-    Args:
-        check: Names the file.
-        label: (N,) 0 or 1.
-        grade: (N,) 0 to 4, or `UNKNOWN_GRADE`.
-        lowest: The lowest referable grade.
+    Shapes: `label` (N,), `grade` (N,).
     """
     graded = grade != UNKNOWN_GRADE
     wrong = np.flatnonzero(graded & (label != (grade >= lowest)))
@@ -113,9 +109,7 @@ def refuse_classes(check: Check, probs: NDArray[np.float64]) -> None:
     is the rounding of printed numbers, or a twentieth of what the columns differ by: the samples of a model that says
     about 1/S of every image are not refused. A few rows that do not sum to 1 make no samples of the others.
 
-    Args:
-        check: Names the file.
-        probs: (N, S) in [0, 1].
+    Shapes: `probs` (N, S).
     """
     n, columns = probs.shape
     if columns < 2:
@@ -161,16 +155,7 @@ def _hint_on_range(probs: NDArray[np.float64]) -> str:
 def referable_probability(check: Check, probs: ArrayLike, lowest: int) -> NDArray[np.float64]:
     """Return P(referable), the sum of the classes from `lowest` on.
 
-    Args:
-        check: Names the file in messages.
-        probs: (N, C) class probabilities, or (N, S, C) of S posterior samples.
-        lowest: The first referable class.
-
-    Returns:
-        (N,) or (N, S), divided by the sums of the rows where printed digits leave these off 1.
-
-    Raises:
-        InputError: A value is not a probability, or a row does not sum to 1.
+    Shapes: `probs` (N, C), returns (N,).
     """
     values = check.finite("probs", check.array("probs", probs), (2, 3))
     classes = values.shape[-1]
@@ -197,12 +182,7 @@ def referable_probability(check: Check, probs: ArrayLike, lowest: int) -> NDArra
 def class_probabilities(check: Check, logits: ArrayLike) -> NDArray[np.float64]:
     """Return the softmax of logits over their last axis, or the sigmoid of a single logit as two classes.
 
-    Args:
-        check: Names the file in messages.
-        logits: (N,) or (N, 1) of a single output; (N, C) of C classes; (N, S, C) or (N, S, 1) of S samples.
-
-    Returns:
-        Probabilities, the last axis over the classes.
+    Shapes: `logits` (N,).
     """
     values = check.finite("logits", check.array("logits", logits), (1, 2, 3))
     if values.ndim == 1:
@@ -215,16 +195,7 @@ def class_probabilities(check: Check, logits: ArrayLike) -> NDArray[np.float64]:
 def gradable_rows(check: Check, values: NDArray[Any] | None, n: int) -> NDArray[np.bool_]:
     """Return whether each image can be graded.
 
-    Args:
-        check: Names the file in messages.
-        values: (N,) the column `gradable`; None where the file has none: all can.
-        n: Number of images.
-
-    Returns:
-        (N,) bool.
-
-    Raises:
-        InputError: A cell is neither yes nor no.
+    Shapes: `values` (N,), returns (N,).
     """
     found = np.ones(n, bool)
     if values is None:
@@ -244,13 +215,7 @@ def gradable_rows(check: Check, values: NDArray[Any] | None, n: int) -> NDArray[
 def fill_ungradable(check: Check, known: dict[str, NDArray[Any]], values: NDArray[Any] | None) -> None:
     """Fill the missing probabilities and uncertainties of images that cannot be graded.
 
-    Args:
-        check: Names the file in messages.
-        known: The columns of `Predictions`, changed in place.
-        values: (N,) the column `gradable`, if any.
-
-    Raises:
-        InputError: An image that can be graded has no probability.
+    Shapes: `values` (N,).
     """
     good = gradable_rows(check, values, len(known["probs"]))
     for name, filled in (("probs", UNANSWERED), ("uncertainty", 0.0)):

@@ -28,16 +28,6 @@ class Bank:
         samples: Number of samples n.
         patient: (n,) number of the patient of each sample; None where each sample is a patient of its own.
         cells: (c, 2) int64, samples of each concept with truth 0 and 1.
-
-    Args:
-        sample_id: (n,) unique text; None if samples are identified by their number (regions of images).
-        concepts: c unique names.
-        truth: (n, c) int8 of 0, 1 or -1 (unknown: never asked about), an array or a memory map; it is never copied.
-        source: Name of the file, for messages.
-        patient: (n,) the patient of each sample, text or numbers; None where each sample is a patient of its own.
-
-    Raises:
-        InputError: The arguments do not fit together or a value is not allowed; the message names row and column.
     """
 
     def __init__(
@@ -92,16 +82,7 @@ class Bank:
         return str(sample) if self._id is None else str(self._id[sample])
 
     def member(self, concept: int, truth: int, rank: int) -> int:
-        """Return the number of a sample of a cell.
-
-        Args:
-            concept: Index of the concept.
-            truth: 0 or 1.
-            rank: Position in the cell, from 0.
-
-        Returns:
-            Number of the sample in the bank.
-        """
+        """Return the number of a sample of a cell."""
         before = self._before[:, concept, truth]
         chunk = int(before.searchsorted(rank, side="right")) - 1
         rows = self.truth[chunk * CHUNK : (chunk + 1) * CHUNK, concept]

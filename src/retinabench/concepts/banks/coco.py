@@ -23,19 +23,7 @@ Annotation = JsonObject
 
 
 def read_coco(definition: BankDefinition, layout: CocoFile, files: Files) -> ConceptImages:
-    """Read the images, categories and annotations of a COCO file.
-
-    Args:
-        definition: The definition of the bank.
-        layout: Its COCO file.
-        files: The files of the source.
-
-    Returns:
-        The images: a concept is present where an annotation of its category is.
-
-    Raises:
-        InputError: The file is not of that layout, or an image is missing.
-    """
+    """Read the images, categories and annotations of a COCO file."""
     name, base = one_file(files, layout.file)
     where = files.where(name)
     try:
@@ -92,19 +80,7 @@ def _concepts(definition: BankDefinition, categories: dict[int, str], where: str
 
 
 def annotation_mask(one: Annotation, size: tuple[int, int], where: str) -> NDArray[np.bool_]:
-    """Return the pixels of an annotation: its segmentation, or its box where it has none.
-
-    Args:
-        one: The annotation.
-        size: Width and height of its image.
-        where: Name of the file, for messages.
-
-    Returns:
-        (height, width).
-
-    Raises:
-        InputError: The annotation is of no known kind, or of an image of another size.
-    """
+    """Return the pixels of an annotation: its segmentation, or its box where it has none."""
     shape = one.get("segmentation")
     try:
         if isinstance(shape, Mapping):
@@ -130,16 +106,7 @@ def annotation_mask(one: Annotation, size: tuple[int, int], where: str) -> NDArr
 
 
 def run_lengths(counts: Sequence[int], height: int, width: int) -> NDArray[np.bool_]:
-    """Return the mask (height, width) of run lengths: pixels column by column, beginning with those outside.
-
-    Args:
-        counts: Lengths of the runs, alternately outside and inside.
-        height: Height in pixels.
-        width: Width in pixels.
-
-    Raises:
-        ValueError: They do not add up to the image.
-    """
+    """Return the mask (height, width) of run lengths: pixels column by column, beginning with those outside."""
     values = np.repeat(np.arange(len(counts)) % 2 == 1, counts)
     if len(values) != height * width:
         raise ValueError(f"runs of {len(values)} pixels for {height * width}")
@@ -152,9 +119,6 @@ def uncompressed(text: str) -> list[int]:
     Each number is written in groups of five bits, lowest first, as characters from ``0`` on; the sixth bit says that
     another group follows, and the highest bit of the last group is the sign. From the fourth number on, the difference to the
     number two before it is written.
-
-    Args:
-        text: ASCII text.
     """
     counts: list[int] = []
     place = 0

@@ -21,23 +21,7 @@ HERE = Path(__file__).parent / "definitions"
 
 
 class LabelTable(Frozen):
-    """Images whose truth stands in a CSV, one row per image or per patient.
-
-    Args:
-        file: The CSV, such as ``train.csv``; the last parts of its path, ``*`` stands for anything.
-        image: The column that names the image; several columns where a row is about several images.
-        path: Where the image lies: ``{image}`` stands for the cell of that column; relative to where ``file`` begins.
-        patient: The column that names the patient; None: every image is a patient of its own.
-        patient_pattern: A regular expression that finds the patient in the name of the image instead.
-        present: Cells that mean that the concept is present.
-        absent: Cells that mean that it is absent.
-        unknown: Cells that stand for an unknown truth; such a question is never asked. Any other cell is refused.
-        text: Instead of a column per concept: the column (one for each of ``image``) that lists what is present.
-        separators: What separates the items of ``text``, any of these letters.
-        leave_out: Items of ``text`` with one of these words leave the image out, such as ``low image quality``.
-        ignored: Columns that are no concepts, where ``concepts`` is empty.
-        where: Column -> the cells of the rows that are read.
-    """
+    """Images whose truth stands in a CSV, one row per image or per patient."""
 
     file: str
     image: str | list[str] = "image"
@@ -76,15 +60,7 @@ class LabelTable(Frozen):
 
 
 class MaskFiles(Frozen):
-    """Images whose truth stands in one mask file per concept.
-
-    Args:
-        images: The images, such as ``images/*.jpg``: the last parts of their paths. ``{image}`` below is the file's stem.
-        mask: Where the mask of a concept lies, with ``{image}`` and ``{concept}``; relative to where ``images`` begins.
-        missing: What a mask that is not there means: ``absent``, or an ``error``.
-        level: A pixel belongs to the concept where its brightest channel is above this, of 255.
-        patient_pattern: A regular expression that finds the patient in the name of the image.
-    """
+    """Images whose truth stands in one mask file per concept."""
 
     images: str
     mask: str
@@ -100,13 +76,7 @@ class MaskFiles(Frozen):
 
 
 class CocoFile(Frozen):
-    """Images with annotations in the layout of COCO: JSON with ``images``, ``annotations`` and ``categories``.
-
-    Args:
-        file: The JSON file, the last parts of its path.
-        path: Where the image lies: ``{image}`` stands for its ``file_name``.
-        patient_pattern: A regular expression that finds the patient in the name of the image.
-    """
+    """Images with annotations in the layout of COCO: JSON with ``images``, ``annotations`` and ``categories``."""
 
     file: str
     path: str = "{image}"
@@ -118,38 +88,14 @@ class Idrid(Frozen):
 
 
 class Synthetic(Frozen):
-    """Retinas that are drawn when they are asked for.
-
-    Args:
-        images: Their number.
-        population: ``in_domain`` or ``shifted``.
-    """
+    """Retinas that are drawn when they are asked for."""
 
     images: int = Field(400, ge=10)
     population: Literal["in_domain", "shifted"] = "in_domain"
 
 
 class BankDefinition(Frozen):
-    """How a concept bank is read.
-
-    Args:
-        title: What it holds, in one line.
-        reference: Where it was published.
-        licence: Its licence.
-        download: How to get it.
-        crop: ``field_of_view``: images are cut to the round field of view; ``whole``: they are padded to a square.
-        size: Side of each sample that a network sees, in pixels.
-        concepts: Name of each concept -> its column, its name in the mask files, its category, or the words that name it
-            in ``text``; empty: all columns or categories, under their own names.
-        held_out: Share of the images that are asked about rather than trained on.
-        table: Truth in a CSV.
-        masks: Truth in mask files.
-        coco: Truth in a COCO file.
-        idrid: IDRiD.
-        synthetic: Drawn retinas.
-        network: Settings of the network that is trained where none is named, those of `models.settings.ModelConfig`;
-            empty: EfficientNet-Lite0 with weights of ImageNet, of which the head is trained.
-    """
+    """How a concept bank is read."""
 
     title: str
     reference: str = ""
@@ -196,17 +142,7 @@ def bank_names() -> list[str]:
 
 
 def find_definition(name: str) -> BankDefinition:
-    """Return the definition of a bank.
-
-    Args:
-        name: One of `bank_names`, or the path of a TOML file.
-
-    Returns:
-        The definition.
-
-    Raises:
-        InputError: There is none, or the file is wrong; the key is named.
-    """
+    """Return the definition of a bank."""
     file = Path(name)
     if file.suffix != ".toml":
         if name not in bank_names():

@@ -16,19 +16,7 @@ from retinabench.data.ingest.labels import Row, read_table
 
 
 def read_label_table(definition: BankDefinition, layout: LabelTable, files: Files) -> ConceptImages:
-    """Read the images and the truth of a table.
-
-    Args:
-        definition: The definition of the bank.
-        layout: Its table.
-        files: The files of the source.
-
-    Returns:
-        The images.
-
-    Raises:
-        InputError: A column or image is missing, or a cell has none of the stated meanings; file, row and column are named.
-    """
+    """Read the images and the truth of a table."""
     name, base = one_file(files, layout.file)
     where = files.where(name)
     needed = [*layout.images, *layout.texts, *([layout.patient] if layout.patient else []), *layout.where]

@@ -43,18 +43,6 @@ def drawn(
     """Return the first synthetic retinas of a population; they are rendered when they are asked for.
 
     The truth of an image is its lesion counts (`synthetic.truth`), that of a region the mask rendered at ``mask_size``.
-
-    Args:
-        images: Number of images, 10 to `MOST_IMAGES`.
-        seed: Seed of the renderer.
-        population: ``in_domain`` or ``shifted``.
-        mask_size: Side of the masks, in pixels.
-
-    Returns:
-        The collection.
-
-    Raises:
-        InputError: Fewer images, or more.
     """
     if images < 10:
         raise InputError(f"{images} images are too few to train and question on", hint="Use --images 100.")
@@ -89,13 +77,7 @@ def drawn(
 def split(
     images: ConceptImages, seed: int, held_out: float = HELD_OUT
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the rows to train on and the rows to ask about, both sorted; patients are kept whole.
-
-    Args:
-        images: The images.
-        seed: Seed of the split.
-        held_out: Share of the images to ask about; up to a patient's images more are.
-    """
+    """Return the rows to train on and the rows to ask about, both sorted; patients are kept whole."""
     patients = numpy_generator(seed, "lesions", "split").permutation(np.unique(images.patient_id))
     place = {patient: number for number, patient in enumerate(patients)}
     order = np.array([place[patient] for patient in images.patient_id])

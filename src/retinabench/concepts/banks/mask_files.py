@@ -21,20 +21,7 @@ from retinabench.data.preprocessing.squares import square_box, square_mask
 def read_mask_files(
     definition: BankDefinition, layout: MaskFiles, files: Files, progress: Progress = QUIET
 ) -> ConceptImages:
-    """Read the images, and look into every mask whether it is empty.
-
-    Args:
-        definition: The definition of the bank.
-        layout: Its masks.
-        files: The files of the source.
-        progress: Where progress is shown.
-
-    Returns:
-        The images.
-
-    Raises:
-        InputError: There is no image, or a mask is missing, cannot be read or is all one colour but black.
-    """
+    """Read the images, and look into every mask whether it is empty."""
     found = matching(files, layout.images)
     if not found:
         raise InputError(
@@ -81,13 +68,7 @@ def _places(
 
 
 def mask_of(files: Files, name: str, level: int) -> NDArray[np.bool_]:
-    """Return a mask (H, W).
-
-    Args:
-        files: The files of the source.
-        name: The mask file.
-        level: A pixel belongs to the mask where its brightest channel is above this.
-    """
+    """Return a mask (H, W)."""
     brightest: NDArray[np.uint8] = np.asarray(opened(files, name)).max(axis=2)
     return brightest > level
 
@@ -105,16 +86,7 @@ def _square_masks(
 
 
 def check_size(shape: Sequence[int], size: Sequence[int], where: str) -> None:
-    """Refuse a mask (H, W) that has another size than its image.
-
-    Args:
-        shape: Height and width of the mask.
-        size: Width and height of the image.
-        where: The file of the mask.
-
-    Raises:
-        InputError: They differ.
-    """
+    """Refuse a mask (H, W) that has another size than its image."""
     if tuple(shape) != (size[1], size[0]):
         raise InputError(
             f"is a mask of {shape[1]} x {shape[0]} pixels for an image of {size[0]} x {size[1]}", file=where

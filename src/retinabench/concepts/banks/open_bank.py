@@ -24,21 +24,7 @@ def read_images(
     seed: int = 0,
     progress: Progress = QUIET,
 ) -> ConceptImages:
-    """Read the images of a bank.
-
-    Args:
-        definition: The definition of the bank.
-        source: Folder or zip of the data set as downloaded; None where images are drawn.
-        images: Number of drawn images; None for that of the definition.
-        seed: Seed of drawn images.
-        progress: Where progress is shown.
-
-    Returns:
-        The images and their truth.
-
-    Raises:
-        InputError: The files are not those of the bank, or an option does not belong to it.
-    """
+    """Read the images of a bank."""
     if definition.synthetic is not None:
         if source is not None:
             raise InputError("synthetic retinas are rendered, not read", hint="Leave --source out.")

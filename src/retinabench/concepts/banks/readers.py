@@ -36,13 +36,7 @@ Votes = NDArray[np.int8]
 
 @dataclass(frozen=True, eq=False)
 class ReaderPanel:
-    """The readings of all samples of a bank.
-
-    Args:
-        readers: R names.
-        votes: (n, c, R) int8 of 0, 1 or -1 (not read).
-        truth: ``majority``, ``random`` or the name of a reader: whose reading is the truth of the bank.
-    """
+    """The readings of all samples of a bank."""
 
     readers: tuple[str, ...]
     votes: Votes
@@ -81,20 +75,7 @@ def random_reader(votes: Votes, generator: np.random.Generator) -> NDArray[np.in
 def read_reference(
     path: str | Path, concepts: Sequence[str] | None = None, truth: str | None = None, seed: int = 0
 ) -> tuple[Bank, ReaderPanel | None]:
-    """Read a table of truth, with one or several readers.
-
-    Args:
-        path: CSV or Parquet: ``image_id`` and a column per concept, or per concept and reader.
-        concepts: Names of the concepts; None for all.
-        truth: ``majority`` (None), ``random`` or a reader; only where the table has several.
-        seed: Seed of the random readers.
-
-    Returns:
-        The bank, and the readings; None where the table has one truth.
-
-    Raises:
-        InputError: The table is wrong, a concept lacks a reader, or the reader is unknown.
-    """
+    """Read a table of truth, with one or several readers."""
     names = column_names(path)
     pairs = [name.rsplit(SEPARATOR, 1) for name in names if SEPARATOR in name]
     if not pairs:

@@ -35,22 +35,7 @@ def prepare_samples(
     source: Mapping[str, object],
     progress: Progress = QUIET,
 ) -> Prepared:
-    """Write all samples of a bank into a folder, or continue there; return it opened.
-
-    Args:
-        images: The images.
-        out: The folder.
-        size: Side of each sample, in pixels.
-        grid: 1 for whole images; above 1, grid * grid regions of each, cut from the image at ``grid`` times that size.
-        source: What the images were read from; another one is refused.
-        progress: Where progress is shown.
-
-    Returns:
-        The samples, those of an image side by side, with their truth.
-
-    Raises:
-        InputError: An image cannot be read, regions are asked for and the bank has no masks, or the folder holds other samples.
-    """
+    """Write all samples of a bank into a folder, or continue there; return it opened."""
     if grid > 1 and images.masks is None:
         raise InputError(
             "the bank says what is in an image, not where: regions cannot be asked about",

@@ -20,15 +20,7 @@ from retinabench.data.preprocessing.squares import Crop, square_image
 
 
 def matching(files: Files, pattern: str) -> list[tuple[str, str]]:
-    """Return the files whose last parts fit a pattern, each with the folder that those parts begin in.
-
-    Args:
-        files: The files of the source.
-        pattern: Such as ``train.csv`` or ``images/*.jpg``; each part of a path is compared with a part of the pattern.
-
-    Returns:
-        Pairs of a name and a folder, ``""`` or with a slash at its end, sorted by name.
-    """
+    """Return the files whose last parts fit a pattern, each with the folder that those parts begin in."""
     wanted = PurePosixPath(pattern).parts
     found = []
     for name in files.names():
@@ -41,15 +33,7 @@ def matching(files: Files, pattern: str) -> list[tuple[str, str]]:
 
 
 def one_file(files: Files, pattern: str) -> tuple[str, str]:
-    """Return the one file that fits a pattern, and the folder that the pattern begins in.
-
-    Args:
-        files: The files of the source.
-        pattern: See `matching`.
-
-    Raises:
-        InputError: No file fits, or several do.
-    """
+    """Return the one file that fits a pattern, and the folder that the pattern begins in."""
     found = matching(files, pattern)
     if not found:
         raise InputError(
@@ -74,16 +58,7 @@ def collected(
 ) -> ConceptImages:
     """Return a collection of image files without masks.
 
-    Args:
-        definition: The definition of the bank.
-        files: The files of the source.
-        names: (N,) names of the images in `files`.
-        concepts: C names.
-        truth: (N, C).
-        patients: (N,) names; None: every image is a patient of its own.
-
-    Raises:
-        InputError: There is no image, or two have one name.
+    Shapes: `names` (N,), `truth` (N, C), `patients` (N,).
     """
     if not names:
         raise InputError("holds no image of the bank", file=files.root)
@@ -98,28 +73,12 @@ def collected(
 
 
 def image_of(files: Files, name: str, size: int, crop: Crop) -> NDArray[np.uint8]:
-    """Return an image file as a square (size, size, 3).
-
-    Args:
-        files: The files of the source.
-        name: The image.
-        size: Side, in pixels.
-        crop: Which square.
-    """
+    """Return an image file as a square (size, size, 3)."""
     return square_image(opened(files, name, 2 * size if crop == "whole" else None), size, crop)
 
 
 def opened(files: Files, name: str, at_least: int | None = None) -> Image.Image:
-    """Return an image file, decoded.
-
-    Args:
-        files: The files of the source.
-        name: The image.
-        at_least: A JPEG may be reduced as long as both sides keep that many pixels.
-
-    Raises:
-        InputError: It is no image.
-    """
+    """Return an image file, decoded."""
     return decode(files.read(name), files.where(name), at_least)
 
 

@@ -60,11 +60,7 @@ def read_bank(path: str | Path, concepts: Sequence[str] | None = None) -> Bank:
 
 
 def read_patients(path: Path) -> NDArray[np.str_] | None:
-    """Return the column ``patient_id`` of a table of truth, (n,) text; None where it has none.
-
-    Raises:
-        InputError: The file cannot be read, or a cell is empty.
-    """
+    """Return the column ``patient_id`` of a table of truth, (n,) text; None where it has none."""
     with _explained(path):
         parquet, names = _columns(path)
         if PATIENT not in names:
@@ -92,20 +88,7 @@ def read_concepts(
     convert: Callable[[str, NDArray[Any]], NDArray[Any]] = _unchanged,
     dtype: type[np.generic] | None = None,
 ) -> tuple[NDArray[np.str_], list[str], NDArray[Any]]:
-    """Read ``image_id`` and one numeric column per concept from a CSV or Parquet file.
-
-    Args:
-        path: The file; its format is told by its first bytes.
-        concepts: Columns to read; None for all but ``image_id``.
-        convert: Name and values (n,) of a column, numbers of any type, NaN where a cell is empty -> what is kept of them.
-        dtype: The type of what is kept; None: float32 where all columns are written so, otherwise float64.
-
-    Returns:
-        Image ids (n,), names of the concepts, and their values (n, c).
-
-    Raises:
-        InputError: The file cannot be read, lacks a column or rows, or holds something that is not a finite number.
-    """
+    """Read ``image_id`` and one numeric column per concept from a CSV or Parquet file."""
     with _explained(path):
         parquet, names = _columns(path)
         wanted = _wanted(path, names, concepts)

@@ -22,18 +22,7 @@ Examinee = Callable[[int, str], float]
 
 
 class Answers:
-    """A table of answers to every question of a bank.
-
-    Args:
-        bank: The questions.
-        probs: (n, c), P(yes) of every sample and concept, an array or a memory map; NaN is allowed where the truth is
-            unknown.
-        source: Name of the file, for messages.
-        rows: (n,) row of each sample in the file, from 0; None: in the order of the bank.
-
-    Raises:
-        InputError: The shape does not fit, or a value is not in [0, 1]; the message names row and column.
-    """
+    """A table of answers to every question of a bank."""
 
     def __init__(
         self,

@@ -41,9 +41,7 @@ CPU = Resources("cpu")
 class ConceptNetwork:
     """A trained network that answers about images.
 
-    Args:
-        network: Inputs -> logits (B, C), in evaluation mode.
-        inputs: Images (B, size, size, 3) uint8 -> what the network reads, on its device.
+    Shapes: `network` (B, C).
     """
 
     network: nn.Module
@@ -77,16 +75,7 @@ class ConceptBatches(Batches):
         return math.ceil(len(self.train) / self.batch_size)
 
     def epoch(self, number: int, rank: int = 0, ranks: int = 1) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the batches of one epoch: images (B, 3, H, W) in [0, 1] and labels (B, C), float32.
-
-        Args:
-            number: The epoch, from 0.
-            rank: This process.
-            ranks: Processes that train together, each on its share of every batch.
-
-        Yields:
-            Images (B, 3, H, W) in [0, 1] and labels (B, C), both float32.
-        """
+        """Yield the batches of one epoch: images (B, 3, H, W) in [0, 1] and labels (B, C), float32."""
         assert isinstance(self.source, ImageSource)
         order = self.train[numpy_generator(self.seed, "order", number).permutation(len(self.train))]
         noise = torch_generator(self.device, self.seed, "augment", number)
@@ -101,12 +90,6 @@ def default_optimizer(model: ModelConfig, concepts: int, batch: int, epochs: int
 
     The loss is a mean over C concepts. With C times the learning rate and the C-th part of the L2 factor, a linear head learns
     each concept as the preset learns its one label.
-
-    Args:
-        model: The network.
-        concepts: Number C.
-        batch: Samples per step of a network from random weights.
-        epochs: Epochs of the training; None: 40 from random weights, otherwise those of the preset.
     """
     if model.weights is None:
         return Optimizer(
@@ -139,22 +122,6 @@ def train_network(
 
     The loss is the mean over samples and known concepts of the binary cross-entropy, without class weights: with them, P(yes)
     would no longer be a probability. Weights, order and symmetries depend on ``seed`` alone.
-
-    Args:
-        data: The samples.
-        rows: Those to train on.
-        model: The network.
-        optimizer: Settings of the training loop.
-        seed: Seed of all randomness.
-        checkpoint: Where the state of the training is kept, so that a killed one continues.
-        resources: Where it is computed.
-
-    Returns:
-        The trained network.
-
-    Raises:
-        InputError: The weights cannot be had, or the network gives another number of logits than there are concepts.
-        DivergedError: The loss is no longer finite.
     """
     assert data.truth is not None
     concepts, device = data.truth.shape[1], resources.torch_device()
@@ -176,17 +143,7 @@ def train_network(
 
 
 def untrained_network(model: ModelConfig, seed: int, data: Prepared, resources: Resources) -> ConceptNetwork:
-    """Return a network as a user's function makes it, trained elsewhere; it reads channels in [0, 1].
-
-    Args:
-        model: The network.
-        seed: Of weights that the function draws.
-        data: The samples that it will be asked about.
-        resources: Where it is computed.
-
-    Raises:
-        InputError: It is no function of a user, or does not give one logit per concept.
-    """
+    """Return a network as a user's function makes it, trained elsewhere; it reads channels in [0, 1]."""
     assert data.truth is not None
     if not model.own:
         raise InputError(

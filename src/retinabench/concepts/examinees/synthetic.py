@@ -19,15 +19,6 @@ def synthetic(
 
     Each answer is a function of seed, sample and concept, so that it does not depend on the order of the questions.
 
-    Args:
-        bank: The questions.
-        accuracy: (c,) probability of a correct answer.
-        seed: Seed of the answers.
-        sure: P(yes) of a "yes" is uniform between these; that of a "no" is one minus such a value.
-
-    Returns:
-        The examinee.
-
     References:
         Fountoukidou and Sznitman, Concept-Centric Visual Turing Tests for Method Validation, MICCAI 2019, section 3.
     """

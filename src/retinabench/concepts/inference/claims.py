@@ -55,16 +55,7 @@ class Wealth:
         self.log = np.concatenate([[0.0], np.full(len(others), -math.log(len(others)))])
 
     def update(self, correct: bool, right: int, asked: int) -> float:
-        """Return the log wealth after one more answer.
-
-        Args:
-            correct: Whether the answer is correct.
-            right: Correct answers before it.
-            asked: Answers before it.
-
-        Returns:
-            The log wealth.
-        """
+        """Return the log wealth after one more answer."""
         chance = (self.values - right) / (self.of - asked)
         with np.errstate(divide="ignore"):
             self.log += np.log(np.clip(chance if correct else 1 - chance, 0.0, 1.0))
@@ -79,23 +70,7 @@ class Wealth:
 
 @dataclass
 class Claim:
-    """A claim about one cell of a bank, and the state of its decision.
-
-    Args:
-        text: The claim as stated.
-        concept: Index of the concept.
-        truth: 1 for a sensitivity, 0 for a specificity.
-        at_least: Whether the claim is ">=" rather than "<=".
-        goal: The claimed rate.
-        confidence: Confidence of the decisions of all claims together.
-        of: Samples of the cell.
-        together: Number of claims that were stated together.
-        registered: Whether the claim was stated before the first answer; otherwise it is never decided.
-        decided: ``holds``, ``fails`` or ``undecided``.
-        after: Number of the question that decided it.
-        asked: Questions of the cell so far.
-        right: Correct answers so far.
-    """
+    """A claim about one cell of a bank, and the state of its decision."""
 
     text: str
     concept: int
@@ -129,14 +104,7 @@ class Claim:
         self._wealth = [Wealth(least - 1, _thin(above), self.of), Wealth(least, _thin(below), self.of)]
 
     def update(self, concept: int, truth: int, correct: bool, after: int) -> None:
-        """Update the decision with an answer.
-
-        Args:
-            concept: Index of the concept of the question.
-            truth: Truth of the question.
-            correct: Whether the answer is correct.
-            after: Number of the question.
-        """
+        """Update the decision with an answer."""
         if (concept, truth) != (self.concept, self.truth):
             return
         if self.open:
@@ -185,21 +153,7 @@ def check_confidence(confidence: float) -> None:
 def parse_claim(
     text: str, bank: Bank, confidence: float = 0.95, *, together: int = 1, registered: bool = True
 ) -> Claim:
-    """Parse a claim of the form `sensitivity|specificity of CONCEPT >=|<= NUMBER[%]`.
-
-    Args:
-        text: The claim.
-        bank: The questions.
-        confidence: Confidence of all decisions together, in (0, 1).
-        together: Number of claims that were stated together.
-        registered: Whether the claim was stated before the first answer.
-
-    Returns:
-        The undecided claim.
-
-    Raises:
-        InputError: Another form, an unknown concept, a number outside [0, 1], or a cell without samples.
-    """
+    """Parse a claim of the form `sensitivity|specificity of CONCEPT >=|<= NUMBER[%]`."""
     check_confidence(confidence)
     found = FORM.fullmatch(text)
     if not found:

@@ -52,17 +52,7 @@ class RateEnds(NamedTuple):
 
 
 def bank_sequence(right: int, asked: int, of: int, alpha: float) -> RateEnds:
-    """Return the interval of the rate of this bank.
-
-    Args:
-        right: Correct answers k.
-        asked: Samples asked about n.
-        of: Samples N of the cell, at least 1.
-        alpha: Probability with which the intervals of all n may together miss the rate.
-
-    Returns:
-        The ends; a point once every sample was asked about.
-    """
+    """Return the interval of the rate of this bank."""
     limit = _log_mixture(right, asked) + math.log(alpha)
 
     def inside(total: int) -> bool:
@@ -76,16 +66,7 @@ def bank_sequence(right: int, asked: int, of: int, alpha: float) -> RateEnds:
 
 
 def new_sequence(right: float, asked: int, alpha: float) -> RateEnds:
-    """Return the interval of the rate for new samples.
-
-    Args:
-        right: Correct answers k; or a sum of n values in [0, 1], see `ranking.py`.
-        asked: Samples asked about n.
-        alpha: Probability with which the intervals of all n may together miss the rate.
-
-    Returns:
-        The ends.
-    """
+    """Return the interval of the rate for new samples."""
     limit = _log_mixture(right, asked) + math.log(alpha)
     wrong, share = asked - right, right / asked if asked else 0.5
 

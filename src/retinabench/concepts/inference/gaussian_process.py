@@ -76,10 +76,6 @@ class Performance:
     among the points, the new row of L is already in W, and nothing is computed twice. Then the variance is
     k(g, g) - sum W(:, g)^2 and the mean W(:, g)^T L^-1 Y, on the grid g. An answer in an occupied bin costs nothing.
 
-    Args:
-        kernel: Hyper-parameters.
-        places: Centres of the bins.
-
     References:
         Fountoukidou and Sznitman, MICCAI 2019, section 2. The formula of a is missing from the published text; this one is
         reconstructed from the order TN, FP, FN, TP.
@@ -124,15 +120,7 @@ class Performance:
         return np.asarray(np.maximum(self._variance, 0.0))
 
     def uncertainty(self, reading: Reading = "std") -> Floats:
-        """Return the uncertainty of negative and positive samples, (2,): 4 times the integral over [0, 0.5] and [0.5, 1].
-
-        Args:
-            reading: ``std`` integrates the standard deviation, the area of the drawn 95 % band, as the published text says;
-                ``variance`` the variance, as the published formula says. Both start at 2. Trapezoids on the grid.
-
-        Returns:
-            Uncertainty for truth 0 and 1, (2,).
-        """
+        """Return the uncertainty of negative and positive samples, (2,): 4 times the integral over [0, 0.5] and [0.5, 1]."""
         height = self.variance()
         if reading == "std":
             height = np.sqrt(height)

@@ -28,12 +28,7 @@ Rows = NDArray[np.intp]
 
 
 class Patients:
-    """Draws the sample of each patient that counts.
-
-    Args:
-        patient: (n,) number of the patient of each sample, from 0.
-        seed: Seed of the examination.
-    """
+    """Draws the sample of each patient that counts."""
 
     def __init__(self, patient: Rows, seed: int) -> None:
         generator = numpy_generator(seed, "examination", "patients")
@@ -42,11 +37,7 @@ class Patients:
         self._side = generator.integers(0, 2, self._count)
 
     def counted(self, member: NDArray[np.bool_]) -> Rows | None:
-        """Return the samples of a cell that count, one of each patient; None where no patient has two there.
-
-        Args:
-            member: (n,) whether a sample belongs to the cell, or to any other set that is asked about in random order.
-        """
+        """Return the samples of a cell that count, one of each patient; None where no patient has two there."""
         rows = self._order[member[self._order]][::-1]
         first = np.full(self._count, -1, np.intp)
         first[self._patient[rows]] = rows  # of several, the last stays: the first of the order
@@ -54,11 +45,7 @@ class Patients:
         return None if len(found) == len(rows) else found
 
     def compared(self, truth: NDArray[np.int8]) -> tuple[Rows, Rows]:
-        """Return the samples without and with a concept that count in a ranking, such that no patient is on both sides.
-
-        Args:
-            truth: (n,) truth of the concept.
-        """
+        """Return the samples without and with a concept that count in a ranking, such that no patient is on both sides."""
         known = np.asarray(truth)
         sides = [known == sign for sign in (0, 1)]
         both = np.intersect1d(*(self._patient[side] for side in sides))

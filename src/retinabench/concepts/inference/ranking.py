@@ -33,14 +33,7 @@ Floats = NDArray[np.float64]
 
 
 class AnswerRanking(NamedTuple):
-    """The AUROC of the answers about a concept.
-
-    Args:
-        value: AUROC of all answers; None where a kind of sample was not asked about.
-        low: Lower end of its 95 % confidence sequence for new samples.
-        high: Upper end of it.
-        pairs: Pairs that the interval compares.
-    """
+    """The AUROC of the answers about a concept."""
 
     value: float | None
     low: float
@@ -49,13 +42,7 @@ class AnswerRanking(NamedTuple):
 
 
 def ranking(answers: tuple[Floats, Floats], compared: tuple[Floats, Floats] | None) -> AnswerRanking:
-    """Return the AUROC with its confidence sequence.
-
-    Args:
-        answers: P(yes) about the samples without the concept, (n,), and with it, (m,).
-        compared: Those of them that the interval compares, in the order in which they were asked; None: nothing is said of new
-            samples.
-    """
+    """Return the AUROC with its confidence sequence."""
     without, having = answers
     value = None
     if len(without) and len(having):
@@ -68,13 +55,7 @@ def ranking(answers: tuple[Floats, Floats], compared: tuple[Floats, Floats] | No
 
 
 def sequence(without: Floats, having: Floats, alpha: float = ALPHA) -> tuple[RateEnds, int]:
-    """Return the interval of the AUROC, and the number of pairs that it compares.
-
-    Args:
-        without: P(yes) about samples without the concept, in the order in which they were asked.
-        having: P(yes) about samples with it.
-        alpha: Probability of an error.
-    """
+    """Return the interval of the AUROC, and the number of pairs that it compares."""
     pairs = min(len(without), len(having))
     above = np.sign(having[:pairs] - without[:pairs])
     return new_sequence(float((1 + above).sum() / 2), pairs, alpha), pairs

@@ -33,19 +33,7 @@ ANYTHING = RateEnds(0.0, 1.0)
 
 @dataclass(frozen=True)
 class Rate(Document):
-    """A rate with its 95 % intervals.
-
-    Args:
-        value: Share of correct answers among those given; None if no sample was asked about.
-        low: Lower end of the interval for this bank; None if the bank has no such sample.
-        high: Upper end of it; None if the bank has no such sample.
-        asked: Samples asked about; None for the accuracy, which joins two cells.
-        of: Samples in the bank; None for the accuracy.
-        new: The interval for new samples; None for the accuracy and where the bank has no such sample.
-        simultaneous: The same, holding together with those of all other rates.
-        why: Reason why ``value`` is None.
-        patients: What the intervals for new samples count, where patients have several samples.
-    """
+    """A rate with its 95 % intervals."""
 
     _optional = ("asked", "of", "new", "simultaneous", "why", "patients")
 
@@ -61,13 +49,7 @@ class Rate(Document):
 
 
 class PatientAnswers(NamedTuple):
-    """Answers about one sample of each patient.
-
-    Args:
-        right: Correct answers.
-        asked: Patients whose sample was asked about.
-        of: Patients with a sample in the cell.
-    """
+    """Answers about one sample of each patient."""
 
     right: int
     asked: int
@@ -76,16 +58,7 @@ class PatientAnswers(NamedTuple):
 
 @dataclass(frozen=True)
 class CellAnswers:
-    """The answers about the samples of one cell.
-
-    Args:
-        right: Correct answers.
-        asked: Samples asked about.
-        of: Samples of the cell.
-        drawn: Whether they were drawn at random within the cell.
-        patients: The same of the samples that count for new patients (`patients.Patients`), one of each; None where no patient
-            has two samples in the cell.
-    """
+    """The answers about the samples of one cell."""
 
     right: int
     asked: int
@@ -107,15 +80,7 @@ class CellAnswers:
 
 
 def rate(cell: CellAnswers, rates: int = 1) -> Rate:
-    """Return the rate of one cell.
-
-    Args:
-        cell: Its answers.
-        rates: Number of rates whose simultaneous intervals hold together.
-
-    Returns:
-        The rate with its intervals.
-    """
+    """Return the rate of one cell."""
     if cell.of == 0:
         return Rate(None, None, None, 0, 0, why="the bank has no such sample")
     ends, new, simultaneous = cell.bank(ALPHA), cell.new(ALPHA), cell.new(ALPHA / rates)
@@ -128,12 +93,6 @@ def accuracy(cells: tuple[CellAnswers, CellAnswers]) -> Rate:
     """Return the accuracy of a concept in this bank: the rates of its two cells weighted by the cells' sizes.
 
     Questions are not asked in that proportion. Each cell has the level 1 - alpha / 2, so that both hold together.
-
-    Args:
-        cells: The cells of truth 0 and 1.
-
-    Returns:
-        The accuracy with its interval.
     """
     filled = [cell for cell in cells if cell.of]
     samples = sum(cell.of for cell in filled)

@@ -56,13 +56,6 @@ class Unpredictable:
         """Return the unpredictability of all concepts, (c,), for samples with a given truth and history.
 
         Values are cached by history: they depend on the concepts asked about and their truths alone.
-
-        Args:
-            truth: (c,) truth of the samples.
-            asked: Indices of the concepts already asked about.
-
-        Returns:
-            Values in [0, 1], (c,).
         """
         truths = np.asarray(truth, np.int8)
         history = np.full(len(truths), 2, np.int8)
@@ -77,15 +70,7 @@ class Unpredictable:
         return self._known[key]
 
     def draw(self, cell: tuple[int, int] | None, random: np.random.Generator) -> tuple[int, int, int]:
-        """Return the next question (sample, concept, truth).
-
-        Args:
-            cell: The cell to draw from; None for the whole bank.
-            random: Generator that breaks ties.
-
-        Returns:
-            Sample, concept and truth of the question.
-        """
+        """Return the next question (sample, concept, truth)."""
         live, size = self._size[: self._used] > 0, self._size[: self._used]
         if cell is None:
             best = np.where(live, self._best[: self._used], NEVER)

@@ -30,22 +30,7 @@ drawing, and what filling changes beyond that."""
 
 @dataclass(frozen=True)
 class Effect(Document):
-    """What removing a concept does to a model.
-
-    Args:
-        concept: The concept.
-        images: Images that show it and have a control.
-        patients: Their patients.
-        without_control: Further images that show it, in which the shape fits nowhere else; they are left out.
-        area: Mean share of the field of view that is filled.
-        before: Mean P(referable) of the images as they are.
-        probability: Mean changes of P(referable) with their 95 % intervals over patients, by `KINDS`.
-        uncertainty: Changes of the entropy of the prediction, in nats.
-        epistemic: Changes of its epistemic part, in nats; None for a model with one posterior sample.
-        referred: Images with P(referable) of one half or more as they are.
-        reversed_occluded: Of those, the images below one half with the concept filled.
-        reversed_control: Of those, the mean number below one half with the control filled.
-    """
+    """What removing a concept does to a model."""
 
     concept: str
     images: int
@@ -71,24 +56,7 @@ class ConceptFreeImages(Document):
 
 @dataclass(frozen=True)
 class Occlusion(Document):
-    """What the lesions of a bank contribute to a model's decision.
-
-    Args:
-        bank: Title of the bank.
-        drawn: Whether its images are drawn.
-        model: The method of the model.
-        weights: Hash of its weights.
-        size: Side of its images, in pixels.
-        samples: Its posterior samples.
-        images: Images with lesions that were asked about.
-        patients: Their patients.
-        controls: Controls per image and concept.
-        replicates: Replicates of the bootstrap.
-        seed: Seed of the drawing, the places of the controls and the bootstrap.
-        reference: Images without any concept.
-        effects: The effect of each concept.
-        notes: Limits of the numbers, as sentences.
-    """
+    """What the lesions of a bank contribute to a model's decision."""
 
     bank: str
     drawn: bool
@@ -116,15 +84,7 @@ class OccludedImage:
 
     Each value is a row of three: P(referable), total and epistemic uncertainty (NaN without posterior samples).
 
-    Args:
-        image_id: The image.
-        patient_id: Its patient.
-        concept: The concept.
-        area: Share of the field of view that is filled.
-        original: (3,) for the image as it is.
-        occluded: (3,) with the concept filled.
-        controls: (K, 3) with controls filled; K may be 0.
-        rendered: (3,) for the image drawn without the concept; None where that is not known.
+    Shapes: `controls` (K, 3).
     """
 
     image_id: str
@@ -146,17 +106,7 @@ class OccludedImage:
 
 
 def effect_of(concept: str, answered: Sequence[OccludedImage], *, replicates: int, seed: int) -> Effect:
-    """Return the effect of a concept.
-
-    Args:
-        concept: The concept.
-        answered: Every image that shows it.
-        replicates: Replicates of the bootstrap over patients.
-        seed: Seed of the bootstrap.
-
-    Returns:
-        The effect; changes are None where no image has a control.
-    """
+    """Return the effect of a concept."""
     used = [one for one in answered if len(one.controls)]
     changes = np.stack([one.changes() for one in used]) if used else np.empty((0, len(KINDS), 3))
     probability, uncertainty, epistemic = (

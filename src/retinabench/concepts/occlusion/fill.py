@@ -21,13 +21,7 @@ TRIES = 200  # places that are tried for a piece of a shape
 def fill(image: NDArray[np.uint8], mask: Mask, source: Mask) -> NDArray[np.uint8]:
     """Return an image in which a part is filled with the surrounding texture.
 
-    Args:
-        image: (S, S, 3).
-        mask: (S, S), the part that is filled.
-        source: (S, S), the pixels that may be looked at; those of ``mask`` never are.
-
-    Returns:
-        (S, S, 3), equal to ``image`` outside ``mask``.
+    Shapes: `image` (S, S, 3), `mask` (S, S), `source` (S, S), returns (S, S, 3).
     """
     source = source & ~mask
     if not mask.any() or not source.any():
@@ -67,13 +61,7 @@ def _window(values: NDArray[np.float32], width: int) -> NDArray[np.float32]:
 def moved(mask: Mask, free: Mask, random: np.random.Generator) -> Mask | None:
     """Return the same shape elsewhere: each connected piece is moved, mirrored at random, to pixels that are free.
 
-    Args:
-        mask: (S, S), the shape.
-        free: (S, S), where the pieces may lie; they do not overlap each other.
-        random: Generator of the places.
-
-    Returns:
-        (S, S) with as many pixels, or None where no place is found for some piece.
+    Shapes: `mask` (S, S), `free` (S, S), returns (S, S).
     """
     pieces, count = ndimage.label(mask, structure=np.ones((3, 3)))
     left = free & ~mask

@@ -41,17 +41,7 @@ Pixels = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class OcclusionOptions:
-    """Options of an occlusion.
-
-    Args:
-        images: Most images with lesions; None for all. Of drawn retinas, the number that is drawn.
-        controls: Controls per image and concept.
-        replicates: Replicates of the bootstrap over patients.
-        seed: Seed of the drawing, the places of the controls and the bootstrap.
-        device: Where the model is computed.
-        network: The function of a user's network.
-        progress: Where progress is shown.
-    """
+    """Options of an occlusion."""
 
     images: int | None = None
     controls: int = 2
@@ -70,21 +60,7 @@ class OcclusionOptions:
 
 
 def occlude(folder: Path, bank: str, source: Path | None, out: Path, options: OcclusionOptions) -> Occlusion:
-    """Measure what the lesions of a bank contribute to a model's decision, and write all files.
-
-    Args:
-        folder: An exported model, or the folder of a finished run, which is exported to ``out/model``.
-        bank: A name of `definition.bank_names`, or the path of a TOML file; with masks.
-        source: Folder or zip of the bank; None where images are drawn.
-        out: Folder to write into.
-        options: Options.
-
-    Returns:
-        The effects, as in `occlusion.json`.
-
-    Raises:
-        InputError: The model or the images cannot be read, or the bank has no masks.
-    """
+    """Measure what the lesions of a bank contribute to a model's decision, and write all files."""
     definition = find_definition(bank)
     drawn = options.images if definition.synthetic else None
     images = read_images(definition, source, images=drawn, seed=options.seed, progress=options.progress)

@@ -38,11 +38,7 @@ SHARE = NumberFormat(1, scale=100, suffix=" %")
 class Example:
     """An image with and without a concept.
 
-    Args:
-        concept: The concept.
-        image_id: The image.
-        change: Change of P(referable) where the concept is filled.
-        versions: Name of each version, its pixels (S, S, 3), and P(referable).
+    Shapes: `versions` (S, S, 3).
     """
 
     concept: str
@@ -52,16 +48,7 @@ class Example:
 
 
 def write_page(found: Occlusion, examples: Sequence[Example], out: Path) -> Path:
-    """Write the page; the same arguments give the same bytes.
-
-    Args:
-        found: The effects.
-        examples: Images to show.
-        out: The folder of `index.html`.
-
-    Returns:
-        The path of the page.
-    """
+    """Write the page; the same arguments give the same bytes."""
     effects = found.effects
     signs = {one.concept: _quantity(one.probability["difference"]).sign() for one in effects}
     context = {

@@ -27,13 +27,7 @@ Pixels = NDArray[np.uint8]
 class Variants:
     """Versions of one image, at the size at which it is filled.
 
-    Args:
-        original: (S, S, 3).
-        filled: Concept, or `ALL` -> the image without it, filled; those that it has.
-        controls: Concept -> the image with the same shape filled elsewhere, one for each place that was drawn; fewer where the
-            shape fits nowhere.
-        rendered: Concept -> the image as it would be without it, where that is known.
-        area: Concept -> share of the field of view that is filled.
+    Shapes: `original` (S, S, 3).
     """
 
     original: Pixels
@@ -44,18 +38,7 @@ class Variants:
 
 
 def variants(images: ConceptImages, row: int, side: int, *, controls: int, seed: int) -> Variants:
-    """Return the versions of an image.
-
-    Args:
-        images: Images with masks.
-        row: The image.
-        side: Side at which it is filled, in pixels.
-        controls: Controls per concept.
-        seed: Seed of their places.
-
-    Returns:
-        The versions.
-    """
+    """Return the versions of an image."""
     assert images.masks is not None
     original = images.image(row, side)
     masks = {

@@ -18,12 +18,6 @@ class Answered:
 
     Attributes:
         patients: Which samples count for new patients; None where each sample is a patient of its own.
-
-    Args:
-        bank: The questions.
-        record: What was asked and answered.
-        seed: Seed of the examination.
-        drawn: Whether samples were drawn at random within the cells.
     """
 
     def __init__(self, bank: Bank, record: Record, seed: int, drawn: bool) -> None:
@@ -31,12 +25,7 @@ class Answered:
         self.patients = None if bank.patient is None else Patients(bank.patient, seed)
 
     def cell(self, concept: int, sign: int) -> CellAnswers:
-        """Return the answers about a cell.
-
-        Args:
-            concept: Index of the concept.
-            sign: Truth of the cell, 0 or 1.
-        """
+        """Return the answers about a cell."""
         sample, truth, prob = self._record.about(concept)
         mine = truth == sign
         return self.members(
@@ -48,13 +37,7 @@ class Answered:
     def members(
         self, member: NDArray[np.bool_], sample: NDArray[np.int64], right: NDArray[np.bool_]
     ) -> CellAnswers:
-        """Return the answers about any set of samples that are asked about in random order.
-
-        Args:
-            member: (n,) whether a sample of the bank belongs to it.
-            sample: (q,) its samples that were asked about.
-            right: (q,) whether the answers are right.
-        """
+        """Return the answers about any set of samples that are asked about in random order."""
         patients = None
         if self.patients is not None and (rows := self.patients.counted(member)) is not None:
             counted = np.isin(sample, rows)
@@ -62,27 +45,14 @@ class Answered:
         return CellAnswers(int(right.sum()), len(sample), int(member.sum()), self._drawn, patients)
 
     def ranking(self, concept: int) -> AnswerRanking:
-        """Return how well the answers about a concept rank the samples.
-
-        Args:
-            concept: Index of the concept.
-        """
+        """Return how well the answers about a concept rank the samples."""
         _, truth, prob = self._record.about(concept)
         return ranking(
             (prob[truth == 0], prob[truth == 1]), self.compared(concept, self._bank.truth[:, concept])
         )
 
     def compared(self, concept: int, truth: NDArray[np.int8]) -> tuple[Floats, Floats] | None:
-        """Return P(yes) about the samples that the interval of a ranking compares, in the order in which they were asked.
-
-        Args:
-            concept: Index of the concept.
-            truth: (n,) 1 for the samples that ought to rank above those with 0; others take no part. Both kinds are asked about in
-                random order.
-
-        Returns:
-            P(yes) about samples of the kind 0, (n,), and 1, (m,); None where nothing can be said of new samples.
-        """
+        """Return P(yes) about the samples that the interval of a ranking compares, in the order in which they were asked."""
         sample, _, prob = self._record.about(concept)
         if not self._drawn:
             if len(sample) < self._bank.cells[concept].sum():

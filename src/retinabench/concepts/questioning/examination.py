@@ -34,20 +34,7 @@ RARE = 10  # positive or negative samples, below which a rate of the bank is har
 
 @dataclass(frozen=True, eq=False)
 class ConceptResult:
-    """What the answers say of one concept.
-
-    Args:
-        counts: Answers by outcome: ``tn``, ``fp``, ``fn``, ``tp``.
-        bins: Answers by bin, (100,), see `gaussian_process.bin_of`.
-        performance: The Gaussian process of the concept.
-        uncertainty: Its uncertainty for negative and positive samples, (2,).
-        kernel: Hyper-parameters of the process.
-        sensitivity: Rate of correct answers among positive samples.
-        specificity: Rate of correct answers among negative samples.
-        accuracy: Rate of correct answers among all samples.
-        auroc: How well the answers rank the samples.
-        answers: P(yes) about the samples ``without`` the concept and about those ``with`` it, in the order of the questions.
-    """
+    """What the answers say of one concept."""
 
     counts: dict[str, int]
     bins: NDArray[np.int64]
@@ -85,12 +72,7 @@ class ConceptResult:
 
 @dataclass(frozen=True)
 class Disagreement:
-    """What several readers say of one concept.
-
-    Args:
-        disputed: Number of images about which they disagree.
-        against: By measure, the rates in this bank against every truth that can be made of their readings.
-    """
+    """What several readers say of one concept."""
 
     disputed: int
     against: Mapping[str, Mapping[str, Rate]]
@@ -98,14 +80,7 @@ class Disagreement:
 
 @dataclass(frozen=True)
 class Readers:
-    """Several readers from whom the truth was made, see `questioning.reference`.
-
-    Args:
-        truth: The truth of the bank: ``majority``, ``random`` or the name of a reader.
-        names: The readers.
-        concepts: What they say, by concept.
-        results: The results of the concepts with their disagreement in the intervals.
-    """
+    """Several readers from whom the truth was made, see `questioning.reference`."""
 
     truth: str
     names: Sequence[str]
@@ -115,22 +90,7 @@ class Readers:
 
 @dataclass(frozen=True, eq=False)
 class Examination:
-    """The result of questioning an examinee; `to_dict` returns the JSON described in `retinabench.concepts`.
-
-    Args:
-        bank: The questions.
-        strategy: Name of the strategy.
-        seed: Seed of the order of the questions.
-        reading: Which uncertainty was reported, see `Performance.uncertainty`.
-        rules: ``corrected`` or ``published``, see `strategies`.
-        kernel: ``published`` or ``fitted`` hyper-parameters of the reported curves.
-        stopped: Why no further question was asked.
-        bins: Answers by concept and bin, (c, 100), see `gaussian_process.bin_of`.
-        uncertainty: Mean over concepts and truths before the first question and after each, (questions + 1,).
-        claims: The claims with their decisions.
-        record: What was asked and answered.
-        readers: The readers whose disagreement has entered the intervals; None where the truth has one reading.
-    """
+    """The result of questioning an examinee; `to_dict` returns the JSON described in `retinabench.concepts`."""
 
     bank: Bank
     strategy: str

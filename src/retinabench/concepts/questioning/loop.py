@@ -45,33 +45,7 @@ def examine(
     random: np.random.Generator | None = None,
     progress: Progress = QUIET,
 ) -> Examination:
-    """Question an examinee about a bank: Algorithm 1 of Fountoukidou and Sznitman (2019), reconstructed.
-
-    Args:
-        bank: The questions with their truth.
-        examinee: ``answer(sample_index, concept)`` -> P(yes).
-        strategy: Name in `strategies.STRATEGIES`; None: that of the transcript, otherwise `claims` with a claim and `precision`
-            without.
-        questions: Largest number of questions; None for all.
-        tolerance: Mean uncertainty at which to stop; it starts at 2.
-        patience: Stop after so many questions in which the mean uncertainty fell by less than 0.001.
-        claim: Claims such as ``"sensitivity of haemorrhage >= 0.85"``; stop once all are decided, see `registration.py`.
-        confidence: Confidence of all decisions together, in (0, 1).
-        seed: Seed of the order of the questions.
-        reading: Which uncertainty, see `Performance.uncertainty`.
-        rules: ``corrected`` skips saturated cells, ``published`` does not, see `strategies`.
-        kernel: ``fitted``: hyper-parameters of maximal evidence for the reported curves, never for choosing questions.
-        transcript: File to append to, or to continue from.
-        random: Replaces the generator of ``seed``.
-        progress: Where progress is shown.
-
-    Returns:
-        The result.
-
-    Raises:
-        InputError: Wrong options, or the transcript of another examination.
-        WorkError: The examinee raised or answered anything but a number in [0, 1]; the transcript holds earlier answers.
-    """
+    """Question an examinee about a bank: Algorithm 1 of Fountoukidou and Sznitman (2019), reconstructed."""
     path = None if transcript is None else Path(transcript)
     stated = register(bank, claim, confidence, strategy, recorded_header(path))
     chosen, claims, name = find_strategy(stated.strategy), stated.claims, stated.strategy
@@ -91,16 +65,7 @@ def examine(
 
 @dataclass(frozen=True)
 class StoppingRule:
-    """When to stop beside the decision of all claims and the end of the bank; None: never.
-
-    Args:
-        questions: Largest number of questions.
-        tolerance: Mean uncertainty at which to stop.
-        patience: Questions in which the mean uncertainty fell by less than `PROGRESS`.
-
-    Raises:
-        InputError: A value is out of range; it is named as on the command line.
-    """
+    """When to stop beside the decision of all claims and the end of the bank; None: never."""
 
     questions: int | None
     tolerance: float | None
@@ -116,16 +81,7 @@ class StoppingRule:
             )
 
     def reason(self, claims: Sequence[Claim], course: list[float], available: int) -> str:
-        """Return why no further question is asked, empty to go on.
-
-        Args:
-            claims: The claims so far.
-            course: Mean uncertainty before the first question and after each.
-            available: Questions in the bank.
-
-        Returns:
-            Name of the stopping rule, empty to go on.
-        """
+        """Return why no further question is asked, empty to go on."""
         asked = len(course) - 1
         registered = [one for one in claims if one.registered]
         if registered and not any(one.open for one in registered):

@@ -12,14 +12,7 @@ from retinabench.concepts.inference.gaussian_process import says_yes
 
 @dataclass
 class Record:
-    """The questions in their order; item i of every list belongs to question i + 1.
-
-    Args:
-        sample: Number of the sample in the bank.
-        concept: Index of the concept.
-        truth: 0 or 1.
-        prob: The answer, P(yes).
-    """
+    """The questions in their order; item i of every list belongs to question i + 1."""
 
     sample: list[int] = field(default_factory=list)
     concept: list[int] = field(default_factory=list)
@@ -27,17 +20,7 @@ class Record:
     prob: list[float] = field(default_factory=list)
 
     def add(self, sample: int, concept: int, truth: int, prob: float) -> bool:
-        """Add a question with its answer.
-
-        Args:
-            sample: Number of the sample.
-            concept: Index of the concept.
-            truth: 0 or 1.
-            prob: The answer.
-
-        Returns:
-            Whether the answer is correct.
-        """
+        """Add a question with its answer."""
         for values, value in ((self.sample, sample), (self.concept, concept), (self.truth, truth)):
             values.append(value)
         self.prob.append(prob)

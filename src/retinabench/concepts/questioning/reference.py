@@ -49,15 +49,7 @@ AVERAGE = "random reader"
 
 
 class Strata:
-    """The strata of one rate, with what was asked and answered in each.
-
-    Args:
-        answered: Counts answers.
-        truth: (n,) truth of the bank about the concept.
-        weight: (n,) weight of each image in the rate.
-        sample: (q,) images that were asked about.
-        right: (q,) whether the answers are right.
-    """
+    """The strata of one rate, with what was asked and answered in each."""
 
     def __init__(
         self,
@@ -107,17 +99,7 @@ class Strata:
 
 
 def enter_readers(examined: Examination, panel: ReaderPanel) -> Examination:
-    """Return an examination with the disagreement of the readers in its intervals.
-
-    Args:
-        examined: The examination, whose truth is that of the panel.
-        panel: The readings.
-
-    Returns:
-        The same examination with its ``readers``: per concept the number of disputed images and the rates against every reader,
-        the average of all readers (`AVERAGE`), and the other truths of the panel; its intervals are wider where the truth is the
-        majority.
-    """
+    """Return an examination with the disagreement of the readers in its intervals."""
     results, concepts = dict(examined.concepts), {}
     others = panel.others()
     for place, name in enumerate(examined.bank.concepts):
@@ -163,13 +145,7 @@ def _jointly_widened(
 
 
 def ranking_against(examined: Examination, place: int, other: NDArray[np.int8]) -> RateEnds:
-    """Return the 95 % interval of the AUROC against another truth of the same images.
-
-    Args:
-        examined: The examination.
-        place: Index of the concept.
-        other: (n,) the other truth: 0, 1, or -1 (unknown), whose images take no part.
-    """
+    """Return the 95 % interval of the AUROC against another truth of the same images."""
     truth = np.asarray(examined.bank.truth[:, place])
     kinds = [[(truth == sign) & (other == value) for sign in (UNKNOWN, 0, 1)] for value in (0, 1)]
     pairs = [(a, b) for a in kinds[0] for b in kinds[1] if a.any() and b.any()]

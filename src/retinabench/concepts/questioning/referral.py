@@ -45,15 +45,7 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Decisions:
-    """The main decision about the samples of a bank.
-
-    Args:
-        known: (n,) whether the predictions hold the sample.
-        refers: (n,) whether it is referred.
-        grade: (n,) its grade; `UNKNOWN_GRADE` where it is not known.
-        patient: (n,) number of its patient.
-        threshold: The threshold on P(referable).
-    """
+    """The main decision about the samples of a bank."""
 
     known: Bools
     refers: Bools
@@ -71,14 +63,7 @@ class Share(Interval):
 
 @dataclass(frozen=True)
 class Shares(Document):
-    """How the answers about a concept and the referrals of some images agree.
-
-    Args:
-        images: Number of images.
-        agreement: Images of which yes and the referral are the same.
-        refers_if_yes: Of those with a yes, the referred ones.
-        refers_if_no: Of those with a no, the referred ones.
-    """
+    """How the answers about a concept and the referrals of some images agree."""
 
     images: int
     agreement: Share
@@ -127,15 +112,7 @@ class AnyConcept:
 
 @dataclass(frozen=True)
 class Agreement(Document):
-    """The answers of an examination beside the main decision.
-
-    Args:
-        threshold: The threshold of the referral.
-        images: Images of the bank that have a prediction.
-        missing: Images of the bank that have none.
-        concepts: Further values of each concept.
-        named: Further values of all concepts together.
-    """
+    """The answers of an examination beside the main decision."""
 
     threshold: FrozenThreshold
     images: int
@@ -145,19 +122,7 @@ class Agreement(Document):
 
 
 def decisions(bank: Bank, predictions: Predictions, threshold: FrozenThreshold) -> Decisions:
-    """Join predictions to the samples of a bank by their ``image_id``.
-
-    Args:
-        bank: The questions.
-        predictions: The main decision's predictions of the same images.
-        threshold: The threshold on P(referable).
-
-    Returns:
-        The decisions.
-
-    Raises:
-        InputError: The predictions hold none of the bank's images.
-    """
+    """Join predictions to the samples of a bank by their ``image_id``."""
     place = {name: row for row, name in enumerate(predictions.image_id.tolist())}
     rows = np.array([place.get(bank.name(sample), -1) for sample in range(bank.samples)])
     known = rows >= 0
@@ -178,16 +143,7 @@ def decisions(bank: Bank, predictions: Predictions, threshold: FrozenThreshold) 
 
 
 def agreement(bank: Bank, record: Record, decided: Decisions) -> Agreement:
-    """Compare the answers of an examination with the main decision.
-
-    Args:
-        bank: The questions.
-        record: What was asked and answered.
-        decided: The main decision about the samples.
-
-    Returns:
-        The shares described above.
-    """
+    """Compare the answers of an examination with the main decision."""
     concepts, said = {}, np.zeros(bank.truth.shape, np.int8)
     for place, name in enumerate(bank.concepts):
         sample, truth, prob = record.about(place)

@@ -25,14 +25,7 @@ SEPARATOR = " @ "  # between a claim and its confidence
 
 @dataclass(frozen=True)
 class Registration:
-    """What the first line of a transcript fixes.
-
-    Args:
-        schema: Version of the transcript.
-        strategy: Name of the strategy.
-        texts: The registered claims, with their confidence.
-        claims: The registered claims and the exploratory ones.
-    """
+    """What the first line of a transcript fixes."""
 
     schema: str
     strategy: str
@@ -51,22 +44,7 @@ def register(
     strategy: str | None,
     recorded: JsonObject,
 ) -> Registration:
-    """Register claims, or take up those of a transcript with answers.
-
-    Args:
-        bank: The questions.
-        texts: The claims that are stated now.
-        confidence: Confidence of all of them together.
-        strategy: The strategy that is asked for; None: that of the transcript, otherwise `claims` where claims are registered
-            and `precision` where there are none.
-        recorded: First line of a transcript with answers; empty if there are none.
-
-    Returns:
-        The claims and the strategy.
-
-    Raises:
-        InputError: A claim is not understood or cannot be decided by this strategy.
-    """
+    """Register claims, or take up those of a transcript with answers."""
     check_confidence(confidence)
     stated = [" ".join(text.split()) for text in ([texts] if isinstance(texts, str) else texts or ())]
     stated = [f"{text}{SEPARATOR}{float(confidence)!r}" for text in dict.fromkeys(stated)]

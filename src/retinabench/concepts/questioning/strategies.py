@@ -47,17 +47,7 @@ Question = tuple[int, int, int]  # sample, concept, truth
 
 @dataclass
 class ExaminationState:
-    """The state of an examination that strategies read; arrays have shape (c, 2) over concepts and truths.
-
-    Args:
-        bank: The questions.
-        asked: Questions asked.
-        right: Questions answered correctly.
-        uncertainty: Uncertainty of the Gaussian processes.
-        stale: Questions since the last new bin.
-        claims: The claims to decide.
-        skip_saturated: Whether saturated cells are skipped.
-    """
+    """The state of an examination that strategies read; arrays have shape (c, 2) over concepts and truths."""
 
     bank: Bank
     asked: NDArray[np.int64]
@@ -113,11 +103,6 @@ def rate_variance(right: ArrayLike, asked: ArrayLike, of: ArrayLike) -> NDArray[
     """Return the posterior variance of the rates of cells, r p (1 - p) (a + b + r) / (a + b + 1) / N^2.
 
     Here a = k + 1/2, b = n - k + 1/2, p = a / (a + b), and r = N - n.
-
-    Args:
-        right: Correct answers k, any shape.
-        asked: Samples asked about n, the same shape.
-        of: Samples N of the cell, the same shape.
 
     References:
         Gelman et al., Bayesian Data Analysis, 3rd ed. (2013), sections 2.4 and 8.3.

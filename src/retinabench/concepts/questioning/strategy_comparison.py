@@ -27,14 +27,7 @@ COMPARED = tuple(name for name in STRATEGIES if name != "claims")
 
 @dataclass(frozen=True)
 class QuestionsTo:
-    """Questions until the mean uncertainty reached a level.
-
-    Args:
-        value: Mean over the repetitions; None if some repetition did not reach the level.
-        low: Lower end of the 95 % interval of the mean.
-        high: Upper end of it.
-        reached: Repetitions that reached the level.
-    """
+    """Questions until the mean uncertainty reached a level."""
 
     value: float | None
     low: float | None
@@ -44,14 +37,7 @@ class QuestionsTo:
 
 @dataclass(frozen=True)
 class StrategyCourse:
-    """Mean uncertainty of one strategy after 0, 1, … questions with the 95 % interval of the mean (Student's t).
-
-    Args:
-        mean: (q + 1,) means over the repetitions.
-        low: (q + 1,) lower ends.
-        high: (q + 1,) upper ends.
-        questions_to: By level of the mean uncertainty, as text with four decimals.
-    """
+    """Mean uncertainty of one strategy after 0, 1, … questions with the 95 % interval of the mean (Student's t)."""
 
     mean: list[float]
     low: list[float]
@@ -61,15 +47,7 @@ class StrategyCourse:
 
 @dataclass(frozen=True)
 class StrategyComparison(Document):
-    """The strategies on one bank.
-
-    Args:
-        questions: 0 … q.
-        repetitions: Examinations per strategy.
-        reading: Which uncertainty was compared.
-        rules: ``corrected`` or ``published``.
-        strategies: Results by name of the strategy.
-    """
+    """The strategies on one bank."""
 
     questions: list[int]
     repetitions: int
@@ -93,23 +71,6 @@ def compare_strategies(
     """Examine with every strategy, several times each, and count the questions to certain levels of the mean uncertainty.
 
     The levels are 50, 80, 90 and 95 % of the way from its start to the lowest value that a strategy always reached.
-
-    Args:
-        bank: The questions.
-        examinee_factory: From the seed of a repetition, which the strategies share, to an examinee.
-        strategies: Names of the strategies.
-        repetitions: Examinations per strategy, at least 2.
-        questions: Questions per examination; None for all.
-        seed: Seed of all repetitions.
-        reading: Which uncertainty is compared.
-        rules: ``corrected`` or ``published``, see `strategies`.
-        progress: Where progress is shown.
-
-    Returns:
-        The courses of all strategies.
-
-    Raises:
-        InputError: Fewer than two repetitions.
 
     References:
         Fountoukidou and Sznitman (2019), Figure 4.

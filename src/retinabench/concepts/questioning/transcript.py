@@ -31,15 +31,7 @@ STATED = ("schema", "strategy", "claims")
 
 @dataclass(frozen=True)
 class Question:
-    """A question, as a line of the transcript has it.
-
-    Args:
-        question: Its number, from 1.
-        sample: Number of the sample.
-        image_id: Name of the sample.
-        concept: Name of the concept.
-        truth: 0 or 1.
-    """
+    """A question, as a line of the transcript has it."""
 
     question: int
     sample: int
@@ -69,16 +61,7 @@ def recorded_header(path: Path | None) -> JsonObject:
 
 
 class Transcript:
-    """The answers of an earlier start of the same examination, and the file to which new ones are appended.
-
-    Args:
-        path: The file; None to keep nothing.
-        header: What determines the questions (schema, bank, strategy, seed, claims …).
-
-    Raises:
-        InputError: The file belongs to another examination (the difference is named), holds a damaged line, or another
-            process holds its folder.
-    """
+    """The answers of an earlier start of the same examination, and the file to which new ones are appended."""
 
     def __init__(self, path: Path | None, header: Mapping[str, object]) -> None:
         self.path = path

@@ -11,14 +11,7 @@ from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Tab
 
 
 def readers_tables(readers: Readers) -> list[Table]:
-    """Return the rates against every possible truth, a table for sensitivity and one for specificity.
-
-    Args:
-        readers: The readers of an examination (`questioning.reference.enter_readers`).
-
-    Returns:
-        The tables: a row per truth, a column per concept.
-    """
+    """Return the rates against every possible truth, a table for sensitivity and one for specificity."""
     concepts = readers.concepts
     tables = []
     for measure in ("sensitivity", "specificity"):
@@ -43,14 +36,7 @@ def _against(rate: Rate) -> Cell:
 
 
 def referral_tables(found: Agreement) -> list[Table]:
-    """Return the tables: by concept, the agreement by grade and concept, and by grade what referred images are said to show.
-
-    Args:
-        found: What `questioning.referral.agreement` returns.
-
-    Returns:
-        The tables; those by grade are left out where no grade is known.
-    """
+    """Return the tables: by concept, the agreement by grade and concept, and by grade what referred images are said to show."""
     concepts = found.concepts
     columns = [
         Column("Images asked about"),

@@ -86,14 +86,7 @@ class ConceptRate:
 
 @dataclass(frozen=True, eq=False)
 class ExaminationReport:
-    """An examination with its reference and the tables that are reported with it.
-
-    Args:
-        examination: The examination.
-        goals: The user's goals, see `goals.parse_goals`.
-        together: Concepts that occur together, see `overlap.together`.
-        referral: The answers beside the main decision; None where no predictions were named.
-    """
+    """An examination with its reference and the tables that are reported with it."""
 
     examination: Examination
     goals: Mapping[str, Mapping[str, float]] = field(default_factory=dict)

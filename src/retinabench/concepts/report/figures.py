@@ -51,18 +51,7 @@ HEIGHT = 270
 def performance_panel(
     bins: Floats, grid: Floats, mean: Floats, sd: Floats, *, limits: tuple[float, float] | None = None
 ) -> Figure:
-    """Return a figure of `draw_performance` alone.
-
-    Args:
-        bins: Number of answers by bin, (100,).
-        grid: Where the process is known, (101,).
-        mean: Its mean, (101,).
-        sd: Its std, (101,).
-        limits: Ends of the axis of counts; None for what these data need.
-
-    Returns:
-        The figure.
-    """
+    """Return a figure of `draw_performance` alone."""
     figure, [[axes]] = canvas(WIDTH, HEIGHT)
     draw_performance(axes, bins, grid, mean, sd, limits=limits)
     return figure
@@ -77,16 +66,7 @@ def draw_performance(
     *,
     limits: tuple[float, float] | None = None,
 ) -> None:
-    """Draw the Gaussian process of one concept over its four regions: mean, band of 2 sd, and the observed counts.
-
-    Args:
-        axes: Where to draw.
-        bins: Number of answers by bin, (100,).
-        grid: Where the process is known, (101,).
-        mean: Its mean, (101,).
-        sd: Its std, (101,).
-        limits: Ends of the axis of counts; None for what these data need.
-    """
+    """Draw the Gaussian process of one concept over its four regions: mean, band of 2 sd, and the observed counts."""
     low, top = limits or limits_of(bins, mean, sd)
     for number, (name, color) in enumerate(REGIONS):
         axes.axvspan(number / 4, (number + 1) / 4, color=color, alpha=0.07, linewidth=0)
@@ -117,16 +97,7 @@ def draw_performance(
 
 
 def limits_of(bins: Floats, mean: Floats, sd: Floats) -> tuple[float, float]:
-    """Return the range that a performance panel needs.
-
-    Args:
-        bins: Number of answers by bin, (100,).
-        mean: Mean of the process, (101,).
-        sd: Its std, (101,).
-
-    Returns:
-        The ends of the range of the counts, the mean and its band; 0 and 1 are always included.
-    """
+    """Return the range that a performance panel needs."""
     return min(float((mean - 2 * sd).min()), 0.0), max(float(bins.max()), float((mean + 2 * sd).max()), 1.0)
 
 
@@ -138,13 +109,7 @@ def progress_panel(lines: Sequence[Line]) -> Figure:
 
 
 def course(style: Mark, asked: Floats, one: StrategyCourse) -> Line:
-    """Return the line of a strategy.
-
-    Args:
-        style: How it is drawn.
-        asked: Number of questions, (q + 1,).
-        one: Its mean uncertainty after each.
-    """
+    """Return the line of a strategy."""
     mean, low, high = (np.asarray(values, np.float64) for values in (one.mean, one.low, one.high))
     return Line(style, asked, mean, low, high)
 
@@ -161,14 +126,7 @@ def draw_progress(axes: Axes, lines: Sequence[Line]) -> None:
 
 
 def interval_panel(rows: Sequence[tuple[str, Sequence[RateMark]]]) -> Figure:
-    """Draw sensitivity and specificity of every concept as dots with their intervals.
-
-    Args:
-        rows: Per concept its name and two rates; the interval of a rate without a value is dotted.
-
-    Returns:
-        The figure.
-    """
+    """Draw sensitivity and specificity of every concept as dots with their intervals."""
     figure, [[axes]] = canvas(WIDTH, 56 + 40 * len(rows))
     for number, (_, rates) in enumerate(rows):
         for offset, rate in zip((-0.15, 0.15), rates, strict=True):
@@ -200,12 +158,7 @@ def _short(name: str) -> str:
 
 
 def states(state: Snapshot, concept: str) -> tuple[dict[str, Parts], tuple[float, float]]:
-    """Return what the performance panels of a concept need, by strategy, and the limits of one scale for all.
-
-    Args:
-        state: What `snapshot` returns.
-        concept: One of its concepts.
-    """
+    """Return what the performance panels of a concept need, by strategy, and the limits of one scale for all."""
     drawn = {name: _parts(bins[concept], posterior(bins[concept])) for name, bins in state.bins.items()}
     ends = [limits_of(bins, mean, sd) for bins, _, mean, sd in drawn.values()]
     return drawn, (min(low for low, _ in ends), max(high for _, high in ends))

@@ -19,16 +19,6 @@ def parse_goals(texts: Sequence[str], concepts: Sequence[str]) -> Goals:
 
     The file has a table per concept and one named ``all``, with ``sensitivity`` and ``specificity``. What is stated for one
     concept is preferred to what is stated for all.
-
-    Args:
-        texts: The goals and files.
-        concepts: The concepts of the bank.
-
-    Returns:
-        Concept -> measure -> the least rate; concepts without a goal are left out.
-
-    Raises:
-        InputError: A text is no goal, a file is not of that form, a concept is unknown, or a goal is stated twice.
     """
     stated: Goals = {}
     for text in texts:

@@ -48,17 +48,7 @@ def write_report(
     comparison: StrategyComparison | None = None,
     state: Snapshot | None = None,
 ) -> Path:
-    """Write the page of an examination; the same arguments give the same bytes.
-
-    Args:
-        report: The examination, its reference and readers, and the tables that are reported with it.
-        out: The folder of `index.html`.
-        comparison: The comparison of the strategies; None leaves it out.
-        state: What the strategies have observed after the same number of questions; None leaves it out.
-
-    Returns:
-        The path of the page.
-    """
+    """Write the page of an examination; the same arguments give the same bytes."""
     write_bytes(out / "index.html", render(report, comparison, state).encode())
     return out / "index.html"
 
@@ -66,16 +56,7 @@ def write_report(
 def render(
     report: ExaminationReport, comparison: StrategyComparison | None = None, state: Snapshot | None = None
 ) -> str:
-    """Return the page of an examination.
-
-    Args:
-        report: See `write_report`.
-        comparison: See `write_report`.
-        state: See `write_report`.
-
-    Returns:
-        The HTML of the page.
-    """
+    """Return the page of an examination."""
     found = report.examination
     tables = {
         "claims": _claims_table(found.claims) if found.claims else None,

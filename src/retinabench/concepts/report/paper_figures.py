@@ -46,21 +46,7 @@ def write_figures(
     reading: Reading,
     progress: Progress = QUIET,
 ) -> list[Path]:
-    """Write the figures, and the numbers of Figure 4 for the synthetic examinees as `synthetic.json`.
-
-    Args:
-        found: The examination.
-        comparison: The comparison of strategies with the same examinee.
-        state: What the strategies have observed after the same number of questions; None leaves `figure-3` out.
-        out: Folder to write into.
-        questions: Most questions of a synthetic examinee.
-        seed: Seed of the comparison.
-        reading: Which uncertainty is drawn.
-        progress: Where progress is shown.
-
-    Returns:
-        The files of the figures.
-    """
+    """Write the figures, and the numbers of Figure 4 for the synthetic examinees as `synthetic.json`."""
     out.mkdir(parents=True, exist_ok=True)
     synthetic = {}
     for name in PUBLISHED:

@@ -21,13 +21,7 @@ QUESTIONS = 100  # as published, in a bank of 2,200; a third of a small bank, si
 
 @dataclass(frozen=True, eq=False)
 class Snapshot(Document):
-    """What every strategy has observed of two concepts.
-
-    Args:
-        questions: Number of questions.
-        concepts: The most common concept, and the rarest that occurs.
-        bins: By strategy and concept, answers by bin, (100,), see `gaussian_process.bin_of`.
-    """
+    """What every strategy has observed of two concepts."""
 
     questions: int
     concepts: Sequence[str]
@@ -43,19 +37,7 @@ def snapshot(
     reading: Reading = "std",
     rules: Literal["corrected", "published"] = "corrected",
 ) -> Snapshot | None:
-    """Ask 100 questions, or a third of a small bank, by every strategy: Figure 3 of the publication.
-
-    Args:
-        bank: The questions.
-        examinee: What answers them.
-        strategies: Names of the strategies.
-        seed: Seed of the order of the questions.
-        reading: Which uncertainty the strategies use.
-        rules: "corrected" or "published".
-
-    Returns:
-        What was observed; None where fewer than two concepts occur.
-    """
+    """Ask 100 questions, or a third of a small bank, by every strategy: Figure 3 of the publication."""
     questions = min(QUESTIONS, int(bank.cells.sum()) // 3)
     positives = {name: int(n) for name, n in zip(bank.concepts, bank.cells[:, 1], strict=True) if n}
     if len(positives) < 2:

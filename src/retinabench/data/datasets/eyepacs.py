@@ -63,18 +63,7 @@ def records(source: Path, *, survey: Survey | None = None, split: str | None = N
 
 
 def labels(files: Files, survey: Survey | None = None) -> Records:
-    """Read the label files alone: all 88,702 rows, whether or not their images exist.
-
-    Args:
-        files: The files of the data set.
-        survey: Where it accepts what is missing, one of the two label files is enough; its notes name the other.
-
-    Returns:
-        The labelled images.
-
-    Raises:
-        InputError: A label file is missing or bad.
-    """
+    """Read the label files alone: all 88,702 rows, whether or not their images exist."""
     names = {name: files.find(name) for name in (TRAIN, SOLUTION.name)}
     found = {name: path for name, path in names.items() if path is not None}
     absent = [name for name in names if name not in found]

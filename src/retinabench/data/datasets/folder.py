@@ -70,21 +70,7 @@ def records(
     labels: str | None = None,
     columns: Mapping[str, str] | None = None,
 ) -> Records:
-    """Read the CSV and find the images.
-
-    Args:
-        source: The downloaded folder or archive.
-        survey: Collects labels and files that are not used.
-        split: Puts all images into one split.
-        labels: Name of the CSV; None takes the only one there.
-        columns: Names of columns by role.
-
-    Returns:
-        The labelled images.
-
-    Raises:
-        InputError: For an unknown role or a bad label file; file, row and column are named.
-    """
+    """Read the CSV and find the images."""
     columns = columns or {}
     for role in columns:
         if role not in ROLES:
@@ -200,23 +186,13 @@ def eye_of(cell: str) -> str | None:
 
     Case, accents, blanks and punctuation do not matter. Numbers name no eye: 1 is the left one in some tables and the
     right one in others.
-
-    Args:
-        cell: The cell of a table.
     """
     plain = unicodedata.normalize("NFKD", cell.casefold().replace("œ", "oe"))
     return EYES.get("".join(letter for letter in plain if letter.isalnum() or letter == "?"))
 
 
 def eyes_of(cells: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Read a column of eyes.
-
-    Args:
-        cells: N cells.
-
-    Returns:
-        N eyes, unknown ones empty, and the distinct cells that name no eye, in the order in which they appear.
-    """
+    """Read a column of eyes."""
     found = [eye_of(cell) for cell in cells]
     unread = [cell for cell, eye in zip(cells, found, strict=True) if eye is None]
     return [eye or "" for eye in found], list(dict.fromkeys(unread))

@@ -72,15 +72,6 @@ def read_pooled(folder: Path | None) -> ArrayDataset:
     """Read a prepared folder of IDRiD at 224 px and pool its images to 28 px (`preprocessing.pooling`).
 
     Targets are grades; the splits are the official ones, ``train`` and ``test`` (group ``in_domain``).
-
-    Args:
-        folder: The prepared folder.
-
-    Returns:
-        The data set.
-
-    Raises:
-        InputError: The folder is absent, or is not IDRiD at 224 px.
     """
     if folder is None:
         raise InputError("the data of 'idrid' do not come with the package", hint=POOLED_HINT)

@@ -61,17 +61,7 @@ class _Sample:
 
 
 def read(source: Path) -> ConceptImages:
-    """Read either layout.
-
-    Args:
-        source: The unpacked archive, or the folder that holds `concepts.csv`.
-
-    Returns:
-        The images with their lesions.
-
-    Raises:
-        InputError: An image or mask is missing or a label is bad; file and row are named.
-    """
+    """Read either layout."""
     if not source.is_dir():
         raise InputError("is not a folder", file=source, hint="Point --source at the unpacked IDRiD archive.")
     found = list(_compact(source) if (source / "concepts.csv").is_file() else _official(source))

@@ -37,17 +37,7 @@ HINT = (
 
 
 def read(source: Path | None) -> ArrayDataset:
-    """Read the reviews below `source`, with the splits ``train`` and ``test``.
-
-    Args:
-        source: The folder `aclImdb`.
-
-    Returns:
-        The data set.
-
-    Raises:
-        InputError: The reviews are absent.
-    """
+    """Read the reviews below `source`, with the splits ``train`` and ``test``."""
     if source is None:
         raise InputError("the data of 'imdb' do not come with the package", hint=HINT)
     train = _reviews(source, "train")[:TRAIN]

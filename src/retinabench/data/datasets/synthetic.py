@@ -37,20 +37,7 @@ MOST_IMAGES = 1_000_000
 def records(
     source: Path | None, images: int = 3200, seed: int = 0, *, survey: Survey | None = None
 ) -> Records:
-    """Return the records of a study; its images are drawn later.
-
-    Args:
-        source: Must be None.
-        images: Number of training images, 32 to `MOST_IMAGES`; the other splits follow from it.
-        seed: Seed of the drawing.
-        survey: Not used, since every label has an image.
-
-    Returns:
-        The records of all splits.
-
-    Raises:
-        InputError: A source is given, or there are too few images to fill every split, or too many.
-    """
+    """Return the records of a study; its images are drawn later."""
     if source is not None:
         raise InputError("synthetic retinas are drawn, not read", hint="Leave --source out.")
     if images < 32:
@@ -86,13 +73,7 @@ def _part(domain: str, split: str, indices: range, seed: int) -> Records:
 
 
 def read(source: str, root: Path | None, recipe: Recipe) -> NDArray[np.uint8]:
-    """Draw and return one image (size, size, 3); its field of view fills the square, as with `crop`.
-
-    Args:
-        source: `seed:population:index`, as in `Records.source`.
-        root: Not used, because nothing is read from files.
-        recipe: Size and preprocessing.
-    """
+    """Draw and return one image (size, size, 3); its field of view fills the square, as with `crop`."""
     seed, population, index = source.split(":")
     drawn = draw(int(index), size=recipe.size, seed=int(seed), population=population, masks=False).image
     return drawn if recipe.preprocess == "crop" else preprocess(Image.fromarray(drawn), recipe)

@@ -65,13 +65,7 @@ SETS: dict[str, Protocol] = {
 class Regression:
     """One set with its random splits; a `retinabench.data.dataset.Dataset`.
 
-    Args:
-        name: A name of `SETS`.
-        inputs: (N, D) features.
-        targets: (N,) in their own units.
-        train: (K, n) rows that train in each split.
-        test: (K, m) rows that test in each split.
-        fingerprint: 12 digits of the SHA-256 of all of it.
+    Shapes: `inputs` (N, D), `targets` (N,).
     """
 
     name: str
@@ -112,18 +106,7 @@ def available(source: Path) -> list[str]:
 
 
 def read(source: Path, name: str) -> Regression:
-    """Read one set.
-
-    Args:
-        source: The folder of the collection.
-        name: A name of `SETS`.
-
-    Returns:
-        The set with its random splits.
-
-    Raises:
-        InputError: Something is missing, is not a number, or does not fit; file, row and hint are named.
-    """
+    """Read one set."""
     protocol = known_set(name)
     folder = _folder(source, name)
     if folder is None:
@@ -141,18 +124,7 @@ def read(source: Path, name: str) -> Regression:
 
 
 def read_gap(source: Path | None, split: int = 0) -> ArrayDataset:
-    """Read a gap split of `energy` from its own folder, with the splits ``train`` and ``test`` (group ``gap``).
-
-    Args:
-        source: The folder `energy`, with `data.txt` and `gap/`.
-        split: Feature by which the gap is cut: 0 relative compactness, 2 wall area.
-
-    Returns:
-        The data set.
-
-    Raises:
-        InputError: A file is missing or is no table of numbers.
-    """
+    """Read a gap split of `energy` from its own folder, with the splits ``train`` and ``test`` (group ``gap``)."""
     if source is None:
         raise InputError("the data of 'energy' do not come with the package", hint=ENERGY_HINT)
     table = _read_table(source / "data.txt", ENERGY_HINT)
@@ -171,17 +143,6 @@ def read_gap(source: Path | None, split: int = 0) -> ArrayDataset:
 
 def read_middle_third(source: Path | None, name: str, feature: int) -> ArrayDataset:
     """Read a set from its own folder and hold out the middle third of its rows by one feature (group ``gap``).
-
-    Args:
-        source: The folder of the set, with `data.txt`, `index_features.txt` and `index_target.txt`.
-        name: A name of `SETS`.
-        feature: Number of the feature by which the gap is cut, from 0 in the order of `index_features.txt`.
-
-    Returns:
-        The data set with the splits ``train`` and ``test``; the rows of each are in the order of the file.
-
-    Raises:
-        InputError: A file is missing, is no table of numbers, or has no such feature.
 
     References:
         Foong et al. 2019, "'In-Between' Uncertainty in Bayesian Neural Networks".

@@ -29,13 +29,7 @@ HASH_BYTES = 16
 
 
 class DrawingSettings(Frozen):
-    """How the images are drawn.
-
-    Args:
-        images: Number of training images; the other splits follow from it.
-        size: Side of an image in pixels.
-        seed: Seed of the drawing.
-    """
+    """How the images are drawn."""
 
     images: int
     size: int
@@ -43,26 +37,7 @@ class DrawingSettings(Frozen):
 
 
 class FrozenBenchmark(Frozen):
-    """A frozen benchmark.
-
-    Args:
-        name: Its name, which no other content will ever have.
-        title: What pages call it.
-        about: A few sentences for readers.
-        dataset: The data set, as `prepare` names it.
-        task: The task, as `train` names it.
-        draw: How the images are drawn; None for a published data set.
-        sets: The sets that a submission must predict.
-        seeds: Seeds that a method with randomness must hand in.
-        images: Number of images.
-        hash_of: What is hashed of an image: its pixels, or the published file.
-        listing_sha256: SHA-256 of all images: of the lines `image_id sha256`, sorted by image_id.
-        truth_sha256: SHA-256 of the lines `image_id label grade patient_id domain split`, sorted by image_id.
-        made_with: Library -> version with which the images were drawn.
-        study: The study whose runs are the baselines.
-        primary: The score that orders its tables.
-        source: Where the images come from, with the licence.
-    """
+    """A frozen benchmark."""
 
     name: str
     title: str
@@ -86,14 +61,8 @@ class FrozenBenchmark(Frozen):
 class BenchmarkTruth:
     """The truth of every image of a benchmark, in the order of their ids.
 
-    Args:
-        image_id: (N,) text.
-        label: (N,) 0 or 1.
-        grade: (N,) 0 to 4.
-        patient_id: (N,) text.
-        domain: (N,) ``in_domain`` or ``shifted``.
-        split: (N,) ``train``, ``validation`` or ``test``.
-        sha256: (N,) first `HASH_BYTES` bytes of each image's SHA-256, as hexadecimal digits.
+    Shapes: `image_id` (N,), `label` (N,), `grade` (N,), `patient_id` (N,), `domain` (N,), `split` (N,), `sha256`
+    (N,).
     """
 
     image_id: NDArray[np.str_]
@@ -129,17 +98,7 @@ def drawn_names() -> tuple[str, ...]:
 
 @cache
 def frozen_benchmark(name: str) -> FrozenBenchmark:
-    """Return a frozen benchmark by its name.
-
-    Args:
-        name: Its name.
-
-    Returns:
-        The definition.
-
-    Raises:
-        InputError: There is none of that name.
-    """
+    """Return a frozen benchmark by its name."""
     if name not in benchmark_names():
         raise InputError(f"unknown benchmark '{name}'", hint=nearest(name, benchmark_names()))
     return FrozenBenchmark(**tomllib.loads((HERE / f"{name}.toml").read_text("utf-8")))
@@ -147,17 +106,7 @@ def frozen_benchmark(name: str) -> FrozenBenchmark:
 
 @cache
 def truth_of(name: str) -> BenchmarkTruth:
-    """Return the truth of a benchmark's images.
-
-    Args:
-        name: The benchmark.
-
-    Returns:
-        One row per image, in the order of their ids.
-
-    Raises:
-        InputError: The file that came with the package is damaged.
-    """
+    """Return the truth of a benchmark's images."""
     benchmark = frozen_benchmark(name)
     table = pyarrow.parquet.read_table(HERE / f"{name}.parquet")
     text = {
@@ -184,13 +133,5 @@ def lines_sha256(lines: Iterable[str]) -> str:
 
 
 def listing_sha256(image_ids: Iterable[str], sha256: Iterable[str]) -> str:
-    """Return the SHA-256 of a benchmark's images.
-
-    Args:
-        image_ids: Their ids.
-        sha256: The whole SHA-256 of each, as hexadecimal digits.
-
-    Returns:
-        That of the lines `image_id sha256`, sorted by id.
-    """
+    """Return the SHA-256 of a benchmark's images."""
     return lines_sha256(f"{name} {digest}" for name, digest in sorted(zip(image_ids, sha256, strict=True)))

@@ -30,20 +30,7 @@ CHUNK = 256  # images in memory at a time
 def draw_benchmark(
     benchmark: FrozenBenchmark, out: Path, *, workers: int | None = None, progress: Progress = QUIET
 ) -> Prepared:
-    """Draw the images of a benchmark into a prepared folder, or find them there, and compare every hash.
-
-    Args:
-        benchmark: A drawn benchmark.
-        out: The prepared folder.
-        workers: Processes; None takes one per core. No pixel depends on their number.
-        progress: Shows what is drawn.
-
-    Returns:
-        The prepared folder, opened.
-
-    Raises:
-        InputError: The benchmark is not drawn, `out` holds something else, or an image differs.
-    """
+    """Draw the images of a benchmark into a prepared folder, or find them there, and compare every hash."""
     if benchmark.draw is None:
         raise InputError(
             f"{benchmark.name} is not drawn",
@@ -63,15 +50,7 @@ def draw_benchmark(
 
 
 def image_hashes(benchmark: FrozenBenchmark, data: Prepared) -> dict[str, str]:
-    """Return the SHA-256 of every image by its id.
-
-    Args:
-        benchmark: Says what is hashed: pixels, or the files that the images were read from.
-        data: A prepared folder.
-
-    Returns:
-        The hashes as hexadecimal digits; empty for a file of which none is known.
-    """
+    """Return the SHA-256 of every image by its id."""
     if benchmark.hash_of == "files":
         files = data.files
         return dict(zip(files["image_id"].to_pylist(), files["sha256"].to_pylist(), strict=True))
@@ -85,15 +64,7 @@ def image_hashes(benchmark: FrozenBenchmark, data: Prepared) -> dict[str, str]:
 
 
 def check_images(benchmark: FrozenBenchmark, data: Prepared) -> None:
-    """Compare truth and hash of every image of a prepared folder with a benchmark.
-
-    Args:
-        benchmark: The benchmark.
-        data: A prepared folder.
-
-    Raises:
-        InputError: An image is missing or differs; one line names the first, and the versions of the libraries.
-    """
+    """Compare truth and hash of every image of a prepared folder with a benchmark."""
     truth, hashes = truth_of(benchmark.name), image_hashes(benchmark, data)
     names = truth.image_id.tolist()
     if lacking := [name for name in names if name not in hashes]:
@@ -141,11 +112,7 @@ def _installed(package: str) -> str:
 
 
 def drawn_image(benchmark: FrozenBenchmark) -> Callable[[str], NDArray[np.uint8] | None]:
-    """Return a function that draws an image of a benchmark by its id; None for an id that it does not have.
-
-    Args:
-        benchmark: A drawn benchmark.
-    """
+    """Return a function that draws an image of a benchmark by its id; None for an id that it does not have."""
     known = set(truth_of(benchmark.name).image_id.tolist())
 
     def draw(image_id: str) -> NDArray[np.uint8] | None:

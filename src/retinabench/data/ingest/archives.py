@@ -79,17 +79,7 @@ class Files:
 
 
 def open_files(root: Path) -> Files:
-    """List a folder with all archives in it, or one zip.
-
-    Args:
-        root: The folder, the zip, or any part of a zip in parts.
-
-    Returns:
-        The files.
-
-    Raises:
-        InputError: The root is neither, or an archive is incomplete, encrypted, broken or unsafe.
-    """
+    """List a folder with all archives in it, or one zip."""
     files = Files(root)
     if root.is_dir():
         for name in _walk(root):

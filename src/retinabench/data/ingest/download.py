@@ -69,19 +69,6 @@ def fetch(
     """Download a file into a folder, or continue a download that was interrupted.
 
     Bytes are collected in `NAME.part`, which is renamed to NAME when length and MD5 are correct.
-
-    Args:
-        remote: The published file.
-        folder: Where it is stored.
-        progress: Where progress is shown.
-        wait: Waits between attempts, for 1, 2, 4 … seconds.
-
-    Returns:
-        The path of the file.
-
-    Raises:
-        InputError: A file of that name is there and has another MD5.
-        WorkError: The download failed.
     """
     _check_address(remote.url)
     path, part = folder / remote.name, folder / f"{remote.name}.part"

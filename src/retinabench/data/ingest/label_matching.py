@@ -96,17 +96,7 @@ def pair(
 ) -> Records:
     """Find the file of each record; upper and lower case are not distinguished.
 
-    Args:
-        records: N records whose `source` is a file name, with or without its extension.
-        files: The files of the data set.
-        survey: Collects labels without files and files without labels; without it, a label without a file is an error.
-        folders: (N,) the folder in which each image is expected; another one is used if it does not hold the image.
-
-    Returns:
-        The records that have a file, with the name of that file as `source`.
-
-    Raises:
-        InputError: No record has a file, a name is ambiguous, or two records name one file.
+    Shapes: `folders` (N,).
     """
     images = [name for name in files.names() if name.lower().endswith(ENDINGS)]
     by_path, by_stem = _grouped(images, str.lower), _grouped(images, stem)

@@ -15,19 +15,7 @@ Row = tuple[int, dict[str, str]]  # its number from 1, and its cells without sur
 
 
 def read_table(files: Files, name: str, columns: Sequence[str]) -> list[Row]:
-    """Read a CSV: comma, semicolon or tab; UTF-8 with or without a byte-order mark; blank rows are skipped.
-
-    Args:
-        files: The files of the data set.
-        name: Name of the CSV in `files`.
-        columns: Columns that it must have.
-
-    Returns:
-        The rows: number from 1, and cells by column.
-
-    Raises:
-        InputError: The file is not such a CSV; file, row and column are named.
-    """
+    """Read a CSV: comma, semicolon or tab; UTF-8 with or without a byte-order mark; blank rows are skipped."""
     where = files.where(name)
     try:
         text = files.read(name).decode("utf-8-sig")
@@ -92,16 +80,7 @@ def _check_header(header: Sequence[str], columns: Sequence[str], where: str) -> 
 
 
 def grade_of(row: Row, column: str, where: str) -> int:
-    """Return a grade 0 … 4; `2.0`, as spreadsheets write it, is 2.
-
-    Args:
-        row: Number and cells.
-        column: Column of the grade.
-        where: Name of the file, for messages.
-
-    Raises:
-        InputError: The cell is no grade.
-    """
+    """Return a grade 0 … 4; `2.0`, as spreadsheets write it, is 2."""
     number, cells = row
     whole = cells[column].removesuffix(".0")
     if whole not in {"0", "1", "2", "3", "4"}:
@@ -112,17 +91,7 @@ def grade_of(row: Row, column: str, where: str) -> int:
 
 
 def word_of(row: Row, column: str, where: str, words: Sequence[str]) -> str:
-    """Return a cell that must be one of `words`.
-
-    Args:
-        row: Number and cells.
-        column: Column of the cell.
-        where: Name of the file, for messages.
-        words: The values allowed.
-
-    Raises:
-        InputError: The cell is none of them.
-    """
+    """Return a cell that must be one of `words`."""
     number, cells = row
     if cells[column] not in words:
         raise InputError(
@@ -132,16 +101,7 @@ def word_of(row: Row, column: str, where: str, words: Sequence[str]) -> str:
 
 
 def ids_of(rows: Sequence[Row], column: str, where: str) -> list[str]:
-    """Return a column of names.
-
-    Args:
-        rows: Numbers and cells.
-        column: Column of the names.
-        where: Name of the file, for messages.
-
-    Raises:
-        InputError: A name is empty or repeated.
-    """
+    """Return a column of names."""
     first: dict[str, int] = {}
     for number, cells in rows:
         if not cells[column]:
@@ -160,16 +120,7 @@ def ids_of(rows: Sequence[Row], column: str, where: str) -> list[str]:
 
 
 def check_distinct(rows: Sequence[Row], column: str, where: str) -> None:
-    """Refuse names that differ only by blanks, invisible characters or the Unicode form of a letter.
-
-    Args:
-        rows: Numbers and cells.
-        column: Column of the names.
-        where: Name of the file, for messages.
-
-    Raises:
-        InputError: Two names look the same.
-    """
+    """Refuse names that differ only by blanks, invisible characters or the Unicode form of a letter."""
     if (pair := indistinct(cells[column] for _, cells in rows)) is not None:
         number = next(number for number, cells in rows if cells[column] == pair[1])
         raise InputError(
@@ -182,16 +133,7 @@ def check_distinct(rows: Sequence[Row], column: str, where: str) -> None:
 
 
 def refuse_typos(header: Iterable[str], columns: Sequence[str], where: str) -> None:
-    """Refuse a column whose name is one letter away from an optional one that the table lacks.
-
-    Args:
-        header: The columns of the table.
-        columns: Names of optional columns, by themselves.
-        where: Name of the file, for messages.
-
-    Raises:
-        InputError: A name is misspelt.
-    """
+    """Refuse a column whose name is one letter away from an optional one that the table lacks."""
     names = list(header)
     for column in columns:
         for name in names if column not in names else ():
@@ -205,16 +147,7 @@ def refuse_typos(header: Iterable[str], columns: Sequence[str], where: str) -> N
 
 
 def needed(files: Files, basename: str, hint: str) -> str:
-    """Return the name of a file that must be there.
-
-    Args:
-        files: The files of the data set.
-        basename: Name of the file without folders, in any case.
-        hint: How to get it, for the message.
-
-    Raises:
-        InputError: It is not there.
-    """
+    """Return the name of a file that must be there."""
     name = files.find(basename)
     if name is None:
         raise InputError(f"holds no {PurePosixPath(basename).name}", file=files.root, hint=hint)

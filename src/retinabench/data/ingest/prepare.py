@@ -61,23 +61,6 @@ def prepare(
     """Prepare a data set into a folder, or continue there; return it opened.
 
     A second command in the same folder waits until the first one has finished.
-
-    Args:
-        name: A name of `registry.DATASETS`.
-        out: The prepared folder.
-        recipe: How images are made from files.
-        source: Folder or archive of the files.
-        workers: Number of processes, by default one per core.
-        on_bad: ``fail`` after all files have been read if some cannot be, or ``skip`` those.
-        progress: Where progress is shown.
-        **options: Options of the data set.
-
-    Returns:
-        The prepared folder, opened.
-
-    Raises:
-        InputError: The source is bad, or `out` holds another data set.
-        WorkError: The disk is full.
     """
     survey = Survey(skips=on_bad == "skip")
     _check_damage(name, recipe)
@@ -111,20 +94,7 @@ def prepare(
 def dataset_options(
     name: str, source: Path | None, *, column: Sequence[str] | None = None, **given: Any
 ) -> JsonObject:
-    """Return the options that were given on the command line, for `prepare`.
-
-    Args:
-        name: A name of `registry.DATASETS`.
-        source: Folder or archive of the files.
-        column: Columns of the label file as ``ROLE=NAME``.
-        **given: Further options; None if one is not given.
-
-    Returns:
-        The options.
-
-    Raises:
-        InputError: The data set is unknown, needs a source, or does not have an option.
-    """
+    """Return the options that were given on the command line, for `prepare`."""
     dataset = DATASETS.find(name)
     options = {key: value for key, value in given.items() if value is not None}
     if column:
@@ -134,17 +104,7 @@ def dataset_options(
 
 
 def download_source(name: str, source: Path | None, size: int, progress: Progress) -> None:
-    """Download the files that need no login.
-
-    Args:
-        name: A name of `registry.DATASETS`.
-        source: Folder for the files.
-        size: Side of the images, in pixels.
-        progress: Where progress is shown.
-
-    Raises:
-        InputError: The data set has no direct download; the message holds the steps by hand.
-    """
+    """Download the files that need no login."""
     dataset = DATASETS.find(name)
     if dataset.remote is None or source is None:
         raise InputError(f"{name} has no direct download", hint=dataset.steps)

@@ -57,18 +57,7 @@ class Shard(NamedTuple):
 
 
 def plan(dataset: str, rows: Records, root: Path | None, recipe: Recipe, out: Path) -> list[Shard]:
-    """Cut a data set into shards.
-
-    Args:
-        dataset: Name of the data set.
-        rows: Its images.
-        root: Where they are read; None where they are drawn.
-        recipe: How they are prepared.
-        out: The folder of the prepared images.
-
-    Returns:
-        The shards, in the order of the rows.
-    """
+    """Cut a data set into shards."""
     step = max(1, min(SHARD, SHARD_BYTES // (3 * recipe.size**2)))
     return [
         Shard(

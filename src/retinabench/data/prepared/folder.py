@@ -42,19 +42,7 @@ from retinabench.predictions.formats.npz_format import DAMAGED_ARRAYS
 class Prepared:
     """A prepared folder, opened: its records and, memory-mapped, its images.
 
-    Args:
-        folder: The folder.
-        name: Name of the data set.
-        size: Side of the images, in pixels.
-        fingerprint: SHA-256 of records and pixels.
-        records: One row per image.
-        shards: Memory-mapped images, in the order of the records; `check_shard` before a shard is read.
-        files_of_shards: Their files.
-        graded: False if only labels 0/1 are known and `records.grade` holds 0 and 2 in their place.
-        referable_from: Lowest grade with label 1, set by the task.
-        shifted: The folder that is merged with this one as the shifted domain (`open_data`).
-        truth: (N, C) 1, 0 or -1 (unknown), where it holds the samples of a concept bank.
-        settings: What the images were made with; of merged data sets those of the first.
+    Shapes: `truth` (N, C).
     """
 
     folder: Path
@@ -102,11 +90,7 @@ class Prepared:
         return out
 
     def check_shard(self, number: int) -> None:
-        """Compare a shard with its checksum, once in a process.
-
-        Raises:
-            InputError: It is damaged.
-        """
+        """Compare a shard with its checksum, once in a process."""
         if number not in self._whole and number < len(self.files_of_shards):
             check(self.files_of_shards[number], AGAIN)
             self._whole.add(number)
@@ -138,17 +122,7 @@ def prepared(folder: Path) -> bool:
 
 
 def open_prepared(folder: str | Path) -> Prepared:
-    """Open a folder that `retinabench prepare` has finished; each shard's checksum is compared when it is first read.
-
-    Args:
-        folder: The prepared folder.
-
-    Returns:
-        Its records and memory-mapped images.
-
-    Raises:
-        InputError: The folder is missing, incomplete, damaged, or of another format.
-    """
+    """Open a folder that `retinabench prepare` has finished; each shard's checksum is compared when it is first read."""
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(
@@ -195,31 +169,13 @@ def open_data(folder: str | Path, shifted: str | Path | None = None) -> Prepared
 
     Ids are unchanged unless both folders use one id for different images or patients: then those of the second folder
     are prefixed with its name. Damaged copies of the images of the first folder keep its patients.
-
-    Args:
-        folder: A prepared folder.
-        shifted: A prepared folder of the shifted domain, or None.
-
-    Returns:
-        The data of the first folder, or of both.
-
-    Raises:
-        InputError: The images differ in size or preprocessing, or both folders hold the same data.
     """
     first = open_prepared(folder)
     return first if shifted is None else with_shifted(first, open_prepared(shifted))
 
 
 def with_shifted(first: Prepared, second: Prepared) -> Prepared:
-    """Return two data sets as one, the second as the domain ``shifted``; see `open_data`.
-
-    Args:
-        first: The images in domain.
-        second: The shifted images.
-
-    Raises:
-        InputError: The images differ in size or preprocessing, or both are the same data.
-    """
+    """Return two data sets as one, the second as the domain ``shifted``; see `open_data`."""
     if first.fingerprint == second.fingerprint:
         raise InputError("holds the same data as --data", file=second.folder, hint="Name another data set.")
     if first.size != second.size:

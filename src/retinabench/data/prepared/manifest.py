@@ -25,19 +25,7 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class PreparedSettings:
-    """What a folder was prepared with; None where it does not say, as in folders made by hand.
-
-    Args:
-        dataset: Name of the data set.
-        source: Name and hash of the path of its files.
-        label_table: SHA-256 of the records that were read.
-        corrupt: The damage of the images.
-        preprocess: See `Recipe`, like the next two.
-        blur: The divisor of the radius of the field of view.
-        published: Whether the pixels are those of the released code.
-        columns: Role -> name of the columns of the label file, where they were named.
-        content: All settings, with the options of the data set, as they stand in the file.
-    """
+    """What a folder was prepared with; None where it does not say, as in folders made by hand."""
 
     dataset: str | None = None
     source: str | None = None
@@ -51,11 +39,7 @@ class PreparedSettings:
 
     @classmethod
     def from_json(cls, content: object) -> PreparedSettings:
-        """Read the settings of a file.
-
-        Raises:
-            ValueError: They are no table, or one is of another kind than this version writes.
-        """
+        """Read the settings of a file."""
         if not isinstance(content, dict):
             raise ValueError(f"settings is {str(content)[:60]!r}")
         known = {key: content.get(key) for key in _KINDS}
@@ -86,21 +70,7 @@ class PreparedSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest(Document):
-    """What `dataset.json` says; a folder that was made by hand leaves out what may be None.
-
-    Args:
-        name: Name of the data set.
-        format: `FORMAT`.
-        size: Side of the images, in pixels.
-        images: Number of images.
-        bad: Number of files that could not be read.
-        concepts: Names of the concepts, where the images are the samples of a concept bank.
-        fingerprint: SHA-256 of records and pixels.
-        source_sha256: SHA-256 of the source files.
-        shards: Names of the files of the images, in the order of the records.
-        settings: What the images were made with.
-        version: Of retinabench.
-    """
+    """What `dataset.json` says; a folder that was made by hand leaves out what may be None."""
 
     name: str
     format: int = FORMAT
@@ -118,12 +88,7 @@ class Manifest(Document):
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
-        """Read the manifest of a finished folder.
-
-        Raises:
-            InputError: Another version wrote it, or its checksum is wrong.
-            ValueError: It says something of another kind than this version writes.
-        """
+        """Read the manifest of a finished folder."""
         path = kept_inside(folder, folder / COMPLETE)
         content = json.loads(check(path, AGAIN).read_text(encoding="utf-8"))
         if content.get("format") != FORMAT:
@@ -137,11 +102,7 @@ class Manifest(Document):
 
     @classmethod
     def from_json(cls, content: JsonObject) -> Manifest:
-        """Read the content of a file of this format.
-
-        Raises:
-            ValueError: A value is of another kind than this version writes.
-        """
+        """Read the content of a file of this format."""
         for key, kind in {"name": str, "size": int, "fingerprint": str, "shards": list}.items():
             if not isinstance(content[key], kind):
                 raise ValueError(f"{key} is {str(content[key])[:60]!r}")

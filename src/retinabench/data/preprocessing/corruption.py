@@ -48,16 +48,7 @@ HAZE = np.array([150, 125, 95], np.float32)  # colour of light that a smear scat
 
 @dataclass(frozen=True)
 class Corruption:
-    """One kind of damage.
-
-    Args:
-        kind: A name of `KINDS`.
-        strength: 0 (none) … 5.
-        seed: Of all that is random.
-
-    Raises:
-        InputError: There is no such kind or strength.
-    """
+    """One kind of damage."""
 
     kind: str
     strength: int
@@ -91,13 +82,7 @@ class Field(NamedTuple):
 
 
 def corrupt(image: Pixels, corruption: Corruption | None, image_id: str) -> Pixels:
-    """Return an image (H, W, 3), damaged inside its field of view; None changes nothing.
-
-    Args:
-        image: RGB.
-        corruption: Kind, strength and seed.
-        image_id: Name of the image, on which what is random depends.
-    """
+    """Return an image (H, W, 3), damaged inside its field of view; None changes nothing."""
     if corruption is None or corruption.strength == 0:
         return image
     field = _field(image)
@@ -107,16 +92,7 @@ def corrupt(image: Pixels, corruption: Corruption | None, image_id: str) -> Pixe
 
 
 def add_noise(image: Pixels, std: float, generator: np.random.Generator) -> Pixels:
-    """Add independent Gaussian noise to every value of an image.
-
-    Args:
-        image: The image.
-        std: Of the noise, in grey levels.
-        generator: Draws the noise.
-
-    Returns:
-        The image with noise, uint8.
-    """
+    """Add independent Gaussian noise to every value of an image."""
     return to_bytes(image + generator.normal(0, std, image.shape))
 
 
@@ -126,15 +102,7 @@ def multiply(image: Pixels, gain: float | NDArray[np.floating]) -> Pixels:
 
 
 def specks_shadow(x: Floats, y: Floats, place: Floats, sigma: Floats, depth: Floats) -> Floats:
-    """Return the share of light (len(y), len(x)) that passes a lens with round, blurred specks on it.
-
-    Args:
-        x: Places of the columns.
-        y: Places of the rows.
-        place: (2, n, 1) where the specks are, x and y.
-        sigma: (n, 1) their std.
-        depth: (n, 1) the share of light that each takes in its middle.
-    """
+    """Return the share of light (len(y), len(x)) that passes a lens with round, blurred specks on it."""
     across = np.exp(-0.5 * ((x - place[0]) / sigma) ** 2)
     down = np.exp(-0.5 * ((y - place[1]) / sigma) ** 2)
     light: Floats = np.maximum(1 - (depth * down).T @ across, np.float32(0.3))

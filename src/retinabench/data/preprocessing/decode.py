@@ -33,19 +33,7 @@ def dimensions(data: bytes) -> tuple[int, int]:
 
 
 def decode(data: bytes, name: str, at_least: int | None = None) -> Image.Image:
-    """Decode the bytes of a file to an RGB image.
-
-    Args:
-        data: The bytes.
-        name: Name of the file, for messages.
-        at_least: A JPEG may be reduced by 2, 4 or 8, which saves time, as long as both sides keep that many pixels.
-
-    Returns:
-        The image, RGB.
-
-    Raises:
-        InputError: The bytes are not an image, incomplete, or too large.
-    """
+    """Decode the bytes of a file to an RGB image."""
     if not data:
         raise InputError("is empty (0 bytes)", file=name, hint=HINT)
     try:

@@ -35,17 +35,7 @@ def working_side(size: int) -> int:
 
 
 def graham(rgb: Image.Image, circle: Circle, size: int, blur: int) -> Image.Image:
-    """Return the square around the field of view with the local average subtracted, and 128 outside.
-
-    Args:
-        rgb: The decoded image.
-        circle: Its field of view.
-        size: Side of the result, in pixels.
-        blur: The sigma of the local average is the radius of the field of view / blur.
-
-    Returns:
-        The image (size, size).
-    """
+    """Return the square around the field of view with the local average subtracted, and 128 outside."""
     side = working_side(size)
     scale = circle.radius * 2 * KEPT / side  # pixels of the image per pixel of the square
     sigma = max(circle.radius / blur, 0.5)  # less than half a pixel holds nothing to average over

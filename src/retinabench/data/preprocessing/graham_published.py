@@ -25,16 +25,7 @@ Pixels = NDArray[np.uint8]
 
 
 def graham_published(rgb: Pixels, size: int, blur: int) -> Pixels:
-    """Return (size, size, 3) from an image (H, W, 3).
-
-    Args:
-        rgb: The image.
-        size: Side of the result, in pixels.
-        blur: Radius of the field of view over the std of the Gaussian.
-
-    Raises:
-        InputError: The field of view is tiny in its image.
-    """
+    """Return (size, size, 3) from an image (H, W, 3)."""
     masked = mask_and_crop(subtract_local_average(scale_radius(rgb), blur))
     return stretch(recompress(masked), size)
 
@@ -61,10 +52,7 @@ def scale_radius(image: Pixels, radius: int = RADIUS) -> Pixels:
 def subtract_local_average(image: Pixels, blur: int, radius: int = RADIUS) -> Pixels:
     """Return 4 * image - 4 * gaussian(image, radius / blur) + 128, saturating.
 
-    Args:
-        image: (H, W, 3).
-        blur: `radius` over the std of the Gaussian.
-        radius: Radius of the field of view, in pixels.
+    Shapes: `image` (H, W, 3).
     """
     average = gaussian_fixed_point(image, radius / blur)
     return (4 * (image.astype(np.int32) - average) + GREY).clip(0, 255).astype(np.uint8)

@@ -31,19 +31,7 @@ BLURS = (3, 5, 10, 20, 30)  # of the Retina Benchmark; its paper tells of 5 and 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything that decides the pixels of a prepared image.
-
-    Args:
-        size: Side in pixels, 16 … 2048.
-        preprocess: ``crop``: the field of view fills the square, and nothing else (bdl-benchmarks 2019); ``graham``:
-            the local average is subtracted (Retina Benchmark 2021); ``none``: the whole image, padded with black.
-        blur: For ``graham``: the sigma of the local average is the radius of the field of view / blur.
-        published: For ``graham``: exactly the pixels of the released code, faults included.
-        corrupt: Damage, done before Graham's preprocessing, otherwise at the final size; None for none.
-
-    Raises:
-        InputError: A value is out of range, or `blur` or `published` is given without ``graham``.
-    """
+    """Everything that decides the pixels of a prepared image."""
 
     size: int
     preprocess: Preprocess = "crop"
@@ -66,20 +54,7 @@ class Recipe:
 
 
 def preprocess_bytes(data: bytes, recipe: Recipe, name: str, image_id: str = "") -> NDArray[np.uint8]:
-    """Decode and preprocess the bytes of a file; JPEG files are decoded at a reduced scale if that is enough.
-
-    Args:
-        data: The bytes.
-        recipe: How the image is made.
-        name: Name of the file, for messages.
-        image_id: On which the random part of `recipe.corrupt` depends.
-
-    Returns:
-        The image (size, size, 3), RGB.
-
-    Raises:
-        InputError: The bytes are not an image, or are incomplete.
-    """
+    """Decode and preprocess the bytes of a file; JPEG files are decoded at a reduced scale if that is enough."""
     if recipe.published:
         rgb = corrupt(np.asarray(decode(data, name)), recipe.corrupt, image_id)
         return graham_published(rgb, recipe.size, recipe.blur)

@@ -15,12 +15,7 @@ Box = tuple[int, int, int, int]  # left, top, right, bottom; it may extend beyon
 
 
 def square_box(rgb: Image.Image, crop: Crop = "field_of_view") -> Box:
-    """Return the square that is cut from an image.
-
-    Args:
-        rgb: The image.
-        crop: ``field_of_view``: around the round field of view of a fundus camera; ``whole``: around the whole image.
-    """
+    """Return the square that is cut from an image."""
     left, top, right, bottom = (
         field_box(np.asarray(rgb)) if crop == "field_of_view" else (0, 0, rgb.width, rgb.height)
     )
@@ -30,29 +25,12 @@ def square_box(rgb: Image.Image, crop: Crop = "field_of_view") -> Box:
 
 
 def square_image(rgb: Image.Image, size: int, crop: Crop = "field_of_view") -> NDArray[np.uint8]:
-    """Return the square of an image, resized; black where it extends beyond the image.
-
-    Args:
-        rgb: The image.
-        size: Side of the result, in pixels.
-        crop: See `square_box`.
-
-    Returns:
-        (size, size, 3).
-    """
+    """Return the square of an image, resized; black where it extends beyond the image."""
     square = rgb.crop(square_box(rgb, crop))
     resampling = Image.Resampling.BOX if square.width >= 2 * size else Image.Resampling.BILINEAR
     return np.asarray(square.resize((size, size), resampling))
 
 
 def square_mask(mask: NDArray[np.bool_], box: Box) -> NDArray[np.bool_]:
-    """Return the square of a mask (H, W) of the whole image, false where it extends beyond the image.
-
-    Args:
-        mask: The mask, at the size of its image.
-        box: What `square_box` returned for the image.
-
-    Returns:
-        (side, side).
-    """
+    """Return the square of a mask (H, W) of the whole image, false where it extends beyond the image."""
     return np.asarray(Image.fromarray(mask).crop(box))

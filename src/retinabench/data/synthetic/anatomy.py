@@ -35,13 +35,7 @@ class Eye:
 
 
 def grow_eye(seed: int, population: str, index: int) -> Eye:
-    """Return the eye of image `index`: fellow eyes share most of the variance of every trait.
-
-    Args:
-        seed: Seed of the data set.
-        population: Name of the population.
-        index: Number of the image; 2 k and 2 k + 1 are of one patient.
-    """
+    """Return the eye of image `index`: fellow eyes share most of the variance of every trait."""
     shared = stream("patient_anatomy", seed, population, index // 2)
     own = stream("eye_anatomy", seed, population, index)
     traits = 0.9 * shared.standard_normal(9) + 0.44 * own.standard_normal(9)
@@ -63,13 +57,7 @@ def grow_eye(seed: int, population: str, index: int) -> Eye:
 
 
 def paint_background(raster: Raster, eye: Eye, texture: np.random.Generator) -> Floats:
-    """Return the light (3, side, side) that the retina without its vessels reflects, in grey levels.
-
-    Args:
-        raster: The canvas.
-        eye: The eye.
-        texture: Generator of the texture.
-    """
+    """Return the light (3, side, side) that the retina without its vessels reflects, in grey levels."""
     mottle = raster.texture(0.05 * texture.standard_normal((9, 9)))
     mottle += raster.texture(0.045 * texture.standard_normal((28, 28)))
     mottle += raster.texture(0.05 * texture.standard_normal((120, 120)))
@@ -118,18 +106,7 @@ def _choroid(raster: Raster, rng: np.random.Generator) -> Floats:
 
 
 def disc_cover(raster: Raster, eye: Eye, rows: slice, columns: slice, share: float = 1.0) -> Floats:
-    """Return the cover of the optic disc, or of its cup, on a window of the canvas.
-
-    Args:
-        raster: The canvas.
-        eye: The eye.
-        rows: Rows of the window.
-        columns: Columns of the window.
-        share: Size over that of the disc; below 1 it is the cup.
-
-    Returns:
-        (rows, columns), from 0 to 1.
-    """
+    """Return the cover of the optic disc, or of its cup, on a window of the canvas."""
     shift = 0.10 * (1 - share)  # the cup lies a little to the temporal side
     dx = (raster.x[columns] - eye.disc[0] - shift * eye.disc_radius) / (0.93 * share * eye.disc_radius)
     dy = (raster.y[rows] - eye.disc[1]) / (1.05 * share * eye.disc_radius)

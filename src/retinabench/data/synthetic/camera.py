@@ -28,21 +28,7 @@ EDGE_CLEARANCE = 0.05
 def take_settings(
     population: Population, visit: np.random.Generator, image: np.random.Generator
 ) -> dict[str, float]:
-    """Draw the settings of one image.
-
-    Args:
-        population: The population, which chooses the camera.
-        visit: Generator shared by the two eyes of a patient.
-        image: Generator of the image.
-
-    Returns:
-        field_degrees: angle of view; fill: field-of-view radius over half the frame; cut: half height of the
-        visible field in field radii; gaze: eye coordinates of the centre; exposure, red, green, blue: gains;
-        focus: std of the blur in field radii; fall_off: loss of light at the rim; light: centre in field
-        radii; haze, reflex: strengths; reflex_angle: radians, clockwise from the right; dust: number of
-        specks; noise: std per pixel at 512 px in grey levels; compression: block pattern in grey levels;
-        notch: 1 if the field stop has index teeth; sharpening: share of detail below 0.03 radii added.
-    """
+    """Draw the settings of one image."""
     v, p, u = visit.standard_normal(8), image.standard_normal(8), image.random(8)
     good = population == "in_domain"
     if good:
@@ -145,15 +131,7 @@ def expose(
     texture: np.random.Generator,
     noise: np.random.Generator,
 ) -> NDArray[np.uint8]:
-    """Return the image (size, size, 3), RGB, of the light that the retina reflects.
-
-    Args:
-        raster: The canvas.
-        retina: (3, side, side) the light, in grey levels.
-        camera: The settings of `take_settings`.
-        texture: Generator of unevenness, dust and compression.
-        noise: Generator of the noise of the sensor.
-    """
+    """Return the image (size, size, 3), RGB, of the light that the retina reflects."""
     light = _shading(raster, camera, texture)
     lens = optics(raster, camera["focus"])
     gains = np.array([camera["red"], camera["green"], camera["blue"]], np.float32)

@@ -44,20 +44,7 @@ def draw(
     masks: bool = True,
     without: Collection[str] = (),
 ) -> Fundus:
-    """Draw and return image `index` of a population; the same (seed, index, size) gives the same image anywhere.
-
-    Args:
-        index: Number of the image, from 0.
-        size: Side, in pixels.
-        seed: Seed of the data set.
-        population: Name of the population.
-        masks: Whether the masks are made.
-        without: Kinds of `LESIONS` that are left out of the image, which is otherwise the same; masks and truth are
-            those of the image with them.
-
-    Raises:
-        InputError: For a number out of range, or an unknown population.
-    """
+    """Draw and return image `index` of a population; the same (seed, index, size) gives the same image anywhere."""
     facts = truth(index, seed=seed, population=population)
     if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or not SMALLEST <= size <= LARGEST:
         raise InputError(

@@ -46,12 +46,7 @@ class _Scene:
 
 
 def beading(veins: Vessels, centres: NDArray[np.floating]) -> tuple[Array, NDArray[np.bool_]]:
-    """Return the factor on the calibre of the venous trunks and where they are beaded, both (B, T).
-
-    Args:
-        veins: The veins.
-        centres: (n, 2), each a point of the trunk that is beaded around it.
-    """
+    """Return the factor on the calibre of the venous trunks and where they are beaded, both (B, T)."""
     points = veins.trunks.points
     factor, beaded = np.ones(points.shape[:2]), np.zeros(points.shape[:2], bool)
     step = np.arange(points.shape[1])
@@ -64,14 +59,7 @@ def beading(veins: Vessels, centres: NDArray[np.floating]) -> tuple[Array, NDArr
 
 
 def draw_lesions(raster: Raster, eye: Eye, placed: Placed, rng: np.random.Generator) -> dict[str, Floats]:
-    """Return the layer (side, side) of every kind that is present; beading is part of the veins.
-
-    Args:
-        raster: The canvas.
-        eye: The eye.
-        placed: Centres by kind, each (n, 2).
-        rng: Generator of the shapes.
-    """
+    """Return the layer (side, side) of every kind that is present; beading is part of the veins."""
     scene = _Scene(raster, eye, rng)
     layers = {}
     for name, paint in _PAINTERS.items():

@@ -18,14 +18,7 @@ Placed = dict[str, NDArray[np.floating]]
 def place(
     counts: Mapping[str, int], eye: Eye, camera: Mapping[str, float], rng: np.random.Generator
 ) -> Placed:
-    """Choose and return the centre of every lesion, all within the visible field: {name: (count, 2)}.
-
-    Args:
-        counts: Number of lesions by kind.
-        eye: The eye.
-        camera: The settings of `camera.take_settings`.
-        rng: Generator of the places.
-    """
+    """Choose and return the centre of every lesion, all within the visible field: {name: (count, 2)}."""
     placed: Placed = {}
     severe = counts["blot_haemorrhage"] + counts["flame_haemorrhage"] >= 80
     for name in ("microaneurysm", "blot_haemorrhage", "flame_haemorrhage", "cotton_wool_spot"):

@@ -61,13 +61,7 @@ class Raster:
         return place
 
     def bump(self, centre: tuple[float, float], width: float, height: float | None = None) -> Floats:
-        """Return the Gaussian (side, side) of value 1 at `centre`.
-
-        Args:
-            centre: x and y in eye units.
-            width: Horizontal std in eye units.
-            height: Vertical std in eye units; None is `width`.
-        """
+        """Return the Gaussian (side, side) of value 1 at `centre`."""
         across = np.exp(-0.5 * ((self.x - centre[0]) / width) ** 2)
         down = np.exp(-0.5 * ((self.y - centre[1]) / (height or width)) ** 2)
         bump: Floats = (down[:, None] * across).astype(np.float32)
@@ -94,13 +88,7 @@ class Raster:
 
         A stroke thinner than a pixel covers it in proportion.
 
-        Args:
-            layer: Drawn on.
-            start: (M, 2) in eye units.
-            end: (M, 2) in eye units.
-            radius: (M,) half the calibre in eye units.
-            strength: (M,) values drawn.
-            softness: Half the width of the edge as a share of the radius.
+        Shapes: `start` (M, 2), `end` (M, 2), `radius` (M,), `strength` (M,).
         """
         start, end = self.pixels(start), self.pixels(end)
         radius = np.asarray(radius, np.float32) * np.float32(self.scale)
@@ -147,13 +135,7 @@ class Raster:
 
         The edge is never sharper than a pixel; the strength falls so that the volume under the spot stays.
 
-        Args:
-            layer: Drawn on.
-            centre: (M, 2) in eye units.
-            radius: (M,) in eye units.
-            softness: Half the width of the edge as a share of the radius.
-            strength: (M,) values drawn.
-            outline: (M, 6) cosine and sine amplitudes of the second, third and fifth harmonic of the radius.
+        Shapes: `centre` (M, 2), `radius` (M,), `strength` (M,), `outline` (M, 6).
         """
         centre = self.pixels(centre)
         radius = np.asarray(radius, np.float32) * np.float32(self.scale)

@@ -30,13 +30,6 @@ _STREAMS = (
 
 
 def stream(name: str, seed: int, population: str, number: int) -> np.random.Generator:
-    """Return the generator of stream `name` for a patient or image of a population.
-
-    Args:
-        name: Name of the stream.
-        seed: Seed of the data set.
-        population: Name of the population.
-        number: Number of the patient or image.
-    """
+    """Return the generator of stream `name` for a patient or image of a population."""
     key = (seed, POPULATIONS.index(population), number, _STREAMS.index(name))
     return np.random.default_rng(key)

@@ -81,16 +81,7 @@ class ImageTruth:
 
 
 def truth(index: int, *, seed: int = 0, population: str = "in_domain") -> ImageTruth:
-    """Return the truth of image `index`: patient index // 2, left eye if the index is even.
-
-    Args:
-        index: Number of the image, from 0.
-        seed: Seed of the data set.
-        population: Name of the population.
-
-    Raises:
-        InputError: For a number out of range, or an unknown population.
-    """
+    """Return the truth of image `index`: patient index // 2, left eye if the index is even."""
     where = _population(population)
     for name, value in (("index", index), ("seed", seed)):
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:

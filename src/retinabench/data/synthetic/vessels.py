@@ -27,10 +27,7 @@ class Branches:
     def strokes(self, raster: Raster, calibre: Array | float, strength: Array | float) -> tuple[Array, ...]:
         """Return start, end, half calibre and strength of the living parts, as coarse as the canvas bears.
 
-        Args:
-            raster: The canvas.
-            calibre: Factor on the radius, broadcast to (B, T).
-            strength: Values drawn, broadcast to (B, T).
+        Shapes: `calibre` (B, T), `strength` (B, T).
         """
         step = self.points[:, 1] - self.points[:, 0]
         stride = max(1, int(2.4 / (raster.scale * np.hypot(step[:, 0], step[:, 1]).mean())))
@@ -48,14 +45,7 @@ def draw_branches(
     *parts: tuple[Branches, Array | float, Array | float],
     softness: float = 0.0,
 ) -> None:
-    """Draw curves on one layer, with maximum where they overlap.
-
-    Args:
-        raster: The canvas.
-        layer: Drawn on.
-        *parts: Branches, factor on their calibre, and strength.
-        softness: Half the width of the edges as a share of the radius.
-    """
+    """Draw curves on one layer, with maximum where they overlap."""
     strokes = [branches.strokes(raster, calibre, strength) for branches, calibre, strength in parts]
     start, end, radius, shade = (np.concatenate(column) for column in zip(*strokes, strict=True))
     raster.strokes(layer, start, end, radius, shade, softness)
@@ -75,10 +65,7 @@ class Vessels:
     def draw(self, raster: Raster, layer: Floats, trunk_calibre: Array | float = 1.0) -> None:
         """Draw all generations; thin vessels hold less blood and are fainter.
 
-        Args:
-            raster: The canvas.
-            layer: Drawn on.
-            trunk_calibre: Factor on the calibre of the trunks, broadcast to (B, T).
+        Shapes: `trunk_calibre` (B, T).
         """
         calibres = (trunk_calibre, 1.0, 1.0)
         draw_branches(
@@ -105,17 +92,7 @@ def grow(
 ) -> Branches:
     """Return B curves whose heading relaxes from `heading` to `final` over the distance `bend`.
 
-    Args:
-        rng: Generator of the curves.
-        start: (B, 2) in eye units.
-        heading: (B,) at the start, in radians.
-        final: (B,) far from the start, in radians.
-        bend: (B,) or one number, in eye units.
-        length: (B,) in eye units.
-        radius: (B,) half the calibre at the start, in eye units.
-        tortuosity: Amplitude of the waves of the heading.
-        points: Number of points T of a curve.
-        taper: Share of the calibre that is lost at the end.
+    Shapes: `start` (B, 2), `heading` (B,), `final` (B,), `bend` (B,), `length` (B,), `radius` (B,).
     """
     start, heading, final, length, radius = (
         np.asarray(a, np.float32) for a in (start, heading, final, length, radius)
@@ -177,14 +154,7 @@ def _divide(
 def grow_vessels(
     rng: np.random.Generator, disc: Array, disc_radius: float, tortuosity: float
 ) -> tuple[Vessels, Vessels]:
-    """Return the arteries and the veins of an eye.
-
-    Args:
-        rng: Generator of the curves.
-        disc: (2,) centre of the optic disc, in eye units.
-        disc_radius: Its radius, in eye units.
-        tortuosity: Amplitude of the waves of the arteries.
-    """
+    """Return the arteries and the veins of an eye."""
     return _grow_tree(rng, disc, disc_radius, tortuosity, 0.0092), _grow_tree(
         rng, disc, disc_radius, 0.8 * tortuosity, 0.0130
     )

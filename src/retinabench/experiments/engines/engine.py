@@ -189,26 +189,7 @@ def make_engine(
     progress: Progress,
     readers: int | None = None,
 ) -> JobEngine:
-    """Return an engine; nothing is started before it has jobs.
-
-    Args:
-        name: `local` or `ray`.
-        parallel: Runs at a time; None for as many as there is room for.
-        device: `auto`, `cpu`, `cuda` or `cuda:N`.
-        address: Of a Ray cluster; None starts one on this machine.
-        cpus: CPUs of each run; a run computes with floor(cpus) threads, at least one, on which its bits depend.
-        gpus: GPUs of each run: a part of one, or several that train it together; 0 with the device `auto` means one where there are any.
-        storage: URL through which the results of a Ray cluster travel; None where all nodes share the folder.
-        attempts: How often a run that fails is started.
-        progress: Shows how far the work is.
-        readers: Processes of each run that read images ahead; None: as `Resources` chooses.
-
-    Returns:
-        The engine.
-
-    Raises:
-        InputError: An option is impossible, or Ray is not installed.
-    """
+    """Return an engine; nothing is started before it has jobs."""
     if parallel is not None and parallel < 1:
         raise InputError(f"the number of parallel runs is {parallel}", hint="It is at least 1.")
     if attempts < 1:
@@ -239,13 +220,7 @@ def make_engine(
 
 
 def precision_of(name: Literal["local", "ray"], device: str, gpus: float) -> Literal["bfloat16"] | None:
-    """Return the precision of runs whose settings name none, which is that of the GPUs that compute them.
-
-    Args:
-        name: `local` or `ray`; the GPUs of a cluster are not asked, and taken to have bfloat16.
-        device: `auto`, `cpu`, `cuda` or `cuda:N`.
-        gpus: GPUs of each run.
-    """
+    """Return the precision of runs whose settings name none, which is that of the GPUs that compute them."""
     if name == "local":
         return Resources(device).precision()
     return "bfloat16" if gpus > 0 or device.startswith("cuda") else None

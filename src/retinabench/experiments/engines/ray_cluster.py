@@ -116,14 +116,6 @@ def run_on_local_disk(url: str, request: JobRequest, needs: Sequence[str]) -> tu
     """Compute a job on this machine's own disk, and store its folder.
 
     A second start on this machine continues where one that was killed stopped.
-
-    Args:
-        url: Of the storage.
-        request: The job.
-        needs: Names of the folders of its members, which are fetched from the storage.
-
-    Returns:
-        The result, and the end of the log where the job failed.
     """
     name = request.folder.name
     here = Path(tempfile.gettempdir()) / f"retinabench-{getpass.getuser()}" / name
@@ -174,12 +166,7 @@ class RayEngine:
     readers: int | None = None
 
     def compute(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
-        """Yield the outcome of every job exactly once, as they end.
-
-        Raises:
-            WorkError: The cluster is gone.
-            InputError: It has no GPU, or its nodes do not share the folder.
-        """
+        """Yield the outcome of every job exactly once, as they end."""
         return compute(jobs, lambda: contextlib.closing(Cluster(self)), self.attempts, self.progress)
 
 
@@ -340,12 +327,7 @@ def import_ray() -> ModuleType:
 
 
 def connect(ray: ModuleType, address: str | None) -> None:
-    """Join the cluster at `address` or RAY_ADDRESS, or start one on this machine.
-
-    Raises:
-        InputError: There is no cluster at the address.
-        WorkError: Ray does not start.
-    """
+    """Join the cluster at `address` or RAY_ADDRESS, or start one on this machine."""
     address = address or os.environ.get("RAY_ADDRESS")
     quiet = {"log_to_driver": False, "logging_level": "warning"}
     if address is None:

@@ -36,18 +36,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a job.
-
-    Args:
-        job: The job.
-        state: `done`; `diverged` (a loss or prediction is not finite: deterministic, hence not tried again);
-            `out_of_memory`; or `failed` for any other reason.
-        folder: The run's folder, where it got that far.
-        seconds: Time of the last start.
-        attempts: How often it was started.
-        message: One line, empty when done.
-        log: The file with its output.
-    """
+    """The outcome of a job."""
 
     job: Job
     state: State
@@ -70,13 +59,7 @@ LOSSES = 20  # nodes lost under one job before it is given up: the job itself ma
 
 @dataclass(frozen=True)
 class ScheduledJob:
-    """One run and its folder.
-
-    Args:
-        run: The run.
-        folder: Its folder.
-        needs: Folders of its members, which must be done before.
-    """
+    """One run and its folder."""
 
     run: Run
     folder: Path
@@ -100,14 +83,7 @@ class ScheduledJob:
 
 @dataclass(frozen=True)
 class JobResult:
-    """How one start of a job ended.
-
-    Args:
-        state: See `Outcome`.
-        seconds: Its time.
-        message: One line; empty when done.
-        lost: Whether its node was lost, which is not the job's fault and does not count as a start.
-    """
+    """How one start of a job ended."""
 
     state: State
     seconds: float = 0.0
@@ -134,15 +110,7 @@ def compute(
     attempts: int,
     progress: Progress,
 ) -> Iterator[Outcome]:
-    """Yield the outcome of every job as it ends.
-
-    Args:
-        jobs: The jobs.
-        open_workers: Opens the workers; called only where there is something to compute.
-        attempts: How often a job that fails or lacks memory is started, after all others; one that diverges is started
-            once.
-        progress: Shows how far the work is.
-    """
+    """Yield the outcome of every job as it ends."""
     scheduler = Scheduler(jobs, attempts)
     running, settled = 0, scheduler.settled
     with ExitStack() as opened, progress.track("Runs", scheduler.size, unit="runs") as advance:

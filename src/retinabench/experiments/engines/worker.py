@@ -50,17 +50,7 @@ def in_ranks(
     request: Request,
     count: int,
 ) -> None:
-    """Do `work` in several processes that train together; return when all have.
-
-    Args:
-        work: A function of a module, which joins the processes (`methods/training/distributed.py`).
-        classify: The state and the line that stand for an exception of `work`.
-        request: Its argument.
-        count: Number of processes.
-
-    Raises:
-        WorkError: One of them failed, in the class of its state; the others are ended.
-    """
+    """Do `work` in several processes that train together; return when all have."""
     place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "WORLD_SIZE": str(count)}
     started: dict[Connection, BaseProcess] = {}
     try:
@@ -123,19 +113,7 @@ def _free_port() -> int:
 
 @dataclass(frozen=True)
 class JobRequest:
-    """A job in plain values, as it is sent to a worker.
-
-    Args:
-        run: The run as JSON.
-        folder: Its folder.
-        log: The file for its output.
-        number: How often it was started, this time included.
-        device: Where it is computed.
-        threads: Threads of linear algebra, on which the bits depend.
-        versions: Versions of the sender, which must be the worker's.
-        processes: How many train the run together, each on a GPU of its own.
-        readers: Processes that read images ahead (`Resources`).
-    """
+    """A job in plain values, as it is sent to a worker."""
 
     run: JsonObject
     folder: Path
@@ -156,16 +134,7 @@ def request_for(
     processes: int = 1,
     readers: int | None = None,
 ) -> JobRequest:
-    """Return the request for the `number`-th start of a job; paths are absolute: workers start in other folders.
-
-    Args:
-        job: The job.
-        number: How often it was started, this time included.
-        device: Where it is computed, such as `cuda:0`.
-        threads: Threads of linear algebra.
-        processes: How many train the run together.
-        readers: Processes that read images ahead.
-    """
+    """Return the request for the `number`-th start of a job; paths are absolute: workers start in other folders."""
     run = job.run.model_dump(mode="json")
     paths = {key: str(Path(run[key]).absolute()) for key in ("data", "shifted") if run[key] is not None}
     return JobRequest(
@@ -187,15 +156,7 @@ def versions() -> dict[str, str]:
 
 
 def execute_request(request: JobRequest) -> None:
-    """Compute a run, in this process or in several that train together.
-
-    Args:
-        request: The run, and where it is computed.
-
-    Raises:
-        InputError: This machine has other versions or other data than the one that sent the request.
-        WorkError: One of several processes failed.
-    """
+    """Compute a run, in this process or in several that train together."""
     if request.processes > 1:
         in_ranks(execute_request, classify, replace(request, processes=1), request.processes)
         return

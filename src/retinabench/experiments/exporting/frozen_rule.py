@@ -38,17 +38,7 @@ _HINT = "Attach it again: retinabench transfer FILE … --attach MODEL"
 
 @dataclass(frozen=True)
 class FrozenRule:
-    """What becomes of an image: referred to an expert, or decided by the model.
-
-    Args:
-        config_hash: Of the run that it was chosen for.
-        weights: Fingerprint of the weights that it was chosen for.
-        uncertainty: What is compared with the threshold, as in `score`; `total` orders the images of zones.
-        threshold: Images with a larger uncertainty are referred; None where there are zones.
-        decision: The model calls an image referable from this probability on.
-        negative: The largest probability of the zone that is called negative; None: there is none.
-        positive: The smallest probability of the zone that is called positive; None: there is none.
-    """
+    """What becomes of an image: referred to an expert, or decided by the model."""
 
     config_hash: str
     weights: str
@@ -61,14 +51,7 @@ class FrozenRule:
     def decide(self, predictions: Predictions) -> tuple[NDArray[np.float64], NDArray[np.str_]]:
         """Return the uncertainty of every image, by which an expert reads them, and what becomes of it.
 
-        Args:
-            predictions: N images.
-
-        Returns:
-            (N,) uncertainties, and (N,) `refer`; else `keep`, or with zones `negative` or `positive`.
-
-        Raises:
-            InputError: The rule is about an uncertainty that the model does not state.
+        Shapes: returns (N,).
         """
         if self.uncertainty == "own" and predictions.uncertainty is None:
             raise InputError(
@@ -93,22 +76,12 @@ class FrozenRule:
 
 
 def rule_content(found: Transfer | Triage, config_hash: str, weights: str) -> JsonObject:
-    """Return the content of `threshold.json`.
-
-    Args:
-        found: The threshold or zones.
-        config_hash: Of the run of the model.
-        weights: Fingerprint of its weights.
-    """
+    """Return the content of `threshold.json`."""
     return {**found.to_dict(), "model": {"config_hash": config_hash, "weights": weights}}
 
 
 def read_rule(folder: Path) -> FrozenRule | None:
-    """Read the rule of an exported model, None where none is attached.
-
-    Raises:
-        InputError: The file is damaged.
-    """
+    """Read the rule of an exported model, None where none is attached."""
     path = check(folder / THRESHOLD, _HINT)
     try:
         if path.stat().st_size > MOST_BYTES:
@@ -190,19 +163,7 @@ PACKAGE = "retinabench.experiments.exporting"
 
 
 def attach(found: Transfer | Triage, predictions: Predictions, folder: Path) -> Path:
-    """Store a frozen threshold, or zones, with an exported model, in place of what was attached before.
-
-    Args:
-        found: The threshold or zones.
-        predictions: The predictions that they were chosen on.
-        folder: The exported model.
-
-    Returns:
-        The file that holds them.
-
-    Raises:
-        InputError: There is no threshold, the labels of a test set refute it, or the predictions are those of other weights.
-    """
+    """Store a frozen threshold, or zones, with an exported model, in place of what was attached before."""
     _check_usable(found)
     about, weights = read_about(folder, run_code=False), weights_of(folder)
     _check_same_model(predictions, about, weights, folder)

@@ -277,20 +277,7 @@ PACKAGE = "retinabench.experiments.exporting"
 
 
 def export_run(folder: Path, out: Path, network: str | None = None, *, scores: bool = True) -> Path:
-    """Write a finished run as a model that travels.
-
-    Args:
-        folder: The run's folder; members of an ensemble lie beside it.
-        out: The folder to write; it must be new or empty.
-        network: The function of a user's network, which the model will name; see `read_run`.
-        scores: Whether the card states the scores of the run.
-
-    Returns:
-        `out`.
-
-    Raises:
-        InputError: The run is not finished, an earlier version trained it on data that are gone, or `out` holds something else.
-    """
+    """Write a finished run as a model that travels."""
     finished = finished_run(folder, network)
     run, inputs = finished.run, finished.described()
     recipe = _recipe(inputs, folder)

@@ -75,15 +75,7 @@ class _Content(Frozen):
 
 @dataclass(frozen=True)
 class ModelAbout:
-    """What an exported model says of itself.
-
-    Args:
-        run: The run that it was trained by; `run.data` is the name of the data set.
-        recipe: How an image is made from a file.
-        referable_from: The lowest grade with label 1.
-        config_hash: Of the run.
-        notes: What a user must know of it.
-    """
+    """What an exported model says of itself."""
 
     run: Run
     recipe: Recipe
@@ -93,19 +85,7 @@ class ModelAbout:
 
 
 def read_about(folder: Path, model: str | None = None, *, run_code: bool = True) -> ModelAbout:
-    """Read `model.json`.
-
-    Args:
-        folder: The exported model.
-        model: The function of a user's network, where it is one.
-        run_code: Whether the function is going to be run; otherwise it need not be named.
-
-    Returns:
-        What it says.
-
-    Raises:
-        InputError: It is missing or damaged, states what no run can state, or a user's function that is not named.
-    """
+    """Read `model.json`."""
     path = folder / ABOUT
     content = _content(path, folder)
     stated = content.run.get("model", {})
@@ -176,11 +156,7 @@ def _check(run: Run, path: Path) -> None:
 
 
 def leaf_runs(run: Run) -> Iterator[Run]:
-    """Yield the trained runs whose samples a run pools; the run itself where it trains.
-
-    Raises:
-        InputError: The run combines others in another way than by pooling their samples.
-    """
+    """Yield the trained runs whose samples a run pools; the run itself where it trains."""
     if run.cross_validation is not None:
         raise InputError(
             "a cross-validation estimates scores and is not a model",
@@ -200,18 +176,7 @@ def leaf_runs(run: Run) -> Iterator[Run]:
 
 
 def read_tensors(path: Path, names: Sequence[str] = ()) -> dict[str, Tensor]:
-    """Read a safetensors file.
-
-    Args:
-        path: The file.
-        names: Tensors that it must hold.
-
-    Returns:
-        Name -> tensor.
-
-    Raises:
-        InputError: It is missing or damaged, or lacks one of the names.
-    """
+    """Read a safetensors file."""
     if not path.is_file():
         raise InputError("is missing", file=path, hint=EXPORT_AGAIN)
     check(path, EXPORT_AGAIN)
@@ -233,11 +198,7 @@ def read_tensors(path: Path, names: Sequence[str] = ()) -> dict[str, Tensor]:
 
 
 def weights_of(folder: Path) -> str:
-    """Return the fingerprint of the weights of an exported model.
-
-    Raises:
-        InputError: A file is missing or damaged.
-    """
+    """Return the fingerprint of the weights of an exported model."""
     members = leaf_runs(read_about(folder, run_code=False).run)
     return "+".join(
         fingerprint(read_tensors(folder / member_file(number))) for number, _ in enumerate(members)
@@ -250,20 +211,7 @@ def member_file(number: int) -> str:
 
 
 def read_posterior(run: Run, tensors: dict[str, Tensor], device: torch.device, path: Path) -> Posterior:
-    """Return the posterior of a member, once its settings fit the tensors that are there.
-
-    Args:
-        run: The settings of the member.
-        tensors: Its tensors by name.
-        device: Where it computes.
-        path: Their file, for messages.
-
-    Returns:
-        The posterior.
-
-    Raises:
-        InputError: The tensors are those of another network.
-    """
+    """Return the posterior of a member, once its settings fit the tensors that are there."""
     _check_size(parameters_of, run, tensors, path)
     largest = max((size for tensor in tensors.values() for size in tensor.shape), default=1)
     for key, value in run.method.model_dump().items():
@@ -280,19 +228,7 @@ def read_posterior(run: Run, tensors: dict[str, Tensor], device: torch.device, p
 
 
 def read_extractor(run: Run, device: torch.device, path: Path) -> Extractor | None:
-    """Return the trunk, where the head was trained alone, else None.
-
-    Args:
-        run: The settings.
-        device: Where it computes.
-        path: The file of the trunk.
-
-    Returns:
-        The trunk.
-
-    Raises:
-        InputError: The file is missing, damaged, or holds another network.
-    """
+    """Return the trunk, where the head was trained alone, else None."""
     if run.model.trained != "head":
         return None
     tensors = read_tensors(path)

@@ -37,15 +37,7 @@ REFERRAL_LIST = "-referral-list.csv"  # after the name of the predictions: sever
 
 @dataclass(frozen=True)
 class PredictedImages:
-    """What was predicted.
-
-    Args:
-        images: Number of images.
-        refused: A line for each file that is no image.
-        predictions: The file of predictions.
-        referral_list: The images in the order in which an expert should read them.
-        notes: What a user must know.
-    """
+    """What was predicted."""
 
     images: int
     refused: tuple[str, ...]
@@ -66,22 +58,6 @@ def predict_images(
     """Predict all images below a folder, or those that a table names.
 
     Without labels the column `label` is empty: `retinabench monitor` reads such a file, and none can be scored. Files that are no images are left out and named.
-
-    Args:
-        model: The model.
-        source: A folder of images, or a zip.
-        out: The predictions to write: .parquet or .csv; the referral list NAME-referral-list.csv is written beside it.
-        labels: Name of a CSV below the folder with a grade or label for each image, as `retinabench prepare folder` reads it;
-            rows without a file are left out and noted; images whose column ``split`` says ``validation`` may certify a
-            threshold, all others are test images.
-        columns: Names of its columns by role.
-        progress: Shows how far the work is.
-
-    Returns:
-        Counts and paths.
-
-    Raises:
-        InputError: There are no images, none can be read, or the table is not valid.
     """
     if out.suffix not in (".parquet", ".csv"):
         raise InputError(f"cannot write '{out.suffix}'", file=out, hint="Valid: .parquet, .csv.")
@@ -138,12 +114,7 @@ def _splits(records: Records | None, kept: Sequence[int]) -> NDArray[np.str_]:
 class _Images:
     """The predicted images of a folder.
 
-    Args:
-        kept: Their numbers among all files.
-        refused: An error for each file that is no image.
-        uniform: Names of the images that have one colour everywhere.
-        probs: (N, S) samples of P(referable).
-        own: (N,) the method's own uncertainty; None where it has none.
+    Shapes: `probs` (N, S), `own` (N,).
     """
 
     kept: list[int]

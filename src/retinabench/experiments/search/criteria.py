@@ -54,16 +54,7 @@ class Criterion:
 
 
 def measure(name: str, predictions: Predictions, rules: str) -> CriterionValue:
-    """Return a criterion's value, or why it has none; only validation rows count.
-
-    Args:
-        name: The criterion.
-        predictions: Of all splits.
-        rules: `corrected` or `published`.
-
-    Raises:
-        InputError: The name or the rules are unknown.
-    """
+    """Return a criterion's value, or why it has none; only validation rows count."""
     chosen = find(name, rules)
     validation = predictions.select(split="validation")
     if validation is None:

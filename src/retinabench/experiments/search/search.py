@@ -53,18 +53,7 @@ def sweep_manifest(fingerprint: str) -> JsonObject:
 
 
 def begin_search(out: Path, base: Run, space: Space, seed: int, fingerprint: str) -> None:
-    """Write the manifest of a search, or compare it with the one that is there.
-
-    Args:
-        out: The folder of the search.
-        base: The run that the space varies.
-        space: What varies.
-        seed: Seed of the points.
-        fingerprint: Of the data.
-
-    Raises:
-        InputError: The folder was begun with other settings, data or another version.
-    """
+    """Write the manifest of a search, or compare it with the one that is there."""
     varied = {parameter.key for parameter in space}
     fixed = dict(
         flat(base.model_dump(mode="json", exclude={"data", "shifted"}))
@@ -92,20 +81,7 @@ def _decisive(manifest: JsonObject) -> JsonObject:
 
 
 def trial_runs(base: Run, space: Space, trials: int, seed: int) -> list[Run]:
-    """Return the runs of all trials: `base` with the values of the space's points.
-
-    Args:
-        base: The run that the space varies.
-        space: What varies.
-        trials: How many.
-        seed: Seed of the points.
-
-    Returns:
-        One run per trial.
-
-    Raises:
-        InputError: See `check_space`; or values are possible one by one but not together.
-    """
+    """Return the runs of all trials: `base` with the values of the space's points."""
     check_space(base, space)
     return [
         _vary(base, values, space, f"trial {number}: ")
@@ -166,27 +142,6 @@ def search(
     """Compute trials 0 … trials - 1 below `out`, or what is missing of them, and rank them, the best first.
 
     Trials that diverge or fail are kept, marked, and rank last.
-
-    Args:
-        base: The run that the space varies; its seed is every trial's.
-        space: What varies.
-        trials: Number of points of the space.
-        criterion: What ranks the trials, a name of `CRITERIA`.
-        rules: `corrected` or `published`.
-        out: The folder of the search.
-        engine: Computes the trials.
-        seed: Seed of the points.
-        halving: η of successive halving: all trials are trained for 1 / η² of the epochs, the best 1 / η of them for
-            1 / η of the epochs, the best 1 / η of those in full. Every training is a run of its own with its whole
-            schedule, warm-up in proportion, so that the last ones equal those of a full search bit for bit.
-        progress: Shows how far the work is.
-
-    Returns:
-        The trials, the best first.
-
-    Raises:
-        InputError: The space does not fit the run, a criterion lacks its images, or the folder holds another search or
-            is locked by one.
 
     References:
         Jamieson & Talwalkar 2016, "Non-stochastic best arm identification and hyperparameter optimization".

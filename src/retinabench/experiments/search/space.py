@@ -135,19 +135,7 @@ def read_space(source: str | Path) -> Space:
 
 
 def space_of(tree: JsonObject, *, name: str = "space", file: Path | None = None) -> Space:
-    """Build a space from nested or dotted tables.
-
-    Args:
-        tree: The tables: key -> range or choices.
-        name: The name of the space.
-        file: Where it was read, for error messages.
-
-    Returns:
-        The space.
-
-    Raises:
-        InputError: The space is empty, or a parameter is not usable; see `read_space`.
-    """
+    """Build a space from nested or dotted tables."""
     parameters = tuple(_parameter(key, table, file) for key, table in _tables(tree, "", file))
     if not parameters:
         raise InputError("the space is empty", file=file, hint="Give ranges or choices of one key or more.")
@@ -160,15 +148,6 @@ def points(space: Space, first: int, stop: int, seed: int) -> list[Point]:
     """Return points first … stop - 1 of the space's sequence: dotted key -> value.
 
     Stateless: point i depends on the space, the seed and i alone, so that a longer search begins with the shorter one.
-
-    Args:
-        space: The space.
-        first: Number of the first point.
-        stop: Number after that of the last point.
-        seed: Of the sequence.
-
-    Raises:
-        InputError: The sequence has no such points.
     """
     if not 0 <= first <= stop <= MOST:
         raise InputError(f"points {first} to {stop}", hint=f"0 <= first <= stop <= {MOST}.")
@@ -178,12 +157,6 @@ def points(space: Space, first: int, stop: int, seed: int) -> list[Point]:
 
 def unit_points(dimensions: int, first: int, stop: int, seed: int) -> NDArray[np.float64]:
     """Return points first … stop - 1 of the scrambled Sobol sequence, (stop - first, dimensions) in [0, 1).
-
-    Args:
-        dimensions: Number of parameters.
-        first: Number of the first point.
-        stop: Number after that of the last point.
-        seed: Of the scrambling.
 
     References:
         Owen 1998, "Scrambling Sobol' and Niederreiter-Xing points"; Joe & Kuo 2008 (directions, as in SciPy).

@@ -23,19 +23,6 @@ def benchmark(study: Study, out: Path, engine: JobEngine, progress: Progress = Q
 
     Below `out`: `study.json`, TASK/METHOD/ (trials, seeds, rankings), `predictions/`, `summary.json`, `summary.md`,
     `tables/`, `report/TASK/CRITERION/`.
-
-    Args:
-        study: The definition.
-        out: The study's folder.
-        engine: Computes the runs.
-        progress: Shows how far the work is.
-
-    Returns:
-        The summary, which `summary.json` holds.
-
-    Raises:
-        InputError: Another command works in `out`, or `out` holds something else.
-        WorkError: A run failed that a second command may finish; everything else is written.
     """
     began = time.perf_counter()
     workspace(out).check_empty(allowed=ALLOWED)
@@ -55,14 +42,7 @@ def benchmark(study: Study, out: Path, engine: JobEngine, progress: Progress = Q
 
 
 def write_outputs(study: Study, out: Path, entries: list[ResultRow], progress: Progress = QUIET) -> None:
-    """Write the papers' tables and figures, and one page per task and criterion.
-
-    Args:
-        study: The definition.
-        out: The study's folder.
-        entries: The predictions files of all methods.
-        progress: Shows what is drawn.
-    """
+    """Write the papers' tables and figures, and one page per task and criterion."""
     files = list(dict.fromkeys(file for entry in entries for file in entry.files))
     if not files:
         return

@@ -45,13 +45,7 @@ LABEL = r"[A-Za-z0-9][A-Za-z0-9_.-]*"  # becomes a folder's name
 
 
 class Drawn(Frozen):
-    """A synthetic data set, which the study draws and prepares itself.
-
-    Args:
-        images: Number of training images.
-        size: Side of an image in pixels.
-        seed: Seed of the drawing.
-    """
+    """A synthetic data set, which the study draws and prepares itself."""
 
     images: int = Field(3200, ge=32, le=1_000_000)
     size: int = Field(64, ge=16, le=2048)
@@ -59,18 +53,7 @@ class Drawn(Frozen):
 
 
 class StudyTask(Frozen):
-    """A task on prepared folders, or on a synthetic data set.
-
-    Args:
-        task: Name of the task; default: the label of this table.
-        data: A prepared folder.
-        shifted: A second prepared folder, whose images are the shifted sets. A list of folders makes a task of each: the
-            first one keeps the label, LABEL-FOLDER are the others, which predict with the weights of the first one's runs.
-        trained_in: Label of the task whose trained runs this one predicts with; a list under `shifted` sets it.
-        draw: A synthetic data set, instead of `data`.
-        dataset: Name of the data set in `data`, for plans before it is prepared; default: the name of the folder.
-        shifted_dataset: Likewise, of `shifted`.
-    """
+    """A task on prepared folders, or on a synthetic data set."""
 
     task: str = ""
     data: str | None = None
@@ -90,14 +73,7 @@ class StudyTask(Frozen):
 
 
 class StudyMethod(Frozen):
-    """A method's configuration, and the space that is searched around it.
-
-    Args:
-        config: A preset or TOML file; `{rules}` in it stands for the study's rules.
-        run: Differences from it, shaped like a Run. Where neither names a method, the label does.
-        space: Name of a space or a TOML file.
-        tuned: Criterion -> preset or TOML file, which a study without trials takes as that criterion's choice.
-    """
+    """A method's configuration, and the space that is searched around it."""
 
     config: str | None = None
     run: JsonObject = Field(default_factory=dict)
@@ -106,25 +82,7 @@ class StudyMethod(Frozen):
 
 
 class Study(Frozen):
-    """The whole definition.
-
-    Args:
-        title: In reports.
-        tasks: Label -> task.
-        methods: Label -> method.
-        base: What all methods share, over their `config`, shaped like a Run.
-        criteria: What chooses among trials; without any, every method runs as configured.
-        trials: Points of each search; 0 searches nothing.
-        seeds: Runs of every choice, with seeds `seed`, `seed` + 1 …; the trials use the first one.
-        seed: The first seed.
-        folds: Cross-validation by patient with so many folds instead of the tasks' own splits; 0 for none.
-        repeats: Random divisions into folds; each is run with `seeds` seeds of its own, and ensembles stay within one.
-        ensemble: Members K of the ensembles, 0 for none.
-        rules: Of choice, ensembles and scores.
-        bootstrap: Replicates of every interval.
-        precision: `optimizer.precision` of the methods that name none; the command sets bfloat16 where it computes on GPUs.
-        readers: Processes of each run that read images ahead; None: none on a CPU, up to eight for a GPU. It changes no number.
-    """
+    """The whole definition."""
 
     title: str = Field("A study of retinabench", min_length=1)
     tasks: dict[str, StudyTask] = Field(min_length=1)
@@ -241,18 +199,7 @@ class Study(Frozen):
 
 
 def read_study(source: str | Path, overrides: Sequence[str] = ()) -> Study:
-    """Read a study, then apply `key=value` settings.
-
-    Args:
-        source: Name of a preset, or a path ending in .toml.
-        overrides: Settings such as `seeds=3`.
-
-    Returns:
-        The study.
-
-    Raises:
-        InputError: A setting is unknown or impossible; file, key and the nearest valid key are named.
-    """
+    """Read a study, then apply `key=value` settings."""
     if Path(source).suffix == ".toml":
         file = Path(source)
     else:

@@ -84,10 +84,6 @@ def stated_cost(run: Run, images_per_second: float) -> Cost:
 
     A method costs as many gradients per image as it says (`MethodConfig.gradients_per_example`); what its layers cost beside is
     not counted.
-
-    Args:
-        run: The run.
-        images_per_second: Training images per second of MAP.
     """
     run = _trained(run)
     gradients = run.method.gradients_per_example(run.optimizer) / run.optimizer.epochs
@@ -101,17 +97,7 @@ def prediction_bytes(sizes: dict[str, int], samples: int) -> int:
 
 
 def probe(run: Run, task: Task, resources: Resources, threads: int) -> Cost:
-    """Time a short training and prediction of a run.
-
-    Args:
-        run: The run.
-        task: Its task.
-        resources: Where to compute.
-        threads: Threads that one of several runs at a time has.
-
-    Returns:
-        The cost of the run's parts.
-    """
+    """Time a short training and prediction of a run."""
     run = _trained(run)
     device = resources.torch_device()
     batch = run.optimizer.batch_size if device.type == "cuda" else min(run.optimizer.batch_size, CPU_BATCH)
@@ -247,23 +233,7 @@ def make_plan(
     progress: Progress = QUIET,
     images_per_second: float | None = None,
 ) -> CostPlan:
-    """Time one probe per method and image size, or price runs by a stated speed; nothing is written below `out`.
-
-    Args:
-        study: The definition.
-        out: The study's folder.
-        engine: Where to compute the probes.
-        parallel: Runs at once; None where the cluster decides.
-        threads: Threads of each job.
-        progress: Shows what is timed.
-        images_per_second: Training images per second of MAP; nothing is timed then, and data need not be there.
-
-    Returns:
-        The plan.
-
-    Raises:
-        InputError: A definition or its data are not usable, or there is neither data nor a speed.
-    """
+    """Time one probe per method and image size, or price runs by a stated speed; nothing is written below `out`."""
     every = cells(study, out)
     costs: dict[tuple[str, int], Cost] = {}
     lines = []

@@ -33,20 +33,7 @@ MOST_SUBSETS = 20
 
 @dataclass(frozen=True)
 class ResultRow:
-    """A row of the results: the single runs of a choice, or their ensembles.
-
-    Args:
-        task: Label of the task.
-        criterion: The criterion that chose.
-        method: Label of the method.
-        name: Name for readers.
-        members: Members of each ensemble; 1 for single runs.
-        subsets: The subsets of seeds that could be made; a single run's subset is its seed.
-        files: Their predictions files, in the same order.
-        diverged: Seeds whose run diverged.
-        lacking: Seeds whose run failed otherwise.
-        why: Why there is nothing at all.
-    """
+    """A row of the results: the single runs of a choice, or their ensembles."""
 
     task: str
     criterion: str
@@ -66,13 +53,7 @@ class ResultRow:
 
 
 def label_predictions(study: Study, out: Path, chosen: Sequence[Chosen]) -> list[ResultRow]:
-    """Write the files that are missing or stale, delete those that belong to no choice, and return the entries.
-
-    Args:
-        study: The definition.
-        out: The study's folder.
-        chosen: The choice of every method by every criterion.
-    """
+    """Write the files that are missing or stale, delete those that belong to no choice, and return the entries."""
     names = method_titles(chosen)
     entries: list[ResultRow] = []
     current: set[Path] = set()
@@ -177,11 +158,6 @@ def subsets(seeds: Sequence[int], members: int, rules: str) -> list[tuple[int, .
     ensembles as they give, 3 of 3 out of 9: these share no member. published: six random draws without replacement, as the
     Retina Benchmark's evaluation makes them (`RandomState(0).choice`); a subset that is drawn again counts again, except
     where there is only one.
-
-    Args:
-        seeds: The seeds of the runs.
-        members: Runs per ensemble; 0 makes none.
-        rules: `corrected` or `published`.
     """
     if members == 0:
         return []
@@ -196,16 +172,7 @@ def subsets(seeds: Sequence[int], members: int, rules: str) -> list[tuple[int, .
 
 
 def pool(members: Sequence[Predictions], seeds: Sequence[int], number: int) -> Predictions:
-    """Pool runs that differ by their seed as ensemble `number` of several, which stands for its seed.
-
-    Args:
-        members: Predictions of the runs, for the same images.
-        seeds: Their seeds.
-        number: Stands in for the seed of the ensemble.
-
-    Returns:
-        The predictions of the ensemble.
-    """
+    """Pool runs that differ by their seed as ensemble `number` of several, which stands for its seed."""
     pooled = combine(members)
     single = str(members[0].metadata.get("title") or members[0].metadata.get("method", "model"))
     hashes = "/".join(str(member.metadata.get("config_hash")) for member in members)

@@ -89,17 +89,6 @@ def score_entries(
     """Score the entries of one task and criterion.
 
     An entry with a seed that diverged, or without any file, has no mean and no rank.
-
-    Args:
-        study: Its rules, bootstrap and seed are used.
-        entries: The entries.
-        advance: Is called with the number of files that have been scored.
-
-    Returns:
-        By entry the scores by set and name.
-
-    Raises:
-        InputError: Where files hold other images than the first.
     """
     files = list(dict.fromkeys(file for entry in entries for file in entry.files))
     if not files:
@@ -226,11 +215,7 @@ def _with_ranks(
 
 
 def in_order(rows: Sequence[EntryScores]) -> tuple[Key | None, list[int]]:
-    """Order the entries by the balanced area of accuracy over referral, else by the in-domain one.
-
-    Returns:
-        The score that orders them, None where neither is defined, and the order, the best first.
-    """
+    """Order the entries by the balanced area of accuracy over referral, else by the in-domain one."""
     for key in (("balanced", "referral_accuracy_area"), ("in_domain", "referral_accuracy_area")):
         places = [row.get(key, MeanScore()) for row in rows]
         if any(place.ranked for place in places):

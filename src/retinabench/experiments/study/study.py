@@ -78,19 +78,7 @@ def _data_folder(study: Study, label: str, out: Path) -> Path:
 
 
 def open_tasks(study: Study, out: Path, progress: Progress = QUIET) -> dict[str, Task]:
-    """Draw what is to be drawn, and open every task by its label.
-
-    Args:
-        study: The definition.
-        out: The study's folder.
-        progress: Shows what is drawn.
-
-    Returns:
-        The tasks by label.
-
-    Raises:
-        InputError: A folder, or a task on it, is not usable.
-    """
+    """Draw what is to be drawn, and open every task by its label."""
     for label, task in study.tasks.items():
         if task.draw is not None:
             draw(task.draw, _data_folder(study, label, out), progress)
@@ -98,42 +86,18 @@ def open_tasks(study: Study, out: Path, progress: Progress = QUIET) -> dict[str,
 
 
 def open_task(study: Study, label: str, out: Path) -> Task:
-    """Open one task whose data are there.
-
-    Args:
-        study: The definition.
-        label: Of the task.
-        out: The study's folder.
-
-    Returns:
-        The task.
-    """
+    """Open one task whose data are there."""
     task = study.tasks[label]
     return load_task(_data_folder(study, label, out), task.task or label, task.shifted)
 
 
 def is_drawn(study: Study, label: str, out: Path) -> bool:
-    """Tell whether a task's data are there, or need no drawing.
-
-    Args:
-        study: The definition.
-        label: Of the task.
-        out: The study's folder.
-
-    Returns:
-        Whether nothing is left to draw.
-    """
+    """Tell whether a task's data are there, or need no drawing."""
     return study.tasks[label].draw is None or prepared(_data_folder(study, label, out))
 
 
 def draw(drawn: Drawn, folder: Path, progress: Progress = QUIET) -> None:
-    """Draw and prepare a data set, or find it done.
-
-    Args:
-        drawn: Number, size in pixels and seed of the images.
-        folder: The prepared folder.
-        progress: Shows what is drawn.
-    """
+    """Draw and prepare a data set, or find it done."""
     prepare(
         "synthetic",
         folder,
@@ -187,18 +151,7 @@ def _with_shared_weights(of_task: Sequence[StudyCell]) -> dict[tuple[str, str], 
 
 
 def base_run(study: Study, task: str, method: str, out: Path, criterion: str = UNTUNED) -> Run:
-    """Return the run that a method starts from on a task: its configuration, then `base`, then its own differences.
-
-    Args:
-        study: The definition.
-        task: Label of the task.
-        method: Label of the method.
-        out: The study's folder.
-        criterion: Takes the configuration that is `tuned` by it, where the method names one.
-
-    Raises:
-        InputError: The configuration is not usable, names no method, or the method is an ensemble.
-    """
+    """Return the run that a method starts from on a task: its configuration, then `base`, then its own differences."""
     given = study.methods[method]
     source = given.tuned.get(criterion, given.config)
     file: Path | None = None
@@ -301,13 +254,7 @@ def write_choices(cell: StudyCell, choices: Mapping[str, SavedChoice]) -> None:
 
 
 def folder_of(run: Run, cell: StudyCell, task: Task) -> Path:
-    """Return the folder of a run of a cell.
-
-    Args:
-        run: The run.
-        cell: Its cell.
-        task: The task of the cell.
-    """
+    """Return the folder of a run of a cell."""
     return run_folder(run, cell.runs, task)
 
 
@@ -324,14 +271,7 @@ RunKey = tuple[Path, str]  # parent of the run's folder, and the run's hash
 
 @dataclass
 class RecordingEngine:
-    """An engine that records every outcome in the study's folder, and computes no job twice in one command.
-
-    Args:
-        engine: Computes the jobs.
-        out: The study's folder.
-        fingerprint: Returns the fingerprint of a run's data, which is part of the run's hash.
-        seen: Outcomes of the jobs of this command.
-    """
+    """An engine that records every outcome in the study's folder, and computes no job twice in one command."""
 
     engine: JobEngine
     out: Path
@@ -363,12 +303,7 @@ class RecordingEngine:
             yield self.seen[key]
 
     def found(self, job: Job, folder: Path) -> None:
-        """Note a run whose folder is done; where the command was killed between the two, its record is missing or old.
-
-        Args:
-            job: The run.
-            folder: Its folder.
-        """
+        """Note a run whose folder is done; where the command was killed between the two, its record is missing or old."""
         key = self.key(job)
         self.seen.setdefault(key, Outcome(job, "done", folder, 0.0, 0))
         before = read_record(self.out, key[1])
@@ -393,17 +328,7 @@ class RecordingEngine:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """The last outcome of a run, as `outcomes/HASH.json` holds it.
-
-    Args:
-        run: The run in a few words.
-        state: `done`, `diverged`, `out_of_memory` or `failed`.
-        seconds: Time of the last start.
-        attempts: How often it was started.
-        message: One line, empty when done.
-        at: When it ended, in seconds since the epoch.
-        log: The file with its output, where there is one.
-    """
+    """The last outcome of a run, as `outcomes/HASH.json` holds it."""
 
     run: str
     state: State
@@ -437,18 +362,7 @@ LAST_FIGURE = "marginals.png"  # of those that `write_figures` writes
 
 @dataclass
 class Chosen:
-    """What a criterion chose for a method on a task, and the outcomes of its runs with every seed.
-
-    Args:
-        cell: The method on the task.
-        criterion: The criterion.
-        run: The chosen run; None where no trial has a value.
-        why: Why there is no choice.
-        value: The criterion's value of the chosen trial.
-        outcomes: Seed -> outcome of its run.
-        folders: Seed -> folder of its run.
-        searched: State -> number of trials.
-    """
+    """What a criterion chose for a method on a task, and the outcomes of its runs with every seed."""
 
     cell: StudyCell
     criterion: str
@@ -464,15 +378,6 @@ def compute(study: Study, out: Path, engine: JobEngine, progress: Progress = QUI
     """Compute what is missing of a study's runs below `out`; return every method's choice by every criterion.
 
     A run that fails stops no other.
-
-    Args:
-        study: The definition.
-        out: The study's folder.
-        engine: Computes the runs.
-        progress: Shows what is done.
-
-    Raises:
-        InputError: The definition, the data or the folder are not usable.
     """
     every = cells(study, out)
     tasks = open_tasks(study, out, progress)
@@ -507,15 +412,7 @@ def workspace(out: Path) -> Workspace:
 
 
 def _begin(out: Path, fingerprints: Mapping[str, str]) -> None:
-    """Write the manifest of a study, or compare it with the one that is there and add what is new.
-
-    Args:
-        out: The study's folder.
-        fingerprints: Task label -> fingerprint of its data.
-
-    Raises:
-        InputError: The folder was begun by another version or with other data.
-    """
+    """Write the manifest of a study, or compare it with the one that is there and add what is new."""
     folder = workspace(out)
     manifest = {"schema": SCHEMA, "protocol": PROTOCOL, "version": __version__, "data": dict(fingerprints)}
 

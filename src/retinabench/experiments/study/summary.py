@@ -189,18 +189,7 @@ def summarise(
     entries: Sequence[ResultRow],
     progress: Progress = QUIET,
 ) -> StudySummary:
-    """Score all entries and write `summary.json` and `summary.md` below `out`.
-
-    Args:
-        study: The definition.
-        out: The study's folder.
-        chosen: What each criterion chose, with the outcomes of its seeds.
-        entries: The entries with their prediction files.
-        progress: Reports the progress.
-
-    Returns:
-        The summary.
-    """
+    """Score all entries and write `summary.json` and `summary.md` below `out`."""
     groups: dict[tuple[str, str], list[ResultRow]] = {}
     for entry in entries:
         groups.setdefault((entry.task, entry.criterion), []).append(entry)

@@ -69,16 +69,7 @@ def score_divisions(evaluator: Evaluator, submissions: Sequence[Submission]) -> 
 def score_task(
     evaluator: Evaluator, submissions: Sequence[Submission], division: RankedDivision | None = None
 ) -> TaskBoard:
-    """Score and rank submissions for one task, with the trivial ones beside them.
-
-    Args:
-        evaluator: The task with its data and reference.
-        submissions: The submissions, of one division.
-        division: Their track and tier; None to rank them together whatever theirs are.
-
-    Returns:
-        The board of the division.
-    """
+    """Score and rank submissions for one task, with the trivial ones beside them."""
     reference = evaluator.reference
     gaussian = evaluator.target.likelihood == "gaussian"
     trivial = baselines(evaluator.target, reference.draws if gaussian else reference.probs)
@@ -254,9 +245,7 @@ def baselines(target: Target, reference: NDArray[np.floating]) -> list[Submissio
     class with certainty. Regression: the distribution of y over the training points, a standard Gaussian, for every
     point; the reference's mean with certainty.
 
-    Args:
-        target: The target.
-        reference: Probabilities (N, C) or draws (N, M) of its reference.
+    Shapes: `reference` (N, C).
     """
     if target.likelihood == "gaussian":
         generator = numpy_generator(0, "fidelity baseline", target.name)

@@ -39,18 +39,7 @@ NAME = 40  # characters of a title in the name of a folder, which may have 255 b
 def make_evaluator(
     target: Target, source: Path | None, reference: Path | None, bootstrap: int = 1000, seed: int = 0
 ) -> Evaluator:
-    """Load the data and the reference of a target.
-
-    Args:
-        target: The task.
-        source: Folder of the data, None where they come with the package.
-        reference: File of a reference, None for the shipped one.
-        bootstrap: Replicates of the intervals over test points.
-        seed: Seed of the replicates.
-
-    Returns:
-        The evaluator of the target.
-    """
+    """Load the data and the reference of a target."""
     data = load(target, source)
     found = read_reference(target, data.sha256, reference)
     if len(found.epistemic) != len(data.test):
@@ -67,20 +56,7 @@ def score_files(
     keep: Path | None = None,
     title: str | None = None,
 ) -> TaskBoard:
-    """Score files against the reference of one task.
-
-    Args:
-        files: Submissions in any format, or run folders.
-        evaluator: The task with its data and reference.
-        keep: Folder into which the submissions are copied, so that a board finds them.
-        title: Title of the method; default: what the file states, else its name.
-
-    Returns:
-        The board of the task.
-
-    Raises:
-        InputError: Where a title is given for several files, or a file is not usable.
-    """
+    """Score files against the reference of one task."""
     if title is not None and len(files) != 1:
         raise InputError(f"one --title for {len(files)} files", hint="Name one file.")
     found = []
@@ -104,19 +80,7 @@ def board_of(
     seed: int = 0,
     progress: Progress = QUIET,
 ) -> Board:
-    """Find, score and rank all submissions below some folders, among those that come with the package.
-
-    Args:
-        folders: Folders with submissions for any tasks, or such files.
-        sources: `TASK=FOLDER` of data that do not come with the package.
-        references: `TASK=FILE` of references instead of the shipped ones.
-        bootstrap: Replicates of the intervals over test points.
-        seed: Seed of the replicates.
-        progress: Reports the progress.
-
-    Returns:
-        The board of all targets.
-    """
+    """Find, score and rank all submissions below some folders, among those that come with the package."""
     data, reference = _paths(sources, "--data"), _paths(references, "--reference")
     files = find_submissions(folders)
     by_task, refused = _by_task(files)
@@ -148,17 +112,7 @@ def score_tasks(
     *,
     shipped: bool = False,
 ) -> tuple[list[TaskBoard], list[Refused]]:
-    """Read and score submissions for any tasks. A file that cannot be used is left out and named.
-
-    Args:
-        files: The submissions.
-        evaluators: By the name of the task.
-        progress: Shows how many are scored.
-        shipped: Whether the submissions that come with the package are ranked too.
-
-    Returns:
-        One board per task and division, in the order of the targets, and the files that were left out.
-    """
+    """Read and score submissions for any tasks. A file that cannot be used is left out and named."""
     by_task, refused = _by_task(files)
     submissions: dict[str, list[Submission]] = {}
     seen: dict[tuple[str, ...], dict[int | None, Submission]] = {}
@@ -193,12 +147,7 @@ def _content(one: Submission) -> tuple[str, str, str]:
 
 
 def _original(one: Submission, alike: dict[int | None, Submission]) -> Submission:
-    """Return the submission that another of the same content is a copy of: itself where a run counted it with a seed of its own.
-
-    Args:
-        one: The submission, which is added to those alike.
-        alike: Submissions of its content by the seed of the run that counted their budget; None where it was declared.
-    """
+    """Return the submission that another of the same content is a copy of: itself where a run counted it with a seed of its own."""
     seed = one.about.seed if one.about.counted else None
     if seed is None and alike:
         return next(iter(alike.values()))
@@ -218,11 +167,7 @@ def _by_task(files: Sequence[Path]) -> tuple[dict[str, list[Path]], list[Refused
 
 
 def find_submissions(paths: Sequence[Path]) -> list[Path]:
-    """Return the files named, and all submissions below the folders named.
-
-    Raises:
-        InputError: Where a folder holds none.
-    """
+    """Return the files named, and all submissions below the folders named."""
     found: list[Path] = []
     for path in paths:
         files = [path]
@@ -245,11 +190,7 @@ def find_submissions(paths: Sequence[Path]) -> list[Path]:
 
 
 def task_of(file: Path) -> str:
-    """Return the task of a submission in the format of this package.
-
-    Raises:
-        InputError: Where the file names none.
-    """
+    """Return the task of a submission in the format of this package."""
     task = read_meta(file).get("task")
     if not isinstance(task, str):
         raise InputError(

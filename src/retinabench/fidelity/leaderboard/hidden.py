@@ -40,16 +40,6 @@ def make_hidden(target: Target, data: TargetData, points: Path, out: Path, sampl
     """Write the published and the secret files of an official ranking; return the path of the former.
 
     A call that was interrupted continues in the same folder, with the same salt.
-
-    Args:
-        target: The target.
-        data: Its data, of which the training points are used.
-        points: NPZ of the owner's points: inputs, targets, group.
-        out: Folder for both.
-        sampler: Makes the reference at the hidden points.
-
-    Raises:
-        InputError: The points are not of the target's kind, or the folder holds others or is complete.
     """
     if (out / POINTS).exists():
         raise InputError(
@@ -76,11 +66,7 @@ def make_hidden(target: Target, data: TargetData, points: Path, out: Path, sampl
 
 
 def commitment(secret: Path) -> str:
-    """Return the SHA-256 of the salt with those of labels and reference.
-
-    Args:
-        secret: Folder of the secret files.
-    """
+    """Return the SHA-256 of the salt with those of labels and reference."""
     try:
         salt = json_object((secret / SALT).read_text("utf-8"))["salt"]
         parts = [str(salt), *(sha256(secret / name) for name in ("labels.npz", "reference.npz"))]
@@ -94,18 +80,7 @@ def commitment(secret: Path) -> str:
 def hidden_evaluator(
     target: Target, data: TargetData, folder: Path, bootstrap: int = 1000, seed: int = 0
 ) -> tuple[Evaluator, str]:
-    """Return the evaluator of the hidden points, and the hash of the published data that submissions name.
-
-    Args:
-        target: The target.
-        data: Its data.
-        folder: With `points.npz` and the folder `secret`.
-        bootstrap: Replicates.
-        seed: Of the replicates.
-
-    Raises:
-        InputError: The secret files are not those that were committed to.
-    """
+    """Return the evaluator of the hidden points, and the hash of the published data that submissions name."""
     public, secret = folder / POINTS, folder / SECRET
     stated = _meta(public).get("commitment")
     if stated != commitment(secret):

@@ -38,20 +38,7 @@ def import_reference(
 ) -> Reference:
     """Read published predictions as a reference of kind "external", whose verdict is "unverified".
 
-    Args:
-        file: Class probabilities (N, C) or draws of y (N, 1000 or more), in any format of a submission.
-        target: A target that is scored on predictions alone.
-        origin: Where they were published.
-        licence: Under which licence; "not stated" where none is.
-        order: In which order the rows are, in words.
-        labels: File of N true classes, or y, one a line: they show the order and give usefulness.
-        ceiling: `MEASURE=VALUE` of the published distance of one chain from the others.
-
-    Returns:
-        The reference.
-
-    Raises:
-        InputError: The target has data of its own, a file does not fit it, or the labels do not fit the rows.
+    Shapes: `file` (N, C).
     """
     if not target.points:
         known = "kit-cifar10, kit-imdb, kit-medmnist or kit-uci"

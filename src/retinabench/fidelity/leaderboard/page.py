@@ -87,12 +87,6 @@ def budget_figure(tasks: Sequence[TaskBoard]) -> Figure:
     """Draw the last ranked measure over the gradients that were taken, a line for each entry at several tiers.
 
     The nearest of them have a colour of their own. Entries at one tier are dots; the floor of the reference is dotted where it is near.
-
-    Args:
-        tasks: The boards of one task, of all divisions.
-
-    Returns:
-        The figure.
     """
     name = tasks[0].ranked_measures[-1]
     points: dict[str, list[tuple[float, float]]] = {}
@@ -161,12 +155,6 @@ def calibration_panel(
 
     Of class probabilities: accuracy over confidence, in bins of equally many points. Of draws of y: the share of y inside
     central intervals, over their level.
-
-    Args:
-        truth: (n,) classes or y.
-        reference: Of the reference, probabilities (n, C) or draws (n, S).
-        methods: Of every entry, likewise, with its line style.
-        gaussian: Whether they are draws.
     """
     curve = _coverage if gaussian else _accuracy_by_confidence
     names = ("level of the central interval", "share of y inside") if gaussian else ("confidence", "accuracy")

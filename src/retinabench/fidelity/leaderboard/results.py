@@ -89,13 +89,7 @@ class Score:
 
     @classmethod
     def of(cls, name: str, estimate: Estimate | None, error: float = np.nan) -> Score:
-        """Return the score of a measure from its estimate.
-
-        Args:
-            name: The measure.
-            estimate: Its value and replicates; None where it is undefined.
-            error: Standard error over seeds; NaN for a single one.
-        """
+        """Return the score of a measure from its estimate."""
         if estimate is None or not np.isfinite(estimate.value):
             return cls(Quantity(np.nan), why=WHY_UNDEFINED.get(name, "undefined here"))
         least, most = _BOUNDS.get(name, (-np.inf, np.inf))  # a normal part of a replicate may pass them
@@ -127,10 +121,7 @@ class Rank:
     def of(cls, value: float, replicates: Floats, places: tuple[int, int]) -> Rank:
         """Return the rank of a value.
 
-        Args:
-            value: The mean rank.
-            replicates: Its replicates, (R,).
-            places: Best and worst place.
+        Shapes: `replicates` (R,).
         """
         if not len(replicates):
             return cls(Quantity(float(value)), places)
@@ -230,12 +221,7 @@ class FidelityEntry:
 
 @dataclass(frozen=True, order=True)
 class RankedDivision(Document):
-    """What is ranked together: the submissions of one track and one tier of the budget.
-
-    Args:
-        track: ``stated`` or ``open``.
-        tier: The most gradient evaluations per training example; None where no budget is stated, or above all tiers.
-    """
+    """What is ranked together: the submissions of one track and one tier of the budget."""
 
     track: Track = "stated"
     tier: int | None = None
@@ -394,13 +380,7 @@ class Refused:
 
     @classmethod
     def of(cls, file: Path, error: InputError, before: str = "") -> Refused:
-        """Return a file with the problem that was found in it, and the hint.
-
-        Args:
-            file: The file.
-            error: The problem.
-            before: What stands before it.
-        """
+        """Return a file with the problem that was found in it, and the hint."""
         return cls(file, before + str(error).removeprefix(str(file)).lstrip(":, "))
 
     def to_dict(self) -> dict[str, str]:

@@ -41,20 +41,7 @@ Floats = NDArray[np.float64]
 
 
 def pack(target: Target, data: str, submissions: Sequence[Submission], folder: Path = FOLDER) -> Path:
-    """Write the submissions of a task.
-
-    Args:
-        target: The task.
-        data: SHA-256 of its data.
-        submissions: Those of all entries and seeds, read from their files.
-        folder: Where the files of all tasks lie.
-
-    Returns:
-        The file.
-
-    Raises:
-        InputError: A submission loses more than `LOSS`.
-    """
+    """Write the submissions of a task."""
     gaussian = target.likelihood == "gaussian"
     ordered = sorted(submissions, key=lambda one: (one.title, settings_of(one), one.about.seed or 0))
     stored = [
@@ -79,13 +66,7 @@ def pack(target: Target, data: str, submissions: Sequence[Submission], folder: P
 
 
 def shipped_submissions(target: Target, data: str, folder: Path = FOLDER) -> list[Submission]:
-    """Return the submissions of a task that come with the package; none for other data or another definition of the task.
-
-    Args:
-        target: The task.
-        data: SHA-256 of its data.
-        folder: Where the files of all tasks lie.
-    """
+    """Return the submissions of a task that come with the package; none for other data or another definition of the task."""
     path = folder / f"{target.name}.npz"
     if not path.is_file():
         return []

@@ -37,12 +37,7 @@ from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Tab
 
 @dataclass(frozen=True)
 class PrintedRow:
-    """A row of a table that was printed elsewhere.
-
-    Args:
-        title: Whose, and that it was printed.
-        scores: By measure, with the standard deviation that was printed as error.
-    """
+    """A row of a table that was printed elsewhere."""
 
     title: str
     scores: dict[str, Score]
@@ -108,15 +103,7 @@ class RecordedStanding:
 
 @cache
 def recorded(task: str, tier: int | None) -> RecordedStanding | None:
-    """Return the recorded standing of a task.
-
-    Args:
-        task: Name of the target.
-        tier: The most gradient evaluations per training example.
-
-    Returns:
-        The standing; None where none is recorded.
-    """
+    """Return the recorded standing of a task."""
     content = tomllib.loads(FILE.read_text("utf-8")).get(task, {}).get(str(tier))
     if content is None:
         return None
@@ -197,13 +184,7 @@ _DECLARED = "A budget that is declared was stated in the submission: no hashes o
 
 
 def task_table(task: TaskBoard, group: str = ALL, *, terminal: bool = False) -> Table:
-    """Return the table of one group of a task's test points.
-
-    Args:
-        task: The task.
-        group: The group of test points.
-        terminal: Leave out the columns that do not fit a terminal.
-    """
+    """Return the table of one group of a task's test points."""
     likelihood = task.target.likelihood
     known = task.entries[0].scores[group]
     wanted = (TERMINAL_COLUMNS if terminal else COLUMNS)[likelihood]
@@ -395,11 +376,7 @@ UsefulnessValues = NDArray[np.float64]
 
 
 def usefulness_table(tasks: Sequence[TaskBoard]) -> Table | None:
-    """Return how well posterior, MAP and no knowledge predict, by task and group; None where no labels are known.
-
-    Args:
-        tasks: The boards of all tasks and divisions; of a task's entries of MAP that of the largest budget counts.
-    """
+    """Return how well posterior, MAP and no knowledge predict, by task and group; None where no labels are known."""
     rows = []
     for name in dict.fromkeys(task.target.name for task in tasks):
         boards = [task for task in tasks if task.target.name == name]

@@ -19,51 +19,7 @@ Count = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 class ReferenceAbout(Frozen):
-    """What a reference says of itself, as far as it does; entries of other names are kept.
-
-    Args:
-        task: Name of the target.
-        target: Fingerprint of its definition and data.
-        data: SHA-256 of its data.
-        chains: Number of chains.
-        kind: ``sampled`` by chains, by ``quadrature`` (the two "chains" are integrals on two grids), or ``external``: imported
-            predictions without chains and diagnostics. Files of sampled references leave it out.
-        command: The command line.
-        passed: Whether it passed when it was made; `judgement` computes it again, like `why`.
-        why: The thresholds that it missed then.
-        seed: Of all random streams; like the following of a sampled reference.
-        burn_in: Transitions of each chain that were dropped.
-        kept: Transitions of each chain that count.
-        step: Step size of the kept transitions.
-        steps: Steps of a trajectory.
-        prior_variance: Of the target.
-        start: Where the chains began, in words.
-        acceptance: Mean acceptance probability of each chain.
-        energy_error: Summary of the energy errors.
-        half_step: Comparison with transitions at half the step.
-        thresholds: Those of the version that made it, by name.
-        rhat: Rank-normalised R-hat of the predictions, by `convergence.summary`, like the following.
-        split_rhat: Their split R-hat.
-        ess_bulk: Their bulk effective sample size.
-        ess_tail: Their tail effective sample size.
-        mcse: Their Monte Carlo standard error.
-        rhat_below: Limit -> share of the predictions whose R-hat is below it.
-        weight_rhat: Rank-normalised R-hat of the weights.
-        weight_split_rhat: Their split R-hat.
-        gradients: Gradient evaluations per training example of all chains, burn-in included.
-        ceiling: Kind of test point -> measure -> distance of each chain from the others.
-        dtype: Precision of the chains.
-        threads: On processors.
-        seconds: Of the sampling.
-        machine: Where it was made, in words.
-        grids: Points of the fine and of the coarse grid along each axis; of a quadrature, like the next.
-        error: Greatest difference of the probabilities on the two grids.
-        origin: Where the predictions were published; of an external reference, like the following.
-        licence: Under which licence.
-        order: The order of the rows, in words.
-        published_ceiling: Measure -> published distance of one chain from the others.
-        accuracy: Share of right classes, where the labels are known.
-    """
+    """What a reference says of itself, as far as it does; entries of other names are kept."""
 
     model_config = ConfigDict(extra="allow")
 

@@ -45,16 +45,7 @@ INTERVAL = 20.0  # seconds between checkpoints
 
 @dataclass(frozen=True)
 class ChainPlan:
-    """The settings of some chains.
-
-    Args:
-        chains: Number of chains, K.
-        burn_in: Transitions of each chain that adapt the step and are dropped.
-        keep: Transitions of each chain that count, T.
-        seed: Of all random streams.
-        first: Step size that adaptation begins with; without burn-in, the one used.
-        acceptance: Acceptance rate that adaptation aims at.
-    """
+    """The settings of some chains."""
 
     chains: int
     burn_in: int
@@ -68,14 +59,7 @@ class ChainPlan:
 class Chains:
     """The kept transitions.
 
-    Args:
-        predictions: (T, K, N, O), a view of the file, which is never read as a whole.
-        weights: The monitored ones, (T, K, W), a view of the file.
-        history: Acceptance probability, 1 where accepted, and energy error H' - H, (burn-in + T, 3, K).
-        burn_in: Number of the first transitions, which do not count.
-        step: The adapted step size.
-        state: Where the chains ended.
-        seconds: That the sampling took.
+    Shapes: `predictions` (T, K, N, O), `weights` (T, K, W).
     """
 
     predictions: NDArray[np.float32]
@@ -118,22 +102,7 @@ def sample(
 
     A larger `plan.keep` continues finished chains; a smaller one reads their beginning.
 
-    Args:
-        density: Of the target.
-        plan: Settings of the chains.
-        folder: Where the chains are.
-        manifest: What else they depend on.
-        start: First weights, (K, P); None draws them.
-        progress: Shows how far the chains are.
-        label: What is sampled, for the progress bar.
-        interval: Seconds between checkpoints.
-
-    Returns:
-        The chains: their predictions, weights and history.
-
-    Raises:
-        InputError: The folder holds chains of other settings, or another process works in it.
-        WorkError: A chain reaches values that are not finite, or no proposal is ever accepted; the folder stays usable.
+    Shapes: `start` (K, P).
     """
     workspace = Workspace(folder, "set of chains", "settings.json")
     with workspace.lock():

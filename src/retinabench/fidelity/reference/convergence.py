@@ -25,22 +25,7 @@ POWER_80 = 0.84  # standard errors beyond a threshold at which a test finds a ch
 
 @dataclass(frozen=True)
 class Thresholds:
-    """What a reference must reach.
-
-    Args:
-        chains: Least number of chains.
-        rank_rhat: Value below which the rank-normalised R-hat ...
-        rank_rhat_share: ... of this share of the predicted quantities must lie.
-        acceptance: Least and greatest acceptance of every chain; beyond, the step is too large or wastefully small.
-        energy: Standard errors by which the mean acceptance may differ from twice the share of falling energies.
-        mcse: Greatest 95 % quantile of the Monte Carlo standard errors, by likelihood: of probabilities, of y in stds.
-        half_step_z: Standard errors by which predictions may change at half the step ...
-        half_step_share: ... except for this share of them.
-        diverged: Greatest share of trajectories whose energy error is 20 or more.
-        diverged_earlier: The same for references that were made before there was this limit.
-        dispersion: Least median ratio of the std of the first predictions over chains to that of the posterior.
-        detectable: Greatest median change that the comparison with half the step misses one time in five, by likelihood.
-    """
+    """What a reference must reach."""
 
     chains: int = 4
     rank_rhat: float = 1.05
@@ -80,18 +65,7 @@ def diagnose(predictions: NDArray[np.floating]) -> Diagnosis:
 
 @dataclass(frozen=True)
 class EnergyErrors:
-    """Summary of the energy errors H' - H of proposals.
-
-    Args:
-        mean: Of errors below 20.
-        median: Of all errors.
-        sd: Standard deviation of errors below 20.
-        diverged: Share of errors of 20 and more.
-        mean_exp: Mean of exp(H - H'), 1 in equilibrium.
-        acceptance: Mean acceptance probability.
-        falling: Share of negative errors.
-        gap: Difference of `acceptance` and twice `falling`, in standard errors.
-    """
+    """Summary of the energy errors H' - H of proposals."""
 
     mean: float
     median: float
@@ -110,14 +84,10 @@ def energy(history: Values) -> EnergyErrors:
     exp(H - H') is 1 and the mean acceptance is twice the share of falling energies. The first mean depends on errors that
     are too rare to be observed once some trajectories diverge; the second is bounded, and is what is tested.
 
-    Args:
-        history: Acceptance probability, acceptance and energy error, (T, 3, K). NaN errors count as infinite.
-
-    Returns:
-        The statistics of the energy errors, by name.
-
     References:
         Creutz 1988, "Global Monte Carlo algorithms for many-fermion systems".
+
+    Shapes: `history` (T, 3, K).
     """
     errors = np.nan_to_num(history[:, 2].ravel(), nan=np.inf)
     weights = np.exp(-np.clip(errors, -700, None))
@@ -138,19 +108,7 @@ def energy(history: Values) -> EnergyErrors:
 
 @dataclass(frozen=True)
 class HalfStep:
-    """Comparison of the kept transitions with some at half the step.
-
-    Args:
-        transitions: Number of the latter, of each chain.
-        acceptance_before: Mean acceptance of the kept transitions.
-        acceptance: Mean acceptance at half the step.
-        median_z: Median |z| of the differences of the two means; 0.67 where nothing changed, although probabilities near
-            0 have heavy tails.
-        beyond: Share of |z| above `Thresholds.half_step_z`.
-        mean_difference: Mean absolute difference of the two means.
-        detectable: Median change of a prediction that would be beyond `Thresholds.half_step_z` four times in five; None in
-            files of version 0.1.
-    """
+    """Comparison of the kept transitions with some at half the step."""
 
     transitions: float
     acceptance_before: float
@@ -172,15 +130,7 @@ def half_step(
 
     z is the difference of the two means in its standard error, for which both are taken to mix equally fast.
 
-    Args:
-        predictions: Of the kept transitions, (T, K, N, O).
-        history: Of the kept transitions, (T, 3, K).
-        half: Predictions at half the step, (T', K, N, O).
-        after: History at half the step, (T', 3, K).
-        mcse: Standard errors of the mean of `predictions`, (N, O).
-
-    Returns:
-        The comparison with the chains of half the step, by name.
+    Shapes: `predictions` (T, K, N, O), `history` (T, 3, K), `mcse` (N, O).
     """
     stretch = mcse * np.sqrt(len(predictions) / len(half))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -199,9 +149,7 @@ def half_step(
 def detectable(mcse: Values, length: float) -> float:
     """Return the median change at half the step that is found with a power of .8.
 
-    Args:
-        mcse: Standard errors of the kept transitions, (N, O).
-        length: Number of the kept transitions over that at half the step.
+    Shapes: `mcse` (N, O).
     """
     known = mcse[~np.isnan(mcse)]
     median = np.median(known) if known.size else np.nan
@@ -213,9 +161,7 @@ def dispersion(start: NDArray[np.floating], states: NDArray[np.floating]) -> flo
 
     R-hat can only find a region that some chain begins in: chains should begin farther apart than the posterior is wide.
 
-    Args:
-        start: Predictions before the first transition, (K, N, O).
-        states: Predictions of the kept states, (T, K, N, O).
+    Shapes: `start` (K, N, O), `states` (T, K, N, O).
     """
     wide = start.std(axis=0, ddof=1, dtype=np.float64)
     posterior = states.std(axis=(0, 1), dtype=np.float64)

@@ -36,13 +36,7 @@ _STATED_ERRORS = 4.0  # largest ratio of the variance of the chains' mean to the
 
 @dataclass(frozen=True)
 class Judgement:
-    """Why a reference gives no ranking, and what else is to be known of it, in sentences.
-
-    Args:
-        why: Thresholds that it misses.
-        reservations: Of a reference that is ranked by all the same.
-        external: Whether it was imported, without chains to judge.
-    """
+    """Why a reference gives no ranking, and what else is to be known of it, in sentences."""
 
     why: tuple[str, ...] = ()
     reservations: tuple[str, ...] = ()

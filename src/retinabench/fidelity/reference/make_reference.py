@@ -57,31 +57,7 @@ def make_reference(
     command: str = "",
     progress: Progress = QUIET,
 ) -> Reference:
-    """Sample the posterior of a target, or continue the chains in `folder`, and judge the result.
-
-    Args:
-        target: The target.
-        data: Its data.
-        folder: Where the chains are.
-        chains: Number of chains.
-        burn_in: Transitions that adapt the step and are dropped.
-        keep: Transitions of each chain that count.
-        seed: Of all random streams.
-        step: The first step size; None searches for one.
-        acceptance: Acceptance rate that burn-in adapts the step to; a higher one makes the step smaller.
-        dtype: ``float32`` or ``float64``.
-        device: Where to compute.
-        threads: On processors; the numbers do not depend on them.
-        command: The command line, for the metadata.
-        progress: Shows how far the chains are.
-
-    Returns:
-        The reference, with its diagnostics.
-
-    Raises:
-        InputError: The folder holds chains of other settings.
-        WorkError: A chain reaches values that are not finite, or no proposal is ever accepted.
-    """
+    """Sample the posterior of a target, or continue the chains in `folder`, and judge the result."""
     torch.set_num_threads(1)  # the density has its own threads, and the numbers must not depend on how many
     density = Density.of(target, data, device, DTYPES[dtype], threads)
     first = step or _first_step(density, ChainPlan(chains, 0, 0, seed, 1.0))
@@ -246,13 +222,7 @@ def _normalised(probs: Values) -> Values:
 def ceiling(arrays: Mapping[str, NDArray[Any]], group: NDArray[np.str_]) -> dict[str, dict[str, list[float]]]:
     """Return how close each chain comes to all others together, which limits what can be told from a perfect method.
 
-    Args:
-        arrays: Of the reference: `chain_probs` (K, N, C), or `chain_draws` (K, N, m).
-        group: Group of each test point, (N,).
-
-    Returns:
-        {kind of test point: {measure: one value per chain}}: agreement and total variation, or Wasserstein distance; nothing
-        of a single chain.
+    Shapes: `arrays` (K, N, C), `group` (N,).
     """
     kinds = np.char.partition(group, "-")[:, 0]
     found: dict[str, dict[str, list[float]]] = {kind: {} for kind in kinds.tolist()}

@@ -30,15 +30,7 @@ _NEGLIGIBLE = 1e-14  # of the largest weight of a grid point
 
 @dataclass(frozen=True)
 class Problem:
-    """A posterior of two classes over few weights.
-
-    Args:
-        logits: The difference of the logits.
-        dimensions: D.
-        prior: Variance of each weight over `prior_variance` of the target.
-        width: Half width of the grid in stds of the prior.
-        steps: Points of the fine and of the coarse grid along each axis.
-    """
+    """A posterior of two classes over few weights."""
 
     logits: Logits
     dimensions: int
@@ -70,14 +62,7 @@ def known(target: Target) -> bool:
 
 
 def quadrature_reference(target: Target, data: TargetData, seed: int = 0, command: str = "") -> Reference:
-    """Return the reference of a target whose posterior is `known`.
-
-    Args:
-        target: The target.
-        data: Its data.
-        seed: Of the samples, which describe the posterior beside its exact mean.
-        command: The command line, for the metadata.
-    """
+    """Return the reference of a target whose posterior is `known`."""
     problem = PROBLEMS[target.network]
     fine, coarse = (_predict(problem, target, data, steps, seed) for steps in problem.steps)
     chains = np.stack([fine.probs, coarse.probs])

@@ -99,19 +99,7 @@ def write_reference(path: Path, reference: Reference) -> None:
 
 
 def read_reference(target: Target, data_sha256: str, path: str | Path | None = None) -> Reference:
-    """Read a reference.
-
-    Args:
-        target: The target.
-        data_sha256: Hash of its data.
-        path: A file; None reads the shipped reference.
-
-    Returns:
-        The reference.
-
-    Raises:
-        InputError: There is none, or it is of another target, other data or another definition.
-    """
+    """Read a reference."""
     if path is None:
         shipped = resources.files("retinabench.fidelity.reference").joinpath("shipped", f"{target.name}.npz")
         name: str | Path = f"reference of '{target.name}'"

@@ -17,14 +17,7 @@ from retinabench.fidelity.reference.convergence import (
 def later_verdict(
     likelihood: str, errors: EnergyErrors, found_change: float, width: float | None
 ) -> list[str]:
-    """Return the reasons by the thresholds that version 0.1 did not have, in sentences.
-
-    Args:
-        likelihood: Of the target.
-        errors: Summary of the energy errors.
-        found_change: What `detectable` returns.
-        width: What `dispersion` returns; None where it is not known.
-    """
+    """Return the reasons by the thresholds that version 0.1 did not have, in sentences."""
     limit, why = THRESHOLDS, []
     if not errors.diverged <= limit.diverged:
         why.append(
@@ -48,13 +41,7 @@ def verdict(
 ) -> list[str]:
     """Return the reasons why a reference is not good enough, in sentences; an empty list where it is.
 
-    Args:
-        likelihood: Of the target.
-        chains: Number of chains.
-        found: Diagnostics of the predictions.
-        acceptance: Mean acceptance of each chain, (K,).
-        errors: Summary of the energy errors.
-        half: Comparison with half the step.
+    Shapes: `acceptance` (K,).
     """
     limit = THRESHOLDS
     why = []

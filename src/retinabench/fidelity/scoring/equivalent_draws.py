@@ -26,12 +26,7 @@ Values = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class DrawCurve:
-    """The mean distance of n independent draws from the reference, and the reference's own error.
-
-    Args:
-        distance: For each of `COUNTS`, falling.
-        floor: Distance of exact inference from the reference.
-    """
+    """The mean distance of n independent draws from the reference, and the reference's own error."""
 
     distance: tuple[float, ...]
     floor: float
@@ -56,13 +51,7 @@ class DrawCurve:
 
 
 def draw_curve(reference: Reference, rows: NDArray[np.intp], floor: float) -> DrawCurve | None:
-    """Return the distances of independent draws, or None where the reference keeps none.
-
-    Args:
-        reference: The reference.
-        rows: Test points, (n,).
-        floor: Distance of exact inference from the reference at these points.
-    """
+    """Return the distances of independent draws, or None where the reference keeps none."""
     generator = numpy_generator(0, "equivalent draws")
     if reference.chain_probs is not None:
         if reference.samples is None:

@@ -39,15 +39,7 @@ class _Truth(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Evaluator:
-    """A target with its data, its reference and one set of replicates, which make all its estimates comparable.
-
-    Args:
-        target: The target.
-        data: Its data.
-        reference: Its reference.
-        replicates: Of the bootstrap over test points.
-        seed: Of the bootstrap.
-    """
+    """A target with its data, its reference and one set of replicates, which make all its estimates comparable."""
 
     target: Target
     data: TargetData

@@ -24,14 +24,7 @@ from retinabench.fidelity.submissions.submission import Submission
 
 
 def chain_weights(reference: Reference, task: str, replicates: int, seed: int) -> Values:
-    """Return the weights of the chains in each replicate, (R, K).
-
-    Args:
-        reference: The reference.
-        task: Name of the task, which decides the weights beside the seed.
-        replicates: R.
-        seed: Of the weights.
-    """
+    """Return the weights of the chains in each replicate, (R, K)."""
     generator = numpy_generator(seed, "fidelity chains", task)
     return generator.standard_normal((replicates, reference.chains))
 
@@ -39,16 +32,7 @@ def chain_weights(reference: Reference, task: str, replicates: int, seed: int) -
 def chain_changes(
     submission: Submission, reference: Reference, groups: Mapping[str, NDArray[np.intp]]
 ) -> dict[str, dict[str, Values]]:
-    """Return what each chain changes in the ranked distances: their values (K,) without it, less the mean of these.
-
-    Args:
-        submission: The submission.
-        reference: The reference.
-        groups: Rows of each group of test points.
-
-    Returns:
-        {group: {measure: (K,)}}; nothing of a single chain.
-    """
+    """Return what each chain changes in the ranked distances: their values (K,) without it, less the mean of these."""
     if reference.chains < 2:
         return {}
     values: dict[str, list[Values]] = {}
@@ -65,13 +49,10 @@ def chain_changes(
 def with_chains(estimate: Estimate, changes: Values, weights: Values) -> Estimate:
     """Return an estimate whose replicates also vary with the chains.
 
-    Args:
-        estimate: With R replicates over test points, or none.
-        changes: Of `chain_changes`, (K,).
-        weights: Of `chain_weights`, (R, K).
-
     References:
         Efron & Tibshirani 1993, "An Introduction to the Bootstrap", chapter 11, for the jackknife's variance.
+
+    Shapes: `changes` (K,), `weights` (R, K).
     """
     if len(estimate.draws) != len(weights):
         return estimate
@@ -82,14 +63,7 @@ def with_chains(estimate: Estimate, changes: Values, weights: Values) -> Estimat
 def seed_shifts(values: Mapping[str, Values], replicates: int, seed: int, entry: str) -> dict[str, Values]:
     """Return how the mean over S seeds varies in each replicate, (R,), jointly for all measures.
 
-    Args:
-        values: Of each measure, (S,).
-        replicates: R.
-        seed: Of the weights.
-        entry: Decides the weights, beside the seed.
-
-    Returns:
-        {measure: (R,)}; nothing for one seed, whose variance is not known.
+    Shapes: `values` (S,), returns (R,).
     """
     count = len(next(iter(values.values()), np.empty(0)))
     if count < 2:

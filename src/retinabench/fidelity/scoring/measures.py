@@ -27,15 +27,7 @@ BINS = 15  # of the confidence
 
 
 class MeasureNote(NamedTuple):
-    """What readers need to know of a measure.
-
-    Args:
-        label: In tables.
-        higher: Whether higher values are better.
-        kind: Closeness to the reference (``fidelity``), or usefulness (``utility``).
-        unit: Empty for pure numbers.
-        most: The largest value that a ranked measure can have; the smallest is 0.
-    """
+    """What readers need to know of a measure."""
 
     label: str
     higher: bool
@@ -71,11 +63,7 @@ RANKED = {"categorical": ("agreement", "total_variation"), "gaussian": ("wassers
 class SampleSums:
     """Sums over S posterior samples, from which the information measures follow.
 
-    Args:
-        samples: S.
-        probs: Sum of the class probabilities, (N, C).
-        entropy: Sum of the entropies in nats, (N,).
-        votes: Number of samples that give each class the highest probability, (N, C).
+    Shapes: `probs` (N, C), `entropy` (N,), `votes` (N, C).
     """
 
     samples: int
@@ -134,13 +122,7 @@ def classification(
 ) -> dict[str, Measure]:
     """Return the measures of closeness of a classification, for one group of n points.
 
-    Args:
-        probs: Class probabilities of the submission, (n, C).
-        sums: Sums over its samples; without them, the information measures are left out.
-        reference: Class probabilities of the reference, (n, C).
-        epistemic: Mutual information of the reference, (n,).
-        disagreement: Disagreement of the reference, (n,).
-        costs: Of the target's decision, (2, C); without them, the regret is left out.
+    Shapes: `costs` (2, C).
     """
     found = {
         "agreement": mean_of(distances.agreement(probs, reference)),
@@ -163,13 +145,6 @@ def regression(draws: Probabilities, reference: Probabilities) -> dict[str, Meas
     The competition called minus the mean of W1 "W2" (`w2_kit`); equation (3) of its paper, taken literally, is the square root
     of a sum over draws without 1/S (`w2_as_printed`). Both are theirs where S = M = 1,000.
 
-    Args:
-        draws: (n, S).
-        reference: (n, M).
-
-    Returns:
-        The measures by name.
-
     References:
         Wilson, Izmailov, Hoffman, Gal, Li, Pradier, Vikram, Foong, Lotfi & Farquhar 2021, "Evaluating approximate inference
         in Bayesian deep learning".
@@ -188,10 +163,6 @@ def miscalibration(probs: Probabilities, reference: Probabilities) -> Measure:
 
     Over `BINS` bins of equal width of the confidence max p: the weighted mean |mean of max p - mean reference
     probability of that class|. Its terms are the gaps between confidence and reference by bin.
-
-    Args:
-        probs: (n, C).
-        reference: (n, C).
     """
     named, rows = probs.argmax(axis=1), np.arange(len(probs))
     confidence, truth = probs[rows, named], reference[rows, named]

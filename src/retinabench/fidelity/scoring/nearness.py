@@ -54,8 +54,7 @@ def nearness(submission: Submission, reference: Reference) -> str:
 def posterior_distance(mcse: NDArray[np.floating]) -> NDArray[np.float64]:
     """Return the expected total variation (N,) of the exact probabilities from the reference: √(2/π) Σ_c e_c / 2.
 
-    Args:
-        mcse: Standard errors e of the reference's probabilities, (N, C).
+    Shapes: `mcse` (N, C).
     """
     return np.asarray(np.nansum(mcse, axis=1) * np.sqrt(2 / np.pi) / 2, np.float64)
 

@@ -25,9 +25,7 @@ BLOCK = 1 << 22  # weights turned into float64 at once
 class Measure:
     """A number that is a function of means over points.
 
-    Args:
-        terms: M terms of each of n points, (n, M).
-        finish: Turns means (..., M) into values (...).
+    Shapes: `finish` (..., M).
     """
 
     terms: Values
@@ -89,11 +87,7 @@ class Resampling:
     def of(cls, target: Target, group: NDArray[np.str_], replicates: int, seed: int) -> Resampling:
         """Return resampled test points of a target.
 
-        Args:
-            target: Its name and the seed decide the draws.
-            group: Group of each test point, (N,).
-            replicates: R.
-            seed: Of the draws.
+        Shapes: `group` (N,).
         """
         groups = groups_of(target, group)
         generator = numpy_generator(seed, "fidelity bootstrap", target.name)

@@ -32,10 +32,7 @@ POWER = 0.8
 class Contest:
     """A measure of all entries of a task.
 
-    Args:
-        higher: Whether higher values are better.
-        seeds: Of each entry, the values of its seeds, (S,).
-        replicates: Of each entry, the mean over seeds in each replicate over points and chains, (R,).
+    Shapes: `seeds` (S,), `replicates` (R,).
     """
 
     higher: bool
@@ -45,14 +42,7 @@ class Contest:
 
 @dataclass(frozen=True)
 class Resolution:
-    """What a task can tell apart.
-
-    Args:
-        places: Best and worst place of each entry.
-        resolved: Pairs that are told apart by some measure.
-        pairs: All pairs.
-        detectable: Of each measure, the difference of two entries that would be resolved four times in five.
-    """
+    """What a task can tell apart."""
 
     places: tuple[tuple[int, int], ...]
     resolved: int

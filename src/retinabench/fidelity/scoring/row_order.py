@@ -21,10 +21,7 @@ def order_doubt(
 ) -> str:
     """Return why the order of a submission is in doubt; empty where it is not, or cannot be told.
 
-    Args:
-        submission: The submission.
-        reference: Class probabilities of the reference, (N, C); None of a regression.
-        truth: True classes, (N,), or None.
+    Shapes: `reference` (N, C), `truth` (N,).
     """
     if submission.probs is None or reference is None or truth is None or submission.about.counted:
         return ""

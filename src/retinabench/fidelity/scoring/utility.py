@@ -22,10 +22,7 @@ def referral_area(
 ) -> Estimate:
     """Return the mean accuracy of P(needs an expert) > 1/2 over all shares referred, the most uncertain first.
 
-    Args:
-        probs: Class probabilities, (n, C).
-        label: True classes, (n,).
-        needs_expert: Which classes need an expert, (C,).
+    Shapes: `needs_expert` (C,).
     """
     prob = np.clip(probs[:, needs_expert].sum(axis=1, dtype=np.float64), 0, 1)
     uncertainty = np.round(binary_entropy(prob), 12)  # p and 1 - p are equally uncertain

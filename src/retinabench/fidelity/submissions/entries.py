@@ -24,11 +24,7 @@ EXAMPLES, SECONDS = "gradient_examples", "gradient_seconds"  # the names in a ch
 
 
 def planned(run: Run) -> float:
-    """Return the gradient evaluations per training example that a run will take, all its members together.
-
-    Raises:
-        InputError: The method needs validation labels.
-    """
+    """Return the gradient evaluations per training example that a run will take, all its members together."""
     method = METHODS[run.method.name]
     if run.method.needs_validation_labels:
         raise InputError(
@@ -58,11 +54,7 @@ def within(run: Run, limit: float) -> Run:
 
 
 def check_plan(run: Run, limit: float) -> None:
-    """Check a plan against the budget.
-
-    Raises:
-        InputError: The plan exceeds the limit; the message says what to lower.
-    """
+    """Check a plan against the budget."""
     plan = planned(run)
     if plan <= limit:
         return
@@ -80,13 +72,7 @@ def check_plan(run: Run, limit: float) -> None:
 
 @dataclass
 class GradientMeter:
-    """Counts the examples that pass a network while gradients are recorded.
-
-    Args:
-        examples: Of one epoch.
-        limit: Gradient evaluations per example above which it raises `WorkError`, or None.
-        counts: Where it counts; shared with the checkpoint, so that a resumed run continues to count.
-    """
+    """Counts the examples that pass a network while gradients are recorded."""
 
     examples: int
     limit: float | None
@@ -153,11 +139,7 @@ def entries() -> dict[str, FidelitySettings]:
 
 
 def entry(name: str) -> FidelitySettings:
-    """Return one entry. A method without one takes part under its own name, with its default settings.
-
-    Raises:
-        InputError: There is neither.
-    """
+    """Return one entry. A method without one takes part under its own name, with its default settings."""
     if name in entries():
         return entries()[name]
     if name in METHODS:
@@ -177,14 +159,6 @@ def entry_run(
 
     The loss is the mean negative log-likelihood + l2 Σ w² with l2 = 1 / (2 N s²) over all weights, which is the negative
     log posterior divided by N.
-
-    Args:
-        entry: The settings of the method.
-        target: The target.
-        points: Number of its training points, N.
-        budget: Gradient evaluations per training example, which decide the number of epochs.
-        seed: Of all random streams.
-        overrides: Settings such as ``optimizer.lr=0.01``.
     """
     changes = entry.categorical if target.likelihood == "categorical" else entry.gaussian
     posterior = {

@@ -68,10 +68,7 @@ CPU = Resources("cpu")  # these networks are too small for anything else
 class Predicted:
     """Predictions of a posterior for all test points, with their cost.
 
-    Args:
-        values: Class probabilities, or means and stds, (S, N, O).
-        gradients: Gradient evaluations per training example.
-        seconds: Of the training.
+    Shapes: `values` (S, N, O).
     """
 
     values: NDArray[np.float32]
@@ -81,16 +78,7 @@ class Predicted:
 
 @dataclass(frozen=True)
 class TargetRuns:
-    """Runs on a fidelity target (see `RunTask`): that of an entry, and those of its members.
-
-    Args:
-        target: The target.
-        data: Its data.
-        entry: The entry.
-        run: The run of the entry, with all its settings.
-        budget: Gradient evaluations per training example.
-        limited: Whether a training that takes more than it planned is stopped.
-    """
+    """Runs on a fidelity target (see `RunTask`): that of an entry, and those of its members."""
 
     target: Target
     data: TargetData
@@ -157,13 +145,7 @@ class TargetRuns:
             return Predicted(arrays["values"], gradients, seconds)
 
     def write(self, result: Predicted, run: Run, folder: Path) -> None:
-        """Write the predictions of a run, and the submission of an entry's own run.
-
-        Args:
-            result: The predictions.
-            run: The run.
-            folder: Its folder.
-        """
+        """Write the predictions of a run, and the submission of an entry's own run."""
         entry_s_own = run == self.run
         if not (entry_s_own and is_composed(METHODS[run.method.name])):
             sink = io.BytesIO()
@@ -214,27 +196,7 @@ def run_entry(
     points: Path | None = None,
     resources: Resources = CPU,
 ) -> Path:
-    """Train an entry on a target and predict its test points; found if it is done, continued if it was killed.
-
-    Args:
-        name: The entry, or a method.
-        target: The target.
-        source: Its data, where they do not come with the package.
-        budget: Gradient evaluations per training example.
-        seed: Of all random streams.
-        out: Parent of the folders of the run and of its members.
-        overrides: Settings of the method such as ``optimizer.lr=0.01``.
-        over_budget: What happens to a plan that exceeds the budget: ``refuse``, or ``mark`` in the submission.
-        track: ``stated`` refuses a run that targets another posterior than the stated one, ``open`` takes it.
-        points: File of published points that are predicted instead of the target's test points.
-        resources: Where to compute.
-
-    Returns:
-        The path of the submission.
-
-    Raises:
-        InputError: The run targets another posterior, its plan exceeds the budget, or a folder was begun with other data.
-    """
+    """Train an entry on a target and predict its test points; found if it is done, continued if it was killed."""
     data = load(target, source)
     if target.points:
         raise InputError(
@@ -259,14 +221,7 @@ def run_entry(
 
 
 def predict(posterior: Posterior, data: TargetData, run: Run, device: torch.device) -> NDArray[np.float32]:
-    """Return the predictions (S, N, O) of a posterior for all test points.
-
-    Args:
-        posterior: Of the target's network.
-        data: Of the target.
-        run: Gives the number of samples and the seed.
-        device: Where the network is.
-    """
+    """Return the predictions (S, N, O) of a posterior for all test points."""
     generator = torch_generator(device, run.seed, "predict")
     points = torch.from_numpy(standardised(data)[1])
     with torch.no_grad():

@@ -43,16 +43,7 @@ _TEMPERATURES = ("temperature", "kl_temperature")
 
 
 class Implied(Frozen):
-    """The posterior that a run approximates, π(w) ∝ p(D | w)^(1/T) N(w; 0, v I).
-
-    Args:
-        temperature: T; None where no T and v describe it.
-        prior_variance: v; None for an improper prior as well.
-        how: In which sense it is approximated, or why there is none.
-        augment: What changes the training images at random, or ``none``.
-        reweight: How classes are weighed, or ``none``.
-        loss_variance: Without T and v, the prior variance of the log posterior that it is trained on.
-    """
+    """The posterior that a run approximates, π(w) ∝ p(D | w)^(1/T) N(w; 0, v I)."""
 
     temperature: float | None = None
     prior_variance: float | None = None
@@ -94,12 +85,7 @@ class Implied(Frozen):
 
 
 def implied_by(run: Any, points: int) -> Implied:
-    """Return what a run on N = `points` training points targets.
-
-    Args:
-        run: A `TrainingRun`.
-        points: N.
-    """
+    """Return what a run on N = `points` training points targets."""
     found, plain = run.target_posterior(points), run.optimizer
     return Implied(
         temperature=found.temperature, prior_variance=_finite(found.prior_variance), how=found.how,
@@ -108,16 +94,7 @@ def implied_by(run: Any, points: int) -> Implied:
 
 
 def check_track(implied: Implied, target: Target, track: Track) -> None:
-    """Refuse a run that does not target the stated posterior, unless it takes part in the open track.
-
-    Args:
-        implied: What the run targets.
-        target: The target.
-        track: The track in which it takes part.
-
-    Raises:
-        InputError: It targets another posterior; the message says in which points.
-    """
+    """Refuse a run that does not target the stated posterior, unless it takes part in the open track."""
     departures = implied.departures(target)
     if track == "stated" and departures:
         raise InputError(
@@ -127,13 +104,7 @@ def check_track(implied: Implied, target: Target, track: Track) -> None:
 
 
 def departures_of(run: JsonObject | None, implied: Implied | None, target: Target) -> list[str]:
-    """Return in which points a submission departs from the target's posterior, by what it states and by its settings.
-
-    Args:
-        run: The settings of the run, as JSON; None where the file holds none.
-        implied: What the file says that it targets; None where it does not.
-        target: The target.
-    """
+    """Return in which points a submission departs from the target's posterior, by what it states and by its settings."""
     found = [] if implied is None else implied.departures(target)
     if run is None:
         return found if implied is not None else ["it does not state what it targets"]
@@ -187,15 +158,7 @@ Floats = NDArray[np.floating]
 def checked_probs(path: Path, values: Floats, target: Target, points: int, column: str) -> Floats:
     """Return probabilities that are valid.
 
-    Args:
-        path: The file, for messages.
-        values: (N, C), rows that sum to 1.
-        target: The target.
-        points: Number of its test points, N.
-        column: What they are called: ``probs`` or ``samples``, whose half precision is allowed ten times the error.
-
-    Raises:
-        InputError: The shape is wrong, or a row holds no probabilities.
+    Shapes: `values` (N, C).
     """
     classes = target.outputs
     if values.ndim != 2 or values.shape[1] != classes:
@@ -229,13 +192,7 @@ def checked_probs(path: Path, values: Floats, target: Target, points: int, colum
 def check_samples(path: Path, probs: Floats, samples: Floats) -> None:
     """Refuse samples whose mean is not `probs`, up to the error of a mean of as many independent samples.
 
-    Args:
-        path: The file, for the message.
-        probs: (N, C).
-        samples: (S, N, C).
-
-    Raises:
-        InputError: They contradict each other.
+    Shapes: `probs` (N, C), `samples` (S, N, C).
     """
     mean, std = samples.mean(axis=0, dtype=np.float64), samples.std(axis=0, dtype=np.float64)
     difference, error = float(np.abs(mean - probs).mean()), float(std.mean()) / math.sqrt(len(samples))
@@ -252,14 +209,7 @@ def check_samples(path: Path, probs: Floats, samples: Floats) -> None:
 def checked_draws(path: Path, values: Floats, target: Target, points: int) -> Floats:
     """Return the first `DRAWS` draws of every test point.
 
-    Args:
-        path: The file, for messages.
-        values: (N, S).
-        target: The target.
-        points: Number of its test points, N.
-
-    Raises:
-        InputError: The shape is wrong, a value is not finite, or there are too few draws.
+    Shapes: `values` (N, S).
     """
     if values.ndim != 2:
         raise InputError(
@@ -305,11 +255,7 @@ HINT = "Write an NPZ with probs (N, C) or draws (N, 1000)."
 
 
 def read_arrays(path: Path, target: Target) -> tuple[Arrays, JsonObject]:
-    """Return the arrays of a file by name, and its metadata.
-
-    Raises:
-        InputError: The file has none of the formats, or is damaged.
-    """
+    """Return the arrays of a file by name, and its metadata."""
     with _explained(path):
         head = _head(path)
         if head.startswith(b"PK"):
@@ -494,13 +440,7 @@ TIERS = (100, 1_000, 10_000, 100_000)  # of the budget, in gradient evaluations 
 
 
 class Budget(Frozen):
-    """Gradient evaluations per training example.
-
-    Args:
-        limit: Those allowed; None if unknown.
-        used: Those taken.
-        over: Whether they are more than allowed.
-    """
+    """Gradient evaluations per training example."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -516,24 +456,7 @@ class Budget(Frozen):
 
 
 class About(Frozen):
-    """What a submission says of itself, as far as it does; entries of other names are kept.
-
-    Args:
-        task: Name of the target.
-        target: Fingerprint of its definition and data.
-        data: SHA-256 of its data.
-        method: Name of the method, or of the entry.
-        title: What readers call it.
-        seed: Of the run.
-        run: Settings of the run, as JSON.
-        budget: What it cost.
-        seconds: Of the training.
-        version: Of this package.
-        baseline: Whether it is a trivial submission, which is shown but not ranked.
-        implied: The posterior that it approximates.
-        evidence: SHA-256 of the manifest of its run and of the predictions of its posterior; of counted runs only.
-        content: SHA-256 of the arrays, and of what decides track and tier.
-    """
+    """What a submission says of itself, as far as it does; entries of other names are kept."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -585,12 +508,7 @@ class About(Frozen):
 class Submission:
     """Predictions for a target's test points.
 
-    Args:
-        probs: (N, C), for a classification.
-        samples: Of single posterior samples, (S, N, C), optional.
-        draws: Of y, noise included, (N, 1000), for a regression.
-        about: What it says of itself.
-        source: The file.
+    Shapes: `probs` (N, C), `samples` (S, N, C).
     """
 
     probs: Floats | None = None
@@ -633,13 +551,7 @@ def content_hash(arrays: Mapping[str, NDArray[Any]], about: About) -> str:
 
 
 def write_submission(path: Path, submission: Submission, *, checked: bool = False) -> None:
-    """Write our own NPZ atomically: probs float64, samples float16, draws float32.
-
-    Args:
-        path: The file.
-        submission: What to write.
-        checked: Whether its checksum is listed.
-    """
+    """Write our own NPZ atomically: probs float64, samples float16, draws float32."""
     arrays: dict[str, Any] = {}
     for name, kind in KINDS.items():
         values = getattr(submission, name)
@@ -655,20 +567,7 @@ def write_submission(path: Path, submission: Submission, *, checked: bool = Fals
 
 
 def read_submission(path: str | Path, target: Target, points: int, data: str = "") -> Submission:
-    """Read and check a submission.
-
-    Args:
-        path: The file.
-        target: The target.
-        points: Number of its test points.
-        data: SHA-256 of its arrays; empty if unknown.
-
-    Returns:
-        The submission.
-
-    Raises:
-        InputError: The file is damaged, of another target or data, or its values are not valid; names file and row.
-    """
+    """Read and check a submission."""
     path = Path(path)
     arrays, meta = read_arrays(path, target)
     _check_schema(path, meta)
@@ -742,11 +641,7 @@ KEPT_SAMPLES = 200  # in the submission of a classification
 def submission_of(values: NDArray[np.float32], target: Target, about: About, seed: int) -> Submission:
     """Return the submission of the predictions of posterior samples.
 
-    Args:
-        values: Class probabilities, or means and stds, (S, N, O).
-        target: The target.
-        about: What it says of itself.
-        seed: Of the draws of y.
+    Shapes: `values` (S, N, O).
     """
     if target.likelihood == "gaussian":
         draws = y_draws(values, numpy_generator(seed, "exam", target.name))
@@ -758,12 +653,7 @@ def submission_of(values: NDArray[np.float32], target: Target, about: About, see
 def y_draws(predicted: NDArray[np.float32], generator: np.random.Generator) -> NDArray[np.float64]:
     """Draw y, noise included, from a mixture of Gaussians.
 
-    Args:
-        predicted: Means and stds, (S, N, 2). Every sample gives equally many draws, as far as their number allows.
-        generator: Source of the noise.
-
-    Returns:
-        (N, `DRAWS`), in the unit of the standardised targets.
+    Shapes: `predicted` (S, N, 2).
     """
     samples = np.arange(DRAWS) * len(predicted) // DRAWS
     mean, std = predicted[samples, :, 0].T, predicted[samples, :, 1].T

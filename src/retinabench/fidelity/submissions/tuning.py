@@ -31,11 +31,7 @@ SCHEMA = "retinabench.fidelity-tuning/1"
 
 
 def search_space(name: str, target: Target) -> Space:
-    """Return what is searched for an entry on a target.
-
-    Raises:
-        InputError: Nothing is searched for that entry.
-    """
+    """Return what is searched for an entry on a target."""
     search = entries()[name].search if name in entries() else {}
     if target.likelihood not in search:
         raise InputError(
@@ -47,15 +43,7 @@ def search_space(name: str, target: Target) -> Space:
 
 @dataclass(frozen=True)
 class TuningPoint:
-    """One point of a search space.
-
-    Args:
-        settings: Its values by dotted key.
-        distance: To the reference; None where the trial failed.
-        why: The reason of a failure.
-        gradients: Gradient evaluations per training example.
-        seconds: Of the training.
-    """
+    """One point of a search space."""
 
     settings: Point
     distance: float | None
@@ -110,25 +98,7 @@ def tune(
     out: Path = Path("fidelity-tuning"),
     resources: Resources = CPU,
 ) -> Tuning:
-    """Run those trials of an entry that are not yet done, and write the record.
-
-    Args:
-        name: The entry.
-        target: A development target.
-        source: Its data, where they do not come with the package.
-        reference: Its reference; None takes the shipped one.
-        trials: Points of the search space.
-        budget: Gradient evaluations per training example of each trial.
-        seed: Of the points and of all trials.
-        out: Folder of runs and records.
-        resources: Where to compute.
-
-    Returns:
-        The trials, and the best of them.
-
-    Raises:
-        InputError: All trials failed. A single one that fails is recorded with the reason.
-    """
+    """Run those trials of an entry that are not yet done, and write the record."""
     space = search_space(name, target)
     data = load(target, source)
     given = read_reference(target, data.sha256, reference)

@@ -67,10 +67,7 @@ def linear_head(weights: Weights, inputs: Tensor) -> Tensor:
 class Batched(NamedTuple):
     """An evaluation at the weights of several chains.
 
-    Args:
-        forward: (K, ...) weights, (N, ...) inputs -> (K, N, O).
-        chains: How many a core processes fastest at once.
-        points: How many a core processes fastest at once.
+    Shapes: `forward` (K, ...).
     """
 
     forward: Callable[[Weights, Tensor], Tensor]

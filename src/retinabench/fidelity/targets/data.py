@@ -22,13 +22,7 @@ Scaling = tuple[tuple[float, ...], tuple[float, ...]]
 
 @dataclass(frozen=True, eq=False)
 class TargetData:
-    """Training and test points of a target, in the order that every file keeps.
-
-    Args:
-        train: The training points.
-        test: The test points; the part of a group's name before the dash is its kind.
-        scaling: Mean and std of the channels of images in [0, 1]; None for those of the training points.
-    """
+    """Training and test points of a target, in the order that every file keeps."""
 
     train: ArrayDataset
     test: ArrayDataset
@@ -46,15 +40,7 @@ class TargetData:
 
 
 def load(target: Target, source: Path | None = None) -> TargetData:
-    """Return the data of a target.
-
-    Args:
-        target: The target.
-        source: Folder or file of the user's data; None for data that come with the package.
-
-    Raises:
-        InputError: The data are absent, of another size, or not those of the target's definition.
-    """
+    """Return the data of a target."""
     if target.points:
         return _points_alone(target, source)
     found = _reader(target)(source, **target.read_options)
@@ -89,16 +75,7 @@ def _points_alone(target: Target, source: Path | None) -> TargetData:
 
 
 def read_shipped(source: Path | None, name: str, referable_from: int | None = None) -> ArrayDataset:
-    """Return arrays that come with the package, with the splits ``train`` and ``test``.
-
-    Args:
-        source: None.
-        name: Name of the data: ``fundus``, ``fundus-small``, ``idrid-head`` or ``drawn-head``.
-        referable_from: Grades from this one on become class 1, others class 0; None keeps the grades.
-
-    Raises:
-        InputError: A source is given.
-    """
+    """Return arrays that come with the package, with the splits ``train`` and ``test``."""
     if source is not None:
         raise InputError(f"the data of '{name}' come with the package", hint="Leave --data out.")
     file = resources.files("retinabench.fidelity.reference").joinpath("shipped", f"{name}-data.npz")

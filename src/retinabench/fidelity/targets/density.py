@@ -82,15 +82,7 @@ class Density:
         dtype: torch.dtype = torch.float32,
         threads: int = 1,
     ) -> Density:
-        """Return the density of a target.
-
-        Args:
-            target: The target.
-            data: Its data.
-            device: Where to compute.
-            dtype: Of weights and inputs.
-            threads: On processors; the numbers do not depend on them.
-        """
+        """Return the density of a target."""
         inputs, test = (torch.from_numpy(a).to(device) for a in standardised(data))
         truth = torch.from_numpy(labels(data)[0]).to(device)
         inputs, test, truth = (x.to(dtype) if x.is_floating_point() else x for x in (inputs, test, truth))

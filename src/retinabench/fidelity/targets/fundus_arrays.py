@@ -127,17 +127,7 @@ def draw(plan: ImageCounts) -> tuple[ArrayDataset, ArrayDataset]:
 def choose(
     plan: ImageCounts, population: streams.Population, images: int, start: int
 ) -> tuple[list[int], int]:
-    """Choose images with equally many of each reported grade.
-
-    Args:
-        plan: Whose seed is used.
-        population: ``in_domain`` or ``shifted``.
-        images: How many.
-        start: The first index to look at. Start and end are a patient's first eye, so that no patient is in two parts.
-
-    Returns:
-        The indices in a mixed order, and the first index not looked at.
-    """
+    """Choose images with equally many of each reported grade."""
     left = dict.fromkeys(range(GRADES), images // GRADES)
     found: list[int] = []
     for index in count(start):
@@ -152,16 +142,7 @@ def choose(
 
 
 def draw_pooled(seed: int, population: streams.Population, index: int) -> Image:
-    """Draw one image and pool it, (28, 28, 3).
-
-    Args:
-        seed: Of the population.
-        population: `in_domain` or `shifted`.
-        index: Of the image in its population.
-
-    Returns:
-        The image, uint8.
-    """
+    """Draw one image and pool it, (28, 28, 3)."""
     return extremes(_drawn(seed, population, index))
 
 

@@ -43,12 +43,7 @@ Part = tuple[Images, NDArray[np.int64], list[str]]
 
 
 def principal(features: NDArray[np.float32], train: int) -> NDArray[np.float32]:
-    """Return the first `KEPT` principal components (N, 8) of features (N, D), fitted on the first `train` rows.
-
-    Args:
-        features: Of the trunk.
-        train: Number of training rows, which come first.
-    """
+    """Return the first `KEPT` principal components (N, 8) of features (N, D), fitted on the first `train` rows."""
     mean, std = feature_scale(features[:train])
     scaled = ((features - mean) / std).astype(np.float64)
     _, _, axes = np.linalg.svd(scaled[:train], full_matrices=False)
@@ -63,10 +58,7 @@ def principal(features: NDArray[np.float32], train: int) -> NDArray[np.float32]:
 def damaged(images: Images, grades: NDArray[np.int64], names: Sequence[str]) -> Part:
     """Return test images under every kind and strength of damage, taken in turn.
 
-    Args:
-        images: (H, W, 3) each.
-        grades: Of the images.
-        names: Of the images, on which what is random depends.
+    Shapes: `images` (H, W, 3).
     """
     cells = [(kind, strength) for kind in KINDS for strength in STRENGTHS for _ in range(PER_CELL)]
     rows = [k % len(images) for k in range(len(cells))]
@@ -78,11 +70,7 @@ def damaged(images: Images, grades: NDArray[np.int64], names: Sequence[str]) -> 
 
 
 def idrid_parts(folder: Path) -> list[Part]:
-    """Return training images, test images, damaged ones and drawn ones of IDRiD.
-
-    Args:
-        folder: IDRiD at 320 px, as `retinabench prepare` made it.
-    """
+    """Return training images, test images, damaged ones and drawn ones of IDRiD."""
     prepared = open_prepared(folder)
     records = prepared.records
     found: list[Part] = []

@@ -19,33 +19,14 @@ HINT = "An NPZ with inputs (M, ...), group (M,) and, for the owner, targets (M,)
 
 
 def with_points(target: Target, data: TargetData, points: Path) -> TargetData:
-    """Return the data of a target with published points, whose labels are not known, instead of its test points.
-
-    Args:
-        target: The target.
-        data: Its data.
-        points: The published file.
-
-    Raises:
-        InputError: The file is damaged, or of another target.
-    """
+    """Return the data of a target with published points, whose labels are not known, instead of its test points."""
     arrays = read_points(points, target, data)
     unknown = np.zeros(len(arrays["group"]), data.train.targets.dtype)
     return TargetData(data.train, ArrayDataset(arrays["inputs"], unknown, arrays["group"]), data.scaling)
 
 
 def read_points(path: Path, target: Target, data: TargetData, *further: str) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a file of points, checked against the training points.
-
-    Args:
-        path: The file.
-        target: The target.
-        data: Its data.
-        *further: Further arrays that the file must hold: ``targets``.
-
-    Raises:
-        InputError: The file is damaged, or of another target.
-    """
+    """Return the arrays of a file of points, checked against the training points."""
     arrays = members(path, ("inputs", "group", *further))
     inputs, train = arrays["inputs"], data.train.inputs
     if inputs.ndim < 2 or inputs.shape[1:] != train.shape[1:] or inputs.dtype != train.dtype:

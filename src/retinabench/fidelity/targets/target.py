@@ -15,13 +15,7 @@ from retinabench.core.settings import Frozen
 
 
 class Decision(Frozen):
-    """Whether to refer a patient to an expert, at unequal costs of the two errors.
-
-    Args:
-        refer: The classes that need an expert.
-        missed: Cost of not referring a patient who needs an expert.
-        needless: Cost of referring a patient who does not; with the defaults, P > 1/5 is referred.
-    """
+    """Whether to refer a patient to an expert, at unequal costs of the two errors."""
 
     refer: tuple[int, ...]
     missed: float = Field(4.0, gt=0)
@@ -38,33 +32,7 @@ class Decision(Frozen):
 
 
 class Target(Frozen):
-    """One posterior: π(w) ∝ exp(Σ_n log p(y_n | x_n, w)) N(w; 0, prior_variance I), over all weights.
-
-    Args:
-        name: Name in the registry.
-        title: Name for readers.
-        data_name: Name of the data; targets of the same data have the same.
-        read: ``package.module:function`` that reads the data: (source, **read_options) -> `ArrayDataset` with the splits
-            ``train`` and ``test``; source is the user's folder or file, or None.
-        read_options: Its further arguments.
-        preprocessing: How inputs are prepared, in words.
-        network: Name in `models.registry.MODELS`; it is built at its published width.
-        parameters: Number of its weights, P.
-        outputs: Number of its outputs: C classes, or 2 (mean μ and raw scale r) of the ``gaussian`` likelihood.
-        likelihood: ``categorical``, or ``gaussian`` with the std softplus(r) + std_floor.
-        prior_variance: Of the Gaussian prior of every weight.
-        temperature: Always 1.
-        train: Number of training points, N.
-        groups: Kinds of test points, which are scored apart.
-        std_floor: Least std of the ``gaussian`` likelihood, in the unit of the standardised targets.
-        mean: Of the channels of images in [0, 1]; None takes that of the training images.
-        std: The same for the std.
-        sha256: Hash of the arrays (`data.TargetData.sha256`); empty where users bring the data.
-        competition: Name of the data in the archives of the competition, where it had them.
-        points: Number of test points by group, where predictions are scored alone and there are no data; rows are in this order.
-        note: What readers of its board must know. It does not affect the posterior.
-        decision: The decision that class probabilities serve, if there is one. It does not affect the posterior.
-    """
+    """One posterior: π(w) ∝ exp(Σ_n log p(y_n | x_n, w)) N(w; 0, prior_variance I), over all weights."""
 
     name: str
     title: str

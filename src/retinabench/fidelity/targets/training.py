@@ -29,12 +29,5 @@ def likelihood_of(target: Target) -> Likelihood:
 
 
 def point_batches(data: TargetData, batch_size: int, seed: int, device: torch.device) -> Batches:
-    """Return the batches of all training points, of which none is held out: the posterior is that of all of them.
-
-    Args:
-        data: Of the target.
-        batch_size: Points per batch.
-        seed: Of their order.
-        device: Where the points are put.
-    """
+    """Return the batches of all training points, of which none is held out: the posterior is that of all of them."""
     return array_batches(standardised(data)[0], labels(data)[0], batch_size, seed, device)

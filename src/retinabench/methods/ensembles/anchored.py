@@ -78,11 +78,7 @@ class Config(MethodConfig):
 def fit(
     model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
 ) -> PointPosterior:
-    """Draw the anchors, train and return the member.
-
-    Raises:
-        InputError: The run has no prior to draw from.
-    """
+    """Draw the anchors, train and return the member."""
     anchors, std = Anchors(model, run), prior_std(run, len(batches.train))
     generator = torch_generator(batches.device, run.seed, "anchor", 0)
     anchors.anchor.normal_(generator=generator).mul_(std)

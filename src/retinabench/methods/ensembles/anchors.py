@@ -29,15 +29,7 @@ from retinabench.methods.training.posterior import precision
 
 
 def prior_std(run: TrainingRun, images: int) -> float:
-    """Return s = 1 / √(2 N l2).
-
-    Args:
-        run: Settings, with the L2 term.
-        images: Number N of training images.
-
-    Raises:
-        InputError: The run has no prior to draw from.
-    """
+    """Return s = 1 / √(2 N l2)."""
     if not run.optimizer.l2 or run.optimizer.l2_on == "nothing":
         raise InputError(
             f"the method '{run.method.name}' draws anchors from the prior, and optimizer.l2 = {run.optimizer.l2:g} "
@@ -48,13 +40,7 @@ def prior_std(run: TrainingRun, images: int) -> float:
 
 
 def anchored_target(optimizer: Optimizer, points: int, anchors: str) -> TargetPosterior:
-    """Return what the members of anchored ensembles are draws of.
-
-    Args:
-        optimizer: Settings of the training, with its L2 term.
-        points: Number N of training points.
-        anchors: `prior` or `matched`.
-    """
+    """Return what the members of anchored ensembles are draws of."""
     how = {
         "prior": "minimisers around anchors of the prior: narrower, of a linear-Gaussian model too",
         "matched": "minimisers of randomised losses: draws, of a linear-Gaussian model",
@@ -92,15 +78,7 @@ class Anchors:
         likelihood: Likelihood,
         generator: torch.Generator,
     ) -> None:
-        """Draw z at the network as it predicts now: one pass over the training images, not augmented.
-
-        Args:
-            model: The network, whose mode is put back.
-            batches: Their training rows are used.
-            run: Settings: batch size and precision.
-            likelihood: What the outputs of the network mean.
-            generator: Source of the labels drawn from the network.
-        """
+        """Draw z at the network as it predicts now: one pass over the training images, not augmented."""
         training, total = model.training, torch.zeros_like(self.score)
         model.eval()
         for images, _ in batches.rows(batches.train, run.optimizer.batch_size):
@@ -126,15 +104,7 @@ class Anchors:
 def anchored_objective(
     model: nn.Module, batches: Batches, run: TrainingRun, likelihood: Likelihood, anchors: Anchors
 ) -> Objective:
-    """Return the likelihood and the pull towards the anchors, l2 Σ (w - a)² - zᵀ w / N.
-
-    Args:
-        model: The network, whose parameters `anchors` were made of.
-        batches: Training rows, for N.
-        run: Settings: l2, precision and reweighting.
-        likelihood: What the outputs of the network mean.
-        anchors: a and z, read at every call.
-    """
+    """Return the likelihood and the pull towards the anchors, l2 Σ (w - a)² - zᵀ w / N."""
     data_term = likelihood_only(model, batches, run, likelihood)
     l2, images = run.optimizer.l2, len(batches.train)
 

@@ -81,11 +81,6 @@ def members_objective(posterior: MembersPosterior, batches: Batches, run: Traini
     """Return the objective of MAP, before which the member that gets the first share of the batch changes with every step.
 
     Where a batch is cut into parts of fewer images than members, the others would get none.
-
-    Args:
-        posterior: Around the network with its members.
-        batches: Their device is used.
-        run: Settings: precision and reweighting.
     """
     data = likelihood_only(posterior.model, batches, run, posterior.likelihood)
 

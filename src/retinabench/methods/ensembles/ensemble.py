@@ -68,14 +68,7 @@ def member_runs(run: TrainingRun) -> list[TrainingRun]:
 def combine(members: Sequence[Predictions]) -> Predictions:
     """Pool the predictions of K members.
 
-    Args:
-        members: Of the same images, (N, S) each.
-
-    Returns:
-        Probabilities (N, K S), member by member; where the members have an uncertainty of their own, its mean.
-
-    Raises:
-        InputError: The members hold other images or unequally many samples.
+    Shapes: `members` (N, S).
     """
     first = members[0]
     for other in members[1:]:

@@ -101,14 +101,7 @@ def heads_of(network: SplitNetwork) -> Members:
 def heads_objective(
     network: SplitNetwork, batches: Batches, run: TrainingRun, likelihood: Likelihood
 ) -> Objective:
-    """Return the sum of the heads' losses, of whose gradients the trunk gets the mean.
-
-    Args:
-        network: Trunk and heads.
-        batches: Their device is used.
-        run: Settings: precision and reweighting.
-        likelihood: What the outputs mean.
-    """
+    """Return the sum of the heads' losses, of whose gradients the trunk gets the mean."""
     heads = heads_of(network)
 
     def objective(images: Tensor, labels: Tensor, batch: BatchInfo) -> dict[str, Tensor]:

@@ -100,13 +100,7 @@ def fit(
 
 
 def members_objective(posterior: MembersPosterior, batches: Batches, run: TrainingRun) -> Objective:
-    """Return the sum of the members' losses, each of the whole batch.
-
-    Args:
-        posterior: Around the network with its members.
-        batches: Their device is used.
-        run: Settings: precision and reweighting.
-    """
+    """Return the sum of the members' losses, each of the whole batch."""
     model, members = posterior.model, posterior.members
 
     def objective(images: Tensor, labels: Tensor, batch: BatchInfo) -> dict[str, Tensor]:

@@ -58,24 +58,13 @@ class MembersPosterior(SampledPosterior):
 
 
 def use_members(network: nn.Module, numbers: Sequence[int], device: torch.device) -> None:
-    """Let the next pass compute these members, each for its share of the rows; members draw nothing.
-
-    Args:
-        network: With layers of several members.
-        numbers: Of the members; of those of a layer with K members, modulo K.
-        device: Of the network.
-    """
+    """Let the next pass compute these members, each for its share of the rows; members draw nothing."""
     unused = torch.Generator(device)
     use_draws(network, [Draw(unused, number) for number in numbers])
 
 
 def own_layers(layer: nn.Module, generators: Iterable[torch.Generator]) -> list[nn.Module]:
-    """Return a copy of a layer for each generator, drawn as the last layers of networks are.
-
-    Args:
-        layer: A linear layer, or a head of several.
-        generators: On the CPU, so that the device of the layer does not matter.
-    """
+    """Return a copy of a layer for each generator, drawn as the last layers of networks are."""
     device, made = next(layer.parameters()).device, []
     for generator in generators:
         twin = copy.deepcopy(layer).cpu()
@@ -89,12 +78,7 @@ def sum_of_losses(
 ) -> Tensor:
     """Return the sum of the members' mean losses, a scalar: its gradient trains each member as if it were alone.
 
-    Args:
-        outputs: Of the members, (K, B, O).
-        labels: As the likelihood takes them, (B,).
-        likelihood: What the outputs mean.
-        run: Settings: reweighting.
-        batch: The whole batch, of which the B images may be a part.
+    Shapes: `outputs` (K, B, O), `labels` (B,).
     """
     losses = [cross_entropy(one, labels, likelihood, run.optimizer.reweight, batch) for one in outputs]
     return torch.stack(losses).sum()

@@ -161,9 +161,6 @@ def fit(
     """Train, collect, take batch norm's statistics anew at the mean, and return the mixture.
 
     The checkpoint's validation is that of the path.
-
-    Raises:
-        InputError: A component would have fewer than two iterates.
     """
     method, posterior = as_config(run, Config), build(model, run, likelihood)
     total = run.optimizer.epochs * batches.steps

@@ -124,9 +124,6 @@ def fit(
     """Train the members one after the other and return them.
 
     The checkpoint's validation is that of the network of the moment.
-
-    Raises:
-        InputError: The run has no prior to draw from, or fewer steps than members.
     """
     method: Config = as_config(run, Config)
     total = run.optimizer.epochs * batches.steps
@@ -158,14 +155,7 @@ def fit(
 
 
 def rate(step: int, steps_per_epoch: int, run: TrainingRun, ends: list[int]) -> float:
-    """Return the factor on the learning rate: a cosine down to 0 for each member, the first one after the run's warm-up.
-
-    Args:
-        step: 0-based training step.
-        steps_per_epoch: Steps of an epoch.
-        run: Settings: warm-up, and `lr_factor` of the members after the first.
-        ends: Number of steps after which each member ends, ascending.
-    """
+    """Return the factor on the learning rate: a cosine down to 0 for each member, the first one after the run's warm-up."""
     method, warm = as_config(run, Config), round(run.optimizer.warmup * steps_per_epoch)
     member = min(bisect_right(ends, step), len(ends) - 1)
     begin = ends[member - 1] if member else min(warm, ends[0] - 1)
@@ -183,18 +173,10 @@ def guided_walk(
     A Metropolis chain of each coordinate that keeps its direction until a proposal is refused: propose x' = x + d |e|; accept
     with probability min(1, π(x') / π(x)), otherwise stay and turn round, d ← -d.
 
-    Args:
-        position: x, (P,).
-        direction: d, +1 or -1, (P,).
-        noise: e ~ N(0, step²), (P,).
-        uniform: u ~ U[0, 1], (P,).
-        std: Of the stationary law.
-
-    Returns:
-        The new positions and directions, (P,) each.
-
     References:
         Gustafson (1998), "A guided walk Metropolis algorithm".
+
+    Shapes: `position` (P,), `direction` (P,), `noise` (P,), `uniform` (P,), returns (P,).
     """
     proposal = position + direction * noise.abs()
     # The difference of the squares as a product: exact where the two are close.

@@ -152,18 +152,7 @@ def train_path(
     extra: Stateful,
     optimizer: torch.optim.Optimizer | None = None,
 ) -> None:
-    """Train a network with the rate of a `PathConfig`, and collect its iterates.
-
-    Args:
-        posterior: The network, which is changed in place.
-        batches: Training and validation rows.
-        run: Settings and seed.
-        checkpoint: Where the state of the training is kept.
-        ends: Numbers of steps before which `collect` is called, with the position among them.
-        collect: Takes in the network's weights.
-        extra: What it fills.
-        optimizer: Default: that of the run.
-    """
+    """Train a network with the rate of a `PathConfig`, and collect its iterates."""
     method: PathConfig = as_config(run, PathConfig)
     first, _ = method.phase(run.optimizer.epochs * batches.steps, batches.steps)
 
@@ -181,14 +170,7 @@ def train_path(
 
 @torch.no_grad()
 def set_mean(model: nn.Module, mean: Tensor, batches: Batches, run: TrainingRun) -> None:
-    """Give the network a mean (P,) of its weights, and take batch norm's statistics anew (`update_batch_norm`).
-
-    Args:
-        model: The network, in place.
-        mean: All its weights, flat.
-        batches: Training rows.
-        run: Settings.
-    """
+    """Give the network a mean (P,) of its weights, and take batch norm's statistics anew (`update_batch_norm`)."""
     for name, weights in named_weights(model, mean).items():
         model.get_parameter(name).copy_(weights)
     update_batch_norm(model, batches, run)
@@ -196,13 +178,7 @@ def set_mean(model: nn.Module, mean: Tensor, batches: Batches, run: TrainingRun)
 
 @torch.no_grad()
 def update_batch_norm(model: nn.Module, batches: Batches, run: TrainingRun) -> None:
-    """Set every batch norm's statistics to the average over the batches of one epoch of the training rows.
-
-    Args:
-        model: The network, in place; it is left in evaluation mode.
-        batches: Training rows.
-        run: Settings: the epoch after the last is taken, in the run's precision.
-    """
+    """Set every batch norm's statistics to the average over the batches of one epoch of the training rows."""
     norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
     if not norms:
         return

@@ -55,15 +55,7 @@ def draw(
 ) -> Tensor:
     """Draw one vector of N(mean, scale · (diag(variance) + Dᵀ D / (K - 1))).
 
-    Args:
-        mean: (P,).
-        variance: (P,).
-        deviations: D, (K, P); K may be 0.
-        scale: Factor on the covariance.
-        generator: Source of the draw.
-
-    Returns:
-        A vector (P,).
+    Shapes: `mean` (P,), `variance` (P,), `deviations` (K, P), returns (P,).
     """
     columns = len(deviations)
     diagonal = variance.sqrt() * torch.randn(mean.shape, generator=generator, device=mean.device)

@@ -95,9 +95,6 @@ def fit(
 
     The rate also rises linearly from 0 over the first `optimizer.warmup` epochs. The checkpoint's validation is that of the
     last iterate.
-
-    Raises:
-        InputError: There are fewer steps than samples.
     """
     method: Config = as_config(run, Config)
     total = run.optimizer.epochs * batches.steps

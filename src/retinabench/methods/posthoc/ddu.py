@@ -69,11 +69,7 @@ class Config(MethodConfig):
 class ShrunkGaussian:
     """N(mean, V diag(spectrum) Vᵀ + floor (I - V Vᵀ)): R directions with variances of their own, the rest share one.
 
-    Args:
-        mean: (D,).
-        vectors: V, orthonormal, (D, R).
-        spectrum: Variances along them, (R,).
-        floor: Variance of every other direction, a scalar.
+    Shapes: `mean` (D,), `vectors` (D, R), `spectrum` (R,).
     """
 
     mean: Tensor
@@ -85,15 +81,10 @@ class ShrunkGaussian:
     def fit(cls, mean: Tensor, centred: Tensor) -> ShrunkGaussian:
         """Shrink the covariance of rows (n, D) with mean 0 as Ledoit and Wolf do; nothing of size D x D is built.
 
-        Args:
-            mean: What the rows are around, (D,).
-            centred: The rows less their mean, (n, D), float64.
-
-        Returns:
-            The Gaussian.
-
         References:
             Ledoit and Wolf (2004), "A well-conditioned estimator for large-dimensional covariance matrices", J. Multivariate Analysis 88.
+
+        Shapes: `mean` (D,).
         """
         n, size = centred.shape
         _, singular, rows = torch.linalg.svd(centred, full_matrices=False)
@@ -123,13 +114,7 @@ class ShrunkGaussian:
 
 
 class DensityPosterior(PointPosterior):
-    """MAP, and Gaussians around the features of the classes.
-
-    Args:
-        model: The network.
-        likelihood: What its outputs mean.
-        density: See `Config`.
-    """
+    """MAP, and Gaussians around the features of the classes."""
 
     model: SplitNetwork
 
@@ -179,11 +164,7 @@ def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> Density
 def fit(
     model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
 ) -> DensityPosterior:
-    """Train MAP, and put the Gaussians around the features of the training images in one pass.
-
-    Raises:
-        InputError: A class has fewer than two training images.
-    """
+    """Train MAP, and put the Gaussians around the features of the training images in one pass."""
     posterior = train(build(model, run, likelihood), batches, run, checkpoint)
     posterior.model.eval()
     features, labels = [], []
@@ -199,13 +180,7 @@ def fit(
 def estimate_densities(posterior: DensityPosterior, features: Tensor, labels: Tensor) -> None:
     """Give the posterior its Gaussians.
 
-    Args:
-        posterior: Whose Gaussians are replaced.
-        features: Of the training images, (N, D), float64.
-        labels: Class numbers, (N,).
-
-    Raises:
-        InputError: A class has fewer than two images.
+    Shapes: `features` (N, D), `labels` (N,).
     """
     classes, counts = torch.unique(labels, return_counts=True)
     if counts.min() < 2:

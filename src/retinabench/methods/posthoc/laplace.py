@@ -135,9 +135,6 @@ def fit(
     """Train MAP, measure the curvature in one pass, choose δ and return the posterior.
 
     The checkpoint's validation is that of MAP.
-
-    Raises:
-        InputError: δ is to be chosen by a validation split that does not exist.
     """
     posterior = build(model, run, likelihood)
     train(PointPosterior(posterior.model, likelihood), batches, run, checkpoint)
@@ -158,13 +155,7 @@ def fit(
 def measure_last_layer(
     posterior: LastLayerPosterior, batches: Batches, run: TrainingRun
 ) -> tuple[NDArray[np.float64], float, Widen]:
-    """Return the eigenvalues λ (P,) of H = V λ Vᵀ, |θ*|², and what sets the factor to V (λ + δ)^-½.
-
-    Args:
-        posterior: Around the trained network, in evaluation mode.
-        batches: Training rows.
-        run: Settings: reweighting and precision.
-    """
+    """Return the eigenvalues λ (P,) of H = V λ Vᵀ, |θ*|², and what sets the factor to V (λ + δ)^-½."""
     eigenvalues, vectors = torch.linalg.eigh(last_layer_curvature(posterior, batches, run))
 
     def widen(delta: float) -> None:
@@ -176,13 +167,7 @@ def measure_last_layer(
 
 @torch.no_grad()
 def last_layer_curvature(posterior: LastLayerPosterior, batches: Batches, run: TrainingRun) -> Tensor:
-    """Return H (P, P), the Gauss-Newton matrix of the last layer over the training rows, in float64.
-
-    Args:
-        posterior: Around the trained network, in evaluation mode.
-        batches: Training rows.
-        run: Settings: reweighting and precision.
-    """
+    """Return H (P, P), the Gauss-Newton matrix of the last layer over the training rows, in float64."""
     network = posterior.model
     curvature = torch.zeros(posterior.factor.shape, dtype=torch.float64, device=batches.device)
     for images, weights in _weighted(batches, run):
@@ -197,13 +182,7 @@ def last_layer_curvature(posterior: LastLayerPosterior, batches: Batches, run: T
 def measure_diagonal(
     posterior: DiagonalPosterior, batches: Batches, run: TrainingRun
 ) -> tuple[NDArray[np.float64], float, Widen]:
-    """Return the diagonal h (P,) of H, |θ*|², and what sets the stds to (h + δ)^-½.
-
-    Args:
-        posterior: Around the trained network, in evaluation mode.
-        batches: Training rows.
-        run: Settings: reweighting and precision.
-    """
+    """Return the diagonal h (P,) of H, |θ*|², and what sets the stds to (h + δ)^-½."""
     model = posterior.model
     curvature = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
     for images, weights in _weighted(batches, run):

@@ -27,14 +27,7 @@ def linear_curvature(features: Tensor, logits: Tensor, weights: Tensor, likeliho
 
     Output by output: entry c D + d belongs to weight d of output c.
 
-    Args:
-        features: (B, D); a last column of ones includes the bias.
-        logits: (B, C).
-        weights: Of the images in the likelihood, (B,).
-        likelihood: What the outputs of the network mean.
-
-    Returns:
-        A matrix (C D, C D).
+    Shapes: `features` (B, D), `logits` (B, C), `weights` (B,).
     """
     phi = features.double()
     hessian = likelihood.information(logits.double()) * weights.double()[:, None, None]
@@ -49,11 +42,7 @@ def diagonal_curvature(
 
     Λ = Rᵀ R, so that the diagonal is the sum of squares of the Jacobian of R f, R held fixed: one row per output.
 
-    Args:
-        model: The network, in evaluation mode.
-        images: (B, ...).
-        weights: Of the images in the likelihood, (B,).
-        likelihood: What the outputs of the network mean.
+    Shapes: `images` (B, ...), `weights` (B,).
     """
     parameters = {name: p.detach() for name, p in model.named_parameters()}
 

@@ -72,13 +72,7 @@ class Config(MethodConfig):
 
 
 class RandomFeatures(nn.Module):
-    """h (B, D) -> a √(2 / M) cos(W h / (ℓ √D) + b), (B, M); W and b are drawn once and kept.
-
-    Args:
-        width: D.
-        settings: M, ℓ and a².
-        generator: Source of W and b.
-    """
+    """h (B, D) -> a √(2 / M) cos(W h / (ℓ √D) + b), (B, M); W and b are drawn once and kept."""
 
     frequencies: Tensor
     phases: Tensor
@@ -137,13 +131,7 @@ def inverse_root(curvature: Tensor) -> Tensor:
 
 
 def penalised(posterior: LastLayerPosterior, batches: Batches, run: TrainingRun) -> Objective:
-    """Return the loss of MAP and the prior of β and of the bias, |β|² / 2N.
-
-    Args:
-        posterior: Around the network.
-        batches: Training rows, for N.
-        run: Settings.
-    """
+    """Return the loss of MAP and the prior of β and of the bias, |β|² / 2N."""
     data = likelihood_only(posterior.model, batches, run, posterior.likelihood)
     points, weights = len(batches.train), list(posterior.model.head.parameters())
 

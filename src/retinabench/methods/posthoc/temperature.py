@@ -74,28 +74,14 @@ class Config(WithMember):
 
 
 def member_runs(run: TrainingRun) -> list[TrainingRun]:
-    """Return the one run to be scaled.
-
-    Args:
-        run: With this method.
-
-    Raises:
-        InputError: That run is itself scaled; two temperatures are one.
-    """
+    """Return the one run to be scaled."""
     if isinstance(as_config(run, Config).member, Config):
         raise InputError("a temperature of a temperature is one temperature", hint="Name another member.")
     return [member_run(run)]
 
 
 def combine(members: Sequence[Predictions]) -> Predictions:
-    """Return the one member's predictions, scaled.
-
-    Args:
-        members: The predictions of the one member.
-
-    Raises:
-        InputError: They hold no in-domain validation images of both classes.
-    """
+    """Return the one member's predictions, scaled."""
     (member,) = members
     held = member.select(domain="in_domain", split="validation")
     if held is None or len(set(held.label)) < 2:

@@ -97,13 +97,7 @@ class Config(WithMember):
 
 @dataclass
 class ViewsPosterior:
-    """A member's posterior, which is asked for several views of each image.
-
-    Args:
-        member: The posterior.
-        member_samples: Its samples per view.
-        views: `dihedral` or `affine`.
-    """
+    """A member's posterior, which is asked for several views of each image."""
 
     member: Posterior
     member_samples: int
@@ -137,13 +131,7 @@ class UncertainViewsPosterior(ViewsPosterior):
 
 
 def make_views(kind: str, count: int, generator: torch.Generator) -> list[View]:
-    """Return functions of images (B, 3, H, W), the first of which changes nothing.
-
-    Args:
-        kind: `dihedral` or `affine`.
-        count: How many; at most 8 dihedral ones are returned.
-        generator: Its seed decides the affine views; its position does not, and stays where it is.
-    """
+    """Return functions of images (B, 3, H, W), the first of which changes nothing."""
     if kind == "dihedral":
         return [_dihedral(number) for number in range(min(count, DIHEDRAL))]
     stream = torch_generator("cpu", generator.initial_seed(), "views")  # the same on every device

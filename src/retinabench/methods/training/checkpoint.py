@@ -67,15 +67,7 @@ def _ctrl_c_deferred() -> Iterator[None]:
 
 
 def load_tensors(path: Path, *, mapped: bool = False) -> Any:
-    """Return what `save_tensors` wrote; no code in the file is ever run.
-
-    Args:
-        path: The file.
-        mapped: Leave the values in the file until they are read; it may be replaced or deleted, not changed in place.
-
-    Raises:
-        InputError: The file is damaged or holds anything else.
-    """
+    """Return what `save_tensors` wrote; no code in the file is ever run."""
     check(path, hint=AGAIN)
     try:
         return load_archive(path, mapped=mapped)
@@ -90,15 +82,7 @@ def load_tensors(path: Path, *, mapped: bool = False) -> Any:
 
 @contextlib.contextmanager
 def taking_over(path: Path, hint: str = AGAIN) -> Iterator[None]:
-    """Turn what a state of another network raises while it is taken over into one line that names its file.
-
-    Args:
-        path: The file that holds the state.
-        hint: What to do.
-
-    Raises:
-        InputError: The state does not fit. Lack of memory is raised as it is.
-    """
+    """Turn what a state of another network raises while it is taken over into one line that names its file."""
     try:
         yield
     except InputError:

@@ -94,16 +94,7 @@ def smallest(value: Tensor) -> Tensor:
 
 
 def gather_rows(parts: Mapping[int, Tensor], count: int, device: torch.device) -> Tensor:
-    """Return a table of which every process computed some rows, in host memory.
-
-    Args:
-        parts: First row -> (n, K) float64 of this process, in host memory.
-        count: Number of rows of all processes.
-        device: Through which the processes exchange them.
-
-    Returns:
-        (count, K) float64.
-    """
+    """Return a table of which every process computed some rows, in host memory."""
     if current().count == 1:
         return torch.cat(list(parts.values()))
     width = torch.tensor(max((part.shape[1] for part in parts.values()), default=0), device=device)

@@ -60,15 +60,10 @@ def class_weights(labels: Tensor, positive_share: Tensor) -> Tensor:
 
     The mean loss then is L = (1 / Kn) Σ CE / p(k). A batch with one class left gives every example 1/2.
 
-    Args:
-        labels: 0. or 1., (B,).
-        positive_share: p(1) in the batch, or in the whole training set; a scalar.
-
-    Returns:
-        Weights (B,).
-
     References:
         Band et al. (2021), "Benchmarking Bayesian deep learning on diabetic retinopathy detection tasks", equation A.1.
+
+    Shapes: `labels` (B,), returns (B,).
     """
     share = torch.where(labels > 0.5, positive_share, 1 - positive_share)
     return 0.5 / share
@@ -79,12 +74,7 @@ def cross_entropy(
 ) -> Tensor:
     """Return the mean negative log-likelihood in nats, a scalar, computed in float32.
 
-    Args:
-        outputs: Of the network, (B, O).
-        labels: As the likelihood takes them, (B,).
-        likelihood: What the outputs mean.
-        reweight: `minibatch` and `constant` weigh examples by `class_weights`, for one logit only; `none` does not.
-        batch: The whole batch, of which the B images may be a part.
+    Shapes: `outputs` (B, O), `labels` (B,).
     """
     if reweight == "none":
         return likelihood.mean_loss(outputs.float(), labels)
@@ -92,14 +82,7 @@ def cross_entropy(
 
 
 def mean_loss(losses: Tensor, labels: Tensor, reweight: str, batch: BatchInfo) -> Tensor:
-    """Return the mean of losses (B,), weighted as in `cross_entropy`.
-
-    Args:
-        losses: Of the images, (B,).
-        labels: As the likelihood takes them, (B,).
-        reweight: `minibatch`, `constant` or `none`.
-        batch: The whole batch, of which the B images may be a part.
-    """
+    """Return the mean of losses (B,), weighted as in `cross_entropy`."""
     if reweight == "none":
         return losses.mean()
     return (losses * class_weights(labels, batch.positive_share)).mean()
@@ -169,14 +152,7 @@ Terms = list[tuple[dict[str, Tensor], int]]  # of each part, with its number of 
 def describe_batch(labels: Tensor, step: int, batches: Batches, reweight: str) -> BatchInfo:
     """Describe the batch of all processes, of which this one has the given labels; all call this together.
 
-    Args:
-        labels: Of this process, (B,).
-        step: 0-based number of the training step.
-        batches: Their training rows have the share of label 1 where weights are constant.
-        reweight: As in `cross_entropy`.
-
-    Returns:
-        The description.
+    Shapes: `labels` (B,).
     """
     positive, whole = distributed.total(
         torch.stack([labels.sum(), torch.full((), len(labels), device=labels.device)])
@@ -200,19 +176,7 @@ def gradients(
 ) -> Terms:
     """Leave the gradient of a batch in the parameters; return the terms and the number of images of every part.
 
-    Args:
-        objective: Terms of the loss.
-        model: The network in training mode.
-        optimizer: Its `zero_grad` also forgets what a method has accumulated beside the gradients.
-        images: Of this process, (B, ...).
-        labels: (B,).
-        batch: The batch of all processes.
-        noise: The generator of the epoch's noise.
-        limits: Images at a time.
-        accumulate: The fewest parts.
-
-    Raises:
-        OutOfMemoryError: Not even the smallest part fits the memory.
+    Shapes: `images` (B, ...), `labels` (B,).
     """
     state, restore_buffers = noise.get_state(), _kept_buffers(model)
 
@@ -267,15 +231,6 @@ def probe_limit(
 
     A few images of the epoch's first batch are computed forward and backward. They leave no trace: no step is taken, and
     running statistics and noise are put back.
-
-    Args:
-        objective: Terms of the loss.
-        model: The network.
-        optimizer: Whose state will take memory beside.
-        batches: Training rows; their `limits` are set.
-        run: Settings and seed.
-        epoch: 0-based first epoch of the training.
-        meter: Measures the memory; default: that of the device.
     """
     limits, device = batches.limits, batches.device
     meter = meter or meter_of(device)
@@ -306,13 +261,7 @@ def probe_limit(
 
 
 def share_limits(limits: BatchLimits, work: Work, device: torch.device) -> None:
-    """Give every process the smallest limit of all, so that they cut alike and the first one records it.
-
-    Args:
-        limits: Of this process, changed in place; all processes call this together.
-        work: Whose limit it is.
-        device: Through which the processes exchange it.
-    """
+    """Give every process the smallest limit of all, so that they cut alike and the first one records it."""
     if distributed.current().count == 1:
         return
     none = 2**31

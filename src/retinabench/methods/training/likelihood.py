@@ -229,14 +229,7 @@ class MultiLabel(Likelihood):
 def expected_loss(likelihood: Likelihood, mean: Tensor, variance: Tensor, labels: Tensor) -> Tensor:
     """Return an upper bound of E[-log p(y | f)] in nats, (B,).
 
-    Args:
-        likelihood: What the outputs mean.
-        mean: Of the outputs, (B, O).
-        variance: Of the first `random_outputs(likelihood)` outputs, (B, V); the others are known.
-        labels: As the likelihood takes them.
-
-    Raises:
-        TypeError: The likelihood is none of those of `training/likelihood.py`, which all have a bound here.
+    Shapes: `mean` (B, O), `variance` (B, V).
     """
     raise TypeError(f"no bound of the expected loss is known for the likelihood '{likelihood.name}'")
 

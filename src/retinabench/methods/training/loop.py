@@ -85,15 +85,7 @@ def make_optimizer(model: nn.Module, config: Optimizer) -> torch.optim.Optimizer
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, state: TrainingState) -> None:
-    """Give an optimiser the state of a checkpoint back, in place.
-
-    Args:
-        optimizer: The optimiser, as it was made for this network.
-        state: What its `state_dict` returned.
-
-    Raises:
-        ValueError: The state belongs to an optimiser of other parameters, or something in it is of another kind.
-    """
+    """Give an optimiser the state of a checkpoint back, in place."""
     own = [{**group} for group in optimizer.param_groups]
     begun = {parameter: dict(values) for parameter, values in optimizer.state.items()}
     optimizer.load_state_dict(state)
@@ -126,11 +118,6 @@ def learning_rate(step: int, steps_per_epoch: int, config: Optimizer) -> float:
     During the warm-up it rises linearly from 0 to `lr`. The schedule `step`: times 0.2 at one and at two thirds of the
     epochs. `linear`: from `lr` down to `final_lr` * `lr`, on a line that starts at step 0 and ends `warmup` epochs before
     the training does, as in the Retina Benchmark. `cosine`: from `lr` at the end of the warm-up down to 0.
-
-    Args:
-        step: 0-based training step.
-        steps_per_epoch: Steps of an epoch.
-        config: Settings of the optimiser: lr, schedule, warm-up and epochs.
     """
     warm = round(config.warmup * steps_per_epoch)
     total = config.epochs * steps_per_epoch
@@ -173,23 +160,7 @@ def train(
     after_epoch: Callable[[int], None] | None = None,
     extra: Stateful | None = None,
 ) -> Trained:
-    """Train the network of `posterior` for the run's epochs; return the posterior of the selected epoch.
-
-    Args:
-        posterior: Around the network, whose parameters are changed in place.
-        batches: Training and validation data.
-        run: Settings of the optimiser and the seed.
-        checkpoint: Where the state is kept.
-        objective: Terms of the loss, whose sum is minimised. Default: `likelihood_only`.
-        optimizer: Default: `make_optimizer`. A group may have a factor `lr_factor` on the learning rate.
-        schedule: 0-based step -> learning rate. Default: that of the run.
-        after_epoch: Called with the 0-based epoch before its validation.
-        extra: Saved and restored with network and optimiser.
-
-    Raises:
-        DivergedError: The loss or a prediction is not finite.
-        InputError: The validation split cannot select an epoch, or the likelihood cannot be reweighted.
-    """
+    """Train the network of `posterior` for the run's epochs; return the posterior of the selected epoch."""
     config, model = run.optimizer, posterior.model
     _set_up(posterior, batches, run)
     objective = objective or likelihood_only(model, batches, run, posterior.likelihood)
@@ -231,14 +202,7 @@ def select_last_epoch(run: TrainingRun) -> TrainingRun:
 def likelihood_only(
     model: nn.Module, batches: Batches, run: TrainingRun, likelihood: Likelihood
 ) -> Objective:
-    """Return the objective of one forward pass and no penalty.
-
-    Args:
-        model: The network.
-        batches: Their device is used.
-        run: Settings: precision and reweighting.
-        likelihood: What the outputs of the network mean.
-    """
+    """Return the objective of one forward pass and no penalty."""
 
     def objective(images: Tensor, labels: Tensor, batch: BatchInfo) -> dict[str, Tensor]:
         with precision(run, batches.device):

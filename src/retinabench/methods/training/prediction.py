@@ -41,21 +41,7 @@ def predict_rows(
 ) -> Tensor:
     """Return what `compute` makes of the images of many rows.
 
-    Args:
-        batches: Load the images.
-        rows: (N,) rows.
-        compute: Images (B, ...) -> (B, K), with one prediction of `samples` samples by `generator`.
-        generator: Source of the draws of `compute`.
-        samples: Number of posterior samples.
-        batch_size: Images of a batch where the memory allows.
-        work: What it is for, which names its limit.
-        advance: Called with the number of images of each batch.
-
-    Returns:
-        (N, K) float64 in host memory, the same in every process.
-
-    Raises:
-        OutOfMemoryError: Not even one image fits the memory.
+    Shapes: `rows` (N,), `compute` (B, ...), returns (N, K).
     """
     ranks, parts, start = distributed.current(), {}, 0
     _probe(batches, rows, compute, generator, batch_size, work)
@@ -130,11 +116,6 @@ def validation_plan(run: TrainingRun, training: int, held_out: int) -> Validatio
 
     Passes are counted, not seconds, so that the plan is the same on every machine and whenever a training continues: a
     forward pass of one image is one, a gradient three. Fewer samples come first, then fewer epochs.
-
-    Args:
-        run: Settings: samples, gradients per image, and the share.
-        training: Number N of training images.
-        held_out: Number V of validation images.
     """
     share, samples = run.optimizer.validation_share, run.method.samples
     if share == 1 or not held_out:
@@ -148,19 +129,7 @@ def validation_plan(run: TrainingRun, training: int, held_out: int) -> Validatio
 def validation_scores(
     posterior: Posterior, batches: Batches, run: TrainingRun, epoch: int, samples: int
 ) -> dict[str, float]:
-    """Return AUROC and NLL of the predictive mean on the validation split, an empty dictionary where there is none.
-
-    Args:
-        posterior: Predicts.
-        batches: Hold the validation split.
-        run: The settings.
-        epoch: 0-based epoch, which seeds the posterior samples.
-        samples: Number of posterior samples.
-
-    Raises:
-        DivergedError: A prediction is not finite.
-        InputError: AUROC selects the epoch and is undefined.
-    """
+    """Return AUROC and NLL of the predictive mean on the validation split, an empty dictionary where there is none."""
     if not len(batches.validation):
         return {}
     generator = torch_generator(batches.device, run.seed, "validate", epoch)

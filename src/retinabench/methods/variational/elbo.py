@@ -55,14 +55,7 @@ class WeightConfig(VariationalConfig):
 
 
 def around_weights(model: nn.Module, options: WeightConfig, family: Family, seed: int) -> nn.Module:
-    """Put a posterior of `family` around the weights of every linear layer and convolution, in place; return the network.
-
-    Args:
-        model: The network.
-        options: Estimator, prior and initial σ.
-        family: Noise and divergence.
-        seed: Of the run; seeds the initial ρ.
-    """
+    """Put a posterior of `family` around the weights of every linear layer and convolution, in place; return the network."""
     generator = torch_generator("cpu", seed, "variational")
 
     def make(layer: Affine) -> nn.Module:
@@ -81,14 +74,7 @@ def around_weights(model: nn.Module, options: WeightConfig, family: Family, seed
 def elbo(
     posterior: SampledPosterior, batches: Batches, run: TrainingRun, options: VariationalConfig
 ) -> Objective:
-    """Return the objective with the terms `cross_entropy` and `kl`.
-
-    Args:
-        posterior: Around the stochastic network.
-        batches: Training rows, for N and the steps of an epoch.
-        run: Settings and seed.
-        options: `train_samples`, temperature and annealing.
-    """
+    """Return the objective with the terms `cross_entropy` and `kl`."""
     model, likelihood = posterior.model, posterior.likelihood
 
     def data_term(images: Tensor, labels: Tensor, batch: BatchInfo) -> Tensor:
@@ -111,14 +97,6 @@ def elbo(
 
 def kl_weight(step: int, steps_per_epoch: int, epochs: int, annealing: Annealing) -> float:
     """Return the weight of the KL divergence at 0-based `step`.
-
-    Args:
-        step: 0-based training step.
-        steps_per_epoch: Steps of an epoch.
-        epochs: Epochs of the training.
-        annealing: `none`: 1. `linear`: rises to 1 over the first half of the training and stays. `cyclical`: the same in
-            each of four cycles. `linear_released`: min(1, (step + 1) / (200 epochs)), as in the released Retina Benchmark,
-            which a training of 90 epochs leaves at 0.45.
 
     References:
         Bowman et al. (2016), "Generating sentences from a continuous space"; Fu et al. (2019), "Cyclical annealing

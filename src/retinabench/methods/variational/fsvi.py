@@ -115,12 +115,7 @@ class GaussianLinear(nn.Module):
     ) -> Tensor:
         """Return logits (S, B, C), one draw of the weights per sample, drawn in the order of the samples.
 
-        Args:
-            features: (B, D).
-            samples: Number S of samples.
-            generator: Source of the draws.
-            mirrored: Draws in pairs mean ± noise: each has q's law, and what is odd in the noise leaves the average,
-                above all the noise that the last layer would send into the trunk.
+        Shapes: `features` (B, D).
         """
         count = (samples + 1) // 2 if mirrored else samples
         shape, device = self.mean.shape, features.device
@@ -140,14 +135,7 @@ class GaussianLinear(nn.Module):
 
 
 def kl_diagonal(mean: Tensor, variance: Tensor, prior_mean: Tensor, prior_variance: Tensor) -> Tensor:
-    """Return Σ KL(N(mean, variance) ‖ N(prior_mean, prior_variance)) in nats, a scalar over all entries.
-
-    Args:
-        mean: Of q, in any shape; the others have the same.
-        variance: Of q.
-        prior_mean: Of the prior.
-        prior_variance: Of the prior.
-    """
+    """Return Σ KL(N(mean, variance) ‖ N(prior_mean, prior_variance)) in nats, a scalar over all entries."""
     ratio = variance / prior_variance
     kl: Tensor = 0.5 * (ratio - 1 - ratio.log() + (mean - prior_mean).square() / prior_variance).sum()
     return kl
@@ -159,10 +147,7 @@ def kl_full(mean: Tensor, covariance: Tensor, prior_variance: float) -> Tensor:
     It is `kl_diagonal` plus the total correlation of q. A millionth of the mean variance on the diagonal keeps images
     that are (nearly) alike from making the covariance singular.
 
-    Args:
-        mean: Of the C outputs at M inducing inputs, (M, C).
-        covariance: Over the inducing inputs, (C, M, M).
-        prior_variance: Variance of each function value under the prior.
+    Shapes: `mean` (M, C), `covariance` (C, M, M).
     """
     M = len(mean)
     covariance, mean = covariance.double(), mean.double()
@@ -224,13 +209,7 @@ def fit(
 def function_space_objective(
     posterior: FunctionSpacePosterior, batches: Batches, run: TrainingRun
 ) -> Objective:
-    """Return the two terms of the loss: the expected cross-entropy and the weighted KL.
-
-    Args:
-        posterior: Trunk and Gaussian last layer.
-        batches: Training rows, for N and the device.
-        run: Settings and seed.
-    """
+    """Return the two terms of the loss: the expected cross-entropy and the weighted KL."""
     method, network, head = as_config(run, Config), posterior.model, posterior.head
 
     def objective(images: Tensor, labels: Tensor, batch: BatchInfo) -> dict[str, Tensor]:

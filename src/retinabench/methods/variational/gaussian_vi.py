@@ -99,11 +99,7 @@ def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> WeightP
 def fit(
     model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
 ) -> WeightPosterior:
-    """Train q and return it; the last epoch is used. The checkpoint's validation is that of the mean.
-
-    Raises:
-        InputError: `optimizer.l2` is 0, so that there is no prior.
-    """
+    """Train q and return it; the last epoch is used. The checkpoint's validation is that of the mean."""
     options, settings = as_config(run, Config), run.optimizer
     if settings.l2 == 0:
         raise InputError(
@@ -129,15 +125,7 @@ def fit(
 def bound(
     model: nn.Module, scales: Scales, batches: Batches, run: TrainingRun, likelihood: Likelihood
 ) -> Objective:
-    """Return the terms `cross_entropy` and `kl` of the negative evidence bound, per training point.
-
-    Args:
-        model: The network, whose parameters are the means.
-        scales: The stds, by the same names.
-        batches: Training rows, for N and the device.
-        run: Settings and seed.
-        likelihood: What the outputs of the network mean.
-    """
+    """Return the terms `cross_entropy` and `kl` of the negative evidence bound, per training point."""
     options = as_config(run, Config)
     points, prior_precision = len(batches.train), 2 * len(batches.train) * run.optimizer.l2
 
@@ -172,13 +160,7 @@ def bound(
 
 
 def kl_to_zero_mean_prior(mean: Tensor, std: Tensor, prior_precision: float) -> Tensor:
-    """Return KL(N(mean, std²) ‖ N(0, 1 / prior_precision)) in nats, a scalar over all elements.
-
-    Args:
-        mean: Of any shape.
-        std: Of that shape.
-        prior_precision: Of every element.
-    """
+    """Return KL(N(mean, std²) ‖ N(0, 1 / prior_precision)) in nats, a scalar over all elements."""
     scaled = prior_precision * std.square()
     return 0.5 * (scaled + prior_precision * mean.square() - 1 - scaled.log()).sum()
 

@@ -75,14 +75,7 @@ class Config(NaturalGradientConfig):
 
 
 def next_hessian(h: Tensor, estimate: Tensor, beta2: float, delta: float) -> Tensor:
-    """Return β₂ h + (1 - β₂) f + ½ (1 - β₂)² (h - f)² / (h + δ); the last term keeps h + δ positive.
-
-    Args:
-        h: The current estimate.
-        estimate: f, that of this step, in the shape of h.
-        beta2: β₂.
-        delta: δ.
-    """
+    """Return β₂ h + (1 - β₂) f + ½ (1 - β₂)² (h - f)² / (h + δ); the last term keeps h + δ positive."""
     rest = 1 - beta2
     return beta2 * h + rest * estimate + 0.5 * rest**2 * (h - estimate).square() / (h + delta)
 
@@ -135,11 +128,7 @@ class Ivon(NaturalGradientOptimizer):
 def fit(
     model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
 ) -> WeightPosterior:
-    """Train q and return it; the last epoch is used.
-
-    Raises:
-        InputError: `method.std` is wider than the prior.
-    """
+    """Train q and return it; the last epoch is used."""
     clip = as_config(run, Config).clip
     optimizer = make_natural_optimizer(Ivon, model, run, len(batches.train), clip)
     objective = _perturbed_objective(model, optimizer, run, likelihood)

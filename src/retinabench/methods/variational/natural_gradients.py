@@ -55,19 +55,7 @@ class NaturalGradientConfig(MethodConfig):
 
 
 class NaturalGradientOptimizer(torch.optim.Optimizer):
-    """The state (ḡ, h, number of steps) of every parameter, and its standard deviation under q.
-
-    Args:
-        parameters: The trained parameters.
-        lr: Learning rate before `lr_factor`, both of which the training loop multiplies.
-        lr_factor: Constant factor on the learning rate.
-        ess: λ, the effective number of training examples.
-        delta: δ, of the prior.
-        hessian: h at the start.
-        beta1: Decay of ḡ.
-        beta2: Decay of h.
-        clip: Largest entry of |(ḡ + δ m) / (h + δ)|; 0 for no limit.
-    """
+    """The state (ḡ, h, number of steps) of every parameter, and its standard deviation under q."""
 
     def __init__(
         self, parameters: list[nn.Parameter], *, lr: float, lr_factor: float, ess: float, delta: float,
@@ -108,32 +96,13 @@ Kind = TypeVar("Kind", bound=NaturalGradientOptimizer)
 def next_mean(
     mean: Tensor, momentum: Tensor, h: Tensor, rate: float, delta: float, debias: float, clip: float
 ) -> Tensor:
-    """Return mean - rate · (ḡ / debias + δ m) / (h + δ), the fraction clipped to [-clip, clip] where clip > 0.
-
-    Args:
-        mean: m, of any shape.
-        momentum: ḡ, of that shape.
-        h: Estimate of the Hessian's diagonal, of that shape.
-        rate: Learning rate, with the factor h₀ + δ.
-        delta: δ = 2 l2.
-        debias: 1 - β₁ᵗ after t steps.
-        clip: Bound of the fraction; 0 is none.
-    """
+    """Return mean - rate · (ḡ / debias + δ m) / (h + δ), the fraction clipped to [-clip, clip] where clip > 0."""
     direction = (momentum / debias + delta * mean) / (h + delta)
     return mean - rate * (direction.clamp(-clip, clip) if clip else direction)
 
 
 def initial_hessian(std: float, ess: float, delta: float) -> float:
-    """Return h0 > 0 with 1 / √(λ (h0 + δ)) = std.
-
-    Args:
-        std: Wanted at the start.
-        ess: λ.
-        delta: δ.
-
-    Raises:
-        InputError: The prior alone is narrower than that.
-    """
+    """Return h0 > 0 with 1 / √(λ (h0 + δ)) = std."""
     hessian = 1 / (ess * std**2) - delta
     if hessian <= 0:
         raise InputError(
@@ -146,18 +115,7 @@ def initial_hessian(std: float, ess: float, delta: float) -> float:
 def make_natural_optimizer(
     kind: type[Kind], model: nn.Module, run: TrainingRun, points: int, clip: float = 0.0
 ) -> Kind:
-    """Return the optimiser of a run on N = `points` training points.
-
-    Args:
-        kind: Class of the optimiser.
-        model: The network whose parameters are the means.
-        run: Settings and seed.
-        points: Number N of training points.
-        clip: As in `next_mean`.
-
-    Raises:
-        InputError: `method.std` is wider than the prior.
-    """
+    """Return the optimiser of a run on N = `points` training points."""
     options: NaturalGradientConfig = as_config(run, NaturalGradientConfig)
     settings = run.optimizer
     ess, delta = points / options.temperature, 2 * settings.l2
@@ -192,15 +150,6 @@ def train_gaussian(
     """Train q and return it; the last epoch is used, since h converges last.
 
     The checkpoint's validation is that of the mean.
-
-    Args:
-        model: A fresh network, which is changed in place.
-        batches: Training and validation rows.
-        run: Settings and seed.
-        checkpoint: Where the state of the training is kept.
-        likelihood: What the outputs of the network mean.
-        objective: At weights drawn from q.
-        optimizer: Holds the means and their curvature.
     """
     train(
         PointPosterior(model, likelihood),

@@ -135,13 +135,7 @@ def fast_parameters(model: nn.Module, *, norms: bool) -> list[nn.Parameter]:
 
 
 def set_pace(optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter], lr_factor: float) -> None:
-    """Move `parameters` into groups of their own with this factor on the learning rate; all else of them stays.
-
-    Args:
-        optimizer: Changed in place.
-        parameters: To be moved.
-        lr_factor: Their learning rate over that of the others.
-    """
+    """Move `parameters` into groups of their own with this factor on the learning rate; all else of them stays."""
     chosen = {id(p) for p in parameters}
     for group in list(optimizer.param_groups):
         moved = [p for p in group["params"] if id(p) in chosen]

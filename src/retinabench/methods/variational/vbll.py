@@ -72,12 +72,6 @@ class VariationalLinear(nn.Module):
     """A linear layer (O, D) whose first V rows are Gaussian; its biases and other rows are points.
 
     Row c has the covariance S = Λ^-½ (I + A Aᵀ)⁻¹ Λ^-½ with `log_scale` = log Λ^-½ (V, D) and `root` = A (V, D, R).
-
-    Args:
-        layer: The layer whose weights are the first means.
-        random: V.
-        rank: R, at most D.
-        generator: Source of the first A.
     """
 
     def __init__(self, layer: nn.Linear, random: int, rank: int, generator: torch.Generator) -> None:
@@ -171,11 +165,7 @@ def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> LastLay
 def fit(
     model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
 ) -> LastLayerVariational:
-    """Train trunk and last layer together, and return the posterior.
-
-    Raises:
-        InputError: The prior has no width.
-    """
+    """Train trunk and last layer together, and return the posterior."""
     posterior, method = build(model, run, likelihood), as_config(run, Config)
     prior = method.prior_variance or run.optimizer.prior_variance(len(batches.train))
     if math.isinf(prior):
@@ -198,14 +188,7 @@ def fit(
 def bound(
     posterior: LastLayerVariational, batches: Batches, run: TrainingRun, prior_variance: float
 ) -> Objective:
-    """Return the two terms of the loss: the bound of the expected cross-entropy and the divergence.
-
-    Args:
-        posterior: Trunk and Gaussian last layer.
-        batches: Training rows, for N and the device.
-        run: Settings.
-        prior_variance: s².
-    """
+    """Return the two terms of the loss: the bound of the expected cross-entropy and the divergence."""
     head, points = posterior.head, len(batches.train)
 
     def objective(images: Tensor, labels: Tensor, batch: BatchInfo) -> dict[str, Tensor]:

@@ -103,11 +103,7 @@ class Vogn(NaturalGradientOptimizer):
 def fit(
     model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
 ) -> WeightPosterior:
-    """Train q and return it; the last epoch is used.
-
-    Raises:
-        InputError: `method.std` is wider than the prior.
-    """
+    """Train q and return it; the last epoch is used."""
     optimizer = make_natural_optimizer(Vogn, model, run, len(batches.train))
     objective = drawn_objective(model, optimizer, run, likelihood)
     return train_gaussian(
@@ -121,12 +117,6 @@ def drawn_objective(model: nn.Module, optimizer: Vogn, run: TrainingRun, likelih
     The mean of the single gradients is the gradient: one pass gives both. Batch norm ties the images of a batch
     together, so that none has a gradient of its own: the squares are then taken with the running statistics, by which
     the network predicts, and the gradient in a second pass, with those of the batch.
-
-    Args:
-        model: The network, whose parameters are the means.
-        optimizer: Has the std of every parameter, and takes the squares.
-        run: Settings and seed; the noise of a step depends on seed and step alone.
-        likelihood: What the outputs of the network mean.
     """
     named = {name: p for name, p in model.named_parameters() if p.requires_grad}
     tied = any(isinstance(module, _BatchNorm) for module in model.modules())
@@ -172,13 +162,7 @@ def single_gradients(
 
     Taken in float32, by the network in the mode in which it predicts.
 
-    Args:
-        model: The network; its own weights are not used.
-        weights: θ by name.
-        images: (B, ...).
-        labels: As the likelihood takes them, (B,).
-        shares: Weights c (B,) of the images.
-        likelihood: What the outputs of the network mean.
+    Shapes: `images` (B, ...), `labels` (B,), `shares` (B,).
     """
 
     def loss(weights: dict[str, Tensor], image: Tensor, label: Tensor) -> Tensor:

@@ -48,14 +48,6 @@ class PriorCorrection(Document):
     """The scores after every log odds is moved by `offset`, so that as many images are positive as predicted.
 
     Class weights in training move the log odds by the logarithm of their ratio; the order of the images stays.
-
-    Args:
-        offset: What is added to logit(p).
-        chosen_on: ``validation``, or ``test`` where the file has no validation images of both classes.
-        accuracy: Accuracy at the same threshold.
-        sensitivity: Sensitivity there.
-        brier_skill: Brier skill.
-        ece_positive_class: Expected calibration error of the positive class.
     """
 
     offset: float
@@ -68,16 +60,7 @@ class PriorCorrection(Document):
 
 @dataclass(frozen=True)
 class Baseline(Document):
-    """The baseline of a set of images and what the model adds to it, per image.
-
-    Args:
-        answer: The larger class, ``not referable`` or ``referable``.
-        accuracy: Accuracy of giving it to every image.
-        accuracy_gain: Accuracy of the model minus that; no interval where the model decides the same.
-        brier_skill: 1 - Brier / (prevalence (1 - prevalence)); 0 for a model that always says the prevalence.
-        positive_patients: Patients (images without patients) with a referable image.
-        corrected: The scores after a correction of the prior; None with one class.
-    """
+    """The baseline of a set of images and what the model adds to it, per image."""
 
     answer: str
     accuracy: float
@@ -95,18 +78,7 @@ def baseline_of(
     seed: int = 0,
     level: float = 0.95,
 ) -> Baseline:
-    """Compare the decisions and probabilities of N images with the baseline.
-
-    Args:
-        w: The images, each once, with their patients.
-        validation: Images on which the prior is corrected; None: on the images themselves.
-        bootstrap: Replicates over patients; 0 for none.
-        seed: Seed of the bootstrap.
-        level: Level of the intervals.
-
-    Returns:
-        The comparison.
-    """
+    """Compare the decisions and probabilities of N images with the baseline."""
     cases = w.cases
     codes, patients, positive = cases.patient, int(cases.patient.max()) + 1, cases.label
     majority = w.positives > w.negatives
@@ -162,21 +134,7 @@ def judge(
     accuracy_gain: Interval,
     brier_skill: Interval,
 ) -> Kind:
-    """Say in one word what a model is worth against the baseline; each claim needs its interval, where there is one.
-
-    Args:
-        sensitivity: At the decision threshold.
-        specificity: At the decision threshold.
-        auroc: Of the probabilities.
-        accuracy_gain: Accuracy minus that of the baseline.
-        brier_skill: Brier skill.
-
-    Returns:
-        ``one class`` (nothing can be said); ``inverted`` (AUROC below one half); ``never positive`` and ``always positive``
-        (every image gets the same prediction); ``not useful`` (neither decisions nor probabilities are better than the baseline, one
-        is worse, and the AUROC is poor); ``probabilities`` (the same with a better AUROC: threshold or prior are wrong, the
-        order is not); ``useful`` (better in decisions or probabilities); else ``not shown``.
-    """
+    """Say in one word what a model is worth against the baseline; each claim needs its interval, where there is one."""
     if not (np.isfinite(sensitivity.value) and np.isfinite(specificity.value)):
         return "one class"
     if _below(auroc, 0.5):

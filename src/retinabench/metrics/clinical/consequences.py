@@ -36,22 +36,7 @@ class MissedImage:
 
 @dataclass(frozen=True)
 class Missed:
-    """What is missed after referral, per image, and what referral adds.
-
-    Args:
-        referable: Share of the referable images that are missed: called not referable, and retained.
-        severe: The same share of the images of grade 3 and 4; None without grades.
-        alone: Share of the referable images that the model misses without referral.
-        caught: Of the images that the model alone misses, the share that is referred. Referral at random catches the
-            referral rate.
-        errors_caught: Of all images about which the model is wrong, the share that is referred.
-        images: Every missed image, the most severe first, then the least probable.
-        patients: Referable patients (any eye) of whom no image is called referable or referred, by id.
-        referable_patients: Number of patients with a referable image.
-        severe_total: Number of images of grade 3 and 4, 0 without grades.
-        curve: (101,) shares of the images that are referred, and (101,) shares of the referable images that are then missed;
-            images of equal uncertainty are referred in random order.
-    """
+    """What is missed after referral, per image, and what referral adds."""
 
     referable: Interval
     severe: Interval | None
@@ -91,14 +76,7 @@ def missed_disease(
 ) -> Missed:
     """Return what a model with referral misses.
 
-    Args:
-        part: N images.
-        positive: (N,) the model's call.
-        referred: (N,) whether the image is referred.
-        uncertainty: (N,) what orders the referral.
-
-    Returns:
-        Shares with clustered intervals, and every missed image and patient.
+    Shapes: `positive` (N,), `referred` (N,), `uncertainty` (N,).
     """
     y = part.label == 1
     patient = part.image_id if part.patient_id is None else part.patient_id
@@ -145,15 +123,7 @@ def _missed_curve(y: Bools, lost: Bools, uncertainty: Floats) -> tuple[Floats, F
 
 @dataclass(frozen=True)
 class Workload:
-    """The work of the expert.
-
-    Args:
-        images: Share of the images that are referred.
-        patients: Share of the patients of whom an image is referred; of the images where patients are not known.
-        found: Of the referred images, the share that is referable.
-        images_per_patient: Mean number of images of a patient.
-        images_per_hour: What an expert reads; stated, not measured.
-    """
+    """The work of the expert."""
 
     images: Interval
     patients: Interval
@@ -191,13 +161,7 @@ class Workload:
 def workload(part: Predictions, referred: NDArray[np.bool_], images_per_hour: float) -> Workload:
     """Return the work that a referral means.
 
-    Args:
-        part: N images.
-        referred: (N,) whether the image is referred.
-        images_per_hour: What an expert reads in an hour.
-
-    Returns:
-        Shares with clustered intervals, and hours.
+    Shapes: `referred` (N,).
     """
     codes, patients = cluster_codes(part.image_id if part.patient_id is None else part.patient_id)
     any_image = np.bincount(codes, referred, patients) > 0

@@ -25,17 +25,6 @@ def predictive_values(sensitivity: float, specificity: float, prevalence: float)
     """Return the predictive values at a stated prevalence q, by Bayes: a study's own values hold at its own mix only.
 
     PPV = sens q / (sens q + (1 - spec)(1 - q)), NPV = spec (1 - q) / (spec (1 - q) + (1 - sens) q).
-
-    Args:
-        sensitivity: In [0, 1].
-        specificity: In [0, 1].
-        prevalence: In [0, 1].
-
-    Returns:
-        PPV and NPV; NaN for 0/0.
-
-    Raises:
-        InputError: The prevalence is not in [0, 1].
     """
     if not 0 <= prevalence <= 1:
         raise InputError(f"the prevalence is {prevalence}", hint="A prevalence lies between 0 and 1.")
@@ -54,14 +43,6 @@ def predictive_value_intervals(
     A predictive value is the share of one proportion in the weighted sum of two (`share_of_two`), so that its interval holds
     where sensitivity or specificity is 0 or 1, and is clustered by patient where theirs are. The positive correlation of a patient's
     true and false positives is left out, which widens the intervals a little.
-
-    Args:
-        sensitivity: With its interval.
-        specificity: With its interval.
-        prevalence: The stated prevalence.
-
-    Returns:
-        `ppv` and `npv`; their ends are NaN where a class is absent or the prevalence is 0 or 1.
     """
     values = predictive_values(sensitivity.value, specificity.value, prevalence)
     if not 0 < prevalence < 1:
@@ -77,19 +58,7 @@ def predictive_value_intervals(
 
 @dataclass(frozen=True)
 class DecisionCurve:
-    """Net benefit at each threshold probability, in true positives per case; (T,) each.
-
-    Args:
-        threshold: Threshold probabilities.
-        model: Net benefit of the model.
-        treat_all: Of calling every case positive.
-        standardised: Of the model, divided by the prevalence.
-        treat_none: Of calling no case positive.
-        low: Lower end of the model's interval; None where no patients were given.
-        high: Upper end.
-        over_all_low: Lower end of the interval of the model minus treating all.
-        over_all_high: Upper end.
-    """
+    """Net benefit at each threshold probability, in true positives per case; (T,) each."""
 
     threshold: Floats
     model: Floats
@@ -134,24 +103,10 @@ def net_benefit(
     model's call counts for the retained only; a reader decides on the referred, and `referral_cost` true positives are paid
     for each of them: NB(t) - referral_cost * referred / n.
 
-    Args:
-        label: (N,) 0 or 1.
-        prob: (N,) P(label = 1).
-        thresholds: (T,) threshold probabilities in [0, 1).
-        referred: (N,) whether the image is referred; None: none is.
-        reader: Sensitivity and specificity of the reader.
-        referral_cost: In true positives per referred image.
-        weight: (N,) images that each row stands for; None: 1 each.
-        cluster: (N,) patients, for intervals (`combined_proportions`), which take no weights; None: no intervals.
-
-    Returns:
-        The curve; `standardised` is NaN without positives.
-
-    Raises:
-        InputError: A threshold is outside [0, 1), or the arrays do not fit each other.
-
     References:
         Vickers and Elkin, Decision curve analysis, Med. Decis. Making 26:565 (2006).
+
+    Shapes: `label` (N,), `prob` (N,), `thresholds` (T,), `referred` (N,), `weight` (N,), `cluster` (N,).
     """
     y, p = binary(label, "label"), np.asarray(prob, np.float64)
     t = np.atleast_1d(np.asarray(thresholds, np.float64))

@@ -33,15 +33,7 @@ _HINT = (
 
 @dataclass(frozen=True)
 class FrozenThreshold:
-    """A threshold as it is applied.
-
-    Args:
-        value: An image is positive where its probability is at least this (above it for 0.5).
-        rule: What chose it, such as ``sensitivity=0.85``; empty for a given number.
-        chosen_on: The split whose images chose it; empty for a given number.
-        images: Number of the images that chose it.
-        shared: Number of patients who have images of the validation split that chose it and of the test split.
-    """
+    """A threshold as it is applied."""
 
     value: float = DEFAULT
     rule: str = ""
@@ -101,12 +93,6 @@ ABOVE_HALF = FrozenThreshold()
 class DecisionThreshold:
     """A number, or a rule that chooses it on the in-domain images of a split.
 
-    Args:
-        rule: ``value``; ``youden`` (largest sensitivity + specificity); ``sensitivity`` (the largest specificity at a
-            sensitivity of at least `goal`); ``specificity`` (the largest sensitivity at a specificity of at least `goal`).
-        goal: The number, or the goal of the rule.
-        split: The split whose images choose; empty for validation where the file has it, else test.
-
     Examples:
         >>> import retinabench as rb
         >>> DecisionThreshold.parse("sensitivity=.85@validation")
@@ -122,17 +108,7 @@ class DecisionThreshold:
 
     @classmethod
     def parse(cls, given: DecisionThreshold | float | str) -> DecisionThreshold:
-        """Read a threshold as a user gives it.
-
-        Args:
-            given: A probability, or ``youden``, ``sensitivity=0.85``, ``specificity=0.9``, with ``@validation`` or ``@test``.
-
-        Returns:
-            The threshold.
-
-        Raises:
-            InputError: It is none of these.
-        """
+        """Read a threshold as a user gives it."""
         if isinstance(given, DecisionThreshold):
             return given
         text = str(given).strip().replace(" ", "")
@@ -161,15 +137,6 @@ class DecisionThreshold:
         """Return the threshold for a file.
 
         The distinct probabilities are the candidates. Nothing is interpolated; of equally good ones the highest is taken.
-
-        Args:
-            predictions: The file with all its splits.
-
-        Returns:
-            The threshold, with the images that chose it.
-
-        Raises:
-            InputError: The file lacks the split, or one class in it.
         """
         if self.rule == "value":
             return FrozenThreshold(self.goal)

@@ -29,15 +29,7 @@ def group_members(
 ) -> tuple[dict[str, dict[str, Bools]], dict[str, str], dict[str, str]]:
     """Return which images are in which group.
 
-    Args:
-        part: N images with further columns.
-        columns: The columns to look at; None for all that make groups.
-
-    Returns:
-        Column -> value -> (N,) rows; column -> why it makes no groups; column -> how a numeric column was cut.
-
-    Raises:
-        InputError: A named column does not exist or makes no groups.
+    Shapes: returns (N,).
     """
     for name in columns or ():
         if name not in part.subgroups:

@@ -136,13 +136,7 @@ def sensitivity_at_specificity(label: ArrayLike, prob: ArrayLike, specificity: f
     The thresholds are infinity and every distinct value; of several such points that of the highest threshold. It exists
     unless a class is absent, because calling no image positive has specificity 1.
 
-    Args:
-        label: (N,) 0 or 1.
-        prob: (N,) finite.
-        specificity: The least specificity.
-
-    Returns:
-        The point; NaN where a class is absent.
+    Shapes: `label` (N,), `prob` (N,).
     """
     threshold, sens, spec = operating_points(label, prob)
     return _best(threshold, sens, spec, spec >= specificity, sens)
@@ -151,13 +145,7 @@ def sensitivity_at_specificity(label: ArrayLike, prob: ArrayLike, specificity: f
 def specificity_at_sensitivity(label: ArrayLike, prob: ArrayLike, sensitivity: float) -> OperatingPoint:
     """Return the point of greatest specificity among those with at least this sensitivity; see `sensitivity_at_specificity`.
 
-    Args:
-        label: (N,) 0 or 1.
-        prob: (N,) finite.
-        sensitivity: The least sensitivity.
-
-    Returns:
-        The point; NaN where a class is absent.
+    Shapes: `label` (N,), `prob` (N,).
     """
     threshold, sens, spec = operating_points(label, prob)
     return _best(threshold, sens, spec, sens >= sensitivity, spec)
@@ -219,15 +207,7 @@ def judge_goals(
     The bound is the lower end of the exact 95 % interval of `clustered_proportion`, one-sided 97.5 %. An absent class meets
     nothing. The approved IDx-DR met 85 % sensitivity by its estimate (173 of 198) and not by its bound (81.9 %).
 
-    Args:
-        label: (N,) 0 or 1.
-        positive: (N,) the model's call.
-        cluster: (N,) patients; None: independent images.
-        goals: Name -> goal; None for `GOALS`.
-        exploratory: Whether the threshold behind `positive` was chosen on these images, so that no goal is judged.
-
-    Returns:
-        The table and a verdict per goal.
+    Shapes: `label` (N,), `positive` (N,), `cluster` (N,).
     """
     table = two_by_two(label, positive)
     y, said = binary(label, "label"), binary(positive, "positive")

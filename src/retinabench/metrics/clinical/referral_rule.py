@@ -19,15 +19,7 @@ from retinabench.predictions.table import Predictions
 
 @dataclass(frozen=True)
 class ReferralRule:
-    """A frozen rule of referral.
-
-    Args:
-        threshold: An image is referred where its uncertainty is larger; infinity: none is.
-        uncertainty: What orders the referral.
-        rate: The share that was asked for; None where the threshold was given.
-        chosen_on: The split whose uncertainties chose the threshold; empty for a given one.
-        images: Number of the images that chose it.
-    """
+    """A frozen rule of referral."""
 
     threshold: float = math.inf
     uncertainty: str = "total"
@@ -69,19 +61,6 @@ def referral_rule(
 
     A rate is turned into the lowest threshold above which at most this share of the in-domain validation images lies, or of the
     in-domain test images where there is no validation split. Images of equal uncertainty are referred together or not at all.
-
-    Args:
-        predictions: The file with all its splits.
-        uncertainty: What orders the referral, as in `score`.
-        cut: The decision threshold, for the uncertainty `margin`.
-        threshold: The threshold of the uncertainty; None: none is given.
-        rate: The share to be referred; None: none is given.
-
-    Returns:
-        The rule; it refers no image where neither is given.
-
-    Raises:
-        InputError: Both are given, or the rate is not in [0, 1].
     """
     if threshold is not None and rate is not None:
         raise InputError("a threshold and a rate of referral exclude each other", hint="Give one of them.")
@@ -96,20 +75,7 @@ def referral_rule(
 def referral_rules(
     predictions: Predictions, uncertainty: str, cut: float, rates: Sequence[float]
 ) -> list[ReferralRule]:
-    """Return the rules of several rates; see `referral_rule`.
-
-    Args:
-        predictions: The file with all its splits.
-        uncertainty: What orders the referral, as in `score`.
-        cut: The decision threshold, for the uncertainty `margin`.
-        rates: The shares to be referred, each in [0, 1].
-
-    Returns:
-        A rule for each.
-
-    Raises:
-        InputError: There is no image that could choose a threshold.
-    """
+    """Return the rules of several rates; see `referral_rule`."""
     split: Literal["validation", "test"] = "validation"
     part = predictions.select(domain="in_domain", split=split)
     if part is None:

@@ -87,18 +87,7 @@ def referral_views(
 
     `expert` never errs: an upper bound. `retained_only` drops the referred, and prevalence changes with them.
 
-    Args:
-        label: (N,) 0 or 1.
-        positive: (N,) the model's call.
-        referred: (N,) whether the image goes to an expert whatever the call.
-        reader: Sensitivity and specificity of a human reader.
-        weight: (N,) images that each row stands for; None: 1 each.
-
-    Returns:
-        Reading -> expected counts.
-
-    Raises:
-        InputError: The reader's rates are not in [0, 1], or the arrays do not fit each other.
+    Shapes: `label` (N,), `positive` (N,), `referred` (N,), `weight` (N,).
     """
     y, said, sent = binary(label, "label"), binary(positive, "positive"), binary(referred, "referred")
     _check_reader(reader)
@@ -141,16 +130,7 @@ def referral_view_intervals(
     The thresholds behind `positive` and `referred` are taken as frozen, and the reader's rates as known: choose and measure
     them on other data.
 
-    Args:
-        label: (N,) 0 or 1.
-        positive: (N,) the model's call.
-        referred: (N,) whether the image is referred.
-        cluster: (N,) patients.
-        reader: Sensitivity and specificity of a human reader.
-        level: Level of the intervals.
-
-    Returns:
-        Reading -> rate -> value with its interval.
+    Shapes: `label` (N,), `positive` (N,), `referred` (N,), `cluster` (N,).
     """
     y, sent = binary(label, "label"), binary(referred, "referred")
     calls = reading_calls(y, binary(positive, "positive"), sent, reader)
@@ -175,14 +155,7 @@ def reading_calls(
 ) -> dict[str, Floats]:
     """Return the probability with which each image is called positive in the end, under each reading of "referred".
 
-    Args:
-        label: (N,) whether the image is referable.
-        positive: (N,) the model's call.
-        referred: (N,) whether the image is referred.
-        reader: Sensitivity and specificity of a human reader.
-
-    Returns:
-        Reading -> (N,); `retained_only` leaves the referred out, so that its values for them mean nothing.
+    Shapes: `label` (N,), `positive` (N,), `referred` (N,), returns (N,).
     """
     _check_reader(reader)
     said = positive.astype(np.float64)
@@ -220,18 +193,7 @@ def patient_level(
     image is referred and no retained one is positive: a positive patient sees the specialist in any case. The pivotal trial
     of IDx-DR judged participants so: "in at least one eye".
 
-    Args:
-        label: (N,) 0 or 1.
-        prob: (N,) P(label = 1).
-        patient: (N,) patients.
-        threshold: An image is positive where prob >= threshold.
-        referred: (N,) whether the image is referred; None: none is.
-
-    Returns:
-        The G patients, in the order of the sorted ids.
-
-    Raises:
-        InputError: The arrays do not fit each other.
+    Shapes: `label` (N,), `prob` (N,), `patient` (N,), `referred` (N,).
     """
     y, p = binary(label, "label"), np.asarray(prob, np.float64)
     sent = np.zeros(len(y), bool) if referred is None else binary(referred, "referred")

@@ -70,17 +70,7 @@ class JudgedTable:
 
 @dataclass(frozen=True)
 class Screened:
-    """What the programme states: the frozen thresholds, the reader, and prices.
-
-    Args:
-        threshold: The decision threshold.
-        referral: The rule of referral.
-        prevalences: Prevalences at which PPV and NPV are stated.
-        reader: Sensitivity and specificity of the human who reads the referred images.
-        referral_cost: Price of one referral, in detected referable images.
-        images_per_hour: What an expert reads in an hour.
-        subgroups: Columns of subgroups; None for all that make groups.
-    """
+    """What the programme states: the frozen thresholds, the reader, and prices."""
 
     threshold: FrozenThreshold
     referral: ReferralRule
@@ -93,26 +83,7 @@ class Screened:
 
 @dataclass(frozen=True)
 class SetScreening(Document):
-    """The screening numbers of one set; gradable images alone, but in `ungradable`.
-
-    Args:
-        images: 2x2 table and goals by image, of the model alone, before any referral.
-        patients: The same by patient, where patients are known; a patient is positive if one eye is.
-        patient_readings: `readings` per patient (any eye); None where patients are not known.
-        pathway: The same by image with every referred image counted as positive.
-        auroc: Of the model, per image.
-        referred: Number of images referred.
-        missed: What is missed after referral.
-        workload: What the expert has to read.
-        readings: Reading of "referred" -> rate -> value with its interval, per image; see `referral_views`.
-        predictive_values: Prevalence, as text -> `ppv` and `npv` of the model alone, `ppv_with_reader` and `npv_with_reader`.
-        operating_points: Goal -> the points at its sensitivity and at its specificity, chosen on these images.
-        decision_curve: Net benefit of the model alone.
-        with_reader: Net benefit of the model with a reader of the referred, less the price of the referrals.
-        calibration: Calibration of the probabilities.
-        subgroups: For whom the model fails; None where the file has no further columns.
-        ungradable: Ungradable images as an outcome; None where the file has none.
-    """
+    """The screening numbers of one set; gradable images alone, but in `ungradable`."""
 
     _optional = ("patients", "patient_readings")
 
@@ -144,13 +115,7 @@ class SetScreening(Document):
 def screen_set(part: Predictions, gradable: Bools, stated: Screened) -> SetScreening:
     """Compute the screening numbers of one set.
 
-    Args:
-        part: N images, gradable or not.
-        gradable: (N,) whether the image can be graded; some can.
-        stated: What the programme states.
-
-    Returns:
-        The numbers.
+    Shapes: `gradable` (N,).
     """
     cut = stated.threshold
     every = part

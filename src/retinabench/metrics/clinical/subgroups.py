@@ -33,15 +33,7 @@ RATES = ("sensitivity", "specificity", "auroc")
 
 @dataclass(frozen=True)
 class GroupRate:
-    """A rate of a group.
-
-    Args:
-        alone: With its own 95 % interval.
-        together: The interval that holds for all groups at once.
-        gap: The rate minus that of all other images, at the simultaneous level; NaN for the only group.
-        too_small: Why nothing is said of it: fewer than `FEWEST_PATIENTS` patients of its class, or an interval wider than
-            `WIDEST`. Empty where something is said, and where an exact interval shows that the group is worse all the same.
-    """
+    """A rate of a group."""
 
     alone: Interval
     together: Interval
@@ -87,14 +79,7 @@ class Subgroup:
 
 @dataclass(frozen=True)
 class Subgroups:
-    """The groups of all columns.
-
-    Args:
-        groups: In the order of the columns.
-        skipped: Column -> why it is no subgroup.
-        bins: Column -> how a numeric column was cut.
-        level: The simultaneous level of one group.
-    """
+    """The groups of all columns."""
 
     groups: tuple[Subgroup, ...]
     skipped: Mapping[str, str]
@@ -137,17 +122,7 @@ def subgroups_of(
 ) -> Subgroups:
     """Return the rates of every group.
 
-    Args:
-        part: N images with further columns.
-        positive: (N,) the model's call.
-        referred: (N,) whether the image is referred.
-        columns: The columns to look at; None for all that make groups.
-
-    Returns:
-        The groups, and which columns make none.
-
-    Raises:
-        InputError: A named column does not exist or makes no groups.
+    Shapes: `positive` (N,), `referred` (N,).
     """
     members, skipped, bins = group_members(part, columns)
     number = sum(len(found) for found in members.values())
@@ -203,13 +178,7 @@ def _group(
 def mean_residual(label: Bools, prob: NDArray[np.float64], codes: NDArray[np.intp]) -> Interval:
     """Return the mean of label - prob: observed minus predicted disease, with its clustered t interval.
 
-    Args:
-        label: (N,) whether the image is referable.
-        prob: (N,) P(referable).
-        codes: (N,) patients.
-
-    Returns:
-        The mean; the ends are NaN for a single patient or images of one class, whose residuals show the forecasts alone.
+    Shapes: `label` (N,), `prob` (N,), `codes` (N,).
     """
     residual = label - prob
     mean = float(residual.mean())

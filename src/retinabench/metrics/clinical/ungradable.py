@@ -14,16 +14,7 @@ from retinabench.metrics.proportions import Interval, clustered_proportion
 
 @dataclass(frozen=True)
 class Ungradable:
-    """Images without a usable prediction of the model, per image.
-
-    Args:
-        images: Number of ungradable images.
-        imageability: Share of gradable images among all.
-        among_referable: Share of ungradable images among the referable ones.
-        among_healthy: The same among those that are not referable.
-        excluded: Sensitivity and specificity of the gradable images alone.
-        as_referred: Sensitivity and specificity where an ungradable image counts as positive: it is sent on.
-    """
+    """Images without a usable prediction of the model, per image."""
 
     images: int
     imageability: Interval
@@ -46,18 +37,11 @@ def ungradable_images(
 ) -> Ungradable:
     """Return what ungradable images do to the rates.
 
-    Args:
-        label: (N,) whether the image is referable.
-        positive: (N,) the model's call; without meaning for ungradable images.
-        gradable: (N,) whether the image can be graded.
-        cluster: (N,) patients.
-
-    Returns:
-        The shares with clustered intervals.
-
     References:
         Abramoff et al., Pivotal trial of an autonomous AI-based diagnostic system, npj Digit. Med. 1:39 (2018), for imageability
         beside sensitivity and specificity.
+
+    Shapes: `label` (N,), `positive` (N,), `gradable` (N,), `cluster` (N,).
     """
     codes, _ = cluster_codes(cluster)
     sent = positive | ~gradable

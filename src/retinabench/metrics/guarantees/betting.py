@@ -57,15 +57,7 @@ def evidence(
 ) -> Floats:
     """Return the evidence against E[X] >= 0 in each of T tests of P patients.
 
-    Args:
-        sums: (T, P) X of each patient, at most `bound`.
-        goal_errors: (T, P) goal * den of each patient: what a risk equal to the goal would let num be.
-        bound: Largest possible value of X.
-        delta: Level of the tests.
-        order: (R, P) orders of the patients.
-
-    Returns:
-        (T,) mean wealth over the orders. E[X] >= 0 is rejected at level `delta` where it is at least 1 / delta.
+    Shapes: `sums` (T, P), `goal_errors` (T, P), `order` (R, P), returns (T,).
     """
     tests, patients = sums.shape
     share = np.full((tests, len(order)), delta / TARGET)  # wealth / target
@@ -85,16 +77,7 @@ def evidence(
 
 
 def _stake(share: Floats, remaining: int, chance: Floats) -> Floats:
-    """Share of the wealth that an error must cost; the formulas are at the top of this file.
-
-    Args:
-        share: Wealth / target.
-        remaining: Number of patients to come.
-        chance: Chance that a patient brings an error, at a risk equal to the goal.
-
-    Returns:
-        (as `share`) in [0, 1]; 0 where the target is reached.
-    """
+    """Share of the wealth that an error must cost; the formulas are at the top of this file."""
     open_ = np.clip(share, 1e-12, 1 - ALMOST)
     scale = np.sqrt(1 - chance) / 2
     allowed = np.maximum(np.sqrt(remaining * chance) + scale * ndtri(open_), 0) ** 2

@@ -65,17 +65,7 @@ LEAST_VALUES = 100  # unless that would leave fewer candidates
 
 @dataclass(frozen=True)
 class Certificate:
-    """A threshold that satisfies all goals with confidence 1 - delta, or None with the reason.
-
-    Args:
-        threshold: Refer where uncertainty > threshold; infinity: no image, minus infinity: every image; None: refused.
-        delta: Probability of a wrong certificate.
-        goals: The sequence of each goal.
-        patients: Number of validation patients.
-        most_images: The largest number of images of a patient that the claim covers.
-        why: Why it was refused.
-        needed: Patients that would be needed, as far as these data can tell; None if no number is expected to suffice.
-    """
+    """A threshold that satisfies all goals with confidence 1 - delta, or None with the reason."""
 
     threshold: float | None
     delta: float
@@ -118,19 +108,6 @@ def certify(
 
     Claim, assumptions and proof are at the top of this file. The result does not depend on the order of the rows, on the names of the
     patients, or on a seed.
-
-    Args:
-        cases: The validation images.
-        goals: What to satisfy; a goal for `referral_rate` alone certifies the threshold that refers the most.
-        delta: In (0, 1).
-        most_images: The largest number of images that a patient can have; None: that of the validation patients.
-        share: Share of the patients with which the sequence of a risk among the retained begins, fixed beforehand.
-
-    Returns:
-        The certificate, with a threshold or the reason why there is none.
-
-    Raises:
-        InputError: A goal or delta is not in (0, 1), or a patient has more images than `most_images`.
 
     Examples:
         >>> import numpy as np

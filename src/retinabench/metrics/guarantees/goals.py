@@ -16,10 +16,6 @@ ALIASES = {"workload": "referral_rate", "error": "selective_risk"}
 class Goal:
     """A target and the value that it must reach.
 
-    Args:
-        target: One of `TARGETS`, or `workload` for `referral_rate`.
-        value: The least or greatest value, in [0, 1].
-
     Examples:
         >>> Goal.parse("sensitivity=.9")
         Goal(target='sensitivity', value=0.9)
@@ -72,19 +68,7 @@ class Goal:
 
 
 def as_goals(target: str, goal: float, goals: Sequence[Goal | str]) -> tuple[Goal, ...]:
-    """Return the goals that were asked for, each target once.
-
-    Args:
-        target: The target of a goal without a name.
-        goal: Its goal, where `goals` is empty.
-        goals: Goals as a user gives them.
-
-    Returns:
-        One goal or more.
-
-    Raises:
-        InputError: A target is named twice, or a goal is unknown.
-    """
+    """Return the goals that were asked for, each target once."""
     found = tuple(one if isinstance(one, Goal) else Goal.parse(one, target) for one in goals) or (
         Goal(target, goal),
     )

@@ -30,18 +30,7 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class Refutation(Document):
-    """What the labels of a set say about one certified bound.
-
-    Args:
-        risk: The ratio on these patients; NaN where no image counts.
-        goal: The certified bound.
-        patients: Patients with an image that counts.
-        p_broken: P-value of "the risk is at most the goal"; small: refuted.
-        p_holds: P-value of "the risk is at least the goal"; small: confirmed.
-        verdict: `broken`, `holds` or `not refuted`, after Holm's correction over `tests`.
-        tests: Number of bounds and sets that are tested together.
-        level: Family-wise level of each of the two kinds of verdict.
-    """
+    """What the labels of a set say about one certified bound."""
 
     risk: float
     goal: float
@@ -57,11 +46,7 @@ class Refutation(Document):
 class LabelledRisk:
     """A certified risk on N labelled images.
 
-    Args:
-        num: (N,) what is to be rare, such as a wrong retained image; at most `den`.
-        den: (N,) what it is rare among, such as a retained image; times the weight of the image in the estimand.
-        patient: (N,) patients.
-        goal: The certified bound on E[num] / E[den], in (0, 1).
+    Shapes: `num` (N,), `den` (N,), `patient` (N,).
     """
 
     num: ArrayLike
@@ -71,18 +56,7 @@ class LabelledRisk:
 
 
 def ratio_p_values(risk: LabelledRisk, level: float = LEVEL) -> tuple[float, float]:
-    """Return the p-values of "at most the goal" and of "at least the goal".
-
-    Args:
-        risk: The images and the goal.
-        level: Level at which the tests will be read; it sets the quantile of t.
-
-    Returns:
-        (p_broken, p_holds); both 1 where no image counts.
-
-    Raises:
-        InputError: The goal is not in (0, 1), or a numerator lies outside 0 … its denominator.
-    """
+    """Return the p-values of "at most the goal" and of "at least the goal"."""
     num, den = np.asarray(risk.num, np.float64), np.asarray(risk.den, np.float64)
     if not 0 < risk.goal < 1:
         raise InputError(f"the goal is {risk.goal}", hint="It lies between 0 and 1.")
@@ -105,12 +79,6 @@ def judge(risks: Sequence[LabelledRisk]) -> list[Refutation]:
 
     `broken` and `holds` are each given at the family-wise level `LEVEL`: among all bounds that are kept, one is called broken with
     at most this probability, and among all that are not kept one is called held.
-
-    Args:
-        risks: The images of every bound and set.
-
-    Returns:
-        One verdict for each.
     """
     if not risks:
         return []

@@ -48,13 +48,7 @@ SEVERE = 3
 class ReferralCases:
     """N images as a referral rule sees them.
 
-    Args:
-        label: (N,) whether the image is referable.
-        positive: (N,) the model's call.
-        uncertainty: (N,) finite; high ones are referred.
-        patient: (N,) number of the patient, from 0.
-        weight: (N,) weight of the image in the estimand.
-        severe: (N,) whether the grade is severe; None where the file has no grades.
+    Shapes: `label` (N,), `positive` (N,), `uncertainty` (N,), `patient` (N,), `weight` (N,), `severe` (N,).
     """
 
     label: Bools
@@ -68,17 +62,7 @@ class ReferralCases:
     def of(
         cls, part: Predictions, uncertainty: str = "auto", threshold: float = 0.5, per: Per = "image"
     ) -> ReferralCases:
-        """Return the images of a part of a file.
-
-        Args:
-            part: N images.
-            uncertainty: What orders the referral, as in `score`.
-            threshold: The model calls an image referable at prob >= threshold; 0.5: at prob > 0.5.
-            per: The estimand, one of `PER`.
-
-        Returns:
-            The images.
-        """
+        """Return the images of a part of a file."""
         called = part.prob > 0.5 if threshold == 0.5 else part.prob >= threshold
         codes = patient_codes(part)
         return cls(
@@ -115,13 +99,7 @@ def weights(patient: NDArray[np.intp], per: Per) -> Floats:
 class RatioRisk:
     """A ratio risk of a referral rule.
 
-    Args:
-        heading: What the value is, in words.
-        at_least: Whether the target is 1 - risk and must be at least its goal; else it is the risk, and at most its goal.
-        counted: Images -> (N,) those that are in num if they are retained (referred, where `of_referred`).
-        among: Images -> (N,) those that are in den.
-        den_retained: Whether only retained images are in den.
-        of_referred: Whether num counts referred images.
+    Shapes: `counted` (N,), `among` (N,).
     """
 
     heading: str
@@ -134,12 +112,7 @@ class RatioRisk:
     def sums(self, cases: ReferralCases, threshold: float) -> tuple[Floats, Floats]:
         """Return num and den of each image, with their weights, at a threshold of the uncertainty.
 
-        Args:
-            cases: N images.
-            threshold: Images with a larger uncertainty are referred.
-
-        Returns:
-            (N,) num and (N,) den.
+        Shapes: returns (N,).
         """
         retained = cases.uncertainty <= threshold
         hit = self.counted(cases) & (~retained if self.of_referred else retained)
@@ -147,16 +120,7 @@ class RatioRisk:
         return hit * cases.weight, of * cases.weight
 
     def estimate(self, cases: ReferralCases, threshold: float, level: float = 0.95) -> Interval:
-        """Return the target's value with its exact-type interval, clustered by patient; NaN where nothing counts.
-
-        Args:
-            cases: N images.
-            threshold: Images with a larger uncertainty are referred.
-            level: Level of the interval.
-
-        Returns:
-            The value and its interval.
-        """
+        """Return the target's value with its exact-type interval, clustered by patient; NaN where nothing counts."""
         num, den = self.sums(cases, threshold)
         risk = ratio_interval(num, den, cases.patient, level)
         return Interval(1 - risk.value, 1 - risk.high, 1 - risk.low) if self.at_least else risk
@@ -165,14 +129,7 @@ class RatioRisk:
 def ratio_interval(num: Floats, den: Floats, patient: NDArray[np.intp], level: float = 0.95) -> Interval:
     """Return sum num / sum den with the Clopper-Pearson interval at the effective number of images.
 
-    Args:
-        num: (N,) weights of the images in the numerator, 0 <= num <= den.
-        den: (N,) weights of the images in the denominator.
-        patient: (N,) patients.
-        level: Level of the interval.
-
-    Returns:
-        The ratio; NaN where den is 0.
+    Shapes: `num` (N,), `den` (N,), `patient` (N,).
     """
     counted = den > 0
     if not counted.any():

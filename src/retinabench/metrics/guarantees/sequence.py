@@ -27,14 +27,7 @@ SECOND = 0.1  # share of delta of the sequence that begins where every patient r
 
 @dataclass(frozen=True)
 class SequenceStep:
-    """One test of a sequence.
-
-    Args:
-        threshold: Images with a larger uncertainty are referred.
-        risk: sum num / sum den of the validation images at the threshold.
-        patients: Patients with an image in den.
-        p_value: Of "the risk is above the goal".
-    """
+    """One test of a sequence."""
 
     threshold: float
     risk: float
@@ -44,18 +37,7 @@ class SequenceStep:
 
 @dataclass(frozen=True)
 class GoalSequence:
-    """The sequence of one goal.
-
-    Args:
-        goal: The goal.
-        delta: Level of its tests.
-        threshold: The last threshold that passed; infinity: refer no image, minus infinity: every image; None: refused.
-        first: The first test.
-        last: The last test that passed, or the first one where none did.
-        tests: Number of tests.
-        why: Why it was refused.
-        needed: Patients that would be needed, as far as these data can tell.
-    """
+    """The sequence of one goal."""
 
     goal: Goal
     delta: float
@@ -71,12 +53,7 @@ class GoalSequence:
 class _Path:
     """Images in the order in which they are retained (referred, for the share referred), and what each adds to its patient.
 
-    Args:
-        place: (N,) thresholds in ascending order of the sequence: uncertainty, or minus it.
-        patient: (N,) patients, numbered by their content.
-        num: (N,) what the image adds to num.
-        den: (N,) what it adds to den.
-        base: (P,) den of each patient where nothing is retained.
+    Shapes: `place` (N,), `patient` (N,), `num` (N,), `den` (N,), `base` (P,).
     """
 
     place: Floats
@@ -113,21 +90,7 @@ def _by_content(content: Floats, patient: NDArray[np.intp]) -> NDArray[np.intp]:
 
 
 def certified(cases: ReferralCases, goal: Goal, delta: float, most_images: int, share: float) -> GoalSequence:
-    """Run the sequences of a goal.
-
-    Args:
-        cases: The validation images.
-        goal: The goal.
-        delta: Level of the sequences together.
-        most_images: The largest number of images that a patient can have.
-        share: Share of the patients with which the sequence of a risk among the retained begins.
-
-    Returns:
-        The sequence that reached the end, else the first one.
-
-    Raises:
-        InputError: No image counts for the goal.
-    """
+    """Run the sequences of a goal."""
     path = _Path.of(cases, goal)
     patients = len(path.base)
     per_image = bool(np.all(cases.weight == 1))  # the images of a patient add up

@@ -42,17 +42,7 @@ def of_file(source: str | None) -> Iterator[None]:
 
 
 def validation_and_test(predictions: Predictions) -> dict[str, Predictions]:
-    """Return the in-domain validation images, and the test images of each domain that has some.
-
-    Args:
-        predictions: Predictions with a validation and a test split.
-
-    Returns:
-        `validation`, `in_domain` and `shifted`, as far as they exist.
-
-    Raises:
-        InputError: There are no validation or no test images, or a patient is in both.
-    """
+    """Return the in-domain validation images, and the test images of each domain that has some."""
     validation = predictions.select(domain="in_domain", split="validation")
     if validation is None:
         raise InputError(
@@ -97,14 +87,7 @@ class FrozenOnSets(Tabular):
         """What the rule was to reach."""
 
     def plot(self, axes: Axes | None = None) -> Axes:
-        """Draw what each goal's target is on every set, with its interval, and the goal as an upright line.
-
-        Args:
-            axes: Where to draw; None: a new figure.
-
-        Returns:
-            The axes.
-        """
+        """Draw what each goal's target is on every set, with its interval, and the goal as an upright line."""
         rows = [
             IntervalRow(
                 f"{goal.spec.heading}, {name.replace('_', '-')}", one.value, one.low, one.high, goal.value
@@ -142,18 +125,7 @@ def on_sets(
 ) -> dict[str, Realised]:
     """Return what a frozen threshold does to every set; test sets are screened for shift, and their labels judge the goals.
 
-    Args:
-        cases: `validation` and test sets -> their images.
-        threshold: Images with a larger uncertainty are referred.
-        goals: What the threshold was to reach; those that bound a share within (0, 1) are tested together.
-        features: Name of a set -> (N, D) what the screen compares with validation.
-        reader: Sensitivity and specificity of the human who reads the referred images.
-        permutations: Permutations of the screen; at least `LEAST_PERMUTATIONS` are made.
-        seed: Seed of the permutations.
-        certified: Whether the goals are certified.
-
-    Returns:
-        Name of a set -> what the threshold does to it.
+    Shapes: `features` (N, D).
     """
     tested = [goal for goal in goals if 0 < goal.max_risk < 1]
     found = {name: realised(one, threshold, reader=reader) for name, one in cases.items()}
@@ -177,17 +149,7 @@ def on_sets(
 def notes_on(
     validation: Predictions, sets: Mapping[str, Realised], certificates: Sequence[Certificate], missed: str
 ) -> list[str]:
-    """Return what a reader of the numbers must know of the patients, the certificates, and missed disease.
-
-    Args:
-        validation: The validation images.
-        sets: Name of a set -> what the rule does to it.
-        certificates: The certificates that were asked for; none in the plain mode.
-        missed: What happens to referable images that are not seen, such as `missed`.
-
-    Returns:
-        The notes.
-    """
+    """Return what a reader of the numbers must know of the patients, the certificates, and missed disease."""
     notes = [*validation.notes]
     if validation.patient_id is None:
         notes.append("no patient_id: every image counts as a patient")

@@ -22,15 +22,7 @@ ROUNDING = 1e-12  # a goal that is met exactly is met, whatever the last digit o
 
 @dataclass(frozen=True)
 class Choice:
-    """A threshold (refer where uncertainty > threshold) and what it does on the validation images, by plain estimates.
-
-    Args:
-        goals: What was to be reached.
-        threshold: The threshold; None where none reaches the goals.
-        values: The value of each target at the threshold.
-        referral_rate: Share of the images referred at the threshold.
-        why: Why there is no threshold.
-    """
+    """A threshold (refer where uncertainty > threshold) and what it does on the validation images, by plain estimates."""
 
     goals: tuple[Goal, ...]
     threshold: float | None
@@ -63,13 +55,6 @@ def choose_threshold(cases: ReferralCases, goals: Sequence[Goal]) -> Choice:
 
     An estimate chosen as the best of many is optimistic: about every second such threshold misses its goal on new
     patients. `certificate.certify` gives a bound instead.
-
-    Args:
-        cases: The images.
-        goals: The values to reach.
-
-    Returns:
-        The threshold, or why there is none.
     """
     thresholds, met, risks = meeting(cases, goals)
     if not met.any():
@@ -86,12 +71,7 @@ def choose_threshold(cases: ReferralCases, goals: Sequence[Goal]) -> Choice:
 def meeting(cases: ReferralCases, goals: Sequence[Goal]) -> tuple[Floats, NDArray[np.bool_], list[Floats]]:
     """Return the candidates for a threshold, and which of them meet the goals on these images, by plain estimates.
 
-    Args:
-        cases: The images.
-        goals: The values to reach.
-
-    Returns:
-        (K,) thresholds, minus infinity and every distinct uncertainty; (K,) whether all goals are met; (K,) risks of each goal.
+    Shapes: returns (K,).
     """
     order = np.argsort(cases.uncertainty, kind="stable")
     ranked = cases.uncertainty[order]
@@ -217,16 +197,7 @@ def realised(
     *,
     reader: tuple[float, float] = (0.9, 0.95),
 ) -> Realised:
-    """Return what a frozen threshold does to a set, with 95 % intervals clustered by patient.
-
-    Args:
-        cases: The images.
-        threshold: Images with a larger uncertainty are referred.
-        reader: Sensitivity and specificity of the human who reads the referred images.
-
-    Returns:
-        Every target that the set can tell, missed disease, and the four readings.
-    """
+    """Return what a frozen threshold does to a set, with 95 % intervals clustered by patient."""
     referred = cases.uncertainty > threshold
     readings = referral_view_intervals(cases.label, cases.positive, referred, cases.patient, reader=reader)
     graded = cases.severe is not None

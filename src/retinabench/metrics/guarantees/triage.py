@@ -56,16 +56,7 @@ READ = 0.5  # between the 0 of an image in a zone and the 1 of one that the expe
 
 @dataclass(frozen=True)
 class Zone:
-    """One zone, its certificate and its plain choice.
-
-    Args:
-        goals: What it has to reach.
-        threshold: The frozen end of the zone, a probability that belongs to it; None: the zone is empty.
-        plain: The end by plain estimates; None: none reaches the goals.
-        certificate: Of the rule that calls the images of this zone and refers all others; thresholds are of prob (negative) or
-            -prob (positive). None in the plain mode.
-        why: Why the zone is empty.
-    """
+    """One zone, its certificate and its plain choice."""
 
     goals: tuple[Goal, ...]
     threshold: float | None

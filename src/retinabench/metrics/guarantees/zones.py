@@ -29,17 +29,7 @@ BEGIN: dict[Side, float] = {"negative": SHARE, "positive": 0.05}
 
 
 def zone_goals(goals: Sequence[Goal | str]) -> dict[Side, tuple[Goal, ...]]:
-    """Return the goals of the negative and of the positive zone.
-
-    Args:
-        goals: Goals as a user gives them.
-
-    Returns:
-        Zone -> its goals, none or more.
-
-    Raises:
-        InputError: There is no goal, or one is of no zone.
-    """
+    """Return the goals of the negative and of the positive zone."""
     hint = "npv, sensitivity, missed_referable, severe_sensitivity or missed_severe (negative zone); ppv or specificity (positive)."
     if not goals:
         raise InputError("the zones have no goal", hint=f"Give goals for {hint}")
@@ -55,13 +45,7 @@ def zone_goals(goals: Sequence[Goal | str]) -> dict[Side, tuple[Goal, ...]]:
 def zone_cases(cases: ReferralCases, prob: Floats, side: Side) -> ReferralCases:
     """Return the images as the rule of one zone sees them: it calls all that it retains, and refers the others.
 
-    Args:
-        cases: N images.
-        prob: (N,) their P(referable).
-        side: The zone.
-
-    Returns:
-        The images, all called `side`, with prob or -prob as uncertainty.
+    Shapes: `prob` (N,).
     """
     positive = side == "positive"
     return replace(cases, positive=np.full(len(cases), positive), uncertainty=-prob if positive else prob)
@@ -76,15 +60,7 @@ def zone_certificates(
 ) -> dict[Side, Certificate]:
     """Certify the goals of each zone, both zones together with confidence 1 - delta.
 
-    Args:
-        cases: N validation images.
-        prob: (N,) their P(referable).
-        goals: Zone -> its goals; see `zone_goals`.
-        delta: Probability of a wrong certificate; half of it for each zone if both have goals.
-        most_images: The largest number of images that a patient can have; None: that of the validation patients.
-
-    Returns:
-        Zone with goals -> its certificate.
+    Shapes: `prob` (N,).
     """
     if not 0 < delta < 1:  # of both zones, before it is halved
         raise InputError(f"delta is {delta:g}", hint="To be certified, it lies between 0 and 1.")
@@ -102,13 +78,7 @@ def plain_ends(
 ) -> tuple[float | None, float | None]:
     """Return the ends of the widest zones that meet their goals by plain estimates and do not overlap.
 
-    Args:
-        cases: N validation images.
-        prob: (N,) their P(referable).
-        goals: Zone -> its goals; see `zone_goals`.
-
-    Returns:
-        The largest probability called negative and the smallest called positive; None where the zone is empty.
+    Shapes: `prob` (N,).
     """
     below, above = (_plain(zone_cases(cases, prob, side), goals[side]) for side in TARGETS_OF)
     return _apart(prob, cases.weight, below, above)
@@ -119,13 +89,7 @@ def certified_ends(
 ) -> tuple[float | None, float | None]:
     """Return the ends of the widest certified zones that do not overlap.
 
-    Args:
-        cases: N validation images.
-        prob: (N,) their P(referable).
-        certificates: Zone -> its certificate.
-
-    Returns:
-        The largest probability called negative and the smallest called positive; None where the zone is empty.
+    Shapes: `prob` (N,).
     """
     below, above = (
         _certified_candidates(zone_cases(cases, prob, side), certificates.get(side)) for side in TARGETS_OF
@@ -152,14 +116,7 @@ def _plain(cases: ReferralCases, goals: Sequence[Goal]) -> Floats:
 def _apart(prob: Floats, weight: Floats, below: Floats, above: Floats) -> tuple[float | None, float | None]:
     """The ends a < b of the zones that leave the fewest images to the expert; among equals two zones, and the smaller a.
 
-    Args:
-        prob: (N,) P(referable).
-        weight: (N,) weights in the estimand.
-        below: (A,) ascending candidates for a.
-        above: (B,) ascending candidates for -b.
-
-    Returns:
-        a and b; None where the zone is empty.
+    Shapes: `prob` (N,), `weight` (N,), `below` (A,), `above` (B,).
     """
     order = np.argsort(prob)
     cumulated = np.append(0.0, np.cumsum(weight[order]))

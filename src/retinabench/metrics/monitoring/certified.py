@@ -24,16 +24,7 @@ _HINT = "Write it with: retinabench transfer FILE --confidence 0.95 --json trans
 
 @dataclass(frozen=True)
 class Certified:
-    """Frozen thresholds and certified goals.
-
-    Args:
-        threshold: Images with a larger uncertainty are referred.
-        decision: The model calls an image referable at prob >= decision; 0.5: at prob > 0.5.
-        uncertainty: What orders the referral, as in `score`.
-        goals: The certified targets with their goals.
-        per: The estimand, one of `risks.PER`.
-        most_images: The largest number of images of a validation patient.
-    """
+    """Frozen thresholds and certified goals."""
 
     threshold: float
     decision: float
@@ -71,17 +62,7 @@ class Certified:
 
 
 def read_certificate(path: Path) -> Certified:
-    """Read what `retinabench transfer --json` wrote.
-
-    Args:
-        path: The file.
-
-    Returns:
-        The frozen thresholds and certified goals.
-
-    Raises:
-        InputError: It is another file, or no threshold was certified.
-    """
+    """Read what `retinabench transfer --json` wrote."""
     try:
         content = json.loads(path.read_bytes())
     except FileNotFoundError:

@@ -35,14 +35,7 @@ BETS: Floats = np.asarray(0.5 ** np.arange(1, 9), np.float64)
 def log_wealth(increments: ArrayLike) -> Floats:
     """Return the logarithm of the wealth after each increment.
 
-    Args:
-        increments: (T,) or (R, T) for R streams, at least -1, in the order in which they were observed.
-
-    Returns:
-        Of the same shape.
-
-    Raises:
-        InputError: An increment is below -1.
+    Shapes: `increments` (T,).
     """
     x = np.asarray(increments, np.float64)
     if x.size and not x.min() >= -1 - 1e-12:
@@ -77,13 +70,7 @@ def conformal_p_values(reference: ArrayLike, values: ArrayLike, seed: int = 0) -
     p_t = (#{earlier > v_t} + U_t (#{earlier = v_t} + 1)) / (number of earlier values + 1) with U_t uniform. If reference and
     values are exchangeable, the p-values are independent and uniform on (0, 1), exactly.
 
-    Args:
-        reference: (M,) values seen before the first one; may be empty.
-        values: (T,) values in the order of time.
-        seed: Seed of the U_t.
-
-    Returns:
-        (T,) p-values.
+    Shapes: `reference` (M,), `values` (T,), returns (T,).
     """
     earlier = np.sort(np.asarray(reference, np.float64)).tolist()
     sequence = np.asarray(values, np.float64).tolist()
@@ -102,11 +89,7 @@ def drift_log_wealth(p_values: ArrayLike) -> Floats:
     A quarter each is bet on p being high, low, extreme and central. Their increments 2p - 1, 1 - 2p,
     12 (p - 1/2)^2 - 1 and (1 - 12 (p - 1/2)^2) / 2 have mean 0 for uniform p and are at least -1.
 
-    Args:
-        p_values: (T,) of `conformal_p_values`.
-
-    Returns:
-        (T,) logarithm of the wealth.
+    Shapes: `p_values` (T,), returns (T,).
     """
     p = np.asarray(p_values, np.float64)
     line, bowl = 2 * p - 1, 12 * (p - 0.5) ** 2 - 1

@@ -31,15 +31,8 @@ MOST_WINDOWS = 36
 class Watched:
     """N images with what is known of each.
 
-    Args:
-        image_id: (N,) text.
-        patient: (N,) text; the image id where there are no patients.
-        label: (N,) 0 or 1; 0 where not `labelled`.
-        labelled: (N,) whether the label is known.
-        prob: (N,) P(referable).
-        uncertainty: (N,) what orders the referral.
-        grade: (N,) 0 to 4, -1 where unknown.
-        day: (N,) dates; NaT where not asked for.
+    Shapes: `image_id` (N,), `patient` (N,), `label` (N,), `labelled` (N,), `prob` (N,), `uncertainty` (N,),
+    `grade` (N,), `day` (N,).
     """
 
     image_id: NDArray[np.str_]
@@ -62,20 +55,7 @@ class Watched:
     def of(
         cls, predictions: Predictions, uncertainty: str, date_column: str | None, *, decision: float = 0.5
     ) -> Watched:
-        """Return the images of a predictions file.
-
-        Args:
-            predictions: The file.
-            uncertainty: What orders the referral, as in `score`.
-            date_column: The further column with the date of each image; None: dates are not needed.
-            decision: The probability at which the uncertainty is centred, as in `score`.
-
-        Returns:
-            The images.
-
-        Raises:
-            InputError: The column is missing, or a cell is no date.
-        """
+        """Return the images of a predictions file."""
         n = len(predictions)
         patient = predictions.image_id if predictions.patient_id is None else predictions.patient_id
         grade = np.full(n, -1, np.int8) if predictions.grade is None else predictions.grade
@@ -93,11 +73,7 @@ class Watched:
 
     @classmethod
     def together(cls, parts: Sequence[Watched]) -> Watched:
-        """Return the images of several files.
-
-        Raises:
-            InputError: An image is in two files.
-        """
+        """Return the images of several files."""
         whole = cls(
             **{one.name: np.concatenate([getattr(p, one.name) for p in parts]) for one in fields(cls)}
         )
@@ -113,20 +89,7 @@ class Watched:
 def follow_up(
     files: Sequence[Predictions], uncertainty: str, decision: float, date_column: str
 ) -> tuple[Watched, Watched | None]:
-    """Return the images of the test split of all files, dated, and the in-domain ones of the validation split.
-
-    Args:
-        files: The files.
-        uncertainty: What orders the referral, as in `score`.
-        decision: The probability at which the model calls an image referable.
-        date_column: The further column with the date of each image of the test split.
-
-    Returns:
-        The follow-up, and the reference: None where no file holds validation images.
-
-    Raises:
-        InputError: No file holds images of the test split, an image is in two files, or a date is missing.
-    """
+    """Return the images of the test split of all files, dated, and the in-domain ones of the validation split."""
     tests, references = [], []
     for one in files:
         if (part := one.select(split="test", unlabelled=True)) is not None:
@@ -145,15 +108,7 @@ def follow_up(
 def days(predictions: Predictions, column: str) -> Days:
     """Return the day of every image.
 
-    Args:
-        predictions: The file.
-        column: One of its further columns, with dates as YYYY-MM-DD (a time of day may follow) or YYYY-MM.
-
-    Returns:
-        (N,) datetime64[D].
-
-    Raises:
-        InputError: The column is missing, or a cell is no such date.
+    Shapes: returns (N,).
     """
     if column not in predictions.subgroups:
         known = [name for name in predictions.subgroups if name != LABELLED]
@@ -184,11 +139,7 @@ def days(predictions: Predictions, column: str) -> Days:
 class Units:
     """Patients in the order in which they are watched.
 
-    Args:
-        rows: (N,) which images count: those of the patient's first day.
-        unit: (N,) number of the unit of each image, in the order of time; of a later day: the same patient's.
-        day: (T,) day of each unit.
-        later: Number of images of later days.
+    Shapes: `rows` (N,), `unit` (N,), `day` (T,).
     """
 
     rows: NDArray[np.bool_]
@@ -225,12 +176,7 @@ def one_image_each(image_id: NDArray[np.str_], codes: NDArray[np.intp]) -> NDArr
     The choice does not depend on how many images a patient has, on their order or on what the model said of them: the value of
     the chosen image has one distribution, whether all images of a patient are there or those of one visit.
 
-    Args:
-        image_id: (N,) text.
-        codes: (N,) number of the patient of each image, each from 0 on at least once.
-
-    Returns:
-        (patients,) rows, in the order of the codes.
+    Shapes: `image_id` (N,), `codes` (N,).
     """
     digest = np.array([hashlib.blake2b(name.encode(), digest_size=8).digest() for name in image_id.tolist()])
     order = np.lexsort((digest, codes))
@@ -241,11 +187,7 @@ def one_image_each(image_id: NDArray[np.str_], codes: NDArray[np.intp]) -> NDArr
 def windows(day: Days) -> tuple[Days, NDArray[np.intp], str]:
     """Cut time into days, weeks, months or years: the finest that gives at most `MOST_WINDOWS` windows.
 
-    Args:
-        day: (N,) dates.
-
-    Returns:
-        (W,) first day of each window, (N,) number of the window of each date, and the name of the unit.
+    Shapes: `day` (N,), returns (W,).
     """
     monday = day - (day.astype(np.int64) + 3) % 7
     cuts = {

@@ -59,22 +59,7 @@ def monitor(
     level: float = LEVEL,
     seed: int = 0,
 ) -> Monitoring:
-    """Watch the images of a follow-up.
-
-    Args:
-        images: The images, dated; labels may be missing.
-        certified: The frozen thresholds and certified goals.
-        reference: Validation images, which drift is measured against; those with labels foretell the risks of images without.
-        level: Rate of false alarms over all time.
-        seed: Seed of the ties of conformal p-values.
-
-    Returns:
-        The e-processes and windows.
-
-    Raises:
-        InputError: There are no patients but those of validation, no image has a patient where the certificate is of
-            patients with several, or the level is not between 0 and 1.
-    """
+    """Watch the images of a follow-up."""
     if not 0 < level < 1:
         raise InputError(
             f"the level is {level}", hint="A rate of false alarms lies between 0 and 1, such as 0.05."

@@ -36,13 +36,7 @@ SCHEMA = "retinabench.monitor/1"
 class Evidence:
     """The path of an e-process.
 
-    Args:
-        name: What is watched.
-        day: (D,) the days on which patients entered.
-        log_wealth: (D,) natural logarithm of the wealth after the last patient of each day.
-        needed: Wealth at which the alarm is raised.
-        alarm: Day on which it was first raised, else None.
-        patients: Number of patients that could change the wealth.
+    Shapes: `day` (D,), `log_wealth` (D,).
     """
 
     name: str
@@ -72,17 +66,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Window(Document):
-    """What a window of time shows.
-
-    Args:
-        start: Its first day.
-        images: Number of images.
-        patients: Number of patients.
-        labelled: Number of images with a label.
-        referred: Share of images referred.
-        calibration: Observed minus predicted share of referable images, over labelled ones.
-        risks: Name of a certified risk -> its estimate.
-    """
+    """What a window of time shows."""
 
     start: str
     images: int
@@ -95,24 +79,7 @@ class Window(Document):
 
 @dataclass(frozen=True, eq=False)
 class Monitoring(Tabular):
-    """What the follow-up of a certificate shows.
-
-    Args:
-        certified: The frozen thresholds and certified goals.
-        level: Rate of false alarms over all time, of the risks and of the drift each.
-        images: Number of images.
-        patients: Number of patients.
-        labelled: Number of images with a label.
-        overall: Name of a certified risk -> its estimate over all labelled images.
-        risks: One e-process per certified risk.
-        combined: Their mean; None without risks.
-        drift: The e-process of drift.
-        reference: Number of validation patients that drift is measured against; 0: the follow-up's own past.
-        unit: What a window is: day, week, month or year.
-        windows: The windows in order.
-        expected: The targets of the images without labels, estimated from validation; None without either.
-        notes: What a reader must know.
-    """
+    """What the follow-up of a certificate shows."""
 
     certified: Certified
     level: float
@@ -155,14 +122,7 @@ class Monitoring(Tabular):
         ]
 
     def plot(self, axes: Axes | None = None) -> Axes:
-        """Draw the evidence against the certificate and for drift, day by day, and the wealth of an alarm.
-
-        Args:
-            axes: Where to draw; None: a new figure.
-
-        Returns:
-            The axes.
-        """
+        """Draw the evidence against the certificate and for drift, day by day, and the wealth of an alarm."""
         axes = axes_or_new(axes)
         for one, name in ((self.combined, "certified risks"), (self.drift, "drift")):
             axes.plot(one.day, np.exp(np.clip(one.log_wealth, -20, 20)), label=name)

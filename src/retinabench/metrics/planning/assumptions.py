@@ -35,10 +35,6 @@ class Assumptions:
             AUROC and sensitivity.
         predictors: Linear predictors logit(p) of a pilot; None: those of a calibrated model with this AUROC.
         origin: Where the numbers come from.
-
-    Raises:
-        InputError: A rate is out of its range. One of 0 or 1, such as that of a pilot without an error, has no variance: a few
-            patients would seem to suffice.
     """
 
     prevalence: float
@@ -95,19 +91,7 @@ def stated_assumptions(
     pilot: Predictions | None = None,
     threshold: DecisionThreshold | float | str = DEFAULT,
 ) -> Assumptions:
-    """Return assumptions: what is stated, then what a pilot says, then the defaults.
-
-    Args:
-        stated: What is stated.
-        pilot: Predictions of a pilot.
-        threshold: The decision threshold of the pilot.
-
-    Returns:
-        The assumptions.
-
-    Raises:
-        InputError: Neither a prevalence nor a pilot is given, or a value is out of its range.
-    """
+    """Return assumptions: what is stated, then what a pilot says, then the defaults."""
     if pilot is not None:
         found = from_pilot(pilot, DecisionThreshold.parse(threshold).freeze(pilot), stated)
     elif stated.prevalence is not None:
@@ -123,19 +107,7 @@ def stated_assumptions(
 
 
 def from_pilot(predictions: Predictions, threshold: FrozenThreshold, stated: Stated = NOTHING) -> Assumptions:
-    """Return the assumptions that a pilot gives: those of its in-domain test images.
-
-    Args:
-        predictions: The pilot's predictions.
-        threshold: The decision threshold.
-        stated: Rates that replace the pilot's.
-
-    Returns:
-        The assumptions. A correlation that no patient of the pilot can tell keeps its default.
-
-    Raises:
-        InputError: The pilot has no test image of one of the classes, or a rate of 0 or 1 for which no value is stated.
-    """
+    """Return the assumptions that a pilot gives: those of its in-domain test images."""
     part = predictions.select(domain="in_domain", split="test") or predictions.select(split="test")
     if part is None or not 0 < part.label.mean() < 1:
         raise InputError("needs test images of both classes", file=predictions.source, column="label")

@@ -32,15 +32,6 @@ def auroc_standard_error(
 ) -> float:
     """Return the standard error of an AUROC under the equal-variance binormal model.
 
-    Args:
-        auroc: In (0, 1).
-        positives: Number of positive images.
-        negatives: Number of negative images.
-        effects: Design effects of positive and negative images.
-
-    Returns:
-        The standard error.
-
     References:
         Obuchowski, Sample size calculations in studies of test accuracy, Stat. Methods Med. Res. 7:371 (1998), with an
         approximation of the same variance; Hanley and McNeil, Radiology 143:29 (1982), for the decomposition.
@@ -56,18 +47,7 @@ def auroc_standard_error(
 def images_for_auroc(
     auroc: float, half_width: float, prevalence: float, clusters: Clusters, level: float = 0.95
 ) -> float:
-    """Return the number of images, of both classes together, whose AUROC has an interval of the stated half-width.
-
-    Args:
-        auroc: The AUROC that is expected, in (1/2, 1).
-        half_width: z times the standard error.
-        prevalence: Share of positive images.
-        clusters: How images are shared by patients.
-        level: Level of the interval.
-
-    Returns:
-        The number of images (dependent ones, of patients as `clusters` says), not rounded.
-    """
+    """Return the number of images, of both classes together, whose AUROC has an interval of the stated half-width."""
     _check_auroc(auroc)
     if not 0 < half_width < 0.5:
         raise InputError(f"the half-width is {half_width:g}", hint="It lies between 0 and 0.5, such as 0.05.")
@@ -88,20 +68,6 @@ def images_for_difference(
 
     The variance of the difference is V1 + V2 - 2 r sqrt(V1 V2), under the hypothesis of no difference 2 V (1 - r) at the mean
     AUROC; the two-sided test has the level 1 - `level`.
-
-    Args:
-        auroc: The two AUROCs that are expected.
-        between: Correlation r of the two estimates, in [0, 1); 0.5 is usual for two readings of the same images.
-        prevalence: Share of positive images.
-        clusters: How images are shared by patients.
-        power: Probability of showing the difference.
-        level: 1 minus the level of the two-sided test.
-
-    Returns:
-        The number of images, not rounded.
-
-    Raises:
-        InputError: The AUROCs are equal, or an argument is out of its range.
 
     References:
         Obuchowski and McClish, Sample size determination for diagnostic accuracy studies involving binormal ROC curve

@@ -74,16 +74,11 @@ def intra_patient_correlation(success: ArrayLike, cluster: ArrayLike | Sequence[
     With Y_i successes among the m_i images of patient i, M images, G patients and p = sum Y_i / M:
     1 - sum Y_i (m_i - Y_i) / m_i / ((M - G) p (1 - p)), cut to [0, 1].
 
-    Args:
-        success: (N,) bool.
-        cluster: (N,) patients.
-
-    Returns:
-        The correlation; NaN where no patient has two images or the outcome never varies.
-
     References:
         Fleiss and Cuzick, The reliability of dichotomous judgments: unequal numbers of judges per subject, Appl. Psychol.
         Meas. 3:537 (1979).
+
+    Shapes: `success` (N,), `cluster` (N,).
     """
     hit = binary(success, "success")
     codes, patients = cluster_codes(cluster)

@@ -18,18 +18,7 @@ from retinabench.metrics.planning.study_plan import Aims, Requirement, StudyPlan
 
 
 def plan_study(assumptions: Assumptions, aims: Aims | None = None) -> StudyPlan:
-    """Return how many patients each question needs.
-
-    Args:
-        assumptions: What is expected.
-        aims: What the study must show; None for the defaults.
-
-    Returns:
-        The plan.
-
-    Raises:
-        InputError: An assumption or an aim is out of its range.
-    """
+    """Return how many patients each question needs."""
     aims = Aims() if aims is None else aims
     check_level(aims.level)
     found = _of_rates(assumptions, aims) | _of_auroc(assumptions, aims) | _of_validation(assumptions)

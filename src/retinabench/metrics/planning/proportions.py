@@ -25,17 +25,6 @@ def images_for_half_width(expected: float, half_width: float, level: float = 0.9
     The interval is that of `expected` x n successes in n (a fraction of a success where that is no whole number), which is
     the interval that `clinic` will report.
 
-    Args:
-        expected: The proportion that is expected, in [0, 1].
-        half_width: Greatest half-width (high - low) / 2, in (0, 1/2).
-        level: Level of the interval.
-
-    Returns:
-        n.
-
-    Raises:
-        InputError: An argument is out of its range, or more than 10 million images were needed.
-
     References:
         Buderer, Statistical methodology: I. Incorporating the prevalence of disease into the sample size calculation for
         sensitivity and specificity, Acad. Emerg. Med. 3:895 (1996), with the Wald interval.
@@ -66,18 +55,6 @@ def images_for_power(expected: float, above: float, power: float = 0.8, level: f
     Clopper-Pearson interval of level `level` then lies above the goal. The power of an exact test goes up and down with n; from
     the returned n on it does not fall below `power` again.
 
-    Args:
-        expected: The true proportion; larger than the goal.
-        above: The goal, in [0, 1).
-        power: Probability of showing it.
-        level: Level of the two-sided interval.
-
-    Returns:
-        n.
-
-    Raises:
-        InputError: An argument is out of its range, or more than 10 million images were needed.
-
     References:
         Chernick and Liu, The saw-toothed behavior of power versus sample size and software solutions: single binomial
         proportion using exact methods, Am. Stat. 56:149 (2002).
@@ -103,14 +80,7 @@ def images_for_power(expected: float, above: float, power: float = 0.8, level: f
 def exact_power(images: ArrayLike, expected: float, above: float, level: float = 0.95) -> NDArray[np.float64]:
     """Return the power of the exact one-sided binomial test of "proportion <= above".
 
-    Args:
-        images: (K,) numbers of independent images.
-        expected: The true proportion.
-        above: The goal.
-        level: Level of the two-sided interval whose lower end is the test.
-
-    Returns:
-        (K,) powers.
+    Shapes: `images` (K,), returns (K,).
     """
     n = np.asarray(images)
     most_without = stats.binom.isf((1 - level) / 2, n, above)  # P(more successes | above) <= (1 - level) / 2

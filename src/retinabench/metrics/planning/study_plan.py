@@ -85,14 +85,7 @@ class StudyPlan(Tabular):
         return [{"name": name, **asdict(one)} for name, one in self.requirements.items()]
 
     def plot(self, axes: Axes | None = None) -> Axes:
-        """Draw the patients that each question needs.
-
-        Args:
-            axes: Where to draw; None: a new figure.
-
-        Returns:
-            The axes.
-        """
+        """Draw the patients that each question needs."""
         axes = axes_or_new(axes, 0.9 + 0.28 * len(self.requirements))
         axes.barh(list(self.requirements), [one.patients for one in self.requirements.values()], color=BLUE)
         axes.invert_yaxis()

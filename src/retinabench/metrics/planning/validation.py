@@ -33,13 +33,6 @@ def images_for_observed_over_expected(prevalence: float, width: float = 0.2) -> 
     """Return the images for a 95 % interval of observed/expected of the stated width.
 
     SE(ln O/E) = sqrt((1 - prevalence) / (n prevalence)), the interval exp(-+ z SE) has the width 2 sinh(z SE).
-
-    Args:
-        prevalence: Share of positive images.
-        width: Width of the interval.
-
-    Returns:
-        n, not rounded.
     """
     _check_width(width)
     error = math.asinh(width / 2) / Z
@@ -52,13 +45,7 @@ def images_for_calibration_slope(predictors: ArrayLike, weight: ArrayLike, width
     n = I_a / (SE^2 (I_a I_b - I_ab^2)), with the means I_a of v, I_ab of v x and I_b of v x^2 over the linear predictors x
     and v = p (1 - p).
 
-    Args:
-        predictors: (K,) linear predictors logit(p).
-        weight: (K,) probability of each.
-        width: Width of the interval.
-
-    Returns:
-        n, not rounded.
+    Shapes: `predictors` (K,), `weight` (K,).
     """
     _check_width(width)
     x, w = np.asarray(predictors, np.float64), np.asarray(weight, np.float64)
@@ -73,14 +60,6 @@ def images_for_c_statistic(auroc: float, prevalence: float, width: float = 0.1) 
     """Return the images for a 95 % interval of the C-statistic (the AUROC) of the stated width, by Newcombe's formula.
 
     SE^2 = C (1 - C) (1 + (n/2 - 1) ((1 - C) / (2 - C) + C / (1 + C))) / (n^2 prevalence (1 - prevalence)).
-
-    Args:
-        auroc: The C-statistic that is expected.
-        prevalence: Share of positive images.
-        width: Width of the interval.
-
-    Returns:
-        n, not rounded.
 
     References:
         Newcombe, Confidence intervals for an effect size measure based on the Mann-Whitney statistic, part 2, Stat. Med.
@@ -102,16 +81,6 @@ def images_for_net_benefit(
     With w = (1 - q) / q x t / (1 - t), q the prevalence and t the threshold probability, n SE^2 =
     sens (1 - sens) / q + w^2 spec (1 - spec) / (1 - q) + w^2 (1 - spec)^2 / (q (1 - q)).
 
-    Args:
-        sensitivity: At the threshold.
-        specificity: At the threshold.
-        prevalence: Share of positive images q.
-        threshold: Threshold probability t, in (0, 1).
-        width: Width of the interval.
-
-    Returns:
-        n, not rounded.
-
     References:
         Marsh, Janes and Pepe, Statistical inference for net benefit measures in biomarker validation studies, Biometrics
         76:843 (2020).
@@ -126,15 +95,7 @@ def images_for_net_benefit(
 
 
 def calibrated_predictors(auroc: float, prevalence: float) -> tuple[Floats, Floats]:
-    """Return the linear predictors of a calibrated binormal model, as points (K,) and their probabilities (K,).
-
-    Args:
-        auroc: In (1/2, 1).
-        prevalence: In (0, 1).
-
-    Returns:
-        Points of logit(p), and weights that sum to 1.
-    """
+    """Return the linear predictors of a calibrated binormal model, as points (K,) and their probabilities (K,)."""
     distance = math.sqrt(2) * float(stats.norm.ppf(auroc))
     nodes, weights = np.polynomial.hermite_e.hermegauss(60)
     weights = weights / weights.sum()
@@ -144,16 +105,7 @@ def calibrated_predictors(auroc: float, prevalence: float) -> tuple[Floats, Floa
 
 
 def threshold_of_sensitivity(auroc: float, prevalence: float, sensitivity: float) -> tuple[float, float]:
-    """Return the threshold probability at which a calibrated binormal model has a sensitivity, and its specificity there.
-
-    Args:
-        auroc: In (1/2, 1).
-        prevalence: In (0, 1).
-        sensitivity: In (0, 1).
-
-    Returns:
-        Threshold and specificity.
-    """
+    """Return the threshold probability at which a calibrated binormal model has a sensitivity, and its specificity there."""
     distance = math.sqrt(2) * float(stats.norm.ppf(auroc))
     cut = float(stats.norm.isf(sensitivity))  # in standard deviations from the mean of the positives
     threshold = float(expit(logit(prevalence) + distance**2 / 2 + distance * cut))

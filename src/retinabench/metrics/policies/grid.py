@@ -45,20 +45,7 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class PolicyOutcome(Document):
-    """What one pair of thresholds does, with a reader of the referred images, per image.
-
-    Args:
-        sensitivity: Of the model and the reader together.
-        specificity: The same.
-        ppv: Share of referable images among those that are called referable in the end.
-        npv: Share of images that are not referable among the others.
-        referred: Share of the images that the reader reads.
-        referred_patients: Share of the patients of whom the reader reads an image; NaN where patients are not known.
-        missed: Share of the referable images that are neither called referable nor referred.
-        missed_severe: The same share of the images of grade 3 and 4; NaN without grades.
-        missed_images: Number of referable images that are missed.
-        missed_severe_images: Number of images of grade 3 and 4 that are missed.
-    """
+    """What one pair of thresholds does, with a reader of the referred images, per image."""
 
     sensitivity: Interval
     specificity: Interval
@@ -74,17 +61,7 @@ class PolicyOutcome(Document):
 
 @dataclass(frozen=True)
 class RankedImage:
-    """A referable image that some pair of thresholds misses.
-
-    Args:
-        image_id: Its id.
-        patient_id: Its patient, where patients are known.
-        grade: Its grade, where it is known.
-        prob: P(referable).
-        called: At how many of the thresholds, from the lowest on, it is called referable.
-        referred_from: For every threshold, the first rule that refers it; the number of rules where none does.
-        groups: Places of the groups that it is of, in the order of `PolicyGrid.outcomes`; 0 is the whole set.
-    """
+    """A referable image that some pair of thresholds misses."""
 
     image_id: str
     patient_id: str | None
@@ -101,15 +78,7 @@ class RankedImage:
 
 @dataclass(frozen=True)
 class PolicyGrid:
-    """The outcomes of all pairs of thresholds.
-
-    Args:
-        thresholds: T decision thresholds, ascending.
-        rules: R rules of referral at the frozen decision threshold, from few images to many.
-        frozen: Places of the frozen pair: its threshold, its rule.
-        outcomes: Set -> group -> T rows of R outcomes; the group "" is the whole set.
-        images: Set -> the referable images that some pair misses, the most severe first, then the least probable.
-    """
+    """The outcomes of all pairs of thresholds."""
 
     thresholds: tuple[FrozenThreshold, ...]
     rules: tuple[ReferralRule, ...]
@@ -128,16 +97,7 @@ class PolicyGrid:
 
 
 def policy_grid(predictions: Predictions, stated: Screened, *, most_groups: int = MOST_GROUPS) -> PolicyGrid:
-    """Compute what the programme would do at other thresholds.
-
-    Args:
-        predictions: The predictions, with all their splits.
-        stated: The frozen thresholds, the reader, and the columns of subgroups.
-        most_groups: How many subgroups of each set are looked at, the largest first.
-
-    Returns:
-        The outcomes per set and subgroup, with clustered 95 % intervals.
-    """
+    """Compute what the programme would do at other thresholds."""
     thresholds, place = _thresholds(stated.threshold)
     rules = [_rules(predictions, stated, cut.value) for cut in thresholds]
     frozen = (place, rules[place].index(stated.referral))

@@ -80,12 +80,7 @@ class LeNet(nn.Module):
 
 
 def lenet(*, width: int = 6, outputs: int = 1) -> LeNet:
-    """Return a network of 5 layers with weights, 61,751 at width 6 with 7 outputs.
-
-    Args:
-        width: Number of channels of the first layer.
-        outputs: Number of outputs.
-    """
+    """Return a network of 5 layers with weights, 61,751 at width 6 with 7 outputs."""
     return LeNet(width, outputs, nn.ReLU)
 
 
@@ -129,13 +124,7 @@ class VGG(nn.Module):
 
 
 def vgg(*, width: int = 32, outputs: int = 1, activation: str = "relu") -> VGG:
-    """Return a network of 13 convolutions; 2,657,345 parameters at width 32.
-
-    Args:
-        width: Number of channels of the first layer.
-        outputs: Number of outputs.
-        activation: ``relu``, or ``leaky_relu`` with slope 0.2 below 0.
-    """
+    """Return a network of 13 convolutions; 2,657,345 parameters at width 32."""
     return VGG(width, outputs, activation)
 
 

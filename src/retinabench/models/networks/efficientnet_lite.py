@@ -88,14 +88,7 @@ class InvertedResidual(nn.Module):
 
 
 class EfficientNetLite(nn.Module):
-    """Stem, seven stages, a pointwise head, pooling, one linear layer.
-
-    Args:
-        width: Factor on the channels of the stages.
-        depth: Factor on the number of blocks of all stages but the first and the last.
-        outputs: Number of outputs.
-        pool: `mean` of every channel, as trained on ImageNet, or `mean_max`: its mean and its maximum.
-    """
+    """Stem, seven stages, a pointwise head, pooling, one linear layer."""
 
     def __init__(self, width: float, depth: float, *, outputs: int = 1, pool: Pool = "mean") -> None:
         super().__init__()

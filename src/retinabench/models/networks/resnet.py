@@ -67,13 +67,6 @@ class ResNet(nn.Module):
 
     `dropout_sites` names the modules after which MC dropout drops (Filos et al., as released for the Retina
     Benchmark): every activation that no residual sum precedes, and the norm of each projection shortcut.
-
-    Args:
-        block: Kind of the blocks.
-        depths: Number of blocks of each stage.
-        width: Number of channels of the first layer; 64 as published.
-        outputs: Number of outputs.
-        stem: `standard`, or `small` for images of 32 to 128 pixels.
     """
 
     def __init__(

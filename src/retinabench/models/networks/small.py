@@ -56,11 +56,6 @@ class Head(nn.Module):
     """One linear layer on features, or a hidden layer and one.
 
     `dropout_sites`: the features, and the hidden layer where there is one.
-
-    Args:
-        features: Number D of features.
-        outputs: Number of outputs.
-        hidden: Units of the hidden layer; None: there is none.
     """
 
     def __init__(self, features: int, outputs: int, hidden: int | None = None) -> None:

@@ -89,11 +89,6 @@ def channels_last(source: Callable[..., Tensor], shape: torch.Size, generator: t
     """Return a tensor of `shape` from `source`, in memory order (N, H, W, C) where there are four axes.
 
     Noise in another layout than its activations costs a copy at every use.
-
-    Args:
-        source: Takes a shape, `generator` and `device`, as `torch.randn`.
-        shape: Of the tensor.
-        generator: Source of the draws, on whose device it lies.
     """
     if len(shape) != 4:
         return source(shape, generator=generator, device=generator.device)
@@ -140,13 +135,7 @@ def channels(layer: Affine) -> tuple[int, int]:
 
 
 def per_channel(factors: Tensor, x: Tensor, layer_is_linear: bool) -> Tensor:
-    """Return `factors` in a shape in which they multiply `x`.
-
-    Args:
-        factors: (B, channels).
-        x: (B, channels, H, W), or (B, ..., features) of a linear layer.
-        layer_is_linear: Whether the layer is linear.
-    """
+    """Return `factors` in a shape in which they multiply `x`."""
     rows, size = factors.shape
     shape = (rows, *[1] * (x.ndim - 2), size) if layer_is_linear else (rows, size, *[1] * (x.ndim - 2))
     return factors.view(shape)

@@ -62,11 +62,7 @@ def _mask(shape: torch.Size, steps: int, dtype: torch.dtype, generator: torch.Ge
 
 
 def add_dropout(model: nn.Module, rate: float) -> nn.Module:
-    """Put `Dropout(rate)` behind the sites of `model`, in place; names of parameters stay as they are.
-
-    Raises:
-        InputError: There are no sites.
-    """
+    """Put `Dropout(rate)` behind the sites of `model`, in place; names of parameters stay as they are."""
     sites = dropout_sites(model)
     if not sites:
         raise InputError(

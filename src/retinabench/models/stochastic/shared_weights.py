@@ -25,12 +25,7 @@ from retinabench.models.stochastic.variational import gaussian_kl, initial_rho
 
 
 class OuterProduct(Drawing, ABC):
-    """A layer in place of `layer`, whose weight is shared by K pairs of factors; posterior sample n has the pair n mod K.
-
-    Args:
-        layer: The replaced layer; its weight is kept, under its name.
-        pairs: Number K of pairs.
-    """
+    """A layer in place of `layer`, whose weight is shared by K pairs of factors; posterior sample n has the pair n mod K."""
 
     def __init__(self, layer: Affine, pairs: int) -> None:
         super().__init__()
@@ -43,29 +38,21 @@ class OuterProduct(Drawing, ABC):
         return self.each_draw(x, self._own_factors if self.training else self._one_weight)
 
     def pair_of(self, rows: int, draw: Draw) -> Tensor:
-        """Return which pair each row of a training batch has, (rows,): pair n mod K for row n.
-
-        Args:
-            rows: Number of rows.
-            draw: Of the pass.
-        """
+        """Return which pair each row of a training batch has, (rows,): pair n mod K for row n."""
         return torch.arange(rows, device=self.weight.device) % self.pairs
 
     @abstractmethod
     def factors(self, chosen: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
         """Return r (B, inputs) and s (B, outputs).
 
-        Args:
-            chosen: Number of each row's pair, (B,).
-            draw: Where noise comes from.
+        Shapes: `chosen` (B,).
         """
 
     @abstractmethod
     def biases(self, chosen: Tensor) -> Tensor | None:
         """Return the biases (B, outputs), or (1, outputs) where all rows have the same; None without any.
 
-        Args:
-            chosen: Number of each row's pair, (B,).
+        Shapes: `chosen` (B,).
         """
 
     def _own_factors(self, x: Tensor, draw: Draw) -> Tensor:
@@ -174,12 +161,6 @@ class BatchEnsemble(OuterProduct):
 
     Parameters: `weight`, of shape (K, inputs) `input_factors`, (K, outputs) `output_factors`, and K vectors `bias`. The
     factors are never decayed; all learn at the rate of the weight.
-
-    Args:
-        layer: The replaced layer.
-        members: K.
-        std: Of the factors' initial values, around 1.
-        generator: Source of the draws, on the CPU.
     """
 
     def __init__(self, layer: Affine, members: int, std: float, generator: torch.Generator) -> None:
@@ -198,10 +179,6 @@ class BatchEnsemble(OuterProduct):
         """Return the member of each row: equal shares, one after the other, the first for the member of the draw's number.
 
         Layers on windows of images have many rows for each image, which all lie in its member's share.
-
-        Args:
-            rows: Number of rows.
-            draw: Of the pass.
         """
         return (torch.arange(rows, device=self.weight.device) * self.pairs // rows + draw.number) % self.pairs
 
@@ -225,13 +202,6 @@ class LowRank(Drawing):
     """A layer in place of `layer`, which starts as the same function for every member.
 
     Parameters: `weight` and `bias`, frozen; `down`, A of shape (K, r, inputs), N(0, 1 / inputs); `up`, B of shape (K, outputs, r), 0.
-
-    Args:
-        layer: The replaced layer.
-        members: K.
-        rank: r; at most the rank that the weight can have.
-        alpha: α.
-        generator: Source of the draws, on the CPU.
     """
 
     def __init__(
@@ -269,11 +239,7 @@ class LowRank(Drawing):
 
 
 class Members(Drawing):
-    """K layers in the place of one: posterior sample n passes through the layer n mod K.
-
-    Args:
-        layers: Of the members.
-    """
+    """K layers in the place of one: posterior sample n passes through the layer n mod K."""
 
     def __init__(self, layers: Iterable[nn.Module]) -> None:
         super().__init__()

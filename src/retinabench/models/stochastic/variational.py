@@ -37,13 +37,7 @@ class Family(NamedTuple):
 
 
 def gaussian_kl(offset: Tensor | None, stddev: Tensor, prior_stddev: float) -> Tensor:
-    """Return KL(N(μ, σ²) ‖ N(m, τ²)) = Σ log(τ / σ) + (σ² + (μ - m)²) / 2τ² - 1/2, in nats.
-
-    Args:
-        offset: μ - m, in the shape of `stddev`; None is 0.
-        stddev: σ of every entry; (outputs, inputs, ...) of a layer's weight.
-        prior_stddev: τ.
-    """
+    """Return KL(N(μ, σ²) ‖ N(m, τ²)) = Σ log(τ / σ) + (σ² + (μ - m)²) / 2τ² - 1/2, in nats."""
     constant = stddev.numel() * (math.log(prior_stddev) - 0.5)
     return _expected_square(offset, stddev, 1) / (2 * prior_stddev**2) - stddev.log().sum() + constant
 
@@ -62,11 +56,6 @@ def radial_kl(offset: Tensor | None, stddev: Tensor, prior_stddev: float) -> Ten
     """Return the KL of the radial posterior from N(m, τ² I) in nats: closed, constants included.
 
     E[ε_i²] = 1 / D makes the cross-entropy Σ (σ² / D + (μ - m)²) / 2τ² + log τ + log(2π) / 2.
-
-    Args:
-        offset: μ - m, in the shape of `stddev`; None is 0.
-        stddev: σ of every entry; (outputs, inputs, ...) of a layer's weight.
-        prior_stddev: τ.
     """
     size = stddev.numel()
     return (
@@ -88,11 +77,6 @@ def per_filter_kl(offset: Tensor | None, stddev: Tensor, prior_stddev: float) ->
     """Return Σ over the vectors w[:, i, ...] of the KL of each vector's own, radial, marginal, in nats.
 
     All at once they have no density: they share one distance. This sum has the gradient that was meant.
-
-    Args:
-        offset: μ - m, in the shape of `stddev`; None is 0.
-        stddev: σ of every entry; (outputs, inputs, ...) of a layer's weight.
-        prior_stddev: τ.
     """
     outputs = stddev.shape[0]
     entropy = stddev.numel() / outputs * radial_entropy(outputs) + stddev.log().sum()
@@ -208,13 +192,7 @@ class Variational(Drawing):
 
 
 def initial_rho(like: Tensor, stddev: tuple[float, float], generator: torch.Generator) -> nn.Parameter:
-    """Return ρ in the shape and layout of `like`: softplus⁻¹(mean) + std * N(0, 1), cut at two standard deviations.
-
-    Args:
-        like: A tensor of the wanted shape and device.
-        stddev: Mean of the initial σ, and std of ρ.
-        generator: Source of the draws, on the CPU.
-    """
+    """Return ρ in the shape and layout of `like`: softplus⁻¹(mean) + std * N(0, 1), cut at two standard deviations."""
     mean, std = stddev
     rho = torch.randn(like.shape, generator=generator)  # in host memory, so that the device does not matter
     while (far := rho.abs() > 2).any():

@@ -23,18 +23,7 @@ UNFOLDING = "DELTA_BYTE_ARRAY"
 
 
 def open_parquet(path: Path) -> pa.parquet.ParquetFile:
-    """Open a Parquet file after measuring its footer; its text is read as dictionaries.
-
-    Args:
-        path: The file.
-
-    Returns:
-        The open file.
-
-    Raises:
-        InputError: The footer is too large.
-        pyarrow.ArrowException: It is no whole Parquet file.
-    """
+    """Open a Parquet file after measuring its footer; its text is read as dictionaries."""
     with open(path, "rb") as handle:
         handle.seek(max(0, path.stat().st_size - 8))
         length = int.from_bytes(handle.read(4), "little")
@@ -50,39 +39,13 @@ def open_parquet(path: Path) -> pa.parquet.ParquetFile:
 
 
 def read_columns(file: pa.parquet.ParquetFile, path: Path, names: Sequence[str] | None = None) -> pa.Table:
-    """Read columns of a Parquet file, after checking what the file declares of them.
-
-    Args:
-        file: The file, from `open_parquet`.
-        path: Its name, for messages.
-        names: The columns; None for all.
-
-    Returns:
-        The table; text is a dictionary.
-
-    Raises:
-        InputError: It would unfold to more than is read at once.
-        pyarrow.ArrowException: It is damaged.
-    """
+    """Read columns of a Parquet file, after checking what the file declares of them."""
     _check_declared(file.metadata, path, names)
     return file.read(columns=None if names is None else list(names))
 
 
 def read_table(path: Path, names: Sequence[str] | None = None) -> pa.Table:
-    """Read columns of a Parquet file with its text unfolded, within the limits of this module.
-
-    Args:
-        path: The file.
-        names: The columns; None for all.
-
-    Returns:
-        The table.
-
-    Raises:
-        InputError: It would unfold to more than is read at once.
-        pyarrow.ArrowException: It is no whole Parquet file.
-        OSError: It cannot be read.
-    """
+    """Read columns of a Parquet file with its text unfolded, within the limits of this module."""
     return unfold_all(read_columns(open_parquet(path), path, names), path)
 
 

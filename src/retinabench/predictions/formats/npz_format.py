@@ -120,21 +120,7 @@ def read_member(
     name: str,
     shape: tuple[int, ...] | None = None,
 ) -> NDArray[Any]:
-    """Read one array; what its header declares is checked before memory is asked for, and no object is unpickled.
-
-    Args:
-        path: The file, for messages.
-        archive: The open archive.
-        info: The member.
-        name: The column, for messages.
-        shape: The needed shape; None for any.
-
-    Returns:
-        The array.
-
-    Raises:
-        InputError: It is no plain array, has another shape, or its header declares more than the file holds.
-    """
+    """Read one array; what its header declares is checked before memory is asked for, and no object is unpickled."""
     if info.compress_type not in METHODS:
         raise InputError(
             "is compressed in a way that NumPy does not write",

@@ -47,15 +47,7 @@ class SetPage:
 
 
 def render(report: ScreeningReport, grid: PolicyGrid | None = None) -> str:
-    """Return the page of a screening report.
-
-    Args:
-        report: What it says.
-        grid: Outcomes at other thresholds, for sliders; None: the page has none.
-
-    Returns:
-        The HTML of the page.
-    """
+    """Return the page of a screening report."""
     found = [_set_page(answer, report) for answer in answer_sets(report)]
     absent = ([] if len(found) > 1 else ["work"]) + ([] if grid is not None else ["explore"])
     context = {
@@ -76,16 +68,7 @@ def render(report: ScreeningReport, grid: PolicyGrid | None = None) -> str:
 
 
 def write_clinic(report: ScreeningReport, out: Path, grid: PolicyGrid | None = None) -> Path:
-    """Write `index.html` and `clinic.json` into a folder.
-
-    Args:
-        report: What is written.
-        out: A folder; made where it does not exist.
-        grid: Outcomes at other thresholds, for the page's sliders; they are also written as `policies.json`.
-
-    Returns:
-        The path of the page.
-    """
+    """Write `index.html` and `clinic.json` into a folder."""
     page = render(report, grid)
     write_json(out / "clinic.json", clinic_json(report))
     if grid is not None:

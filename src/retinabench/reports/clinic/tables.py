@@ -76,15 +76,7 @@ def _goal(judged: JudgedTable, report: ScreeningReport) -> Cell:
 
 
 def missed_table(answer: SetAnswer, images: Sequence[MissedImage]) -> Table:
-    """Return missed images by id.
-
-    Args:
-        answer: Whose images they are.
-        images: Some of the missed images.
-
-    Returns:
-        The table.
-    """
+    """Return missed images by id."""
     graded = any(one.grade is not None for one in images)
     known = any(one.patient_id is not None for one in images)
     columns = [Column("Patient", text=True)] if known else []

@@ -44,19 +44,7 @@ def evaluate_methods(
     settings: EvaluationSettings = DEFAULTS,
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Score every file and compute every interval.
-
-    Args:
-        methods: What is compared, in the order in which it is shown.
-        settings: How they are scored.
-        progress: Called with what is done now and the share done, 0 to 1.
-
-    Returns:
-        All numbers of the report.
-
-    Raises:
-        InputError: There is no method, two have one name, files of one method cannot be its seeds, or no file has test images.
-    """
+    """Score every file and compute every interval."""
     methods = _checked(methods)
     tell = progress or (lambda _text, _share: None)
     sets = _sets(methods)

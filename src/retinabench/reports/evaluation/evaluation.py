@@ -34,9 +34,6 @@ class EvaluationSettings(ScoreSettings):
 
     Attributes:
         referred: Share of the images that statements and figures refer, 0.01 to 0.95.
-
-    Raises:
-        InputError: The share referred is outside its limits, or another setting is wrong.
     """
 
     referred: float = 0.5
@@ -151,16 +148,7 @@ class Evaluation:
         )
 
     def get(self, method: int, name: str, score: str) -> Quantity:
-        """Return a score.
-
-        Args:
-            method: Index of the method.
-            name: Name of the set.
-            score: Name of the score.
-
-        Returns:
-            The score with its interval and its place, undefined where there is none.
-        """
+        """Return a score."""
         found = self.estimates.get((method, name, score), Quantity(np.nan))
         return replace(found, place=Place(self.methods[method].name, name, score))
 
@@ -180,17 +168,7 @@ class Evaluation:
         return cases[0] if cases else None
 
     def difference(self, a: int, b: int, name: str, score: str) -> Quantity:
-        """Return the difference of a score between two methods.
-
-        Args:
-            a: Index of the first method.
-            b: Index of the second method.
-            name: Name of the set.
-            score: Name of the score.
-
-        Returns:
-            The score of `a` minus that of `b`; with its paired interval where both have the same images.
-        """
+        """Return the difference of a score between two methods."""
         if score not in self.replicated or not self._paired(a, b, name):
             return Quantity(self.get(a, name, score).value - self.get(b, name, score).value)
         k = self.replicated.index(score)

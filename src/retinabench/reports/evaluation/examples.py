@@ -55,12 +55,7 @@ def groups(evaluation: Evaluation, images: ImageSource | None) -> list[ExampleGr
 
     Missed disease is ordered by whether it is retained at the share referred, then by severity, then by uncertainty.
 
-    Args:
-        evaluation: Where the predictions come from.
-        images: image_id -> (H, W, 3) uint8 or None; without it the cards have no image.
-
-    Returns:
-        A group of each kind, with at most `EACH` cards.
+    Shapes: `images` (H, W, 3).
     """
     case = evaluation.first(evaluation.leader, evaluation.sets[-1])
     if case is None:
@@ -135,12 +130,7 @@ def _uncertainty(case: SetPredictions, row: int) -> str:
 
 
 def data_uri(image: NDArray[np.uint8], side: int = SIDE) -> tuple[str, int, int]:
-    """Return an image (H, W, 3) or (H, W) as a JPEG data URI, and its width and height.
-
-    Args:
-        image: The image.
-        side: Its most pixels in width and height. The quality is the best of `QUALITIES` that needs at most `MOST_BYTES`.
-    """
+    """Return an image (H, W, 3) or (H, W) as a JPEG data URI, and its width and height."""
     drawn = Image.fromarray(np.ascontiguousarray(_trimmed(image))).convert("RGB")
     if max(drawn.size) > side:
         drawn.thumbnail((side, side), Image.Resampling.LANCZOS)

@@ -32,14 +32,7 @@ def render(
 ) -> str:
     """Return the page of an evaluation.
 
-    Args:
-        evaluation: What it says.
-        grids: The outcomes of the page's sliders; see `policy_grids`.
-        title: Its headline.
-        images: image_id -> (H, W, 3) uint8 or None, for the example images.
-
-    Returns:
-        The HTML of the page.
+    Shapes: `images` (H, W, 3).
     """
     cases = [found[0] for found in evaluation.cases.values()]
     one_class = not any(evaluation.get(i, name, "auroc").defined for i, name in evaluation.cases)

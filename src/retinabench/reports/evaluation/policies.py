@@ -44,14 +44,7 @@ class Pathway:
 
 
 def policy_grids(evaluation: Evaluation) -> dict[int, PolicyGrid]:
-    """Return the grids of the leading method and the next ones, of the first file of each.
-
-    Args:
-        evaluation: Where the predictions come from.
-
-    Returns:
-        Index of the method -> its grid, the leading one first.
-    """
+    """Return the grids of the leading method and the next ones, of the first file of each."""
     others = [i for i in range(len(evaluation.methods)) if i != evaluation.leader]
     order = [evaluation.leader, *others][:MOST_METHODS]
     return {i: _grid(evaluation, i, MOST_GROUPS // len(order)) for i in order}
@@ -71,15 +64,7 @@ def _grid(evaluation: Evaluation, i: int, most_groups: int) -> PolicyGrid:
 
 
 def pathways(evaluation: Evaluation, grids: dict[int, PolicyGrid]) -> list[Pathway]:
-    """Return what the leading method does at the stated pair, by set.
-
-    Args:
-        evaluation: The report.
-        grids: Its outcomes at other thresholds.
-
-    Returns:
-        One for each set.
-    """
+    """Return what the leading method does at the stated pair, by set."""
     found, grid = [], grids[evaluation.leader]
     i, j = grid.frozen
     for name, groups in grid.outcomes.items():
@@ -101,13 +86,7 @@ def page_explorer(
 ) -> Explorer:
     """Return the sliders of the page.
 
-    Args:
-        evaluation: The report.
-        grids: Its outcomes at other thresholds.
-        images: image_id -> (H, W, 3) uint8 or None, for thumbnails of missed images.
-
-    Returns:
-        The sliders, the leading method first.
+    Shapes: `images` (H, W, 3).
     """
     named = {evaluation.methods[i].name: grid for i, grid in grids.items()}
     return explorer(named, READER, None if images is None else _thumbnails(images))
@@ -122,14 +101,6 @@ def _thumbnails(images: ImageSource) -> Thumbnails:
 
 
 def policy_records(evaluation: Evaluation, grids: dict[int, PolicyGrid]) -> JsonObject:
-    """Return all numbers of the sliders for `policies.json`.
-
-    Args:
-        evaluation: The report.
-        grids: Its outcomes at other thresholds.
-
-    Returns:
-        The reader, and for each method its name under `entry` and `PolicyGrid.to_dict()`.
-    """
+    """Return all numbers of the sliders for `policies.json`."""
     entries = [{"entry": evaluation.methods[i].name, **grid.to_dict()} for i, grid in grids.items()]
     return {"schema": "retinabench.policies/1", "reader": list(READER), "entries": entries}

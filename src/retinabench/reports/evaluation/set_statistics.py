@@ -52,17 +52,7 @@ class SetPredictions:
     def of(
         cls, predictions: Predictions, name: str, uncertainty: str = "auto", threshold: float = 0.5
     ) -> SetPredictions | None:
-        """Return the test images of a set, or None where it has none (`joint`: of both domains).
-
-        Args:
-            predictions: The file.
-            name: Name of the set.
-            uncertainty: What orders the referral, as in `score`.
-            threshold: The decision threshold.
-
-        Returns:
-            The images.
-        """
+        """Return the test images of a set, or None where it has none (`joint`: of both domains)."""
         part = predictions.select(domain=None if name == "joint" else name, split="test")
         if part is None or (name == "joint" and len(np.unique(part.domain)) < 2):
             return None
@@ -172,14 +162,7 @@ def replicated(
 ) -> tuple[Floats, Floats]:
     """Return a statistic of F files and its bootstrap replicates.
 
-    Args:
-        cases: F files on the same set.
-        prepare: Returns the statistic of a file: weight (N,) -> (K,).
-        replicates: Number R of bootstrap replicates; with 0 they are NaN.
-        seed: Seed of the bootstrap; replicate r resamples the same patients in every file.
-
-    Returns:
-        Values (F, K) and replicates (F, R, K).
+    Shapes: `prepare` (N,), returns (F, K).
     """
     functions = [prepare(case) for case in cases]
     values = np.stack([f(np.ones(len(case))) for f, case in zip(functions, cases, strict=True)])
@@ -197,14 +180,7 @@ def scored(
 ) -> list[Quantity]:
     """Return the mean of K scores over F seeds, each with the interval that its kind asks for.
 
-    Args:
-        specs: The K scores.
-        wholes: The images of each seed, every image once.
-        values: (F, K) the scores.
-        replicates: (F, R, K) their bootstrap replicates, NaN without any.
-
-    Returns:
-        The scores; without intervals where there are no replicates.
+    Shapes: `values` (F, K), `replicates` (F, R, K).
     """
     return _with_intervals([spec.interval for spec in specs], wholes, values, replicates)
 
@@ -214,14 +190,7 @@ def differences(
 ) -> list[Quantity]:
     """Return the mean of K differences of scores over F seeds, as `scored`; the interval is that of `difference_method`.
 
-    Args:
-        specs: The K scores.
-        wholes: All images that the differences rest on.
-        values: (F, K) the differences.
-        replicates: (F, R, K) their bootstrap replicates, NaN without any.
-
-    Returns:
-        The differences.
+    Shapes: `values` (F, K), `replicates` (F, R, K).
     """
     methods = [difference_method(spec.interval) for spec in specs]
     return _with_intervals(methods, wholes, values, replicates)

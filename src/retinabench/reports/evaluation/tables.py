@@ -97,16 +97,7 @@ def retained_tables(evaluation: Evaluation) -> list[Table]:
 
 
 def nhs_met(evaluation: Evaluation, i: int, name: str) -> Literal["bound", "estimate", "no", "chosen here"]:
-    """Return how a method meets the NHS standard at its decision threshold, with all its seeds; see `judge_goals`.
-
-    Args:
-        evaluation: Where the predictions come from.
-        i: Index of the method.
-        name: Name of the set.
-
-    Returns:
-        By the lower bounds, by the estimates alone, or not; ``chosen here`` where its threshold was chosen on these images.
-    """
+    """Return how a method meets the NHS standard at its decision threshold, with all its seeds; see `judge_goals`."""
     files = evaluation.files[i] if evaluation.files else []
     if any(file.threshold.same_images for file in files):
         return "chosen here"

@@ -34,17 +34,7 @@ Controls = Mapping[str, Mapping[str, float]]
 def scores_table(
     names: Sequence[str], scores: Sequence[Scores], controls: Mapping[str, Controls] | None = None
 ) -> Group:
-    """Return the scores of methods on every set.
-
-    Args:
-        names: The method of each file. Files of one name are seeds of one method: their mean is shown with the mean of
-            their intervals (which is at least as wide as the interval of the mean) and with its standard error over seeds.
-        scores: The scores of each file.
-        controls: Set -> controls, which follow the methods.
-
-    Returns:
-        A table for `rich.console.Console.print`.
-    """
+    """Return the scores of methods on every set."""
     groups: dict[str, list[Scores]] = {}
     for name, one in zip(names, scores, strict=True):
         groups.setdefault(name, []).append(one)
@@ -101,29 +91,13 @@ def comparison_table(found: Comparison) -> Group:
 
 
 def scores_json(found: Sequence[Scores], names: Sequence[str]) -> JsonObject:
-    """Return what `retinabench score --json` writes of one file, or of several as a list.
-
-    Args:
-        found: The scores of each file.
-        names: What each file is called.
-
-    Returns:
-        Plain dictionaries, lists, text, finite numbers and None.
-    """
+    """Return what `retinabench score --json` writes of one file, or of several as a list."""
     files = [{**one.to_dict(), "entry": name} for one, name in zip(found, names, strict=True)]
     return files[0] if len(files) == 1 else {"schema": LIST_SCHEMA, "files": files}
 
 
 def scores_csv(found: Sequence[Scores], names: Sequence[str]) -> bytes:
-    """Return a CSV with one row per file, set and score.
-
-    Args:
-        found: The scores of each file.
-        names: What each file is called.
-
-    Returns:
-        The UTF-8 text; an undefined number is an empty cell.
-    """
+    """Return a CSV with one row per file, set and score."""
     rows: list[Sequence[object]] = [_CSV_COLUMNS]
     for scores, entry in zip(found, names, strict=True):
         for set_name, one in scores.sets.items():

@@ -52,20 +52,7 @@ def write_report(
 
     The same arguments give the same bytes. The page needs no network.
 
-    Args:
-        methods: Methods in the order in which they are shown, each with the test predictions of one or more seeds; or a
-            dictionary {name: predictions}.
-        out: A folder; made where it does not exist.
-        settings: How the predictions are scored.
-        title: Headline of the page.
-        images: image_id -> (H, W, 3) uint8 or None, for the example images.
-        progress: Called with what is done now and the share done, 0 to 1.
-
-    Returns:
-        The path of the page.
-
-    Raises:
-        InputError: There is no method, two have one name, or no file has test images.
+    Shapes: `images` (H, W, 3).
     """
     if isinstance(methods, Mapping):
         methods = [MethodPredictions.of(name, predictions) for name, predictions in methods.items()]
@@ -82,14 +69,7 @@ def write_evaluation(
 ) -> Path:
     """Write `index.html`, `scores.json`, `policies.json` and `table.csv` of an evaluation.
 
-    Args:
-        evaluation: What is written.
-        out: A folder; made where it does not exist.
-        title: Headline of the page.
-        images: image_id -> (H, W, 3) uint8 or None, for the example images.
-
-    Returns:
-        The path of the page.
+    Shapes: `images` (H, W, 3).
     """
     grids = policy_grids(evaluation)
     page = render(evaluation, grids, title=title, images=images)
@@ -111,24 +91,7 @@ def report_files(
     progress: Bars = QUIET,
     read: ReadEach = read_each,
 ) -> Path:
-    """Write a report about files; seeds of one method and configuration are one method.
-
-    Args:
-        paths: Predictions files or run folders.
-        out: Folder of the report.
-        settings: How the predictions are scored.
-        data: Prepared folder, for the example images.
-        shifted: The prepared folder of shifted images, where `train` had one.
-        title: Headline of the page; None for the usual one.
-        progress: Shows how far the work is.
-        read: Reads the files.
-
-    Returns:
-        The path of the page.
-
-    Raises:
-        InputError: A file cannot be read, `out` cannot be written to, or `shifted` is given without `data`.
-    """
+    """Write a report about files; seeds of one method and configuration are one method."""
     if shifted is not None and data is None:
         raise InputError("--shifted needs --data", hint="Name the folders as `train` had them.")
     files = find_files(paths)

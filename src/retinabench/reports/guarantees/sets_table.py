@@ -33,18 +33,7 @@ def sets_table(
     *,
     certified: bool,
 ) -> Group:
-    """Return the table for the terminal, one column per set.
-
-    Args:
-        sets: Name of a set -> what the rule does to it.
-        first_rows: Rows below the number of images, with one cell per set: what is called negative and positive, and what is referred.
-        targets: Names of the targets to show, each once; `severe_sensitivity` only where all sets have grades.
-        per: The estimand.
-        certified: Whether the goals were to be certified.
-
-    Returns:
-        The table and its note.
-    """
+    """Return the table for the terminal, one column per set."""
     severe = [one.missed_severe for one in sets.values() if one.missed_severe is not None]
     graded = len(severe) == len(sets)
     shown = [name for name in dict.fromkeys(targets) if graded or name != "severe_sensitivity"]
@@ -84,18 +73,7 @@ def needed_lines(certificate: Certificate | None) -> list[str]:
 
 
 def goals_line(goals: Sequence[Goal], per: Per, delta: float | None, *, claimed: bool, each: str = "") -> str:
-    """Return the line with the goals and, if they were to be certified, with the confidence.
-
-    Args:
-        goals: The goals.
-        per: The estimand.
-        delta: Probability of a wrong certificate; None: plain choice.
-        claimed: Whether something is certified.
-        each: How delta is divided; not said where there is none.
-
-    Returns:
-        The line.
-    """
+    """Return the line with the goals and, if they were to be certified, with the confidence."""
     sure = ""
     if delta is not None:
         sure = f"; with confidence {1 - delta:.6g} over the draw of the validation patients{each}"

@@ -26,14 +26,7 @@ SIGNS = {"negative": "<=", "positive": ">="}
 
 
 def transfer_summary(found: Transfer) -> Group:
-    """Return what the command prints; the first line says whether there is a threshold and whether it holds.
-
-    Args:
-        found: The threshold and what it does on every set.
-
-    Returns:
-        Lines and a table for `rich.console.Console.print`.
-    """
+    """Return what the command prints; the first line says whether there is a threshold and whether it holds."""
     return Group(*map(Text, _verdict(found)), *([_table(found)] if found.sets else []))
 
 
@@ -94,14 +87,7 @@ def _table(found: Transfer) -> Group:
 
 
 def triage_summary(found: Triage) -> Group:
-    """Return what the command prints; the first lines say what is broken, then which zone is refused.
-
-    Args:
-        found: The zones and what they do on every set.
-
-    Returns:
-        Lines and a table for `rich.console.Console.print`.
-    """
+    """Return what the command prints; the first lines say what is broken, then which zone is refused."""
     return Group(*map(Text, _zone_verdict(found)), *([_zone_table(found)] if found.sets else []))
 
 

@@ -41,13 +41,7 @@ KEY = b"retinabench.baselines"
 
 @dataclass(frozen=True, eq=False)
 class BaselineSeed:
-    """One seed of a baseline.
-
-    Args:
-        card: What it is.
-        seed: Its seed.
-        predictions: Its validation and test images.
-    """
+    """One seed of a baseline."""
 
     card: Card
     seed: int
@@ -55,15 +49,7 @@ class BaselineSeed:
 
 
 def write_baselines(benchmark: FrozenBenchmark, baselines: Sequence[BaselineSeed]) -> Path:
-    """Write the baselines of a benchmark into the package.
-
-    Args:
-        benchmark: The benchmark.
-        baselines: The seeds of all methods, of the same images.
-
-    Returns:
-        The file.
-    """
+    """Write the baselines of a benchmark into the package."""
     first = baselines[0].predictions
     order = np.lexsort((first.image_id, first.split != "test"))
     ids = first.image_id[order]
@@ -96,14 +82,7 @@ def write_baselines(benchmark: FrozenBenchmark, baselines: Sequence[BaselineSeed
 
 @cache
 def baselines_of(name: str) -> tuple[Entry, ...]:
-    """Return the baselines of a benchmark, empty where none come with the package.
-
-    Args:
-        name: The benchmark.
-
-    Returns:
-        One entry per method, in the order of the file.
-    """
+    """Return the baselines of a benchmark, empty where none come with the package."""
     file = HERE / f"{name}.parquet"
     if not file.is_file():
         return ()
@@ -145,14 +124,7 @@ SCHEMA = "retinabench.board/1"
 
 @dataclass(frozen=True, eq=False)
 class BenchmarkBoard:
-    """The entries of one benchmark and their standings.
-
-    Args:
-        benchmark: The benchmark.
-        entries: Key -> entry.
-        titles: Key -> what tables call it, each once.
-        sets: Name of the set -> standings of the keys.
-    """
+    """The entries of one benchmark and their standings."""
 
     benchmark: FrozenBenchmark
     entries: Mapping[str, Entry]
@@ -190,22 +162,7 @@ def make_boards(
     seed: int = 0,
     progress: Progress = QUIET,
 ) -> list[BenchmarkBoard]:
-    """Rank entries, with the baselines of each benchmark among them.
-
-    Args:
-        entries: Submissions and files; baselines are added.
-        names: The benchmarks; default: all that have an entry.
-        scores: The scores.
-        bootstrap: Replicates over patients; 0 for values without intervals, where nothing is resolved.
-        seed: Seed of the bootstrap.
-        progress: Shows how many boards are done.
-
-    Returns:
-        One board per benchmark that has an entry.
-
-    Raises:
-        InputError: Two submissions have one name, or a benchmark is not known.
-    """
+    """Rank entries, with the baselines of each benchmark among them."""
     twice = [name for name, count in Counter(e.card.name for e in entries).items() if count > 1]
     if twice:
         raise InputError(f"two submissions are named '{twice[0]}'", hint="Change the name on one card.")
@@ -241,18 +198,7 @@ def _board(
 
 
 def read_entries(paths: Sequence[Path], benchmark: str | None = None) -> list[Entry]:
-    """Read submissions, folders of submissions, and bare predictions files.
-
-    Args:
-        paths: Folders with card.toml, folders of such, predictions files or run folders.
-        benchmark: The benchmark of the bare files; default: the one whose test images they hold.
-
-    Returns:
-        The entries; bare files of one method are its seeds.
-
-    Raises:
-        InputError: A file or submission is not valid.
-    """
+    """Read submissions, folders of submissions, and bare predictions files."""
     entries: list[Entry] = []
     files: list[Path] = []
     for path in paths:
@@ -264,18 +210,7 @@ def read_entries(paths: Sequence[Path], benchmark: str | None = None) -> list[En
 
 
 def entries_of_files(files: Sequence[Path], benchmark: str | None = None) -> list[Entry]:
-    """Return bare predictions files as entries, which no card describes.
-
-    Args:
-        files: Predictions files; those of one method are its seeds.
-        benchmark: Their benchmark; default: the one whose test images they hold.
-
-    Returns:
-        One entry per method.
-
-    Raises:
-        InputError: A file is not valid, or no benchmark has its images.
-    """
+    """Return bare predictions files as entries, which no card describes."""
     for file in files:
         check_size(file)
     predictions = [read_predictions(file) for file in files]

@@ -41,15 +41,7 @@ def set_marks(sets: Sequence[str]) -> dict[str, Mark]:
 
 
 def curves_of(seeds: Sequence[Predictions], name: str) -> Curves:
-    """Return the curves of a method on a set: the mean over its seeds.
-
-    Args:
-        seeds: The predictions of its seeds.
-        name: The set.
-
-    Returns:
-        Name of the curve -> x and y.
-    """
+    """Return the curves of a method on a set: the mean over its seeds."""
     cases = [case for one in seeds if (case := SetPredictions.of(one, name)) is not None]
     wholes = [case.cases.weighted() for case in cases]
     roc = np.mean([sensitivity_within(w, GRID) for w in wholes], axis=0)
@@ -61,13 +53,7 @@ def curves_of(seeds: Sequence[Predictions], name: str) -> Curves:
 
 
 def panels(ours: Mapping[str, Curves], others: Mapping[str, Curves], prefix: str) -> list[Panel]:
-    """Return the panels of a method's page.
-
-    Args:
-        ours: Set -> curves of the method.
-        others: Set -> curves of MAP, empty on MAP's own page.
-        prefix: Of all ids of the page.
-    """
+    """Return the panels of a method's page."""
     marks = set_marks(list(ours))
 
     def lines(curve: str) -> list[Line]:
@@ -113,15 +99,7 @@ ImageSource = Callable[[str], NDArray[np.uint8] | None]
 
 @dataclass(frozen=True)
 class Failure:
-    """An image that is predicted wrongly.
-
-    Args:
-        image_id: The image.
-        file: Name of its file below the folder of images; empty without one.
-        truth: What it shows.
-        predicted: What the method says.
-        place: The set.
-    """
+    """An image that is predicted wrongly."""
 
     image_id: str
     file: str
@@ -131,13 +109,7 @@ class Failure:
 
 
 def failures(predictions: Predictions, name: str, *, shown: bool) -> list[Failure]:
-    """Return the wrong predictions of a set with the least uncertainty, missed disease first.
-
-    Args:
-        predictions: One seed.
-        name: The set.
-        shown: Whether there are images.
-    """
+    """Return the wrong predictions of a set with the least uncertainty, missed disease first."""
     case = SetPredictions.of(predictions, name)
     if case is None:
         return []
@@ -178,15 +150,7 @@ REFERENCE = "map"  # whose curves stand beside those of every method
 
 @dataclass(frozen=True)
 class SetSection:
-    """A set on a benchmark's page.
-
-    Args:
-        name: The set.
-        label: What readers call it.
-        counts: How many images it has.
-        scores: Name and heading of each score, the primary one first.
-        rows: The methods.
-    """
+    """A set on a benchmark's page."""
 
     name: str
     label: str
@@ -226,13 +190,7 @@ def benchmark_page(board: BenchmarkBoard) -> str:
 
 
 def pairs_page(board: BenchmarkBoard, name: str, score: str) -> str:
-    """Return the page of one ranking: ranks and all pairwise differences.
-
-    Args:
-        board: The benchmark.
-        name: The set.
-        score: The score.
-    """
+    """Return the page of one ranking: ranks and all pairwise differences."""
     spec = SPECS[score]
     ranked = board.sets[name][score]
     standing = [
@@ -253,13 +211,7 @@ def pairs_page(board: BenchmarkBoard, name: str, score: str) -> str:
 
 
 def method_page(key: str, boards: Sequence[BenchmarkBoard], shown: Mapping[str, Sequence[Failure]]) -> str:
-    """Return the page of a method.
-
-    Args:
-        key: Its key.
-        boards: The benchmarks that it is on.
-        shown: Benchmark -> its failures.
-    """
+    """Return the page of a method."""
     entry = boards[0].entries[key]
     sections = [_method_section(board, key, shown[board.benchmark.name]) for board in boards]
     return _render(
@@ -287,13 +239,7 @@ def printed_page(boards: Sequence[BenchmarkBoard], summaries: Sequence[PrintedMe
 
 
 def failures_of(board: BenchmarkBoard, key: str, *, shown: bool) -> list[Failure]:
-    """Return the failures of a method's first seed on all sets of a benchmark.
-
-    Args:
-        board: The benchmark.
-        key: The method.
-        shown: Whether there are images.
-    """
+    """Return the failures of a method's first seed on all sets of a benchmark."""
     first = board.entries[key].predictions[board.benchmark.name][0]
     return [one for name in board.benchmark.sets for one in failures(first, name, shown=shown)]
 

@@ -48,18 +48,7 @@ def write_site(
 ) -> Path:
     """Write the site.
 
-    Args:
-        boards: The benchmarks.
-        out: A new folder, or one that holds a site.
-        summaries: Unverified summaries.
-        images: Benchmark -> image_id -> (H, W, 3) uint8 or None.
-        progress: Shows how many pages are written.
-
-    Returns:
-        The path of `index.html`.
-
-    Raises:
-        InputError: The folder holds something else, or another process works in it.
+    Shapes: `images` (H, W, 3).
     """
     folder = Workspace(out, "leaderboard site", MANIFEST)
     folder.check_empty()

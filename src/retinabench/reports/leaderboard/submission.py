@@ -48,25 +48,7 @@ Text = Annotated[str, StringConstraints(min_length=1, max_length=4000, strip_whi
 
 
 class Card(Frozen):
-    """What a submission says of itself.
-
-    Args:
-        name: Short name for folders and links: small letters, digits and hyphens.
-        title: What tables call the method.
-        method: What it does, a few sentences.
-        authors: Who submits it.
-        code: Address of the code, https://…; empty for what comes with this package.
-        paper: Address of a paper, https://…, or empty.
-        compute: On what it was computed, and for how long.
-        hours: Hours of computation of one seed, on that machine.
-        data: Data that it was trained on beside the training images of the benchmark, one line each.
-        pretrained: Whether any weights come from other data.
-        ensemble: Trained networks that are pooled in one prediction, 1 for a single one.
-        deterministic: Whether the method has no randomness, so that one seed is enough.
-        tuned_on: What its settings were chosen on; the test images are not allowed.
-        images_sha256: Benchmark -> `listing_sha256` of the images that it was trained and tested on, which
-            `retinabench prepare BENCHMARK` prints.
-    """
+    """What a submission says of itself."""
 
     name: str = Field(max_length=60)
     title: Line
@@ -118,17 +100,7 @@ def is_address(text: str) -> bool:
 
 
 def read_card(folder: Path) -> Card:
-    """Read the card of a submission.
-
-    Args:
-        folder: The submission.
-
-    Returns:
-        The card.
-
-    Raises:
-        InputError: There is none, or an entry is missing, unknown or not valid.
-    """
+    """Read the card of a submission."""
     file = kept_inside(folder, folder / CARD)
     try:
         if file.stat().st_size > MOST_CARD_BYTES:
@@ -156,14 +128,7 @@ def read_card(folder: Path) -> Card:
 
 
 def card_toml(card: Card) -> str:
-    """Return a card as TOML, the same text for the same card.
-
-    Args:
-        card: The card.
-
-    Returns:
-        The text, which `read_card` reads.
-    """
+    """Return a card as TOML, the same text for the same card."""
     lines, tables = [], []
     for key, value in card.model_dump().items():
         if isinstance(value, dict):
@@ -200,19 +165,7 @@ ON_TEST = re.compile(r"(?<![a-z])test(?![a-z])", re.IGNORECASE)
 
 
 def read_checked(file: Path, benchmark: FrozenBenchmark) -> Predictions:
-    """Read a predictions file and check it against a benchmark.
-
-    Args:
-        file: The file, in any format of `read_predictions`.
-        benchmark: The benchmark.
-
-    Returns:
-        Its test images in the order of the truth, then its validation images; with the mean over posterior samples, and the truth's
-        grades and patients.
-
-    Raises:
-        InputError: The file is too large, not valid, not complete, or not of this benchmark.
-    """
+    """Read a predictions file and check it against a benchmark."""
     check_size(file)
     return checked(read_predictions(file), benchmark)
 
@@ -336,13 +289,7 @@ def _canonical(predictions: Predictions, truth: BenchmarkTruth, rows: NDArray[np
 
 
 def as_seed(predictions: Predictions, title: str, seed: int) -> Predictions:
-    """Return predictions under the title of their submission, as one of its seeds.
-
-    Args:
-        predictions: Checked predictions.
-        title: The title of the card.
-        seed: Number of the seed.
-    """
+    """Return predictions under the title of their submission, as one of its seeds."""
     return replace(predictions, metadata={"method": title, "title": title, "seed": seed})
 
 
@@ -373,14 +320,7 @@ Kind = Literal["baseline", "submission", "file"]
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """A method on the board.
-
-    Args:
-        card: What it says of itself.
-        kind: Whether it came with the package, as a submission, or as a bare file.
-        predictions: Benchmark -> the checked predictions of its seeds.
-        notes: What a reader must know.
-    """
+    """A method on the board."""
 
     card: Card
     kind: Kind
@@ -401,17 +341,7 @@ class Entry:
 
 
 def read_submission(folder: Path) -> Entry:
-    """Read a submission and check all of it.
-
-    Args:
-        folder: The submission.
-
-    Returns:
-        The entry.
-
-    Raises:
-        InputError: The first thing that is wrong, with file, row, column and hint.
-    """
+    """Read a submission and check all of it."""
     if not folder.is_dir() or folder.is_symlink():
         raise InputError("is not a folder", file=folder, hint="Name the folder that holds card.toml.")
     card = read_card(folder)
@@ -439,16 +369,6 @@ def pack(folder: Path, out: Path) -> Path:
     """Check a submission and write it as the folder of a pull request, with the same bytes whenever it is repeated.
 
     Predictions are written as Parquet: the mean over the posterior samples, without other columns than the benchmark's.
-
-    Args:
-        folder: The submission.
-        out: The folder of all submissions.
-
-    Returns:
-        The folder that was written, which has the name on the card.
-
-    Raises:
-        InputError: The submission is not valid, or another one has its name.
     """
     entry = read_submission(folder)
     target = out / entry.card.name

@@ -42,17 +42,7 @@ class SortableCell:
 
 @dataclass(frozen=True)
 class MethodRow:
-    """A method in a table of a benchmark: its card, the range of its rank, and a cell per score.
-
-    Args:
-        key: Name of its page.
-        title: What tables call it.
-        kind: Where it comes from.
-        card: What it says of itself.
-        ranks: The range of its rank by the primary score, such as `1–4`.
-        order: The number that orders the ranks.
-        cells: One per score.
-    """
+    """A method in a table of a benchmark: its card, the range of its rank, and a cell per score."""
 
     key: str
     title: str
@@ -111,13 +101,7 @@ def method_rows(board: BenchmarkBoard, name: str) -> list[MethodRow]:
 
 
 def pair_matrix(board: BenchmarkBoard, name: str, score: str) -> list[tuple[str, str, list[PairCell]]]:
-    """Return key, title and pairs of every method; rows and columns have the order of the ranking.
-
-    Args:
-        board: The benchmark.
-        name: The set.
-        score: The score that ranks.
-    """
+    """Return key, title and pairs of every method; rows and columns have the order of the ranking."""
     found = board.sets[name][score]
     pairs = {(one.a, one.b): one for one in found.pairs}
     better = found.better()
@@ -146,13 +130,7 @@ def _difference_text(difference: float, ends: Sequence[float], p: float) -> str:
 
 
 def ranking_table(board: BenchmarkBoard, name: str, score: str) -> Table:
-    """Return the table of a set for the terminal, ordered by a score.
-
-    Args:
-        board: The board.
-        name: The set.
-        score: The score.
-    """
+    """Return the table of a set for the terminal, ordered by a score."""
     ranked = board.sets[name][score]
     others = [key for key in (score, *TERMINAL) if key in board.sets[name].scores]
     specs = [SPECS[key] for key in dict.fromkeys(others)][:4]
@@ -211,13 +189,7 @@ Values = dict[float, tuple[float, float]]  # share retained -> mean and std, per
 
 @dataclass(frozen=True)
 class PrintedMethod:
-    """A method of a summary: its values by metric.
-
-    Args:
-        benchmark: Name of the folder.
-        method: Name of the file.
-        values: Metric -> share retained -> mean and std.
-    """
+    """A method of a summary: its values by metric."""
 
     benchmark: str
     method: str
@@ -239,13 +211,7 @@ def _toml_table(file: Path) -> Table:
 
 
 def table_2019(name: str, boards: Sequence[BenchmarkBoard], summaries: Sequence[PrintedMethod]) -> Table:
-    """Return Table 1 of 2019 for a set: its printed rows, ours at the same shares, and unverified ones.
-
-    Args:
-        name: `in_domain` or `shifted`.
-        boards: The boards whose baselines are shown.
-        summaries: Anyone's summaries.
-    """
+    """Return Table 1 of 2019 for a set: its printed rows, ours at the same shares, and unverified ones."""
     columns = [
         Column(f"{label}, {100 * share:.0f} % retained", direction="higher")
         for share in RETAINED
@@ -311,17 +277,7 @@ def _summary_cell(mean: float, std: float) -> Cell:
 
 
 def read_summaries(folder: Path) -> list[PrintedMethod]:
-    """Read summaries in the layout of 2019.
-
-    Args:
-        folder: With BENCHMARK/METRIC/METHOD.csv below it.
-
-    Returns:
-        One summary per benchmark and method.
-
-    Raises:
-        InputError: There is none, or a file is not valid; file and row are named.
-    """
+    """Read summaries in the layout of 2019."""
     files = sorted(folder.glob("*/*/*.csv"))
     if not files or len(files) > MOST_FILES:
         raise InputError(

@@ -22,15 +22,7 @@ LEAST, MOST = 1e-3, 1e9
 
 
 def evidence_panel(paths: Sequence[tuple[Mark, Evidence]], needed: float) -> Figure:
-    """Draw evidence against a hypothesis day by day, on a logarithmic axis, with the line at which the alarm rings.
-
-    Args:
-        paths: The e-processes with their marks.
-        needed: Where the alarm rings.
-
-    Returns:
-        The figure.
-    """
+    """Draw evidence against a hypothesis day by day, on a logarithmic axis, with the line at which the alarm rings."""
     figure, [[axes]] = canvas(WIDTH, HEIGHT)
     least, largest = 1.0, needed
     for one, path in paths:
@@ -59,14 +51,7 @@ def window_panel(
 ) -> Figure:
     """Draw a value per window of time with its interval.
 
-    Args:
-        start: (W,) first days of the windows.
-        values: The W values.
-        label: Label of the axis.
-        goal: Where a line is drawn: a certified goal in red, 0 in grey; None: nowhere.
-
-    Returns:
-        The figure.
+    Shapes: `start` (W,).
     """
     figure, [[axes]] = canvas(WIDTH, HEIGHT)
     numbers = np.array([[one.value, one.low, one.high] for one in values], np.float64)

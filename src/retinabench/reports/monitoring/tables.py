@@ -65,15 +65,7 @@ def _evidence_row(name: str, one: Evidence, value: Interval | None) -> Row:
 
 
 def windows_table(found: Monitoring, most: int | None = None) -> Table:
-    """Return one row per window of time.
-
-    Args:
-        found: What the monitor found.
-        most: The number of latest windows to show, without calibration, in a narrow table; None: all.
-
-    Returns:
-        The table.
-    """
+    """Return one row per window of time."""
     names = list(found.overall)
     heads = [
         "images",

@@ -55,21 +55,7 @@ def collect(
     progress: Progress,
     read: ReadEach = read_each,
 ) -> Collection:
-    """Read, align and measure all files; return the results of each task.
-
-    Args:
-        files: Predictions files or run folders.
-        labels: A CSV with what the metadata of files lack, or None.
-        rules: "corrected" or "published".
-        bootstrap: Replicates for the interval of a method with a single run, 0 for none.
-        seed: Seed of the bootstrap, the jackknife's blocks and the random sets of the published rules.
-        workers: Number of processes; None for one per core where the files are many.
-        progress: Reports the progress.
-        read: Reads the files.
-
-    Raises:
-        InputError: Where options or files are not usable, or files of one task and data set hold other images.
-    """
+    """Read, align and measure all files; return the results of each task."""
     if rules not in RULES:
         raise InputError(f"unknown rules '{rules}'", hint=nearest(rules, RULES))
     if bootstrap < 0:

@@ -39,16 +39,7 @@ LEVEL = 0.05
 def column_cells(
     methods: Sequence[MethodRuns], key: Key, rules: str, form: NumberFormat | None = None
 ) -> list[Cell]:
-    """Return one cell per method for a number.
-
-    Args:
-        methods: The methods of a table.
-        key: Set and score.
-        rules: "corrected": mean and standard error over runs (ddof 1), or the value of a single run with its interval;
-            the best mean is marked with all that are not significantly worse, unless none is. "published": mean and
-            standard error with ddof 0, runs without a value dropped; the best mean is marked.
-        form: How the numbers are written.
-    """
+    """Return one cell per method for a number."""
     form = NumberFormat() if form is None else form
     sign = SCORES[key[1]].sign
     if rules == "published":
@@ -112,13 +103,7 @@ def _not_worse_than_best(
 
 
 def difference_p(a: MethodRuns, b: MethodRuns, key: Key) -> float:
-    """Return the two-sided p-value of "no difference" between the mean scores of two methods, NaN where unknown.
-
-    Args:
-        a: A method.
-        b: Another method on the same images.
-        key: Set and score.
-    """
+    """Return the two-sided p-value of "no difference" between the mean scores of two methods, NaN where unknown."""
     of_a, of_b = ([run.get(key) for run in method.runs] for method in (a, b))
     difference = float(np.mean(of_a) - np.mean(of_b))
     none = np.empty(0)  # of a single patient there is no jackknife

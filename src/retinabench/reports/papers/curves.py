@@ -47,13 +47,7 @@ class Curves:
 def corrected_curves(
     test: Predictions, sets: Sequence[ImageSet], curves: dict[tuple[str, str], referral_curves.Curve]
 ) -> Curves:
-    """Return the corrected curves of a file on the grids.
-
-    Args:
-        test: The test images.
-        sets: The image sets of `test`.
-        curves: Receives the full referral curves by (set, metric), whose areas the caller needs.
-    """
+    """Return the corrected curves of a file on the grids."""
     out = Curves({}, {}, {})
     for images in sets:
         whole = images.whole
@@ -121,11 +115,7 @@ def retained_weight(w: Weighted, share: float) -> Floats:
 
 
 def published_curves(test: Predictions, seed: int) -> tuple[Curves, Named]:
-    """Return the released code's curves, including its joint, balanced and rebalanced sets.
-
-    Returns:
-        The curves on the grids, and by (set, metric) the values at every point.
-    """
+    """Return the released code's curves, including its joint, balanced and rebalanced sets."""
     assert test.uncertainty is not None
     far = test.domain == "shifted"
     near = np.flatnonzero(~far)

@@ -31,16 +31,7 @@ PRINTED = {
 
 
 def with_printed(rows: list[Row], files: list[str], set_name: str) -> list[Row]:
-    """Put the printed values below the row of each method that the paper has.
-
-    Args:
-        rows: Rows of AUC and accuracy at 50, 70 and 100 % retained.
-        files: The name of each row's method in the leaderboard.
-        set_name: `in_domain` (Kaggle) or `shifted` (APTOS 2019).
-
-    Returns:
-        The rows, with those of the paper.
-    """
+    """Put the printed values below the row of each method that the paper has."""
     found = []
     for row, file in zip(rows, files, strict=True):
         found.append(row)

@@ -123,19 +123,7 @@ def _integer(value: object, name: str, source: str | None) -> int | None:
 
 
 def read_labels(path: Path | None, files: Sequence[Path]) -> Labels:
-    """Read the CSV of labels.
-
-    Args:
-        path: The CSV, or None for no labels.
-        files: The predictions files that the labels may name.
-
-    Returns:
-        `{resolved file: {column: label}}`, empty without a CSV.
-
-    Raises:
-        InputError: For an unknown column, a file that is not among `files`, or a value that must be a whole number and
-            is not.
-    """
+    """Read the CSV of labels."""
     if path is None:
         return {}
     try:

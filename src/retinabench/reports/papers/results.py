@@ -56,9 +56,6 @@ class MethodRuns:
 
         Ensembles that share members are not independent: their standard error is that of the jackknife over the seeds
         of the members (`metrics.inference.over_seeds`).
-
-        Args:
-            values: One value per run.
         """
         shared = jackknife_error(values, self.member_seeds) if self._shares else np.nan
         return shared if np.isfinite(shared) else aggregate(values).error

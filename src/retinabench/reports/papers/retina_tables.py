@@ -62,15 +62,7 @@ def tables(collection: Collection) -> tuple[list[Table], list[str]]:
 
 
 def score_column(set_name: str, score: str, group: str, label: str, **facts: str) -> Column:
-    """Return a column of a score of a set.
-
-    Args:
-        set_name: The set.
-        score: Name of the score.
-        group: Heading above several columns.
-        label: Heading of the column.
-        **facts: Further columns of the CSV.
-    """
+    """Return a column of a score of a set."""
     return Column(label, group, SCORES[score].direction, facts={"set": set_name, "score": score, **facts})
 
 
@@ -80,14 +72,7 @@ def method_rows(
     rules: str,
     form: dict[str, NumberFormat] | NumberFormat,
 ) -> list[Row]:
-    """Return one row per method.
-
-    Args:
-        methods: The methods of the table.
-        columns: The columns; their facts name set and score.
-        rules: "corrected" or "published".
-        form: The format of all numbers, or by score.
-    """
+    """Return one row per method."""
     cells = []
     for column in columns:
         key = column.facts["set"], column.facts["score"]

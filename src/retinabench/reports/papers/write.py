@@ -46,25 +46,6 @@ def write_tables(
     """Write all tables and figures that the files allow below `out`, and `index.md`, which lists them.
 
     What cannot be made is left out; the index says what it needs.
-
-    Args:
-        files: Predictions files or run folders. Files that differ by their seed alone are runs of one method (a row);
-            their metadata `task`, `data`, `criterion` (what it was tuned on) and `blur` decide in which table it stands.
-        out: Folder to write.
-        rules: "corrected", or "published" for the numbers of the released code.
-        bootstrap: Replicates for the interval of a method with a single run, 0 for none.
-        seed: Of the bootstrap, of the jackknife's blocks and of the random sets of the published rules.
-        labels: A CSV with what the metadata of files lack (`origins.py`).
-        images: A folder of fundus images for the examples of preprocessing.
-        workers: Processes; None for one per core where the files are many.
-        progress: Reports the progress.
-        read: Reads the files.
-
-    Returns:
-        The files written, the index first.
-
-    Raises:
-        InputError: Where files of one task and data set hold other images or other labels.
     """
     return write(
         collect(files, labels, rules, bootstrap, seed, workers, progress, read), out, images, progress
@@ -72,14 +53,7 @@ def write_tables(
 
 
 def write(collection: Collection, out: Path, images: Path | None, progress: Progress) -> list[Path]:
-    """Write tables, figures and index; return the files, the index first.
-
-    Args:
-        collection: The measured files.
-        out: Folder of the report.
-        images: Folder of fundus images for the examples of preprocessing, or None.
-        progress: Reports the progress.
-    """
+    """Write tables, figures and index; return the files, the index first."""
     of_2019 = filos.results_of(collection)
     tables, missing = tables_of(collection)
     figures, also_missing = figures_of(collection, images)

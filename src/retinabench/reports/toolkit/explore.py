@@ -56,16 +56,7 @@ class Explorer:
 def explorer(
     grids: Mapping[str, PolicyGrid], reader: tuple[float, float], thumbnails: Thumbnails | None = None
 ) -> Explorer:
-    """Return what the sliders of a page show.
-
-    Args:
-        grids: Name of a model -> its outcomes.
-        reader: Sensitivity and specificity of the reader, who is the same in all grids.
-        thumbnails: Gives the thumbnail of an image; None: the page has none.
-
-    Returns:
-        The explorer.
-    """
+    """Return what the sliders of a page show."""
     same = any(rule.same_images for grid in grids.values() for rule in grid.rules)
     return Explorer(script_json(_content(grids, thumbnails)), reader, same)
 

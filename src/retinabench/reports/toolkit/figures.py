@@ -78,19 +78,7 @@ def figure_style() -> Iterator[None]:
 def canvas(
     width: float, height: float, rows: int = 1, columns: int = 1, *, sharex: bool = False, text: int = TEXT
 ) -> tuple[Figure, list[list[Axes]]]:
-    """Return an empty figure.
-
-    Args:
-        width: Width in CSS pixels.
-        height: Height in CSS pixels.
-        rows: Number of rows of axes.
-        columns: Number of columns of axes.
-        sharex: All axes of a column share their horizontal range.
-        text: Size of its text; a text that is added later states its own.
-
-    Returns:
-        The figure and its axes by row and column.
-    """
+    """Return an empty figure."""
     with figure_style(), rc_context({"font.size": text}):
         layout = ConstrainedLayoutEngine(w_pad=0.02, h_pad=0.02)
         figure = Figure(figsize=(width / 72, height / 72), layout=layout)
@@ -116,13 +104,7 @@ class Line:
 
 
 def draw_lines(axes: Axes, lines: Sequence[Line], *, alpha: float = 0.11) -> None:
-    """Draw the bands of all curves, then the curves.
-
-    Args:
-        axes: Where to draw.
-        lines: The curves.
-        alpha: Opacity of a band.
-    """
+    """Draw the bands of all curves, then the curves."""
     for line in lines:
         x, _, low, high = _thinned(line)
         if low is not None and high is not None:
@@ -151,18 +133,7 @@ def save(
     dpi: int = 144,
     font_size: int = 11,
 ) -> list[Path]:
-    """Write a figure as files that need no page around them: letters as outlines, on white.
-
-    Args:
-        figure: What to write.
-        stem: Path of the files without their endings.
-        formats: Any of "svg", "pdf" and "png".
-        dpi: Resolution of the PNG.
-        font_size: Size of text whose size is not set, in points.
-
-    Returns:
-        The files written, in the order of `formats`.
-    """
+    """Write a figure as files that need no page around them: letters as outlines, on white."""
     alone: dict[Any, Any] = {"svg.fonttype": "path", "pdf.fonttype": 42, "savefig.facecolor": "white"}
     files = []
     with figure_style(), rc_context(alone | {"font.size": font_size}), warnings.catch_warnings():
@@ -185,17 +156,7 @@ def math_free(name: str) -> str:
 
 
 def to_svg(figure: Figure, name: str, *, title: str, description: str) -> Markup:
-    """Return the figure as SVG to stand inside a page, the same bytes every time.
-
-    Args:
-        figure: What to draw.
-        name: Prefix of every id, unique in the page: clip paths of one figure would otherwise cut another.
-        title: Name of the figure for screen readers.
-        description: Content of the figure for screen readers.
-
-    Returns:
-        The `svg` element; it is never shown so narrow that a text of it would be smaller than `SMALLEST_TEXT`.
-    """
+    """Return the figure as SVG to stand inside a page, the same bytes every time."""
     with figure_style(), io.StringIO() as out, warnings.catch_warnings():
         warnings.filterwarnings(
             "ignore", "Glyph .* missing"

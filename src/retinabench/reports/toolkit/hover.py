@@ -47,17 +47,7 @@ class Trace:
 
 
 def points(axes: Axes, link: str, traces: Sequence[Trace], heads: Sequence[str] = ()) -> Markup:
-    """Return the points of a drawn figure for the page's script.
-
-    Args:
-        axes: The axes of the lines, after the figure was drawn (`to_svg` sets its layout).
-        link: Figures of one link are pointed at together.
-        traces: The lines.
-        heads: P texts that lead those of the lines, where all lines have the same places.
-
-    Returns:
-        A `script` element with JSON, which belongs into the same `figure` as the drawing.
-    """
+    """Return the points of a drawn figure for the page's script."""
     lines = [
         {
             "key": one.key, "name": one.name, "color": one.color, "texts": one.texts, "to": list(one.to),

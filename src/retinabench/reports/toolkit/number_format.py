@@ -66,16 +66,7 @@ COUNT = NumberFormat(0)
 
 
 def plain(value: float, digits: int = 2, *, signed: bool = False) -> str:
-    """Return a number as text with a true minus sign.
-
-    Args:
-        value: The number.
-        digits: Number of decimals.
-        signed: Write a plus sign before positive numbers.
-
-    Returns:
-        The text; "undefined" where the number is not finite.
-    """
+    """Return a number as text with a true minus sign."""
     return NumberFormat(digits, signed)(value)
 
 

@@ -55,19 +55,7 @@ class Fact:
 
 
 def render(template: str, context: Mapping[str, object], *, package: str = TOOLKIT) -> str:
-    """Return a filled template.
-
-    Args:
-        template: Its file name.
-        context: What the template shows, by name; typed objects rather than dictionaries.
-        package: The package in whose folder `templates` the file stands; templates of the toolkit are found as well.
-
-    Returns:
-        The text of the page.
-
-    Raises:
-        jinja2.UndefinedError: The template uses a name that the context lacks.
-    """
+    """Return a filled template."""
     style = Markup(_source(TOOLKIT, "style.css") or "")  # noqa: S704 - a file of this package
     script, script_hash = _script()
     known = {"style": style, "script": script, "script_hash": script_hash, "version": __version__}
@@ -138,16 +126,7 @@ def _count(number: int) -> str:
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
-    """Return a count with its noun: `1 image`, `1,200 images`.
-
-    Args:
-        number: The count.
-        noun: Its noun in the singular.
-        plural: The plural, where it is not the noun with an s.
-
-    Returns:
-        The text.
-    """
+    """Return a count with its noun: `1 image`, `1,200 images`."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 

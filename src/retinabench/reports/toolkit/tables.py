@@ -87,24 +87,7 @@ class Cell:
         why: str = "",
         runs: int = 1,
     ) -> Cell:
-        """Return a cell of a number.
-
-        Args:
-            value: The number; None where it is undefined.
-            low: Lower end of its interval, if known.
-            high: Upper end of its interval, if known.
-            error: Its standard error, if known.
-            form: How it is written; None for three decimals.
-            place: Where a page can be checked against the files beside it.
-            emphasis: See the attribute.
-            note: See the attribute.
-            below: See the attribute.
-            why: See the attribute.
-            runs: See the attribute.
-
-        Returns:
-            The cell.
-        """
+        """Return a cell of a number."""
         a, b, c, d = (math.nan if part is None else float(part) for part in (value, low, high, error))
         form = THREE_DIGITS if form is None else form
         return cls(Quantity(a, b, c, d, place), form, emphasis, note, below, why, runs)
@@ -180,19 +163,7 @@ class Table:
         note: str = "",
         name: str = "",
     ) -> Table:
-        """Return a table of one block.
-
-        Args:
-            caption: What the table shows.
-            columns: The columns.
-            rows: The rows, with one cell per column.
-            row_header: Header of the column of row labels.
-            note: A remark below the table.
-            name: Name of its files.
-
-        Returns:
-            The table.
-        """
+        """Return a table of one block."""
         return cls(caption, [Block(columns, rows)], row_header, note, name)
 
     @property

@@ -39,11 +39,5 @@ Sampler = Callable[[Target, Counted, int, torch.Generator, Advance], list[Tensor
 
 
 def prior_draws(target: Target, count: int, generator: torch.Generator) -> Tensor:
-    """Return draws of the prior, (count, P).
-
-    Args:
-        target: The target.
-        count: How many.
-        generator: Source of the noise, on the CPU.
-    """
+    """Return draws of the prior, (count, P)."""
     return math.sqrt(target.prior_variance) * torch.randn(count, target.parameters, generator=generator)

@@ -55,16 +55,7 @@ class ProcessCovariances:
 
 
 def prior_of(target: Target, data: TargetData, kernel: str) -> ProcessCovariances:
-    """Return the covariances of one output of the target's network in the infinite-width limit.
-
-    Args:
-        target: A target whose network has one hidden layer of rectified units, or is linear.
-        data: Its data.
-        kernel: Of `KERNELS`.
-
-    Raises:
-        InputError: Its network is another one.
-    """
+    """Return the covariances of one output of the target's network in the infinite-width limit."""
     network = build_network(target, 0)
     relu = isinstance(network, MLP) and isinstance(network.act1, torch.nn.ReLU)
     linear = isinstance(network, Head) and network.hidden is None
@@ -89,19 +80,7 @@ def sample(
     progress: Progress = QUIET,
     kernel: str = "nngp",
 ) -> NDArray[np.float64]:
-    """Return draws of y at the test points of a regression, noise included, in the standardised unit: (M, draws).
-
-    Args:
-        target: A regression by one hidden layer of rectified units.
-        data: Its data.
-        draws: Per test point.
-        seed: Of all random streams.
-        progress: Shows how far the sampling is.
-        kernel: Of `KERNELS`.
-
-    Raises:
-        InputError: The target's network is another one.
-    """
+    """Return draws of y at the test points of a regression, noise included, in the standardised unit: (M, draws)."""
     prior = prior_of(target, data, kernel)
     y = torch.from_numpy(labels(data)[0]).double()
     return posterior_draws(y, prior, prior, draws, seed, progress, target.floor).numpy()
@@ -118,17 +97,7 @@ def posterior_draws(
 ) -> Tensor:
     """Draw y at the test points, (M, draws).
 
-    Args:
-        y: Targets of the training points, (N,).
-        mean: Prior of μ.
-        raw: Prior of r.
-        draws: Per test point.
-        seed: Of all random streams.
-        progress: Shows how far the sampling is.
-        floor: Of σ.
-
-    Returns:
-        The draws.
+    Shapes: `y` (N,).
     """
     root, inverse = square_root(raw.train)
     generator = torch_generator("cpu", seed, "infinite_width")
@@ -154,11 +123,7 @@ def posterior_draws(
 class NoiseLikelihood:
     """log p(y | r) with μ integrated out, log N(y; 0, C + diag σ²), as a function of ξ: σ = softplus(r) + floor, r = F ξ.
 
-    Args:
-        y: (N,).
-        covariance: C, (N, N).
-        root: F, (N, R).
-        floor: Of σ.
+    Shapes: `y` (N,), `covariance` (N, N), `root` (N, R).
     """
 
     y: Tensor
@@ -195,18 +160,7 @@ def latent_states(
 ) -> Tensor:
     """Sample coordinates that are N(0, I) a priori by K chains that start at draws of the prior; return all states, (S, R).
 
-    Args:
-        likelihood: Of the coordinates, (K, R) -> values and gradients.
-        coordinates: Their number R.
-        observed: Chains (T, K, R) -> quantities (T, K, ...) whose convergence is checked.
-        generator: Source of all draws.
-        progress: Shows how far the chains are.
-        states: Number S of all chains together; None for `STATES`.
-        jitter: Whether trajectories have random lengths, from half of a quarter period on. Where the likelihood is narrow in some directions, a
-            fixed length can be a whole number of their periods, so that a chain returns to where it was.
-
-    Raises:
-        WorkError: The chains have not converged.
+    Shapes: `likelihood` (K, R), `observed` (T, K, R).
     """
     state = hmc.start(likelihood, _normal((CHAINS, coordinates), generator))
     # A step is cheap here, so burn-in begins with a large one, as in Hoffman & Gelman 2014, to leave the starting points.
@@ -240,10 +194,7 @@ def latent_states(
 def conditioned(y: Tensor, prior: ProcessCovariances, std: Tensor) -> tuple[Tensor, Tensor]:
     """Return mean (M,) and a root (M, M) of the covariance of Gaussian process regression with noise.
 
-    Args:
-        y: (N,) the training targets.
-        prior: The covariances of the process.
-        std: (N,) of the noise of each target.
+    Shapes: `y` (N,), `std` (N,).
     """
     factor = torch.linalg.cholesky(prior.train + torch.diag(std.square()))
     cross = torch.linalg.solve_triangular(factor, prior.cross, upper=False)

@@ -36,10 +36,7 @@ PER_STATE = 2  # draws at the test points given one state
 class ClassLikelihood:
     """Σ log softmax(f)_y of latent values f = F ξ, as a function of ξ.
 
-    Args:
-        labels: Classes, (N,).
-        root: F, (N, R).
-        classes: C.
+    Shapes: `labels` (N,), `root` (N, R).
     """
 
     labels: Tensor
@@ -58,19 +55,7 @@ class ClassLikelihood:
 def sample_classes(
     target: Target, data: TargetData, seed: int = 0, progress: Progress = QUIET, kernel: str = "nngp"
 ) -> NDArray[np.float32]:
-    """Return class probabilities of draws of the process at the test points, (S, M, C).
-
-    Args:
-        target: A classification by a network of one hidden layer of rectified units, or by a linear one.
-        data: Its data.
-        seed: Of all random streams.
-        progress: Shows how far the sampling is.
-        kernel: Of `kernels.KERNELS`.
-
-    Raises:
-        InputError: The target's network is another one.
-        WorkError: The chains have not converged.
-    """
+    """Return class probabilities of draws of the process at the test points, (S, M, C)."""
     prior = prior_of(target, data, kernel)
     given = torch.from_numpy(labels(data)[0])
     return class_draws(given, prior, target.outputs, seed, progress).float().numpy()
@@ -81,15 +66,7 @@ def class_draws(
 ) -> Tensor:
     """Draw class probabilities at the test points, (S, M, C).
 
-    Args:
-        given: Classes of the training points, (N,).
-        prior: Of each latent function.
-        classes: C.
-        seed: Of all random streams.
-        progress: Shows how far the sampling is.
-
-    Returns:
-        The probabilities of each draw.
+    Shapes: `given` (N,).
     """
     root, inverse = square_root(prior.train)
     generator = torch_generator("cpu", seed, "infinite_width", "classes")

@@ -17,11 +17,7 @@ def relu_covariance(a: Tensor, b: Tensor, prior_variance: float, width: int) -> 
 
     With k = s² |x̃|², k' alike and θ the angle of x̃ and x̃', E[relu(z) relu(z')] = √(k k') (sin θ + (π - θ) cos θ) / 2π.
 
-    Args:
-        a: (N, D) inputs, float64.
-        b: (M, D) inputs, float64.
-        prior_variance: s², of every weight and bias.
-        width: Number of hidden units.
+    Shapes: `a` (N, D), `b` (M, D).
     """
     a, b = (torch.cat([x, torch.ones_like(x[:, :1])], dim=1) for x in (a, b))
     lengths = a.norm(dim=1)[:, None] * b.norm(dim=1)
@@ -38,11 +34,7 @@ def tangent_covariance(a: Tensor, b: Tensor, prior_variance: float, width: int) 
     Θ sums the products of the slopes by all weights: those by the output's weights and bias give K / s², those by the hidden layer's
     H s² E[1(z > 0) 1(z' > 0)] x̃·x̃', and the expectation is (π - θ) / 2π.
 
-    Args:
-        a: (N, D) inputs, float64.
-        b: (M, D) inputs, float64.
-        prior_variance: s².
-        width: Number H of hidden units.
+    Shapes: `a` (N, D), `b` (M, D).
     """
     covariance = relu_covariance(a, b, prior_variance, width)
     a, b = (torch.cat([x, torch.ones_like(x[:, :1])], dim=1) for x in (a, b))
@@ -56,11 +48,7 @@ def tangent_covariance(a: Tensor, b: Tensor, prior_variance: float, width: int) 
 def linear_covariance(a: Tensor, b: Tensor, prior_variance: float, width: int) -> Tensor:
     """Return s² x̃·x̃' (N, M): a linear layer's own process, which is its tangent as well.
 
-    Args:
-        a: (N, D) inputs, float64.
-        b: (M, D) inputs, float64.
-        prior_variance: s².
-        width: Not used.
+    Shapes: `a` (N, D), `b` (M, D).
     """
     return prior_variance * (1 + a @ b.T)
 

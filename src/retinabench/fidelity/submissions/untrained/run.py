@@ -63,11 +63,7 @@ HOW = {
 class Found:
     """What such an entry predicts.
 
-    Args:
-        how: How it approximates the posterior.
-        values: Predictions of samples, (S, N, O); None where there are draws of y alone.
-        draws: Draws of y, (N, DRAWS).
-        gradients: Evaluations per training example.
+    Shapes: `values` (S, N, O).
     """
 
     how: str
@@ -97,16 +93,7 @@ def _sampled(
 def sample(
     name: str, target: Target, data: TargetData, budget: int, seed: int, progress: Progress
 ) -> tuple[NDArray[np.float32], int]:
-    """Return the predictions of the kept states (S, N, O), and the gradient evaluations that they took.
-
-    Args:
-        name: Of `SAMPLERS`.
-        target: The target.
-        data: Its data.
-        budget: Gradient evaluations per training example, at least `FEWEST_GRADIENTS`.
-        seed: Of all random streams.
-        progress: Shows how far the sampler is.
-    """
+    """Return the predictions of the kept states (S, N, O), and the gradient evaluations that they took."""
     torch.set_num_threads(1)
     density = Density.of(target, data)
     counted = Counted(density)
@@ -144,21 +131,7 @@ def run_untrained(
     overrides: Sequence[str],
     progress: Progress,
 ) -> Path:
-    """Predict a target's test points, or find it done; return the path of the submission.
-
-    Args:
-        name: The entry.
-        target: The target.
-        data: Its data.
-        budget: Gradient evaluations per training example.
-        seed: Of all random streams.
-        out: Parent of the run's folder.
-        overrides: Must be empty.
-        progress: Shows how far the work is.
-
-    Raises:
-        InputError: There are overrides, or the budget is too small for a chain.
-    """
+    """Predict a target's test points, or find it done; return the path of the submission."""
     if overrides:
         raise InputError(f"'{name}' has no settings: {overrides[0]}", hint="Leave it out.")
     if name not in kernels.KERNELS and budget < FEWEST_GRADIENTS:

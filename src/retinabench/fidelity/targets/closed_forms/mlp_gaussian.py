@@ -31,10 +31,7 @@ Loops = Callable[[Floats, Floats, Floats, Any, Floats, Floats], None]
 class MLPGaussian:
     """The log-likelihood of the training points as a `LogLikelihood` of `methods/hmc.py`.
 
-    Args:
-        inputs: (N, D).
-        truth: (N,).
-        floor: The least std.
+    Shapes: `inputs` (N, D), `truth` (N,).
     """
 
     def __init__(self, inputs: Tensor, truth: Tensor, floor: float = 0.0) -> None:
@@ -62,11 +59,7 @@ class MLPGaussian:
 def plain(weights: Tensor, inputs: Tensor, truth: Tensor, floor: float) -> tuple[Tensor, Tensor]:
     """Return the log-likelihoods (K,) and their gradients (K, P).
 
-    Args:
-        weights: (K, P).
-        inputs: (N, D).
-        truth: (N,).
-        floor: The least std.
+    Shapes: `weights` (K, P), `inputs` (N, D), `truth` (N,).
     """
     chains, features = len(weights), inputs.shape[1]
     hidden = (weights.shape[1] - 2) // (features + 3)

@@ -16,10 +16,7 @@ from torch import Tensor
 class LinearSoftmax:
     """One linear layer.
 
-    Args:
-        inputs: (N, D).
-        truth: Classes, (N,).
-        floor: Not used.
+    Shapes: `inputs` (N, D), `truth` (N,).
     """
 
     def __init__(self, inputs: Tensor, truth: Tensor, floor: float = 0.0) -> None:
@@ -60,11 +57,7 @@ class LinearSoftmax:
 class HiddenSoftmax(LinearSoftmax):
     """One hidden layer of rectified units before the linear one.
 
-    Args:
-        inputs: (N, D).
-        truth: Classes, (N,).
-        floor: Not used.
-        hidden: Units H of the hidden layer.
+    Shapes: `inputs` (N, D), `truth` (N,).
     """
 
     def __init__(self, inputs: Tensor, truth: Tensor, floor: float = 0.0, hidden: int = 8) -> None:

@@ -30,13 +30,7 @@ LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Assumed:
-    """What follows from one assumption.
-
-    Args:
-        name: `covariate shift` or `label shift`.
-        targets: Goal -> the estimated value of its target, with a 95 % interval.
-        threshold: The largest threshold at which every goal is met by its one-sided 95 % limit; None: there is none.
-    """
+    """What follows from one assumption."""
 
     name: str
     targets: Mapping[str, EstimatedRisk]
@@ -77,15 +71,7 @@ def estimates_under_shift(
 ) -> ShiftEstimates:
     """Estimate every target on unlabelled new patients.
 
-    Args:
-        validation: The N labelled validation images.
-        prob: (N,) their P(referable).
-        new: The new images.
-        goals: What was certified.
-        threshold: The frozen threshold.
-
-    Returns:
-        The estimates; refused ones say why.
+    Shapes: `prob` (N,).
     """
     old = Images(prob, validation.uncertainty, validation.patient, validation.weight)
     shift = label_shift(old, validation.label, new)

@@ -32,16 +32,7 @@ SEPARATION = 5.0  # standard errors that m_1 - m_0 must be above 0
 
 @dataclass(frozen=True, eq=False)
 class LabelShift:
-    """The prevalence of new patients under label shift, and the weights that follow from it.
-
-    Args:
-        prevalence: Among the new images, with its interval, by the black-box shift estimator.
-        likelihood: The same by maximum likelihood from the probabilities as they are (see `likelihood_prevalence`): close to
-            `prevalence` where the model is calibrated and the shift is one of labels.
-        validation_prevalence: Among the validation images.
-        weights: The importance weights; None where refused.
-        why: Why the prevalence is not estimated, else None.
-    """
+    """The prevalence of new patients under label shift, and the weights that follow from it."""
 
     prevalence: Interval
     likelihood: float
@@ -62,16 +53,7 @@ class LabelShift:
 def label_shift(validation: Images, label: ArrayLike, new: Images) -> LabelShift:
     """Estimate the prevalence among unlabelled new patients under label shift.
 
-    Args:
-        validation: Validation images.
-        label: (N,) their labels, 0 or 1.
-        new: Unlabelled images of new patients.
-
-    Returns:
-        The prevalence and the importance weights, or why there are none.
-
-    Raises:
-        InputError: The validation images have one label only.
+    Shapes: `label` (N,).
     """
     y = np.asarray(label, np.float64)
     v, p = validation.weight, validation.prob
@@ -108,13 +90,7 @@ def likelihood_prevalence(prob: ArrayLike, prior: float, weight: ArrayLike | Non
     It is the limit of the EM algorithm of Saerens et al. (2002): the q that maximises sum log(q p / prior + (1 - q) (1 - p) /
     (1 - prior)), which is concave. The probabilities must be calibrated at the prevalence `prior`.
 
-    Args:
-        prob: (M,) P(referable) of new images.
-        prior: Prevalence where the probabilities are calibrated.
-        weight: (M,) weights of the images; None: 1 each.
-
-    Returns:
-        The prevalence, in [0, 1].
+    Shapes: `prob` (M,), `weight` (M,).
     """
     p = np.asarray(prob, np.float64)
     v = np.ones(len(p)) if weight is None else np.asarray(weight, np.float64)

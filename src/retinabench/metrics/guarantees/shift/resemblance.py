@@ -55,21 +55,6 @@ def resemblance(
     The statistic is the largest of max_t |F_a(t) - F_b(t)| over the values, F being the empirical distributions of the images. Whole
     patients are exchanged between the sets, so that the p-value (1 + #{permuted >= observed}) / (1 + permutations) is exact:
     exchangeable patients are called shifted with probability at most `level`, however many values are compared.
-
-    Args:
-        values_a: (N_a,) or (N_a, K) finite.
-        patient_a: (N_a,) patients; None: every image its own.
-        values_b: (N_b,) or (N_b, K) finite.
-        patient_b: (N_b,) patients; None: every image its own.
-        permutations: Number of permutations.
-        level: Level of the test.
-        seed: Seed of the permutations.
-
-    Returns:
-        Distance, p-value and verdict.
-
-    Raises:
-        InputError: A set is empty.
     """
     a, b = (np.asarray(values, np.float64) for values in (values_a, values_b))
     if not len(a) or not len(b):

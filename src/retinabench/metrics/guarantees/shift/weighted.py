@@ -42,11 +42,7 @@ CLIP = 1e-6  # probabilities closer to 0 or 1 differ by rounding
 class Images:
     """What is known of the images of a set without labels.
 
-    Args:
-        prob: (N,) P(referable).
-        uncertainty: (N,) finite.
-        patient: (N,) number of the patient of each image, from 0.
-        weight: (N,) weight of an image in the estimand: 1 (per image) or 1 / images of its patient.
+    Shapes: `prob` (N,), `uncertainty` (N,), `patient` (N,), `weight` (N,).
     """
 
     prob: Floats
@@ -63,13 +59,7 @@ class Images:
 
 @dataclass(frozen=True)
 class EstimatedRisk(Document):
-    """A risk on new patients under an assumption.
-
-    Args:
-        risk: Estimate and interval; NaN where refused.
-        effective_patients: (sum a)^2 / sum a^2 of the patients' weighted denominators a.
-        why: Why no risk is estimated, else None.
-    """
+    """A risk on new patients under an assumption."""
 
     risk: Interval
     effective_patients: float
@@ -80,13 +70,7 @@ class EstimatedRisk(Document):
 class Reweighting:
     """Estimated importance weights of the validation images, and how every patient moved the estimate.
 
-    Args:
-        validation: The N weighted images.
-        weight: (N,) importance weights, times the weight of the image in the estimand.
-        slope: (N, D) derivative of the weights by the D estimated parameters.
-        own: (G, D) influence of each validation patient on the parameters.
-        other: (H, D) influence of each new patient on the parameters.
-        gap: See `distance_after`.
+    Shapes: `weight` (N,), `slope` (N, D), `own` (G, D), `other` (H, D).
     """
 
     validation: Images
@@ -99,13 +83,7 @@ class Reweighting:
     def risk(self, num: ArrayLike, den: ArrayLike, level: float = 0.95) -> EstimatedRisk:
         """Estimate sum w num / sum w den on the new patients.
 
-        Args:
-            num: (N,) what is to be rare, per validation image: 0 or 1.
-            den: (N,) what it is rare among: 0 or 1, at least `num`.
-            level: Level of the interval.
-
-        Returns:
-            The risk with its interval, or why there is none.
+        Shapes: `num` (N,), `den` (N,).
         """
         n, d = np.asarray(num, np.float64), np.asarray(den, np.float64)
         mass = self.validation.by_patient(self.weight * d)
@@ -142,14 +120,7 @@ class Reweighting:
     ) -> float | None:
         """Return the largest threshold whose estimated risk has a one-sided upper limit of at most the goal.
 
-        Args:
-            candidates: Thresholds: images with a larger uncertainty are referred.
-            sums: Threshold -> (N,) num and den of the validation images.
-            goal: Bound on the risk.
-            level: Level of the one-sided limit.
-
-        Returns:
-            The threshold, which refers the fewest images; None where no one does.
+        Shapes: `sums` (N,).
         """
         for candidate in sorted(candidates, reverse=True):
             if self.risk(*sums(candidate), level=2 * level - 1).risk.high <= goal:
@@ -158,15 +129,7 @@ class Reweighting:
 
 
 def covariate_weights(validation: Images, new: Images) -> Reweighting:
-    """Estimate importance weights under covariate shift; the model is at the top of this file.
-
-    Args:
-        validation: Validation images.
-        new: Unlabelled images of new patients.
-
-    Returns:
-        The weights.
-    """
+    """Estimate importance weights under covariate shift; the model is at the top of this file."""
     features = _features(validation, new)
     mass = np.concatenate([validation.weight, new.weight])
     is_new = np.repeat([0.0, 1.0], [len(validation.weight), len(new.weight)])
@@ -196,13 +159,7 @@ def distance_after(validation: Images, weight: Floats, new: Images) -> float:
 
     If the distance stays large, the weights do not give the two sets the same distribution: the assumption or its form is wrong.
 
-    Args:
-        validation: N validation images.
-        weight: (N,) their importance weights.
-        new: The new images.
-
-    Returns:
-        The distance, from 0 to 1.
+    Shapes: `weight` (N,).
     """
     values = np.concatenate([validation.prob, new.prob])
     order = np.argsort(values, kind="stable")

@@ -49,18 +49,7 @@ def referral_panel(
     limits: tuple[float, float],
     referred: float,
 ) -> Figure:
-    """Draw a score of the retained images against the share that is referred to the expert.
-
-    Args:
-        lines: A curve per method.
-        controls: Random and oracle referral.
-        label: Label of the vertical axis.
-        limits: Its range.
-        referred: The share that the page's statements are about, marked by a line.
-
-    Returns:
-        The figure.
-    """
+    """Draw a score of the retained images against the share that is referred to the expert."""
     figure, [[axes]] = canvas(WIDTH, HEIGHT)
     axes.axvline(referred, color=FAINT, linewidth=1.2, zorder=1)
     _draw_controls(axes, controls, limits)
@@ -100,14 +89,6 @@ def histogram_panel(columns: Sequence[Uncertainties], *, limits: tuple[float, fl
     """Draw uncertainty by grade (rows) and set (columns), correct above the axis, incorrect below it.
 
     Each half is scaled to its own tallest bar, because the figure compares positions; the number of images is printed beside it.
-
-    Args:
-        columns: One per set.
-        limits: Range of the uncertainty.
-        label: Label of the axis.
-
-    Returns:
-        The figure.
     """
     graded = any(column.grade is not None for column in columns)
     rows = [0, 1, 2, 3, 4] if graded else [None]
@@ -136,12 +117,7 @@ def reliability_panel(
 ) -> Figure:
     """Draw observed against predicted share of referable images.
 
-    Args:
-        points: Per set its colour, and (B,) mean predicted P(referable), observed share, low and high end of its interval.
-        counts: Per set (20,) number of images by predicted P(referable), drawn along the bottom as shares.
-
-    Returns:
-        The figure.
+    Shapes: `points` (B,).
     """
     figure, [[axes]] = canvas(WIDTH, WIDTH)
     axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.7, linestyle=(0, (2, 3)))

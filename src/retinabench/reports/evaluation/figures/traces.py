@@ -19,17 +19,7 @@ PLACES = GRID[::STEP]
 
 
 def referral_points(figure: Figure, evaluation: Evaluation, name: str, metric: str) -> Markup:
-    """Return the points of a referral figure, after it was drawn.
-
-    Args:
-        figure: The drawn figure.
-        evaluation: Where its lines come from.
-        name: Name of its set.
-        metric: The score that it shows.
-
-    Returns:
-        A `script` element for its panel; see `hover.points`.
-    """
+    """Return the points of a referral figure, after it was drawn."""
     label = {"accuracy": "accuracy", "auroc": "AUROC", "nll": "NLL"}[metric]
     traces = []
     for i in _methods(evaluation):
@@ -41,16 +31,7 @@ def referral_points(figure: Figure, evaluation: Evaluation, name: str, metric: s
 
 
 def roc_points(figure: Figure, evaluation: Evaluation, name: str) -> Markup:
-    """Return the points of an ROC figure; each leads to the bin of probabilities that its threshold lies in.
-
-    Args:
-        figure: The drawn figure.
-        evaluation: Where its lines come from.
-        name: Name of its set.
-
-    Returns:
-        A `script` element for its panel; see `hover.points`.
-    """
+    """Return the points of an ROC figure; each leads to the bin of probabilities that its threshold lies in."""
     traces = []
     for i in _methods(evaluation):
         band, case = evaluation.curves.get((i, name, "roc")), evaluation.first(i, name)
@@ -66,16 +47,7 @@ def roc_points(figure: Figure, evaluation: Evaluation, name: str) -> Markup:
 
 
 def observed_points(figure: Figure, evaluation: Evaluation, i: int) -> Markup:
-    """Return the points of the calibration figure of a method; each leads to the threshold at its mean probability.
-
-    Args:
-        figure: The drawn figure.
-        evaluation: Where its lines come from.
-        i: Index of the method.
-
-    Returns:
-        A `script` element for its panel; see `hover.points`.
-    """
+    """Return the points of the calibration figure of a method; each leads to the threshold at its mean probability."""
     traces = []
     for name, color in (("in_domain", "good"), ("shifted", "bad")):
         case, band = evaluation.first(i, name), evaluation.curves.get((i, name, "observed"))

@@ -80,17 +80,7 @@ class Worth:
 
 
 def worth(method: str, name: str, one: SetScores, get: Callable[[str], Quantity]) -> Worth | None:
-    """Return the facts about a method on a set.
-
-    Args:
-        method: Name of the method.
-        name: Name of the set.
-        one: The scores of its file, of several seeds the first.
-        get: Name of a score -> the score, over all seeds.
-
-    Returns:
-        The facts; None where the scores have no baseline (published rules, balanced set).
-    """
+    """Return the facts about a method on a set."""
     if one.baseline is None:
         return None
     scores = {key: get(key) for key in (*USED, "accuracy_gain", "brier_skill")}
@@ -103,30 +93,14 @@ def worth(method: str, name: str, one: SetScores, get: Callable[[str], Quantity]
 
 
 def pooled(found: Sequence[Interval]) -> Quantity:
-    """Merge a score of several seeds: mean, mean of the ends of the intervals, and standard error over seeds.
-
-    Args:
-        found: The score of each seed.
-
-    Returns:
-        The merged score. Its interval is at least as wide as that of the mean over seeds.
-    """
+    """Merge a score of several seeds: mean, mean of the ends of the intervals, and standard error over seeds."""
     value, low, high = np.array([(one.value, one.low, one.high) for one in found], np.float64).T
     error = float(value.std(ddof=1) / np.sqrt(len(value))) if len(value) > 1 else np.nan
     return Quantity(float(value.mean()), float(low.mean()), float(high.mean()), error)
 
 
 def worth_of_scores(method: str, name: str, files: Sequence[SetScores]) -> Worth | None:
-    """Return the facts about a method on a set from the scores of its seeds.
-
-    Args:
-        method: Name of the method.
-        name: Name of the set.
-        files: The scores of each seed on the set.
-
-    Returns:
-        The facts; None where the scores have no baseline.
-    """
+    """Return the facts about a method on a set from the scores of its seeds."""
 
     def get(key: str) -> Quantity:
         if files[0].baseline is None:

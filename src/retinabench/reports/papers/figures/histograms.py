@@ -35,11 +35,7 @@ _CAPTION = (
 
 
 def figures(results: TaskResults) -> tuple[list[PaperFigure], list[str]]:
-    """Return the histograms of single methods and of ensembles per set (Severity Shift: both sets together).
-
-    Returns:
-        The figures, and a line for each that cannot be drawn.
-    """
+    """Return the histograms of single methods and of ensembles per set (Severity Shift: both sets together)."""
     if not results.methods:
         return [], []
     if any(test.grade is None for method in results.methods for test in method.tests[:1]):

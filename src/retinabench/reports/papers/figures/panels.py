@@ -58,16 +58,7 @@ def draw_runs(
 ) -> Floats:
     """Draw the mean over runs with a band of one standard error.
 
-    Args:
-        axes: Where to draw.
-        mark: Colour and line pattern.
-        x: (P,) abscissa.
-        values: (P,) ordinates of each run.
-        ddof: Of the standard deviation over runs.
-        **style: Further arguments of `Axes.plot`.
-
-    Returns:
-        The mean (P,).
+    Shapes: `x` (P,), `values` (P,), returns (P,).
     """
     mean, error = mean_and_error(values, ddof)
     if error is not None:
@@ -77,13 +68,7 @@ def draw_runs(
 
 
 def has_referral_curve(methods: Sequence[MethodRuns], name: str, metric: str) -> bool:
-    """Return whether some method has a referral curve of a metric on a set.
-
-    Args:
-        methods: The methods.
-        name: The set.
-        metric: The metric.
-    """
+    """Return whether some method has a referral curve of a metric on a set."""
     return any(
         np.isfinite(run.curves.referral.get((name, metric), np.array(np.nan))).any()
         for method in methods
@@ -104,16 +89,7 @@ def roc_panel(
     collection: Collection,
     share: float = 1.0,
 ) -> None:
-    """Draw averaged ROC curves with the NHS point.
-
-    Args:
-        axes: Where to draw.
-        methods: The methods.
-        marks: Their colours and line patterns.
-        name: The set.
-        collection: Its rules choose the grid.
-        share: Share of the images that is retained.
-    """
+    """Draw averaged ROC curves with the NHS point."""
     x = RATES[collection.rules]
     for method, mark in zip(methods, marks, strict=True):
         values = [run.curves.roc[name, share] for run in method.runs if (name, share) in run.curves.roc]
@@ -145,16 +121,7 @@ def referral_panel(
     name: str,
     collection: Collection,
 ) -> None:
-    """Draw a metric of the retained images of a set for all methods, with random and oracle referral of the best one.
-
-    Args:
-        axes: The panel.
-        methods: The methods.
-        marks: Their colours and line patterns.
-        metric: The metric.
-        name: The set.
-        collection: Its rules choose the standard error.
-    """
+    """Draw a metric of the retained images of a set for all methods, with random and oracle referral of the best one."""
     best: tuple[float, MethodRuns | None] = (-np.inf, None)
     for method, mark in zip(methods, marks, strict=True):
         mean = referral_line(axes, method, mark, metric, name, collection)
@@ -169,16 +136,7 @@ def referral_panel(
 def referral_line(
     axes: Axes, method: MethodRuns, mark: Mark, metric: str, name: str, collection: Collection
 ) -> Floats | None:
-    """Draw one method's referral curve; return its mean (101,) over runs, None where it has none.
-
-    Args:
-        axes: The panel.
-        method: The method.
-        mark: Its colour and line pattern.
-        metric: The metric.
-        name: The set.
-        collection: Its rules choose the standard error.
-    """
+    """Draw one method's referral curve; return its mean (101,) over runs, None where it has none."""
     values = [found for run in method.runs if (found := run.curves.referral.get((name, metric))) is not None]
     if not values:
         return None
@@ -194,13 +152,7 @@ def _controls(axes: Axes, method: MethodRuns, metric: str, name: str) -> None:
 
 
 def value_range(methods: Sequence[MethodRuns], metric: str, name: str) -> tuple[float, float]:
-    """Return limits that include every line up to four fifths referred; bands and noisier ends may exceed them.
-
-    Args:
-        methods: The methods.
-        metric: The metric.
-        name: The set.
-    """
+    """Return limits that include every line up to four fifths referred; bands and noisier ends may exceed them."""
     seen = [
         mean_and_error([run.curves.referral[name, metric] for run in method.runs], 1)[0][
             : int(0.8 * len(GRID))

@@ -42,25 +42,13 @@ class PaperFigure:
 
 
 def file_name(kind: str, number: str, results: TaskResults) -> str:
-    """Return the name of a figure's files, such as `figure-05-results-country-shift`.
-
-    Args:
-        kind: What the figure shows, as a slug.
-        number: Its number in the paper, "" if it has none.
-        results: Its task and criterion.
-    """
+    """Return the name of a figure's files, such as `figure-05-results-country-shift`."""
     lead = f"figure-{int(number):02d}" if number else "figure"
     return "-".join(part for part in (lead, kind, results.slug) if part)
 
 
 def method_legend(figure: Figure, names: Sequence[str], marks: Sequence[Mark]) -> None:
-    """Draw one legend below all panels, in as many columns as fit; the figure grows by the legend's height.
-
-    Args:
-        figure: The figure.
-        names: Names of the methods.
-        marks: Their colours and line patterns.
-    """
+    """Draw one legend below all panels, in as many columns as fit; the figure grows by the legend's height."""
     longest = max(map(len, names))
     width = figure.get_size_inches()[0] * 72
     columns = max(1, min(len(names), int(width / (5.2 * longest + 45))))
@@ -81,13 +69,7 @@ def _plain(name: str) -> str:
 
 
 def panel_title(axes: Axes, letter: str, text: str) -> None:
-    """Write `(a) In-domain` above a panel.
-
-    Args:
-        axes: The panel.
-        letter: Its letter, "" for none.
-        text: Its title.
-    """
+    """Write `(a) In-domain` above a panel."""
     axes.set_title(f"({letter}) {text}" if letter else text, fontsize=9.5, loc="left")
 
 
@@ -109,14 +91,7 @@ def style_axes(axes: Axes) -> None:
 
 
 def control_line(axes: Axes, x: Floats, y: Floats, name: str) -> None:
-    """Draw a grey reference curve with its name right of the panel.
-
-    Args:
-        axes: The panel, whose limits must have been set.
-        x: (n,) abscissae.
-        y: (n,) ordinates; NaN is left out.
-        name: Its name.
-    """
+    """Draw a grey reference curve with its name right of the panel."""
     known = y[np.isfinite(y)]
     if not known.size:
         return

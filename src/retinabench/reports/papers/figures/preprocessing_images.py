@@ -22,11 +22,7 @@ BLURS = (5, 10, 20, 30)  # of section B.6
 
 
 def figures(folder: Path, rules: str) -> list[PaperFigure]:
-    """Return the figures of some images of a folder, evenly spaced in the order of their names.
-
-    Raises:
-        InputError: Where the folder holds no image.
-    """
+    """Return the figures of some images of a folder, evenly spaced in the order of their names."""
     if not folder.is_dir():
         raise InputError("is not a folder", file=folder, hint="Name a folder of fundus images.")
     found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file())
