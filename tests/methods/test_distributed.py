@@ -70,7 +70,7 @@ for name, method in METHODS.items():
 SMALL_BATCHES = """
 import sys
 from retinabench.cli import main as cli
-from retinabench.experiments import image_predictions
+from retinabench.experiments import run as image_predictions
 from retinabench.methods.training import prediction
 
 prediction.VALIDATION_BATCH = image_predictions.PREDICT_BATCH = 8
