@@ -28,6 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from retinabench.core.progress import Bars
+from retinabench.data.dataset import referable
 from retinabench.data.frozen.definition import (
     HASH_BYTES,
     HERE,
@@ -37,8 +38,7 @@ from retinabench.data.frozen.definition import (
     listing_sha256,
 )
 from retinabench.data.frozen.images import image_hashes
-from retinabench.data.prepared.folder import open_prepared
-from retinabench.data.records import referable
+from retinabench.data.prepared import open_prepared
 from retinabench.experiments.engines.engine import make_engine
 from retinabench.experiments.study.definition import Study, read_study
 from retinabench.experiments.study.prediction_files import pool

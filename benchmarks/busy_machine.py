@@ -26,7 +26,7 @@ import time
 from pathlib import Path
 
 from retinabench.core.subprocesses import SPIN_COUNT, SPINS, WAIT_POLICY
-from retinabench.data.ingest.prepare import prepare
+from retinabench.data.prepare import prepare
 from retinabench.data.preprocessing.preprocess import Recipe
 
 BESIDE, ALONE = 2.5, 1.05  # the limits

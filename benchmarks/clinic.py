@@ -16,12 +16,10 @@ from scipy.special import expit
 import retinabench as rb
 from retinabench.metrics.calibration import calibration_summary
 from retinabench.metrics.clinical.decision_curve import net_benefit, predictive_value_intervals
-from retinabench.metrics.clinical.subgroups import RATES, subgroups_of
-from retinabench.metrics.planning.assumptions import Assumptions
-from retinabench.metrics.planning.clusters import Clusters
-from retinabench.metrics.planning.plan import plan_study
-from retinabench.metrics.planning.study_plan import Aims
+from retinabench.metrics.clinical.groups import RATES, subgroups_of
+from retinabench.metrics.planning import Aims, Assumptions, plan_study
 from retinabench.metrics.proportions import Interval, clustered_proportion
+from retinabench.metrics.sample_sizes import Clusters
 
 PREVALENCE, SHIFT, SHARED, CUT = 0.2, 2.2, 0.5, 1.2
 LEVEL = np.log(PREVALENCE / (1 - PREVALENCE)) - SHIFT**2 / 2

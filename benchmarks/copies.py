@@ -22,11 +22,10 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageFilter, ImageOps
 
-from retinabench.data.ingest.prepare import prepare
-from retinabench.data.prepared.folder import open_prepared
+from retinabench.data.prepare import prepare
+from retinabench.data.prepared import open_prepared
 from retinabench.data.preprocessing.preprocess import Recipe
-from retinabench.inspection.duplicates import duplicate_groups
-from retinabench.inspection.pixels import read_pixels
+from retinabench.inspection.duplicates import duplicate_groups, read_pixels
 
 Change = Callable[[Image.Image, np.random.Generator], Image.Image]
 SAME = {

@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from retinabench.core.progress import QUIET
-from retinabench.data.ingest.prepare import prepare
+from retinabench.data.prepare import prepare
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.experiments.config import load_run
 from retinabench.experiments.engines.engine import make_engine

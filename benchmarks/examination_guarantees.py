@@ -12,7 +12,7 @@
    nothing), one rate alone, and one of 28 rates.
 4. Claims: three claims stated together, each false by one sample of 200: share of studies with a wrong decision.
 5. Readers: five readers of different strictness; share of intervals that miss the rate against each truth that is named in
-   `concepts/questioning/reference.py`, the worst of them, after questions that the answers steered and ended.
+   `concepts/questioning/referral.py`, the worst of them, after questions that the answers steered and ended.
 6. Patients: 1 to 8 samples each, alike within a patient (correlation 0, 0.5 and 1), patients with many samples worse: share of the
    intervals for new samples that miss, counted by patients (as the page does where a bank names them) and by samples (as it would
    without their names), at the end and at any time.
@@ -29,16 +29,14 @@ import numpy as np
 from scipy import stats
 
 from retinabench.concepts.banks.bank import Bank
-from retinabench.concepts.banks.readers import ReaderPanel, majority, random_reader
-from retinabench.concepts.examinees.answers import Answers
-from retinabench.concepts.inference.claims import Claim
-from retinabench.concepts.inference.confidence_sequences import bank_sequence, new_sequence
-from retinabench.concepts.inference.gaussian_process import says_yes
+from retinabench.concepts.banks.tables import ReaderPanel, majority, random_reader
+from retinabench.concepts.examinees import Answers
+from retinabench.concepts.inference.claims import Claim, bank_sequence, new_sequence
 from retinabench.concepts.inference.rates import LEAST
-from retinabench.concepts.questioning.loop import examine
-from retinabench.concepts.questioning.reference import enter_readers
-from retinabench.concepts.questioning.referral import agreement, decisions
-from retinabench.metrics.clinical.decision_threshold import FrozenThreshold
+from retinabench.concepts.inference.unpredictability import says_yes
+from retinabench.concepts.questioning.examination import examine
+from retinabench.concepts.questioning.referral import agreement, decisions, enter_readers
+from retinabench.metrics.clinical.thresholds import FrozenThreshold
 from retinabench.metrics.intervals import auroc_error
 from retinabench.predictions.table import Predictions
 

@@ -23,10 +23,10 @@ import time
 import numpy as np
 
 from retinabench.concepts.banks.bank import Bank
-from retinabench.concepts.examinees.answers import Answers
+from retinabench.concepts.examinees import Answers
 from retinabench.concepts.inference.claims import Claim
-from retinabench.concepts.inference.gaussian_process import CENTRES, GRID, PUBLISHED, Performance, bin_of
-from retinabench.concepts.questioning.loop import examine
+from retinabench.concepts.inference.unpredictability import CENTRES, GRID, PUBLISHED, Performance, bin_of
+from retinabench.concepts.questioning.examination import examine
 from retinabench.concepts.questioning.strategy_comparison import COMPARED
 
 

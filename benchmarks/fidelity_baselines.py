@@ -21,9 +21,9 @@ from retinabench.core.errors import InputError
 from retinabench.fidelity.distances import agreement, total_variation
 from retinabench.fidelity.leaderboard.files import find_submissions, make_evaluator, task_of
 from retinabench.fidelity.leaderboard.shipped import FOLDER, beside, pack, shipped_submissions
-from retinabench.fidelity.scoring.nearness import nearness
+from retinabench.fidelity.scoring.measures import nearness
 from retinabench.fidelity.submissions.submission import Submission, read_submission
-from retinabench.fidelity.targets.registry import TARGETS
+from retinabench.fidelity.targets.target import TARGETS
 
 
 def main() -> None:

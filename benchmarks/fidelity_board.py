@@ -23,7 +23,7 @@ import torch
 from retinabench.core.errors import InputError, WorkError
 from retinabench.fidelity.submissions.entries import UNTRAINED_TITLES, entries
 from retinabench.fidelity.submissions.runner import run_entry
-from retinabench.fidelity.targets.registry import TARGETS
+from retinabench.fidelity.targets.target import TARGETS
 
 TASKS = (
     "logistic", "banana", "drawn-head", "drawn-head-mlp", "drawn-head-binary", "idrid-head", "idrid-head-mlp",

@@ -14,8 +14,7 @@ import json
 import time
 from pathlib import Path
 
-from retinabench.fidelity.scoring.measures import MEASURES, RANKED
-from retinabench.fidelity.scoring.resampling import ALL
+from retinabench.fidelity.scoring.measures import ALL, MEASURES, RANKED
 
 
 def main() -> None:

@@ -15,12 +15,11 @@ import numpy as np
 
 from retinabench.data.dataset import ArrayDataset
 from retinabench.fidelity import distances
-from retinabench.fidelity.reference.arrays import ReferenceAbout
-from retinabench.fidelity.reference.reference_file import Reference
+from retinabench.fidelity.reference.reference_file import Reference, ReferenceAbout
 from retinabench.fidelity.scoring.grading import Evaluator
 from retinabench.fidelity.submissions.submission import Submission
 from retinabench.fidelity.targets.data import TargetData
-from retinabench.fidelity.targets.registry import TARGETS
+from retinabench.fidelity.targets.target import TARGETS
 
 CLASSES, SAMPLES, CHAINS, REPLICATES = 10, 100, 4, 1000
 

@@ -30,8 +30,7 @@ from retinabench.data.dataset import ArrayDataset
 from retinabench.fidelity.reference.make_reference import make_reference
 from retinabench.fidelity.targets.data import TargetData, load
 from retinabench.fidelity.targets.density import Density, Recorded
-from retinabench.fidelity.targets.registry import TARGETS
-from retinabench.fidelity.targets.target import Target
+from retinabench.fidelity.targets.target import TARGETS, Target
 from retinabench.methods import hmc
 
 CHAINS = {"energy-gap": (8, 64, 512), "fundus": (4, 16)}

@@ -35,8 +35,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from retinabench.core.files import write_json
-from retinabench.data.loader import Batches
-from retinabench.data.memory import BatchLimits
+from retinabench.data.loader import Batches, BatchLimits
 from retinabench.experiments.config import Run, load_run
 from retinabench.experiments.execution import Resources
 from retinabench.experiments.run_folder import LIKELIHOOD

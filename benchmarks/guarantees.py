@@ -20,10 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.metrics.guarantees.certificate import certify
-from retinabench.metrics.guarantees.goals import Goal
-from retinabench.metrics.guarantees.risks import PER, Per, ReferralCases, weights
+from retinabench.metrics.guarantees.goals import PER, Goal, Per, ReferralCases, weights
 from retinabench.metrics.guarantees.threshold import choose_threshold
-from retinabench.metrics.guarantees.zones import (
+from retinabench.metrics.guarantees.triage import (
     Side,
     certified_ends,
     plain_ends,

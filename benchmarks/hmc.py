@@ -32,7 +32,7 @@ def measures():
     import numpy as np
 
     from retinabench.fidelity.distances import wasserstein
-    from retinabench.fidelity.reference.diagnostics import rank_rhat, split_rhat
+    from retinabench.fidelity.reference.convergence import rank_rhat, split_rhat
 
     random = np.random.default_rng(0)
     draws = random.normal(size=(10_000, 1000)).astype(np.float32)
@@ -196,7 +196,7 @@ def main():
 
     from retinabench.fidelity.targets.data import load
     from retinabench.fidelity.targets.density import Density
-    from retinabench.fidelity.targets.registry import TARGETS
+    from retinabench.fidelity.targets.target import TARGETS
 
     torch.set_num_threads(1)
     task, step, steps = options.what, STEP[options.what], options.steps or STEPS[options.what]

@@ -21,8 +21,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from retinabench.data.datasets.synthetic import records
 from retinabench.data.loader import Batches, ImageSource, chunks
-from retinabench.data.prepared.folder import Prepared
-from retinabench.data.prepared.shard_files import write_shard
+from retinabench.data.prepared import Prepared, write_shard
 from retinabench.data.synthetic.fundus import draw
 from retinabench.experiments.config import load_run
 from retinabench.methods.training.gradients import BatchInfo, cross_entropy

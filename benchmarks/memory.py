@@ -27,8 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from retinabench.data.loader import Batches, array_batches
-from retinabench.data.memory import USABLE
+from retinabench.data.loader import USABLE, Batches, array_batches
 from retinabench.experiments.config import Run, load_run
 from retinabench.experiments.run_folder import LIKELIHOOD
 from retinabench.methods.registry import METHODS

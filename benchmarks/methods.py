@@ -23,7 +23,7 @@ from pathlib import Path
 
 import torch
 
-from retinabench.data.ingest.prepare import prepare
+from retinabench.data.prepare import prepare
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import Run, load_run

@@ -14,18 +14,12 @@ import time
 import numpy as np
 from scipy.special import expit
 
-from retinabench.metrics.guarantees.goals import Goal
-from retinabench.metrics.guarantees.refutation import LabelledRisk, judge
-from retinabench.metrics.guarantees.risks import ReferralCases
+from retinabench.metrics.follow_up import conformal_p_values, drift_log_wealth, first_alarm, log_wealth
+from retinabench.metrics.guarantees.certificate import LabelledRisk, judge
+from retinabench.metrics.guarantees.goals import Goal, ReferralCases
 from retinabench.metrics.guarantees.shift.estimates import estimates_under_shift
 from retinabench.metrics.guarantees.shift.resemblance import resemblance
 from retinabench.metrics.guarantees.shift.weighted import Images
-from retinabench.metrics.monitoring.e_process import (
-    conformal_p_values,
-    drift_log_wealth,
-    first_alarm,
-    log_wealth,
-)
 
 LEVEL, RETAINED = 0.05, 0.2
 SETTINGS = {

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import retinabench as rb
-from retinabench.data.prepared.folder import open_prepared
+from retinabench.data.prepared import open_prepared
 from retinabench.reports.evaluation.evaluation import EvaluationSettings, MethodPredictions
 from retinabench.reports.evaluation.write import write_report
 

@@ -34,8 +34,8 @@ from torch import Tensor
 from retinabench.core.errors import InputError, WorkError
 from retinabench.core.files import atomic_write
 from retinabench.core.seeds import derive
-from retinabench.data.ingest.prepare import prepare
-from retinabench.data.prepared.folder import Prepared, open_prepared
+from retinabench.data.prepare import prepare
+from retinabench.data.prepared import Prepared, open_prepared
 from retinabench.data.preprocessing.corruption import KINDS, STRENGTHS, Corruption, corrupt
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.data.tasks import Task, load_task

@@ -39,7 +39,7 @@ from real_record import RECORD, recorded
 
 from retinabench.core.files import write_bytes, write_json
 from retinabench.core.random_streams import numpy_generator
-from retinabench.data.prepared.folder import open_prepared
+from retinabench.data.prepared import open_prepared
 from retinabench.data.preprocessing.corruption import KINDS, STRENGTHS
 from retinabench.metrics.bootstrap import cluster_codes, replicate_weight
 from retinabench.metrics.calibration import calibration_error_interval, calibration_error_of

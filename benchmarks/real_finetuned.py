@@ -41,11 +41,9 @@ from torch import Tensor, nn
 
 from retinabench.core.errors import InputError, WorkError
 from retinabench.core.files import atomic_write
-from retinabench.data.augment import Augment, unchanged
-from retinabench.data.dataset import Rows
-from retinabench.data.loader import ArraySource, Batches
+from retinabench.data.dataset import Rows, join
+from retinabench.data.loader import ArraySource, Augment, Batches, unchanged
 from retinabench.data.preprocessing.corruption import KINDS, Corruption, corrupt
-from retinabench.data.records import join
 from retinabench.data.tasks import Task, load_task
 from retinabench.experiments.config import Run, load_run
 from retinabench.experiments.execution import POSTERIOR, Resources, Training, execute_run

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from real import damaged_parts
 
 from retinabench.core.files import atomic_write
-from retinabench.data.prepared.folder import open_prepared
+from retinabench.data.prepared import open_prepared
 
 RECORD = Path(__file__).with_name("real_finetuned.npz")
 

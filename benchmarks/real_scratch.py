@@ -28,8 +28,8 @@ from real import METHODS, REPEATS
 from real_finetuned import compute, cross_validation, damaged_images, tested, with_damage
 
 from retinabench.core.files import atomic_write
-from retinabench.data.ingest.prepare import prepare
 from retinabench.data.loader import Batches, ImageSource
+from retinabench.data.prepare import prepare
 from retinabench.data.preprocessing.corruption import KINDS
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.data.tasks import Task, load_task

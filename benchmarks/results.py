@@ -37,14 +37,14 @@ import numpy as np
 import retinabench as rb
 from retinabench.core.errors import WorkError
 from retinabench.core.files import write_bytes, write_json
-from retinabench.data.ingest.prepare import prepare
-from retinabench.data.prepared.folder import open_prepared
+from retinabench.data.dataset import Records
+from retinabench.data.prepare import prepare
+from retinabench.data.prepared import open_prepared
 from retinabench.data.preprocessing.preprocess import Recipe
-from retinabench.data.records import Records
 from retinabench.experiments.config import Run, load_run, presets
 from retinabench.experiments.demo import IMAGES, SEEDS, SIZE
 from retinabench.predictions.table import Predictions
-from retinabench.reports.toolkit.renderers import csv_bytes
+from retinabench.reports.toolkit.tables import csv_bytes
 
 TABLE = Path(__file__).resolve().parents[1] / "docs" / "tables" / "synthetic.csv"
 # Below MAP by more than this, on average over seeds, a method does not learn. The classes are unbalanced, so that

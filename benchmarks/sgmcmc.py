@@ -36,9 +36,8 @@ from torch.func import functional_call
 from retinabench.data.dataset import ArrayDataset
 from retinabench.experiments.config import Run, load_run
 from retinabench.fidelity.targets.data import TargetData, load
-from retinabench.fidelity.targets.registry import TARGETS
-from retinabench.fidelity.targets.target import Target
-from retinabench.fidelity.targets.training import build_network, likelihood_of, point_batches
+from retinabench.fidelity.targets.density import build_network, likelihood_of, point_batches
+from retinabench.fidelity.targets.target import TARGETS, Target
 from retinabench.methods.ensembles import weight_moments
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import Checkpoint

@@ -18,11 +18,10 @@ from pathlib import Path
 import numpy as np
 
 from retinabench.concepts.banks.bank import Bank
-from retinabench.concepts.banks.lesion_images import drawn
+from retinabench.concepts.banks.masks import drawn
 from retinabench.concepts.banks.tables import read_bank
-from retinabench.concepts.examinees.answers import Examinee, read_answers
-from retinabench.concepts.examinees.synthetic import SYNTHETIC
-from retinabench.concepts.questioning.loop import examine
+from retinabench.concepts.examinees import SYNTHETIC, Examinee, read_answers
+from retinabench.concepts.questioning.examination import examine
 from retinabench.concepts.questioning.strategy_comparison import compare_strategies, mean_interval
 
 REPETITIONS = 10

@@ -169,7 +169,7 @@ def without_table(folder: Path, _: int = 0) -> list[tuple[float, str]]:
 
 def prepared(folder: Path) -> Path:
     """A prepared folder of blank pictures, whose labels alone matter here."""
-    from retinabench.data.ingest.prepare import prepare
+    from retinabench.data.prepare import prepare
     from retinabench.data.preprocessing.preprocess import Recipe
 
     prepare("synthetic", folder, recipe=Recipe(16), images=64, workers=1)
@@ -224,7 +224,7 @@ def run_search(data: Path, out: Path, trials: int) -> object:
 
 def begin_known(data: Path, out: Path, trials: int) -> None:
     """Write what a finished search of all trials leaves, without their predictions."""
-    from retinabench.data.prepared.folder import open_prepared
+    from retinabench.data.prepared import open_prepared
     from retinabench.experiments.run_folder import describe
     from retinabench.experiments.search import search as sweep
     from retinabench.experiments.search.search import trial_runs

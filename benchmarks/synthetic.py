@@ -10,8 +10,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import statistics
 import time
 
-from retinabench.data.synthetic.fundus import draw
-from retinabench.data.synthetic.truth import truth
+from retinabench.data.synthetic.fundus import draw, truth
 
 REQUIRED = {64: 100, 512: 5}
 

@@ -175,7 +175,7 @@ def data() -> str:
 
 def targets() -> str:
     """Return a table of the targets of the fidelity benchmark."""
-    from retinabench.fidelity.targets.registry import TARGETS
+    from retinabench.fidelity.targets.target import TARGETS
 
     head = ["target", "data", "network", "weights", "training points", "test points"]
     cells = [

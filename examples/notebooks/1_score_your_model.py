@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 
 import retinabench as rb
 from retinabench.fidelity.targets.data import load, standardised
-from retinabench.fidelity.targets.registry import TARGETS
+from retinabench.fidelity.targets.target import TARGETS
 
 data = load(TARGETS.find("fundus"))
 train_images, test_images = (torch.from_numpy(images) for images in standardised(data))

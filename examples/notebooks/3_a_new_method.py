@@ -27,7 +27,7 @@ from retinabench.experiments.conformance import check_method
 from retinabench.fidelity.leaderboard.files import make_evaluator
 from retinabench.fidelity.submissions.runner import run_entry
 from retinabench.fidelity.submissions.submission import read_submission
-from retinabench.fidelity.targets.registry import TARGETS
+from retinabench.fidelity.targets.target import TARGETS
 from retinabench.methods.posteriors import DrawnWeights
 from retinabench.methods.registry import METHODS
 from retinabench.methods.settings import MethodConfig, TrainingRun

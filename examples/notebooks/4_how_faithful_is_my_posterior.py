@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 from retinabench.fidelity import distances
 from retinabench.fidelity.leaderboard.files import make_evaluator
 from retinabench.fidelity.submissions.submission import Submission
-from retinabench.fidelity.targets.registry import TARGETS
+from retinabench.fidelity.targets.target import TARGETS
 
 rng = np.random.default_rng(3)
 

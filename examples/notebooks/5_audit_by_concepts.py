@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from retinabench.concepts.banks.bank import Bank
-from retinabench.concepts.questioning.loop import examine
+from retinabench.concepts.questioning.examination import examine
 
 CONCEPTS = ("microaneurysm", "haemorrhage", "hard exudate", "soft exudate")
 SHARE = (0.4, 0.3, 0.3, 0.15)  # of the images that show it

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from retinabench.metrics.clinical.screening_report import ScreeningReport, clinic
     from retinabench.metrics.comparison import Comparison, Difference, Ranking, SetComparison, compare, rank
     from retinabench.metrics.estimator import evaluate
-    from retinabench.metrics.guarantees.risks import Per
+    from retinabench.metrics.guarantees.goals import Per
     from retinabench.metrics.guarantees.threshold import Realised
     from retinabench.metrics.guarantees.transfer import Transfer, transfer
     from retinabench.metrics.guarantees.triage import Triage, triage
@@ -102,7 +102,7 @@ _MODULES = {
     "report": "reports.evaluation.write",
     "Rules": "metrics.scoring",
     "Metric": "metrics.referral_curves",
-    "Per": "metrics.guarantees.risks",
+    "Per": "metrics.guarantees.goals",
     "Outputs": "integrations.pytorch",
 }
 

@@ -17,7 +17,7 @@ import sgmcmc
 
 import methods
 from retinabench.experiments.config import load_run
-from retinabench.fidelity.targets.registry import TARGETS
+from retinabench.fidelity.targets.target import TARGETS
 
 TOY = "--device cpu --size 64 --width 8 --batch 4 --steps 2 --warm 1 --methods"
 

@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from data.ingest.test_download import Server
+from data.test_archives import Server
 from retinabench.cli.main import run
+from retinabench.data.archives import Remote
 from retinabench.data.datasets import eyepacs
-from retinabench.data.ingest.download import Remote
 from retinabench.predictions.io import read_predictions
 from support.helpers import TINY
 from support.kaggle_layout import write_aptos, write_eyepacs

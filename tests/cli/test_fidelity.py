@@ -15,11 +15,10 @@ from cli.test_main import NO_TORCH, without_boxes
 from retinabench.cli.fidelity import VERBS
 from retinabench.cli.main import app, run
 from retinabench.fidelity.leaderboard import files
-from retinabench.fidelity.reference.arrays import ReferenceAbout
-from retinabench.fidelity.reference.reference_file import Reference, write_reference
+from retinabench.fidelity.reference.reference_file import Reference, ReferenceAbout, write_reference
 from retinabench.fidelity.submissions.entries import entries
 from retinabench.fidelity.targets.data import load
-from retinabench.fidelity.targets.registry import TARGETS
+from retinabench.fidelity.targets.target import TARGETS
 from support.fake_reference import classified
 
 

@@ -15,7 +15,7 @@ from retinabench.experiments.config import load_run
 from retinabench.experiments.engines.scheduler import Outcome
 from retinabench.experiments.search.ranking import ranking_table
 from retinabench.experiments.study.study import workspace
-from retinabench.reports.toolkit.terminal import to_terminal
+from retinabench.reports.toolkit.tables import to_terminal
 from support.helpers import TINY, make_prepared
 from support.rankings import mixed_ranking
 from support.searching import Serial, pretend

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 
 from retinabench.cli import main as cli
 from retinabench.concepts import answer_bank
-from retinabench.concepts.banks import lesion_images
+from retinabench.concepts.banks import masks
 from retinabench.concepts.examine import ExamineOptions
 from retinabench.concepts.trained_answers import NetworkOptions
 
@@ -38,7 +38,7 @@ def test_the_command_trains_answers_and_examines(tmp_path, capsys):
         trained_on = {row["image_id"] for row in csv.DictReader(handle)}
     assert not trained_on & set(questioned)
     assert len(trained_on) + len(questioned) == 40
-    images = lesion_images.drawn(40)
+    images = masks.drawn(40)
     for name, row in questioned.items():
         truth = images.truth[images.sample_id == name][0]
         assert [row[c] == "1" for c in images.concepts] == truth.tolist()
@@ -70,7 +70,7 @@ def test_a_network_that_cannot_be_built_leaves_the_folder_to_another(tmp_path, c
 
 
 def test_a_second_network_is_not_given_the_answers_of_the_first(tmp_path):
-    images = lesion_images.drawn(40)
+    images = masks.drawn(40)
     for epochs in (1, 2):
         answer_bank.examine_images(
             "synthetic",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from retinabench.concepts import trained_answers
-from retinabench.concepts.banks.samples import prepare_samples
+from retinabench.concepts.banks.bank import prepare_samples
 from retinabench.data.dataset import ConceptImages
 
 

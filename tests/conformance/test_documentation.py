@@ -20,7 +20,7 @@ from retinabench.cli.main import GROUPS, app, run
 from retinabench.concepts.banks.definition import bank_names, find_definition
 from retinabench.data.registry import DATASETS, TASKS
 from retinabench.experiments.study.definition import read_study
-from retinabench.fidelity.targets.registry import TARGETS
+from retinabench.fidelity.targets.target import TARGETS
 from retinabench.methods.registry import METHODS
 from retinabench.metrics.registry import SCORES
 from retinabench.reports.leaderboard.submission import read_card

@@ -53,7 +53,7 @@ def test_a_script_without_a_main_guard_is_refused_and_does_not_wait_for_itself(c
 import sys
 from pathlib import Path
 from retinabench.core.subprocesses import in_processes
-from retinabench.data.ingest.prepare import prepare
+from retinabench.data.prepare import prepare
 from retinabench.data.preprocessing.preprocess import Recipe
 {call}
 """)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from retinabench.data.easy_images import EASY_PARTS, write_easy_data
-from retinabench.data.prepared.folder import open_prepared
+from retinabench.data.prepared import open_prepared
 
 
 def test_referable_images_have_the_bright_patch(tmp_path):

@@ -17,7 +17,7 @@ print(loaded)
 """
 OPENING = """
 import sys
-from retinabench.data.prepared.folder import open_data
+from retinabench.data.prepared import open_data
 print([name for name in sys.modules if name.startswith(("retinabench.data.datasets", "retinabench.data.synth", "PIL", "torch"))])
 """
 

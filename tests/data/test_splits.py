@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from retinabench.core.errors import InputError
+from retinabench.data.archives import open_files
+from retinabench.data.dataset import join
+from retinabench.data.dataset import make_records as from_lists
 from retinabench.data.datasets import aptos, eyepacs
-from retinabench.data.ingest.archives import open_files
-from retinabench.data.records import join
-from retinabench.data.records import make_records as from_lists
 from retinabench.data.registry import TASKS
 from retinabench.data.splits import fold_splits, hold_out
 from retinabench.data.tasks import SPLITS

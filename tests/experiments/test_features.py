@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from retinabench.core.errors import InputError
-from retinabench.data.prepared.folder import open_data, open_prepared
+from retinabench.data.prepared import open_data, open_prepared
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources

@@ -9,7 +9,7 @@ import torch
 
 from retinabench.cli.main import run as command
 from retinabench.core.errors import InputError
-from retinabench.data.prepared.folder import open_prepared
+from retinabench.data.prepared import open_prepared
 from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources
 from retinabench.experiments.predict import predict_on

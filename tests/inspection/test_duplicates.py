@@ -1,11 +1,61 @@
+"""The table of original files."""
+
+from __future__ import annotations
+
+import json
+
 import numpy as np
 import pytest
+from PIL import Image, ImageFilter
 
 from conftest import shared_path
-from retinabench.data.ingest.prepare import prepare
+from retinabench.cli.main import run
+from retinabench.data.datasets import synthetic as synthetic_dataset
+from retinabench.data.prepare import prepare
+from retinabench.data.prepared import open_prepared
 from retinabench.data.preprocessing.preprocess import Recipe
-from retinabench.inspection.duplicates import COMPARED, equal_pairs, likely_pairs
+from retinabench.data.synthetic.fundus import draw
+from retinabench.inspection.duplicates import COMPARED, equal_pairs, likely_pairs, read_pixels
 from retinabench.inspection.inspection import inspect_data
+from support.helpers import make_prepared, make_retinas
+
+
+def test_a_folder_without_a_table_of_files_is_inspected_all_the_same(tmp_path, capsys):
+    data = make_prepared(tmp_path / "data")
+    (data / "files.parquet").unlink(missing_ok=True)
+    assert run(["inspect", str(data), "--out", str(tmp_path / "out"), "-q"]) == 0
+    found = json.loads((tmp_path / "out" / "inspection.json").read_text())
+    assert (found["read_files"], found["cameras"], found["bad_files"]) == (False, [], [])
+    assert "No copies." in capsys.readouterr().out
+
+
+N, SIDE = 12, 96
+
+
+@pytest.fixture(scope="module")
+def images():
+    return np.stack([draw(k, size=SIDE, masks=False).image for k in range(N)])
+
+
+def seen(tmp_path, images):
+    records = synthetic_dataset.records(None, images=max(len(images), 32)).take(np.arange(len(images)))
+    return read_pixels(open_prepared(make_retinas(tmp_path / "data", records, images)))
+
+
+def test_brightness_is_the_grey_inside_the_field_of_view_and_blur_lowers_sharpness(tmp_path, images):
+    flat = np.full((SIDE, SIDE, 3), 100, np.uint8)
+    flat[:10] = flat[-10:] = 0  # outside the square that is read
+    blurred = [Image.fromarray(image).filter(ImageFilter.GaussianBlur(1)) for image in images[:10]]
+    found = seen(tmp_path, np.stack([flat, *images[:10], *map(np.asarray, blurred)]))
+    assert found.brightness[0] == 100
+    assert found.sharpness[0] == 0
+    assert (found.sharpness[11:] < found.sharpness[1:11]).all()
+    assert found.brightness[11:] == pytest.approx(found.brightness[1:11], rel=0.01)
+
+
+def test_equal_images_have_equal_digests(tmp_path, images):
+    found = seen(tmp_path, images[[0, 1, 0]])
+    assert found.digest[0] == found.digest[2] != found.digest[1]
 
 
 @pytest.mark.parametrize("n", [1, 2, 500])
@@ -54,7 +104,9 @@ KNOWN = {
     ("IDRiD_073_train", "IDRiD_375_train"): {2},
     ("IDRiD_079_train", "IDRiD_279_train"): {1},
 }
+
 TWO_EXPOSURES = ("IDRiD_013_train", "IDRiD_397_train")
+
 """Two images of one eye from one visit, with grades 3 and 2: different bytes, found by their pixels alone."""
 
 

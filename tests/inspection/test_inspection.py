@@ -1,20 +1,117 @@
-"""The findings of an inspection, from known counts."""
+"""Counts of a data set against counts by hand."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import median_abs_deviation, norm
 
-from retinabench.data.prepared.folder import open_prepared
-from retinabench.inspection.counts import Leak
-from retinabench.inspection.duplicates import CopyGroup, CopyPair
-from retinabench.inspection.files import BadFile, OriginalFiles
-from retinabench.inspection.inspection import Inspection, findings, inspect_data
-from retinabench.inspection.outliers import Outlier
+from retinabench.data.dataset import Records
+from retinabench.data.prepared import open_prepared
+from retinabench.inspection.duplicates import BadFile, CopyGroup, CopyPair, OriginalFiles
+from retinabench.inspection.inspection import (
+    GRADES,
+    Classes,
+    Inspection,
+    Leak,
+    Outlier,
+    camera_rows,
+    findings,
+    inspect_data,
+    leaks,
+    robust_z,
+    split_names,
+    split_rows,
+)
 from support.helpers import make_prepared
+
+
+def study(n=400, seed=0):
+    """Patients and eyes at random over five splits: most patients leak."""
+    random = np.random.default_rng(seed)
+    domain = random.choice(["in_domain", "shifted"], n)
+    return Records(
+        image_id=np.array([f"i{k}" for k in range(n)]),
+        patient_id=np.array([f"p{k}" for k in random.integers(0, n // 2, n)]),
+        eye=random.choice(["left", "right", ""], n),
+        grade=random.integers(0, 5, n).astype(np.int8),
+        domain=domain,
+        split=random.choice(["train", "validation", "test"], n),
+        source=np.array([str(k) for k in range(n)]),
+        p_referable=np.full(n, np.nan),
+    )
+
+
+def test_leaks_equal_a_count_by_hand():
+    records = study()
+    names = split_names(records)
+    held = defaultdict(lambda: defaultdict(list))
+    for name, patient, eye in zip(names, records.patient_id, records.eye, strict=True):
+        held[name][patient].append(eye)
+    found = {leak.splits: leak for leak in leaks(records)}
+    order = ["train", "validation", "test", "shifted train", "shifted validation", "shifted test"]
+    for first, second in combinations(order, 2):
+        both = set(held[first]) & set(held[second])
+        eyes = [(set(held[first][p]), set(held[second][p])) for p in both]
+        fellow = sum(("left" in a and "right" in b) or ("right" in a and "left" in b) for a, b in eyes)
+        leak = found[first, second]
+        assert (leak.patients, leak.fellow_eyes) == (len(both), fellow)
+        assert leak.images == sum(len(held[second][p]) for p in both)
+
+
+def test_no_leak_where_patients_keep_to_their_split():
+    records = study()
+    apart = Records(**{**vars(records), "patient_id": np.char.add(split_names(records), records.patient_id)})
+    assert list(leaks(apart)) == []
+
+
+def test_splits_count_images_patients_and_grades():
+    records = study()
+    rows = {row.split: row for row in split_rows(records, Classes("grade", GRADES, records.grade))}
+    assert sum(row.images for row in rows.values()) == len(records)
+    mine = (records.domain == "shifted") & (records.split == "test")
+    assert rows["shifted test"].patients == len(set(records.patient_id[mine]))
+    assert rows["shifted test"].classes == tuple((records.grade[mine] == grade).sum() for grade in range(5))
+    assert rows["shifted test"].referable == (records.grade[mine] >= 2).mean()
+
+
+def test_cameras_are_sizes_by_domain_the_commonest_first():
+    records = study(6)
+    records = Records(**{**vars(records), "domain": np.array(["in_domain"] * 4 + ["shifted"] * 2),
+                         "grade": np.array([0, 4, 0, 0, 2, 0], np.int8)})  # fmt: skip
+    width = np.array([300, 400, 400, 0, 300, 300])
+    files = OriginalFiles(
+        np.full(6, ""), width, np.where(width > 0, 200, 0), np.array([10, 20, 40, 9, 7, 9]), ()
+    )
+    rows = [(r.domain, r.width, r.images, r.median_bytes, r.referable) for r in camera_rows(records, files)]
+    assert rows == [
+        ("in_domain", 400, 2, 30, 0.5),
+        ("in_domain", 300, 1, 10, 0.0),
+        ("shifted", 300, 2, 8, 0.5),
+    ]
+    assert list(camera_rows(records, None)) == []
+
+
+def test_robust_z_is_the_distance_from_the_median_in_units_of_the_mad():
+    values = np.random.default_rng(0).normal(5, 2, 501)
+    expected = (values - np.median(values)) / median_abs_deviation(values) * norm.ppf(0.75)
+    # The published constant 0.6745 rounds norm.ppf(3/4) = 0.67449.
+    assert robust_z(values) == pytest.approx(expected, rel=2e-5)
+
+
+def test_most_values_equal_leaves_the_mean_absolute_deviation():
+    values = np.array([7.0] * 9 + [17.0])
+    assert robust_z(values)[-1] == pytest.approx(10 / (1.2533 * 1.0))
+    assert (robust_z(values)[:9] == 0).all()
+
+
+def test_all_values_equal_are_no_outliers():
+    assert (robust_z(np.full(5, 3.0)) == 0).all()
 
 
 @pytest.fixture(scope="module")

@@ -1,19 +1,54 @@
-"""The tables of a data card."""
+"""Contact sheets."""
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from PIL import Image, ImageDraw
 
-from retinabench.data.prepared.folder import open_prepared
+from retinabench.cli.main import run
+from retinabench.data.prepared import open_prepared
 from retinabench.inspection.alignment import Alignment
-from retinabench.inspection.duplicates import LEAST, CopyPair
-from retinabench.inspection.inspection import inspect_data
-from retinabench.inspection.outliers import Outlier
-from retinabench.inspection.page import MOST_ROWS, evidence, markdown, page, tables
+from retinabench.inspection.duplicates import LEAST, CopyGroup, CopyPair
+from retinabench.inspection.inspection import Outlier, inspect_data
+from retinabench.inspection.page import (
+    MOST_ROWS,
+    Tile,
+    contact_sheet,
+    evidence,
+    markdown,
+    page,
+    tables,
+    write_inspection,
+)
 from support.browsers import check_phone, faults
+from support.faulty_images import HOSTILE, N
 from support.helpers import make_prepared
+from support.reading_pages import without_script
+
+
+def test_signs_and_accents_are_drawn_and_not_as_boxes(monkeypatch):
+    drawn = []
+    original = ImageDraw.ImageDraw.text
+    monkeypatch.setattr(
+        ImageDraw.ImageDraw, "text", lambda self, *a: drawn.append((a[1], a[3])) or original(self, *a)
+    )
+    contact_sheet(
+        "Outliers",
+        [Tile(np.zeros((8, 8, 3), np.uint8), "André Ünal 1×2 " * 6, "few bytes per pixel, z −4.5")],
+    )
+    assert drawn[-1][0] == "few bytes per pixel, z −4.5"  # whole, not cut
+    for text, font in drawn:
+        assert not [sign for sign in text if bytes(font.getmask(sign)) == bytes(font.getmask("\uffff"))]
 
 
 def test_long_tables_are_cut_and_say_so(tmp_path):
@@ -52,3 +87,183 @@ def test_the_page_fits_a_phone_and_is_accessible(tmp_path, browser):
     (tmp_path / "page.html").write_text(page(found, []))
     check_phone(browser, tmp_path / "page.html")
     assert faults(browser, tmp_path / "page.html", contrast=False) == []
+
+
+@pytest.fixture(scope="module")
+def written(folder, tmp_path_factory):
+    out = tmp_path_factory.mktemp("inspection")
+    assert run(["inspect", str(folder), "--out", str(out), "-q"]) == 0
+    return out
+
+
+def test_every_fault_is_in_the_json(written):
+    found = json.loads((written / "inspection.json").read_text())
+    assert found["schema"] == "retinabench.inspection/1"
+    groups = {tuple(image["image_id"] for image in group["images"]): group for group in found["duplicates"]}
+    assert set(groups) == {(HOSTILE, "i01"), ("i02", "i03")}
+    exact, near = groups[HOSTILE, "i01"], groups["i02", "i03"]
+    assert (exact["kind"], exact["across_splits"], exact["conflicting_grades"]) == ("equal bytes", True, True)
+    assert (near["kind"], near["across_splits"], near["conflicting_grades"]) == ("same retina", False, False)
+    [pair] = near["pairs"]
+    assert (pair["images"], pair["kind"], pair["alignment"]["mirrored"]) == (
+        ["i02", "i03"],
+        "same retina",
+        False,
+    )
+    assert pair["alignment"]["quarter"] > 0.48
+    assert [one["alignment"] for one in exact["pairs"]] == [None]
+    assert found["leaks"] == [{"splits": ["train", "test"], "patients": 1, "images": 1, "fellow_eyes": 1}]
+    outliers = {(o["image_id"], o["measure"]): o["what"] for o in found["outliers"]}
+    assert outliers["i05", "brightness"] == "dark"
+    assert outliers["i07", "original size"] == "many pixels"
+    assert found["bad_files"] == [{"image_id": "lost", "source": "a/<b>.jpg", "reason": "is a broken image"}]
+    assert [(c["width"], c["images"]) for c in found["cameras"]] == [(640, N - 1), (6400, 1)]
+
+
+def test_the_page_stands_alone_and_escapes_what_it_shows(written):
+    page = (written / "index.html").read_text()
+    assert "&lt;script&gt;alert" in page
+    assert "<script" not in without_script(page)
+    assert "a/&lt;b&gt;.jpg" in page
+    assert set(re.findall(r'(?:src|href)="([a-z]+:|#|[^"]*)', page)) <= {"data:", "#"}
+    assert page.count("data:image/jpeg;base64,") >= N
+    card = (written / "card.md").read_text()
+    assert "<script" not in card
+    line = next(line for line in card.splitlines() if "equal bytes" in line and line.startswith("|"))
+    assert len(re.findall(r"(?<!\\)\|", line)) == 7  # six columns, whatever the names hold
+
+
+def test_pairs_that_differ_come_first_and_they_alone_are_marked(folder, tmp_path):
+    found = inspect_data(open_prepared(folder), read_images=False)
+    pairs = tuple(CopyPair(rows, "equal pixels") for rows in ((10, 11), (10, 12), (11, 12)))
+    mixed = CopyGroup((10, 11, 12), "equal pixels", pairs, ("train", "train", "test"), (1, 1, 1))
+    plain = CopyGroup(
+        (20, 21), "equal pixels", (CopyPair((20, 21), "equal pixels"),), ("train", "train"), (0, 0)
+    )
+    write_inspection(replace(found, groups=[mixed, plain]), tmp_path)
+    problems = (
+        (tmp_path / "index.html").read_text().partition("Copies, in pairs")[2].partition("</section>")[0]
+    )
+    shown = re.findall(r'class="card">(i\d\d)<br><span class="(\w+)"', problems)[:8]
+    names, marks = zip(*shown, strict=True)
+    # The worst pair of each group, then the others.
+    assert names == ("i10", "i12", "i20", "i21", "i11", "i12", "i10", "i11")
+    assert marks == ("bad", "bad", "id", "id", "bad", "bad", "id", "id")
+
+
+def test_a_sheet_per_grade_and_for_copies_and_outliers(written):
+    sheets = {path.name for path in written.glob("*.png")}
+    assert sheets == {*(f"sheet-grade-{g}.png" for g in range(5)), "sheet-copies.png", "sheet-outliers.png"}
+    for name in sheets:
+        with Image.open(written / name) as sheet:
+            assert sheet.width == 1030
+            assert np.asarray(sheet).std() > 10
+
+
+def test_where_only_labels_are_known_no_grade_is_shown(folder, tmp_path, capsys):
+    """The records then hold placeholders for grades, which must not be shown as grades."""
+    labelled = tmp_path / "labelled"
+    shutil.copytree(folder, labelled)
+    about = json.loads((labelled / "dataset.json").read_text()) | {
+        "settings": {"columns": {"label": "referable"}}
+    }
+    (labelled / "dataset.json").write_text(json.dumps(about))
+    out = tmp_path / "out"
+    assert run(["inspect", str(labelled), "--out", str(out), "-q"]) == 0
+    said = capsys.readouterr().out
+    label = open_prepared(labelled).label
+    (line,) = (line for line in said.splitlines() if line.startswith("  test:"))
+    test = label[open_prepared(labelled).records.split == "test"]
+    assert line.endswith(f"labels 0-1: {(test == 0).sum()}/{(test == 1).sum()}")
+    found = json.loads((out / "inspection.json").read_text())
+    assert {image["label"] for group in found["duplicates"] for image in group["images"]} <= {0, 1}
+    assert {path.name for path in out.glob("sheet-label-*")} == {"sheet-label-0.png", "sheet-label-1.png"}
+    assert "Images by label" in (out / "index.html").read_text()
+    # Apart from the data set's own card, which explains what grades are.
+    texts = [
+        said,
+        (out / "inspection.json").read_text(),
+        (out / "card.md").read_text().partition("## Splits")[2],
+    ]
+    assert not [text for text in texts if "grade" in text.lower()]
+
+
+def test_the_same_folder_and_seed_give_the_same_bytes_and_another_seed_other_images(
+    folder, written, tmp_path
+):
+    for seed in (0, 1):
+        assert (
+            run(["inspect", str(folder), "--out", str(tmp_path / str(seed)), "--seed", str(seed), "-q"]) == 0
+        )
+    for path in written.iterdir():
+        assert path.read_bytes() == (tmp_path / "0" / path.name).read_bytes(), path.name
+    assert (written / "inspection.json").read_bytes() == (tmp_path / "1" / "inspection.json").read_bytes()
+
+
+def test_reading_images_never_loads_torch(folder, tmp_path):
+    code = (
+        "import sys; from retinabench.cli.main import run; "
+        f"assert run(['inspect', {str(folder)!r}, '--out', {str(tmp_path / 'out')!r}, '-q']) == 0; "
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=120)
+
+
+ABOUT = '{"run": {}, "fingerprint": "0123456789abcdef", "version": "1"}'
+
+
+def test_without_out_a_read_only_folder_tells_what_its_tables_know(folder, capsys):
+    before = sorted(os.listdir(folder))
+    mode = folder.stat().st_mode
+    folder.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    try:
+        assert run(["inspect", str(folder)]) == 0
+    finally:
+        folder.chmod(mode)
+    said = capsys.readouterr().out
+    for words in ("48 images", "1 equal bytes", "different splits", "fellow eye", "--out DIR"):
+        assert words in said
+    assert sorted(os.listdir(folder)) == before
+
+
+def test_a_damaged_table_of_files_and_a_senseless_out_are_one_line(tmp_path, capsys):
+    data = make_prepared(tmp_path / "data")
+    (data / "files.parquet").write_bytes(b"PAR1 not")
+    assert run(["inspect", str(data)]) == 2
+    assert "files.parquet" in capsys.readouterr().err
+    (tmp_path / "p.csv").write_text("image_id,label,prob\na,1,0.5\nb,0,0.2\n")
+    assert run(["inspect", str(tmp_path / "p.csv"), "--out", str(tmp_path / "o")]) == 2
+    assert "--out" in capsys.readouterr().err
+    assert not (tmp_path / "o").exists()
+
+
+@pytest.mark.parametrize(("about", "rows", "says"), [
+    ("{bad", "", "run.json"), ('{"run": {}}', "", "run.json"), ("[]", "", "run.json"), (ABOUT, "", "metrics.jsonl"),
+    (ABOUT, '{"epoch": 1, "loss": nu', "metrics.jsonl"), (ABOUT, '{"loss": "low"}', "metrics.jsonl"),
+])  # fmt: skip
+def test_a_damaged_run_is_one_line(about, rows, says, tmp_path, capsys):
+    (tmp_path / "run.json").write_text(about)
+    (tmp_path / "metrics.jsonl").write_text(rows)
+    assert run(["inspect", str(tmp_path)]) == 2
+    said = capsys.readouterr()
+    assert f"{says}: is damaged" in said.err
+    assert not said.out
+
+
+def test_one_is_counted_in_the_singular(tmp_path, capsys):
+    (tmp_path / "p.csv").write_text("image_id,patient_id,label,prob\na,p,1,0.5\n")
+    assert run(["inspect", str(tmp_path / "p.csv")]) == 0
+    assert "in_domain test: 1 image, 1 patient, 1 referable" in capsys.readouterr().out
+
+
+def test_where_the_page_cannot_be_written_is_refused_before_the_images_are_read(tmp_path, capsys):
+    data = make_prepared(tmp_path / "data")
+    before = sorted(os.listdir(data))
+    assert run(["inspect", str(data), "--out", str(data)]) == 2
+    said = capsys.readouterr()
+    assert "is the data set itself" in said.err
+    assert not said.out
+    assert sorted(os.listdir(data)) == before
+    (tmp_path / "file").touch()
+    assert run(["inspect", str(data), "--out", str(tmp_path / "file")]) == 2
+    assert not capsys.readouterr().out

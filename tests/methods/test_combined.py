@@ -10,7 +10,7 @@ from scipy.special import expit, logit
 import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.core.random_streams import torch_generator
-from retinabench.data.augment import affine, affine_matrices
+from retinabench.data.loader import affine, affine_matrices
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from retinabench.core.errors import WorkError
-from retinabench.data.loader import ArraySource, Batches, array_batches
-from retinabench.data.memory import BatchLimits
+from retinabench.data.loader import ArraySource, Batches, BatchLimits, array_batches
 from retinabench.experiments.config import load_run
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import Checkpoint

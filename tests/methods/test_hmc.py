@@ -8,7 +8,7 @@ import torch
 from scipy.integrate import solve_ivp
 from scipy.stats import chisquare
 
-from retinabench.fidelity.reference.diagnostics import ess_mean, mcse, rank_rhat, split_rhat
+from retinabench.fidelity.reference.convergence import ess_mean, mcse, rank_rhat, split_rhat
 from retinabench.methods import hmc
 from retinabench.methods.hmc import Nuts
 

@@ -18,7 +18,7 @@ from torch.nn.functional import softplus
 from retinabench.data.dataset import ArrayDataset
 from retinabench.experiments.config import load_run
 from retinabench.fidelity.targets.data import TargetData
-from retinabench.fidelity.targets.training import point_batches
+from retinabench.fidelity.targets.density import point_batches
 from retinabench.methods import hmc
 from retinabench.methods.ensembles import ensemble
 from retinabench.methods.map import PointPosterior

@@ -13,8 +13,7 @@ from torch.func import functional_call, jacrev
 
 from retinabench.core.errors import InputError
 from retinabench.core.random_streams import torch_generator
-from retinabench.data.loader import array_batches
-from retinabench.data.memory import BatchLimits
+from retinabench.data.loader import BatchLimits, array_batches
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
 from retinabench.experiments.run import make_batches

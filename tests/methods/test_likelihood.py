@@ -15,7 +15,7 @@ from retinabench.core.errors import InputError
 from retinabench.data.dataset import ArrayDataset
 from retinabench.experiments.config import load_run
 from retinabench.fidelity.targets.data import TargetData
-from retinabench.fidelity.targets.training import point_batches
+from retinabench.fidelity.targets.density import point_batches
 from retinabench.methods.ensembles import ensemble
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import Checkpoint

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from retinabench.cli.main import run as command
-from retinabench.data.memory import FILE
+from retinabench.data.loader import FILE
 from retinabench.experiments.config import load_run
 from retinabench.methods import dropout
 from retinabench.methods.map import PointPosterior

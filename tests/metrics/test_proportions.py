@@ -13,7 +13,7 @@ from scipy import stats
 
 from conftest import shared_path
 from retinabench.core.errors import InputError
-from retinabench.metrics.clinical.operating_points import operating_points, two_by_two
+from retinabench.metrics.clinical.thresholds import operating_points, two_by_two
 from retinabench.metrics.proportions import (
     Interval,
     Sums,

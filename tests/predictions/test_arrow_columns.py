@@ -8,8 +8,8 @@ import pytest
 
 from retinabench.core.errors import InputError
 from retinabench.predictions.arrow_columns import arguments_of_arrow, combined, not_a_number, unfolded
-from retinabench.predictions.layouts import Layout
-from retinabench.predictions.reading import Reading
+from retinabench.predictions.columns import Layout
+from retinabench.predictions.values import Reading
 
 GOOD = {"image_id": ["a", "b"], "label": [0, 1], "prob": [0.25, 0.5]}
 

@@ -1,19 +1,27 @@
 """The columns that a file must have, its sizes and its metadata."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from retinabench.core.errors import InputError
-from retinabench.predictions import columns as c
+from retinabench.core.errors import InputError, printable
+from retinabench.predictions import columns
+from retinabench.predictions.columns import recognise
 
 
 def test_names_of_columns():
-    assert [c.sample_number(name) for name in ("prob_0", "prob_12", "prob", "prob_x")] == [0, 12, None, None]
-    assert [c.is_known(name) for name in ("label", "prob_3", "camera")] == [True, True, False]
-    assert [c.is_number(name) for name in ("label", "image_id", "camera")] == [True, False, False]
+    assert [columns.sample_number(name) for name in ("prob_0", "prob_12", "prob", "prob_x")] == [
+        0,
+        12,
+        None,
+        None,
+    ]
+    assert [columns.is_known(name) for name in ("label", "prob_3", "camera")] == [True, True, False]
+    assert [columns.is_number(name) for name in ("label", "image_id", "camera")] == [True, False, False]
 
 
 @pytest.mark.parametrize(
@@ -34,37 +42,37 @@ def test_names_of_columns():
 )
 def test_what_a_header_lacks(names, message):
     with pytest.raises(InputError) as caught:
-        c.check_columns("t.csv", names, names)
+        columns.check_columns("t.csv", names, names)
     assert message in str(caught.value)
 
 
 def test_a_header_may_lack_ids_and_have_a_grade_for_a_label():
-    c.check_columns(None, ["grade", "prob"], [])
-    c.check_columns(None, ["image_id", "label", "prob_1", "prob_0"], [])
+    columns.check_columns(None, ["grade", "prob"], [])
+    columns.check_columns(None, ["image_id", "label", "prob_1", "prob_0"], [])
 
 
 def test_bounds_are_reached_but_not_passed():
-    c.check_count(None, ["x"] * c.MAX_FILE_COLUMNS)
-    c.check_size(None, c.MAX_ROWS, c.MAX_VALUES // c.MAX_ROWS)
+    columns.check_count(None, ["x"] * columns.MAX_FILE_COLUMNS)
+    columns.check_size(None, columns.MAX_ROWS, columns.MAX_VALUES // columns.MAX_ROWS)
     for check in (
-        lambda: c.check_count("t.csv", ["x"] * (c.MAX_FILE_COLUMNS + 1)),
-        lambda: c.check_size("t.csv", c.MAX_ROWS + 1, 1),
-        lambda: c.check_size("t.csv", 2, c.MAX_VALUES // 2 + 1),
+        lambda: columns.check_count("t.csv", ["x"] * (columns.MAX_FILE_COLUMNS + 1)),
+        lambda: columns.check_size("t.csv", columns.MAX_ROWS + 1, 1),
+        lambda: columns.check_size("t.csv", 2, columns.MAX_VALUES // 2 + 1),
     ):
         with pytest.raises(InputError, match="more than"):
             check()
 
 
 def test_text_is_as_wide_as_its_longest_cell_in_every_row():
-    c.check_width(2**20, 2**10, "image_id", "t.csv")
+    columns.check_width(2**20, 2**10, "image_id", "t.csv")
     with pytest.raises(InputError, match=r"t.csv, column 'image_id': .*Shorten it to 1024 characters"):
-        c.check_width(2**20, 2**10 + 1, "image_id", "t.csv")
+        columns.check_width(2**20, 2**10 + 1, "image_id", "t.csv")
 
 
 def test_metadata_make_the_round_trip_and_others_are_refused():
-    text = c.metadata_json({"seed": np.int64(3), "folder": Path("a")}, samples=4)
-    found = c.read_metadata(Path("p"), text.encode())
-    assert found == {"seed": 3, "folder": "a", "samples": 4, "schema": c.SCHEMA}
+    text = columns.metadata_json({"seed": np.int64(3), "folder": Path("a")}, samples=4)
+    found = columns.read_metadata(Path("p"), text.encode())
+    assert found == {"seed": 3, "folder": "a", "samples": 4, "schema": columns.SCHEMA}
     for content, message in (
         (b"[1]", "unreadable metadata"),
         (b"{", "unreadable metadata"),
@@ -75,4 +83,85 @@ def test_metadata_make_the_round_trip_and_others_are_refused():
         ),
     ):
         with pytest.raises(InputError, match=message):
-            c.read_metadata(Path("p"), content)
+            columns.read_metadata(Path("p"), content)
+
+
+RECOGNISED = {
+    "scikit-learn": ("y_true,y_score", "label,prob"),
+    "Keras": ("filename,target,pred", "image_id,label,prob"),
+    "upper case": ("Image_ID,Label,Prob,Patient_ID,Split", "image_id,label,prob,patient_id,split"),
+    "camel case": ("imageId,trueLabel,yProb,subjectID", "image_id,label,prob,patient_id"),
+    "another spelling of gradable": ("image_id,label,prob,Gradeable", "image_id,label,prob,gradable"),
+    "gradable as a question": ("image_id,label,prob,is_gradable", "image_id,label,prob,gradable"),
+    "blanks": ("image id,ground truth,p referable", "image_id,label,prob"),
+    "a decision beside a score": ("id,y_true,y_pred,y_score", "image_id,label,y_pred,prob"),
+    "exact names win": (
+        "image_id,filename,label,target,prob,score",
+        "image_id,filename,label,target,prob,score",
+    ),
+    "five classes": ("image,grade,class_0,class_1,class_2", "image_id,grade,prob_0,prob_1,prob_2"),
+    "classes in any order": ("image,y,p1,p0", "image_id,label,prob_1,prob_0"),
+    "samples stay": ("image_id,label,prob_0,prob_1,score", "image_id,label,prob_0,prob_1,score"),
+    "features": ("image,y,p,feature_0,feature_1", "image_id,label,prob,feature_0,feature_1"),
+    "not contiguous": ("image,y,p,class_1,class_2", "image_id,label,prob,class_1,class_2"),
+    "a typo beside the real one": (
+        "image_id,label,prob,patient_id,patients",
+        "image_id,label,prob,patient_id,patients",
+    ),
+    "no typo": ("image_id,label,prob,site,sex,grader", "image_id,label,prob,site,sex,grader"),
+    "other languages": ("image_id,label,prob,größe,年齢", "image_id,label,prob,größe,年齢"),
+}
+
+
+@pytest.mark.parametrize("name", RECOGNISED)
+def test_usual_names(name):
+    given, want = RECOGNISED[name]
+    found = recognise(given.split(","), {})
+    assert ",".join(found.names) == want
+    assert bool(found.said()) == (given != want)
+
+
+def test_names_of_the_user_come_first():
+    found = recognise(["file", "label", "y_true", "score"], {"label": "y_true"})
+    assert found.names == ("image_id", "", "label", "prob")
+    assert found.said() == [
+        "read 'file' as image_id, 'score' as prob; --column NAME=COLUMN names another",
+        "read 'y_true' as label",
+    ]
+    assert recognise(["a", "b", "c", "d"], {"prob_0": "c", "prob_1": "d"}).names == (
+        "a",
+        "b",
+        "prob_0",
+        "prob_1",
+    )
+
+
+REFUSED = {
+    "two labels": ("image,target,y_true,p", {}, "several columns that may be label: target, y_true. Say which: --column label=target"),
+    "two ids": ("image,filename,y,p", {}, "several columns that may be image_id"),
+    "two scores": ("image,y,score,p", {}, "several columns that may be prob: score, p"),
+    "a score and classes": ("image,y,score,class_0,class_1", {}, "several columns that may be prob: score, class_0, class_1"),
+    "a Cyrillic letter": ("image_id,l\u0430bel,prob", {}, "column 'l\u0430bel': looks like 'label' but holds U+0430 (cyrillic small letter a)"),
+    "an invisible letter": ("image_id,label,pro\u200bb", {}, "looks like 'prob' but holds U+200B (zero width space)"),
+    "wide letters": ("image_id,\uff4cabel,prob", {}, "looks like 'label' but holds U+FF4C"),
+    "a look-alike beside the real one": ("image_id,label,l\u0430bel,prob", {}, "looks like 'label'"),
+    "Label beside label": ("image_id,label,Label,prob", {}, "several columns that may be label: label, Label"),
+    "a wrong letter": ("image_id,label,prob,patiend_id", {}, "column 'patiend_id': is spelt almost like 'patient_id'"),
+    "a lost letter": ("image_id,label,prob,Subect_ID", {}, "almost like 'patient_id', which the table lacks. Say --column patient_id=Subect_ID"),
+    "exchanged letters": ("image_id,label,prob,spilt", {}, "almost like 'split'"),
+    "a letter too many": ("image_id,label,prob,domains", {}, "almost like 'domain'"),
+    "a misspelt gradable": ("image_id,label,prob,gradabel", {}, "column 'gradabel': is spelt almost like 'gradable'"),
+    "gradable twice": ("image_id,label,prob,gradable,Gradable", {}, "several columns that may be gradable: gradable, Gradable"),
+    "absent": ("image,y,p", {"label": "truth"}, "column 'truth': is missing"),
+    "unknown": ("image,y,p", {"lable": "y"}, "unknown column 'lable'. Did you mean 'label'?"),
+    "named twice": ("image,y,p", {"label": "y", "grade": "y"}, "column 'y' is named twice"),
+    "stands twice": ("image,y,y,p", {"label": "y"}, "stands twice in the header"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_may_be_two_things_is_refused(name):
+    given, wanted, message = REFUSED[name]
+    with pytest.raises(InputError) as caught:
+        recognise(given.split(","), wanted)
+    assert printable(message) in str(caught.value)

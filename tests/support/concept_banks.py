@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from retinabench.concepts.banks.bank import Bank
-from retinabench.concepts.examinees.answers import Answers
+from retinabench.concepts.examinees import Answers
 
 LESIONS = ("microaneurysm", "haemorrhage", "hard exudate", "soft exudate")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from retinabench.metrics.guarantees.risks import ReferralCases, weights
+from retinabench.metrics.guarantees.goals import ReferralCases, weights
 
 
 def drawn(rng, patients):

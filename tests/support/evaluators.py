@@ -5,7 +5,7 @@ import numpy as np
 from retinabench.data.dataset import ArrayDataset
 from retinabench.fidelity.scoring.grading import Evaluator
 from retinabench.fidelity.targets.data import TargetData
-from retinabench.fidelity.targets.registry import TARGETS
+from retinabench.fidelity.targets.target import TARGETS
 
 FUNDUS, ENERGY = TARGETS["fundus"], TARGETS["energy-gap"]
 GROUP = np.array(["in_domain"] * 60 + ["shifted"] * 40 + [f"corrupted-noise-{1 + k % 5}" for k in range(50)])

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from retinabench.fidelity.distances import epistemic
-from retinabench.fidelity.reference.arrays import ReferenceAbout
-from retinabench.fidelity.reference.judgement import Judgement
+from retinabench.fidelity.reference.reference_file import Judgement, ReferenceAbout
 
 
 @dataclass(frozen=True, eq=False)

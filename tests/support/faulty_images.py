@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from retinabench.data.records import make_records
+from retinabench.data.dataset import make_records
 from retinabench.data.synthetic.fundus import draw
 from support.helpers import make_retinas, write_files
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import expit
 
-from retinabench.metrics.monitoring.follow_up import Watched
+from retinabench.metrics.follow_up import Watched
 from retinabench.predictions.table import Predictions
 
 FIRST = np.datetime64("2026-01-01", "D")

@@ -11,9 +11,9 @@ import pyarrow
 import pyarrow.parquet
 
 from retinabench.core.files import write_bytes, write_json
+from retinabench.data.dataset import Records
 from retinabench.data.easy_images import write_easy_data
-from retinabench.data.prepared.shard_files import write_shard
-from retinabench.data.records import Records
+from retinabench.data.prepared import write_shard
 from retinabench.experiments.conformance import TINY as TINY_WORDS
 
 TINY = list(TINY_WORDS)

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from retinabench.data.synthetic.fundus import CONFUSION, GRADE_MIX
 from retinabench.data.synthetic.streams import Population
-from retinabench.data.synthetic.truth import CONFUSION, GRADE_MIX
 
 
 class Irreducible(NamedTuple):

@@ -12,7 +12,7 @@ from retinabench.data.dataset import ArrayDataset
 from retinabench.data.loader import Batches
 from retinabench.experiments.config import load_run
 from retinabench.fidelity.targets.data import TargetData
-from retinabench.fidelity.targets.training import point_batches
+from retinabench.fidelity.targets.density import point_batches
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Gaussian

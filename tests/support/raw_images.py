@@ -3,7 +3,7 @@
 import numpy as np
 from PIL import Image
 
-from retinabench.data.ingest.prepare import prepare
+from retinabench.data.prepare import prepare
 from retinabench.data.preprocessing.preprocess import Recipe
 
 SIZE = 32

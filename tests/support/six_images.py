@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import retinabench as rb
-from retinabench.metrics.guarantees.risks import ReferralCases
+from retinabench.metrics.guarantees.goals import ReferralCases
 
 GRADES = [0, 2, 3, 0, 4, 0]
 

@@ -1,6 +1,6 @@
 """Two targets, twelve test points, and what submissions for them state."""
 
-from retinabench.fidelity.targets.registry import TARGETS
+from retinabench.fidelity.targets.target import TARGETS
 
 N = 12
 FUNDUS, ENERGY = TARGETS["fundus"], TARGETS["energy-gap"]

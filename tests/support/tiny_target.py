@@ -3,7 +3,7 @@
 import numpy as np
 
 from retinabench.data.dataset import ArrayDataset
-from retinabench.fidelity.targets.registry import TARGETS
+from retinabench.fidelity.targets.target import TARGETS
 
 TRAIN, TEST = 40, 24
 SPLITS = {"train": np.arange(TRAIN), "test": np.arange(TRAIN, TRAIN + TEST)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import retinabench as rb
-from retinabench.metrics.clinical.subgroups import subgroups_of
+from retinabench.metrics.clinical.groups import subgroups_of
 
 
 def screened(n=300, seed=0, drop=0.0, **columns):

@@ -12,7 +12,7 @@ from retinabench.core.progress import QUIET
 from retinabench.predictions.io import write_predictions
 from retinabench.predictions.table import Predictions
 from retinabench.reports.papers.collection import collect
-from retinabench.reports.papers.results import Collection
+from retinabench.reports.papers.measurements import Collection
 from support.fake_predictions import METHODS, population, predictions
 
 TITLES = {

@@ -11,7 +11,7 @@ import numpy as np
 import safetensors.torch
 
 from retinabench.fidelity.targets.data import load
-from retinabench.fidelity.targets.registry import TARGETS
+from retinabench.fidelity.targets.target import TARGETS
 from retinabench.models.build import build_model
 from retinabench.models.settings import ModelConfig
 from torture.running import start

@@ -16,7 +16,7 @@ from retinabench.core.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from retinabench.concepts.examine import ExamineOptions
-    from retinabench.concepts.report.concept_rates import ExaminationReport
+    from retinabench.concepts.report.findings import ExaminationReport
     from retinabench.concepts.trained_answers import NetworkOptions
     from retinabench.core.progress import Progress
     from retinabench.metrics.proportions import Interval
@@ -344,7 +344,7 @@ def _examined(
         asked.refuse(OF_NETWORK, "is for a network that answers about images")
         return examine_files(answers, truth, out, options, progress=progress)
     from retinabench.concepts.answer_bank import examine_images, examine_synthetic
-    from retinabench.concepts.examinees.synthetic import SYNTHETIC
+    from retinabench.concepts.examinees import SYNTHETIC
 
     network = asked.network(options.seed, progress)
     if answers is not None or network.synthetic:

@@ -87,8 +87,8 @@ def prepare(
         given = (source, images, seed, corrupt, split, labels, column)
         _draw_frozen(dataset, out, workers, progress_of(quiet), given=given)
         return
-    from retinabench.data.ingest.prepare import dataset_options, download_source
-    from retinabench.data.ingest.prepare import prepare as prepare_data
+    from retinabench.data.prepare import dataset_options, download_source
+    from retinabench.data.prepare import prepare as prepare_data
     from retinabench.data.preprocessing.corruption import Corruption
     from retinabench.data.preprocessing.preprocess import Recipe
 
@@ -146,7 +146,7 @@ def inspect(
     quiet: Silent = False,
 ) -> None:
     """Describe a file or folder; of a data set also copies, conflicting grades, leaks and outliers."""
-    from retinabench.inspection.summary import inspect_lines
+    from retinabench.inspection.page import inspect_lines
 
     for line in inspect_lines(path, out, seed, progress_of(quiet)):
         say(line)

@@ -42,7 +42,7 @@ def _described(kind: Kind) -> Mapping[str, str]:
     if kind in ("presets", "studies", "spaces"):
         return _configurations(kind)
     from retinabench.data.registry import DATASETS, TASKS
-    from retinabench.fidelity.targets.registry import TARGETS
+    from retinabench.fidelity.targets.target import TARGETS
     from retinabench.methods.registry import METHODS
     from retinabench.metrics.registry import SCORES
     from retinabench.models.registry import MODELS

@@ -83,7 +83,7 @@ def make_reference(
     from retinabench.fidelity.reference.make_reference import make_reference
     from retinabench.fidelity.reference.reference_file import write_reference
     from retinabench.fidelity.targets.data import load
-    from retinabench.fidelity.targets.registry import TARGETS
+    from retinabench.fidelity.targets.target import TARGETS
 
     if out.is_dir():
         raise InputError("is a folder", file=out, hint="Name the file to write, such as fundus.npz.")
@@ -161,7 +161,7 @@ def make(
     from retinabench.fidelity.reference import quadrature
     from retinabench.fidelity.reference.make_reference import make_reference
     from retinabench.fidelity.targets.data import load
-    from retinabench.fidelity.targets.registry import TARGETS
+    from retinabench.fidelity.targets.target import TARGETS
 
     chosen, command = TARGETS.find(task), shlex.join(["retinabench", *sys.argv[1:]])
 
@@ -194,8 +194,8 @@ def hidden_score(
     from retinabench.fidelity.leaderboard.tables import groups_shown, task_table
     from retinabench.fidelity.submissions.submission import read_submission
     from retinabench.fidelity.targets.data import load
-    from retinabench.fidelity.targets.registry import TARGETS
-    from retinabench.reports.toolkit.terminal import to_terminal
+    from retinabench.fidelity.targets.target import TARGETS
+    from retinabench.reports.toolkit.tables import to_terminal
 
     chosen = TARGETS.find(task)
     evaluator, published = hidden_evaluator(chosen, load(chosen, data), hidden, bootstrap, seed)
@@ -226,7 +226,7 @@ def tasks(
     from rich.table import Table
 
     from retinabench.fidelity.submissions.entries import UNTRAINED_TITLES, entries
-    from retinabench.fidelity.targets.registry import TARGETS
+    from retinabench.fidelity.targets.target import TARGETS
 
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for column in ("task", "what", "network"):
@@ -275,7 +275,7 @@ def run(
     """Approximate a target's posterior under a counted budget and predict its test points; a killed run continues."""
     from retinabench.experiments.execution import Resources
     from retinabench.fidelity.submissions.runner import run_entry
-    from retinabench.fidelity.targets.registry import TARGETS
+    from retinabench.fidelity.targets.target import TARGETS
 
     say(
         run_entry(
@@ -307,7 +307,7 @@ def tune(
     from retinabench.experiments.execution import Resources
     from retinabench.fidelity.submissions.runner import CPU
     from retinabench.fidelity.submissions.tuning import tune as search
-    from retinabench.fidelity.targets.registry import TARGETS
+    from retinabench.fidelity.targets.target import TARGETS
 
     found = search(
         method, TARGETS.find(task), data, reference, trials=trials, budget=budget, seed=seed, out=out,
@@ -346,8 +346,8 @@ def score(
     from retinabench.fidelity.leaderboard.board import make_board
     from retinabench.fidelity.leaderboard.files import make_evaluator, score_files
     from retinabench.fidelity.leaderboard.tables import groups_shown, task_table
-    from retinabench.fidelity.targets.registry import TARGETS
-    from retinabench.reports.toolkit.terminal import to_terminal
+    from retinabench.fidelity.targets.target import TARGETS
+    from retinabench.reports.toolkit.tables import to_terminal
 
     evaluator = make_evaluator(TARGETS.find(task), data, reference, bootstrap, seed)
     found = score_files(files, evaluator, keep=keep, title=title)
@@ -375,7 +375,7 @@ def import_reference(
     """Import predictions that others published as a reference, to score submissions against; its verdict is "unverified"."""
     from retinabench.fidelity.leaderboard import importing
     from retinabench.fidelity.reference.reference_file import write_reference
-    from retinabench.fidelity.targets.registry import TARGETS
+    from retinabench.fidelity.targets.target import TARGETS
 
     if out.suffix != ".npz" or out.is_dir():
         raise InputError(
@@ -423,7 +423,7 @@ def board(
         task_table,
         usefulness_table,
     )
-    from retinabench.reports.toolkit.terminal import to_terminal
+    from retinabench.reports.toolkit.tables import to_terminal
 
     found = board_of(folders, data or (), reference or (), bootstrap, seed, progress_of(quiet))
     page = write_board(found, out)

@@ -60,7 +60,7 @@ def leaderboard(
 
     from retinabench.reports.leaderboard.board import SCHEMA, known_score, make_boards, read_entries
     from retinabench.reports.leaderboard.tables import TERMINAL, ranking_table
-    from retinabench.reports.toolkit.terminal import to_terminal
+    from retinabench.reports.toolkit.tables import to_terminal
 
     entries = read_entries(paths or [], benchmark)
     names = sorted({name for entry in entries for name in entry.predictions})
@@ -129,7 +129,7 @@ def _image_sources(words: Sequence[str]) -> dict[str, ImageSource]:
     """Return where the images of each benchmark come from: prepared folders, and the renderer for drawn ones."""
     from retinabench.data.frozen.definition import benchmark_names, frozen_benchmark
     from retinabench.data.frozen.images import drawn_image
-    from retinabench.data.prepared.folder import open_prepared
+    from retinabench.data.prepared import open_prepared
 
     found: dict[str, Callable[[str], Any]] = {
         name: drawn_image(frozen_benchmark(name)) for name in benchmark_names() if frozen_benchmark(name).draw

@@ -18,9 +18,8 @@ from typing import Annotated
 
 import typer
 
-from retinabench.cli import concepts, data, entries, leaderboard, scoring, studies, training
+from retinabench.cli import clinical, concepts, data, entries, leaderboard, scoring, studies, training
 from retinabench.cli.application import ExitCode, Verbs, add_verbs, application, flag, say, say_error
-from retinabench.cli.clinical import clinic, guarantees, monitor
 from retinabench.cli.fidelity import app as fidelity_app
 from retinabench.core.errors import InputError, WorkError
 from retinabench.core.subprocesses import sleeping_threads
@@ -75,16 +74,16 @@ GROUPS: dict[str, Verbs] = {
     },
     "Decisions": {
         "transfer": (
-            guarantees.transfer,
+            clinical.transfer,
             "retinabench transfer predictions.csv --target selective_risk --goal 0.05 --confidence 0.95",
         ),
         "clinic": (
-            clinic.clinic,
+            clinical.clinic,
             "retinabench clinic predictions.csv --prevalence 0.1 --cost 0.01 --out clinic",
         ),
-        "plan": (clinic.plan, "retinabench plan --prevalence 0.1 --above-sensitivity 0.85"),
+        "plan": (clinical.plan, "retinabench plan --prevalence 0.1 --above-sensitivity 0.85"),
         "monitor": (
-            monitor.monitor,
+            clinical.monitor,
             "retinabench monitor follow-up.csv validation.csv --date-column date --certificate transfer.json "
             "--out monitor",
         ),

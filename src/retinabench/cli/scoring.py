@@ -97,7 +97,7 @@ def score(
     from retinabench.metrics.paired import check_seeds, have_same_images
     from retinabench.metrics.scoring import score as score_predictions
     from retinabench.predictions.io import find_files, method_names, notes_of_files
-    from retinabench.reports.evaluation.terminal import scores_csv, scores_json, scores_table
+    from retinabench.reports.evaluation.write import scores_csv, scores_json, scores_table
 
     paths = find_files(files)
     if referral_list is None and (referral is not None or refer_above is not None):
@@ -164,7 +164,7 @@ def compare(
 ) -> None:
     """Compare two models on the same images: paired differences with patient-clustered intervals."""
     from retinabench.metrics.comparison import compare as compare_predictions
-    from retinabench.reports.evaluation.terminal import comparison_table
+    from retinabench.reports.evaluation.write import comparison_table
 
     first, second = reader.read([a, b])
     with progress_of(quiet).track("Comparing", 1, unit="pair") as advance:

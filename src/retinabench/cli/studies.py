@@ -96,7 +96,7 @@ def tune(
     from retinabench.experiments.search.ranking import ranking_table, write_ranking
     from retinabench.experiments.search.search import search
     from retinabench.experiments.search.space import read_space
-    from retinabench.reports.toolkit.terminal import to_terminal
+    from retinabench.reports.toolkit.tables import to_terminal
 
     precision = precision_of(engine, device, gpus)
     base = configured_run(config, overrides, data, shifted, task, method, seed, precision)
@@ -216,7 +216,7 @@ def benchmark(
 def _show_status(definition: Study, folder: Path) -> None:
     from retinabench.experiments.study import console
     from retinabench.experiments.study.status import read_status
-    from retinabench.reports.toolkit.terminal import to_terminal
+    from retinabench.reports.toolkit.tables import to_terminal
 
     found = read_status(definition, folder)
     print_table(to_terminal(console.status_table(found)))
@@ -238,7 +238,7 @@ def _show_plan(
     from retinabench.experiments.execution import Resources
     from retinabench.experiments.study import console
     from retinabench.experiments.study.plan import make_plan
-    from retinabench.reports.toolkit.terminal import to_terminal
+    from retinabench.reports.toolkit.tables import to_terminal
 
     engine = local() if local is not None else None
     places = engine.places if isinstance(engine, LocalEngine) else parallel
@@ -251,7 +251,7 @@ def _show_plan(
 def _compute(definition: Study, folder: Path, engine: JobEngine, progress: Progress) -> None:
     from retinabench.experiments.study import console
     from retinabench.experiments.study.benchmark import benchmark as run_benchmark
-    from retinabench.reports.toolkit.terminal import to_terminal
+    from retinabench.reports.toolkit.tables import to_terminal
 
     summary = run_benchmark(definition, folder, engine, progress)
     for table in console.summary_tables(summary):

@@ -2,8 +2,8 @@
 `examinees/network.py`)::
 
     from retinabench.concepts.banks.tables import read_bank
-    from retinabench.concepts.examinees.answers import read_answers
-    from retinabench.concepts.questioning.loop import examine
+    from retinabench.concepts.examinees import read_answers
+    from retinabench.concepts.questioning.examination import examine
 
     bank = read_bank("truth.csv")                                  # image_id, one 0/1 column per concept
     found = examine(bank, read_answers("answers.csv", bank), questions=200, claim="sensitivity of haemorrhage >= 0.85")

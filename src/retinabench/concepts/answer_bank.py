@@ -7,17 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from retinabench.concepts.banks import lesion_images
+from retinabench.concepts.banks import masks
 from retinabench.concepts.banks.definition import BankDefinition, find_definition
 from retinabench.concepts.banks.open_bank import read_images
-from retinabench.concepts.banks.readers import read_reference
-from retinabench.concepts.banks.tables import read_bank
+from retinabench.concepts.banks.tables import read_bank, read_reference
 from retinabench.concepts.examine import ExamineOptions, examine_bank, examine_files
-from retinabench.concepts.examinees.answers import read_answers
-from retinabench.concepts.examinees.synthetic import SYNTHETIC
+from retinabench.concepts.examinees import SYNTHETIC, read_answers
 from retinabench.concepts.questioning.transcript import recorded_header
-from retinabench.concepts.report.concept_rates import ExaminationReport
-from retinabench.concepts.report.goals import parse_goals
+from retinabench.concepts.report.findings import ExaminationReport, parse_goals
 from retinabench.concepts.trained_answers import NetworkOptions, train_and_answer, write_truth
 from retinabench.core.errors import InputError
 from retinabench.data.dataset import ConceptImages, Rows
@@ -74,4 +71,4 @@ def origin(bank: str, source: Path | None) -> dict[str, str]:
 
 
 def _asked(images: ConceptImages, definition: BankDefinition, network: NetworkOptions) -> Rows:
-    return lesion_images.split(images, network.seed, definition.held_out)[1]
+    return masks.split(images, network.seed, definition.held_out)[1]

@@ -8,25 +8,22 @@ from pathlib import Path
 from typing import Literal
 
 from retinabench.concepts.banks.bank import Bank
-from retinabench.concepts.banks.readers import ReaderPanel, read_reference
-from retinabench.concepts.examinees.answers import Examinee, read_answers
-from retinabench.concepts.inference.gaussian_process import Reading
+from retinabench.concepts.banks.tables import ReaderPanel, read_reference
+from retinabench.concepts.examinees import Examinee, read_answers
 from retinabench.concepts.inference.rates import Rate
-from retinabench.concepts.questioning.loop import examine
-from retinabench.concepts.questioning.reference import enter_readers
-from retinabench.concepts.questioning.referral import Decisions, agreement, decisions
+from retinabench.concepts.inference.unpredictability import Reading
+from retinabench.concepts.questioning.examination import examine
+from retinabench.concepts.questioning.referral import Decisions, agreement, decisions, enter_readers
 from retinabench.concepts.questioning.strategy_comparison import compare_strategies
-from retinabench.concepts.report.concept_rates import ExaminationReport
-from retinabench.concepts.report.goals import parse_goals
-from retinabench.concepts.report.overlap import together
+from retinabench.concepts.report.figures import write_figures
+from retinabench.concepts.report.findings import ExaminationReport, parse_goals, together
 from retinabench.concepts.report.page import write_report
-from retinabench.concepts.report.paper_figures import write_figures
 from retinabench.concepts.report.snapshot import snapshot
 from retinabench.core.errors import InputError
 from retinabench.core.files import write_json
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.results import json_content
-from retinabench.metrics.clinical.decision_threshold import DecisionThreshold
+from retinabench.metrics.clinical.thresholds import DecisionThreshold
 from retinabench.predictions.io import read_predictions
 
 # Questions of one repetition of the comparison if their number is not given: the paper's largest bank has 2,200.

@@ -20,17 +20,17 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from retinabench.concepts.banks import lesion_images
+from retinabench.concepts.banks import masks
+from retinabench.concepts.banks.bank import prepare_samples, sample_rows
 from retinabench.concepts.banks.definition import BankDefinition
-from retinabench.concepts.banks.samples import prepare_samples, sample_rows
 from retinabench.concepts.banks.tables import PATIENT
-from retinabench.concepts.examinees.network import (
+from retinabench.concepts.examinees import (
+    SYNTHETIC,
     ConceptNetwork,
     default_optimizer,
     train_network,
     untrained_network,
 )
-from retinabench.concepts.examinees.synthetic import SYNTHETIC
 from retinabench.core.errors import InputError
 from retinabench.core.files import write_bytes, write_json
 from retinabench.core.results import JsonObject
@@ -39,7 +39,7 @@ from retinabench.core.untrusted import csv_text
 from retinabench.core.version import __version__
 from retinabench.core.workspace import Workspace
 from retinabench.data.dataset import ConceptImages, Rows
-from retinabench.data.prepared.folder import Prepared
+from retinabench.data.prepared import Prepared
 from retinabench.experiments.execution import Resources
 from retinabench.methods.settings import Optimizer
 from retinabench.methods.training.checkpoint import Checkpoint
@@ -130,7 +130,7 @@ def train_and_answer(
         source={**source, **drawn},
         progress=options.resources.progress,
     )
-    trained, asked = lesion_images.split(images, seed, definition.held_out)
+    trained, asked = masks.split(images, seed, definition.held_out)
     if options.trained == AS_IT_IS:
         trained, asked = trained[:0], np.arange(len(images))
     rows, questions = sample_rows(trained, grid), sample_rows(asked, grid)

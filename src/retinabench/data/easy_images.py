@@ -8,10 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from retinabench.core.files import write_bytes, write_json
-from retinabench.data.ingest.shards import SCHEMA
-from retinabench.data.prepared.manifest import COMPLETE, Manifest, PreparedSettings
-from retinabench.data.prepared.shard_files import fingerprint, write_shard
-from retinabench.data.records import MODERATE, Records, join, make_records, to_parquet
+from retinabench.data.dataset import MODERATE, Records, join, make_records, to_parquet
+from retinabench.data.prepare import SCHEMA
+from retinabench.data.prepared import COMPLETE, Manifest, PreparedSettings, fingerprint, write_shard
 
 EASY_PARTS = (("in_domain", "train", 64), ("in_domain", "validation", 24), ("in_domain", "test", 32),
               ("shifted", "validation", 16), ("shifted", "test", 24))  # fmt: skip

@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.data.ingest.archives import shared_files
-from retinabench.data.ingest.download import Remote
+from retinabench.data.archives import Remote, shared_files
+from retinabench.data.dataset import Records
 from retinabench.data.preprocessing.preprocess import Recipe, preprocess_bytes
-from retinabench.data.records import Records
 
 
 class Encoded(NamedTuple):

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.core.random_streams import numpy_generator
-from retinabench.data.dataset import Rows, Splits
-from retinabench.data.records import MODERATE, Records
+from retinabench.data.dataset import MODERATE, Records, Rows, Splits
 
 HOLD_OUT = 0.2  # of the training patients, where a data set has no validation or test split of its own
 

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError, nearest
-from retinabench.data.dataset import Rows, Splits
-from retinabench.data.prepared.folder import Prepared, open_data
-from retinabench.data.records import Records, join, make_records
+from retinabench.data.dataset import Records, Rows, Splits, join, make_records
+from retinabench.data.prepared import Prepared, open_data
 from retinabench.data.registry import DATASETS, TASKS
 from retinabench.data.splits import COUNTRY_SHIFT, Division, fold_splits
 

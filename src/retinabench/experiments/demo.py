@@ -11,17 +11,15 @@ from rich.console import Console
 
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.subprocesses import cores, in_processes
-from retinabench.data.ingest.prepare import prepare
+from retinabench.data.prepare import prepare
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.experiments.config import Run, load_run
 from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import execute
 from retinabench.predictions.io import read_predictions
 from retinabench.predictions.table import Predictions
-from retinabench.reports.evaluation.evaluate import evaluate_methods
-from retinabench.reports.evaluation.evaluation import EvaluationSettings, MethodPredictions
-from retinabench.reports.evaluation.terminal import scores_table
-from retinabench.reports.evaluation.write import percent_steps, write_evaluation
+from retinabench.reports.evaluation.evaluation import EvaluationSettings, MethodPredictions, evaluate_methods
+from retinabench.reports.evaluation.write import percent_steps, scores_table, write_evaluation
 
 IMAGES, SIZE, SEEDS = 3200, 64, 3
 

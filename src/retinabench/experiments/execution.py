@@ -28,8 +28,7 @@ from retinabench.core.progress import QUIET, Progress
 from retinabench.core.results import JsonObject
 from retinabench.core.subprocesses import cores
 from retinabench.core.workspace import Workspace
-from retinabench.data.loader import ArraySource, Batches
-from retinabench.data.memory import is_out_of_memory, keep_limits, out_of_memory
+from retinabench.data.loader import ArraySource, Batches, is_out_of_memory, keep_limits, out_of_memory
 from retinabench.experiments.config import Run
 from retinabench.methods.base import is_composed
 from retinabench.methods.posteriors import SAMPLES
@@ -240,7 +239,7 @@ def _take_over(sources: Sequence[Path], folder: Path) -> bool:
 
 
 def _within_memory(task: RunTask[Result], run: Run, folder: Path, resources: Resources) -> Result:
-    """Train and predict; running out of memory where nothing can be cut (`data/memory.py`) is one line, too."""
+    """Train and predict; running out of memory where nothing can be cut (`data/loader.py`) is one line, too."""
     try:
         return _train_and_predict(task, run, folder, resources)
     except Exception as error:

@@ -21,9 +21,8 @@ from retinabench.core.files import atomic_write, check
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.workspace import Workspace, first_difference
 from retinabench.data.dataset import Rows
-from retinabench.data.loader import ArraySource
-from retinabench.data.memory import BatchLimits, with_less
-from retinabench.data.prepared.folder import Prepared, open_prepared
+from retinabench.data.loader import ArraySource, BatchLimits, with_less
+from retinabench.data.prepared import Prepared, open_prepared
 from retinabench.models.build import build_trunk
 from retinabench.models.last_layer import SplitNetwork
 from retinabench.models.settings import SCALES, ModelConfig

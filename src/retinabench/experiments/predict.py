@@ -11,9 +11,9 @@ import torch
 
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET
+from retinabench.data.dataset import make_records
 from retinabench.data.loader import ArraySource, Batches, ImageSource, Source
-from retinabench.data.prepared.folder import Prepared, open_data, open_prepared, with_shifted
-from retinabench.data.records import make_records
+from retinabench.data.prepared import Prepared, open_data, open_prepared, with_shifted
 from retinabench.data.tasks import Task
 from retinabench.experiments.config import Run
 from retinabench.experiments.execution import Resources, member_runs

@@ -19,8 +19,7 @@ from retinabench.core.errors import InputError
 from retinabench.core.files import check, write_json
 from retinabench.core.settings import Frozen, first_problem
 from retinabench.data.loader import ImageSource
-from retinabench.data.prepared.folder import open_prepared
-from retinabench.data.prepared.manifest import PreparedSettings
+from retinabench.data.prepared import PreparedSettings, open_prepared
 from retinabench.data.tasks import Task, load_task
 from retinabench.experiments.config import Run, build_run
 from retinabench.experiments.execution import POSTERIOR

@@ -43,8 +43,7 @@ from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Gaussian
 from retinabench.models.build import initialise
 from retinabench.models.networks.small import MLP
-from retinabench.reports.toolkit.figures import canvas, save
-from retinabench.reports.toolkit.style import FAINT, INK, MUTED, PAPER, mark
+from retinabench.reports.toolkit.figures import FAINT, INK, MUTED, PAPER, canvas, mark, save
 
 
 def _gaussian_log_density(target: Floats, mean: Floats, variance: Floats) -> Floats:

@@ -23,7 +23,7 @@ from PIL import Image
 from scipy.fft import irfft, irfft2, rfft, rfft2
 from scipy.ndimage import binary_erosion, gaussian_filter, map_coordinates
 
-from retinabench.data.preprocessing.field_of_view import Circle, field_circle
+from retinabench.data.preprocessing.graham import Circle, field_circle
 
 Floats = NDArray[np.float32]
 Spectrum = NDArray[np.complex64]

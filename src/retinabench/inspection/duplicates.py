@@ -1,17 +1,22 @@
-"""Copies among the images of a data set: equal files, equal pixels, and the same retina in other pixels."""
+"""Duplicates among images, by their files and their pixels."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
+from PIL import Image
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from retinabench.core.errors import InputError
+from retinabench.core.files import check
 from retinabench.core.progress import QUIET, Progress
-from retinabench.data.prepared.folder import Prepared
+from retinabench.data.prepared import Prepared
 from retinabench.inspection.alignment import (
     SMALLEST,
     Alignment,
@@ -20,19 +25,150 @@ from retinabench.inspection.alignment import (
     best_rotation,
     detail_of,
     magnitudes,
+    spectrum,
 )
-from retinabench.inspection.pixels import Floats, Pixels
+from retinabench.predictions.formats import read_table
+
+NAME = "files.parquet"
+
+
+@dataclass(frozen=True)
+class BadFile:
+    """An image of the data set that was not prepared, and why."""
+
+    image_id: str
+    source: str
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class OriginalFiles:
+    """The original file of each of N records.
+
+    Attributes:
+        sha256: Digest, (N,), "" where unknown.
+        width: Width in pixels, (N,), 0 where unknown.
+        height: Height in pixels, (N,), 0 where unknown.
+        bytes: Size in bytes, (N,), 0 where unknown.
+        bad: The images of the data set that were not prepared.
+    """
+
+    sha256: NDArray[np.str_]
+    width: NDArray[np.int64]
+    height: NDArray[np.int64]
+    bytes: NDArray[np.int64]
+    bad: tuple[BadFile, ...]
+
+
+def original_files(data: Prepared) -> OriginalFiles | None:
+    """Read the table of original files."""
+    path = data.folder / NAME
+    if not path.is_file():
+        return None
+    try:
+        table = read_table(check(path))
+        columns = {name: table[name].to_pylist() for name in ("image_id", "source", "status", "reason")}
+        known = {name: table[name].to_pylist() for name in ("sha256", "width", "height", "bytes")}
+    except (OSError, KeyError, pa.ArrowException) as error:
+        raise InputError(
+            f"is damaged ({error})", file=path, hint="Delete the folder and prepare it again."
+        ) from None
+    rows = {image: row for row, image in enumerate(columns["image_id"])}
+    order = [rows.get(image, -1) for image in data.records.image_id.tolist()]
+    prepared = set(data.records.image_id.tolist())
+    bad = tuple(
+        BadFile(str(image), str(source or ""), str(reason or status or "unknown"))
+        for image, source, status, reason in zip(*columns.values(), strict=True)
+        if image not in prepared
+    )
+    numbers = {
+        name: np.array([known[name][row] or 0 if row >= 0 else 0 for row in order], np.int64)
+        for name in ("width", "height", "bytes")
+    }
+    digests = np.array([known["sha256"][row] or "" if row >= 0 else "" for row in order], np.str_)
+    return OriginalFiles(sha256=digests, **numbers, bad=bad)
+
+
+Floats = NDArray[np.float32]
+
+MARGIN = 0.15  # share of the side: leaves the square inside the field of view
+
+CHUNK = 128
+
+
+@dataclass(frozen=True, eq=False)
+class Pixels:
+    """Statistics of N images.
+
+    Attributes:
+        brightness: Mean grey value inside the field of view, (N,), 0 to 255.
+        sharpness: Mean absolute Laplacian there per unit of brightness, (N,); low where an image is blurred.
+        digest: SHA-256 of all pixels, (N,).
+        spectra: Of the fine detail, (N, RADII, FREQUENCIES).
+        whole: Whether the field of view fills the images.
+    """
+
+    brightness: Floats
+    sharpness: Floats
+    digest: NDArray[np.bytes_]
+    spectra: Spectrum
+    whole: bool
+
+
+def read_pixels(data: Prepared, progress: Progress = QUIET) -> Pixels:
+    """Read every image of a prepared folder once, in the order of the shards, and return its statistics."""
+    parts, whole = [], data.settings.preprocess == "graham"
+    with progress.track("Reading images", len(data.records), unit="images") as advance:
+        for start in range(0, len(data.records), CHUNK):
+            images = data.images(np.arange(start, min(start + CHUNK, len(data.records))))
+            parts.append(_statistics(images, whole))
+            advance(len(images))
+    brightness, sharpness, digest, spectra = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return Pixels(brightness, sharpness, digest, spectra, whole)
+
+
+def _statistics(
+    images: NDArray[np.uint8], whole: bool
+) -> tuple[Floats, Floats, NDArray[np.bytes_], Spectrum]:
+    inside = np.stack([np.asarray(_inside(image), np.float32) for image in images])
+    brightness = inside.mean(axis=(1, 2))
+    laplacian = (
+        inside[:, :-2, 1:-1] + inside[:, 2:, 1:-1] + inside[:, 1:-1, :-2] + inside[:, 1:-1, 2:]
+        - 4 * inside[:, 1:-1, 1:-1]
+    )  # fmt: skip
+    sharpness = np.abs(laplacian).mean(axis=(1, 2)) / np.maximum(brightness, 1)
+    digest = np.array([hashlib.sha256(image).digest() for image in images], "S32")
+    spectra = np.stack([spectrum(detail_of(image, whole=whole)) for image in images])
+    return brightness, sharpness, digest, spectra
+
+
+def _inside(image: NDArray[np.uint8]) -> Image.Image:
+    """Return the grey square inside the field of view of an image (S, S, 3), reduced to below 256 pixels."""
+    side = len(image)
+    margin = round(MARGIN * side)
+    inside = np.ascontiguousarray(image[margin : side - margin, margin : side - margin])
+    return Image.fromarray(inside).convert("L").reduce(max(side // 128, 1))
+
 
 Pairs = NDArray[np.intp]
+
 COMPARED = 300  # images of which every pair is looked at; of more, the likely pairs
+
 LIKELY = 0.15  # least cosine of magnitudes of a likely pair
+
 NEAREST = 3  # neighbours of each image that are looked at whatever their cosine
+
 ROTATED = 0.38  # least correlation of spectra at the best rotation
+
 CORRELATED, EVENLY = 0.6, 0.48
+
 """Least correlation of aligned detail, and least lower quartile of it over blocks, that make a copy. Copies of IDRiD at 64
 and 256 px, changed in fifteen ways, have 0.62 and 0.50 or more; other pairs reach 0.59 and 0.40 (benchmarks/copies.py)."""
+
 BLOCK = 512
+
 LEAST = "same retina"
+
 STRENGTH = {"equal bytes": 3, "equal pixels": 2, LEAST: 1}
 
 

@@ -1,33 +1,141 @@
-"""The data card of an inspected data set: a page that stands alone, and Markdown; the text is in `templates/`."""
+"""The page of `inspect`, its contact sheets and files."""
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import io
+import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
+import matplotlib
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+
+from retinabench.core import files as atomic_files
+from retinabench.core.errors import InputError
+from retinabench.core.files import check_writable
+from retinabench.core.progress import QUIET, Progress
+from retinabench.core.random_streams import numpy_generator
+from retinabench.core.results import JsonObject
+from retinabench.core.version import __version__
+from retinabench.data.prepared import open_prepared
 from retinabench.data.registry import DATASETS
-from retinabench.inspection.duplicates import CORRELATED, EVENLY, CopyPair
-from retinabench.inspection.inspection import Inspection, findings
-from retinabench.inspection.sheets import Tile, data_uri
+from retinabench.inspection.duplicates import CORRELATED, EVENLY, CopyGroup, CopyPair
+from retinabench.inspection.inspection import Inspection, Outlier, findings, inspect_data, split_names
+from retinabench.predictions.io import read_predictions
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.number_format import COUNT, THREE_DIGITS, NumberFormat, join_names, plain
-from retinabench.reports.toolkit.pages import Fact
+from retinabench.reports.toolkit.pages import Fact, counted
 from retinabench.reports.toolkit.tables import Block, Cell, Column, Row, Table
 
+COLUMNS, ROWS = 6, 4
+
+SIDE, LINE, GAP = 160, 15, 10
+
+PAPER, INK, MUTED, BAD = "#fffffe", "#1d1d1b", "#6a6a66", "#c8452d"
+
+
+@dataclass(frozen=True, eq=False)
+class Tile:
+    """A labelled image.
+
+    Attributes:
+        image: Pixels, (S, S, 3).
+        name: First line of the label.
+        text: Second line of the label.
+        bad: Whether the second line is red.
+    """
+
+    image: NDArray[np.uint8]
+    name: str
+    text: str = ""
+    bad: bool = False
+
+
+def chosen_of_class(of_row: NDArray[np.int8], number: int, seed: int) -> NDArray[np.intp]:
+    """Choose images of a class at random.
+
+    Shapes: `of_row` (N,).
+    """
+    rows = np.flatnonzero(of_row == number)
+    draw = numpy_generator(seed, "inspect", number)
+    return np.sort(draw.permutation(rows)[: COLUMNS * ROWS])
+
+
+def contact_sheet(title: str, tiles: Sequence[Tile]) -> bytes:
+    """Return a contact sheet of `tiles`, six to a row, as the bytes of a PNG."""
+    rows = -(-len(tiles) // COLUMNS)
+    height = SIDE + 2 * LINE + GAP
+    page = Image.new("RGB", (COLUMNS * (SIDE + GAP) + GAP, 40 + rows * height), PAPER)
+    draw = ImageDraw.Draw(page)
+    draw.text((GAP, 10), title, INK, _font(16))
+    font = _font(10)
+    for k, tile in enumerate(tiles):
+        x, y = GAP + k % COLUMNS * (SIDE + GAP), 40 + k // COLUMNS * height
+        page.paste(thumbnail(tile.image, SIDE).resize((SIDE, SIDE), Image.Resampling.BILINEAR), (x, y))
+        draw.text((x, y + SIDE + 2), _fitting(tile.name, font), INK, font)
+        draw.text((x, y + SIDE + 2 + LINE), _fitting(tile.text, font), BAD if tile.bad else MUTED, font)
+    with io.BytesIO() as out:
+        page.save(out, "PNG")
+        return out.getvalue()
+
+
+def thumbnail(image: NDArray[np.uint8], side: int) -> Image.Image:
+    """Return an image (S, S, 3) at most `side` pixels wide."""
+    small = Image.fromarray(np.ascontiguousarray(image))
+    small.thumbnail((side, side), Image.Resampling.LANCZOS)
+    return small
+
+
+def data_uri(image: NDArray[np.uint8]) -> str:
+    """Return an image (S, S, 3) as a JPEG data URI, for a page that stands alone."""
+    with io.BytesIO() as out:
+        thumbnail(image, 2 * SIDE).save(out, "JPEG", quality=80)
+        return f"data:image/jpeg;base64,{base64.b64encode(out.getvalue()).decode()}"
+
+
+def _font(size: int) -> ImageFont.FreeTypeFont:
+    """Return DejaVu Sans, as Pillow's own font lacks the minus sign and accented letters."""
+    return ImageFont.truetype(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf", size)
+
+
+def _fitting(text: str, font: ImageFont.FreeTypeFont) -> str:
+    """Cut `text` in its middle until it fits below an image: ids often differ at their ends."""
+    if font.getlength(text) <= SIDE:
+        return text
+    keep = len(text) - 1
+    while keep > 2 and font.getlength(_cut(text, keep)) > SIDE:
+        keep -= 1
+    return _cut(text, keep)
+
+
+def _cut(text: str, keep: int) -> str:
+    return f"{text[: keep - keep // 2]}…{text[len(text) - keep // 2 :]}"
+
+
 PACKAGE = "retinabench.inspection"
+
 MOST_ROWS = 20
+
 SHARE = NumberFormat(1, scale=100, suffix=" %")
+
 CAMERAS_NOTE = (
     "The size of the original image distinguishes cameras and centres. Where the share of referable images depends on it, "
     "a model can infer the label from the camera."
 )
+
 COPIES_NOTE = (
     "Copies across splits first, then conflicting ones. Equal bytes: the original files are equal. Equal pixels: the prepared "
     "images are equal. Same retina: turned, mirrored, scaled and shifted as stated, the second image has the fine detail of "
     f"the first; a file saved again, or one eye imaged twice. Correlation: over their overlap, {CORRELATED} at least; in "
     f"blocks: its lower quartile over those of 36 blocks that mostly overlap, {EVENLY} at least."
 )
+
 OUTLIERS_NOTE = "Robust z-scores within the domain (modified z-score of Iglewicz and Hoaglin); images beyond 3.5 are listed."
 
 
@@ -192,3 +300,214 @@ def _facts(name: str) -> list[Fact]:
         for term, content in rows
     ]
     return [Fact(term, content) for term, content in pairs if term and not set(term) <= set("-: ")]
+
+
+SCHEMA = "retinabench.inspection/1"
+
+MOST_SHOWN = COLUMNS * ROWS
+
+
+def write_inspection(found: Inspection, out: Path, *, seed: int = 0, progress: Progress = QUIET) -> Path:
+    """Write an inspection into a folder; the same arguments give the same bytes."""
+    shown = list(_shown(found, seed))
+    with progress.track("Writing sheets and data card", len(shown) + 3, unit="files") as advance:
+        for one in shown:
+            atomic_files.write_bytes(out / one.file, contact_sheet(one.heading, one.tiles))
+            advance(1)
+        atomic_files.write_json(out / "inspection.json", to_dict(found))
+        atomic_files.write_bytes(out / "card.md", markdown(found, shown).encode())
+        atomic_files.write_bytes(out / "index.html", page(found, shown).encode())
+        advance(3)
+    return out / "index.html"
+
+
+def to_dict(found: Inspection) -> JsonObject:
+    """Return the whole inspection as JSON content: every group, outlier and leak, with ids in place of rows."""
+    records, files, noun = found.data.records, found.files, found.classes.noun
+    return {
+        "schema": SCHEMA,
+        "version": __version__,
+        "data": found.data.name,
+        "size": found.data.size,
+        "fingerprint": found.data.fingerprint,
+        "read_images": found.read_images,
+        "read_files": files is not None,
+        "splits": [
+            {
+                "split": row.split,
+                "images": row.images,
+                "patients": row.patients,
+                f"{noun}s": list(row.classes),
+                "referable": row.referable,
+            }
+            for row in found.splits
+        ],
+        "cameras": [asdict(row) for row in found.cameras],
+        "duplicates": [
+            {
+                "kind": group.kind,
+                "correlation": group.correlation,
+                "pairs": [_pair_to_dict(records.image_id, pair) for pair in group.pairs],
+                "across_splits": group.crosses,
+                f"conflicting_{noun}s": group.conflicts,
+                "images": [
+                    {"image_id": str(records.image_id[row]), "split": split, noun: one}
+                    for row, split, one in zip(group.rows, group.splits, group.classes, strict=True)
+                ],
+            }
+            for group in found.groups
+        ],
+        "leaks": [asdict(leak) for leak in found.leaks],
+        "outliers": [
+            {"image_id": str(records.image_id[o.row]), "measure": o.measure, "z": o.z, "what": o.what}
+            for o in found.outliers
+        ],
+        "bad_files": [asdict(bad) for bad in files.bad] if files is not None else [],
+    }
+
+
+def _pair_to_dict(image_id: NDArray[np.str_], pair: CopyPair) -> JsonObject:
+    """Return a pair with its evidence; files and pixels that are equal need no alignment."""
+    names = [str(image_id[row]) for row in pair.rows]
+    how = asdict(pair.alignment) if pair.alignment is not None else None
+    return {"images": names, "kind": pair.kind, "alignment": how}
+
+
+def _shown(found: Inspection, seed: int) -> Iterator[ImageGroup]:
+    """Yield the groups of images: copies side by side, outliers, and images of every grade or label."""
+    if found.groups:
+        by_group = [[(group, pair) for pair in _worst_first(group)] for group in found.groups]
+        # The worst pair of every group comes before the further pairs of any.
+        every = [pairs[0] for pairs in by_group] + [one for pairs in by_group for one in pairs[1:]]
+        shown = every[: MOST_SHOWN // 2]
+        tiles = [tile for group, pair in shown for tile in _tiles_of_pair(found, group, pair)]
+        title = _title("Copies, in pairs", len(shown), len(every), "pair")
+        yield ImageGroup("sheet-copies.png", title, tiles, by_class=False, paired=True)
+    worst: dict[int, Outlier] = {}
+    for outlier in found.outliers:  # the furthest come first
+        worst.setdefault(outlier.row, outlier)
+    if worst:
+        rows = list(worst)[:MOST_SHOWN]
+        said = [f"{worst[row].what}, z {plain(worst[row].z, 1, signed=True)}" for row in rows]
+        title = _title("Outliers of their domain", len(rows), len(worst), "image")
+        yield ImageGroup("sheet-outliers.png", title, _tiles(found, rows, said), by_class=False)
+    names = split_names(found.data.records)
+    noun, of_row = found.classes.noun, found.classes.of_row
+    for number, name in enumerate(found.classes.names):
+        chosen = chosen_of_class(of_row, number, seed).tolist()
+        if chosen:
+            total = int((of_row == number).sum())
+            title = _title(f"{noun.capitalize()} {number}, {name}", len(chosen), total, "image")
+            tiles = _tiles(found, chosen, names[chosen].tolist())
+            yield ImageGroup(f"sheet-{noun}-{number}.png", title, tiles, by_class=True)
+
+
+def _tiles(found: Inspection, rows: list[int], said: list[str]) -> list[Tile]:
+    images, names = found.data.images(rows), found.data.records.image_id[rows].tolist()
+    return [Tile(*parts) for parts in zip(images, names, said, strict=True)]
+
+
+def _worst_first(group: CopyGroup) -> list[CopyPair]:
+    """Return the pairs of a group, those first that differ in split or class."""
+    return sorted(group.pairs, key=lambda pair: not _differs(group, pair))
+
+
+def _differs(group: CopyGroup, pair: CopyPair) -> bool:
+    """Whether the images of a pair are of different splits or classes."""
+    one, other = (group.facts(row) for row in pair.rows)
+    return one != other
+
+
+def _tiles_of_pair(found: Inspection, group: CopyGroup, pair: CopyPair) -> Iterator[Tile]:
+    """Yield both images of a pair; the second one's text has the evidence."""
+    bad = _differs(group, pair)
+    for row, said in zip(pair.rows, (pair.kind, evidence(pair)), strict=True):
+        split, number = group.facts(row)
+        text = f"{found.classes.noun} {number}, {split}, {said}"
+        yield Tile(found.data.images([row])[0], str(found.data.records.image_id[row]), text, bad)
+
+
+def _title(what: str, shown: int, total: int, noun: str) -> str:
+    return f"{what}: {f'{shown:,} of ' if shown < total else ''}{counted(total, noun)}"
+
+
+def inspect_lines(
+    path: Path, out: Path | None = None, seed: int = 0, progress: Progress = QUIET
+) -> Iterator[str]:
+    """Yield lines about a predictions file, a run folder or a prepared folder."""
+    if (path / "prepare.json").is_file():
+        data = open_prepared(path)
+        if out is not None:
+            if out.resolve() == path.resolve():
+                raise InputError("is the data set itself", file=out, hint="Choose another --out.")
+            check_writable(out)
+        found = inspect_data(data, read_images=out is not None, progress=progress)
+        page = write_inspection(found, out, seed=seed, progress=progress) if out is not None else None
+        yield from _inspection(found)
+        yield str(page or "copies among the images, outliers, contact sheets and a data card: add --out DIR")
+    elif out is not None:
+        raise InputError("is not a prepared data set; --out is for those", file=path, hint="Leave --out out.")
+    elif (path / "run.json").is_file():
+        yield from _run(path)
+    elif path.is_dir():
+        hint = "Prepare images with: retinabench prepare DATASET --source DIR --out DIR"
+        raise InputError("is neither a run folder nor a prepared data set", file=path, hint=hint)
+    else:
+        yield from _predictions(path)
+
+
+def _inspection(found: Inspection) -> Iterator[str]:
+    """Yield the contents of a prepared data set and the findings."""
+    data = found.data
+    yield f"data set {data.name}, {len(data.records):,} images of {data.size} px, fingerprint {data.fingerprint[:12]}"
+    for row in found.splits:
+        counts = "/".join(str(n) for n in row.classes)
+        classes = f"{found.classes.noun}s 0-{len(row.classes) - 1}: {counts}"
+        images, patients = counted(row.images, "image"), counted(row.patients, "patient")
+        yield f"  {row.split}: {images}, {patients}, {classes}"
+    for finding in findings(found):
+        yield f"{finding.lead} {finding.text}"
+
+
+def _run(path: Path) -> Iterator[str]:
+    state = "done" if (path / "done").is_file() else "unfinished"
+    with _undamaged(path / "run.json") as file:
+        about = json.loads(file.read_text())
+        lines = [f"run, {state}, data fingerprint {about['fingerprint'][:12]}, version {about['version']}"]
+        lines.append(json.dumps(about["run"]))
+    if (path / "metrics.jsonl").is_file():
+        with _undamaged(path / "metrics.jsonl") as file:
+            last = json.loads(file.read_text().splitlines()[-1])
+            lines.append("last epoch: " + ", ".join(f"{key} {value:.4g}" for key, value in last.items()))
+    yield from lines
+    if (path / "predictions.parquet").is_file():
+        yield from _predictions(path / "predictions.parquet")
+
+
+@contextlib.contextmanager
+def _undamaged(file: Path) -> Iterator[Path]:
+    """Say in one line that a file of a run does not hold what it should."""
+    try:
+        yield file
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        raise InputError("is damaged", file=file, hint="Train the run again.") from None
+
+
+def _predictions(path: Path) -> Iterator[str]:
+    predictions = read_predictions(path)
+    yield f"predictions, {counted(len(predictions), 'image')}, {counted(predictions.samples, 'sample')} each"
+    for domain in ("in_domain", "shifted"):
+        for split in ("validation", "test"):
+            part = predictions.select(domain=domain, split=split)
+            if part is not None:
+                patients = (
+                    "no patient ids"
+                    if part.patient_id is None
+                    else counted(len(np.unique(part.patient_id)), "patient")
+                )
+                images = counted(len(part), "image")
+                yield f"  {domain} {split}: {images}, {patients}, {int(part.label.sum()):,} referable"
+    if predictions.metadata:
+        yield "metadata: " + ", ".join(
+            f"{key} {value}" for key, value in sorted(predictions.metadata.items())
+        )

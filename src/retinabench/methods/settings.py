@@ -48,7 +48,7 @@ class Optimizer(Extended):
     schedule: step (x0.2 at one and two thirds), linear (down to `final_lr` * lr) or cosine (down to 0), after
     `warmup` epochs of linear rise from 0. reweight: each class k is weighed by 1 / (2 p(k)), p from the batch
     (`minibatch`) or from all training images (`constant`).
-    augment: `flip` mirrors at random; `affine` also rotates, shifts and zooms (`data/augment.py`); true and false mean
+    augment: `flip` mirrors at random; `affine` also rotates, shifts and zooms (`data/loader.py`); true and false mean
     flip and none. select: the checkpoint that predicts, by a validation score, or the last.
     validation_share: the most that the validation takes of the forward and backward passes of an epoch (`prediction.py`), by
     fewer posterior samples and then by fewer epochs; 1 for all samples after every epoch.

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import ThreadpoolController
 
 from retinabench.core.errors import InputError
-from retinabench.predictions.identities import numbered
+from retinabench.predictions.check import numbered
 
 Floats = NDArray[np.float64]
 

@@ -25,12 +25,7 @@ from retinabench.core.results import (
 )
 from retinabench.core.untrusted import shown
 from retinabench.metrics.bootstrap import check_level, check_seed, percentile_interval
-from retinabench.metrics.clinical.decision_threshold import (
-    ABOVE_HALF,
-    DEFAULT,
-    DecisionThreshold,
-    FrozenThreshold,
-)
+from retinabench.metrics.clinical.thresholds import ABOVE_HALF, DEFAULT, DecisionThreshold, FrozenThreshold
 from retinabench.metrics.image_sets import SET_LABELS, SETS
 from retinabench.metrics.intervals import (
     ALL_ALIKE,

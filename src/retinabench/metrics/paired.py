@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document
 from retinabench.metrics.bootstrap import cluster_bootstrap
-from retinabench.metrics.clinical.decision_threshold import FrozenThreshold
+from retinabench.metrics.clinical.thresholds import FrozenThreshold
 from retinabench.metrics.image_sets import SETS, ImageSet, SetEvaluator, Together, image_sets
 from retinabench.metrics.registry import SCORES, ScoreSpec
 from retinabench.metrics.score_results import check_known

@@ -19,8 +19,8 @@ from retinabench.core.results import (
 )
 from retinabench.core.untrusted import shown
 from retinabench.metrics.calibration import SetCalibration
-from retinabench.metrics.clinical.baseline import Baseline
-from retinabench.metrics.clinical.decision_threshold import ABOVE_HALF, FrozenThreshold
+from retinabench.metrics.clinical.screening_report import Baseline
+from retinabench.metrics.clinical.thresholds import ABOVE_HALF, FrozenThreshold
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.proportions import Interval
 from retinabench.metrics.registry import SCORES

@@ -13,8 +13,8 @@ from retinabench.core.errors import InputError, nearest
 from retinabench.metrics import published, referral_curves
 from retinabench.metrics.bootstrap import Steps, check_level, check_seed, cluster_bootstrap, one_blas_thread
 from retinabench.metrics.calibration import set_calibration
-from retinabench.metrics.clinical.baseline import baseline_of
-from retinabench.metrics.clinical.decision_threshold import DEFAULT, DecisionThreshold, FrozenThreshold
+from retinabench.metrics.clinical.screening_report import baseline_of
+from retinabench.metrics.clinical.thresholds import DEFAULT, DecisionThreshold, FrozenThreshold
 from retinabench.metrics.image_sets import (
     ImageSet,
     SetEvaluator,

@@ -24,7 +24,7 @@ from torch.nn.parameter import UninitializedParameter
 from retinabench.core.errors import InputError
 from retinabench.core.random_streams import derive
 from retinabench.core.registry import import_location
-from retinabench.data.memory import is_out_of_memory, out_of_memory
+from retinabench.data.loader import is_out_of_memory, out_of_memory
 from retinabench.models.settings import TIMM
 
 MADE = "_made_for_a_run"  # marks a network, so that a function that returns the same one again is found out

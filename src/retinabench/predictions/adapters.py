@@ -10,13 +10,11 @@ from numpy.typing import ArrayLike
 
 from retinabench.core.errors import InputError
 from retinabench.predictions.arrow_columns import arguments_of_arrow
-from retinabench.predictions.check import Check
-from retinabench.predictions.columns import check_columns
-from retinabench.predictions.identities import named_by_row
-from retinabench.predictions.layouts import recognise
-from retinabench.predictions.reading import Reading
+from retinabench.predictions.check import Check, named_by_row
+from retinabench.predictions.columns import check_columns, recognise
 from retinabench.predictions.values import (
     REFERABLE_FROM,
+    Reading,
     checked_grades,
     class_probabilities,
     referable_probability,

@@ -15,10 +15,17 @@ import pyarrow.compute
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.predictions.columns import MAX_TEXT, TEXT, check_size, check_width, is_known, sample_number
-from retinabench.predictions.identities import BLOCK, NOT_KNOWN
-from retinabench.predictions.layouts import Layout
-from retinabench.predictions.reading import FileColumns, Reading, arguments_of
+from retinabench.predictions.check import BLOCK, NOT_KNOWN
+from retinabench.predictions.columns import (
+    MAX_TEXT,
+    TEXT,
+    Layout,
+    check_size,
+    check_width,
+    is_known,
+    sample_number,
+)
+from retinabench.predictions.values import FileColumns, Reading, arguments_of
 
 
 def arguments_of_arrow(

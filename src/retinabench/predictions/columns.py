@@ -1,30 +1,46 @@
-"""What all formats of the predictions file share: its columns, its limits, its metadata."""
+"""Which column of a table is which."""
 
 from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from retinabench.core.errors import InputError, nearest
+from retinabench.core.errors import InputError, nearest, one_edit
 from retinabench.core.results import JsonObject
 from retinabench.core.untrusted import json_object
 
 SCHEMA = "retinabench.predictions/1"
+
 DOMAINS = ("in_domain", "shifted")
+
 SPLITS = ("validation", "test")
+
 OPTIONAL = ("grade", "patient_id", "domain", "split", "uncertainty")
+
 LABELLED = "labelled"
+
 """The subgroup that tells known labels from empty ones ("no"), where a reader was told that labels may be empty."""
+
 MAX_ROWS = 20_000_000  # image ids of so many rows still fit an ordinary machine's memory
+
 MAX_VALUES = 400_000_000  # 3.2 GB of float64 probabilities
+
 MAX_FILE_COLUMNS = 20_000
+
 MAX_TEXT = 1000  # characters of one id
+
 MAX_BYTES = 8 * MAX_VALUES  # of all arrays or columns of one file
+
 MAX_TEXT_BYTES = 1 << 32  # of one array of text, as wide as its longest cell: 5,000,000 ids of 214 characters
+
 TEXT = ("image_id", "patient_id", "domain", "split")
+
 KNOWN = ("image_id", "label", "prob", "probs", *OPTIONAL)
 
 
@@ -133,3 +149,232 @@ def metadata_json(metadata: Mapping[str, object], samples: int) -> str:
     content = {**metadata, "schema": SCHEMA, "samples": samples}
     # NumPy's numbers become numbers, anything else that JSON does not know (a path, a date) becomes text.
     return json.dumps(content, sort_keys=True, default=lambda v: v.item() if hasattr(v, "item") else str(v))
+
+
+# Usual names in other tools, without case, blanks, points, hyphens and underscores. Those of the second list are taken
+# only where the file has none of the first.
+USUAL: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "image_id": (
+        ("imageid", "image", "imagename", "imagefile", "imgid", "img", "imgname", "filename", "idcode"),
+        ("id", "name", "file", "imagepath", "filepath", "path", "uid", "sampleid"),
+    ),
+    "label": (
+        ("label", "labels", "target", "targets", "y", "ytrue", "truelabel", "truth", "groundtruth", "gt", "referable"),
+        (),
+    ),
+    "prob": (
+        ("prob", "probs", "p", "proba", "probability", "yprob", "yproba", "yscore", "score", "predprob", "predproba",
+         "probreferable", "preferable", "probabilityreferable", "probpositive"),
+        ("pred", "preds", "prediction", "predicted", "ypred", "yhat", "output"),
+    ),
+    "grade": (("grade", "drgrade", "icdr", "icdrgrade", "retinopathygrade", "adjudicateddrgrade"), ()),
+    "patient_id": (("patientid", "patient", "subjectid", "subject", "participantid", "pid"), ()),
+    "domain": (("domain",), ()),
+    "split": (("split", "set", "subset", "partition"), ()),
+    "uncertainty": (("uncertainty", "uncert", "unc", "predictiveuncertainty"), ()),
+    "gradable": (("gradable", "gradeable", "isgradable", "isgradeable"), ()),
+    "method": (("method",), ()),
+    "seed": (("seed", "modelseed"), ()),
+}  # fmt: skip
+
+MAPPABLE = (*USUAL, "prob_0")
+
+_STEMS = (
+    "prob",
+    "probs",
+    "p",
+    "proba",
+    "probability",
+    "class",
+    "softmax",
+    "yprob",
+    "yproba",
+    "yscore",
+    "score",
+    "pred",
+)
+# One wrong, lost, doubled or exchanged letter away from these, a column is refused: scores without it would differ.
+_TYPOS_OF = {
+    "patient_id": ("patientid", "patient", "subjectid", "subject", "participantid"),
+    "domain": ("domain",),
+    "split": ("split",),
+    "uncertainty": ("uncertainty", "predictiveuncertainty"),
+    "gradable": ("gradable", "gradeable"),
+}
+# Letters of other scripts that look like Latin ones.
+_TWINS = str.maketrans("аеорсухіјѕԁԛһοαρυντικӏ", "aeopcyxijsdqhoapuvtikl")
+
+_NUMBERED = re.compile(r"(.*?)[ _.\-]?([0-9]{1,4})")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the columns of a file are.
+
+    Attributes:
+        names: The file's columns in order, by their names in `Predictions`; others keep theirs.
+        original: Name in `Predictions` -> the file's name, of those that differ.
+        usual: Those of `original` that were recognised by a usual name and not named by the user.
+        notes: What else a reader must know.
+    """
+
+    names: tuple[str, ...]
+    original: Mapping[str, str] = field(default_factory=dict)
+    usual: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = ()
+
+    def without(self, known: str) -> Layout:
+        """Return the layout where a column that was recognised is a further one after all."""
+        original = {name: own for name, own in self.original.items() if name != known}
+        return replace(self, original=original, usual=self.usual - {known})
+
+    def said(self) -> list[str]:
+        """Say which columns were read as which, those that the user did not name first."""
+        said = []
+        for names, hint in (
+            (
+                [known for known in self.original if known in self.usual],
+                "; --column NAME=COLUMN names another",
+            ),
+            ([known for known in self.original if known not in self.usual], ""),
+        ):
+            if names:
+                pairs = ", ".join(f"'{self.original[known]}' as {known}" for known in names)
+                said.append(f"read {pairs}{hint}")
+        return said
+
+    @contextmanager
+    def own_names(self) -> Iterator[None]:
+        """Let errors name a column as the file does."""
+        try:
+            yield
+        except InputError as error:
+            own = self.original.get(error.column or "")
+            if own is None:
+                raise
+            raise InputError(
+                error.problem,
+                file=error.file,
+                row=error.row,
+                column=f"{own} ({error.column})",
+                hint=error.hint,
+            ) from None
+
+
+def recognise(names: Sequence[str], wanted: Mapping[str, str], file: str | None = None) -> Layout:
+    """Tell which column is which."""
+    check_count(file, names)
+    found = _as_named(names, wanted, file)
+    columns = list(names)
+    for known, name in found.items():
+        for place, other in enumerate(columns):
+            if other == known and name != known:
+                columns[place] = ""  # the user named another column
+    usual = _as_usual([name for name in columns if name not in found.values()], found, wanted, file)
+    renamed = {name: known for known, name in (found | usual).items()}
+    original = {known: name for name, known in renamed.items() if known != name}
+    return Layout(tuple(renamed.get(name, name) for name in columns), original, frozenset(usual), ())
+
+
+def _as_named(names: Sequence[str], wanted: Mapping[str, str], file: str | None) -> dict[str, str]:
+    for known, name in wanted.items():
+        if known not in MAPPABLE and known != "probs" and sample_number(known) is None:
+            raise InputError(f"unknown column '{known}'", hint=nearest(known, MAPPABLE))
+        if names.count(name) != 1:
+            problem = "is missing" if name not in names else "stands twice in the header"
+            raise InputError(problem, file=file, column=name, hint=nearest(name, names[:20]))
+    twice = next((name for name, times in Counter(wanted.values()).items() if times > 1), None)
+    if twice is not None:
+        raise InputError(f"column '{twice}' is named twice", hint="Give each --column a column of its own.")
+    return dict(wanted)
+
+
+def squash(name: str) -> str:
+    """Return a name without case, blanks, points, hyphens and underscores."""
+    return re.sub(r"[\s_.\-]+", "", name).casefold()
+
+
+def _as_usual(
+    names: Sequence[str], found: Mapping[str, str], wanted: Mapping[str, str], file: str | None
+) -> dict[str, str]:
+    """Recognised columns: name in `Predictions` -> the file's name, where they differ."""
+    for name in names:
+        _refuse_look_alike(name, file)
+    has = {*names, *found}
+    _refuse_case_twins(names, file)
+    sampled = "probs" in has or any(sample_number(name) is not None for name in has)
+    family = [] if sampled or "prob" in has else _numbered(names)
+    usual: dict[str, str] = {}
+    for known, ranks in USUAL.items():
+        if known in has or (known == "prob" and sampled):
+            continue
+        taken = {*usual.values(), *(name for name in names if name in KNOWN), *family}
+        for rank in ranks:
+            fitting = [name for name in names if squash(name) in rank and name not in taken]
+            if len(fitting) > 1 or (known == "prob" and fitting and family):
+                both = [*fitting, *family][:4]
+                raise InputError(
+                    f"has several columns that may be {known}: {', '.join(both)}",
+                    file=file,
+                    hint=f"Say which: --column {known}={both[0]}.",
+                )
+            if fitting:
+                usual[known] = fitting[0]
+                break
+    _refuse_typos([name for name in names if name not in usual.values()], {*has, *usual}, file)
+    return usual | {f"prob_{k}": name for k, name in enumerate(family)}
+
+
+def _refuse_case_twins(names: Sequence[str], file: str | None) -> None:
+    """Refuse `Label` beside `label`."""
+    for known in USUAL:
+        twins = [name for name in names if squash(name) == squash(known)]
+        if known in twins and len(set(twins)) > 1:
+            raise InputError(
+                f"has several columns that may be {known}: {', '.join(twins)}",
+                file=file,
+                hint="Rename those that are something else.",
+            )
+
+
+def _refuse_typos(names: Sequence[str], has: Collection[str], file: str | None) -> None:
+    """Refuse a further column whose name is a misspelt one of a column that the table lacks."""
+    for known, targets in _TYPOS_OF.items():
+        for name in names if known not in has else ():
+            if any(one_edit(squash(name), target) for target in targets):
+                raise InputError(
+                    f"is spelt almost like '{known}', which the table lacks",
+                    file=file,
+                    column=name,
+                    hint=f"Say --column {known}={name} if it is meant, else rename the column.",
+                )
+
+
+def _numbered(names: Sequence[str]) -> list[str]:
+    """Columns such as `class_0 … class_4`, in the order of their numbers; empty without two of one stem from 0 on."""
+    families: dict[str, dict[int, str]] = {}
+    for name in names:
+        match = _NUMBERED.fullmatch(name)
+        if match and squash(match[1]) in _STEMS:
+            families.setdefault(squash(match[1]), {})[int(match[2])] = name
+    whole = [f for f in families.values() if len(f) > 1 and sorted(f) == list(range(len(f)))]
+    return [whole[0][k] for k in range(len(whole[0]))] if len(whole) == 1 else []
+
+
+def _refuse_look_alike(name: str, file: str | None) -> None:
+    """Refuse a name that is a known one but for a letter of another script or an invisible character."""
+    if name.isascii() and name.isprintable():
+        return
+    composed = unicodedata.normalize("NFKC", name)
+    shown = "".join(c for c in composed if unicodedata.category(c) not in ("Cc", "Cf", "Mn"))
+    alike = squash(shown.casefold().translate(_TWINS))
+    for known, ranks in USUAL.items():
+        if any(alike in rank for rank in ranks) or sample_number(alike) is not None:
+            odd = next((c for c in name if not c.isascii() or not c.isprintable()), " ")
+            said = unicodedata.name(odd, "a control character")
+            raise InputError(
+                f"looks like '{known}' but holds U+{ord(odd):04X} ({said.lower()})",
+                file=file,
+                column=name,
+                hint="Write the name again by hand, or name the column with --column.",
+            )

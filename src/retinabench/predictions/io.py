@@ -15,12 +15,17 @@ import pyarrow as pa
 from retinabench.core.errors import InputError, printable
 from retinabench.core.files import atomic_write, check
 from retinabench.core.untrusted import told_apart
-from retinabench.predictions.formats.csv_format import csv_bytes, read_csv
-from retinabench.predictions.formats.npz_format import npz_bytes, read_npz
-from retinabench.predictions.formats.parquet_format import parquet_bytes, read_parquet
-from retinabench.predictions.identities import BLOCK
-from retinabench.predictions.reading import Reading
+from retinabench.predictions.check import BLOCK
+from retinabench.predictions.formats import (
+    csv_bytes,
+    npz_bytes,
+    parquet_bytes,
+    read_csv,
+    read_npz,
+    read_parquet,
+)
 from retinabench.predictions.table import Predictions
+from retinabench.predictions.values import Reading
 
 MOST_FILES = 2_000
 MAX_TITLE = 200  # characters of a method's name in tables and figures

@@ -18,10 +18,8 @@ import pyarrow.compute
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.predictions.check import Check
-from retinabench.predictions.columns import is_known
-from retinabench.predictions.identities import code_points, plain
-from retinabench.predictions.layouts import Layout
+from retinabench.predictions.check import Check, code_points, plain
+from retinabench.predictions.columns import Layout, is_known
 
 MAX_COLUMNS = 100
 MAX_NAME = 100  # characters of a column's name

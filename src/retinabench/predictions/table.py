@@ -33,9 +33,8 @@ from numpy.typing import NDArray
 from retinabench.core.errors import InputError
 from retinabench.core.results import BLUE, VERMILION, Row, Tabular, axes_or_new
 from retinabench.predictions.adapters import Constructors
-from retinabench.predictions.check import Check
+from retinabench.predictions.check import Check, own_patients
 from retinabench.predictions.columns import DOMAINS, KNOWN, LABELLED, SPLITS, sample_number
-from retinabench.predictions.identities import own_patients
 from retinabench.predictions.subgroups import check_subgroups, tidied
 from retinabench.predictions.values import (
     GRADABLE,

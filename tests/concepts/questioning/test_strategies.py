@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from retinabench.concepts.banks.bank import Bank
-from retinabench.concepts.examinees.answers import Answers
-from retinabench.concepts.questioning.loop import examine
+from retinabench.concepts.examinees import Answers
+from retinabench.concepts.questioning.examination import examine
 from retinabench.concepts.questioning.strategies import (
     STRATEGIES,
     AtRandom,

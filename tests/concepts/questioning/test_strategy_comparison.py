@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from retinabench.concepts.examinees.synthetic import SYNTHETIC
-from retinabench.concepts.questioning.loop import examine
+from retinabench.concepts.examinees import SYNTHETIC
+from retinabench.concepts.questioning.examination import examine
 from retinabench.concepts.questioning.strategy_comparison import (
     compare_strategies,
     mean_interval,

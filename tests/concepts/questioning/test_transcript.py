@@ -1,4 +1,4 @@
-"""The transcript: continued after kill -9 to the same end, bit for bit, and refused where it belongs elsewhere."""
+"""What rates and rankings count, against counting by hand."""
 
 from __future__ import annotations
 
@@ -14,11 +14,183 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from retinabench.concepts.questioning.loop import examine
+from retinabench.concepts.banks.bank import Bank
+from retinabench.concepts.inference.rates import CellAnswers
+from retinabench.concepts.questioning.examination import examine
 from retinabench.concepts.questioning.strategies import STRATEGIES
+from retinabench.concepts.questioning.transcript import Answered, Record, recorded_header
 from retinabench.core.errors import InputError, WorkError
 from retinabench.core.files import sealed, unsealed
 from support.concept_banks import make_answers, make_bank
+
+
+def test_a_cell_counts_all_samples_and_one_of_each_patient():
+    bank = make_bank(80)
+    eyes = Bank(None, bank.concepts, bank.truth, patient=[f"p{k // 2}" for k in range(80)])
+    answers = make_answers(bank)
+    found = examine(eyes, answers, questions=150)
+    plain = examine(bank, answers, questions=150)
+    assert plain.record == found.record  # patients change no question
+    assert plain.answered.patients is None
+    for place in range(4):
+        sample, truth, prob = found.record.about(place)
+        for sign in (0, 1):
+            right = (prob > 0.5) == sign
+            asked = sample[truth == sign].tolist()
+            cell = found.answered.cell(place, sign)
+            members = np.flatnonzero(bank.truth[:, place] == sign)
+            assert (cell.right, cell.asked, cell.of) == (
+                int(right[truth == sign].sum()), len(asked), len(members),
+            )  # fmt: skip
+            assert plain.answered.cell(place, sign) == CellAnswers(cell.right, cell.asked, cell.of)
+            counted = found.answered.patients.counted(bank.truth[:, place] == sign)
+            if counted is None:
+                assert cell.patients is None
+                continue
+            mine = [one for one in asked if one in counted]
+            said = {int(s): bool(r) for s, r in zip(sample, right, strict=True)}
+            assert cell.patients == (sum(said[one] for one in mine), len(mine), len(set(members // 2)))
+
+
+def test_a_ranking_compares_the_answers_in_the_order_of_the_questions():
+    bank = make_bank(60)
+    found = examine(bank, make_answers(bank), questions=120)
+    _, truth, prob = found.record.about(1)
+    without, having = prob[truth == 0], prob[truth == 1]
+    pairs = min(len(without), len(having))
+    one = found.answered.ranking(1)
+    assert one.pairs == pairs
+    assert one.low <= (having[:pairs] > without[:pairs]).mean() <= one.high
+
+
+def test_selected_samples_rank_only_once_all_were_asked():
+    bank = make_bank(40)
+    answers = make_answers(bank)
+    part = examine(bank, answers, strategy="unpredictability", questions=60)
+    assert part.answered.ranking(0)[1:] == (0.0, 1.0, 0)
+    whole = examine(bank, answers, strategy="unpredictability")
+    known = np.flatnonzero(bank.truth[:, 0] >= 0)
+    truth = bank.truth[known, 0]
+    prob = np.array([answers(int(k), bank.concepts[0]) for k in known])
+    assert whole.answered.ranking(0).pairs == min((truth == 1).sum(), (truth == 0).sum())
+    again = Answered(bank, whole.record, 0, True).ranking(0)
+    assert again.value == whole.answered.ranking(0).value
+    assert len(prob) == 40
+
+
+def test_questions_are_kept_in_their_order_by_concept():
+    record = Record()
+    added = [(5, 0, 1, 0.9), (2, 1, 0, 0.5), (5, 1, 1, 0.5), (0, 0, 0, 0.51), (7, 1, 1, 0.75)]
+    assert [record.add(*one) for one in added] == [True, True, False, False, True]  # 0.5 is a no
+    sample, truth, prob = record.about(1)
+    assert (sample.tolist(), truth.tolist(), prob.tolist()) == ([2, 5, 7], [0, 1, 1], [0.5, 0.5, 0.75])
+    assert record.answers(0) == {"without": [0.51], "with": [0.9]}
+    assert record.answers(2) == {"without": [], "with": []}
+    assert all(part.shape == (0,) for part in Record().about(0))
+
+
+FIRST, SECOND = "sensitivity of haemorrhage >= 0.3", "specificity of haemorrhage >= 0.3"
+
+
+def decided(found):
+    return {claim["text"]: claim["decided"] for claim in found.to_dict()["claims"]}
+
+
+def test_a_claim_guides_the_questions_and_stands_in_the_first_line(tmp_path):
+    bank, path = make_bank(400), tmp_path / "transcript.jsonl"
+    found = examine(bank, make_answers(bank), claim=[FIRST, f"  {SECOND}", FIRST], transcript=path)
+    assert (found.strategy, found.stopped) == ("claims", "claims")
+    header = recorded_header(path)
+    assert header["claims"] == [f"{FIRST} @ 0.95", f"{SECOND} @ 0.95"]
+    assert [claim.together for claim in found.claims] == [2, 2]
+    assert {row["concept"] for row in rows(path)} == {"haemorrhage"}
+
+
+def rows(path):
+    return [unsealed(line) for line in path.read_bytes().splitlines()[1:]]
+
+
+@pytest.mark.parametrize("strategy", ["precision", "claims"])
+def test_a_later_claim_is_exploratory(tmp_path, strategy):
+    bank, path = make_bank(400), tmp_path / "transcript.jsonl"
+    answers = make_answers(bank)
+    first = examine(bank, answers, strategy=strategy, claim=FIRST, transcript=path)
+    content = path.read_bytes()
+    # The strategy is that of the transcript where none is named; the later claim neither continues nor guides it.
+    later = examine(bank, answers, claim=[SECOND, FIRST], transcript=path)
+    assert decided(later) == {**decided(first), SECOND: None}
+    assert path.read_bytes() == content
+    assert any("exploratory" in note for note in later.notes)
+    # Leaving a registered claim out does not take it back, nor does another confidence state it anew.
+    assert decided(examine(bank, answers, transcript=path)) == decided(first)
+    lax = examine(bank, answers, claim=FIRST, confidence=0.5, transcript=path)
+    assert [(one.confidence, one.registered) for one in lax.claims] == [(0.95, True), (0.5, False)]
+
+
+def test_no_claim_is_registered_after_questions_without_one(tmp_path):
+    bank, path = make_bank(), tmp_path / "transcript.jsonl"
+    answers = make_answers(bank)
+    examine(bank, answers, questions=30, transcript=path)
+    later = examine(bank, answers, questions=30, claim=FIRST, transcript=path)
+    assert (later.strategy, later.stopped) == ("precision", "questions")
+    assert decided(later) == {FIRST: None}
+    assert later.to_dict()["claims"][0]["asked"] > 0
+
+
+def test_before_the_first_answer_claims_may_be_stated_anew(tmp_path):
+    bank, path = make_bank(), tmp_path / "transcript.jsonl"
+    answers = make_answers(bank)
+    examine(bank, answers, questions=30, transcript=path)
+    path.write_bytes(path.read_bytes().splitlines(keepends=True)[0])
+    found = examine(bank, answers, claim=FIRST, transcript=path)
+    assert found.claims[0].registered
+    assert recorded_header(path)["claims"] == [f"{FIRST} @ 0.95"]
+
+
+def as_version_1(path, **changes):
+    """Rewrite a transcript as version 1 wrote it."""
+    lines = path.read_bytes().splitlines(keepends=True)
+    header = {**unsealed(lines[0]), "schema": "retinabench.transcript/1", **changes}
+    path.write_bytes(b"".join([sealed(header), *lines[1:]]))
+
+
+def test_old_transcripts_are_read_and_continued(tmp_path):
+    bank, path = make_bank(400), tmp_path / "transcript.jsonl"
+    answers = make_answers(bank)
+    examine(bank, answers, claim=FIRST, transcript=path)
+    as_version_1(path)
+    old = examine(bank, answers, claim=FIRST, strategy="claims", transcript=path)
+    assert decided(old) == {FIRST: "holds"}
+    assert old.claims[0].together == 1
+    # Version 1 registered no claims beside another strategy: on its answers they are exploratory.
+    other = tmp_path / "other.jsonl"
+    examine(bank, answers, questions=20, transcript=other)
+    as_version_1(other)
+    later = examine(bank, answers, questions=40, claim=FIRST, transcript=other)
+    assert decided(later) == {FIRST: None}
+    assert len(rows(other)) == 40
+    assert recorded_header(other)["schema"] == "retinabench.transcript/1"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{}\n",
+        b"no json\n{}\n",
+        b"\xff\n\n",
+        b'{"schema": "other"}\n{}\n',
+        b"[" * 99999 + b"\n\n",
+        b'{"schema": "retinabench.transcript/2", "strategy": "claims", "claims": 5}\n{}\n',
+        b'{"schema": "retinabench.transcript/2", "strategy": [], "claims": []}\n{}\n',
+    ],
+)
+def test_nothing_is_concluded_from_a_first_line_that_is_none(tmp_path, content):
+    path = tmp_path / "transcript.jsonl"
+    path.write_bytes(content)
+    assert recorded_header(path) == {}
+    assert recorded_header(tmp_path) == recorded_header(None) == {}
+
 
 ALL = [name for name in STRATEGIES if name != "claims"]
 
@@ -138,7 +310,7 @@ def test_a_changed_answer_is_refused(tmp_path, answer):
 SLOW = """
 import sys, time
 from support.concept_banks import make_answers, make_bank
-from retinabench.concepts.questioning.loop import examine
+from retinabench.concepts.questioning.examination import examine
 bank = make_bank()
 answers = make_answers(bank)
 def ask(sample, concept):

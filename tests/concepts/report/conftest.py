@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from retinabench.concepts.banks.bank import Bank
-from retinabench.concepts.questioning.loop import examine
-from retinabench.concepts.report.concept_rates import ExaminationReport
-from retinabench.concepts.report.overlap import together
+from retinabench.concepts.questioning.examination import examine
+from retinabench.concepts.report.findings import ExaminationReport, together
 from support.examinees import CONCEPTS, examinee
 
 GOALS = {name: {"sensitivity": 0.85, "specificity": 0.8} for name in CONCEPTS}

@@ -1,28 +1,249 @@
-"""The facts of an examination, and what follows from its intervals."""
+"""Goals from the command line and from TOML."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from retinabench.concepts.banks.bank import Bank
-from retinabench.concepts.questioning.loop import examine
+from retinabench.concepts.banks.tables import ReaderPanel, majority
+from retinabench.concepts.inference.claims import new_sequence
+from retinabench.concepts.questioning.examination import examine
+from retinabench.concepts.questioning.referral import agreement, decisions, enter_readers
 from retinabench.concepts.questioning.strategy_comparison import StrategyComparison, StrategyCourse
-from retinabench.concepts.report.concept_rates import ExaminationReport
 from retinabench.concepts.report.findings import (
+    ConceptPair,
+    ConceptRate,
+    ExaminationReport,
+    cut_offs,
     entangled,
     left_open,
     missed_goals,
+    parse_goals,
+    ranks_better_than_chance,
+    readers_tables,
     recognised,
+    recognition,
+    referral_tables,
     scarce_samples,
+    short_decimal,
     strategy_order,
+    together,
 )
-from retinabench.concepts.report.overlap import ConceptPair
-from support.examinees import CONCEPTS, examinee
+from retinabench.concepts.report.page import render
+from retinabench.core.errors import InputError
+from retinabench.metrics.clinical.thresholds import FrozenThreshold
+from retinabench.predictions.table import Predictions
+from support.examinees import CONCEPTS as CONCEPTS_BESIDE_TABLES
+from support.examinees import CONCEPTS as CONCEPTS_FINDINGS
+from support.examinees import examinee
+
+CONCEPTS = ("haemorrhage", "hard exudate")
+
+
+def test_what_is_stated_for_one_concept_is_preferred():
+    found = parse_goals(
+        ["sensitivity=0.85", "sensitivity of hard exudate = 0.6", "specificity of haemorrhage=.9"], CONCEPTS
+    )
+    assert found == {
+        "haemorrhage": {"sensitivity": 0.85, "specificity": 0.9},
+        "hard exudate": {"sensitivity": 0.6},
+    }
+    assert parse_goals([], CONCEPTS) == {}
+    assert parse_goals(["sensitivity of haemorrhage = 85 %"], CONCEPTS) == {
+        "haemorrhage": {"sensitivity": 0.85}
+    }
+    assert parse_goals(["specificity of haemorrhage=.9"], CONCEPTS) == {"haemorrhage": {"specificity": 0.9}}
+
+
+def test_a_file(tmp_path):
+    path = tmp_path / "goals.toml"
+    path.write_text('[all]\nsensitivity = 0.8\n["hard exudate"]\nspecificity = 0.7\n')
+    found = parse_goals([str(path)], CONCEPTS)
+    assert found == {
+        "haemorrhage": {"sensitivity": 0.8},
+        "hard exudate": {"sensitivity": 0.8, "specificity": 0.7},
+    }
+    with pytest.raises(InputError, match="twice"):
+        parse_goals([str(path), "sensitivity=0.9"], CONCEPTS)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("sensitivity=85", "is no goal"),
+        ("sensitivity=85%%", "is no goal"),
+        ("sensitivity=100%", "is no goal"),
+        ("sensitivity=true", "is no goal"),
+        ("accuracy=0.9", "is no goal"),
+        ("sensitivity of hemorrhage=0.9", "unknown concept 'hemorrhage'. Did you mean 'haemorrhage'"),
+        ("absent.toml", "does not exist"),
+    ],
+)
+def test_no_goal(text, says):
+    with pytest.raises(InputError, match=says):
+        parse_goals([text], CONCEPTS)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("sensitivity = 0.85", "'sensitivity' is no table"),
+        ("[all]\nsensitivity = '0.8'", "is no goal"),
+        ("[all]\nsensitivity = true", "is no goal"),
+        ("[all", "is not TOML"),
+    ],
+)
+def test_no_file_of_goals(tmp_path, content, says):
+    path = tmp_path / "goals.toml"
+    path.write_text(content)
+    with pytest.raises(InputError, match=says):
+        parse_goals([str(path)], CONCEPTS)
+
+
+def test_concepts_come_together_where_jaccard_says_so():
+    truth = np.array([[1, 1, 0], [1, 1, 1], [1, 1, -1], [1, 0, 0], [1, 1, 0], [0, 0, 1]], np.int8)
+    assert together(Bank(None, ["a", "b", "c"], truth)) == [ConceptPair(("a", "b"), both=4, one=1)]
+
+
+def test_another_threshold_is_advised_where_the_ranking_is_no_chance(bank):
+    everything = ExaminationReport(examine(bank, examinee(bank)))
+    [cut] = [cut for cut in cut_offs(everything) if cut.concept == "rare"]
+    assert (cut.auroc, cut.sensitivity, cut.specificity) == (1.0, 1.0, 1.0)
+    answers = everything.examination["rare"].answers
+    assert max(answers["without"]) < float(cut.threshold) <= min(answers["with"])
+
+
+def test_the_threshold_is_the_shortest_decimal_that_cuts_there():
+    assert short_decimal(0.1233, 0.12345678) == "0.1234"
+    assert short_decimal(0.5, 0.7) == "0.7"
+    assert short_decimal(0.12345677, 0.12345678) == "0.12345678"
+    assert short_decimal(0.3, 1.0) == "1"
+    third = 1 / 3
+    assert float(short_decimal(third - 1e-16, third)) == third
+
+
+@pytest.mark.parametrize(
+    ("without", "having", "rightly"),
+    [
+        ([0, 1], [2, 3], False),  # by chance once in 6
+        (range(8), [20, 21], True),  # once in 45
+        (range(7), [20, 21], False),  # once in 36, more than 2.5 %
+        (range(8), [20, 3], False),
+        ([5] * 20, [5] * 20, False),
+        (range(40), range(5, 45), False),  # AUROC 0.61 of 40 and 40: asymptotic, z = 1.7
+        (range(30), range(10, 40), True),
+        ([3], [], False),
+    ],
+)
+def test_ranking_better_than_chance_is_mann_and_whitneys_test(without, having, rightly):
+    answers = {"without": [k / 50 for k in without], "with": [k / 50 for k in having]}
+    assert ranks_better_than_chance(answers) is rightly
+
+
+def made(measure, right, asked, goal=None, alpha=0.05):
+    return ConceptRate(
+        "x",
+        measure,
+        right,
+        asked,
+        asked,
+        new_sequence(right, asked, 0.05),
+        new_sequence(right, asked, alpha),
+        goal,
+    )
+
+
+def test_rates_are_those_of_the_counts(found):
+    for sensitivity, specificity in found.rates:
+        counts = found.examination[sensitivity.concept].counts
+        assert (sensitivity.right, specificity.right) == (counts["tp"], counts["tn"])
+        assert sensitivity.asked == counts["tp"] + counts["fn"]
+        assert specificity.of == found.to_dict()["bank"]["negatives"][sensitivity.concept]
+        assert specificity.interval == new_sequence(specificity.right, specificity.asked, 0.05)
+        # The absent concept has no sensitivity: seven rates hold together.
+        assert specificity.simultaneous == new_sequence(specificity.right, specificity.asked, 0.05 / 7)
+
+
+def test_a_goal_is_missed_or_met_by_the_interval_of_all_rates():
+    assert made("sensitivity", 3, 10, 0.85).standing == "missed"
+    assert made("sensitivity", 3, 10, 0.85, alpha=1e-4).standing == "open"
+    assert made("sensitivity", 60, 60, 0.85).standing == "met"
+    assert made("sensitivity", 60, 60).standing == "no goal"
+
+
+def test_two_answers_conclude_nothing_whatever_the_goal():
+    two = made("sensitivity", 0, 2, 0.9999)
+    assert two.simultaneous[1] < 0.9999
+    assert two.standing == "open"
+    assert made("sensitivity", 0, 3, 0.9999).standing == "missed"
+
+
+@pytest.mark.parametrize(
+    ("right", "verdict"),
+    [
+        ((95, 95), "recognised"),
+        ((100, 0), "open"),
+        ((50, 50), "open"),
+        ((5, 5), "reversed"),
+        ((30, 98), "recognised"),
+    ],
+)
+def test_recognition_needs_more_than_a_habit_of_saying_yes_or_no(right, verdict):
+    pair = [made(m, k, 100) for m, k in zip(("sensitivity", "specificity"), right, strict=True)]
+    assert recognition(*pair) == verdict
+
+
+def test_guessing_is_seldom_called_recognition():
+    # 20 positives and 40 negatives answered by a coin of any bias: both intervals must err for a false "recognised".
+    random = np.random.default_rng(3)
+    wrong = 0
+    for _ in range(400):
+        p = random.random()
+        pair = (
+            made("sensitivity", random.binomial(20, p), 20),
+            made("specificity", random.binomial(40, 1 - p), 40),
+        )
+        wrong += recognition(*pair) == "recognised"
+    assert wrong <= 12  # 3 %; the two-sided bound is 5 %
+
+
+def test_the_page_shows_the_shares(bank):
+    result = examine(bank, examinee(bank))
+    names = [bank.name(k) for k in range(120)]
+    grade = (np.arange(120) % 3).astype(np.int8)
+    predictions = Predictions(names, (grade >= 2).astype(np.int8), np.linspace(0, 1, 120), grade=grade)
+    found = agreement(bank, result.record, decisions(bank, predictions, FrozenThreshold()))
+    tables = referral_tables(found)
+    assert [row.label for row in tables[0].blocks[0].rows] == list(CONCEPTS_BESIDE_TABLES)
+    assert [row.label for row in tables[1].blocks[0].rows] == ["0", "1", "2"]
+    assert [row.label for row in tables[2].blocks[0].rows] == ["all", "0", "1", "2"]
+    html = render(ExaminationReport(result, referral=found))
+    assert "of 120 images are compared with its answers." in " ".join(html.split())
+    assert 'href="#referral"' in html
+    assert 'id="referral"' not in render(ExaminationReport(result))
+
+
+def test_the_page_shows_the_readers():
+    random = np.random.default_rng(0)
+    votes = (random.random((90, 2, 3)) < 0.5).astype(np.int8)
+    bank = Bank(None, ("a", "b"), majority(votes))
+    result = examine(bank, lambda sample, concept: float(bank.truth[sample, 0]), questions=60)
+    found = enter_readers(result, ReaderPanel(("x", "y", "z"), votes, "majority"))
+    sensitivity, specificity = readers_tables(found.readers)
+    rows = ["x", "y", "z", "random reader", "without x", "without y", "without z"]
+    assert [row.label for row in sensitivity.blocks[0].rows] == rows
+    assert len(specificity.blocks[0].columns) == 2
+    html = " ".join(render(ExaminationReport(found)).split())
+    assert "3 readers read the images" in html
+    assert "span those against the majority without any one reader" in html
+
 
 COMMON = {"sensitivity": 0.85, "specificity": 0.8}
-GOALS = dict.fromkeys(CONCEPTS, COMMON)
+
+GOALS = dict.fromkeys(CONCEPTS_FINDINGS, COMMON)
 
 
 def test_model_and_data_are_judged_apart(found):
@@ -37,7 +258,9 @@ def test_model_and_data_are_judged_apart(found):
     assert found.examination["rare"].counts["fn"] == 3
     assert missed_goals(found) == []
     [few] = scarce_samples(found)
-    assert [rate.concept for rate in few.rates] == list(CONCEPTS)  # 41 positives are not the 46 that it takes
+    assert [rate.concept for rate in few.rates] == list(
+        CONCEPTS_FINDINGS
+    )  # 41 positives are not the 46 that it takes
     assert [rate.of for rate in few.rates][2:] == [3, 0]
     assert few.needed == 46
     assert few.kind == "with"
@@ -52,7 +275,7 @@ def test_a_missed_goal_follows_from_the_simultaneous_interval(bank):
     one = missed["common", "sensitivity"]
     assert (one.rate.right, one.only_answer) == (0, "no")
     assert one.rate.simultaneous[1] < 0.85
-    assert [rate.concept for rate in always.judged if rate.standing == "met"] == list(CONCEPTS)
+    assert [rate.concept for rate in always.judged if rate.standing == "met"] == list(CONCEPTS_FINDINGS)
     content = always.to_dict()
     assert [(one["concept"], one["finding"]) for one in content["findings"]][:2] == [
         ("common", "missed"), ("common", "met"),
@@ -64,7 +287,7 @@ def test_without_a_goal_nothing_is_judged(bank):
     everything = ExaminationReport(examine(bank, examinee(bank)))
     assert missed_goals(everything) == everything.judged == scarce_samples(everything) == []
     assert {rate.standing for pair in everything.rates for rate in pair} == {"no goal"}
-    only = replace(everything, goals={name: {"specificity": 0.8} for name in CONCEPTS})
+    only = replace(everything, goals={name: {"specificity": 0.8} for name in CONCEPTS_FINDINGS})
     assert {one.rate.measure for one in missed_goals(only)} <= {"specificity"}
     assert {few.measure for few in scarce_samples(only)} <= {"specificity"}
 

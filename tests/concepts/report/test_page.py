@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from retinabench.concepts.banks.bank import Bank
-from retinabench.concepts.questioning.loop import examine
+from retinabench.concepts.questioning.examination import examine
 from retinabench.concepts.questioning.strategy_comparison import compare_strategies
-from retinabench.concepts.report.concept_rates import ExaminationReport
-from retinabench.concepts.report.overlap import together
+from retinabench.concepts.report.findings import ExaminationReport, together
 from retinabench.concepts.report.page import CONTENTS, render, write_report
 from retinabench.concepts.report.snapshot import snapshot
 from support.browsers import check_phone, faults

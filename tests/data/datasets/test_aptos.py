@@ -3,9 +3,9 @@
 import pytest
 
 from retinabench.core.errors import InputError
+from retinabench.data.archives import open_files
 from retinabench.data.datasets import aptos
-from retinabench.data.ingest.archives import open_files
-from retinabench.data.ingest.label_matching import Survey
+from retinabench.data.labels import Survey
 from support.kaggle_layout import write_aptos
 
 

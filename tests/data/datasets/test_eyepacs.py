@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from retinabench.core.errors import InputError
+from retinabench.data.archives import open_files
 from retinabench.data.datasets import eyepacs
-from retinabench.data.ingest.archives import open_files
-from retinabench.data.ingest.label_matching import Survey
+from retinabench.data.labels import Survey
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.data.registry import DATASETS
 from support.kaggle_layout import write_eyepacs

@@ -5,8 +5,8 @@ import pytest
 from retinabench.cli.main import run
 from retinabench.core.errors import InputError
 from retinabench.data.datasets import folder
-from retinabench.data.ingest.label_matching import Survey
-from retinabench.data.prepared.folder import open_prepared
+from retinabench.data.labels import Survey
+from retinabench.data.prepared import open_prepared
 from support.own_images import prepare_own, write_own
 
 

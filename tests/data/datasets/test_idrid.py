@@ -7,7 +7,7 @@ from PIL import Image
 
 from retinabench.core.errors import InputError
 from retinabench.data.datasets import idrid
-from retinabench.data.ingest.prepare import prepare
+from retinabench.data.prepare import prepare
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.data.splits import in_domain
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from retinabench.concepts.banks import lesion_images
+from retinabench.concepts.banks import masks as lesion_images
 from retinabench.core.errors import InputError
 from retinabench.data.datasets import idrid_lesions
 

@@ -8,7 +8,7 @@ import pytest
 
 from retinabench.core.errors import InputError
 from retinabench.data.datasets import medmnist
-from retinabench.data.ingest.label_matching import Survey
+from retinabench.data.labels import Survey
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.data.registry import DATASETS
 from support.array_files import write_medmnist

@@ -7,7 +7,7 @@ import pytest
 
 from retinabench.core.errors import InputError
 from retinabench.data.datasets import messidor
-from retinabench.data.ingest.label_matching import Survey
+from retinabench.data.labels import Survey
 from support.kaggle_layout import drawn
 
 MESSIDOR = """image_id,adjudicated_dr_grade,adjudicated_dme,adjudicated_gradable

@@ -7,8 +7,7 @@ from PIL import Image
 from retinabench.core.errors import InputError
 from retinabench.data.datasets import synthetic
 from retinabench.data.preprocessing.preprocess import Recipe, preprocess
-from retinabench.data.synthetic.fundus import draw
-from retinabench.data.synthetic.truth import truth
+from retinabench.data.synthetic.fundus import draw, truth
 
 
 def test_splits_are_shares_of_the_training_images_and_hold_whole_patients():

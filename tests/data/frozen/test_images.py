@@ -17,7 +17,7 @@ from retinabench.data.frozen.definition import (
     listing_sha256,
     truth_of,
 )
-from retinabench.data.ingest.prepare import prepare
+from retinabench.data.prepare import prepare
 from retinabench.data.preprocessing.preprocess import Recipe
 
 NAME = "retinabench-drawn-1-mini"

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from retinabench.data.ingest.prepare import prepare
+from retinabench.data.prepare import prepare
 from retinabench.data.preprocessing.preprocess import Recipe
 
 
@@ -127,7 +127,7 @@ PEAK = """
 import sys
 from pathlib import Path
 from retinabench.data.preprocessing.preprocess import Recipe
-from retinabench.data.ingest.prepare import prepare
+from retinabench.data.prepare import prepare
 prepare("idrid", Path(sys.argv[2]), recipe=Recipe(96, "none"), source=Path(sys.argv[1]), workers=1, on_bad="skip")
 # Not `ru_maxrss`, which a process inherits from the one that starts it.
 print(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])

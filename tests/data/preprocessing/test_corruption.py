@@ -9,8 +9,8 @@ from PIL import Image
 from scipy.ndimage import gaussian_filter
 
 from retinabench.core.errors import InputError
-from retinabench.data.ingest.prepare import prepare
-from retinabench.data.prepared.folder import open_data
+from retinabench.data.prepare import prepare
+from retinabench.data.prepared import open_data
 from retinabench.data.preprocessing.corruption import KINDS, STRENGTHS, Corruption, corrupt
 from retinabench.data.preprocessing.preprocess import Recipe, preprocess_bytes
 

@@ -1,14 +1,178 @@
+"""Image and mask are cut by one box, so that a mask stays on its image."""
+
 import io
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
-from scipy.ndimage import gaussian_filter
+from scipy.ndimage import binary_erosion, gaussian_filter
 
 from retinabench.core.errors import InputError
-from retinabench.data.preprocessing.field_of_view import Circle, field_circle
-from retinabench.data.preprocessing.graham import graham
+from retinabench.data.preprocessing import graham as graham_module
+from retinabench.data.preprocessing.graham import (
+    Circle,
+    _contrast,
+    extremes,
+    field_box,
+    field_circle,
+    graham,
+    square_box,
+    square_image,
+    square_mask,
+)
 from retinabench.data.preprocessing.preprocess import Recipe, preprocess_bytes
+
+
+def test_a_uniform_field_is_grey_and_a_lesion_of_one_pixel_survives():
+    image = np.full((224, 224, 3), 120, np.uint8)
+    flat = extremes(image)
+    assert flat.shape == (28, 28, 3)
+    assert (flat[4:-4, 4:-4] == 128).all()
+    image[100, 100] = (120, 60, 120)
+    spotted = extremes(image)
+    assert spotted[12, 12, 0] < 20  # the minimum of its block, 60 levels below the local average, doubled
+    assert spotted[12, 12, 2] - 128 <= 2
+    assert abs(int(spotted[12, 12, 1]) - 128) <= 4
+
+
+def test_a_block_is_minimum_mean_and_maximum_of_the_contrast():
+    image = np.random.default_rng(0).integers(40, 200, (224, 224, 3), dtype=np.uint8)
+    field = binary_erosion(image.max(axis=2) > 16, iterations=6)
+    green = image[..., 1].astype(float)
+    local = gaussian_filter(green * field, 7.5) / gaussian_filter(field.astype(float), 7.5).clip(1e-6)
+    block = (green - local)[80:88, 120:128]
+    expected = 128 + 2 * np.array([block.min(), 2 * block.mean(), block.max()])
+    assert extremes(image)[10, 15].tolist() == np.clip(np.rint(expected), 0, 255).tolist()
+
+
+def test_another_size_is_refused():
+    with pytest.raises(ValueError, match=r"an image is \(224, 224, 3\), not \(64, 64, 3\)"):
+        extremes(np.zeros((64, 64, 3), np.uint8))
+
+
+def photograph(height, width, x, y, radius, surround=3, noise=3, seed=0):
+    """A disc with a dark rim, in a noisy surround, as an RGB image."""
+    random = np.random.default_rng(seed)
+    rows, columns = np.mgrid[:height, :width] + 0.5
+    distance = np.hypot(columns - x, rows - y) / radius
+    light = np.where(distance <= 1, 1 - 0.6 * distance**2, 0)
+    picture = np.array([170, 80, 40]) * light[..., None] + surround
+    return Image.fromarray((picture + random.uniform(0, noise, picture.shape)).clip(0, 255).astype(np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "x", "y", "radius"),
+    [
+        (700, 1000, 500, 350, 330),  # centred
+        (700, 1000, 420, 300, 280),  # off the centre
+        (700, 1000, 480, 350, 430),  # cut above and below, as in IDRiD
+        (700, 1000, 300, 350, 330),  # cut at the left
+        (700, 1000, 800, 500, 330),  # cut at the right and below
+        (2000, 2000, 700, 600, 300),  # small, in a corner
+        (640, 640, 320, 320, 320),  # cropped to its box already
+        (560, 640, 320, 280, 320),  # cropped to its box, cut above and below
+    ],
+)
+def test_the_circle_is_found(height, width, x, y, radius):
+    disc = field_circle(photograph(height, width, x, y, radius))
+    # The search sees pixels of 1/256 of the longer side.
+    assert disc == pytest.approx((x, y, radius), abs=max(height, width) / 256)
+
+
+@pytest.mark.parametrize("surround", [0, 12, 25])
+def test_a_grey_surround_is_no_retina(surround):
+    disc = field_circle(photograph(700, 1000, 450, 350, 300, surround, noise=8))
+    assert disc == pytest.approx((450, 350, 300), abs=5)
+
+
+def stretched(image, gamma, noise, seed=0):
+    """Lighten an image with noise in every pixel, as contrast stretching does."""
+    random = np.random.default_rng(seed)
+    lifted = np.asarray(image, float) + random.normal(8, noise, np.asarray(image).shape)
+    return Image.fromarray((255 * (lifted.clip(0, 255) / 255) ** gamma).astype(np.uint8))
+
+
+@pytest.mark.parametrize(("gamma", "noise"), [(1, 12), (0.6, 5), (0.4, 8)])
+@pytest.mark.parametrize(("x", "y", "radius"), [(500, 350, 330), (420, 340, 430), (640, 350, 220)])
+def test_a_noisy_or_lightened_surround_is_no_retina(gamma, noise, x, y, radius):
+    image = stretched(photograph(700, 1000, x, y, radius), gamma, noise)
+    assert field_circle(image) == pytest.approx((x, y, radius), abs=0.02 * radius)
+    expected = (max(0, x - radius), max(0, y - radius), min(1000, x + radius), min(700, y + radius))
+    assert field_box(np.asarray(image)) == pytest.approx(expected, abs=0.2 * radius)
+
+
+def test_noise_makes_no_rim_where_there_is_none():
+    inside = stretched(photograph(2000, 2000, 1000, 1000, 900).crop((600, 700, 1400, 1300)), 0.6, 10)
+    assert field_box(np.asarray(inside)) == (0, 0, 800, 600)
+    assert field_circle(inside) == pytest.approx((400, 300, 400), abs=1)
+
+
+def test_a_straight_border_is_no_circle():
+    half = np.zeros((60, 60, 3), np.uint8)
+    half[:, 30:] = 200
+    assert field_circle(Image.fromarray(half)) == pytest.approx((45, 30, 30), abs=1)
+    assert field_box(half) == (30, 0, 60, 60)
+
+
+def test_specks_and_a_straight_mask_do_not_move_it():
+    picture = np.array(photograph(800, 1000, 500, 400, 370))
+    picture[:120], picture[-120:] = 0, 0  # some cameras mask above and below
+    picture[20:50, 20:120] = 255  # a date stamp
+    assert field_circle(Image.fromarray(picture)) == pytest.approx((500, 400, 370), abs=5)
+
+
+def test_without_a_border_the_disc_is_the_lit_box():
+    inside = photograph(2000, 2000, 1000, 1000, 900).crop((700, 800, 1300, 1200))
+    assert field_circle(inside) == pytest.approx((300, 200, 300), abs=1)
+    assert field_circle(Image.new("RGB", (600, 400))) == pytest.approx((300, 200, 300), abs=1)
+    assert field_circle(Image.new("RGB", (600, 400), (255, 255, 255))) == pytest.approx(
+        (300, 200, 300), abs=1
+    )
+    assert field_circle(Image.new("RGB", (1, 1), (9, 9, 9))).radius > 0
+
+
+def test_brightness_must_fall_along_most_of_a_rim():
+    brightness = np.asarray(photograph(200, 200, 100, 100, 60, noise=1).convert("L"), np.float32)
+    circle = Circle(100.0, 100.0, 60.0)
+    whole = _contrast(brightness, circle)
+    assert whole > 20
+    bright = brightness.copy()
+    bright[:, 100:] = brightness.max()  # half of the rim is not there
+    assert _contrast(bright, circle) < 1
+
+
+def wide_image():
+    """A bright disc of radius 20 around column 70, row 24, in 120 x 48 pixels, and the mask of a spot on it."""
+    rows, columns = np.mgrid[:48, :120]
+    disc = (rows - 24) ** 2 + (columns - 70) ** 2 < 20**2
+    spot = (rows - 14) ** 2 + (columns - 78) ** 2 < 4**2
+    pixels = np.where(disc[..., None], (150, 80, 40), 0).astype(np.uint8)
+    pixels[spot] = (250, 240, 200)
+    return Image.fromarray(pixels), spot
+
+
+def test_the_whole_image_is_padded_to_a_square():
+    image, _ = wide_image()
+    box = square_box(image, "whole")
+    assert box == (0, -36, 120, 84)
+    square = square_image(image, 120, "whole")
+    np.testing.assert_array_equal(square[36:84], np.asarray(image))
+    assert square[:36].max() == square[84:].max() == 0
+
+
+def test_a_field_of_view_fills_the_square_and_its_mask_stays_on_it():
+    image, spot = wide_image()
+    left, top, right, bottom = box = square_box(image)
+    assert right - left == bottom - top
+    assert abs((left + right) / 2 - 70) <= 1
+    assert abs((top + bottom) / 2 - 24) <= 1
+    assert 38 <= right - left <= 42
+    cut = square_mask(spot, box)
+    bright = square_image(image, right - left)[..., 2] > 150
+    np.testing.assert_array_equal(cut, bright)
+    assert cut.sum() == spot.sum()
 
 
 def retina(side=900, seed=0):
@@ -147,3 +311,100 @@ def test_the_released_code_is_kept_from_asking_for_all_memory_or_none():
         ).std()
         == 0
     )
+
+
+BLURS = (3, 5, 10, 20, 30)
+
+
+@pytest.fixture(scope="module")
+def golden():
+    from conftest import shared_path
+
+    return np.load(shared_path("golden", "retina", "preprocess.npz"))
+
+
+def bgr(golden, name):
+    return golden[name][..., ::-1]
+
+
+def small_image():
+    """A lit circle with gradients and stripes, 40 x 52 pixels."""
+    y, x = np.mgrid[0:40, 0:52]
+    lit = (x - 26) ** 2 + (y - 20) ** 2 <= 17**2
+    colour = np.stack([40 + 3 * x, 90 + 2 * y, 60 + x + y], -1) + 20 * np.sin(x / 3.0)[..., None]
+    return np.where(lit[..., None], colour, 3).round().clip(0, 255).astype(np.uint8)
+
+
+def test_every_stage_equals_the_vectors_that_opencv_computed():
+    vectors = json.loads((Path(__file__).parents[2] / "vectors" / "graham_published.json").read_text())
+    scaled = graham_module.scale_radius(small_image(), 12)
+    assert scaled.tolist() == vectors["scaled"]
+    for blur in (3, 10):
+        subtracted = graham_module.subtract_local_average(scaled, blur, 12)
+        assert subtracted.tolist() == vectors[f"subtracted_{blur}"]
+        assert graham_module.mask_and_crop(subtracted, 12).tolist() == vectors[f"masked_{blur}"]
+
+
+def test_scaling_equals_the_golden_vector(golden):
+    radius = int(golden["in_target_radius"])
+    assert np.array_equal(
+        graham_module.scale_radius(bgr(golden, "in_image_bgr"), radius), bgr(golden, "out_scaled")
+    )
+    assert graham_module.scale_radius(golden["in_black"], radius).shape == tuple(
+        golden["out_black_scaled_shape"]
+    )
+
+
+@pytest.mark.parametrize("blur", BLURS)
+def test_every_stage_equals_the_golden_vector(golden, blur):
+    radius = int(golden["in_target_radius"])
+    subtracted = graham_module.subtract_local_average(bgr(golden, "out_scaled"), blur, radius)
+    assert np.array_equal(subtracted, bgr(golden, f"out_subtract_blur{blur}"))
+    masked = graham_module.mask_and_crop(subtracted, radius)
+    assert np.array_equal(masked, bgr(golden, f"out_masked_blur{blur}"))
+    # The JPEG codec is the platform's: equal here with libjpeg-turbo 3, but another may round otherwise.
+    difference = np.abs(graham.recompress(masked).astype(int) - bgr(golden, f"out_jpeg72_decoded_blur{blur}"))
+    assert difference.mean() < 1
+
+
+def test_the_whole_path_equals_opencv_on_a_photograph(shared):
+    cv2 = pytest.importorskip("cv2")
+    data = sorted(shared("data", "idrid", "images").glob("*.jpg"))[7].read_bytes()
+    image = cv2.imdecode(np.frombuffer(data, np.uint8), flags=3)
+    row = image[image.shape[0] // 2].sum(axis=1)
+    scale = 300 / ((row > row.mean() / 10).sum() / 2)
+    scaled = cv2.resize(image, (0, 0), fx=scale, fy=scale)
+    subtracted = cv2.addWeighted(scaled, 4, cv2.GaussianBlur(scaled, (0, 0), 300 / 30), -4, 128)
+    mask = np.zeros_like(subtracted)
+    x, y = mask.shape[1] // 2, mask.shape[0] // 2
+    cv2.circle(mask, (x, y), 270, (1, 1, 1), -1, 8, 0)
+    masked = (subtracted * mask + (1 - mask) * 128)[max(y - 270, 0) : y + 270, max(x - 270, 0) : x + 270]
+    decoded = cv2.imdecode(cv2.imencode(".jpg", masked, [cv2.IMWRITE_JPEG_QUALITY, 72])[1], 3)[..., ::-1]
+    expected = cv2.resize(decoded.astype(np.float32), (512, 512), interpolation=cv2.INTER_LINEAR)
+    got = preprocess_bytes(data, Recipe(512, "graham", 30, published=True), "x.jpg")
+    # TensorFlow's resize and OpenCV's of floats have the same formula; ties of the last rounding may fall otherwise.
+    assert np.abs(got - np.rint(expected)).max() <= 1
+    assert (got != np.rint(expected)).mean() < 0.001
+
+
+@pytest.mark.parametrize(
+    ("shape", "scale"), [((90, 121), 0.5), ((91, 120), 0.5), ((70, 50), 1.7), ((200, 133), 0.173)]
+)
+def test_resizing_equals_opencv(shape, scale):
+    cv2 = pytest.importorskip("cv2")
+    image = np.random.default_rng(1).integers(0, 256, (*shape, 3), dtype=np.uint8)
+    expected = cv2.resize(image, (0, 0), fx=scale, fy=scale)
+    got = graham.resize_linear(image, scale)
+    assert got.shape == expected.shape
+    # At exactly one half an odd edge is an average of two, whose tie OpenCV rounds to even.
+    assert np.abs(got.astype(int) - expected).max() <= (scale == 0.5)
+
+
+@pytest.mark.parametrize("radius", [1, 2, 9, 54, 270])
+def test_the_circle_is_opencvs(radius):
+    cv2 = pytest.importorskip("cv2")
+    image = np.full((601, 601, 3), 7, np.uint8)
+    mask = np.zeros_like(image)
+    cv2.circle(mask, (300, 300), radius, (1, 1, 1), -1, 8, 0)
+    expected = np.where(mask > 0, image, 128)[300 - radius : 300 + radius, 300 - radius : 300 + radius]
+    assert np.array_equal(graham_module.mask_and_crop(image, radius / 0.9 + 1e-9), expected)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from retinabench.data.synthetic.fundus import ImageTruth, truth
 from retinabench.data.synthetic.streams import POPULATIONS
-from retinabench.data.synthetic.truth import ImageTruth, truth
 
 Find = Callable[..., list[int]]
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from retinabench.data.synthetic.truth import (
-    ImageTruth,
-)
+from retinabench.data.synthetic.fundus import ImageTruth
 
 
 def test_the_cameras_differ(records: dict[str, list[ImageTruth]]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.data.synthetic.truth import truth
+from retinabench.data.synthetic.fundus import truth
 
 
 def test_unknown_populations_are_refused_everywhere() -> None:

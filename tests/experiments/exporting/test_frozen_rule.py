@@ -15,7 +15,7 @@ from retinabench.experiments.exporting.frozen_rule import FrozenRule, attach, re
 from retinabench.experiments.exporting.model import export_run
 from retinabench.experiments.exporting.predict_images import predict_images
 from retinabench.experiments.run import execute
-from retinabench.metrics.clinical.decision_threshold import FrozenThreshold
+from retinabench.metrics.clinical.thresholds import FrozenThreshold
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.io import read_predictions
 from support.raw_images import prepared_from, raw_folder

@@ -14,7 +14,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from retinabench.core.errors import InputError, WorkError
-from retinabench.data.prepared.folder import open_prepared
+from retinabench.data.prepared import open_prepared
 from retinabench.experiments import config
 from retinabench.experiments.config import load_run
 from retinabench.experiments.engines.scheduler import Outcome

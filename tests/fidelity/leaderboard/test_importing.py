@@ -15,7 +15,7 @@ from retinabench.fidelity.leaderboard.tables import task_table
 from retinabench.fidelity.reference.reference_file import read_reference, write_reference
 from retinabench.fidelity.submissions.runner import run_entry
 from retinabench.fidelity.targets.data import load
-from retinabench.fidelity.targets.registry import TARGETS
+from retinabench.fidelity.targets.target import TARGETS
 from support.fake_reference import softmax
 
 DERMA, UCI, CIFAR = (TARGETS[f"kit-{name}"] for name in ("medmnist", "uci", "cifar10"))

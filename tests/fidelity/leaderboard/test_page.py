@@ -24,8 +24,8 @@ from retinabench.fidelity.leaderboard.tables import (
 )
 from retinabench.fidelity.scoring.measures import MEASURES, RANKED
 from retinabench.fidelity.submissions.submission import About, Submission, write_submission
-from retinabench.fidelity.targets.registry import TARGETS
-from retinabench.reports.toolkit.style import mark
+from retinabench.fidelity.targets.target import TARGETS
+from retinabench.reports.toolkit.figures import mark
 from retinabench.reports.toolkit.tables import UNDEFINED
 from support.browsers import check_phone, faults
 from support.evaluators import ENERGY, FUNDUS, GROUP, N, evaluator_of

@@ -16,9 +16,9 @@ import torch
 from retinabench.core.errors import InputError, WorkError
 from retinabench.fidelity.reference import chains
 from retinabench.fidelity.reference.chains import ChainPlan, sample
-from retinabench.fidelity.targets import batched_networks
+from retinabench.fidelity.targets import density
 from retinabench.fidelity.targets.density import Density
-from retinabench.fidelity.targets.registry import TARGETS
+from retinabench.fidelity.targets.target import TARGETS
 from support.killing import KILLING
 from support.small_targets import small_data
 
@@ -153,7 +153,7 @@ def test_other_settings_are_refused(whole, plan, identity, named):
 def test_a_chain_that_becomes_nan_stops_and_what_was_kept_stays(whole, tmp_path, monkeypatch):
     _, kept = whole
     # Transition 12 ends with a likelihood that any other accepts and that is no finite number.
-    move, by_hand = chains._Run.move, batched_networks.MLPGaussian.__call__
+    move, by_hand = chains._Run.move, density.MLPGaussian.__call__
 
     def infinite(self, weights):
         values, gradient = by_hand(self, weights)
@@ -161,7 +161,7 @@ def test_a_chain_that_becomes_nan_stops_and_what_was_kept_stays(whole, tmp_path,
 
     def moving(run):
         if run.done == 12:
-            monkeypatch.setattr(batched_networks.MLPGaussian, "__call__", infinite)
+            monkeypatch.setattr(density.MLPGaussian, "__call__", infinite)
         move(run)
 
     monkeypatch.setattr(chains._Run, "move", moving)

@@ -16,7 +16,7 @@ from retinabench.fidelity.reference import convergence, make_reference
 from retinabench.fidelity.reference.chains import Chains
 from retinabench.fidelity.reference.reference_file import read_reference, write_reference
 from retinabench.fidelity.targets import data as data_module
-from retinabench.fidelity.targets.registry import TARGETS
+from retinabench.fidelity.targets.target import TARGETS
 from retinabench.methods import hmc
 from support.small_targets import small_data
 

@@ -5,12 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from retinabench.fidelity.reference.judgement import judge
 from retinabench.fidelity.reference.make_reference import make_reference
 from retinabench.fidelity.reference.quadrature import PROBLEMS, known, quadrature_reference
-from retinabench.fidelity.reference.reference_file import read_reference
+from retinabench.fidelity.reference.reference_file import judge, read_reference
 from retinabench.fidelity.targets.data import load
-from retinabench.fidelity.targets.registry import TARGETS
+from retinabench.fidelity.targets.target import TARGETS
 
 
 @pytest.fixture

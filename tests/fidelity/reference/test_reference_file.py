@@ -1,31 +1,230 @@
-"""A reference file comes back as it was written, and one that lacks something is refused in one line."""
+"""The content of a reference has types, and says no more than was stated."""
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 from importlib import resources
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from retinabench.core.errors import InputError
-from retinabench.fidelity.reference.arrays import ReferenceAbout
-from retinabench.fidelity.reference.reference_file import Reference, read_reference, write_reference
-from retinabench.fidelity.targets.registry import TARGETS
-from support.evaluators import FUNDUS
+from retinabench.fidelity.reference import convergence
+from retinabench.fidelity.reference.make_reference import make_reference
+from retinabench.fidelity.reference.reference_file import (
+    Reference,
+    ReferenceAbout,
+    ReferenceArrays,
+    judge,
+    later_verdict,
+    read_reference,
+    verdict,
+    write_reference,
+)
+from retinabench.fidelity.targets.target import TARGETS
+from support.evaluators import FUNDUS as FUNDUS_REFERENCE_FILE
 from support.fake_reference import softmax
+from support.sampled_chains import K, history, predictions
+from support.small_targets import small_data
+
+LEAST = {"task": "fundus", "target": "ab", "data": "cd", "chains": 4}
+
+
+def test_the_number_of_chains_is_that_of_the_metadata():
+    none = np.empty(0)
+    about = ReferenceAbout(task="fundus", target="", data="", chains=4)
+    found = ReferenceArrays(about, none, none, none, none, none)
+    assert found.chains == 4
+    assert not found.external
+    found = ReferenceArrays(about.changed(kind="external"), none, none, none, none, none)
+    assert found.external
+
+
+def test_what_is_not_stated_is_not_written():
+    assert ReferenceAbout(**LEAST).to_dict() == LEAST
+    external = {**LEAST, "kind": "external", "published_ceiling": {"agreement": 0.9}, "accuracy": 0.8}
+    assert ReferenceAbout(**external).to_dict() == external
+    earlier = {**LEAST, "half_step": dict.fromkeys(["transitions", "acceptance_before", "acceptance"], 1.0)}
+    earlier["half_step"] |= dict.fromkeys(["median_z", "beyond", "mean_difference"], 0.5)
+    assert ReferenceAbout(**earlier).to_dict() == earlier
+
+
+def test_gradients_of_a_chain_are_known_where_its_length_is():
+    found = ReferenceAbout(**LEAST, burn_in=10, kept=20, steps=3)
+    assert found.chain_gradients == 90
+    assert ReferenceAbout(**LEAST, burn_in=10, kept=20).chain_gradients is None
+    assert (found.kind, found.published_ceiling, found.accuracy) == ("sampled", None, None)
+
+
+def test_a_copy_has_the_other_entries_and_the_original_stays():
+    found = ReferenceAbout(**LEAST, remark="seen")
+    assert found.changed(passed=True).to_dict() == {**LEAST, "remark": "seen", "passed": True}
+    assert found.to_dict() == {**LEAST, "remark": "seen"}
+    with pytest.raises(ValidationError):
+        found.passed = True
+
+
+FUNDUS, ENERGY = TARGETS["fundus"], TARGETS["energy-gap"]
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    return read_reference(FUNDUS, FUNDUS.sha256)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A reference with states, of 20 points."""
+    small = small_data("energy-gap", 20)
+    folder = tmp_path_factory.mktemp("chains")
+    return small, make_reference(ENERGY, small, folder, chains=4, burn_in=25, keep=60, step=0.02, seed=1)
+
+
+def test_a_file_with_a_bad_r_hat_fails_although_it_says_that_it_passed(shipped):
+    about = shipped.about.changed(passed=True, why=())
+    found = judge(replace(shipped, rhat=np.full_like(shipped.rhat, 3), about=about))
+    assert found.verdict == "failed"
+    assert "the chains disagree" in found.why[0]
+
+
+def test_chains_that_disagree_fail_although_the_stated_r_hat_is_good(shipped):
+    apart = shipped.chain_probs.copy()
+    apart[0] = np.roll(apart[0], 1, axis=-1)
+    words = " ".join(judge(replace(shipped, chain_probs=apart)).why)
+    assert "the chains disagree" in words
+    assert "times as much as its standard errors allow" in words
+
+
+def test_an_earlier_reference_is_provisional_and_says_what_it_lacks(shipped):
+    found = shipped.judgement
+    assert shipped.passed
+    assert found.verdict == "provisional"
+    assert found.reservations[0].startswith("3.3% of the trajectories diverge")
+    assert any("half a draw of the prior" in one for one in found.reservations)
+    often = shipped.about.changed(energy_error=replace(shipped.about.energy_error, diverged=0.2))
+    assert judge(replace(shipped, about=often)).verdict == "failed"
+
+
+@pytest.mark.parametrize("key", ["energy_error", "half_step", "acceptance", "kept"])
+@pytest.mark.parametrize("value", ["x", [None], 10**400])
+def test_an_earlier_file_without_its_numbers_fails(shipped, tmp_path, key, value):
+    stated = shipped.about.to_dict()
+    without = {name: found for name, found in stated.items() if name != key}
+    for meta in (without, {**without, key: None}):
+        assert judge(replace(shipped, about=ReferenceAbout(**meta))).verdict == "failed"
+    arrays = {name: found for name, found in vars(shipped).items() if isinstance(found, np.ndarray)}
+    meta = json.dumps({"schema": "retinabench.fidelity-reference/1", **stated, key: value})
+    np.savez(tmp_path / "r.npz", meta=np.array(meta), **arrays)
+    with pytest.raises(InputError, match=r"r\.npz: is no reference file"):
+        read_reference(FUNDUS, FUNDUS.sha256, tmp_path / "r.npz")
+
+
+@pytest.mark.filterwarnings("error")
+def test_standard_errors_that_are_no_numbers_fail_without_a_warning(shipped):
+    assert judge(replace(shipped, mcse=np.full_like(shipped.mcse, np.nan))).verdict == "failed"
+
+
+def test_states_of_a_wide_posterior_may_miss_its_means_by_their_standard_error(made, tmp_path):
+    small, good = made
+    generator = np.random.default_rng(0)
+    states = generator.normal(size=good.states.shape)  # a mean of 60 is expected to be .8 / sqrt(60) = .1 off
+    draws = generator.normal(size=good.chain_draws.shape).astype(np.float32)
+
+    def shifted(by):
+        moved = replace(good, states=(states + by).astype(np.float16), chain_draws=draws)
+        write_reference(tmp_path / "r.npz", moved)
+        return tmp_path / "r.npz"
+
+    assert read_reference(ENERGY, small.sha256, shifted(0)).states is not None
+    with pytest.raises(InputError, match="states whose means"):
+        read_reference(ENERGY, small.sha256, shifted(0.5))
+
+
+def test_states_are_judged_and_nothing_else(made, tmp_path):
+    small, good = made
+    assert good.states.shape == (60, 4, 7, 2)
+    assert good.about.passed == good.passed
+    lying = replace(good, rhat=np.ones_like(good.rhat), about=good.about.changed(passed=True, why=()))
+    states = good.states.astype(np.float64)
+    turned = replace(
+        lying, states=(states + 2.0 * np.linspace(-1, 1, 60)[:, None, None, None]).astype(np.float16)
+    )
+    assert "the chains disagree" in " ".join(judge(turned).why)
+    refused = good.history.copy()
+    refused[:4, 2] = 50
+    assert "diverge" in " ".join(judge(replace(good, history=refused)).why)
+    assert "over-dispersed" in " ".join(judge(replace(good, start=0 * good.start)).why)
+    write_reference(tmp_path / "r.npz", replace(good, states=good.states + np.float16(1)))
+    with pytest.raises(InputError, match="states whose means"):
+        read_reference(ENERGY, small.sha256, tmp_path / "r.npz")
+    write_reference(tmp_path / "r.npz", replace(good, start=None))
+    with pytest.raises(InputError, match="and not start"):
+        read_reference(ENERGY, small.sha256, tmp_path / "r.npz")
+
+
+def judge_of_verdict(chain_predictions=None, errors=None, half=None, after=None, chains=K, acceptance=None):
+    kept = predictions() if chain_predictions is None else chain_predictions
+    before = history() if errors is None else errors
+    found = convergence.diagnose(kept)
+    halved = convergence.half_step(
+        kept, before,
+        predictions(1, 20) if half is None else half, history(1, 20, sd=0.2) if after is None else after, found.mcse,
+    )  # fmt: skip
+    rates = before[:, 0].mean(axis=0) if acceptance is None else acceptance
+    return verdict("categorical", chains, found, rates, convergence.energy(before), halved)
+
+
+def test_a_good_reference_passes():
+    assert judge_of_verdict() == []
+
+
+def apart():
+    shifted = predictions().copy()
+    shifted[:, 0] = np.roll(shifted[:, 0], 1, axis=-1)
+    return shifted
+
+
+@pytest.mark.parametrize(
+    ("what", "reason"),
+    [
+        ({"chains": 3}, "3 chains; at least 4"),
+        ({"chain_predictions": apart()}, "the chains disagree"),
+        ({"acceptance": np.array([0.7, 0.7, 0.7, 0.3])}, "chain 3 accepts 30%.*smaller"),
+        ({"acceptance": np.array([1.0, 0.7, 0.7, 0.7])}, "chain 0 accepts 100%.*larger"),
+        ({"errors": history(shift=-0.5)}, "lower the energy"),
+        ({"chain_predictions": predictions(transitions=8)}, "the predictions are known to"),
+        ({"half": apart()[:20, :1].repeat(4, 1)}, "at half the step"),
+        ({"after": history(1, 20, sd=3.0)}, "accepted less often"),
+    ],
+)
+def test_every_threshold_can_be_missed(what, reason):
+    reasons = judge_of_verdict(**what)
+    assert any(re.search(reason, one) for one in reasons), reasons
+
+
+def test_divergences_weak_comparisons_and_narrow_starts_are_named():
+    errors = history()
+    errors[:3, 2] = 25.0  # 12 of 600 trajectories
+    found = later_verdict("categorical", convergence.energy(errors), 0.2, 0.3)
+    assert [one.partition(" ")[0] for one in found] == ["2.0%", "the", "the"]
+    assert "0.30 times as far apart" in found[2]
+    assert later_verdict("categorical", convergence.energy(history()), 0.1, 1.5) == []
+    assert len(later_verdict("categorical", convergence.energy(history()), np.nan, np.nan)) == 2
+
 
 DATA = "ab" * 32
 
 
 def fake():
     """Return a reference of six points that belongs to FUNDUS and DATA."""
-    probs = softmax(np.random.default_rng(1).normal(size=(4, 6, FUNDUS.outputs)))
-    quality = np.ones((6, FUNDUS.outputs), np.float32)
+    probs = softmax(np.random.default_rng(1).normal(size=(4, 6, FUNDUS_REFERENCE_FILE.outputs)))
+    quality = np.ones((6, FUNDUS_REFERENCE_FILE.outputs), np.float32)
     about = ReferenceAbout(
-        task=FUNDUS.name, target=FUNDUS.fingerprint(DATA), data=DATA, chains=4, passed=True, why=(),
+        task=FUNDUS_REFERENCE_FILE.name, target=FUNDUS_REFERENCE_FILE.fingerprint(DATA), data=DATA, chains=4, passed=True, why=(),
     )  # fmt: skip
     return Reference(
         about, quality, quality, quality, quality, quality[:, 0], probs, probs.astype(np.float16)
@@ -42,7 +241,7 @@ def write_with(path, reference, meta):
 def test_a_reference_comes_back_as_it_was_written(tmp_path):
     made = fake()
     write_reference(tmp_path / "r.npz", made)
-    back = read_reference(FUNDUS, DATA, tmp_path / "r.npz")
+    back = read_reference(FUNDUS_REFERENCE_FILE, DATA, tmp_path / "r.npz")
     assert np.array_equal(back.probs, made.probs)
     assert np.array_equal(back.rhat, made.rhat)
     assert (back.passed, back.why, back.chains) == (made.passed, made.why, made.chains)
@@ -55,24 +254,24 @@ def test_a_file_that_does_not_state_what_it_is_of_is_refused(tmp_path, key):
     del meta[key]
     write_with(tmp_path / "r.npz", made, meta)
     with pytest.raises(InputError, match=r"r\.npz: is no reference file"):
-        read_reference(FUNDUS, DATA, tmp_path / "r.npz")
+        read_reference(FUNDUS_REFERENCE_FILE, DATA, tmp_path / "r.npz")
 
 
 @pytest.mark.parametrize(
     "changed",
     [
-        {"samples": np.zeros((4, 5, FUNDUS.outputs))},
+        {"samples": np.zeros((4, 5, FUNDUS_REFERENCE_FILE.outputs))},
         {"samples": None},
         {"epistemic": np.zeros(7)},
         {"mcse": np.zeros((6, 2))},
         {"rhat": np.array(["x"] * 6)},
-        {"chain_probs": np.full((4, 6, FUNDUS.outputs), np.nan)},
+        {"chain_probs": np.full((4, 6, FUNDUS_REFERENCE_FILE.outputs), np.nan)},
     ],
 )
 def test_arrays_that_do_not_fit_are_refused(tmp_path, changed):
     write_reference(tmp_path / "r.npz", replace(fake(), **changed))
     with pytest.raises(InputError, match="array"):
-        read_reference(FUNDUS, DATA, tmp_path / "r.npz")
+        read_reference(FUNDUS_REFERENCE_FILE, DATA, tmp_path / "r.npz")
 
 
 @pytest.mark.parametrize(
@@ -99,7 +298,7 @@ def test_metadata_that_say_something_else_are_refused(tmp_path, meta):
     made = fake()
     write_with(tmp_path / "r.npz", made, {**made.about.to_dict(), **meta})
     with pytest.raises(InputError, match=r"metadata|no reference"):
-        read_reference(FUNDUS, DATA, tmp_path / "r.npz")
+        read_reference(FUNDUS_REFERENCE_FILE, DATA, tmp_path / "r.npz")
 
 
 @pytest.mark.parametrize("target", ["fundus", "banana", "drawn-head"])
@@ -114,4 +313,4 @@ def test_what_a_shipped_file_states_is_written_as_it_was_read(tmp_path, target):
 def test_entries_of_other_names_are_kept(tmp_path):
     write_reference(tmp_path / "r.npz", replace(fake(), about=fake().about.changed(remark="seen")))
     assert json.loads(str(np.load(tmp_path / "r.npz")["meta"]))["remark"] == "seen"
-    assert read_reference(FUNDUS, DATA, tmp_path / "r.npz").about.to_dict()["remark"] == "seen"
+    assert read_reference(FUNDUS_REFERENCE_FILE, DATA, tmp_path / "r.npz").about.to_dict()["remark"] == "seen"

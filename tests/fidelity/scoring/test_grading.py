@@ -7,10 +7,10 @@ from scipy.stats import spearmanr
 from retinabench.data.dataset import ArrayDataset
 from retinabench.fidelity import distances
 from retinabench.fidelity.scoring.grading import Evaluator
-from retinabench.fidelity.scoring.resampling import Resampling, groups_of
+from retinabench.fidelity.scoring.measures import Resampling, groups_of
 from retinabench.fidelity.submissions.submission import About, Submission
 from retinabench.fidelity.targets.data import TargetData
-from retinabench.fidelity.targets.registry import TARGETS
+from retinabench.fidelity.targets.target import TARGETS
 from support.evaluators import ENERGY, FUNDUS, GROUP, N, evaluator_of
 from support.fake_reference import classified, regressed, softmax
 

@@ -18,7 +18,7 @@ from retinabench.fidelity.submissions.entries import (
     planned,
     within,
 )
-from retinabench.fidelity.targets.registry import TARGETS
+from retinabench.fidelity.targets.target import TARGETS
 from retinabench.methods.base import FidelitySettings
 from retinabench.methods.registry import METHODS
 from support.tiny_target import TRAIN, regression_target

@@ -10,8 +10,7 @@ from retinabench.fidelity.submissions.entries import entry, entry_run
 from retinabench.fidelity.submissions.runner import run_entry
 from retinabench.fidelity.submissions.submission import Budget, read_submission
 from retinabench.fidelity.targets.data import load
-from retinabench.fidelity.targets.density import Density
-from retinabench.fidelity.targets.training import build_network, likelihood_of, point_batches
+from retinabench.fidelity.targets.density import Density, build_network, likelihood_of, point_batches
 from retinabench.methods import map as map_method
 from retinabench.methods.training.checkpoint import Checkpoint
 from support.tiny_target import TEST, TRAIN, classification_target, regression_target

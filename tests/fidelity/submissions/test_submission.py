@@ -20,7 +20,7 @@ from retinabench.fidelity.submissions.submission import (
     write_submission,
     y_draws,
 )
-from retinabench.fidelity.targets.registry import TARGETS
+from retinabench.fidelity.targets.target import TARGETS
 from support.small_submissions import DATA, ENERGY, meta
 from support.small_submissions import FUNDUS as FUNDUS_SUBMISSION
 from support.small_submissions import N as N_SUBMISSION

@@ -14,7 +14,7 @@ import pytest
 
 from retinabench.core.errors import InputError
 from retinabench.fidelity.submissions.submission import About, Submission, read_submission, write_submission
-from retinabench.fidelity.targets.registry import TARGETS
+from retinabench.fidelity.targets.target import TARGETS
 from support.fake_reference import softmax
 from support.small_submissions import DATA, ENERGY, FUNDUS, N, meta
 

@@ -6,7 +6,7 @@ from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
 from retinabench.fidelity.submissions import tuning
 from retinabench.fidelity.submissions.entries import entries, entry, entry_run
-from retinabench.fidelity.targets.registry import TARGETS
+from retinabench.fidelity.targets.target import TARGETS
 from support.fake_reference import classified, regressed
 from support.tiny_target import classification_target, regression_target
 

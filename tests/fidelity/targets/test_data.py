@@ -10,7 +10,7 @@ from retinabench.core.errors import InputError
 from retinabench.data.datasets import cifar10, imdb
 from retinabench.fidelity.targets.data import labels, load, standardised
 from retinabench.fidelity.targets.density import Density
-from retinabench.fidelity.targets.registry import TARGETS
+from retinabench.fidelity.targets.target import TARGETS
 from support.array_files import write_cifar, write_medmnist, write_reviews
 
 GENERATOR = np.random.default_rng(0)
@@ -163,7 +163,7 @@ def test_reviews_become_the_numbers_of_frequent_words(tmp_path):
 
 
 def test_idrid_photographs_become_the_same_kind_of_picture(shared, tmp_path):
-    from retinabench.data.ingest.prepare import prepare
+    from retinabench.data.prepare import prepare
     from retinabench.data.preprocessing.preprocess import Recipe
 
     source = tmp_path / "few"

@@ -1,15 +1,46 @@
-"""The fast densities against a plain loop over chains, module and automatic differentiation, in float64."""
+"""Each network evaluated for several chains at once is the module itself."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
 from torch.func import functional_call
 
-from retinabench.fidelity.targets import batched_networks
-from retinabench.fidelity.targets.data import TargetData, load
-from retinabench.fidelity.targets.density import Density
-from retinabench.fidelity.targets.registry import TARGETS
-from retinabench.fidelity.targets.training import likelihood_of
+from retinabench.core.errors import InputError
+from retinabench.fidelity.targets import density as batched_networks
+from retinabench.fidelity.targets.data import TargetData, load, standardised
+from retinabench.fidelity.targets.density import (
+    BATCHED,
+    CLOSED_FORM,
+    Density,
+    build_network,
+    likelihood_of,
+    read_banana,
+)
+from retinabench.fidelity.targets.target import TARGETS
+from retinabench.models.build import build_published
 from support.small_targets import small_data
+
+
+@pytest.mark.parametrize("name", BATCHED)
+def test_several_chains_at_once_are_the_network_at_each(name):
+    network = build_published(name, 0, 2).double()
+    generator = torch.Generator().manual_seed(1)
+    weights = {
+        key: 0.3 * torch.randn(3, *p.shape, generator=generator, dtype=torch.float64)
+        for key, p in network.named_parameters()
+    }
+    shape = (3, 28, 28) if name.startswith("lenet") else (next(iter(network.parameters())).shape[1],)
+    x = torch.randn(4, *shape, generator=generator, dtype=torch.float64)
+    together = BATCHED[name].forward(weights, x)
+    for k in range(3):
+        one = functional_call(network, {key: values[k] for key, values in weights.items()}, (x,))
+        assert torch.allclose(together[k], one, rtol=1e-10, atol=1e-12)
+
+
+def test_networks_with_a_gradient_by_hand_are_batched_too():
+    assert {network for network, _ in CLOSED_FORM} <= set(BATCHED)
 
 
 def plain(density, weights):
@@ -108,3 +139,31 @@ def test_density_sums_over_parts_of_the_points(monkeypatch):
     parts = Density.of(task, few, dtype=torch.float64)(weights)
     torch.testing.assert_close(parts[0], whole[0])
     torch.testing.assert_close(parts[1], whole[1])
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_each_network_has_the_stated_weights_and_depends_on_its_seed(name):
+    first, same, other = (build_network(TARGETS[name], seed) for seed in (0, 0, 1))
+    assert sum(p.numel() for p in first.parameters()) == TARGETS[name].parameters
+    pairs = list(zip(first.parameters(), same.parameters(), other.parameters(), strict=True))
+    assert all(torch.equal(a, b) for a, b, _ in pairs)
+    assert any(not torch.equal(a, c) for a, _, c in pairs)
+
+
+def test_the_training_points_of_the_banana_lie_on_its_ridge():
+    train, test = standardised(load(TARGETS["banana"]))
+    assert set(train[:, 1]) == {0.0}
+    assert set(np.abs(train[:, 0])) == {1.0}  # whole numbers stay what they are
+    assert test.max() == 4
+
+
+def test_far_points_of_the_logistic_regression_lie_beyond_the_training_points():
+    data = load(TARGETS["logistic"])
+    far = data.test.inputs[data.test.groups == "far"]
+    assert np.abs(far).max() == 4 * np.abs(data.test.inputs[data.test.groups == "near"]).max()
+    assert np.abs(data.train.inputs).max() <= 2
+
+
+def test_a_source_is_refused():
+    with pytest.raises(InputError, match="come with the package"):
+        read_banana(Path("data"))

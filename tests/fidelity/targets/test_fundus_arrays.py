@@ -7,7 +7,7 @@ import pytest
 
 from retinabench.fidelity.targets import fundus_arrays
 from retinabench.fidelity.targets.data import load
-from retinabench.fidelity.targets.registry import TARGETS
+from retinabench.fidelity.targets.target import TARGETS
 
 
 def test_drawing_anew_differs_by_a_grey_level_of_the_contrast_at_most():

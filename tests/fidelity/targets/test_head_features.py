@@ -5,7 +5,7 @@ import numpy as np
 from retinabench.data.preprocessing.corruption import KINDS
 from retinabench.fidelity.targets import head_features
 from retinabench.fidelity.targets.data import load
-from retinabench.fidelity.targets.registry import TARGETS
+from retinabench.fidelity.targets.target import TARGETS
 
 
 def test_the_projection_knows_the_training_rows_alone():

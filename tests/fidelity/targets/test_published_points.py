@@ -6,7 +6,7 @@ import pytest
 from retinabench.core.errors import InputError
 from retinabench.fidelity.targets.data import load
 from retinabench.fidelity.targets.published_points import members, with_points
-from retinabench.fidelity.targets.registry import TARGETS
+from retinabench.fidelity.targets.target import TARGETS
 
 
 def test_published_points_have_no_labels_and_leave_the_training_points(tmp_path):

@@ -7,7 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import retinabench as rb
 from retinabench.core.errors import InputError
+from retinabench.metrics.clinical.groups import subgroups_of
 from support.two_cameras import groups, screened
 
 
@@ -50,3 +52,61 @@ def test_fractions_make_quartiles_whatever_their_column_is_called():
     assert len(groups(screened(blur_index=index), columns=["blur_index"]).groups) == 4
     with pytest.raises(InputError, match="own number"):
         groups(replace(screened(), subgroups={"scan_number": np.arange(600.0)}), columns=["scan_number"])
+
+
+def test_rates_by_hand():
+    part = screened()
+    found = groups(part)
+    a, b = found.groups
+    rows = part.subgroups["camera"] == "A"
+    y, said = part.label == 1, part.prob > 0.5
+    assert (a.name, a.images, a.patients, a.positives) == ("camera: A", rows.sum(), 150, (y & rows).sum())
+    assert a.rates["sensitivity"].alone.value == pytest.approx(said[y & rows].mean())
+    assert a.rates["specificity"].alone.value == pytest.approx((~said)[~y & rows].mean())
+    assert a.rates["sensitivity"].gap.value == pytest.approx(said[y & rows].mean() - said[y & ~rows].mean())
+    assert a.referral.value == pytest.approx((np.arange(600) % 4 == 0)[rows].mean())
+    assert a.calibration.value == pytest.approx((y - part.prob)[rows].mean())
+    assert found.level == 0.975  # two groups
+    for one in (a, b):
+        for rate in one.rates.values():
+            assert rate.together.low < rate.alone.low < rate.alone.high < rate.together.high
+
+
+def test_a_camera_on_which_the_model_fails_is_named():
+    found = groups(screened(drop=2.5))
+    assert [one.name for one in found.failing("sensitivity")] == ["camera: B"]
+    assert found.worst("sensitivity").name == "camera: B"
+    assert found.failing("specificity") == []
+    assert groups(screened()).failing("sensitivity") == []
+
+
+def test_no_group_is_named_without_a_difference():
+    """50 studies of three equal groups (seed 100 …): a difference is claimed in at most 5 %; standard error 3.1 points."""
+    claims = 0
+    for seed in range(50):
+        part = screened(80, seed=100 + seed, site=np.arange(80) % 3)
+        found = groups(part, columns=["site"])
+        claims += any(found.failing(rate) for rate in ("sensitivity", "specificity"))
+    assert claims / 50 <= 0.05 + 3 * 0.031
+
+
+def test_too_small_to_say():
+    part = screened(60, site=np.where(np.arange(60) < 6, "small", "large"))
+    small = next(one for one in groups(part).groups if one.value == "small")
+    assert "fewer than 10" in small.rates["sensitivity"].too_small
+    assert "fewer than 10" in small.rates["auroc"].too_small
+    assert groups(part).worst("sensitivity").value != "small"
+
+
+def test_a_small_group_is_named_where_an_exact_interval_shows_it():
+    """8 patients whose disease is never found, among 200 of whom it always is: few, and clearly worse."""
+    label, site = np.ones(208), np.where(np.arange(208) < 8, "small", "large")
+    part = rb.Predictions(
+        np.arange(208), label, np.where(site == "small", 0.1, 0.9), subgroups={"site": site}
+    )
+    found = subgroups_of(part, part.prob > 0.5, np.zeros(208, bool))
+    assert [one.name for one in found.failing("sensitivity")] == ["site: small"]
+    same = subgroups_of(part, np.ones(208, bool), np.zeros(208, bool))
+    assert {one.value: bool(one.rates["sensitivity"].too_small) for one in same.groups} == {
+        "large": False, "small": True,
+    }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The readings of "referred", patients, goals, predictive values and net benefit against golden values and brute force."""
+"""Ungradable images by hand, and through `rb.clinic`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,51 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
+import retinabench as rb
 from conftest import shared_path
-from retinabench.metrics.clinical.decision_curve import (
-    net_benefit,
-)
+from retinabench.core.errors import InputError
+from retinabench.metrics.clinical.decision_curve import net_benefit, predictive_values
 from retinabench.metrics.clinical.screening import (
     patient_level,
     referral_view_intervals,
     referral_views,
+    ungradable_images,
 )
+from retinabench.metrics.clinical.screening_report import clinic
+from retinabench.metrics.clinical.thresholds import judge_goals, sensitivity_at_specificity, two_by_two
 from support.golden_evaluation import most_uncertain
+from support.screened import two_domains
+
+
+def test_counting_them_by_hand():
+    y = np.array([1, 1, 1, 1, 0, 0, 0, 0, 0, 0], bool)
+    said = np.array([1, 1, 0, 0, 1, 0, 0, 0, 0, 0], bool)
+    good = np.array([1, 1, 1, 0, 1, 1, 1, 1, 0, 0], bool)
+    found = ungradable_images(y, said & good, good, np.arange(10))
+    assert found.images == 3
+    assert found.imageability.value == pytest.approx(0.7)
+    assert (found.among_referable.value, found.among_healthy.value) == (1 / 4, 2 / 6)
+    assert [one.value for one in found.excluded] == [2 / 3, 3 / 4]
+    assert [one.value for one in found.as_referred] == [3 / 4, 3 / 6]
+
+
+def test_the_clinic_leaves_them_out_and_counts_them():
+    n = 60
+    label = np.arange(n) % 3 == 0
+    prob = np.where(label, 0.8, 0.2)
+    gradable = np.where(np.arange(n) % 10 == 0, "no", "yes")
+    found = rb.clinic(rb.Predictions(np.arange(n), label, prob, subgroups={"gradable": gradable}))[
+        "in_domain"
+    ]
+    assert found.ungradable.images == 6
+    table = found.images.table
+    assert table.tp + table.fp + table.fn + table.tn == 54
+    assert found.ungradable.excluded[0].value == found.images.sensitivity.value == 1
+    assert found.ungradable.as_referred[1].value == pytest.approx(36 / 40)
+    with pytest.raises(InputError, match="not 0 or 1"):
+        rb.clinic(rb.Predictions(["a", "b"], [0, 1], [0.1, 0.8], subgroups={"gradable": ["yes", "perhaps"]}))
+    with pytest.raises(InputError, match="gradable"):
+        rb.clinic(rb.Predictions(["a", "b"], [0, 1], [0.1, 0.8], subgroups={"gradable": [0, 0]}))
 
 
 def test_golden_readings(data):
@@ -103,3 +138,62 @@ def test_readings_by_hand():
     assert found["screen_positive"] == pytest.approx((3 / 4, 1 / 3))
     assert found["expert"] == pytest.approx((3 / 4, 2 / 3))
     assert found["reader"] == pytest.approx((2.8 / 4, 1.8 / 3))
+
+
+def test_it_gathers_what_the_functions_say():
+    given = two_domains()
+    found = clinic(given, 0.4, 0.6).to_dict()
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    for name in ("in_domain", "shifted"):
+        part, one = given.select(domain=name), found["sets"][name]
+        said = part.prob >= 0.4
+        entropy = -(part.prob * np.log(part.prob) + (1 - part.prob) * np.log(1 - part.prob))
+        sent = entropy > 0.6
+        table, verdicts = judge_goals(part.label, said, part.patient_id)
+        assert table == two_by_two(part.label, said)
+        assert one["images"]["sensitivity"]["value"] == table.sensitivity
+        assert one["images"]["goals"]["nhs"]["bound"][0] == verdicts[0].sensitivity[1]
+        assert one["images"]["goals"]["nhs"]["estimate_met"] == verdicts[0].estimate_met
+        people = patient_level(part.label, part.prob, part.patient_id, threshold=0.4)
+        assert one["patients"]["tp"] == (people.label & people.positive).sum()
+        assert one["referred"] == sent.sum()
+        for reading, value in referral_views(part.label, said, sent).items():
+            assert one["readings"][reading]["specificity"]["value"] == pytest.approx(value.specificity)
+        after = patient_level(part.label, part.prob, part.patient_id, threshold=0.4, referred=sent)
+        views = referral_views(after.label, after.positive, after.referred)
+        assert one["patient_readings"]["reader"]["sensitivity"]["value"] == pytest.approx(
+            views["reader"].sensitivity
+        )
+        ppv = predictive_values(table.sensitivity, table.specificity, 0.05)[0]
+        assert one["predictive_values"]["0.05"]["ppv"]["value"] == pytest.approx(ppv)
+        point = sensitivity_at_specificity(part.label, part.prob, 0.8)
+        assert one["operating_points"]["nhs"]["sensitivity_at_specificity"]["threshold"] == point.threshold
+        assert one["decision_curve"]["model"] == net_benefit(part.label, part.prob).model.tolist()
+        assert one["pathway"]["sensitivity"]["value"] == pytest.approx((said | sent)[part.label == 1].mean())
+        missed = (part.label == 1) & ~said & ~sent
+        assert {row["image_id"] for row in one["missed"]["images"]} == set(part.image_id[missed])
+
+
+def test_a_perfect_model_of_few_patients_has_bounds():
+    """60 patients with two eyes, 6 diseased, no error: sensitivity's lower bound is that of 6 of 6, about 0.54."""
+    label = np.repeat(np.arange(60) < 6, 2)
+    given = rb.Predictions(
+        np.arange(120), label, np.where(label, 0.65, 0.3), patient_id=np.repeat(np.arange(60), 2)
+    )
+    found = clinic(given)["in_domain"]
+    assert found.images.sensitivity.value == 1
+    assert found.images.sensitivity.low == pytest.approx(0.025 ** (1 / 6))
+    verdict = found.images.verdicts[0]
+    assert verdict.estimate_met
+    assert not verdict.bound_met
+    assert found.to_dict()["predictive_values"]["0.1"]["ppv"]["low"] < 0.9
+
+
+def test_a_model_that_never_says_yes_misses_all():
+    rng = np.random.default_rng(1)
+    label = rng.random(1000) < 0.03
+    given = rb.Predictions(np.arange(1000), label, 0.1 + 0.2 * rng.random(1000))
+    found = clinic(given)["in_domain"]
+    assert found.images.sensitivity.value == 0
+    assert found.missed.referable.value == 1
+    assert len(found.missed.images) == label.sum()

@@ -1,4 +1,4 @@
-"""The clinic's numbers of a file: thresholds, notes and what is refused; `test_set_screening.py` has those of a set."""
+"""The baseline that never looks at an image: closed forms, and the cases that misled readers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,109 @@ import numpy as np
 import pytest
 
 import retinabench as rb
+from conftest import shared_path
 from retinabench.core.errors import InputError
-from retinabench.metrics.clinical.screening_report import clinic
+from retinabench.metrics.clinical.screening_report import clinic, judge
+from retinabench.metrics.proportions import Interval
 from support.screened import two_domains
+
+
+def judged(found, name="in_domain"):
+    one = found[name]
+    return judge(
+        sensitivity=one.sensitivity,
+        specificity=one.specificity,
+        auroc=one.auroc,
+        accuracy_gain=one.baseline.accuracy_gain,
+        brier_skill=one.baseline.brier_skill,
+    )
+
+
+def drawn(shift=0.0, scale=1.0, signal=2.0, n=600, prevalence=0.2, seed=0, turned=1, **more):
+    """Images of a model whose log odds are right up to a shift and a scale; AUROC is about .92 at signal 2."""
+    rng = np.random.default_rng(seed)
+    label = (rng.random(n) < prevalence).astype(int)
+    x = rng.normal(size=n) + signal * label
+    right = signal * x - signal**2 / 2 + np.log(prevalence / (1 - prevalence))
+    prob = 1 / (1 + np.exp(-turned * (scale * right + shift)))
+    patients = [f"p{k // 2}" for k in range(n)]
+    return rb.Predictions([f"i{k}" for k in range(n)], label, prob, patient_id=patients, **more)
+
+
+def test_skill_and_gain_by_hand():
+    found = rb.score(rb.Predictions(["a", "b", "c", "d"], [0, 0, 0, 1], [0.1, 0.2, 0.6, 0.9]), bootstrap=0)
+    baseline = found["in_domain"].baseline
+    assert (baseline.answer, baseline.accuracy, baseline.accuracy_gain.value) == ("not referable", 0.75, 0)
+    assert baseline.brier_skill.value == pytest.approx(1 - (0.01 + 0.04 + 0.36 + 0.01) / 4 / (0.25 * 0.75))
+    assert baseline.brier_skill.value == pytest.approx(found["in_domain"].calibration.brier.skill)
+
+
+def test_a_useful_model_is_called_useful():
+    found = rb.score(drawn(), bootstrap=100)
+    assert judged(found) == "useful"
+    assert found["in_domain"].baseline.brier_skill.low > 0
+
+
+def test_networks_worse_than_never_referable_are_not_useful():
+    """AUROC near .57, accuracy far below .8: such models were said to work in part, for referral beat chance."""
+    found = rb.score(drawn(signal=0.25, shift=4.2, scale=3, n=1500), bootstrap=100)["in_domain"]
+    assert 0.5 < found.auroc.value < 0.62
+    assert found.accuracy.value < found.baseline.accuracy - 0.1
+    assert found.baseline.brier_skill.value < -0.1
+    assert judged({"in_domain": found}) == "not useful"
+
+
+def test_class_weights_spoil_probabilities_and_the_correction_of_the_prior_restores_them():
+    split = np.where(np.arange(3000) < 1500, "validation", "test")
+    weighted = drawn(shift=3.0, n=3000, split=split)
+    found = rb.score(weighted, bootstrap=100)["in_domain"]
+    assert judged({"in_domain": found}) == "probabilities"
+    assert found.ece_positive_class.value > 0.15
+    corrected = found.baseline.corrected
+    assert corrected.chosen_on == "validation"
+    assert corrected.offset == pytest.approx(-3, abs=0.35)  # standard error of the prior's log odds: about .1
+    assert corrected.brier_skill > 0.3
+    assert corrected.ece_positive_class < 0.06
+    fair = rb.score(drawn(n=3000, split=split), bootstrap=0)["in_domain"]
+    assert corrected.brier_skill == pytest.approx(fair.baseline.brier_skill.value, abs=0.02)
+
+
+def test_never_positive_leads_with_its_sensitivity():
+    found = rb.score(rb.read_predictions(shared_path("cases", "never.csv")), bootstrap=50)
+    assert judged(found) == "never positive"
+    assert not np.isfinite(found["in_domain"].baseline.accuracy_gain.low)
+
+
+def test_perfect_on_few_patients_counts_them():
+    found = rb.score(rb.read_predictions(shared_path("cases", "perfect.csv")), bootstrap=50)
+    assert judged(found) == "useful"
+    assert found["in_domain"].baseline.positive_patients == 6
+
+
+def test_inverted_probabilities_are_called_so():
+    assert judged(rb.score(drawn(turned=-1), bootstrap=50)) == "inverted"
+
+
+def test_always_positive_and_one_class():
+    label, prob = [0, 0, 0, 1], [0.7, 0.6, 0.8, 0.9]
+    assert (
+        judged(rb.score(rb.Predictions(["a", "b", "c", "d"], label, prob), bootstrap=0)) == "always positive"
+    )
+    found = rb.score(rb.Predictions(["a", "b"], [0, 0], [0.1, 0.2]), bootstrap=0)
+    assert judged(found) == "one class"
+    assert found["in_domain"].baseline.corrected is None
+
+
+def test_without_evidence_nothing_is_shown():
+    nothing = Interval(0.8, 0.7, 0.9)
+    kind = judge(
+        sensitivity=nothing,
+        specificity=nothing,
+        auroc=nothing,
+        accuracy_gain=Interval(0.01, -0.02, 0.04),
+        brier_skill=Interval(0.02, -0.01, 0.05),
+    )
+    assert kind == "not shown"
 
 
 def test_the_default_threshold_is_that_of_accuracy():

@@ -1,15 +1,135 @@
-"""The choice of a threshold by brute force, and what a frozen one does."""
+"""The validation and test images of a file, and what a frozen threshold does to them."""
 
 from __future__ import annotations
+
+import json
+import math
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retinabench.metrics.guarantees.goals import Goal
-from retinabench.metrics.guarantees.risks import ReferralCases
-from retinabench.metrics.guarantees.threshold import ROUNDING, choose_threshold, realised
+import retinabench as rb
+from retinabench.core.errors import InputError
+from retinabench.metrics.guarantees.goals import Goal, ReferralCases
+from retinabench.metrics.guarantees.threshold import (
+    ROUNDING,
+    choose_threshold,
+    infinity_as_text,
+    notes_on,
+    of_file,
+    on_sets,
+    realised,
+    validation_and_test,
+)
+
+
+def predictions(split, domain=None, patient=None):
+    n = len(split)
+    return rb.Predictions(
+        np.arange(n), np.arange(n) % 2, np.full(n, 0.3), split=split, domain=domain, patient_id=patient
+    )
+
+
+def test_an_error_about_a_column_names_the_file_and_another_does_not():
+    for error, said in (
+        (InputError("is missing", column="grade", hint="Add it."), "a.csv, column 'grade': is missing. Add it."),
+        (InputError("is missing", file="b.csv", column="grade"), "b.csv, column 'grade': is missing"),
+        (InputError("delta is 95"), "delta is 95"),
+    ):  # fmt: skip
+        with pytest.raises(InputError) as caught, of_file("a.csv"):
+            raise error
+        assert str(caught.value) == said
+
+
+def test_the_parts_that_exist_are_returned():
+    split = ["validation", "test", "test", "validation"]
+    found = validation_and_test(predictions(split, ["in_domain", "in_domain", "shifted", "shifted"]))
+    assert {name: part.image_id.tolist() for name, part in found.items()} == {
+        "validation": ["0"],
+        "in_domain": ["1"],
+        "shifted": ["2"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("split", "patient", "message"),
+    [
+        (["test", "test"], None, "no in-domain image of the validation split"),
+        (["validation", "validation"], None, "no image of the test split"),
+        (
+            ["validation", "test", "test"],
+            ["p", "p", "q"],
+            r"1 patients are in .* such as 'p'.*Split by patient",
+        ),
+    ],
+)
+def test_what_cannot_choose_a_threshold_is_refused(split, patient, message):
+    with pytest.raises(InputError, match=message):
+        validation_and_test(predictions(split, patient=patient))
+
+
+def test_a_patient_of_validation_is_refused_among_the_shifted_too():
+    leaking = predictions(["validation", "test"], ["in_domain", "shifted"], ["p", "p"])
+    with pytest.raises(
+        InputError, match=r"1 patients are in the validation and in the shifted test split.*the site"
+    ):
+        validation_and_test(leaking)
+
+
+def sets(n=60):
+    """The same images under three names, of which those of `shifted` are wrong twice as often."""
+    rng = np.random.default_rng(0)
+    u, label = rng.random(n), np.arange(n) % 2 == 1
+    wrong = {name: u > limit for name, limit in (("validation", 0.8), ("in_domain", 0.8), ("shifted", 0.4))}
+    return {name: ReferralCases(label, label ^ w, u, np.arange(n), np.ones(n)) for name, w in wrong.items()}
+
+
+def test_every_set_has_its_numbers_and_test_sets_their_verdicts():
+    cases = sets()
+    features = {name: one.uncertainty[:, None] for name, one in cases.items()}
+    found = on_sets(cases, 0.9, [Goal("selective_risk", 0.3)], features, (1.0, 1.0), 10, 0, certified=True)
+    for name, one in cases.items():
+        kept = one.uncertainty <= 0.9
+        wrong = one.positive != one.label
+        assert found[name].selective_risk.value == pytest.approx(wrong[kept].mean())
+        assert found[name].referred == (~kept).sum()
+    assert found["validation"].resemblance is None
+    assert found["validation"].verdicts == ()
+    assert found["in_domain"].guarantee != "broken"
+    assert found["shifted"].guarantee == "broken"
+
+
+def test_goals_that_are_not_certified_are_judged_too_unless_they_bound_nothing():
+    cases = sets()
+    features = {name: one.uncertainty[:, None] for name, one in cases.items()}
+    goals = [Goal("selective_risk", 0.3), Goal("accuracy", 1.0)]
+    found = on_sets(cases, 0.9, goals, features, (1.0, 1.0), 10, 0, certified=False)
+    assert [len(one.verdicts) for one in found.values()] == [0, 1, 1]
+    assert found["shifted"].judged == "broken"
+    assert found["shifted"].guarantee == "none"
+    assert found["validation"].judged is None
+
+
+def test_notes_count_what_is_missed_and_name_absent_patients():
+    part = predictions(["validation", "test"])
+    cases = sets()
+    quiet = {
+        name: ReferralCases(one.label, np.zeros(60, bool), one.uncertainty, one.patient, one.weight)
+        for name, one in cases.items()
+    }
+    features = {name: one.uncertainty[:, None] for name, one in cases.items()}
+    realised = on_sets(quiet, 2.0, [], features, (1.0, 1.0), 10, 0, certified=False)
+    notes = notes_on(part, {"in_domain": realised["in_domain"]}, [], "missed")
+    assert "no patient_id: every image counts as a patient" in notes
+    assert notes[-1] == "in-domain: 30 of 30 referable images are missed; ask for --goal sensitivity=0.9"
+
+
+def test_infinite_numbers_become_text():
+    content = infinity_as_text({"a": [math.inf, 1.5, (-math.inf,)], "b": "inf", "c": 2})
+    assert json.dumps(content, allow_nan=False) == '{"a": ["inf", 1.5, ["-inf"]], "b": "inf", "c": 2}'
+
 
 CASES = st.lists(st.tuples(st.booleans(), st.booleans(), st.integers(0, 6)), min_size=1, max_size=30)
 

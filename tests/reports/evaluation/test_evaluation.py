@@ -1,4 +1,4 @@
-"""Paired differences, the best method and the leader."""
+"""Curves of one set against the curves of the scores."""
 
 from __future__ import annotations
 
@@ -7,16 +7,107 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
+from scipy import stats
+from sklearn.metrics import roc_auc_score
 
 import retinabench as rb
 from retinabench.core.errors import InputError
+from retinabench.metrics.bootstrap import cluster_codes, replicate_weight
 from retinabench.metrics.comparison import compare
-from retinabench.reports.evaluation.evaluate import evaluate_methods
-from retinabench.reports.evaluation.evaluation import EvaluationSettings, MethodPredictions
-from retinabench.reports.evaluation.page import render
+from retinabench.metrics.referral_curves import METRICS as REFERRAL
+from retinabench.metrics.registry import SCORES
+from retinabench.metrics.score_results import ScoreValue
+from retinabench.metrics.scoring import referral_curve
+from retinabench.metrics.weighted_images import Cases
+from retinabench.predictions.table import Predictions
+from retinabench.reports.evaluation import evaluation
+from retinabench.reports.evaluation.evaluation import (
+    METRICS,
+    AllCurves,
+    EvaluationSettings,
+    MethodPredictions,
+    SetPredictions,
+    differences,
+    evaluate_methods,
+    observed,
+    referral,
+)
 from retinabench.reports.evaluation.policies import policy_grids
-from retinabench.reports.evaluation.verdict.findings import verdict
+from retinabench.reports.evaluation.verdict import verdict
+from retinabench.reports.evaluation.write import render
 from support.fake_predictions import population, predictions
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_curves_are_those_of_the_scores(metric):
+    case = SetPredictions.of(predictions("MC dropout", 0, population(400, 200)), "joint")
+    assert case is not None
+    curve = referral_curve(case.label, case.prob, case.uncertainty, metric)
+    mine = referral(case.cases.weighted(), metric)
+    for share in (0.0, 0.25, 0.5, 0.75):
+        assert mine[round(100 * share)] == pytest.approx(curve.at(share), abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["free", "entropy", "ties", "one block"])
+def test_all_curves_of_many_weightings_are_those_of_one_after_the_other(kind):
+    rng = np.random.default_rng(0)
+    n = 250
+    p = np.round(rng.random(n), 2)
+    u = {
+        "free": rng.random(n),
+        "entropy": p * (1 - p),
+        "ties": rng.integers(0, 9, n),
+        "one block": np.zeros(n),
+    }
+    images = [f"i{k}" for k in range(n)]
+    given = Predictions(images, rng.random(n) < 0.3, p, uncertainty=u[kind].astype(float))
+    case = SetPredictions.of(given, "in_domain")
+    assert case is not None
+    curves = AllCurves(case)
+    weight = rng.multinomial(n, np.full(n, 1 / n), 6).astype(float)
+    weight[5] *= np.arange(n) < 12  # few images, perhaps of one class
+    np.testing.assert_allclose(curves.rows(weight), np.stack([curves(one) for one in weight]), atol=1e-9)
+
+
+def test_observed_shares_by_bin_by_hand():
+    case = SetPredictions.of(predictions("MC dropout", 0, population(200, 100)), "in_domain")
+    assert case is not None
+    weight = np.arange(len(case), dtype=float)
+    shares = observed(case, weight)
+    order = np.argsort(case.prob)
+    lowest = order[case.bins[order] == 0]
+    assert shares[0] == pytest.approx(np.average(case.label[lowest], weights=weight[lowest]))
+    assert np.bincount(case.bins).tolist() == [20] * 10
+
+
+def test_differences_average_over_seeds_and_have_a_t_interval():
+    values = np.array([[1.0], [3.0]])
+    replicates = np.stack([np.linspace(0, 1, 101), np.linspace(2, 3, 101)])[..., None]
+    whole = Cases([0, 1] * 20, np.linspace(0, 1, 40)).weighted()
+    [found] = differences([SCORES["accuracy"]], [whole], values, replicates)
+    assert (found.value, found.error) == (2.0, 1.0)
+    half = stats.t.ppf(0.975, 39) * np.linspace(1, 2, 101).std(ddof=1)
+    assert (found.low, found.high) == (pytest.approx(2 - half), pytest.approx(2 + half))
+
+
+def test_replicates_that_are_alike_give_no_interval_instead_of_one_without_width():
+    whole = Cases([0, 1] * 20, np.linspace(0, 1, 40)).weighted()
+    alike = 0.3 + 1e-16 * np.arange(101).reshape(1, 101, 1)
+    [found] = differences([SCORES["accuracy"]], [whole], np.array([[0.3]]), alike)
+    assert found.value == 0.3
+    assert not found.bounded
+
+
+def test_oracle_referral_refers_every_error_first_at_any_threshold():
+    rng = np.random.default_rng(0)
+    prob, label = rng.random(200), rng.integers(0, 2, 200)
+    found = Predictions([f"i{k}" for k in range(200)], label, prob)
+    for threshold in (0.5, 0.2, 0.8):
+        case = SetPredictions.of(found, "in_domain", threshold=threshold)
+        errors = int((~case.correct).sum())
+        accuracy = REFERRAL["accuracy"](case.oracle.weighted())[0]
+        assert accuracy[200 - errors - 1] == 1
+        assert accuracy[-1] == np.mean((prob >= threshold) == label)
 
 
 def test_a_method_is_never_better_than_itself():
@@ -86,3 +177,70 @@ def test_report_takes_every_setting_with_the_same_default():
 def test_a_share_outside_its_limits_is_refused(share):
     with pytest.raises(InputError, match="share referred"):
         EvaluationSettings(referred=share)
+
+
+@pytest.fixture(scope="module")
+def joint():
+    case = SetPredictions.of(predictions("MC dropout", 0, population(60, 40)), "joint")
+    assert case is not None
+    return case
+
+
+def weightings(case, rows=4):
+    return np.random.default_rng(0).poisson(1.0, (rows, len(case))).astype(float)
+
+
+def test_what_is_resampled_beside_the_scores_is_what_it_is_alone(joint):
+    people = population(60, 40)
+    found = evaluate_methods(
+        [MethodPredictions.of("MC dropout", predictions("MC dropout", 0, people))],
+        EvaluationSettings(bootstrap=5),
+    )
+    _, replicates = found.replicates[0, "joint"]
+    codes, patients = cluster_codes(joint.cluster)
+    for number in range(5):
+        w = joint.cases.weighted(replicate_weight(codes, patients, 0, number))
+        expected = [found.spec(name)(w) for name in found.replicated]
+        np.testing.assert_allclose(replicates[0, number], expected, atol=1e-10)
+
+
+def test_changes_are_shifted_minus_in_domain_by_scikit_learn(joint):
+    changes, weight = evaluation._Changes(joint), weightings(joint)
+    found = changes.rows(weight)
+    for row, one in zip(found, weight, strict=True):
+        parts = [np.flatnonzero((joint.domain == name) & (one > 0)) for name in ("in_domain", "shifted")]
+        near, far = (roc_auc_score(joint.label[r], joint.prob[r], sample_weight=one[r]) for r in parts)
+        assert row[0] == pytest.approx(far - near, abs=1e-12)
+        near, far = (np.average((joint.prob[r] > 0.5) == joint.label[r], weights=one[r]) for r in parts)
+        assert row[1] == pytest.approx(far - near, abs=1e-12)
+
+
+def test_a_replicate_of_one_domain_alone_has_no_change(joint):
+    weight = (joint.domain == "shifted").astype(float)
+    assert np.isnan(evaluation._Changes(joint)(weight)).all()
+
+
+def test_the_score_of_several_seeds_is_their_mean_with_its_standard_error():
+    values = [ScoreValue(v, v - 0.1, v + 0.2, 1) for v in (0.6, 0.8)]
+    found = evaluation._of_files(values, None)
+    assert (found.value, found.low, found.high) == pytest.approx((0.7, 0.6, 0.9))
+    assert found.error == pytest.approx(0.1)  # 0.1414 / √2
+
+
+def test_files_of_one_method_are_its_seeds():
+    one = predictions("MAP", 0, population(60, 30))
+    with pytest.raises(InputError, match="a copy is not another seed"):
+        evaluate_methods([MethodPredictions.of("a", [one, one])])
+
+
+def test_the_leader_has_the_largest_area_on_the_last_set():
+    people = population(60, 40)
+    good = predictions("MC dropout", 0, people)
+    rng = np.random.default_rng(0)
+    poor = type(good)(good.image_id, good.label, rng.uniform(size=len(good)), domain=good.domain)
+    methods = [MethodPredictions.of("poor", poor), MethodPredictions.of("good", good)]
+    found = evaluate_methods(methods, EvaluationSettings(bootstrap=0))
+    assert found.sets == ["in_domain", "shifted", "joint"]
+    assert found.leading == "good"
+    areas = [found.get(i, "joint", "referral_accuracy_area").value for i in (0, 1)]
+    assert areas[1] > areas[0]

@@ -3,8 +3,7 @@
 import numpy as np
 
 from retinabench.predictions.table import Predictions
-from retinabench.reports.evaluation.evaluate import evaluate_methods
-from retinabench.reports.evaluation.evaluation import EvaluationSettings, MethodPredictions
+from retinabench.reports.evaluation.evaluation import EvaluationSettings, MethodPredictions, evaluate_methods
 from retinabench.reports.evaluation.examples import MOST_BYTES, SIDE, data_uri, groups
 
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from retinabench.predictions.table import Predictions
-from retinabench.reports.evaluation.evaluate import evaluate_methods
-from retinabench.reports.evaluation.evaluation import EvaluationSettings, MethodPredictions
+from retinabench.reports.evaluation.evaluation import EvaluationSettings, MethodPredictions, evaluate_methods
 from retinabench.reports.evaluation.policies import MOST_METHODS, pathways, policy_grids, policy_records
 
 

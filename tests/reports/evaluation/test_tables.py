@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from retinabench.predictions.table import Predictions
-from retinabench.reports.evaluation.evaluate import evaluate_methods
-from retinabench.reports.evaluation.evaluation import EvaluationSettings, MethodPredictions
+from retinabench.reports.evaluation.evaluation import EvaluationSettings, MethodPredictions, evaluate_methods
 from retinabench.reports.evaluation.tables import (
     NHS_SCORE,
     files_table,

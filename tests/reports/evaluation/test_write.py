@@ -1,12 +1,15 @@
-"""Reports of scarce data (one method, one set, one class, no grades, no patients, twenty images) and of twelve methods."""
+"""The page agrees with the files beside it, needs nothing but itself, and is the same every time."""
 
 from __future__ import annotations
 
 import csv
+import io
 import json
+import re
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import retinabench as rb
 from retinabench.core.errors import InputError
@@ -14,9 +17,249 @@ from retinabench.predictions.io import write_predictions
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation import write
 from retinabench.reports.evaluation.evaluation import EvaluationSettings, MethodPredictions
-from retinabench.reports.evaluation.write import percent_steps, write_report
-from support.fake_predictions import population, predictions
-from support.reading_pages import Written
+from retinabench.reports.evaluation.write import (
+    CONTENTS,
+    comparison_table,
+    percent_steps,
+    scores_csv,
+    scores_json,
+    scores_table,
+    write_report,
+)
+from retinabench.reports.guarantees import transfer_summary
+from retinabench.reports.toolkit.number_format import Quantity
+from support.fake_predictions import METHODS, population, predictions
+from support.reading_pages import Reader, Written, round_image, without_script
+
+PARTS = {"value": "value", "low": "low", "high": "high", "standard_error": "standard_error"}
+
+
+def test_every_number_of_the_page_is_in_the_table(written):
+    rows = {(row["method"], row["set"], row["score"]): row for row in written.table}
+    numbers = Reader(written.html).numbers
+    assert len(numbers) > 300
+    for place, _ in numbers:
+        row = rows[place["data-entry"], place["data-set"], place["data-score"]]
+        assert row[PARTS[place["data-part"]]] == place["data-value"]
+
+
+def test_every_number_reads_as_its_value(written):
+    for place, text in Reader(written.html).numbers:
+        value = float(place["data-value"])
+        if text.endswith("%"):
+            assert abs(float(text[:-1].replace("−", "-")) / 100 - value) <= 0.005 + 1e-9
+        else:
+            digits = len(text.partition(".")[2])
+            assert float(text.replace("−", "-")) == pytest.approx(value, abs=0.5 * 10**-digits + 1e-12)
+
+
+def test_numbers_of_single_files_are_those_of_the_json(written):
+    records = {record["entry"]: record for record in written.records if record["entry"] != "MC dropout"}
+    checked = set()
+    for place, _ in Reader(written.html).numbers:
+        name, key, score, part = (place[f"data-{k}"] for k in ("entry", "set", "score", "part"))
+        if name not in records or key not in records[name]["sets"]:
+            continue
+        found = records[name]["sets"][key]["scores"].get(score) or records[name]["report"][key][score]
+        assert found[part] == float(place["data-value"])
+        checked.add(score)
+    assert {
+        "auroc",
+        "nll",
+        "ece_positive_class",
+        "brier_skill",
+        "accuracy_at_50",
+        "referral_accuracy_area",
+    } <= checked
+
+
+def test_seeds_are_averaged(written):
+    found = [
+        r["sets"]["shifted"]["scores"]["auroc"]["value"]
+        for r in written.records
+        if r["entry"] == "MC dropout"
+    ]
+    assert len(found) == 3
+    row = next(
+        r for r in written.table if (r["method"], r["set"], r["score"]) == ("MC dropout", "shifted", "auroc")
+    )
+    assert float(row["value"]) == pytest.approx(np.mean(found), abs=1e-15)
+    assert float(row["standard_error"]) == pytest.approx(np.std(found, ddof=1) / np.sqrt(3), abs=1e-15)
+    assert float(row["low"]) < float(row["value"]) < float(row["high"])
+    assert "±" in written.html
+
+
+def test_the_page_needs_nothing_but_itself(written):
+    page = without_script(written.html)
+    assert "http:" not in page
+    assert "https:" not in page
+    assert "<script" not in page
+    assert "@import" not in written.html
+    for tag, attributes in Reader(written.html).elements:
+        for name in ("src", "href", "xlink:href"):
+            target = attributes.get(name)
+            assert target is None or target.startswith(("#", "data:image/jpeg;base64,")), (tag, target)
+    assert all(target.startswith("#") for target in re.findall(r"url\(([^)]*)\)", written.html))
+
+
+def test_ids_are_unique_and_every_reference_leads_somewhere(written):
+    elements = Reader(written.html).elements
+    ids = [attributes["id"] for _, attributes in elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    wanted = set(re.findall(r"url\(#([^)]+)\)|href=\"#([^\"]+)\"", written.html))
+    assert {a or b for a, b in wanted} <= set(ids)
+    assert {anchor for anchor, _ in CONTENTS} <= set(ids)
+    for _, attributes in elements:
+        for name in (attributes.get("aria-labelledby") or "").split():
+            assert name in ids
+
+
+def test_elements_are_closed_and_figures_are_described(written):
+    reader = Reader(written.html)
+    assert reader.open == []
+    figures = [a for tag, a in reader.elements if tag == "svg" and a.get("role") == "img"]
+    assert len(figures) == 1 + 3 + 9 + 3 + 3
+    assert all("-desc" in (figure["aria-labelledby"] or "") for figure in figures)
+    assert all(a.get("alt") for tag, a in reader.elements if tag == "img")
+    assert all("scope" in a for tag, a in reader.elements if tag == "th")
+
+
+def test_the_page_is_light(written):
+    assert len(written.html.encode()) < 3_000_000
+    paths = re.findall(r' d="([^"]*)"', written.html)
+    assert max(path.count(" L ") + path.count("\nL ") for path in paths) <= 2 * 200 + 2
+
+
+def test_hostile_names_stay_text(tmp_path):
+    evil = "<script>alert(1)</script>\"'&"
+    found = predictions("MAP", 0, population(60, 40))
+    hostile = Predictions(
+        [f"{i}{evil}" for i in found.image_id],
+        found.label,
+        found.probs,
+        grade=found.grade,
+        patient_id=found.patient_id,
+        domain=found.domain,
+        metadata={"method": evil, "task": evil, "model": evil, "config_hash": evil},
+        source=f"/somewhere/{evil}",
+    )
+    page = write_report(
+        [MethodPredictions.of(evil, hostile), MethodPredictions.of("tame", found)],
+        tmp_path,
+        EvaluationSettings(bootstrap=10),
+        title=evil,
+    )
+    html = page.read_text()
+    assert "<script" not in without_script(html)
+    assert "alert(1)" in html
+    assert Reader(html).open == []
+
+
+def test_names_are_quoted_and_one_reason_stands_once(written):
+    text = re.sub(r"<[^>]+>", "", written.html)
+    assert "the accuracy of “MC dropout”" in text or "the AUROC of “" in text
+    notes = re.findall(r"<dt>Note</dt><dd>(.*?)</dd>", written.html)
+    assert sum("null band" in note for note in notes) == 1
+    assert any("in-domain, shifted and joint: no interval" in note for note in notes)
+
+
+def test_the_same_arguments_give_the_same_bytes(tmp_path):
+    def once(folder):
+        page = write_report(
+            {"MAP": predictions("MAP", 0, population(60, 40))},
+            folder,
+            EvaluationSettings(bootstrap=10),
+            images=round_image,
+        )
+        return [(page.parent / name).read_bytes() for name in ("index.html", "scores.json", "table.csv")]
+
+    assert once(tmp_path / "a") == once(tmp_path / "b")
+
+
+def printed(table, width=80) -> str:
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(table)
+    return console.export_text()
+
+
+@pytest.fixture(scope="module")
+def people():
+    return population(160, 100)
+
+
+def test_one_file_has_an_interval_and_seeds_have_both_interval_and_error(people):
+    one = rb.score(predictions("MAP", 0, people), bootstrap=20)
+    auroc = one["shifted"].auroc
+    text = printed(scores_table(["MAP"], [one]))
+    form = Quantity(auroc.value, auroc.low, auroc.high).form()
+    assert f" {form(auroc.value)} " in text
+    assert f"{form(auroc.low)}–{form(auroc.high)}" in text
+    assert "…" not in text
+    assert "±" not in text.partition("Below each value")[0]
+    two = rb.score(predictions("MAP", 1, people), bootstrap=20)
+    other = two["shifted"].auroc
+    mean, low, high = (np.mean([getattr(x, end) for x in (auroc, other)]) for end in ("value", "low", "high"))
+    error = abs(auroc.value - other.value) / 2  # std (ddof 1) of two values over the root of 2
+    form = Quantity(mean, low, high).form()
+    text = printed(scores_table(["MAP", "MAP"], [one, two]))
+    assert f" {form(mean)} " in text
+    assert f"{form(low)}–{form(high)}" in text
+    assert f"± {form(error)}" in text
+
+
+def test_controls_follow_and_names_are_not_markup(people):
+    one = rb.score(predictions("MAP", 0, people), bootstrap=0)
+    controls = {"joint": {"oracle referral": {"referral_accuracy_area": 0.98765}}}
+    text = printed(scores_table(["[red]x[/red]"], [one], controls))
+    assert "[red]x[/red]" in text
+    assert text.index("Joint") < text.index("oracle referral") < text.index("0.988")
+
+
+def test_comparison_shows_both_values_and_the_signed_difference(people):
+    a, b = (predictions(name, 0, people) for name in list(METHODS)[:2])
+    found = rb.compare(a, b, bootstrap=40, scores=["auroc", "nll"])
+    text = printed(comparison_table(found))
+    nll = found["joint"]["nll"]
+    form = Quantity(nll.difference, nll.low, nll.high).form()
+    assert f" {form(nll.a)} " in text
+    assert ("+" if nll.difference > 0 else "−") + form(abs(nll.difference)) in text
+    assert text.count("auroc") == len(found.sets)
+
+
+def test_transfer_names_the_threshold_or_why_there_is_none():
+    held = rb.Predictions(
+        ["a", "b", "c", "d"], [0, 1, 0, 1], [0.1, 0.4, 0.6, 0.9], split=["validation"] * 2 + ["test"] * 2
+    )
+    found = rb.transfer(held, "accuracy", 1.0, bootstrap=20)
+    text = " ".join(printed(transfer_summary(found)).split())
+    assert f"refer above an uncertainty of {found.threshold:.4g}" in text
+    refused = rb.transfer(held, "selective_risk", 0.01, delta=0.05, bootstrap=20)
+    assert refused.threshold is None
+    assert "Refused: no threshold is certified. " in " ".join(printed(transfer_summary(refused)).split())
+
+
+PREDICTIONS = rb.Predictions(["a", "b", "c", "d"], [0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9])
+
+
+def test_one_file_is_its_scores_and_several_are_a_list():
+    found = rb.score(PREDICTIONS, bootstrap=0)
+    alone = scores_json([found], ["x"])
+    assert alone == {**found.to_dict(), "entry": "x"}
+    both = scores_json([found, found], ["x", "y"])
+    assert [one["entry"] for one in both["files"]] == ["x", "y"]
+    assert both["schema"] == "retinabench.scores-list/1"
+
+
+def test_each_row_of_the_csv_is_a_score_and_undefined_numbers_are_empty():
+    found = rb.score(PREDICTIONS, bootstrap=0)
+    rows = list(csv.DictReader(io.StringIO(scores_csv([found], ["=x"]).decode())))
+    assert [(row["set"], row["score"]) for row in rows] == [
+        (name, score) for name, one in found.sets.items() for score in one.scores
+    ]
+    auroc = next(row for row in rows if row["score"] == "auroc")
+    assert (auroc["entry"], auroc["value"], auroc["low"]) == ("'=x", "0.75", "")
+    assert auroc["version"] == str(found["in_domain"].auroc.version)
+
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 

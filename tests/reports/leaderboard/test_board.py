@@ -24,7 +24,7 @@ from retinabench.reports.leaderboard.board import (
     write_baselines,
 )
 from retinabench.reports.leaderboard.tables import printed_tables, read_summaries, table_2019
-from retinabench.reports.toolkit.renderers import to_markdown
+from retinabench.reports.toolkit.tables import to_markdown
 from support.board_entries import NAME, noisy
 
 SHIPPED = [name for name in benchmark_names() if baselines_of(name)]

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from retinabench.reports.papers.comparison import column_cells, difference_p, value_of
-from retinabench.reports.papers.curves import Curves
-from retinabench.reports.papers.measurements import Measurements
-from retinabench.reports.papers.results import MethodRuns
+from retinabench.reports.papers.measurements import Curves, Measurements, MethodRuns
 
 KEY = ("in_domain", "accuracy")
 LOSS = ("in_domain", "nll")

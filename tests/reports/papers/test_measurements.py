@@ -1,15 +1,151 @@
-"""The numbers of one predictions file and their jackknife."""
+"""Files without metadata take part by a CSV of labels; what does not fit is one line."""
 
 from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
 
+from retinabench.core.errors import InputError
+from retinabench.core.progress import QUIET
+from retinabench.metrics.classification import grade_weight, roc_curve, sensitivity_on_chords
+from retinabench.metrics.over_seeds import aggregate
+from retinabench.metrics.scoring import referral_curve
+from retinabench.metrics.uncertainty import referral_uncertainty
+from retinabench.metrics.weighted_images import Cases
+from retinabench.predictions.io import write_predictions
 from retinabench.predictions.table import Predictions
-from retinabench.reports.papers.measurements import MeasureJob, measure
+from retinabench.reports.papers.collection import collect
+from retinabench.reports.papers.measurements import (
+    GRID,
+    RATES,
+    Curves,
+    MeasureJob,
+    Measurements,
+    MethodRuns,
+    Origin,
+    measure,
+    origin,
+    read_labels,
+    retained_weight,
+)
+from support.fake_predictions import population
+from support.written_papers import gathered as gathered_curves
+from support.written_papers import run
+
+PEOPLE = population(80, 40)
+
+
+def bare(tmp_path, count: int = 4):
+    """CSV files, which have no room for metadata."""
+    files = [tmp_path / f"ours-{k}.csv" for k in range(count)]
+    for k, file in enumerate(files):
+        write_predictions(replace(run("MAP", k, PEOPLE), metadata={}), file)
+    return files
+
+
+def gathered(files, labels=None, rules="corrected", bootstrap=0):
+    return collect(files, labels, rules, bootstrap, 0, 1, QUIET)
+
+
+def test_labels_make_runs_of_files(tmp_path):
+    files = bare(tmp_path)
+    labels = tmp_path / "labels.csv"
+    labels.write_text(
+        "file,method,task,criterion,blur,seed\n"
+        "ours-0.csv,Ours,country_shift,in_domain_auroc,30,0\n"
+        "ours-1.csv,Ours,country_shift,in_domain_auroc,30,1\n"
+        "ours-2.csv,Ours,country_shift,in_domain_auroc,5,0\n"
+        "ours-3.csv,Theirs,country_shift,,,\n"
+    )
+    first, second = gathered(files, labels).results
+    assert (first.task, first.criterion) == ("country_shift", "in_domain_auroc")
+    assert [(g.name, len(g.runs)) for g in first.methods] == [("Ours", 2)]
+    assert [(g.name, g.blur) for g in first.blur_variants] == [("Ours", 30), ("Ours", 5)]
+    assert [(g.name, len(g.runs)) for g in second.methods] == [("Theirs", 1)]
+    assert second.criterion == ""
+
+
+def test_files_without_labels_are_methods_of_their_own(tmp_path):
+    (study,) = gathered(bare(tmp_path, 2)).results
+    assert [g.name for g in study.methods] == ["ours-0", "ours-1"]
+    assert study.task == ""
+
+
+def test_a_name_by_hand_joins_settings(tmp_path):
+    one = run("MAP", 0, PEOPLE)
+    assert origin(one, {"method": "Ours"}) == Origin("Ours", "", seed=0)
+    assert origin(one, {}).setting != ""
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("method\nours\n", "column 'file'"),
+        ("", "column 'file'"),
+        ("file,metod\nours-0.csv,x\n", "Did you mean 'method'"),
+        ("file,method\nother.csv,x\n", "row 1, column 'file'"),
+        ("file,blur\nours-0.csv,thirty\n", "row 1, column 'blur'"),
+    ],
+)
+def test_bad_labels(tmp_path, text, says):
+    files = bare(tmp_path, 1)
+    labels = tmp_path / "labels.csv"
+    labels.write_text(text)
+    with pytest.raises(InputError, match=says):
+        read_labels(labels, files)
+    with pytest.raises(InputError, match="cannot be read"):
+        read_labels(tmp_path / "none.csv", files)
+
+
+CURVES_PEOPLE = population(240, 160)
+
+
+def test_roc_curves_are_averaged_over_runs(tmp_path):
+    runs = [run("MAP", seed, CURVES_PEOPLE, task="country_shift") for seed in range(3)]
+    (study,) = gathered_curves(tmp_path, runs).results
+    parts = [one.select(domain="shifted") for one in runs]
+    mean = np.mean(
+        [sensitivity_on_chords(roc_curve(p.label, p.prob), RATES["corrected"]) for p in parts], axis=0
+    )
+    drawn = np.mean([r.curves.roc["shifted", 1.0] for r in study.methods[0].runs], axis=0)
+    np.testing.assert_allclose(drawn, mean, atol=1e-12)
+
+
+def test_referral_curves_are_read_on_a_grid_and_end_where_few_remain(tmp_path):
+    one = run("MC dropout", 0, CURVES_PEOPLE, task="country_shift")
+    (study,) = gathered_curves(tmp_path, [one]).results
+    part = one.select(domain="in_domain")
+    whole = referral_curve(part.label, part.prob, referral_uncertainty(part)[0], "accuracy")
+    drawn = study.methods[0].runs[0].curves.referral["in_domain", "accuracy"]
+    assert drawn[50] == pytest.approx(whole.at(0.5), abs=1e-12)
+    kept = 240 * (1 - GRID)
+    assert np.isnan(drawn[kept < 11.9]).all()  # fewer than a twentieth, 12
+    assert np.isfinite(drawn[kept > 13]).all()
+
+
+def test_the_class_balanced_set_has_the_grades_of_eyepacs(tmp_path):
+    one = run("MAP", 0, CURVES_PEOPLE, task="country_shift")
+    (study,) = gathered_curves(tmp_path, [one]).results
+    part = one.select(domain="shifted")
+    curve = roc_curve(part.label, part.prob, grade_weight(part.grade))
+    expected = sensitivity_on_chords(curve, RATES["corrected"])
+    np.testing.assert_allclose(study.methods[0].runs[0].curves.roc["rebalanced", 1.0], expected, atol=1e-12)
+
+
+def test_retained_images_share_ties():
+    w = Cases([0, 1, 0, 1], [0.1, 0.9, 0.4, 0.6], [0.1, 0.2, 0.3, 0.3]).weighted()
+    assert retained_weight(w, 0.75).tolist() == [1, 1, 0.5, 0.5]
+    assert retained_weight(w, 0.5).tolist() == [1, 1, 0, 0]
+    assert retained_weight(w, 1.0).tolist() == [1, 1, 1, 1]
+
 
 KEY = ("in_domain", "accuracy")
+
 LOSS = ("in_domain", "nll")
+
 BLOCKS = 50
 
 
@@ -23,3 +159,19 @@ def test_the_jackknife_of_accuracy_is_its_closed_form():
     variance = 49 / 50 * np.sum((left_out - left_out.mean()) ** 2)
     hit = (prob > 0.5) == label
     assert variance == pytest.approx(hit.var(ddof=1) / 50, rel=1e-9)
+
+
+def test_ensembles_that_share_members_are_not_independent():
+    """All 20 triples of 6 seeds, each the mean of its members: the mean of all is that of the 6, and so is its error."""
+    member = np.random.default_rng(5).normal(size=6)
+    triples = list(combinations(range(6), 3))
+    values = [float(member[list(triple)].mean()) for triple in triples]
+    pooled = MethodRuns(
+        "ensemble", "m", True, None, [Measurements({}, {}, {}, {}, Curves({}, {}, {}))] * 20, [], triples
+    )
+    naive = aggregate(values).error
+    assert np.mean(values) == pytest.approx(member.mean())
+    assert pooled.standard_error(values) > 1.5 * naive
+    # Without seed j the mean is that of the five others: the jackknife of a mean, which is s / sqrt(n).
+    assert pooled.standard_error(values) == pytest.approx(member.std(ddof=1) / np.sqrt(6))
+    assert pooled.independent == 6

@@ -11,14 +11,13 @@ import numpy as np
 import pytest
 
 import retinabench as rb
-from retinabench.metrics.policies.grid import policy_grid
-from retinabench.reports.clinic.page import write_clinic
+from retinabench.metrics.policies import policy_grid
+from retinabench.reports.clinic import write_clinic
 from retinabench.reports.evaluation.evaluation import EvaluationSettings, MethodPredictions
 from retinabench.reports.evaluation.write import write_report
 from retinabench.reports.toolkit import pages
-from retinabench.reports.toolkit.explore import ROWS
-from retinabench.reports.toolkit.renderers import to_html
-from retinabench.reports.toolkit.tables import Cell, Column, Row, Table
+from retinabench.reports.toolkit.pages import ROWS
+from retinabench.reports.toolkit.tables import Cell, Column, Row, Table, to_html
 from support.browsers import check_phone, faults, screenshot
 from support.fake_predictions import population, predictions
 from support.reading_pages import round_image

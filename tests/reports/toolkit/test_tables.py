@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
+import re
 
-from retinabench.reports.toolkit.number_format import Place
-from retinabench.reports.toolkit.tables import UNDEFINED, Block, Cell, Column, Row, Table
+import pytest
+from rich.console import Console
+
+from retinabench.reports.toolkit.number_format import NumberFormat, Place
+from retinabench.reports.toolkit.tables import (
+    UNDEFINED,
+    Block,
+    Cell,
+    Column,
+    Row,
+    Table,
+    cell_text,
+    csv_bytes,
+    escape_latex,
+    escape_markdown,
+    to_csv,
+    to_html,
+    to_latex,
+    to_markdown,
+    to_terminal,
+)
+from support.small_tables import example
 
 
 def test_a_column_has_an_arrow_for_its_direction():
@@ -40,3 +63,140 @@ def test_a_table_is_as_wide_as_its_widest_block():
     made = Table.of("caption", [Column("x")], rows, row_header="Method", note="a note", name="file")
     assert (made.caption, made.row_header, made.note, made.name) == ("caption", "Method", "a note", "file")
     assert [len(block.rows) for block in made.blocks] == [1]
+
+
+def test_cell_on_one_line() -> None:
+    assert cell_text(Cell.number(0.9123, 0.9, 0.95)) == "0.91 [0.90, 0.95]"
+    assert cell_text(Cell.number(0.9123, error=0.002)) == "0.912 ± 0.002"
+    assert cell_text(Cell.number(-0.25, form=NumberFormat(1, scale=100))) == "−25.0"
+    assert cell_text(Cell.number(math.nan)) == "–"
+    assert cell_text(Cell.number(3, form=NumberFormat(0), below="over 2")) == "3 (over 2)"
+
+
+def test_html_is_escaped_and_carries_exact_values() -> None:
+    page = to_html(example())
+    assert "<b>" not in page
+    assert "&lt;b&gt;" in page
+    assert (
+        'data-entry="MAP" data-set="in_domain" data-score="auroc" data-part="value" data-value="0.912345"'
+        in page
+    )
+    assert '<span class="best">' in page
+    assert "one class only" in page
+    assert page.count("<tr") == page.count("</tr>") == 4
+
+
+def test_markdown_has_a_line_per_row_footnotes_and_note() -> None:
+    lines = to_markdown(example()).splitlines()
+    assert lines[0] == "**Table 4: Scores.** What it shows."
+    assert "| Method | In-domain: AUROC\N{NO-BREAK SPACE}↑ | In-domain: NLL\N{NO-BREAK SPACE}↓ |" in lines
+    row = next(line for line in lines if line.startswith("| MAP"))
+    assert row.replace("\N{NO-BREAK SPACE}", " ") == r"| MAP | **0.91 \[0.90, 0.95\]** | 0.250 ± 0.010 |"
+    assert "–<sup>a</sup>" in to_markdown(example())
+    assert any(line.startswith("<sup>a</sup> one class only.") for line in lines)
+    assert lines[-1] == "A note."
+    hostile = next(line for line in lines if "50 %" in line)
+    assert len(re.findall(r"(?<!\\)\|", hostile)) == 4
+
+
+def test_latex_groups_columns_and_escapes() -> None:
+    text = to_latex(example())
+    assert r"\multicolumn{2}{c}{In-domain}" in text
+    assert r"\cmidrule(lr){2-3}" in text
+    assert r"\textbf{0.91 [0.90, 0.95]}" in text
+    assert r"0.250 $\pm$ 0.010" in text
+    assert r"\textless{}b\textgreater{}|*\_ [x](y) \$a\$ \& 50 \%" in text
+    assert r"\textsuperscript{a}" in text
+    assert text.count(r"\begin{") == text.count(r"\end{") == 2
+
+
+def test_markdown_rows_keep_their_columns_whatever_a_name_holds() -> None:
+    rows = [line for line in to_markdown(example()).splitlines() if line.startswith("|")]
+    assert [len(re.findall(r"(?<!\\)\|", row)) for row in rows] == [4] * len(rows)
+
+
+def test_latex_is_balanced_and_every_row_is_as_wide() -> None:
+    text = to_latex(example())
+    plain = re.sub(r"\\[\\{}&%$#_]", "", text)  # without escaped characters
+    assert plain.count("{") == plain.count("}")
+    assert plain.count("$") % 2 == 0
+    body = text.partition(r"\toprule")[2].partition(r"\bottomrule")[0]
+    for row in (line for line in body.splitlines() if line.endswith(r"\\")):
+        spans = [int(n) - 1 for n in re.findall(r"\\multicolumn\{(\d+)\}", row)]
+        assert len(re.findall(r"(?<!\\)&", row)) + sum(spans) == 2
+
+
+def test_latex_label_that_begins_like_an_option() -> None:
+    table = Table.of("x", [Column("a")], [Row("[0.5]", [Cell("1")])])
+    assert "\n{}[0.5] & 1 \\\\" in to_latex(table)
+
+
+def test_csv_has_a_line_per_cell_with_all_digits() -> None:
+    rows = list(csv.DictReader(io.StringIO(to_csv(example()).decode())))
+    assert len(rows) == 4
+    first = rows[0]
+    assert (first["table"], first["task"], first["method"], first["score"]) == (
+        "scores",
+        "drawn",
+        "MAP",
+        "auroc",
+    )
+    assert (first["value"], first["low"], first["best"]) == ("0.912345", "0.9", "1")
+    assert (rows[1]["standard_error"], rows[1]["runs"], rows[1]["direction"]) == ("0.01", "3", "lower")
+    assert (rows[2]["value"], rows[2]["why"]) == ("", "one class only")
+
+
+def test_csv_leaves_unknown_numbers_empty() -> None:
+    assert csv_bytes(["a", "b", "c"], [[0.1, None, math.nan]]) == b"a,b,c\n0.1,,\n"
+
+
+@pytest.mark.parametrize("text", ["a\nb", "a \t b"])
+def test_escapes_put_text_on_one_line(text: str) -> None:
+    assert escape_markdown(text) == escape_latex(text) == "a b"
+
+
+def rendered(table: Table, width: int = 80) -> str:
+    console = Console(width=width, file=io.StringIO(), color_system=None)
+    console.print(to_terminal(table))
+    return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+
+
+def wide() -> Table:
+    columns = [Column(name) for name in ("sensitivity", "specificity", "precision", "accuracy", "share")]
+    cells = [Cell.number(0.123456 + k / 10, 0.1 + k / 10, 0.15 + k / 10, 0.004) for k in range(5)]
+    return Table.of("Many numbers", columns, [Row("a_rather_long_name_of_a_method.parquet", cells)])
+
+
+def test_intervals_stand_below_and_nothing_is_marked_up() -> None:
+    text = rendered(example(), 120)
+    assert "0.90–0.95" in text
+    assert "± 0.01" in text
+    assert "[x](y)" in text
+
+
+def test_interval_with_negative_ends() -> None:
+    table = Table.of("x", [Column("a")], [Row("r", [Cell.number(-0.1, -0.2, 0.1)])])
+    assert "−0.20 … 0.10" in rendered(table)
+
+
+def test_interval_and_standard_error_are_both_shown() -> None:
+    text = rendered(wide(), 120)
+    assert "0.10–0.15" in text
+    assert text.count("± 0.004") == 5
+
+
+@pytest.mark.parametrize("width", [20, 30, 40, 60, 80, 100])
+def test_no_cell_is_cut_at_any_width(width: int) -> None:
+    text = rendered(wide(), width)
+    assert "…" not in text.replace(" … ", "")
+    assert max(map(len, text.splitlines())) <= width
+    squeezed = "".join(text.split())
+    for k in range(5):
+        assert f"{0.123456 + k / 10:.2f}" in squeezed
+        assert f"{0.15 + k / 10:.2f}" in squeezed
+    for word in ("sensitivity", "specificity", "precision", "accuracy", "share"):
+        assert word in text
+
+
+def test_a_narrow_terminal_gets_one_number_per_line() -> None:
+    assert "  sensitivity: 0.12 ± 0.004 [0.10, 0.15]" in rendered(wide(), 50)

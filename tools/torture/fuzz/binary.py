@@ -15,8 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet
 from hypothesis import strategies as st
 
-from retinabench.predictions.formats.npz_format import npz_bytes
-from retinabench.predictions.formats.parquet_format import parquet_bytes
+from retinabench.predictions.formats import npz_bytes, parquet_bytes
 from retinabench.predictions.table import Predictions
 from torture.fuzz import plain
 from torture.fuzz.case import Case

@@ -11,8 +11,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from retinabench.concepts.banks.tables import read_bank
-from retinabench.concepts.examinees.answers import read_answers
-from retinabench.concepts.questioning.loop import examine
+from retinabench.concepts.examinees import read_answers
+from retinabench.concepts.questioning.examination import examine
 from torture.fuzz import plain
 from torture.fuzz.case import Case, Must
 from torture.fuzz.damage import damages

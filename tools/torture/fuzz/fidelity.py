@@ -20,8 +20,8 @@ from retinabench.fidelity.leaderboard.board import make_board
 from retinabench.fidelity.leaderboard.files import make_evaluator, score_files, task_of
 from retinabench.fidelity.leaderboard.tables import task_table
 from retinabench.fidelity.scoring.grading import Evaluator
-from retinabench.fidelity.targets.registry import TARGETS
-from retinabench.reports.toolkit.terminal import to_terminal
+from retinabench.fidelity.targets.target import TARGETS
+from retinabench.reports.toolkit.tables import to_terminal
 from torture.fuzz.binary import FORGED
 from torture.fuzz.case import Case, Must
 from torture.fuzz.damage import damages

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from retinabench.core.files import CHECKSUMS
-from retinabench.data.ingest.prepare import prepare
-from retinabench.data.prepared.folder import open_prepared
+from retinabench.data.prepare import prepare
+from retinabench.data.prepared import open_prepared
 from retinabench.data.preprocessing.preprocess import Recipe
 from torture.fuzz import plain
 from torture.fuzz.case import Case, Must

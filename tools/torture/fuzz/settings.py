@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from retinabench.experiments.config import load_run
 from retinabench.experiments.search.space import points, read_space
 from retinabench.experiments.study.definition import read_study
-from retinabench.metrics.monitoring.certified import read_certificate
+from retinabench.metrics.monitoring import read_certificate
 from torture.fuzz.case import Case
 from torture.fuzz.damage import damages
 

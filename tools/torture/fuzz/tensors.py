@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from retinabench.core.errors import DivergedError
 from retinabench.core.files import CHECKSUMS
-from retinabench.data.ingest.prepare import prepare
+from retinabench.data.prepare import prepare
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.experiments.config import Run, build_run
 from retinabench.experiments.exporting.model import export_run, load_model

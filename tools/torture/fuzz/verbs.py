@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from retinabench.predictions.formats.parquet_format import parquet_bytes
+from retinabench.predictions.formats import parquet_bytes
 from torture.fuzz import plain
 from torture.fuzz.binary import of_package
 from torture.fuzz.case import Case, Check, Must, nothing_wrong

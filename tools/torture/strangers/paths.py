@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from retinabench.data.prepared.manifest import FORMAT
-from retinabench.data.prepared.shard_files import write_shard
-from retinabench.data.records import SPLITS, Records
+from retinabench.data.dataset import SPLITS, Records
+from retinabench.data.prepared import FORMAT, write_shard
 from torture.fuzz.case import Case
 
 SECRET = b"the witness"

@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from retinabench.data.dataset import Records
 from retinabench.data.image_dataset import ImageDataset
-from retinabench.data.ingest.label_matching import Survey
+from retinabench.data.labels import Survey
 from retinabench.data.preprocessing.preprocess import Recipe, preprocess
-from retinabench.data.records import Records
 
 STEPS = "They are drawn: retinabench prepare stripes --images 64 --size 32 --out data/stripes"
 SHARES = {("in_domain", "train"): 2, ("in_domain", "validation"): 1, ("in_domain", "test"): 1,

@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import Frozen, first_problem
-from retinabench.data.preprocessing.squares import Crop
+from retinabench.data.preprocessing.graham import Crop
 from retinabench.experiments.config import read_toml
 
 HERE = Path(__file__).parent / "definitions"

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from retinabench.concepts.banks import lesion_images
-from retinabench.concepts.banks.coco import read_coco
+from retinabench.concepts.banks import masks
 from retinabench.concepts.banks.definition import BankDefinition
-from retinabench.concepts.banks.label_table import read_label_table
-from retinabench.concepts.banks.mask_files import read_mask_files
+from retinabench.concepts.banks.masks import read_coco, read_mask_files
+from retinabench.concepts.banks.tables import read_label_table
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
+from retinabench.data.archives import open_files
 from retinabench.data.dataset import ConceptImages
 from retinabench.data.datasets import idrid_lesions
-from retinabench.data.ingest.archives import open_files
 
 
 def read_images(
@@ -29,7 +28,7 @@ def read_images(
         if source is not None:
             raise InputError("synthetic retinas are rendered, not read", hint="Leave --source out.")
         number = definition.synthetic.images if images is None else images
-        return lesion_images.drawn(number, seed=seed, population=definition.synthetic.population)
+        return masks.drawn(number, seed=seed, population=definition.synthetic.population)
     if images is not None:
         raise InputError("--images is for synthetic data only", hint="Leave it out.")
     if source is None:

@@ -1,10 +1,12 @@
-"""Tables with ``image_id`` and one column per concept, from CSV or Parquet; the bank of such a table."""
+"""Tables of concepts: one column per concept, and labels."""
 
 from __future__ import annotations
 
 import contextlib
 import csv
+import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +17,23 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from retinabench.concepts.banks.bank import UNKNOWN, Bank
-from retinabench.core.errors import InputError
+from retinabench.concepts.banks.definition import BankDefinition, LabelTable
+from retinabench.concepts.banks.masks import collected, one_file, patient_of
+from retinabench.core.errors import InputError, nearest
 from retinabench.core.files import check
+from retinabench.core.random_streams import numpy_generator
 from retinabench.core.untrusted import unquoted
+from retinabench.data.archives import Files
+from retinabench.data.dataset import ConceptImages
+from retinabench.data.labels import Row
+from retinabench.data.labels import read_table as read_table_label_table
 from retinabench.predictions.arrow_columns import as_text, combined, not_a_number
 from retinabench.predictions.check import Check
 from retinabench.predictions.columns import check_count, check_size
-from retinabench.predictions.formats.bounded_parquet import open_parquet, read_table
-from retinabench.predictions.formats.csv_format import broken_csv, csv_header, unquote
+from retinabench.predictions.formats import broken_csv, csv_header, open_parquet, read_table, unquote
 
 PATIENT = "patient_id"
+
 COLUMNS = 8  # of a Parquet file that are in memory at a time, beside the values
 
 
@@ -221,3 +230,168 @@ def _csv(path: Path, wanted: list[str], name: str = "image_id") -> pa.Table:
         return load(True, ".")
     except pa.ArrowInvalid as error:
         raise broken_csv(path, str(error)) from None
+
+
+def read_label_table(definition: BankDefinition, layout: LabelTable, files: Files) -> ConceptImages:
+    """Read the images and the truth of a table."""
+    name, base = one_file(files, layout.file)
+    where = files.where(name)
+    needed = [*layout.images, *layout.texts, *([layout.patient] if layout.patient else []), *layout.where]
+    wanted = {concept: _words(given) for concept, given in definition.concepts.items()}
+    columns = [] if layout.texts else [word for words in wanted.values() for word in words]
+    rows = _chosen(read_table_label_table(files, name, [*needed, *columns]), layout)
+    if not rows:
+        raise InputError(
+            "holds no row that the bank reads", file=where, hint="See `where` of its definition."
+        )
+    if not wanted and not layout.texts:
+        own = [*needed, *layout.ignored]
+        wanted = {column: [column] for column in rows[0][1] if column and column not in own}
+    if not wanted:
+        raise InputError(
+            "names no concepts", file=where, hint="Add [concepts] to the definition of the bank."
+        )
+    names, patients, truth = [], [], []
+    for row in rows:
+        for place, column in enumerate(layout.images):
+            label = _truth(row, wanted, layout, place, where)
+            if label is None:
+                continue
+            image = base + layout.path.replace("{image}", row[1][column].lstrip("/"))
+            if image not in files:
+                raise InputError(f"its image '{image}' is missing", file=where, row=row[0], column=column)
+            names.append(image)
+            patients.append(
+                row[1][layout.patient] if layout.patient else patient_of(image, layout.patient_pattern)
+            )
+            truth.append(label)
+    return collected(definition, files, names, list(wanted), np.array(truth, np.int8), patients)
+
+
+def _words(given: str | list[str]) -> list[str]:
+    return [given] if isinstance(given, str) else given
+
+
+def _chosen(rows: list[Row], layout: LabelTable) -> list[Row]:
+    return [row for row in rows if all(row[1][column] in cells for column, cells in layout.where.items())]
+
+
+def _truth(
+    row: Row, wanted: dict[str, list[str]], layout: LabelTable, place: int, where: str
+) -> list[int] | None:
+    """Return the truth of one image, None where it is left out."""
+    if not layout.texts:
+        return [_joint([_meaning(row, word, layout, where) for word in words]) for words in wanted.values()]
+    items = _items(row[1][layout.texts[place]], layout)
+    if not items or any(word.casefold() in item for item in items for word in layout.leave_out):
+        return None
+    return [
+        int(any(word.casefold() in item for item in items for word in words)) for words in wanted.values()
+    ]
+
+
+def _joint(meanings: list[int]) -> int:
+    """Return the truth of a concept of several columns: present in one of them, absent in all, or unknown."""
+    return 1 if 1 in meanings else min(meanings)
+
+
+def _items(text: str, layout: LabelTable) -> list[str]:
+    parts = re.split(f"[{re.escape(layout.separators)}]", text)
+    return [item.strip().casefold() for item in parts if item.strip()]
+
+
+def _meaning(row: Row, column: str, layout: LabelTable, where: str) -> int:
+    number, cells = row
+    for meaning, known in ((1, layout.present), (0, layout.absent), (UNKNOWN, layout.unknown)):
+        if cells[column] in known:
+            return meaning
+    raise InputError(
+        f"is '{cells[column]}', which has no meaning",
+        file=where,
+        row=number,
+        column=column,
+        hint=f"Present is {', '.join(layout.present)}, absent {', '.join(layout.absent)}; "
+        "the definition of the bank may name others, and unknown ones.",
+    )
+
+
+SEPARATOR = "@"
+
+MAJORITY, RANDOM = "majority", "random"
+
+Votes = NDArray[np.int8]
+
+
+@dataclass(frozen=True, eq=False)
+class ReaderPanel:
+    """The readings of all samples of a bank."""
+
+    readers: tuple[str, ...]
+    votes: Votes
+    truth: str
+
+    def others(self) -> dict[str, NDArray[np.int8]]:
+        """Return the other truths that the readers leave possible, by name, (n, c) each.
+
+        For the majority: that of the panel without each of its readers. Otherwise: the readings of each reader.
+        """
+        if self.truth != MAJORITY:
+            return {
+                name: self.votes[:, :, place] for place, name in enumerate(self.readers) if name != self.truth
+            }
+        if len(self.readers) < 2:
+            return {}
+        return {
+            f"without {name}": majority(np.delete(self.votes, place, axis=2))
+            for place, name in enumerate(self.readers)
+        }
+
+
+def majority(votes: Votes) -> NDArray[np.int8]:
+    """Return what more than half of the readers of each sample say: (n, c, R) -> (n, c), -1 at a tie and without readers."""
+    balance = (votes == 1).sum(axis=2) - (votes == 0).sum(axis=2)
+    return np.where(balance > 0, 1, np.where(balance < 0, 0, UNKNOWN)).astype(np.int8)
+
+
+def random_reader(votes: Votes, generator: np.random.Generator) -> NDArray[np.int8]:
+    """Return for each sample the reading of one of its readers, drawn at random among those who read it: (n, c, R) -> (n, c)."""
+    read = (votes >= 0).any(axis=1)
+    order = np.where(read, generator.random(read.shape), -1.0)
+    return np.take_along_axis(votes, order.argmax(axis=1)[:, None, None], axis=2)[:, :, 0]
+
+
+def read_reference(
+    path: str | Path, concepts: Sequence[str] | None = None, truth: str | None = None, seed: int = 0
+) -> tuple[Bank, ReaderPanel | None]:
+    """Read a table of truth, with one or several readers."""
+    names = column_names(path)
+    pairs = [name.rsplit(SEPARATOR, 1) for name in names if SEPARATOR in name]
+    if not pairs:
+        if truth is not None:
+            hint = f"Name its columns CONCEPT{SEPARATOR}READER."
+            raise InputError("has one truth, so that --reference does not apply", file=path, hint=hint)
+        return read_bank(path, concepts), None
+    found = list(dict.fromkeys(concept for concept, _ in pairs))
+    readers = tuple(dict.fromkeys(reader for _, reader in pairs))
+    for concept in concepts or ():
+        if concept not in found:
+            raise InputError(
+                f"has no column '{concept}{SEPARATOR}…'", file=path, hint=nearest(concept, found)
+            )
+    wanted, chosen = list(concepts or found), truth or MAJORITY
+    if chosen not in (MAJORITY, RANDOM, *readers):
+        raise InputError(
+            f"has no reader '{chosen}'", file=path, hint=nearest(chosen, (MAJORITY, RANDOM, *readers))
+        )
+    columns = [f"{concept}{SEPARATOR}{reader}" for concept in wanted for reader in readers]
+    table = read_bank(path, columns)  # refuses what is missing, and what is not 0, 1 or empty
+    votes = table.truth.reshape(table.samples, len(wanted), len(readers))
+    if chosen == MAJORITY:
+        values = majority(votes)
+    elif chosen == RANDOM:
+        values = random_reader(votes, numpy_generator(seed, "readers"))
+    else:
+        values = votes[:, :, readers.index(chosen)]
+    ids = [table.name(sample) for sample in range(table.samples)]
+    bank = Bank(ids, wanted, np.ascontiguousarray(values), source=str(path), patient=table.patient)
+    return bank, ReaderPanel(readers, votes, chosen)

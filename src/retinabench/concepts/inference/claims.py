@@ -1,33 +1,12 @@
-"""Claims such as "sensitivity of haemorrhage >= 0.85", decided by a sequential test as soon as the answers allow.
-
-The claim is about the K right answers among all N samples of its cell: K >= k1 against K <= k0 = k1 - 1. Answers come in random
-order without replacement. For K <= k0 the wealth
-
-    M_n = sum_{K > k0} w(K) P(answers | K) / P(answers | K = k0),    P(right next | K) = (K - right so far) / (N - asked so far),
-
-is a non-negative supermartingale with M_0 = 1: the mean of each factor is at most 1 under every K <= k0, because the numerator's
-probability of a correct answer is at least the denominator's, which is at least the true one. By Ville's inequality it ever
-reaches 1 / (1 - confidence) with probability at most 1 - confidence, so that the decision "holds" is valid the first time it
-does, at any stopping time. The mirrored wealth, the sum over K <= k0 against K = k1, decides "fails". Only one of the two can err.
-
-Other cells may be asked in between, and the answers may decide which cell is next: the order of a cell's samples is drawn
-independently, so the probability of a correct answer above is the same given everything asked before, in any cell. Neither the
-claim nor the choice of the sample in the cell may depend on the answers, and K must be fixed: an examinee must give the same
-answer whenever a question is asked.
-
-Of m claims that were stated together, each is decided once its wealth reaches m / (1 - confidence): all decisions are right with a
-probability of at least the confidence. One of the two sides of every claim is true, so that m decisions can err whatever was decided
-before, and a correction by steps (Holm) would not hold. A claim that was not stated before the first answer is *exploratory*: its
-answers are counted, and nothing is decided.
-
-The weights w are uniform over at most 1,000 values of K; any fixed choice is valid.
-"""
+"""Claims about sensitivity and specificity, decided by confidence sequences."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +15,94 @@ from retinabench.concepts.banks.bank import Bank
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import JsonObject
 
+LOG_BETA = math.log(math.pi)  # of B(1/2, 1/2)
+
+STEPS = 60  # halvings of [0, 1]: to 1e-18
+
+
+class RateEnds(NamedTuple):
+    """The ends of an interval of a rate."""
+
+    low: float
+    high: float
+
+
+def bank_sequence(right: int, asked: int, of: int, alpha: float) -> RateEnds:
+    """Return the interval of the rate of this bank."""
+    limit = _log_mixture(right, asked) + math.log(alpha)
+
+    def inside(total: int) -> bool:
+        return _log_without_replacement(total, right, asked, of) > limit
+
+    least, most = right, of - (asked - right)
+    best = min(max((of + 1) * right // asked if asked else least, least), most)
+    low = _boundary(inside, best, least)
+    high = _boundary(inside, best, most)
+    return RateEnds(low / of, high / of)
+
+
+def new_sequence(right: float, asked: int, alpha: float) -> RateEnds:
+    """Return the interval of the rate for new samples."""
+    limit = _log_mixture(right, asked) + math.log(alpha)
+    wrong, share = asked - right, right / asked if asked else 0.5
+
+    def inside(p: float) -> bool:
+        return _times_log(right, p) + _times_log(wrong, 1 - p) > limit
+
+    ends = []
+    for edge in (0.0, 1.0):
+        inner, outer = share, edge
+        for _ in range(STEPS if not inside(edge) else 0):
+            middle = (inner + outer) / 2
+            inner, outer = (middle, outer) if inside(middle) else (inner, middle)
+        ends.append(outer)  # outside by less than 1e-17: rounding does not narrow the interval
+    return RateEnds(*ends)
+
+
+def needed(goal: float, alpha: float) -> int:
+    """Return how many samples it takes at least until answers that are all right show a rate of `goal` for new samples."""
+    low, high = 1, 2
+    while new_sequence(high, high, alpha).low < goal:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if new_sequence(middle, middle, alpha).low >= goal else (middle, high)
+    return high
+
+
+def _boundary(inside: Callable[[int], bool], best: int, edge: int) -> int:
+    """The number furthest from `best` towards `edge` that is inside; those between are inside."""
+    if inside(edge):
+        return edge
+    inner, outer = best, edge
+    while abs(outer - inner) > 1:
+        middle = (inner + outer) // 2
+        inner, outer = (middle, outer) if inside(middle) else (inner, middle)
+    return inner
+
+
+def _log_mixture(right: float, asked: int) -> float:
+    """Logarithm of Q."""
+    return math.lgamma(right + 0.5) + math.lgamma(asked - right + 0.5) - math.lgamma(asked + 1) - LOG_BETA
+
+
+def _log_without_replacement(total: int, right: int, asked: int, of: int) -> float:
+    """Logarithm of P_K with K = `total`, which leaves both numbers of answers possible."""
+    wrong = asked - right
+    return _log_falling(total, right) + _log_falling(of - total, wrong) - _log_falling(of, asked)
+
+
+def _log_falling(x: int, j: int) -> float:
+    """Logarithm of x (x - 1) … (x - j + 1)."""
+    return math.lgamma(x + 1) - math.lgamma(x - j + 1)
+
+
+def _times_log(count: float, p: float) -> float:
+    return 0.0 if not count else count * math.log(p) if p > 0 else -math.inf
+
+
 MIXTURE = 1000
+
 FORM = re.compile(r"\s*(sensitivity|specificity) of (.+?)\s*(>=|<=|≥|≤)\s*([0-9.]+)\s*(%?)\s*", re.IGNORECASE)
 
 

@@ -1,33 +1,56 @@
-"""Sensitivity, specificity and accuracy of a concept with their confidence sequences.
-
-A rate has three intervals (`confidence_sequences.py`): of this bank and of new samples, each at 95 % by itself, and of new samples
-*simultaneously* with all other rates of the examination. Everything that the page states about the model follows from the
-simultaneous ones, so that it is right in all of its statements together with a probability of at least 95 %. Because either
-side of a goal may be stated, every rate has one false statement that could be made of it, whatever the truth: with m rates
-there are always m hypotheses that must not be rejected, and stepping down (Holm) could gain nothing over Bonferroni.
-
-Where a bank names patients, those for new samples count one sample of each (`patients.py`).
-
-Where samples are selected by their other concepts instead of at random, only what is certain is said of the bank: the rate
-lies between that with all other answers wrong and that with all of them right. Nothing is said of new samples until
-every sample was asked.
-
-References:
-    Holm, A simple sequentially rejective multiple test procedure, Scandinavian Journal of Statistics 6:65 (1979).
-    Finner and Strassburger, The partitioning principle, Annals of Statistics 30:1194 (2002).
-"""
+"""Rates of a concept, with patients who have several images."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from retinabench.concepts.inference.confidence_sequences import RateEnds, bank_sequence, new_sequence
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.concepts.inference.claims import RateEnds, bank_sequence, new_sequence
+from retinabench.core.random_streams import numpy_generator
 from retinabench.core.results import Document
 
+Rows = NDArray[np.intp]
+
+
+class Patients:
+    """Draws the sample of each patient that counts."""
+
+    def __init__(self, patient: Rows, seed: int) -> None:
+        generator = numpy_generator(seed, "examination", "patients")
+        self._patient, self._count = patient, int(patient.max()) + 1
+        self._order = generator.permutation(len(patient))
+        self._side = generator.integers(0, 2, self._count)
+
+    def counted(self, member: NDArray[np.bool_]) -> Rows | None:
+        """Return the samples of a cell that count, one of each patient; None where no patient has two there."""
+        rows = self._order[member[self._order]][::-1]
+        first = np.full(self._count, -1, np.intp)
+        first[self._patient[rows]] = rows  # of several, the last stays: the first of the order
+        found = first[first >= 0]
+        return None if len(found) == len(rows) else found
+
+    def compared(self, truth: NDArray[np.int8]) -> tuple[Rows, Rows]:
+        """Return the samples without and with a concept that count in a ranking, such that no patient is on both sides."""
+        known = np.asarray(truth)
+        sides = [known == sign for sign in (0, 1)]
+        both = np.intersect1d(*(self._patient[side] for side in sides))
+        if len(both):
+            sides = [side & (self._side[self._patient] == sign) for sign, side in enumerate(sides)]
+        without, having = (
+            np.flatnonzero(side) if (counted := self.counted(side)) is None else counted for side in sides
+        )
+        return without, having
+
+
 ALPHA = 0.05
+
 LEAST = 3
+
 """Answers from which on a rate is judged: nothing is concluded from two, whatever the goal."""
+
 ANYTHING = RateEnds(0.0, 1.0)
 
 

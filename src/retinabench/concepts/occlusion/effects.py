@@ -1,12 +1,4 @@
-"""How much a model's probability and its uncertainty change, per image and on average over patients.
-
-For an image x with a concept c, and f the model's P(referable) or one of its uncertainties,
-
-    occluded = f(x with c filled) - f(x),    control = mean_k f(x with control k filled) - f(x),
-
-and the effect of the concept is their difference. Averages are over images, their intervals over patients (cluster
-bootstrap).
-"""
+"""Cover lesions, and measure what the network then says."""
 
 from __future__ import annotations
 
@@ -15,15 +7,191 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
+from scipy import ndimage
 
+from retinabench.core.random_streams import numpy_generator
 from retinabench.core.results import Document, JsonObject
 from retinabench.core.version import __version__
+from retinabench.data.dataset import ConceptImages
+from retinabench.data.preprocessing.graham import field_circle
 from retinabench.metrics.bootstrap import cluster_bootstrap, percentile_interval
 from retinabench.metrics.proportions import Interval
 
+Mask = NDArray[np.bool_]
+
+NARROWEST = 0.03  # of the side: width of the first window; each further one is twice as wide
+
+SCALES = 5
+
+FAINT = 0.05  # an average of less weight than this gives way to that of the wider window
+
+TRIES = 200  # places that are tried for a piece of a shape
+
+
+def fill(image: NDArray[np.uint8], mask: Mask, source: Mask) -> NDArray[np.uint8]:
+    """Return an image in which a part is filled with the surrounding texture.
+
+    Shapes: `image` (S, S, 3), `mask` (S, S), `source` (S, S), returns (S, S, 3).
+    """
+    source = source & ~mask
+    if not mask.any() or not source.any():
+        return image.copy()
+    pixels = image.astype(np.float32)
+    slow = _average(pixels, source)
+    fine = pixels - slow
+    nearest = ndimage.distance_transform_edt(~source, return_distances=False, return_indices=True)
+    here = np.indices(mask.shape)
+    mirrored = np.clip(2 * nearest - here, 0, len(mask) - 1)
+    mirrored = np.where(source[tuple(mirrored)], mirrored, nearest)
+    filled = slow[mask] + fine[tuple(mirrored)][mask]
+    out = image.copy()
+    out[mask] = np.clip(np.rint(filled), 0, 255).astype(np.uint8)
+    return out
+
+
+def _average(pixels: NDArray[np.float32], source: Mask) -> NDArray[np.float32]:
+    """Return the average (S, S, 3) of the source pixels around every pixel, at the finest scale that reaches some."""
+    weight = source.astype(np.float32)
+    average = np.broadcast_to(pixels[source].mean(axis=0), pixels.shape)
+    for scale in reversed(range(SCALES)):
+        width = 2 * round(NARROWEST * len(source) * 2**scale / 2) + 1
+        mass = _window(weight, width)[..., None]
+        total = np.stack([_window(weight * pixels[..., c], width) for c in range(3)], axis=-1)
+        share = np.minimum(mass / FAINT, 1)
+        average = share * (total / np.maximum(mass, 1e-6)) + (1 - share) * average
+    return average
+
+
+def _window(values: NDArray[np.float32], width: int) -> NDArray[np.float32]:
+    """Return local means: two passes of a square window, whose time does not depend on its width."""
+    once = ndimage.uniform_filter(values, width, mode="constant")
+    return np.asarray(ndimage.uniform_filter(once, width, mode="constant"))
+
+
+def moved(mask: Mask, free: Mask, random: np.random.Generator) -> Mask | None:
+    """Return the same shape elsewhere: each connected piece is moved, mirrored at random, to pixels that are free.
+
+    Shapes: `mask` (S, S), `free` (S, S), returns (S, S).
+    """
+    pieces, count = ndimage.label(mask, structure=np.ones((3, 3)))
+    left = free & ~mask
+    placed = np.zeros_like(mask)
+    boxes = ndimage.find_objects(pieces)
+    for number in sorted(
+        range(count), key=lambda k: -int((pieces[boxes[k]] == k + 1).sum())
+    ):  # largest first
+        piece = pieces[boxes[number]] == number + 1
+        place = _place(piece, left, random)
+        if place is None:
+            return None
+        window = placed[place[0] : place[0] + len(piece), place[1] : place[1] + piece.shape[1]]
+        kept = left[place[0] : place[0] + len(piece), place[1] : place[1] + piece.shape[1]]
+        shape = _turned(piece, place[2])
+        window |= shape
+        kept &= ~shape
+    return placed
+
+
+def _place(piece: Mask, left: Mask, random: np.random.Generator) -> tuple[int, int, int] | None:
+    """Return row, column and symmetry of a place where a piece fits, None where `TRIES` find none."""
+    rows, columns = np.nonzero(left)
+    for _ in range(TRIES if len(rows) else 0):
+        chosen, symmetry = int(random.integers(len(rows))), int(random.integers(4))
+        row, column = int(rows[chosen]) - len(piece) // 2, int(columns[chosen]) - piece.shape[1] // 2
+        if min(row, column) < 0 or row + len(piece) > len(left) or column + piece.shape[1] > len(left):
+            continue
+        window = left[row : row + len(piece), column : column + piece.shape[1]]
+        if window[_turned(piece, symmetry)].all():
+            return row, column, symmetry
+    return None
+
+
+def _turned(piece: Mask, symmetry: int) -> Mask:
+    """Return a piece mirrored up-down (symmetry 1), left-right (2) or both (3)."""
+    turned = piece[::-1] if symmetry & 1 else piece
+    return turned[:, ::-1] if symmetry & 2 else turned
+
+
+ALL = "all concepts"
+
+MARGIN = 0.006  # of the side: a lesion's soft border lies outside its mask
+
+GUARD = 0.01  # of the side: the halo of a lesion is no background either
+
+COVERED = 0.25  # a pixel belongs to a reduced mask from this share of the mask's pixels in it
+
+INSIDE = 0.94  # of the radius of the field of view, in which controls lie: the rim is no background
+
+Pixels = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, eq=False)
+class Variants:
+    """Versions of one image, at the size at which it is filled.
+
+    Shapes: `original` (S, S, 3).
+    """
+
+    original: Pixels
+    filled: dict[str, Pixels]
+    controls: dict[str, list[Pixels]]
+    rendered: dict[str, Pixels]
+    area: dict[str, float]
+
+
+def variants(images: ConceptImages, row: int, side: int, *, controls: int, seed: int) -> Variants:
+    """Return the versions of an image."""
+    assert images.masks is not None
+    original = images.image(row, side)
+    masks = {
+        name: _reduced(mask, side) for name, mask in zip(images.concepts, images.masks(row), strict=True)
+    }
+    masks = {name: mask for name, mask in masks.items() if mask.any()}
+    if len(masks) > 1:
+        masks[ALL] = np.logical_or.reduce(list(masks.values()))
+    lesions = np.logical_or.reduce([*masks.values(), np.zeros((side, side), np.bool_)])
+    field = _field(original)
+    halo = ndimage.binary_dilation(lesions, iterations=max(1, round(GUARD * side)))
+    background = field & ~halo
+    filled, elsewhere, rendered, area = {}, {}, {}, {}
+    for name, mask in masks.items():
+        filled[name] = fill(original, mask, background)
+        area[name] = float(mask.sum() / field.sum())
+        random = numpy_generator(seed, "control", str(images.sample_id[row]), name)
+        drawn = [moved(mask, background, random) for _ in range(controls)]
+        elsewhere[name] = [fill(original, shape, background) for shape in drawn if shape is not None]
+        if images.without is not None:
+            rendered[name] = images.without(row, side, images.concepts if name == ALL else (name,))
+    return Variants(original, filled, elsewhere, rendered, area)
+
+
+def _reduced(mask: Mask, side: int) -> Mask:
+    """Return a mask at another size, with a margin."""
+    if not mask.any():
+        return np.zeros((side, side), np.bool_)
+    grey = Image.fromarray(mask.astype(np.uint8) * 255).resize((side, side), Image.Resampling.BOX)
+    small = np.asarray(grey) > 255 * COVERED
+    rows, columns = np.nonzero(mask)  # a lesion that is smaller than a pixel keeps that pixel
+    small[rows * side // len(mask), columns * side // len(mask)] |= ~small.any()
+    return np.asarray(ndimage.binary_dilation(small, iterations=max(1, round(MARGIN * side))))
+
+
+def _field(image: Pixels) -> Mask:
+    """Return the inner part of the field of view."""
+    circle = field_circle(Image.fromarray(image))
+    y, x = np.indices(image.shape[:2]) + 0.5
+    inside: Mask = np.hypot(x - circle.x, y - circle.y) < INSIDE * circle.radius
+    inside &= image.max(axis=2) > 0
+    return inside
+
+
 Floats = NDArray[np.float64]
+
 SCHEMA = "retinabench.occlusion/1"
+
 KINDS = ("occluded", "control", "difference", "rendered", "error")
+
 """Changes: with the concept filled, with the control filled, the first minus the second, with the concept left out of the
 drawing, and what filling changes beyond that."""
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from retinabench.concepts.banks.bank import Bank
-from retinabench.concepts.examinees.answers import Examinee
-from retinabench.concepts.inference.gaussian_process import Reading
-from retinabench.concepts.questioning.loop import examine
+from retinabench.concepts.examinees import Examinee
+from retinabench.concepts.inference.unpredictability import Reading
+from retinabench.concepts.questioning.examination import examine
 from retinabench.concepts.questioning.strategies import STRATEGIES
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress

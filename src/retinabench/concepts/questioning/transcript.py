@@ -1,31 +1,117 @@
-"""The transcript: every question and its answer as one line of JSON, appended as soon as the answer is there.
-
-The first line registers what determines the questions, the claims among it: `registration.py` takes up a claim only if it stands
-there. It is the only file that is not written as a whole, because an answer may be expensive (an expert, a large network). A line
-that was cut short by a kill is dropped, and its question is asked again. An examination continues by repetition: strategy,
-seed and answers determine every question, so it starts again with the answers of the transcript and checks that each
-question is the recorded one. One process writes at a time: it holds the lock of the folder.
-"""
+"""The transcript of an examination, and its registration before the first question."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import IO, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.concepts.banks.bank import Bank
+from retinabench.concepts.inference.claims import Claim, check_confidence, parse_claim
+from retinabench.concepts.inference.rates import CellAnswers, PatientAnswers, Patients
+from retinabench.concepts.inference.unpredictability import AnswerRanking, Floats, ranking, says_yes
+from retinabench.concepts.questioning.strategies import find_strategy
 from retinabench.core.errors import InputError
 from retinabench.core.files import explain, sealed, unsealed
 from retinabench.core.results import JsonObject
 from retinabench.core.untrusted import open_in_place
 from retinabench.core.workspace import Workspace
 
+
+@dataclass
+class Record:
+    """The questions in their order; item i of every list belongs to question i + 1."""
+
+    sample: list[int] = field(default_factory=list)
+    concept: list[int] = field(default_factory=list)
+    truth: list[int] = field(default_factory=list)
+    prob: list[float] = field(default_factory=list)
+
+    def add(self, sample: int, concept: int, truth: int, prob: float) -> bool:
+        """Add a question with its answer."""
+        for values, value in ((self.sample, sample), (self.concept, concept), (self.truth, truth)):
+            values.append(value)
+        self.prob.append(prob)
+        return says_yes(prob) == bool(truth)
+
+    def about(self, concept: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        """Return sample, truth and answer of the questions about a concept, (q,) each."""
+        mine = np.asarray(self.concept, np.int64) == concept
+        sample, truth = (np.asarray(values, np.int64)[mine] for values in (self.sample, self.truth))
+        return sample, truth, np.asarray(self.prob, np.float64)[mine]
+
+    def answers(self, concept: int) -> dict[str, list[float]]:
+        """Return P(yes) about the samples ``without`` a concept and about those ``with`` it."""
+        _, truth, prob = self.about(concept)
+        return {"without": prob[truth == 0].tolist(), "with": prob[truth == 1].tolist()}
+
+
+class Answered:
+    """Counts answers.
+
+    Attributes:
+        patients: Which samples count for new patients; None where each sample is a patient of its own.
+    """
+
+    def __init__(self, bank: Bank, record: Record, seed: int, drawn: bool) -> None:
+        self._bank, self._record, self._drawn = bank, record, drawn
+        self.patients = None if bank.patient is None else Patients(bank.patient, seed)
+
+    def cell(self, concept: int, sign: int) -> CellAnswers:
+        """Return the answers about a cell."""
+        sample, truth, prob = self._record.about(concept)
+        mine = truth == sign
+        return self.members(
+            np.asarray(self._bank.truth[:, concept]) == sign,
+            sample[mine],
+            says_yes(prob[mine]) == bool(sign),
+        )
+
+    def members(
+        self, member: NDArray[np.bool_], sample: NDArray[np.int64], right: NDArray[np.bool_]
+    ) -> CellAnswers:
+        """Return the answers about any set of samples that are asked about in random order."""
+        patients = None
+        if self.patients is not None and (rows := self.patients.counted(member)) is not None:
+            counted = np.isin(sample, rows)
+            patients = PatientAnswers(int(right[counted].sum()), int(counted.sum()), len(rows))
+        return CellAnswers(int(right.sum()), len(sample), int(member.sum()), self._drawn, patients)
+
+    def ranking(self, concept: int) -> AnswerRanking:
+        """Return how well the answers about a concept rank the samples."""
+        _, truth, prob = self._record.about(concept)
+        return ranking(
+            (prob[truth == 0], prob[truth == 1]), self.compared(concept, self._bank.truth[:, concept])
+        )
+
+    def compared(self, concept: int, truth: NDArray[np.int8]) -> tuple[Floats, Floats] | None:
+        """Return P(yes) about the samples that the interval of a ranking compares, in the order in which they were asked."""
+        sample, _, prob = self._record.about(concept)
+        if not self._drawn:
+            if len(sample) < self._bank.cells[concept].sum():
+                return None
+            order = np.argsort(sample, kind="stable")  # an order in which the answers had no part
+            sample, prob = sample[order], prob[order]
+        kinds = [truth[sample] == 0, truth[sample] == 1]
+        if self.patients is not None:
+            rows = self.patients.compared(truth)
+            kinds = [kind & np.isin(sample, some) for kind, some in zip(kinds, rows, strict=True)]
+        return prob[kinds[0]], prob[kinds[1]]
+
+
 SCHEMA = "retinabench.transcript/2"
+
 READ = ("retinabench.transcript/1", SCHEMA)
+
 STATED = ("schema", "strategy", "claims")
+
 """What may still be stated anew while a transcript holds no answer."""
 
 
@@ -164,3 +250,57 @@ def _unanswered(content: bytes, header: Mapping[str, object]) -> bool:
         return False
     fixed = {**found, **{name: header[name] for name in STATED}}
     return found.get("schema") in READ and fixed == dict(header)
+
+
+SEPARATOR = " @ "  # between a claim and its confidence
+
+
+@dataclass(frozen=True)
+class Registration:
+    """What the first line of a transcript fixes."""
+
+    schema: str
+    strategy: str
+    texts: list[str]
+    claims: list[Claim]
+
+    def header(self, **fixed: Any) -> JsonObject:
+        """Return the first line of the transcript, with what else determines the questions."""
+        return {"schema": self.schema, **fixed, "strategy": self.strategy, "claims": self.texts}
+
+
+def register(
+    bank: Bank,
+    texts: str | Sequence[str] | None,
+    confidence: float,
+    strategy: str | None,
+    recorded: JsonObject,
+) -> Registration:
+    """Register claims, or take up those of a transcript with answers."""
+    check_confidence(confidence)
+    stated = [" ".join(text.split()) for text in ([texts] if isinstance(texts, str) else texts or ())]
+    stated = [f"{text}{SEPARATOR}{float(confidence)!r}" for text in dict.fromkeys(stated)]
+    registered = [str(text) for text in recorded.get("claims", ())] if recorded else stated
+    schema = str(recorded.get("schema", SCHEMA))
+    name = strategy or str(recorded.get("strategy", "claims" if registered else "precision"))
+    together = len(registered) if schema == SCHEMA else 1
+    claims = [_parse(text, bank, together, registered=True) for text in registered]
+    claims += [_parse(text, bank, together, registered=False) for text in stated if text not in registered]
+    if claims and not find_strategy(name).companion_valid:
+        raise InputError(
+            f"the strategy '{name}' selects samples within a cell, so no claim can be decided by it",
+            hint="Choose claims, precision, uncertainty or random.",
+        )
+    if name == "claims" and not registered:
+        raise InputError("the strategy 'claims' needs a claim", hint="Give it with --claim.")
+    return Registration(schema, name, registered, claims)
+
+
+def _parse(text: str, bank: Bank, together: int, *, registered: bool) -> Claim:
+    """A claim as the transcript writes it."""
+    claim, _, confidence = text.rpartition(SEPARATOR)
+    try:
+        number = float(confidence)
+    except ValueError:
+        raise InputError(f"the registered claim '{text}' has no confidence") from None
+    return parse_claim(claim, bank, number, together=together, registered=registered)

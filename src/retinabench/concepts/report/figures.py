@@ -1,37 +1,52 @@
-"""The figures of an examination: functions from plain arrays to a matplotlib figure, one small panel each.
-
-The axis a = (truth + P(yes)) / 2 is labelled by P(yes): from 0 to 1 where the concept is absent, then again where it is
-present. Both sides of the border between the halves are wrong answers with high confidence.
-"""
+"""The figures of an examination."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from retinabench.concepts.inference.gaussian_process import GRID, Performance, posterior
-from retinabench.concepts.questioning.examination import ConceptResult
-from retinabench.concepts.questioning.strategy_comparison import StrategyCourse
+from retinabench.concepts.examinees import SYNTHETIC
+from retinabench.concepts.inference.unpredictability import GRID, Performance, Reading, posterior
+from retinabench.concepts.questioning.examination import ConceptResult, Examination
+from retinabench.concepts.questioning.strategy_comparison import (
+    StrategyComparison,
+    StrategyCourse,
+    compare_strategies,
+)
 from retinabench.concepts.report.snapshot import Snapshot
 from retinabench.core.errors import printable
+from retinabench.core.files import write_json
+from retinabench.core.progress import QUIET, Progress
+from retinabench.core.results import json_content
 from retinabench.reports.toolkit.figures import (
+    BAD,
+    FAINT,
+    GOOD,
+    HUES,
+    INK,
+    MUTED,
+    PAPER,
     TEXT,
     WIDTH,
     Floats,
     Line,
+    Mark,
     canvas,
     draw_lines,
     light_grid,
+    mark,
     math_free,
+    save,
 )
 from retinabench.reports.toolkit.number_format import Quantity
-from retinabench.reports.toolkit.style import BAD, FAINT, GOOD, HUES, INK, MUTED, PAPER, Mark
 
 
 @dataclass(frozen=True)
@@ -43,8 +58,11 @@ class RateMark:
 
 
 Parts = tuple[Floats, Floats, Floats, Floats]
+
 """Counts (100,), and grid, mean and std (101,) of a performance panel."""
+
 REGIONS = (("TN", GOOD), ("FP", BAD), ("FN", BAD), ("TP", GOOD))
+
 HEIGHT = 270
 
 
@@ -171,3 +189,100 @@ def arrays(concept: ConceptResult) -> Parts:
 
 def _parts(bins: NDArray[np.int64], process: Performance) -> Parts:
     return bins.astype(np.float64), GRID, process.mean(), np.sqrt(process.variance())
+
+
+PUBLISHED = ("biased-1", "biased-2", "unbiased")
+
+PANEL = 260  # pixels: width of a panel; its height is three quarters of that
+
+ACROSS = 4  # panels in a row
+
+TITLE = 10  # points
+
+
+def write_figures(
+    found: Examination,
+    comparison: StrategyComparison,
+    state: Snapshot | None,
+    out: Path,
+    *,
+    questions: int,
+    seed: int,
+    reading: Reading,
+    progress: Progress = QUIET,
+) -> list[Path]:
+    """Write the figures, and the numbers of Figure 4 for the synthetic examinees as `synthetic.json`."""
+    out.mkdir(parents=True, exist_ok=True)
+    synthetic = {}
+    for name in PUBLISHED:
+        synthetic[name] = compare_strategies(
+            found.bank,
+            lambda own, make=SYNTHETIC[name]: make(found.bank, own),  # type: ignore[misc]
+            repetitions=comparison.repetitions,
+            questions=questions,
+            seed=seed,
+            reading=reading,
+            rules=comparison.rules,
+            progress=progress,
+        )
+    write_json(out / "synthetic.json", json_content(synthetic), checked=True)
+    files = save(_performance(found), out / "figure-2")
+    if state is not None:
+        files += save(_state(state), out / "figure-3")
+    return files + save(_uncertainty({"examinee": comparison, **synthetic}), out / "figure-4")
+
+
+def _performance(found: Examination) -> Figure:
+    concepts = found.concepts
+    rows = -(-len(concepts) // ACROSS)
+    across = min(len(concepts), ACROSS)
+    figure, axes = canvas(across * PANEL, rows * 0.75 * PANEL, rows, across)
+    for number in range(rows * across):
+        place = axes[number // across][number % across]
+        if number >= len(concepts):
+            place.set_visible(False)
+            continue
+        name, one = list(concepts.items())[number]
+        draw_performance(place, *arrays(one))
+        _title(place, name)
+    return figure
+
+
+def _state(state: Snapshot) -> Figure:
+    """One row per concept, one column per strategy, the panels of a row on one scale."""
+    names = list(state.bins)
+    figure, axes = canvas(
+        len(names) * PANEL, len(state.concepts) * 0.75 * PANEL, len(state.concepts), len(names)
+    )
+    for row, concept in enumerate(state.concepts):
+        drawn, limits = states(state, concept)
+        for column, (name, parts) in enumerate(drawn.items()):
+            draw_performance(axes[row][column], *parts, limits=limits)
+            _title(axes[row][column], f"{printable(concept, limit=24)}, {name}")
+    return figure
+
+
+def _uncertainty(comparisons: Mapping[str, StrategyComparison]) -> Figure:
+    figure, [axes] = canvas(len(comparisons) * 1.15 * PANEL, PANEL, 1, len(comparisons))
+    names = list(next(iter(comparisons.values())).strategies)
+    for place, (examinee, comparison) in zip(axes, comparisons.items(), strict=True):
+        asked = np.asarray(comparison.questions, np.float64)
+        lines = []
+        for number, name in enumerate(names):
+            lines.append(course(mark(number), asked, comparison.strategies[name]))
+        draw_progress(place, lines)
+        _title(place, examinee)
+    handles = [_handle(number, name) for number, name in enumerate(names)]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(names), frameon=False)
+    return figure
+
+
+def _handle(number: int, name: str) -> Line2D:
+    style = mark(number)
+    handle = Line2D([], [], color=style.color, label=name)
+    handle.set_linestyle(style.linestyle)  # type: ignore[arg-type]  # matplotlib's stubs know no solid tuple
+    return handle
+
+
+def _title(axes: Axes, name: str) -> None:
+    axes.set_title(math_free(printable(name, limit=60)), fontsize=TITLE, pad=24 if axes.texts else 6)

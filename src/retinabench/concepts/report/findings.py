@@ -1,22 +1,412 @@
-"""What an examination shows about the model and about the samples: the facts that the page puts into sentences.
-
-A model is judged by the intervals for new samples, as an audit is about the next patients, and by those that hold simultaneously
-for all rates (`inference/rates.py`): all that is stated about missed and reached goals and about recognised concepts follows from
-them, and is right together with a probability of at least 95 %, whichever questions were chosen and whenever they ended. As
-this holds for all rates at once, a goal need not be stated beforehand.
-"""
+"""What an examination says of each concept: rates, goals, thresholds, overlap."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
 
-from retinabench.concepts.inference.confidence_sequences import needed
-from retinabench.concepts.inference.rates import ALPHA
+from retinabench.concepts.banks.bank import CHUNK, Bank
+from retinabench.concepts.inference.claims import RateEnds, needed
+from retinabench.concepts.inference.rates import ALPHA, ANYTHING, LEAST, Rate
+from retinabench.concepts.questioning.examination import Examination, Readers
+from retinabench.concepts.questioning.referral import Agreement, AnyConcept, AtEqualGrade, Share, Shares
 from retinabench.concepts.questioning.strategy_comparison import StrategyComparison, StrategyCourse
-from retinabench.concepts.report.concept_rates import ConceptRate, ExaminationReport, recognition
+from retinabench.core.errors import InputError, nearest
+from retinabench.core.results import JsonObject, json_content
+from retinabench.experiments.config import read_toml
+from retinabench.metrics.clinical.thresholds import operating_points
+from retinabench.metrics.proportions import Interval
+from retinabench.reports.toolkit.number_format import COUNT, PERCENT, Quantity, percent
+from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table
+
+MEASURES = ("sensitivity", "specificity")
+
+ALL = "all"
+
+Goals = dict[str, dict[str, float]]
+
+
+def parse_goals(texts: Sequence[str], concepts: Sequence[str]) -> Goals:
+    """Read goals, each ``sensitivity=0.85`` or ``sensitivity=85%``, ``"specificity of haemorrhage=0.8"`` or a TOML file.
+
+    The file has a table per concept and one named ``all``, with ``sensitivity`` and ``specificity``. What is stated for one
+    concept is preferred to what is stated for all.
+    """
+    stated: Goals = {}
+    for text in texts:
+        for source, concept, measure, value in (
+            _of_file(Path(text)) if text.endswith(".toml") else [_of_text(text)]
+        ):
+            if concept not in (ALL, *concepts):
+                raise InputError(
+                    f"{source} is a goal of an unknown concept '{concept}'", hint=nearest(concept, concepts)
+                )
+            known = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1
+            if measure not in MEASURES or not known:
+                hint = "For example sensitivity=0.85, or 'specificity of NAME=0.8'."
+                raise InputError(f"{source} is no goal", hint=hint)
+            if measure in stated.setdefault(concept, {}):
+                raise InputError(f"{source} states the {measure} of '{concept}' twice", hint="State it once.")
+            stated[concept][measure] = float(value)
+    common = stated.pop(ALL, {})
+    found = {concept: {**common, **stated.get(concept, {})} for concept in concepts}
+    return {concept: goals for concept, goals in found.items() if goals}
+
+
+def _of_text(text: str) -> tuple[str, str, str, Any]:
+    """What a text states: its name in messages, the concept, the measure and the rate."""
+    left, _, number = text.partition("=")
+    number = number.strip()
+    measure, of, concept = left.strip().partition(" of ")
+    try:
+        value = float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    return f"--goal '{text}'", concept.strip() if of else ALL, measure.strip().lower(), value
+
+
+def _of_file(path: Path) -> Iterator[tuple[str, str, str, Any]]:
+    """What a file states, as `_of_text`."""
+    for concept, goals in read_toml(path).items():
+        if not isinstance(goals, Mapping):
+            raise InputError(
+                f"'{concept}' is no table", file=path, hint=f"Write [{concept}] and its goals below it."
+            )
+        for measure, value in goals.items():
+            yield f"{path}: {measure} of '{concept}'", concept, measure, value
+
+
+MOSTLY = 0.8
+
+"""Share of the samples with either of two concepts that have both, from which on they are said to occur together."""
+
+
+@dataclass(frozen=True)
+class ConceptPair:
+    """Two concepts, and how many samples whose truth is known for both have both, and just one."""
+
+    concepts: tuple[str, str]
+    both: int
+    one: int
+
+
+def together(bank: Bank) -> list[ConceptPair]:
+    """Return the pairs of concepts with both / (both + one) >= `MOSTLY` (Jaccard's index), in the order of the concepts.
+
+    Reads the truth once, in chunks of rows.
+    """
+    count = len(bank.concepts)
+    both, one = np.zeros((count, count), np.int64), np.zeros((count, count), np.int64)
+    for start in range(0, bank.samples, CHUNK):
+        rows = np.asarray(bank.truth[start : start + CHUNK])
+        # Counts of a chunk are exact in single precision, for which products of matrices are fast.
+        yes, no = (rows == 1).astype(np.float32), (rows == 0).astype(np.float32)
+        mixed = (yes.T @ no).astype(np.int64)
+        both += (yes.T @ yes).astype(np.int64)
+        one += mixed + mixed.T
+    pairs: list[ConceptPair] = []
+    for i, j in combinations(range(count), 2):
+        if both[i, j] and both[i, j] >= MOSTLY * (both[i, j] + one[i, j]):
+            pairs.append(ConceptPair((bank.concepts[i], bank.concepts[j]), int(both[i, j]), int(one[i, j])))
+    return pairs
+
+
+OUTCOMES = {"sensitivity": ("tp", "fn", 1), "specificity": ("tn", "fp", 0)}
+
+"""Measure -> the names of its right and of its wrong answers, and the truth of its samples."""
+
+
+@dataclass(frozen=True)
+class ConceptRate:
+    """Sensitivity or specificity of a concept.
+
+    Attributes:
+        concept: Its name.
+        measure: "sensitivity" or "specificity".
+        right: Number of right answers.
+        asked: Number of questions asked.
+        of: Number of samples of that kind in the bank.
+        interval: For new samples, 95 % by itself.
+        simultaneous: For new samples, together with all other rates.
+        goal: The user's goal of this measure; None where there is none, and nothing is judged.
+        counted: What the intervals for new samples count: answers, and samples in the bank; or patients, where they have several
+            samples.
+    """
+
+    concept: str
+    measure: str
+    right: int
+    asked: int
+    of: int
+    interval: RateEnds
+    simultaneous: RateEnds
+    goal: float | None = None
+    counted: tuple[int, int] | None = None
+
+    @property
+    def kind(self) -> str:
+        """What samples of that kind are called: "with" or "without" the concept."""
+        return "with" if self.measure == "sensitivity" else "without"
+
+    @property
+    def value(self) -> float:
+        """Share of right answers among those given; NaN where none was."""
+        return self.right / self.asked if self.asked else float("nan")
+
+    @property
+    def quantity(self) -> Quantity:
+        """The rate with its own interval."""
+        return Quantity(self.value, *self.interval)
+
+    @property
+    def stated(self) -> Quantity:
+        """The rate with the interval by which it is judged."""
+        return Quantity(self.value, *self.judged)
+
+    @property
+    def judged(self) -> tuple[float, float]:
+        """The simultaneous interval; all rates are possible after fewer answers than `LEAST`."""
+        return self.simultaneous if (self.counted or (self.asked, 0))[0] >= LEAST else (0.0, 1.0)
+
+    @property
+    def available(self) -> int:
+        """How many independent answers the bank can give: samples, or patients where they have several."""
+        return self.counted[1] if self.counted else self.of
+
+    @property
+    def standing(self) -> str:
+        """`met` or `missed` where the simultaneous interval lies on one side of the goal, else `open`; `no goal` without one."""
+        if self.goal is None:
+            return "no goal"
+        low, high = self.judged
+        return "met" if low >= self.goal else "missed" if high < self.goal else "open"
+
+
+@dataclass(frozen=True, eq=False)
+class ExaminationReport:
+    """An examination with its reference and the tables that are reported with it."""
+
+    examination: Examination
+    goals: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    together: Sequence[ConceptPair] = ()
+    referral: Agreement | None = None
+
+    @cached_property
+    def rates(self) -> Sequence[tuple[ConceptRate, ConceptRate]]:
+        """Sensitivity and specificity of every concept."""
+        return [
+            (self._rate(place, name, "sensitivity"), self._rate(place, name, "specificity"))
+            for place, name in enumerate(self.examination.bank.concepts)
+        ]
+
+    def _rate(self, place: int, concept: str, measure: str) -> ConceptRate:
+        one = self.examination[concept]
+        right, wrong, truth = OUTCOMES[measure]
+        rate: Rate = getattr(one, measure)
+        return ConceptRate(
+            concept,
+            measure,
+            one.counts[right],
+            one.counts[right] + one.counts[wrong],
+            int(self.examination.bank.cells[place, truth]),
+            rate.new or ANYTHING,
+            rate.simultaneous or ANYTHING,
+            self.goals.get(concept, {}).get(measure),
+            (rate.patients.asked, rate.patients.of) if rate.patients else None,
+        )
+
+    @property
+    def judged(self) -> Sequence[ConceptRate]:
+        """The rates that are shown to reach or to miss their goals."""
+        return [rate for pair in self.rates for rate in pair if rate.standing in ("met", "missed")]
+
+    def to_dict(self) -> JsonObject:
+        """Return the content of `examination.json`: the examination, and per judged rate what was found."""
+        content = self.examination.to_dict()
+        content["goals"] = self.goals
+        content["findings"] = [
+            {"concept": rate.concept, "measure": rate.measure, "goal": rate.goal, "finding": rate.standing}
+            for rate in self.judged
+        ]
+        content["bank"]["together"] = json_content(self.together)
+        return content if self.referral is None else content | {"referral": self.referral.to_dict()}
+
+
+def recognition(sensitivity: ConceptRate, specificity: ConceptRate) -> str:
+    """Return `recognised`, `reversed` or `open`: whether yes is said more often where the concept is, in new samples too.
+
+    Guessing, in whatever proportion of yes and no, has sensitivity + specificity = 1. `recognised`: the lower ends of both
+    simultaneous intervals add up to more; `reversed`: the upper ends to less.
+    """
+    low, high = (sensitivity.judged[k] + specificity.judged[k] for k in (0, 1))
+    return "recognised" if low > 1 else "reversed" if high < 1 else "open"
+
+
+@dataclass(frozen=True)
+class CutOff:
+    """A threshold on P(yes) that serves a concept better than one half, chosen on the very answers it is stated for.
+
+    Attributes:
+        concept: The concept.
+        auroc: AUROC of the answers.
+        threshold: Yes is P(yes) of this or more: the shortest decimal between two answers that yields the largest sum of
+            sensitivity and specificity.
+        sensitivity: With this threshold.
+        specificity: With this threshold.
+    """
+
+    concept: str
+    auroc: float
+    threshold: str
+    sensitivity: float
+    specificity: float
+
+
+def ranks_better_than_chance(answers: Mapping[str, Sequence[float]]) -> bool:
+    """Whether the answers rank samples with the concept above those without, more than chance alone often does.
+
+    Mann and Whitney's test, 2.5 % one-sided, for each concept by itself: it decides whether another threshold is worth a try on new
+    images, and is no finding. The interval of the AUROC does not serve here: it closes to a point where two samples happen to
+    rank above two others.
+    """
+    without, having = _arrays(answers)
+    if not len(without) or not len(having) or np.ptp(np.concatenate([without, having])) == 0:
+        return False
+    # The normal approximation needs samples; the exact distribution is that without ties, which make it cautious.
+    method: Literal["exact", "asymptotic"] = "exact" if len(having) * len(without) <= 1000 else "asymptotic"
+    return bool(stats.mannwhitneyu(having, without, alternative="greater", method=method).pvalue < 0.025)
+
+
+def _arrays(answers: Mapping[str, Sequence[float]]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The answers about samples without the concept and about those with it."""
+    without, having = (np.asarray(answers[kind], np.float64) for kind in ("without", "with"))
+    return without, having
+
+
+def cut_offs(report: ExaminationReport) -> list[CutOff]:
+    """Return better thresholds for the concepts that one half does not serve although the answers rank them.
+
+    These are the concepts whose answers rank samples better than by chance, and which are not recognised at one half or
+    miss a goal there.
+    """
+    better = []
+    missed = {rate.concept for rate in report.judged if rate.standing == "missed"}
+    for pair in report.rates:
+        concept = pair[0].concept
+        one, served = report.examination[concept], recognition(*pair) == "recognised"
+        if (served and concept not in missed) or not ranks_better_than_chance(one.answers):
+            continue
+        without, having = _arrays(one.answers)
+        label = np.repeat([0, 1], [len(without), len(having)])
+        threshold, sensitivity, specificity = operating_points(label, np.concatenate([without, having]))
+        best = 1 + int(np.argmax(sensitivity[1:] + specificity[1:]))
+        below = max(
+            (answer for answer in np.concatenate([without, having]) if answer < threshold[best]), default=0.0
+        )
+        cut = short_decimal(float(below), float(threshold[best]))
+        assert one.auroc.value is not None  # both kinds were asked, otherwise nothing is ranked
+        reached = float(sensitivity[best]), float(specificity[best])
+        better.append(CutOff(concept, one.auroc.value, cut, *reached))
+    return better
+
+
+def short_decimal(below: float, at_most: float) -> str:
+    """Return the decimal with the fewest significant digits that is above `below` and at most `at_most`."""
+    for digits in range(1, 18):
+        step = 10.0 ** (np.floor(np.log10(at_most)) - digits + 1) if at_most > 0 else 1.0
+        text = f"{np.floor(at_most / step + 1e-9) * step:.{digits}g}"
+        if below < float(text) <= at_most:
+            return text
+    return repr(at_most)
+
+
+def readers_tables(readers: Readers) -> list[Table]:
+    """Return the rates against every possible truth, a table for sensitivity and one for specificity."""
+    concepts = readers.concepts
+    tables = []
+    for measure in ("sensitivity", "specificity"):
+        names = list(next(iter(concepts.values())).against[measure])
+        rows = [
+            Row(name, [_against(one.against[measure][name]) for one in concepts.values()]) for name in names
+        ]
+        columns = [Column(f"{name} ({one.disputed:,} disputed)") for name, one in concepts.items()]
+        caption = f"{measure.capitalize()} in this bank against each truth, with 95 % intervals"
+        tables.append(Table.of(caption, columns, rows, row_header="Truth"))
+    return tables
+
+
+def _against(rate: Rate) -> Cell:
+    if not rate.of:
+        return UNDEFINED
+    if rate.value is None:
+        assert rate.low is not None
+        assert rate.high is not None
+        return Cell(f"[{percent(rate.low)}, {percent(rate.high)}]")
+    return Cell.number(rate.value, rate.low, rate.high, form=PERCENT)
+
+
+def referral_tables(found: Agreement) -> list[Table]:
+    """Return the tables: by concept, the agreement by grade and concept, and by grade what referred images are said to show."""
+    concepts = found.concepts
+    columns = [
+        Column("Images asked about"),
+        Column("Referred where it says yes"),
+        Column("Referred where it says no"),
+        Column("Difference at equal grade"),
+        Column("Agreement"),
+    ]
+    rows = []
+    for name, one in concepts.items():
+        shares = (one.refers_if_yes, one.refers_if_no, one.at_equal_grade, one.agreement)
+        rows.append(Row(name, [Cell.number(one.images, form=COUNT), *map(_cell, shares)]))
+    caption = "Concept answers and referral, with 95 % intervals that respect patients"
+    tables = [Table.of(caption, columns, rows, row_header="Concept")]
+    grades = sorted({grade for one in concepts.values() for grade in one.grades})
+    if grades:
+        rows = [
+            Row(grade, [_agreement(one.grades.get(grade)) for one in concepts.values()]) for grade in grades
+        ]
+        caption = "Agreement of each concept's answers with the referral, by grade"
+        tables.append(Table.of(caption, [Column(name) for name in concepts], rows, row_header="Grade"))
+    if found.named.images:
+        tables.append(_named_table(found.named))
+    return tables
+
+
+def _named_table(named: AnyConcept) -> Table:
+    rows = [
+        Row(label, [cell for share in (one.referred, one.not_referred) for cell in _counted(share)])
+        for label, one in [("all", named.overall), *named.grades.items()]
+    ]
+    columns = [
+        Column("Referred images"),
+        Column("of these, a yes to any concept"),
+        Column("Other images"),
+        Column("of these, a yes to any concept"),
+    ]
+    caption = "Images about which every concept was asked: how many show at least one, by the model's answers"
+    return Table.of(caption, columns, rows, row_header="Grade")
+
+
+def _counted(share: Share) -> list[Cell]:
+    return [Cell.number(share.images, form=COUNT), _cell(share)]
+
+
+def _agreement(shares: Shares | None) -> Cell:
+    return Cell.number(None) if shares is None else _cell(shares.agreement)
+
+
+def _cell(share: Interval) -> Cell:
+    why = share.why or "" if isinstance(share, AtEqualGrade) else ""
+    return Cell.number(share.value, share.low, share.high, form=PERCENT, why=why)
 
 
 @dataclass(frozen=True)

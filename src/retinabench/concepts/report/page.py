@@ -11,27 +11,28 @@ from pathlib import Path
 import numpy as np
 
 from retinabench.concepts.inference.claims import Claim
-from retinabench.concepts.inference.ranking import AnswerRanking
 from retinabench.concepts.inference.rates import ALPHA, Rate
+from retinabench.concepts.inference.unpredictability import AnswerRanking
 from retinabench.concepts.questioning.strategy_comparison import QuestionsTo, StrategyComparison
 from retinabench.concepts.report import figures
-from retinabench.concepts.report.beside_tables import readers_tables, referral_tables
-from retinabench.concepts.report.concept_rates import ConceptRate, ExaminationReport
 from retinabench.concepts.report.findings import (
+    ConceptRate,
+    ExaminationReport,
+    cut_offs,
     entangled,
     left_open,
     missed_goals,
+    readers_tables,
     recognised,
+    referral_tables,
     scarce_samples,
     strategy_order,
 )
 from retinabench.concepts.report.snapshot import Snapshot
-from retinabench.concepts.report.thresholds import cut_offs
 from retinabench.core.files import write_bytes
 from retinabench.reports.toolkit import pages
-from retinabench.reports.toolkit.figures import to_svg
+from retinabench.reports.toolkit.figures import HUES, LegendEntry, Mark, Panel, mark, to_svg
 from retinabench.reports.toolkit.number_format import COUNT, PERCENT, TWO_DIGITS, percent, plain
-from retinabench.reports.toolkit.style import HUES, LegendEntry, Mark, Panel, mark
 from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table
 
 TITLE = "Which concepts does the model recognise?"

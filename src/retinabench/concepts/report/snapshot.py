@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.concepts.banks.bank import Bank
-from retinabench.concepts.examinees.answers import Examinee
-from retinabench.concepts.inference.gaussian_process import Reading
-from retinabench.concepts.questioning.loop import examine
+from retinabench.concepts.examinees import Examinee
+from retinabench.concepts.inference.unpredictability import Reading
+from retinabench.concepts.questioning.examination import examine
 from retinabench.concepts.questioning.strategy_comparison import COMPARED
 from retinabench.core.results import Document
 

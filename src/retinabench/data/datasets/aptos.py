@@ -24,11 +24,10 @@ from pathlib import Path
 import numpy as np
 
 from retinabench.core.errors import InputError
+from retinabench.data.archives import Files, open_files
+from retinabench.data.dataset import Records, make_records
 from retinabench.data.image_dataset import ImageDataset
-from retinabench.data.ingest.archives import Files, open_files
-from retinabench.data.ingest.label_matching import Survey, pair, placed
-from retinabench.data.ingest.labels import grade_of, ids_of, needed, read_table
-from retinabench.data.records import Records, make_records
+from retinabench.data.labels import Survey, grade_of, ids_of, needed, pair, placed, read_table
 
 ROWS, TEST = 3662, 2929
 STEPS = (

@@ -27,12 +27,10 @@ from pathlib import Path
 import numpy as np
 
 from retinabench.core.errors import InputError
+from retinabench.data.archives import Files, Remote, open_files
+from retinabench.data.dataset import Records, join, make_records
 from retinabench.data.image_dataset import ImageDataset
-from retinabench.data.ingest.archives import Files, open_files
-from retinabench.data.ingest.download import Remote
-from retinabench.data.ingest.label_matching import Survey, pair, placed
-from retinabench.data.ingest.labels import Row, grade_of, ids_of, read_table, word_of
-from retinabench.data.records import Records, join, make_records
+from retinabench.data.labels import Row, Survey, grade_of, ids_of, pair, placed, read_table, word_of
 
 SOLUTION = Remote(
     "https://storage.googleapis.com/kaggle-forum-message-attachments/90528/2877/retinopathy_solution.csv",

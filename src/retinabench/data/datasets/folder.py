@@ -25,19 +25,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from retinabench.core.errors import InputError, nearest, printable
+from retinabench.data.archives import Files, open_files
+from retinabench.data.dataset import SPLITS, Records, make_records
 from retinabench.data.image_dataset import ImageDataset
-from retinabench.data.ingest.archives import Files, open_files
-from retinabench.data.ingest.label_matching import Survey, pair, placed
-from retinabench.data.ingest.labels import (
+from retinabench.data.labels import (
     Row,
+    Survey,
     check_distinct,
     grade_of,
     ids_of,
+    pair,
+    placed,
     read_table,
     refuse_typos,
     word_of,
 )
-from retinabench.data.records import SPLITS, Records, make_records
 
 ROLES = ("image", "grade", "label", "patient", "eye", "split", "domain")
 DOMAINS = ("in_domain", "shifted")

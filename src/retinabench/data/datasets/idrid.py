@@ -28,14 +28,12 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from retinabench.core.errors import InputError
-from retinabench.data.dataset import ArrayDataset, concatenate
+from retinabench.data.archives import Files, open_files
+from retinabench.data.dataset import ArrayDataset, Records, concatenate, make_records
 from retinabench.data.image_dataset import ImageDataset
-from retinabench.data.ingest.archives import Files, open_files
-from retinabench.data.ingest.label_matching import Survey, pair, placed
-from retinabench.data.ingest.labels import grade_of, ids_of, read_table, word_of
-from retinabench.data.prepared.folder import open_prepared
-from retinabench.data.preprocessing.pooling import BLOCK, SIZE, extremes
-from retinabench.data.records import Records, make_records
+from retinabench.data.labels import Survey, grade_of, ids_of, pair, placed, read_table, word_of
+from retinabench.data.prepared import open_prepared
+from retinabench.data.preprocessing.graham import BLOCK, SIZE, extremes
 
 OFFICIAL = {
     "train": ("a. Training Set", "a. IDRiD_Disease Grading_Training Labels.csv"),

@@ -35,8 +35,8 @@ from PIL import Image
 from retinabench.core.errors import InputError
 from retinabench.data.dataset import ConceptImages
 from retinabench.data.datasets import idrid
-from retinabench.data.preprocessing.decode import decode
-from retinabench.data.preprocessing.squares import square_box, square_image, square_mask
+from retinabench.data.preprocessing.graham import square_box, square_image, square_mask
+from retinabench.data.preprocessing.preprocess import decode
 
 KINDS = {
     "MA": ("microaneurysm", "1. Microaneurysms"),

@@ -36,12 +36,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from retinabench.core.errors import InputError
-from retinabench.data.dataset import ArrayDataset, concatenate
+from retinabench.data.archives import Remote, stamp
+from retinabench.data.dataset import ArrayDataset, Records, concatenate, join, make_records
 from retinabench.data.image_dataset import Encoded, ImageDataset
-from retinabench.data.ingest.archives import stamp
-from retinabench.data.ingest.download import Remote
-from retinabench.data.ingest.label_matching import Survey, placed
-from retinabench.data.records import Records, join, make_records
+from retinabench.data.labels import Survey, placed
 
 SPLITS = {"train": "train", "val": "validation", "test": "test"}
 MD5 = {

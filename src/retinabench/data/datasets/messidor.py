@@ -20,11 +20,21 @@ from __future__ import annotations
 from pathlib import Path
 
 from retinabench.core.errors import InputError
+from retinabench.data.archives import Files, open_files
+from retinabench.data.dataset import Records, make_records
 from retinabench.data.image_dataset import ImageDataset
-from retinabench.data.ingest.archives import Files, open_files
-from retinabench.data.ingest.label_matching import Survey, pair, placed, stem
-from retinabench.data.ingest.labels import Row, grade_of, ids_of, needed, read_table, word_of
-from retinabench.data.records import Records, make_records
+from retinabench.data.labels import (
+    Row,
+    Survey,
+    grade_of,
+    ids_of,
+    needed,
+    pair,
+    placed,
+    read_table,
+    stem,
+    word_of,
+)
 
 GRADES = ("image_id", "adjudicated_dr_grade", "adjudicated_gradable")
 STEPS = (

@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from retinabench.core.errors import InputError
+from retinabench.data.dataset import Records, join, make_records
 from retinabench.data.image_dataset import ImageDataset
-from retinabench.data.ingest.label_matching import Survey
+from retinabench.data.labels import Survey
 from retinabench.data.preprocessing.preprocess import Recipe, preprocess
-from retinabench.data.records import Records, join, make_records
-from retinabench.data.synthetic.fundus import draw
-from retinabench.data.synthetic.truth import truth
+from retinabench.data.synthetic.fundus import draw, truth
 
 STEPS = "They are drawn: retinabench prepare synthetic --out data/synthetic"
 PARTS = (

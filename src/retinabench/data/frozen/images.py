@@ -20,8 +20,8 @@ from retinabench.data.frozen.definition import (
     listing_sha256,
     truth_of,
 )
-from retinabench.data.ingest.prepare import prepare
-from retinabench.data.prepared.folder import Prepared
+from retinabench.data.prepare import prepare
+from retinabench.data.prepared import Prepared
 from retinabench.data.preprocessing.preprocess import Recipe
 
 CHUNK = 256  # images in memory at a time

@@ -34,7 +34,7 @@ from scipy.signal import fftconvolve
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.seeds import numpy_generator
-from retinabench.data.preprocessing.field_of_view import field_box, field_circle
+from retinabench.data.preprocessing.graham import field_box, field_circle
 
 Pixels = NDArray[np.uint8]
 Floats = NDArray[np.float32]

@@ -1,31 +1,92 @@
-"""From the bytes of a file to a square image of the retina: decode, preprocess, resize.
-
-| `--preprocess` | gives |
-|---|---|
-| `crop` (default) | the field of view fills the square, as in 2019 |
-| `graham` | minus its local average: 4 image - 4 blur + 128, sigma = radius / `--blur`, grey outside 90 % of the field of view |
-| `graham --published` | exactly the released code's pixels, faults included; several times slower |
-| `none` | the whole image, padded with black |
-"""
+"""An image file becomes the array that a network sees."""
 
 from __future__ import annotations
 
 import hashlib
+import io
+import warnings
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.data.preprocessing.corruption import Corruption, corrupt
-from retinabench.data.preprocessing.decode import decode, dimensions
-from retinabench.data.preprocessing.field_of_view import field_box, field_circle
-from retinabench.data.preprocessing.graham import graham, working_side
-from retinabench.data.preprocessing.graham_published import graham_published
+from retinabench.data.preprocessing.graham import (
+    field_box,
+    field_circle,
+    graham,
+    graham_published,
+    working_side,
+)
+
+MAX_PIXELS = 100_000_000  # the largest fundus cameras stay below 50 megapixels
+
+Image.MAX_IMAGE_PIXELS = MAX_PIXELS
+
+# Formats of stored images; others of Pillow start external programs (EPS).
+FORMATS = ("JPEG", "PNG", "TIFF", "BMP", "GIF", "WEBP", "PPM", "JPEG2000")
+
+HINT = "Replace or remove it."
+
+
+def dimensions(data: bytes) -> tuple[int, int]:
+    """Return width and height as stored, from the header alone; (0, 0) where there is none."""
+    try:
+        with warnings.catch_warnings(), Image.open(io.BytesIO(data), formats=FORMATS) as opened:
+            return opened.size
+    except Exception:  # see `decode`
+        return 0, 0
+
+
+def decode(data: bytes, name: str, at_least: int | None = None) -> Image.Image:
+    """Decode the bytes of a file to an RGB image."""
+    if not data:
+        raise InputError("is empty (0 bytes)", file=name, hint=HINT)
+    try:
+        # Warnings of Pillow (odd metadata, a size near the limit) do not matter to the user.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with Image.open(io.BytesIO(data), formats=FORMATS) as opened:
+                width, height = opened.size
+                if width * height > MAX_PIXELS:
+                    raise Image.DecompressionBombError(f"{width} x {height}")
+                if at_least is not None:
+                    opened.draft("RGB", (at_least, at_least))
+                opened.load()
+                ImageOps.exif_transpose(opened, in_place=True)
+                return _rgb(opened)
+    except UnidentifiedImageError:
+        raise InputError("is not an image that can be read", file=name, hint=HINT) from None
+    except Image.DecompressionBombError:
+        raise InputError(
+            f"claims more than {MAX_PIXELS // 1_000_000} megapixels", file=name, hint=HINT
+        ) from None
+    except MemoryError:
+        raise
+    except (
+        Exception
+    ) as error:  # on malformed bytes the decoders raise many kinds of errors: struct.error, IndexError, …
+        problem = f"{type(error).__name__}: {error}" if not isinstance(error, OSError) else str(error)
+        raise InputError(f"is a broken image ({problem})", file=name, hint=HINT) from None
+
+
+def _rgb(opened: Image.Image) -> Image.Image:
+    if opened.mode.startswith("I"):  # Pillow's own conversion would clip at 255
+        levels = np.asarray(opened).clip(0, 65535).astype(np.float32)
+        return Image.fromarray(np.rint(levels / 257).astype(np.uint8)).convert("RGB")
+    if opened.mode == "F":
+        raise ValueError("floating-point pixels")
+    if opened.has_transparency_data:
+        black = Image.new("RGBA", opened.size, (0, 0, 0, 255))
+        return Image.alpha_composite(black, opened.convert("RGBA")).convert("RGB")
+    return opened if opened.mode == "RGB" else opened.convert("RGB")  # which would copy
+
 
 Preprocess = Literal["crop", "graham", "none"]
+
 BLURS = (3, 5, 10, 20, 30)  # of the Retina Benchmark; its paper tells of 5 and more
 
 

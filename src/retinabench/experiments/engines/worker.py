@@ -30,7 +30,7 @@ from retinabench.core.results import JsonObject
 from retinabench.core.subprocesses import begin, environment
 from retinabench.core.untrusted import open_in_place
 from retinabench.core.version import __version__
-from retinabench.data.memory import is_out_of_memory
+from retinabench.data.loader import is_out_of_memory
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import Run
 from retinabench.experiments.engines.scheduler import JobResult, ScheduledJob, State

@@ -22,7 +22,7 @@ from retinabench.core.settings import first_problem
 from retinabench.core.untrusted import kept_inside
 from retinabench.core.workspace import Workspace
 from retinabench.experiments.exporting.model_files import ABOUT, CARD, ModelAbout, read_about, weights_of
-from retinabench.metrics.clinical.decision_threshold import ABOVE_HALF, FrozenThreshold
+from retinabench.metrics.clinical.thresholds import ABOVE_HALF, FrozenThreshold
 from retinabench.metrics.guarantees.transfer import Transfer
 from retinabench.metrics.guarantees.triage import Triage
 from retinabench.metrics.uncertainty import UNCERTAINTIES, referral_uncertainty

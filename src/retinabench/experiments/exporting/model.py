@@ -32,8 +32,8 @@ from retinabench.core.random_streams import torch_generator
 from retinabench.core.results import JsonObject
 from retinabench.core.version import __version__
 from retinabench.core.workspace import Workspace
-from retinabench.data.memory import BatchLimits, with_less
-from retinabench.data.prepared.manifest import PIXEL_SETTINGS
+from retinabench.data.loader import BatchLimits, with_less
+from retinabench.data.prepared import PIXEL_SETTINGS
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.experiments.config import Run
 from retinabench.experiments.execution import POSTERIOR, Resources
@@ -62,7 +62,7 @@ from retinabench.models.foreign import source_of
 from retinabench.models.settings import TIMM
 from retinabench.predictions.io import read_predictions
 from retinabench.reports.toolkit import pages
-from retinabench.reports.toolkit.renderers import escape_markdown
+from retinabench.reports.toolkit.tables import escape_markdown
 
 Result = TypeVar("Result")
 

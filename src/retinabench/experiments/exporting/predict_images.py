@@ -18,17 +18,17 @@ from retinabench.core.progress import QUIET, Progress
 from retinabench.core.results import JsonObject
 from retinabench.core.untrusted import csv_text
 from retinabench.core.version import __version__
+from retinabench.data.archives import Files, open_files
+from retinabench.data.dataset import Records, referable
 from retinabench.data.datasets import folder as labelled_folder
-from retinabench.data.ingest.archives import Files, open_files
-from retinabench.data.ingest.label_matching import ENDINGS, Survey
+from retinabench.data.labels import ENDINGS, Survey
 from retinabench.data.preprocessing.preprocess import preprocess_bytes
-from retinabench.data.records import Records, referable
 from retinabench.experiments.exporting.frozen_rule import FrozenRule
 from retinabench.experiments.exporting.model import ExportedModel
 from retinabench.experiments.run import PREDICT_BATCH
 from retinabench.metrics.uncertainty import referral_uncertainty
-from retinabench.predictions.formats.parquet_format import to_table
-from retinabench.predictions.identities import indistinct
+from retinabench.predictions.check import indistinct
+from retinabench.predictions.formats import to_table
 from retinabench.predictions.io import write_predictions
 from retinabench.predictions.table import Predictions
 

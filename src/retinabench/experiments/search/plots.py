@@ -17,8 +17,7 @@ from matplotlib.ticker import MaxNLocator
 from retinabench.experiments.search.criteria import CRITERIA
 from retinabench.experiments.search.ranking import Trial, TrialRanking, short_names
 from retinabench.experiments.search.space import Parameter
-from retinabench.reports.toolkit.figures import canvas, light_grid, save
-from retinabench.reports.toolkit.style import BAD, GOOD, INK, MUTED, PAPER
+from retinabench.reports.toolkit.figures import BAD, GOOD, INK, MUTED, PAPER, canvas, light_grid, save
 
 REST = "#b4b3ad"
 MOST = 200  # trials in a figure; more only blacken it

@@ -16,8 +16,7 @@ from retinabench.experiments.engines.scheduler import State
 from retinabench.experiments.search.criteria import CRITERIA
 from retinabench.experiments.search.space import Point, Space
 from retinabench.reports.toolkit.number_format import NumberFormat
-from retinabench.reports.toolkit.renderers import csv_bytes
-from retinabench.reports.toolkit.tables import Cell, Column, Emphasis, Row, Table
+from retinabench.reports.toolkit.tables import Cell, Column, Emphasis, Row, Table, csv_bytes
 
 SCHEMA = "retinabench.ranking/1"
 STATES: dict[State, int] = {"done": 0, "diverged": 1, "out_of_memory": 2, "failed": 3}

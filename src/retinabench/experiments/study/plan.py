@@ -17,7 +17,7 @@ import torch
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.data.datasets import synthetic
-from retinabench.data.prepared.folder import prepared
+from retinabench.data.prepared import prepared
 from retinabench.data.registry import TASKS
 from retinabench.data.tasks import Task, expected_sizes
 from retinabench.experiments.config import Run

@@ -22,7 +22,7 @@ from retinabench.experiments.study.definition import Study
 from retinabench.experiments.study.study import Chosen, is_tuned
 from retinabench.methods.ensembles.ensemble import combine
 from retinabench.predictions.columns import read_metadata
-from retinabench.predictions.formats.parquet_format import METADATA_KEY
+from retinabench.predictions.formats import METADATA_KEY
 from retinabench.predictions.io import read_predictions, write_predictions
 from retinabench.predictions.table import Predictions
 

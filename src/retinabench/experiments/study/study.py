@@ -23,8 +23,8 @@ from retinabench.core.results import JsonObject
 from retinabench.core.settings import merged
 from retinabench.core.version import __version__
 from retinabench.core.workspace import Workspace
-from retinabench.data.ingest.prepare import prepare
-from retinabench.data.prepared.folder import prepared
+from retinabench.data.prepare import prepare
+from retinabench.data.prepared import prepared
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.data.tasks import Task, load_task
 from retinabench.experiments.config import PROTOCOL, CrossValidation, Run, build_run, find, with_precision

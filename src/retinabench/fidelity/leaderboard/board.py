@@ -30,12 +30,17 @@ from retinabench.fidelity.leaderboard.results import (
     TaskBoard,
 )
 from retinabench.fidelity.scoring.grading import Evaluator
-from retinabench.fidelity.scoring.levels import seed_shifts
-from retinabench.fidelity.scoring.measures import MEASURES, RANKED
-from retinabench.fidelity.scoring.nearness import nearness
-from retinabench.fidelity.scoring.resampling import ALL, Estimate, average
+from retinabench.fidelity.scoring.measures import (
+    ALL,
+    MEASURES,
+    RANKED,
+    Estimate,
+    average,
+    nearness,
+    order_doubt,
+    seed_shifts,
+)
 from retinabench.fidelity.scoring.resolution import Contest, Resolution, places_of_ranks, resolve
-from retinabench.fidelity.scoring.row_order import order_doubt
 from retinabench.fidelity.submissions.submission import DRAWS, About, Submission
 from retinabench.fidelity.targets.target import Target
 from retinabench.metrics.comparison import ranks

@@ -29,8 +29,7 @@ from retinabench.fidelity.submissions.submission import (
     write_submission,
 )
 from retinabench.fidelity.targets.data import load
-from retinabench.fidelity.targets.registry import TARGETS
-from retinabench.fidelity.targets.target import Target
+from retinabench.fidelity.targets.target import TARGETS, Target
 
 MOST_SUBMISSIONS = 10_000
 NAME = 40  # characters of a title in the name of a folder, which may have 255 bytes

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.fidelity.reference.arrays import ReferenceAbout
-from retinabench.fidelity.reference.reference_file import QUALITIES, Reference
+from retinabench.fidelity.reference.reference_file import QUALITIES, Reference, ReferenceAbout
 from retinabench.fidelity.scoring.measures import MEASURES, RANKED
 from retinabench.fidelity.submissions.submission import read_submission
 from retinabench.fidelity.targets.data import load

@@ -26,14 +26,23 @@ from retinabench.fidelity.leaderboard.tables import (
     task_table,
     usefulness_table,
 )
-from retinabench.fidelity.scoring.measures import MEASURES
-from retinabench.fidelity.scoring.resampling import ALL
-from retinabench.reports.toolkit import style as styles
-from retinabench.reports.toolkit.figures import WIDTH, canvas, light_grid, to_svg
+from retinabench.fidelity.scoring.measures import ALL, MEASURES
+from retinabench.reports.toolkit import figures
+from retinabench.reports.toolkit.figures import (
+    INK,
+    MUTED,
+    PASS,
+    WIDTH,
+    LegendEntry,
+    Mark,
+    Panel,
+    canvas,
+    light_grid,
+    mark,
+    to_svg,
+)
 from retinabench.reports.toolkit.pages import render
-from retinabench.reports.toolkit.renderers import to_markdown
-from retinabench.reports.toolkit.style import INK, MUTED, PASS, LegendEntry, Mark, Panel, mark
-from retinabench.reports.toolkit.tables import Table
+from retinabench.reports.toolkit.tables import Table, to_markdown
 
 MOST_LINES = 8  # with a colour of their own
 
@@ -101,7 +110,7 @@ def budget_figure(tasks: Sequence[TaskBoard]) -> Figure:
     for title, some in points.items():
         x, y = zip(*sorted(some), strict=True)
         known = title in lines[:MOST_LINES]
-        style = styles.mark(lines.index(title)) if known else None
+        style = figures.mark(lines.index(title)) if known else None
         color, dashes = (style.color, style.linestyle) if style is not None else (MUTED, "-")
         axes.plot(
             x,
@@ -264,7 +273,7 @@ def page(board: Board) -> str:
             [one for one in sections if one.board.target.name == name] for name in dict.fromkeys(names)
         ],
     }
-    return render("board.html.j2", context, package="retinabench.fidelity.leaderboard.pages")
+    return render("board.html.j2", context, package="retinabench.fidelity.leaderboard")
 
 
 def leads(board: Board) -> list[str]:

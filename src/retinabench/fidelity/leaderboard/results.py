@@ -14,10 +14,8 @@ from retinabench.core.errors import InputError, printable
 from retinabench.core.results import Document, JsonObject, json_content
 from retinabench.core.untrusted import shown
 from retinabench.fidelity.leaderboard.shipped import is_shipped
-from retinabench.fidelity.scoring.equivalent_draws import DrawCurve
 from retinabench.fidelity.scoring.grading import Estimates, Evaluator
-from retinabench.fidelity.scoring.measures import MEASURES, RANKED
-from retinabench.fidelity.scoring.resampling import ALL, Estimate
+from retinabench.fidelity.scoring.measures import ALL, MEASURES, RANKED, DrawCurve, Estimate
 from retinabench.fidelity.scoring.resolution import Resolution
 from retinabench.fidelity.submissions.submission import Budget, Submission, Track
 from retinabench.fidelity.targets.target import Target

@@ -24,10 +24,9 @@ from retinabench.fidelity.leaderboard.results import (
     Score,
     TaskBoard,
 )
-from retinabench.fidelity.scoring import utility
+from retinabench.fidelity.scoring import measures
 from retinabench.fidelity.scoring.grading import Evaluator
-from retinabench.fidelity.scoring.measures import MEASURES
-from retinabench.fidelity.scoring.resampling import ALL, mean_of
+from retinabench.fidelity.scoring.measures import ALL, MEASURES, mean_of
 from retinabench.fidelity.submissions.submission import Submission
 from retinabench.fidelity.targets.target import Target
 from retinabench.metrics.comparison import ranks
@@ -439,10 +438,10 @@ def _losses(task: TaskBoard, submissions: Sequence[Submission]) -> UsefulnessVal
     for one in submissions:
         if kind == "crps":
             assert one.draws is not None
-            found.append(utility.crps(one.draws, np.asarray(truth, np.float64)))
+            found.append(measures.crps(one.draws, np.asarray(truth, np.float64)))
         else:
             assert one.probs is not None
-            found.append(utility.classification(one.probs, truth)[kind].terms[:, 0])
+            found.append(measures.classification(one.probs, truth)[kind].terms[:, 0])
     return np.asarray(np.mean(found, axis=0), np.float64)
 
 

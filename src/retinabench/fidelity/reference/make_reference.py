@@ -19,10 +19,9 @@ from retinabench.core.random_streams import derive, numpy_generator, torch_gener
 from retinabench.core.results import vars_of
 from retinabench.fidelity import distances
 from retinabench.fidelity.reference import convergence
-from retinabench.fidelity.reference.arrays import ReferenceAbout
 from retinabench.fidelity.reference.chains import ChainPlan, Chains, initial_weights, sample
-from retinabench.fidelity.reference.diagnostics import rank_rhat, split_rhat
-from retinabench.fidelity.reference.reference_file import QUALITIES, Reference
+from retinabench.fidelity.reference.convergence import rank_rhat, split_rhat
+from retinabench.fidelity.reference.reference_file import QUALITIES, Reference, ReferenceAbout
 from retinabench.fidelity.targets.data import TargetData
 from retinabench.fidelity.targets.density import Density
 from retinabench.fidelity.targets.target import Target

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.random_streams import numpy_generator
-from retinabench.fidelity.reference.arrays import ReferenceAbout
-from retinabench.fidelity.reference.reference_file import Reference
+from retinabench.fidelity.reference.reference_file import Reference, ReferenceAbout
 from retinabench.fidelity.targets.data import TargetData, labels, standardised
 from retinabench.fidelity.targets.target import Target
 

@@ -1,40 +1,339 @@
-"""The reference file: the predictions of the posterior, their accuracy, and how they were made.
-
-classification   chain_probs (K, N, C) float64, the mean of each chain; samples (S, N, C) float16, equally many of each
-                 chain, in chain order; pairwise_disagreement ()
-regression       chain_draws (K, N, m) float32: samples of y, noise included, in the standardised unit
-external         chain_probs or chain_draws of one "chain", and labels (N,) where they are known; of the others NaN alone
-both             states (T, K, N, O) and half_states float16, the predictions of the kept states and of those at half the step, all or evenly
-                 thinned; history and half_history (T, 3, K): acceptance probability, acceptance and energy error; start (K, N, O), the
-                 predictions before the first transition (files of version 0.1 lack these five)
-                 rhat, ess_bulk, ess_tail, mcse (N, O) of class probabilities, or of mean and std;
-                 epistemic (N,): mutual information in nats, or the std of the predicted mean; meta, JSON
-"""
+"""The file of a reference: its arrays and where the shipped ones are."""
 
 from __future__ import annotations
 
 import json
 import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Annotated, Any, BinaryIO, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ConfigDict, Field, StrictInt
 
 from retinabench.core.errors import InputError
 from retinabench.core.files import atomic_write, check
+from retinabench.core.results import JsonObject
+from retinabench.core.settings import Frozen
 from retinabench.core.untrusted import json_object
-from retinabench.fidelity.reference.arrays import ReferenceAbout, ReferenceArrays
-from retinabench.fidelity.reference.judgement import Judgement, judge
+from retinabench.fidelity.reference import convergence
+from retinabench.fidelity.reference.convergence import (
+    THRESHOLDS,
+    Diagnosis,
+    EnergyErrors,
+    HalfStep,
+    Values,
+    share_below,
+)
 from retinabench.fidelity.targets.target import Target
-from retinabench.predictions.formats.npz_format import DAMAGED_ARRAYS, read_member
+from retinabench.predictions.formats import DAMAGED_ARRAYS, read_member
+
+Floats = NDArray[np.floating]
+
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+class ReferenceAbout(Frozen):
+    """What a reference says of itself, as far as it does; entries of other names are kept."""
+
+    model_config = ConfigDict(extra="allow")
+
+    task: str
+    target: str
+    data: str
+    chains: StrictInt
+    kind: Literal["sampled", "quadrature", "external"] = "sampled"
+    command: str | None = None
+    passed: bool | None = None
+    why: tuple[str, ...] | None = None
+    seed: int | None = None
+    burn_in: Count | None = None
+    kept: Count | None = None
+    step: float | None = None
+    steps: Count | None = None
+    prior_variance: float | None = None
+    start: str | None = None
+    acceptance: tuple[float, ...] | None = None
+    energy_error: EnergyErrors | None = None
+    half_step: HalfStep | None = None
+    thresholds: Mapping[str, int | float | tuple[float, ...] | Mapping[str, float]] | None = None
+    rhat: Mapping[str, float] = {}
+    split_rhat: Mapping[str, float] = {}
+    ess_bulk: Mapping[str, float] = {}
+    ess_tail: Mapping[str, float] = {}
+    mcse: Mapping[str, float] = {}
+    rhat_below: Mapping[str, float] = {}
+    weight_rhat: Mapping[str, float] = {}
+    weight_split_rhat: Mapping[str, float] = {}
+    gradients: Count | None = None
+    ceiling: Mapping[str, Mapping[str, tuple[float, ...]]] = {}
+    dtype: str | None = None
+    threads: int | None = None
+    seconds: float | None = None
+    machine: str | None = None
+    grids: tuple[int, int] | None = None
+    error: float | None = None
+    origin: str | None = None
+    licence: str | None = None
+    order: str | None = None
+    published_ceiling: Mapping[str, float] | None = None
+    accuracy: float | None = None
+
+    @property
+    def chain_gradients(self) -> float | None:
+        """Gradient evaluations per training example of one chain, burn-in included; None where it has no such chains."""
+        if self.burn_in is None or self.kept is None or self.steps is None:
+            return None
+        return float((self.burn_in + self.kept) * self.steps)
+
+    def changed(self, **entries: Any) -> ReferenceAbout:
+        """Return a copy with other entries."""
+        stated = {name: value for name, value in self if name in self.model_fields_set}
+        return ReferenceAbout(**{**stated, **entries})
+
+    def to_dict(self) -> JsonObject:
+        """Return what is said, as JSON; what it does not say is left out."""
+        return self.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+
+
+@dataclass(frozen=True, eq=False)
+class ReferenceArrays:
+    """The content of a reference file; which arrays there are depends on the likelihood.
+
+    `reference_file.py` lists the arrays; `about` is what it says of itself.
+    """
+
+    about: ReferenceAbout
+    rhat: Floats
+    ess_bulk: Floats
+    ess_tail: Floats
+    mcse: Floats
+    epistemic: Floats
+    chain_probs: Floats | None = None
+    samples: Floats | None = None
+    pairwise_disagreement: Floats | None = None
+    chain_draws: Floats | None = None
+    states: Floats | None = None
+    half_states: Floats | None = None
+    history: Floats | None = None
+    half_history: Floats | None = None
+    start: Floats | None = None
+    labels: NDArray[Any] | None = None
+
+    @property
+    def external(self) -> bool:
+        """Whether it was imported, without chains."""
+        return self.about.kind == "external"
+
+    @property
+    def chains(self) -> int:
+        """Number of chains."""
+        return self.about.chains
+
+
+def later_verdict(
+    likelihood: str, errors: EnergyErrors, found_change: float, width: float | None
+) -> list[str]:
+    """Return the reasons by the thresholds that version 0.1 did not have, in sentences."""
+    limit, why = THRESHOLDS, []
+    if not errors.diverged <= limit.diverged:
+        why.append(
+            f"{errors.diverged:.1%} of the trajectories diverge, more than {limit.diverged:.0%}: where the posterior is "
+            "narrow the step is too large; use a smaller one"
+        )
+    if not found_change <= limit.detectable[likelihood]:
+        why.append(
+            f"the comparison with half the step would find a change of {found_change:.2g} four times in five, not one of "
+            f"{limit.detectable[likelihood]:g}; keep more transitions"
+        )
+    if width is not None and not width >= limit.dispersion:
+        why.append(
+            f"the chains start {width:.2f} times as far apart as the posterior is wide; over-dispersed starts are needed"
+        )
+    return why
+
+
+def verdict(
+    likelihood: str, chains: int, found: Diagnosis, acceptance: Values, errors: EnergyErrors, half: HalfStep
+) -> list[str]:
+    """Return the reasons why a reference is not good enough, in sentences; an empty list where it is.
+
+    Shapes: `acceptance` (K,).
+    """
+    limit = THRESHOLDS
+    why = []
+    if chains < limit.chains:
+        why.append(f"{chains} chains; at least {limit.chains} are needed to tell whether they agree")
+    share = share_below(found.rhat, limit.rank_rhat)
+    if share < limit.rank_rhat_share:
+        why.append(
+            f"the chains disagree: R-hat is below {limit.rank_rhat} for {share:.1%} of the predictions, not for "
+            f"{limit.rank_rhat_share:.0%}; keep more transitions"
+        )
+    low, high = limit.acceptance
+    for chain, rate in enumerate(acceptance):
+        if not low <= rate <= high:
+            hint = "smaller" if rate < low else "larger"
+            why.append(f"chain {chain} accepts {rate:.0%} of its proposals; a {hint} step is needed")
+    if errors.gap > limit.energy:
+        why.append(
+            f"{errors.acceptance:.1%} of the proposals are accepted, though {errors.falling:.1%} lower the energy: a "
+            f"chain in equilibrium accepts twice as many ({errors.gap:.1f} standard errors off); burn in longer"
+        )
+    known = found.mcse[~np.isnan(found.mcse)]  # NaN where no chain moves
+    worst = float(np.quantile(known, 0.95)) if known.size else np.inf
+    if worst > limit.mcse[likelihood]:
+        why.append(
+            f"the predictions are known to {worst:.3f} (95 % of their standard errors), not to {limit.mcse[likelihood]}"
+        )
+    if half.acceptance < half.acceptance_before - 0.05:
+        why.append("half the step is accepted less often: the density is not smooth at this precision")
+    if half.beyond > limit.half_step_share:
+        why.append(
+            f"at half the step {half.beyond:.1%} of the predictions move by more than {limit.half_step_z:.0f} "
+            "standard errors: the step is too large"
+        )
+    return why
+
+
+Verdict = Literal["passed", "provisional", "failed", "unverified"]
+
+LACKING = (
+    "it keeps too few states to compute its diagnostics again, so that acceptance, energy errors and the comparison with half the "
+    "step stand on its metadata"
+)
+
+NO_STARTS = (
+    "its chains started from half a draw of the prior each, nearer together than the posterior is wide"
+)
+
+_GRIDS = 1e-5  # greatest difference of probabilities between two grids
+
+_LEAST_VARIANCE = 1e-8  # of a chain's states, above the rounding of float16 samples
+
+_STATED_ERRORS = 4.0  # largest ratio of the variance of the chains' mean to the one stated
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Why a reference gives no ranking, and what else is to be known of it, in sentences."""
+
+    why: tuple[str, ...] = ()
+    reservations: tuple[str, ...] = ()
+    external: bool = False
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict in a word."""
+        if self.external:
+            return "unverified"
+        return "failed" if self.why else "provisional" if self.reservations else "passed"
+
+
+def judge(reference: ReferenceArrays) -> Judgement:
+    """Return the judgement of a reference by its arrays."""
+    if reference.external:
+        return Judgement(reservations=("it was imported: its convergence was not checked",), external=True)
+    if reference.about.kind == "quadrature":
+        return _of_grids(reference)
+    likelihood = "categorical" if reference.chain_probs is not None else "gaussian"
+    if reference.states is not None:
+        return Judgement(tuple(_of_states(reference, likelihood)))
+    return _of_summaries(reference, likelihood)
+
+
+def _of_grids(reference: ReferenceArrays) -> Judgement:
+    """Return whether the integrals on two grids agree."""
+    if reference.chain_probs is None or len(reference.chain_probs) != 2:
+        return Judgement(("it holds no integrals on two grids",))
+    error = float(np.abs(np.diff(reference.chain_probs, axis=0)).max())
+    if error > _GRIDS:
+        return Judgement((f"the integrals on two grids differ by {error:.2g}, more than {_GRIDS:g}",))
+    return Judgement()
+
+
+def _of_states(reference: ReferenceArrays, likelihood: str) -> list[str]:
+    """Return the thresholds that the states miss."""
+    states, half = reference.states, reference.half_states
+    history, after = reference.history, reference.half_history
+    assert states is not None
+    assert half is not None
+    assert history is not None
+    assert after is not None
+    assert reference.start is not None
+    found = convergence.diagnose(states)
+    errors = convergence.energy(history.astype(np.float64))
+    halved = convergence.half_step(states, history, half, after, found.mcse)
+    why = verdict(
+        likelihood, states.shape[1], found, history[:, 0].mean(axis=0), errors, halved
+    )  # fmt: skip
+    width = convergence.dispersion(reference.start, states)
+    detectable = convergence.detectable(found.mcse, len(states) / len(half))
+    return why + later_verdict(likelihood, errors, detectable, width)
+
+
+def _of_summaries(reference: ReferenceArrays, likelihood: str) -> Judgement:
+    """Judge an earlier file: its arrays where they suffice, else the numbers of its metadata."""
+    about = reference.about
+    if reference.samples is not None and len(reference.samples) < 2 * reference.chains:
+        return Judgement(("it keeps fewer than two samples of each chain",))
+    between, within = _variances(reference)
+    rhat = np.sqrt(1 + between / np.maximum(within, _LEAST_VARIANCE))
+    known = (
+        np.fmax(reference.rhat, rhat),
+        reference.rhat,
+        reference.ess_bulk,
+        reference.ess_tail,
+        reference.mcse,
+    )
+    diagnosis = convergence.Diagnosis(*(np.asarray(values, np.float64) for values in known))
+    errors, halved = about.energy_error, about.half_step
+    if (
+        about.acceptance is None
+        or about.kept is None
+        or errors is None
+        or not (halved and halved.transitions)
+    ):
+        return Judgement(("it states no acceptance, energy errors or comparison with half the step",))
+    why = verdict(likelihood, len(between), diagnosis, np.array(about.acceptance), errors, halved)
+    if likelihood == "categorical":
+        ratio = float((between.mean() / reference.chains) / np.mean(np.square(diagnosis.mcse)))
+        if not ratio <= _STATED_ERRORS:
+            why.append(f"the means of its chains vary {ratio:.0f} times as much as its standard errors allow")
+    detectable = convergence.detectable(diagnosis.mcse, about.kept / halved.transitions)
+    later = later_verdict(likelihood, errors, detectable, None)
+    if errors.diverged > convergence.THRESHOLDS.diverged_earlier:
+        return Judgement((*why, *later))
+    return Judgement(tuple(why), (*later, LACKING, NO_STARTS))
+
+
+def _variances(reference: ReferenceArrays) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the variance of the chains' means, and the mean variance within chains: (N, O), or (N, 1) of y."""
+    if reference.chain_probs is not None:
+        assert reference.samples is not None
+        chains, parts = reference.chain_probs, np.array_split(reference.samples, reference.chains)
+        within = np.mean(
+            [part.var(axis=0, ddof=1, dtype=np.float64) for part in parts if len(part) > 1], axis=0
+        )
+        return chains.var(axis=0, ddof=1), within
+    assert reference.chain_draws is not None
+    draws = reference.chain_draws
+    means = draws.mean(axis=2, dtype=np.float64)
+    return means.var(axis=0, ddof=1)[:, None], draws.var(axis=2, ddof=1, dtype=np.float64).mean(axis=0)[
+        :, None
+    ]
+
 
 SCHEMA = "retinabench.fidelity-reference/1"
+
 QUALITIES = ("rhat", "ess_bulk", "ess_tail", "mcse")
+
 EVIDENCE = ("states", "half_states", "history", "half_history", "start")
+
 ARRAYS = (
     *EVIDENCE,
     *QUALITIES,
@@ -49,8 +348,6 @@ ARRAYS = (
 
 # Mean absolute difference of the means of thinned states from those of all, or of draws; in standard errors where these are larger.
 _MEANS, _MEANS_ERRORS = 0.02, 2.0
-
-Floats = NDArray[np.floating]
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,11 +16,20 @@ from numpy.typing import NDArray
 
 from retinabench.fidelity import distances
 from retinabench.fidelity.reference.reference_file import Reference
-from retinabench.fidelity.scoring import levels, measures, utility
-from retinabench.fidelity.scoring.equivalent_draws import DrawCurve, draw_curve
-from retinabench.fidelity.scoring.measures import Probabilities, SampleSums
-from retinabench.fidelity.scoring.nearness import posterior_distance
-from retinabench.fidelity.scoring.resampling import ALL, Estimate, Measure, Resampling, Values, average
+from retinabench.fidelity.scoring import measures
+from retinabench.fidelity.scoring.measures import (
+    ALL,
+    DrawCurve,
+    Estimate,
+    Measure,
+    Probabilities,
+    Resampling,
+    SampleSums,
+    Values,
+    average,
+    draw_curve,
+    posterior_distance,
+)
 from retinabench.fidelity.submissions.submission import DRAWS, Submission
 from retinabench.fidelity.targets.data import TargetData, labels
 from retinabench.fidelity.targets.target import Target
@@ -55,15 +64,15 @@ class Evaluator:
     def grade(self, submission: Submission) -> Estimates:
         """Return all measures of a submission; the replicates of the ranked ones vary with points and chains."""
         found = self._over_points(submission)
-        changes = levels.chain_changes(submission, self.reference, self.resampling.groups)
+        changes = measures.chain_changes(submission, self.reference, self.resampling.groups)
         for group, of_group in changes.items():
             for name, each in of_group.items():
-                found[group][name] = levels.with_chains(found[group][name], each, self._chain_weights)
+                found[group][name] = measures.with_chains(found[group][name], each, self._chain_weights)
         return found
 
     @cached_property
     def _chain_weights(self) -> Values:
-        return levels.chain_weights(self.reference, self.target.name, self.replicates, self.seed)
+        return measures.chain_weights(self.reference, self.target.name, self.replicates, self.seed)
 
     @cached_property
     def truth(self) -> NDArray[Any] | None:
@@ -75,8 +84,8 @@ class Evaluator:
         found: Estimates = {}
         if self.target.likelihood == "gaussian":
             assert submission.draws is not None
-            close = measures.regression(submission.draws, self.reference.draws)
-            useful = {} if truth is None else utility.regression(submission.draws, truth)
+            close = measures.regression_of_measures(submission.draws, self.reference.draws)
+            useful = {} if truth is None else measures.regression(submission.draws, truth)
             return self._in_groups({**close, **useful})
         assert submission.probs is not None
         alone = submission.samples is None or self.reference.samples is None
@@ -86,11 +95,11 @@ class Evaluator:
         for group, rows in self.resampling.groups.items():
             measured = self._close(submission.probs, sums, known, rows)
             if truth is not None:
-                measured |= utility.classification(submission.probs[rows], truth[rows])
+                measured |= measures.classification(submission.probs[rows], truth[rows])
             found[group] = self.resampling.estimate(measured, group)
             if truth is not None and (decision := self.target.decision):
                 needs = decision.needs_expert(self.target.outputs)
-                area = utility.referral_area(submission.probs[rows], truth[rows], needs)
+                area = measures.referral_area(submission.probs[rows], truth[rows], needs)
                 found[group]["referral_area"] = area
         return found
 
@@ -149,7 +158,7 @@ class Evaluator:
     def _draws_of_chains(self) -> list[Estimates]:
         assert self.reference.chain_draws is not None
         return [
-            self._in_groups(measures.regression(chain, np.concatenate(others, axis=1)))
+            self._in_groups(measures.regression_of_measures(chain, np.concatenate(others, axis=1)))
             for chain, others in _one_and_others(self.reference.chain_draws)
         ]
 
@@ -188,7 +197,7 @@ class Evaluator:
         theirs = (values[rows] for values in known)
         decision = self.target.decision
         costs = decision.costs(self.target.outputs) if decision else None
-        return measures.classification(probs[rows], own, *theirs, costs=costs)
+        return measures.classification_of_measures(probs[rows], own, *theirs, costs=costs)
 
     def _in_groups(self, measured: dict[str, Measure]) -> Estimates:
         """Estimate measures whose terms are one value per point, in every group."""

@@ -1,17 +1,8 @@
-"""The measures: how close a submission comes to the reference, and how useful it is.
-
-Letters: N test points, C classes, S posterior samples, n points of one group. Every measure is a function of means over
-points (`resampling.Measure`); the distances themselves are those of `distances.py`.
-
-`agreement` (share of argmax p = argmax q) and `total_variation` (½ Σ_c |p_c - q_c|) rank classifications, `wasserstein` (W1 between draws of
-y) regressions. Beside them stand rank correlation and error of the mutual information, disagreement gap, miscalibration with q as truth,
-regret (missed: 4, needless referral: 1), W2, the competition's `w2_kit` (minus W1) and `w2_as_printed` (√1000 W2), and usefulness against
-the labels.
-"""
+"""How far an approximation is from the true posterior: the measures and their levels."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -19,10 +10,469 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
+from retinabench.core.random_streams import numpy_generator
 from retinabench.fidelity import distances
-from retinabench.fidelity.scoring.resampling import Measure, Values, mean_of
+from retinabench.fidelity.reference.reference_file import Reference
+from retinabench.fidelity.submissions.submission import DRAWS, Submission
+from retinabench.fidelity.targets.target import Target
+from retinabench.metrics.bootstrap import percentile_interval
+from retinabench.metrics.scoring import referral_curve
+from retinabench.metrics.uncertainty import binary_entropy
+
+_VARIED = 0.05  # least share of rows that name another class than the most frequent one
+
+_DOUBT, _PROOF = 2.0, 4.0  # standard errors of an accuracy above chance
+
+
+def order_doubt(
+    submission: Submission, reference: NDArray[np.floating] | None, truth: NDArray[np.integer] | None
+) -> str:
+    """Return why the order of a submission is in doubt; empty where it is not, or cannot be told.
+
+    Shapes: `reference` (N, C), `truth` (N,).
+    """
+    if submission.probs is None or reference is None or truth is None or submission.about.counted:
+        return ""
+    named = submission.probs.argmax(axis=1)
+    if 1 - np.bincount(named).max() / len(named) < _VARIED:
+        return ""
+    if _excess(reference.argmax(axis=1), truth)[1] < _PROOF or _excess(named, truth)[1] > _DOUBT:
+        return ""
+    accuracy, chance = (named == truth).mean(), _excess(named, truth)[0]
+    return f"its order is in doubt: an accuracy of {accuracy:.3f}, where rows in any other order give {chance:.3f}"
+
+
+def _excess(named: NDArray[np.integer], truth: NDArray[np.integer]) -> tuple[float, float]:
+    """Return the accuracy of rows in random order, and how many standard errors the accuracy lies above it."""
+    classes = int(max(named.max(), truth.max())) + 1
+    shares = (np.bincount(values, minlength=classes) / len(values) for values in (named, truth))
+    chance = float(np.dot(*shares))
+    error = np.sqrt(max(chance * (1 - chance), 1e-12) / len(truth))
+    return chance, float(((named == truth).mean() - chance) / error)
+
+
+Values = NDArray[np.float64]
+
+ALL = "all"
+
+BLOCK = 1 << 22  # weights turned into float64 at once
+
+
+@dataclass(frozen=True, eq=False)
+class Measure:
+    """A number that is a function of means over points.
+
+    Shapes: `finish` (..., M).
+    """
+
+    terms: Values
+    finish: Callable[[Values], Values]
+
+
+def mean_of(values: Values) -> Measure:
+    """Return the mean of one value per point, (n,)."""
+    return Measure(np.asarray(values, np.float64)[:, None], lambda means: means[..., 0])
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """A value, and its value in each replicate, (R,), or (0,) where it is not resampled."""
+
+    value: float
+    draws: Values
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Return the percentile interval; NaN without replicates."""
+        if not len(self.draws):
+            return np.nan, np.nan
+        low, high = percentile_interval(self.draws[:, None], level)
+        return float(low[0]), float(high[0])
+
+
+def average(estimates: list[Estimate]) -> Estimate:
+    """Return the mean of estimates of the same replicates."""
+    return Estimate(
+        float(np.mean([one.value for one in estimates])), np.mean([one.draws for one in estimates], axis=0)
+    )
+
+
+def groups_of(target: Target, group: NDArray[np.str_]) -> dict[str, NDArray[np.intp]]:
+    """Return the rows of each group of test points: all, every kind, and every strength of a kind that has several."""
+    kinds = np.array([name.partition("-")[0] for name in group.tolist()])
+    strengths = np.array([name.rpartition("-")[2] if "-" in name else "" for name in group.tolist()])
+    found = {ALL: np.arange(len(group))}
+    for kind in target.groups:
+        found[kind] = np.flatnonzero(kinds == kind)
+        of_kind = sorted(set(strengths[found[kind]].tolist()))
+        if len(of_kind) > 1:
+            found |= {
+                f"{kind} {s}": np.flatnonzero((kinds == kind) & (strengths == s))
+                for s in of_kind
+                if s.isdigit()
+            }
+    return {name: rows for name, rows in found.items() if len(rows)}
+
+
+@dataclass(frozen=True, eq=False)
+class Resampling:
+    """How often each test point occurs in each replicate, (R, N), resampled with replacement within its kind."""
+
+    counts: NDArray[np.uint8]
+    groups: dict[str, NDArray[np.intp]]
+
+    @classmethod
+    def of(cls, target: Target, group: NDArray[np.str_], replicates: int, seed: int) -> Resampling:
+        """Return resampled test points of a target.
+
+        Shapes: `group` (N,).
+        """
+        groups = groups_of(target, group)
+        generator = numpy_generator(seed, "fidelity bootstrap", target.name)
+        counts = np.zeros((replicates, len(group)), np.uint8)
+        for rows in (groups[kind] for kind in target.groups if kind in groups):
+            n = len(rows)
+            for some in _blocks(replicates, n):
+                drawn = generator.integers(n, size=(some.stop - some.start, n))
+                drawn += np.arange(len(drawn))[:, None] * n
+                hits = np.bincount(drawn.ravel(), minlength=drawn.size).reshape(drawn.shape)
+                counts[some, rows] = hits
+        return cls(counts, groups)
+
+    def estimate(self, measures: dict[str, Measure], group: str) -> dict[str, Estimate]:
+        """Return the estimates of measures whose points are the rows of `group`."""
+        rows = self.groups[group]
+        terms = np.concatenate([measure.terms for measure in measures.values()], axis=1)
+        means = np.empty((len(self.counts), terms.shape[1]))
+        for some in _blocks(len(self.counts), len(rows)):
+            weights = self.counts[some][:, rows].astype(np.float64)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                means[some] = weights @ terms / weights.sum(axis=1)[:, None]
+        point, place, found = terms.mean(axis=0), 0, {}
+        for name, measure in measures.items():
+            own = slice(place, place := place + measure.terms.shape[1])
+            found[name] = Estimate(float(measure.finish(point[own])), measure.finish(means[:, own]))
+        return found
+
+
+def _blocks(replicates: int, points: int) -> Iterator[slice]:
+    step = max(1, BLOCK // max(1, points))
+    for start in range(0, replicates, step):
+        yield slice(start, min(start + step, replicates))
+
+
+def chain_weights(reference: Reference, task: str, replicates: int, seed: int) -> Values:
+    """Return the weights of the chains in each replicate, (R, K)."""
+    generator = numpy_generator(seed, "fidelity chains", task)
+    return generator.standard_normal((replicates, reference.chains))
+
+
+def chain_changes(
+    submission: Submission, reference: Reference, groups: Mapping[str, NDArray[np.intp]]
+) -> dict[str, dict[str, Values]]:
+    """Return what each chain changes in the ranked distances: their values (K,) without it, less the mean of these."""
+    if reference.chains < 2:
+        return {}
+    values: dict[str, list[Values]] = {}
+    for k in range(reference.chains):
+        for name, terms in _without(submission, reference, k).items():
+            values.setdefault(name, []).append(terms)
+    found: dict[str, dict[str, Values]] = {}
+    for group, rows in groups.items():
+        means = {name: np.array([terms[rows].mean() for terms in parts]) for name, parts in values.items()}
+        found[group] = {name: each - each.mean() for name, each in means.items()}
+    return found
+
+
+def with_chains(estimate: Estimate, changes: Values, weights: Values) -> Estimate:
+    """Return an estimate whose replicates also vary with the chains.
+
+    References:
+        Efron & Tibshirani 1993, "An Introduction to the Bootstrap", chapter 11, for the jackknife's variance.
+
+    Shapes: `changes` (K,), `weights` (R, K).
+    """
+    if len(estimate.draws) != len(weights):
+        return estimate
+    k = len(changes)
+    return Estimate(estimate.value, estimate.draws + np.sqrt((k - 1) / k) * (weights @ changes))
+
+
+def seed_shifts(values: Mapping[str, Values], replicates: int, seed: int, entry: str) -> dict[str, Values]:
+    """Return how the mean over S seeds varies in each replicate, (R,), jointly for all measures.
+
+    Shapes: `values` (S,), returns (R,).
+    """
+    count = len(next(iter(values.values()), np.empty(0)))
+    if count < 2:
+        return {}
+    generator = numpy_generator(seed, "fidelity seeds", entry)
+    weights = generator.standard_normal((replicates, count))
+    weights /= np.sqrt(generator.chisquare(count - 1, replicates) / (count - 1))[:, None]
+    scale = np.sqrt(count * (count - 1))
+    with np.errstate(invalid="ignore"):  # an infinite NLL of one seed: how the mean varies is not defined
+        return {name: weights @ (each - each.mean()) / scale for name, each in values.items()}
+
+
+def _without(submission: Submission, reference: Reference, chain: int) -> dict[str, Values]:
+    """Return the ranked distances of each point from the reference without one chain."""
+    if submission.probs is not None:
+        assert reference.chain_probs is not None
+        rest = np.delete(reference.chain_probs, chain, axis=0).mean(axis=0)
+        return {
+            "agreement": distances.agreement(submission.probs, rest),
+            "total_variation": distances.total_variation(submission.probs, rest),
+        }
+    assert submission.draws is not None
+    assert reference.chain_draws is not None
+    others = np.concatenate(list(np.delete(reference.chain_draws, chain, axis=0)), axis=1)
+    return {"wasserstein": distances.wasserstein(submission.draws, others)}
+
+
+def classification(probs: NDArray[np.floating], label: NDArray[np.int64]) -> dict[str, Measure]:
+    """Return accuracy and mean negative log-likelihood of probabilities (n, C) to classes (n,)."""
+    with np.errstate(divide="ignore"):
+        nll = -np.log(probs[np.arange(len(probs)), label].astype(np.float64))
+    return {"accuracy": mean_of(probs.argmax(axis=1) == label), "nll": mean_of(nll)}
+
+
+def referral_area(
+    probs: NDArray[np.floating], label: NDArray[np.int64], needs_expert: NDArray[np.bool_]
+) -> Estimate:
+    """Return the mean accuracy of P(needs an expert) > 1/2 over all shares referred, the most uncertain first.
+
+    Shapes: `needs_expert` (C,).
+    """
+    prob = np.clip(probs[:, needs_expert].sum(axis=1, dtype=np.float64), 0, 1)
+    uncertainty = np.round(binary_entropy(prob), 12)  # p and 1 - p are equally uncertain
+    area = referral_curve(needs_expert[label].astype(int), prob, uncertainty, "accuracy").area
+    return Estimate(area, np.empty(0))
+
+
+def regression(draws: NDArray[np.floating], truth: NDArray[np.floating]) -> dict[str, Measure]:
+    """Return RMSE of the mean, CRPS and the share of y (n,) inside the central 90 % of the draws (n, S)."""
+    y = np.asarray(truth, np.float64)
+    low, high = np.quantile(draws, (0.05, 0.95), axis=1)
+    squares = (draws.mean(axis=1, dtype=np.float64) - y) ** 2
+    return {
+        "rmse": Measure(squares[:, None], lambda means: np.sqrt(means[..., 0])),
+        "crps": mean_of(crps(draws, y)),
+        "coverage_90": mean_of((y >= low) & (y <= high)),
+    }
+
+
+def crps(draws: NDArray[np.floating], y: Values) -> Values:
+    """Return E|Y - y| - ½ E|Y - Y'| of the empirical distribution of draws (n, S), for truths y (n,).
+
+    References:
+        Gneiting & Raftery 2007, "Strictly proper scoring rules, prediction, and estimation".
+    """
+    ordered = np.sort(draws.astype(np.float64), axis=1)
+    s = ordered.shape[1]
+    # Σ_ij |y_i - y_j| = 2 Σ_i (2 i - s + 1) y_(i), i from 0.
+    pairs = ordered @ (2 * np.arange(s) - s + 1) / s**2
+    return np.asarray(np.abs(ordered - y[:, None]).mean(axis=1) - pairs)
+
+
+Floats = NDArray[np.floating]
+
+EQUAL = "equal to the reference"
+
+NEARER = "nearer to the reference than independent draws could be"
+
+_GRAIN = 1e-4  # largest difference of equal probabilities: four decimals
+# Largest difference of equal draws, in stds over their number; of independent draws one in seven is as near.
+_GRAIN_OF_DRAWS = 0.25
+
+_MOST_CHAINS = 16  # whose 65,535 subsets are all compared; of more chains each, and the mean of all
+
+_BLOCK = 64  # probabilities that are compared with all subsets at a time: almost none is left after the first
+
+_SHARE = 0.5  # of samples, or draws, that stand in the reference
+
+_LIMIT = 0.5  # of the distance of exact inference
+
+_LIMIT_OF_CHAINS = 0.25  # the same of one of its chains
+
+
+def nearness(submission: Submission, reference: Reference) -> str:
+    """Return `EQUAL` or `NEARER` where a submission is not independent of the reference, else an empty text."""
+    if submission.probs is not None:
+        if _of_some_chains(submission.probs, reference) or _holds_samples(submission, reference):
+            return EQUAL
+        found = float(distances.total_variation(submission.probs, reference.probs).mean())
+        exact = None if reference.external else float(posterior_distance(reference.mcse).mean())
+        if exact is not None and _near_a_chain(submission.probs, reference, exact):
+            return NEARER
+    else:
+        assert submission.draws is not None
+        draws = reference.draws
+        if _shared(submission.draws, draws) > _SHARE:
+            return EQUAL
+        found = float(distances.wasserstein(submission.draws, draws).mean())
+        # The distance of M draws from their own distribution is half of that of two halves of them from each other.
+        exact = float(distances.noise_floor(draws).mean()) / 2
+    return NEARER if exact is not None and found < _LIMIT * exact else ""
+
+
+def posterior_distance(mcse: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Return the expected total variation (N,) of the exact probabilities from the reference: √(2/π) Σ_c e_c / 2.
+
+    Shapes: `mcse` (N, C).
+    """
+    return np.asarray(np.nansum(mcse, axis=1) * np.sqrt(2 / np.pi) / 2, np.float64)
+
+
+def _of_some_chains(probs: Floats, reference: Reference) -> bool:
+    """Whether probabilities (N, C) are those of some chains of the reference: its means, or those of what it keeps."""
+    assert reference.chain_probs is not None
+    parts, chains = [reference.chain_probs], len(reference.chain_probs)
+    if reference.samples is not None and len(reference.samples) % chains == 0:  # they are in chain order
+        samples = reference.samples.reshape(chains, -1, *probs.shape)
+        parts.append(samples.mean(axis=1, dtype=np.float64))
+    if reference.states is not None:
+        parts.append(reference.states.mean(axis=0, dtype=np.float64))
+    return any(_is_mean_of_some(probs, part) for part in parts)
+
+
+def _near_a_chain(probs: Floats, reference: Reference, exact: float) -> bool:
+    """Whether probabilities (N, C) are nearer to one of K chains, whose error is √K times `exact`, than others could be."""
+    assert reference.chain_probs is not None
+    chains = reference.chain_probs
+    nearest = min(float(distances.total_variation(probs, chain).mean()) for chain in chains)
+    return bool(nearest < _LIMIT_OF_CHAINS * exact * np.sqrt(len(chains)))
+
+
+def _is_mean_of_some(probs: Floats, chains: Floats) -> bool:
+    """Whether probabilities (N, C) are the mean of any of the chains (K, N, C)."""
+    count = len(chains)
+    chosen = np.vstack([np.eye(count), np.ones(count)])
+    if count <= _MOST_CHAINS:
+        chosen = (np.arange(1, 2**count)[:, None] >> np.arange(count) & 1).astype(np.float64)
+    weights = chosen / chosen.sum(axis=1, keepdims=True)
+    values, wanted = chains.reshape(count, -1).astype(np.float64), probs.ravel()
+    for start in range(0, wanted.size, _BLOCK):
+        block = slice(start, start + _BLOCK)
+        difference = np.abs(weights @ values[:, block] - wanted[block]).max(axis=1)
+        weights = weights[difference <= _GRAIN]
+        if not len(weights):
+            return False
+    return True
+
+
+def _holds_samples(submission: Submission, reference: Reference) -> bool:
+    """Whether samples (S, N, C) of a submission stand among those, or the states, that the reference keeps."""
+    if submission.samples is None:
+        return False
+    kept = [part for part in (reference.samples, reference.states) if part is not None]
+    points = submission.samples.shape[1:]
+    theirs = {one.tobytes() for part in kept for one in part.reshape(-1, *points).astype(np.float16)}
+    ours = [one.tobytes() for one in submission.samples.astype(np.float16)]
+    return sum(one in theirs for one in ours) > _SHARE * len(ours)
+
+
+def _shared(draws: NDArray[np.floating], reference: NDArray[np.floating]) -> float:
+    """Return the share of draws (N, S) that stand among those of the reference (N, M) at the same point, up to rounding."""
+    found = []
+    for ours, theirs in zip(draws, np.sort(reference, axis=1), strict=True):
+        place = np.searchsorted(theirs, ours).clip(1, len(theirs) - 1)
+        nearest = np.minimum(np.abs(ours - theirs[place - 1]), np.abs(ours - theirs[place]))
+        found.append(np.mean(nearest <= _GRAIN_OF_DRAWS * theirs.std() / len(theirs)))
+    return float(np.mean(found))
+
+
+COUNTS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+
+REPEATS = (200, 8)  # least number of draws in all the sets of one size, and of sets
+
+POINTS = 64  # of a regression, evenly spaced: sorting draws is slow
+
+
+@dataclass(frozen=True)
+class DrawCurve:
+    """The mean distance of n independent draws from the reference, and the reference's own error."""
+
+    distance: tuple[float, ...]
+    floor: float
+
+    @property
+    def most(self) -> float:
+        """The number of draws that are as far as the reference's own error."""
+        return self._invert(max(self.floor, 1e-12))
+
+    def draws(self, distance: float) -> float:
+        """Return the number of draws that are as far as `distance`, at most `most`; below 1 where one draw is nearer."""
+        if not np.isfinite(distance):
+            return float("nan")
+        return float(min(self._invert(max(distance, 1e-12)), self.most))
+
+    def _invert(self, distance: float) -> float:
+        known, counts = np.log(self.distance[::-1]), np.log(COUNTS[::-1])
+        if known[0] <= np.log(distance) <= known[-1]:
+            return float(np.exp(np.interp(np.log(distance), known, counts)))
+        end = 0 if np.log(distance) > known[-1] else -1  # beyond the ends it falls as 1 / √n
+        return float(COUNTS[end] * (self.distance[end] / distance) ** 2)
+
+
+def draw_curve(reference: Reference, rows: NDArray[np.intp], floor: float) -> DrawCurve | None:
+    """Return the distances of independent draws, or None where the reference keeps none."""
+    generator = numpy_generator(0, "equivalent draws")
+    if reference.chain_probs is not None:
+        if reference.samples is None:
+            return None
+        samples = reference.samples[:, rows].astype(np.float64)
+        return _curve(lambda n: _of_probabilities(samples, n, generator), floor)
+    if reference.external:
+        return None
+    mean, std, draws = _components(reference, rows)
+    levels = ((np.arange(DRAWS) + 0.5) * draws.shape[1] / DRAWS).astype(
+        np.intp
+    )  # as many as a submission has
+    draws = np.sort(draws, axis=1)[:, levels].T
+    return _curve(lambda n: _of_draws(mean, std, draws, n, generator), floor, most=REPEATS[1])
+
+
+def _curve(measure: Callable[[int], float], floor: float, most: int = 200) -> DrawCurve:
+    repeats = [min(most, max(REPEATS[0] // n, REPEATS[1])) for n in COUNTS]
+    found = [
+        float(np.mean([measure(n) for _ in range(times)])) for n, times in zip(COUNTS, repeats, strict=True)
+    ]
+    return DrawCurve(tuple(np.minimum.accumulate(found).tolist()), floor)
+
+
+def _of_probabilities(samples: Values, n: int, generator: np.random.Generator) -> float:
+    """Return the distance of the mean of n samples (S, N, C) from that of all, which the thinned ones stand for."""
+    drawn = generator.multinomial(n, np.full(len(samples), 1 / len(samples))) / n
+    mean = np.tensordot(drawn - 1 / len(samples), samples, 1)
+    return float(np.abs(mean).sum(axis=1).mean() / 2)
+
+
+def _of_draws(mean: Values, std: Values, draws: Values, n: int, generator: np.random.Generator) -> float:
+    """Return the Wasserstein distance of draws of y from n of the states (S, N), from as many sorted ones (D, N)."""
+    chosen = generator.integers(len(mean), size=n)[np.arange(len(draws)) * n // len(draws)]
+    y = mean[chosen] + std[chosen] * generator.standard_normal(draws.shape)
+    return float(np.abs(np.sort(y, axis=0) - draws).mean())
+
+
+def _components(reference: Reference, rows: NDArray[np.intp]) -> tuple[Values, Values, Values]:
+    """Return means and stds of states (S, n), and the reference's draws (n, M), of some of the points.
+
+    Without the states, draws of y stand for their means, drawn together until their std is that of the means, with the rest
+    of the variance as noise of one size.
+    """
+    rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), POINTS)).astype(np.intp)]
+    draws = reference.draws[rows].astype(np.float64)
+    if reference.states is not None:
+        states = reference.states[:, :, rows].astype(np.float64)
+        flat = states.reshape(-1, len(rows), states.shape[-1])
+        return flat[..., 0], flat[..., 1], draws
+    centre, total = draws.mean(axis=1), draws.std(axis=1)
+    epistemic = np.minimum(reference.epistemic[rows].astype(np.float64), total)
+    mean = centre + (draws.T - centre) * epistemic / np.maximum(total, 1e-12)
+    return mean, np.broadcast_to(np.sqrt(total**2 - epistemic**2), mean.shape), draws
+
 
 Probabilities = NDArray[np.floating]
+
 BINS = 15  # of the confidence
 
 
@@ -55,7 +505,9 @@ MEASURES = {
     "crps": MeasureNote("CRPS", False, "utility", "stds of y"),
     "coverage_90": MeasureNote("coverage of 90 %", True, "utility"),
 }
+
 RANKED = {"categorical": ("agreement", "total_variation"), "gaussian": ("wasserstein",)}
+
 """The measures by which the board ranks, as the competition did."""
 
 
@@ -111,7 +563,7 @@ class SampleSums:
         return SampleSums(self.samples, self.probs[rows], self.entropy[rows], self.votes[rows])
 
 
-def classification(
+def classification_of_measures(
     probs: Probabilities,
     sums: SampleSums | None,
     reference: Probabilities,
@@ -139,7 +591,7 @@ def classification(
     return found
 
 
-def regression(draws: Probabilities, reference: Probabilities) -> dict[str, Measure]:
+def regression_of_measures(draws: Probabilities, reference: Probabilities) -> dict[str, Measure]:
     """Return the measures of closeness of draws of y to those of the reference, for one group.
 
     The competition called minus the mean of W1 "W2" (`w2_kit`); equation (3) of its paper, taken literally, is the square root

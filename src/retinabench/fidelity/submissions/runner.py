@@ -51,9 +51,9 @@ from retinabench.fidelity.submissions.submission import (
 )
 from retinabench.fidelity.submissions.untrained.run import run_untrained
 from retinabench.fidelity.targets.data import TargetData, load, standardised
+from retinabench.fidelity.targets.density import build_network, likelihood_of, point_batches
 from retinabench.fidelity.targets.published_points import with_points
 from retinabench.fidelity.targets.target import Target
-from retinabench.fidelity.targets.training import build_network, likelihood_of, point_batches
 from retinabench.methods.base import FidelitySettings, is_composed
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.likelihood import Likelihood

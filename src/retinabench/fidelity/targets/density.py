@@ -1,26 +1,128 @@
-"""The density of a target over flat weights, which the reference sampler needs, and the predictions of weights.
-
-Letters: K chains, P weights, N points, O outputs.
-"""
+"""The density of a target: log likelihood and prior of one network or of many at once."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
+from torch.nn.functional import conv2d, linear, silu
 
-from retinabench.fidelity.targets.batched_networks import BATCHED, CLOSED_FORM, Batched
-from retinabench.fidelity.targets.closed_forms.mlp_gaussian import MLPGaussian
-from retinabench.fidelity.targets.closed_forms.softmax_heads import LinearSoftmax
+from retinabench.core.errors import InputError
+from retinabench.core.random_streams import numpy_generator
+from retinabench.data.dataset import ArrayDataset, concatenate
+from retinabench.data.loader import Batches, array_batches
+from retinabench.fidelity.targets.closed_forms import HiddenSoftmax, LinearSoftmax, MLPGaussian
 from retinabench.fidelity.targets.data import TargetData, labels, standardised
 from retinabench.fidelity.targets.target import Target
-from retinabench.fidelity.targets.training import build_network, likelihood_of
 from retinabench.methods.hmc import LogLikelihood
-from retinabench.methods.training.likelihood import Likelihood
+from retinabench.methods.training.likelihood import Categorical, Gaussian, Likelihood
+from retinabench.models.build import build_published
+
+Weights = Mapping[str, Tensor]
+
+
+def lenet_smooth(weights: Weights, inputs: Tensor) -> Tensor:
+    """(K, ...), (N, 3, 28, 28) -> (K, N, O).
+
+    The first convolution, of inputs that all chains share, is one of K times as many channels. The later ones are
+    separate: on processors a grouped convolution takes three times as long as its groups.
+    """
+    chains, width = weights["conv1.bias"].shape
+    first = conv2d(inputs, weights["conv1.weight"].flatten(0, 1), weights["conv1.bias"].flatten(), padding=2)
+    maps = torch.split(_halved(silu(first)), width, dim=1)
+    return torch.stack([_after_first(_one(weights, k), maps[k]) for k in range(chains)])
+
+
+def _after_first(weights: Weights, maps: Tensor) -> Tensor:
+    maps = _halved(silu(conv2d(maps, weights["conv2.weight"], weights["conv2.bias"])))
+    x = silu(linear(maps.flatten(1), weights["fc1.weight"], weights["fc1.bias"]))
+    x = silu(linear(x, weights["fc2.weight"], weights["fc2.bias"]))
+    return linear(x, weights["fc.weight"], weights["fc.bias"])
+
+
+def _halved(maps: Tensor) -> Tensor:
+    """Average 2 x 2 blocks: on processors this is four times as fast as `avg_pool2d`."""
+    rows = maps[:, :, ::2] + maps[:, :, 1::2]
+    return (rows[..., ::2] + rows[..., 1::2]) * 0.25
+
+
+def _one(weights: Weights, chain: int) -> dict[str, Tensor]:
+    return {name: values[chain] for name, values in weights.items()}
+
+
+def mlp(weights: Weights, inputs: Tensor) -> Tensor:
+    """(K, ...), (N, D) -> (K, N, O): one hidden layer of rectified units."""
+    hidden = torch.baddbmm(
+        weights["fc1.bias"][:, None],
+        inputs.expand(len(weights["fc1.bias"]), -1, -1),
+        weights["fc1.weight"].mT,
+    )
+    return torch.baddbmm(weights["fc.bias"][:, None], hidden.relu(), weights["fc.weight"].mT)
+
+
+def linear_head(weights: Weights, inputs: Tensor) -> Tensor:
+    """(K, ...), (N, D) -> (K, N, O): one linear layer."""
+    together = inputs.expand(len(weights["fc.bias"]), -1, -1)
+    return torch.baddbmm(weights["fc.bias"][:, None], together, weights["fc.weight"].mT)
+
+
+class Batched(NamedTuple):
+    """An evaluation at the weights of several chains.
+
+    Shapes: `forward` (K, ...).
+    """
+
+    forward: Callable[[Weights, Tensor], Tensor]
+    chains: int
+    points: int
+
+
+BATCHED = {
+    "lenet-smooth": Batched(lenet_smooth, 2, 250),
+    "mlp-8-50-2": Batched(mlp, 64, 4096),
+    "head-8-8": Batched(mlp, 64, 4096),
+    "head-8": Batched(linear_head, 64, 4096),
+    "head-2": Batched(linear_head, 64, 4096),
+}
+
+# Log-likelihoods with a gradient in closed form, by network and likelihood; they take training inputs, targets and the floor.
+CLOSED_FORM: dict[tuple[str, str], Callable[[Tensor, Tensor, float], MLPGaussian | LinearSoftmax]] = {
+    ("mlp-8-50-2", "gaussian"): MLPGaussian,
+    ("head-2", "categorical"): LinearSoftmax,
+    ("head-8", "categorical"): LinearSoftmax,
+    ("head-8-8", "categorical"): HiddenSoftmax,
+}
+
+
+def build_network(target: Target, seed: int) -> nn.Module:
+    """Return the target's network, its weights a function of `seed`."""
+    model = build_published(target.network, seed, target.outputs)
+    count = sum(p.numel() for p in model.parameters())
+    if count != target.parameters:
+        raise AssertionError(
+            f"'{target.network}' has {count} weights; '{target.name}' says {target.parameters}"
+        )
+    return model
+
+
+def likelihood_of(target: Target) -> Likelihood:
+    """Return what the outputs of the target's network mean."""
+    return Gaussian(target.floor) if target.likelihood == "gaussian" else Categorical(target.outputs)
+
+
+def point_batches(data: TargetData, batch_size: int, seed: int, device: torch.device) -> Batches:
+    """Return the batches of all training points, of which none is held out: the posterior is that of all of them."""
+    return array_batches(standardised(data)[0], labels(data)[0], batch_size, seed, device)
+
 
 SMALL = 1000  # weights
 
@@ -179,3 +281,58 @@ class Density:
     @cached_property
     def _pool(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(self.threads)
+
+
+Floats = NDArray[np.floating]
+
+
+def read_logistic(source: Path | None) -> ArrayDataset:
+    """Return 60 training points, and test points near to them and far from them; `source` must be None."""
+    _refuse(source, "logistic")
+    generator = numpy_generator(2029, "logistic")
+    train = np.rint(generator.uniform(-2, 2, (60, 2)) * 64) / 64
+    near, far = _grid(2.0), _grid(8.0)
+    inputs = np.concatenate([near, far])
+    return _parts(
+        (train, train @ [1.5, -1.0] + 0.5, np.full(60, "train")),
+        (inputs, inputs @ [1.5, -1.0] + 0.5, np.repeat(["near", "far"], (len(near), len(far)))),
+        generator,
+    )
+
+
+def read_banana(source: Path | None) -> ArrayDataset:
+    """Return 100 training points on the ridge, and test points across it and along it; `source` must be None."""
+    _refuse(source, "banana")
+    generator = numpy_generator(2030, "banana")
+    train = np.tile([[1.0, 0.0], [-1.0, 0.0]], (50, 1))
+    steps = np.linspace(-4, 4, 33)[:, None]
+    across, along = steps * [1.0, 0.0], steps * [0.0, 1.0]
+    inputs = np.concatenate([across, along])
+    return _parts(
+        (train, train[:, 0], np.full(len(train), "train")),
+        (inputs, inputs.sum(axis=1), np.repeat(["across", "along"], len(steps))),
+        generator,
+    )
+
+
+def _parts(
+    train: tuple[Floats, Floats, NDArray[np.str_]],
+    test: tuple[Floats, Floats, NDArray[np.str_]],
+    generator: np.random.Generator,
+) -> ArrayDataset:
+    """Return inputs with classes drawn at their logits, (inputs, logits, groups) of training and test points."""
+    parts = {}
+    for name, (inputs, logits, groups) in (("train", train), ("test", test)):
+        classes = generator.random(len(inputs)) < 1 / (1 + np.exp(-logits))
+        parts[name] = ArrayDataset(inputs.astype(np.float32), classes.astype(np.int64), groups)
+    return concatenate(parts)
+
+
+def _grid(end: float) -> Floats:
+    line = np.linspace(-end, end, 10)
+    return np.stack([axis.ravel() for axis in np.meshgrid(line, line)], axis=1)
+
+
+def _refuse(source: Path | None, name: str) -> None:
+    if source is not None:
+        raise InputError(f"the data of '{name}' come with the package", hint="Leave --data out.")

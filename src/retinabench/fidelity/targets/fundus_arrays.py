@@ -35,8 +35,8 @@ from retinabench.core.files import atomic_write
 from retinabench.core.random_streams import numpy_generator
 from retinabench.data.dataset import ArrayDataset
 from retinabench.data.preprocessing.corruption import STRENGTHS, add_noise, multiply, to_bytes
-from retinabench.data.preprocessing.pooling import BLOCK, SIZE, extremes
-from retinabench.data.synthetic import fundus, streams, truth
+from retinabench.data.preprocessing.graham import BLOCK, SIZE, extremes
+from retinabench.data.synthetic import fundus, streams
 
 GRADES = 5
 
@@ -131,7 +131,7 @@ def choose(
     left = dict.fromkeys(range(GRADES), images // GRADES)
     found: list[int] = []
     for index in count(start):
-        grade = truth.truth(index, seed=plan.seed, population=population).reported_grade
+        grade = fundus.truth(index, seed=plan.seed, population=population).reported_grade
         if left[grade]:
             left[grade] -= 1
             found.append(index)
@@ -147,7 +147,7 @@ def draw_pooled(seed: int, population: streams.Population, index: int) -> Image:
 
 
 def _grades(seed: int, population: streams.Population, indices: Iterable[int]) -> list[int]:
-    return [truth.truth(index, seed=seed, population=population).reported_grade for index in indices]
+    return [fundus.truth(index, seed=seed, population=population).reported_grade for index in indices]
 
 
 def _drawn(seed: int, population: streams.Population, index: int) -> Image:

@@ -24,9 +24,9 @@ import torch
 from numpy.typing import NDArray
 
 from retinabench.core.files import atomic_write
-from retinabench.data.prepared.folder import open_prepared
+from retinabench.data.prepared import open_prepared
 from retinabench.data.preprocessing.corruption import KINDS, STRENGTHS, Corruption, corrupt
-from retinabench.data.synthetic import fundus, streams, truth
+from retinabench.data.synthetic import fundus, streams
 from retinabench.experiments.features import Extractor, feature_scale
 from retinabench.fidelity.targets.fundus_arrays import GRADES, ImageCounts, choose
 from retinabench.models.settings import ModelConfig
@@ -97,7 +97,7 @@ def _drawn(population: streams.Population, images: int, start: int, group: str) 
         fundus.draw(index, size=SIZE, seed=PLAN.seed, population=population, masks=False).image
         for index in chosen
     ]
-    grades = [truth.truth(index, seed=PLAN.seed, population=population).reported_grade for index in chosen]
+    grades = [fundus.truth(index, seed=PLAN.seed, population=population).reported_grade for index in chosen]
     return (found, np.array(grades, np.int64), [group] * len(chosen)), end
 
 

@@ -13,7 +13,7 @@ from retinabench.core.errors import InputError
 from retinabench.data.dataset import ArrayDataset
 from retinabench.fidelity.targets.data import TargetData
 from retinabench.fidelity.targets.target import Target
-from retinabench.predictions.formats.npz_format import DAMAGED_ARRAYS, read_member
+from retinabench.predictions.formats import DAMAGED_ARRAYS, read_member
 
 HINT = "An NPZ with inputs (M, ...), group (M,) and, for the owner, targets (M,)."
 

@@ -1,15 +1,19 @@
-"""The definition of a fidelity target: a posterior, the data that it is of, and the decision that it serves."""
+"""A target and the registry of targets."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import tomllib
+from functools import cache
+from importlib import resources
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from retinabench.core.registry import Registry
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import Frozen
 
@@ -75,3 +79,21 @@ class Target(Frozen):
         content = {earlier.get(key, key): value for key, value in content.items()}
         text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+@cache
+def _tables() -> dict[str, JsonObject]:
+    file = resources.files("retinabench.fidelity.targets").joinpath("targets.toml")
+    return tomllib.loads(file.read_text(encoding="utf-8"))
+
+
+def __getattr__(name: str) -> Target:
+    """Return the target of a table of `targets.toml`: what the registry imports from this module."""
+    if name.startswith("_") or name not in _tables():
+        raise AttributeError(name)
+    return Target(name=name, **_tables()[name])
+
+
+TARGETS: Registry[Target] = Registry(
+    "retinabench.targets", "fidelity target", {name: f"{__name__}:{name}" for name in _tables()}
+)

@@ -40,8 +40,7 @@ from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 
 from retinabench.core.random_streams import torch_generator
-from retinabench.data.augment import affine, affine_matrices
-from retinabench.data.loader import Batches
+from retinabench.data.loader import Batches, affine, affine_matrices
 from retinabench.methods.base import as_config, is_composed
 from retinabench.methods.registry import METHODS
 from retinabench.methods.settings import (

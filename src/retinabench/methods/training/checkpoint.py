@@ -23,7 +23,7 @@ from torch import Tensor
 from retinabench.core.errors import InputError
 from retinabench.core.files import atomic_write, check, write_bytes
 from retinabench.core.progress import QUIET, Progress
-from retinabench.data.memory import is_out_of_memory
+from retinabench.data.loader import is_out_of_memory
 from retinabench.models.weight_files import load_archive
 
 LAST, BEST = "last.pt", "best.pt"

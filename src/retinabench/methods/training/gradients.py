@@ -18,8 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from retinabench.core.errors import DivergedError
 from retinabench.core.random_streams import torch_generator
-from retinabench.data.loader import Batches
-from retinabench.data.memory import BatchLimits, Meter, Work, meter_of, probe, release, with_less
+from retinabench.data.loader import Batches, BatchLimits, Meter, Work, meter_of, probe, release, with_less
 from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training import distributed
 from retinabench.methods.training.likelihood import Likelihood

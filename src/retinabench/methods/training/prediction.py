@@ -17,8 +17,7 @@ from torch import Tensor
 from retinabench.core.errors import DivergedError, InputError
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.dataset import Rows
-from retinabench.data.loader import Batches
-from retinabench.data.memory import Work, meter_of, probe, release, with_less
+from retinabench.data.loader import Batches, Work, meter_of, probe, release, with_less
 from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training import distributed
 from retinabench.methods.training.gradients import share_limits

@@ -1,65 +1,103 @@
-"""Referral thresholds with a finite-sample guarantee, from validation patients alone.
-
-**The claim.** With probability at least 1 - delta over the draw of the validation patients, the certified threshold t satisfies every
-goal, E[num(t)] / E[den(t)] <= goal (`risks.py`), for new patients of the same population. Nothing is assumed of the model, the
-uncertainty, or of how images of one patient depend on each other; only that patients are independent draws, that the rule
-(model, decision threshold, uncertainty, goals) was fixed without their labels, and that no patient has more images than
-`most_images` (the largest number among the validation patients, unless it is given).
-
-**One sequence, no planning part.** Candidates are all observed uncertainties, in ascending order (with more than 2,000 images, rounded up
-to three digits, which is a part of the rule). Each is tested with all images
-(`betting.py`); the last candidate before the first failure is certified. For one goal, let t* be the smallest threshold with a risk
-above the goal: a fixed number. The images retained at the largest observed uncertainty <= t* are those retained at t* itself.
-A sequence that ends beyond t* has thus passed the test *at t**, a fixed threshold whose null hypothesis is true: that happens with
-probability <= delta, however many candidates there are.
-
-**Where it begins.** Of targets that are a share of all images, or of all referable ones, the risk is 0 where all images are referred, and
-the sequence begins there. A risk among the retained needs retained images: there the sequence begins at s, the k-th smallest of
-the patients' *smallest* uncertainties among images that count, with k fixed by the number of patients who have such an image, goal, delta and
-the usual number of images of a patient.
-
-- The risk at s is above the goal: given s, the k - 1 patients with a smaller value are independent draws of those who retain an image at s,
-  and patients with a larger one retain none. The test at s is passed with probability <= delta.
-- The risk at s is at most the goal, and t* is the first threshold beyond s where it is not: then at least k patients retain an image at
-  t*. Given their number they are independent draws, and the test at t* is passed with probability <= delta.
-
-The two cases exclude each other, so that delta covers both. A second sequence with a tenth of delta begins where every patient with an image
-that counts retains one (k is the number of these patients). It is run if the first one does not reach the end, and is used only if it does.
-
-**Where the argument is not exact.** (a) The k-th patient, whose smallest uncertainty is s, is no such draw: one of k patients. (b) If many
-patients share the value s, the event that the sequence begins there says something about how many of them lie below it. (c) If the
-risk is above the goal on several separate stretches of thresholds (of any of the goals), and s falls now on one, now on the other side of
-the end of a stretch, the bound is delta times their number. (d) Which uncertainties are rounded, the usual number of images, and `most_images`
-where it is not given are read off the validation images, without their labels. In populations made to be such, with the risk just above the goal
-wherever it may be, no more certificates than delta were wrong (`benchmarks/guarantees.py --adversarial`).
-
-**Several goals.** The threshold is the smallest of those certified for each goal. If it breaks a goal, it lies beyond the smallest t* of all
-goals, and the sequence of the goal with this t*, a fixed one, ended beyond it: still delta, not delta times the number of goals. It must not lie below
-the place where the sequence of a goal begins, of which nothing was tested: that is refused. A bound on the share referred pulls the
-other way (its sequence begins where no image is referred, and refers more and more): the two directions then have delta / 2 each.
-
-References:
-    Angelopoulos, Bates, Candès, Jordan and Lei, Learn then Test: calibrating predictive algorithms to achieve risk control, Ann. Appl.
-    Stat. 19:1641 (2025), arXiv 2110.01052, for fixed-sequence testing and several risks.
-"""
+"""The certificate of a threshold, and what refutes it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
 
 from retinabench.core.errors import InputError
-from retinabench.core.results import JsonObject
-from retinabench.metrics.guarantees.goals import Goal
-from retinabench.metrics.guarantees.risks import ReferralCases
+from retinabench.core.results import Document, JsonObject
+from retinabench.metrics.bootstrap import cluster_codes
+from retinabench.metrics.guarantees.goals import Goal, ReferralCases
 from retinabench.metrics.guarantees.sequence import SHARE, GoalSequence, certified
+from retinabench.metrics.intervals import holm
+from retinabench.metrics.proportions import effective_images
+
+Verdict = Literal["broken", "holds", "not refuted"]
+
+LEVEL = 0.05
+
+
+@dataclass(frozen=True)
+class Refutation(Document):
+    """What the labels of a set say about one certified bound."""
+
+    risk: float
+    goal: float
+    patients: int
+    p_broken: float
+    p_holds: float
+    verdict: Verdict
+    tests: int
+    level: float
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledRisk:
+    """A certified risk on N labelled images.
+
+    Shapes: `num` (N,), `den` (N,), `patient` (N,).
+    """
+
+    num: ArrayLike
+    den: ArrayLike
+    patient: ArrayLike
+    goal: float
+
+
+def ratio_p_values(risk: LabelledRisk, level: float = LEVEL) -> tuple[float, float]:
+    """Return the p-values of "at most the goal" and of "at least the goal"."""
+    num, den = np.asarray(risk.num, np.float64), np.asarray(risk.den, np.float64)
+    if not 0 < risk.goal < 1:
+        raise InputError(f"the goal is {risk.goal}", hint="It lies between 0 and 1.")
+    if np.any(num < 0) or np.any(num > den + 1e-9):
+        raise InputError("a numerator lies outside 0 … its denominator")
+    counted = den > 0
+    if not counted.any():
+        return 1.0, 1.0
+    codes, _ = cluster_codes(np.asarray(risk.patient)[counted])
+    success = np.minimum(num[counted] / den[counted], 1.0)
+    trials = effective_images(success, den[counted], codes, 1 - 2 * level)
+    hits = trials * float(num.sum() / den.sum())
+    broken = special.betainc(hits, max(trials - hits, 0) + 1, risk.goal) if hits > 0 else 1.0
+    holds = special.betaincc(hits + 1, trials - hits, risk.goal) if hits < trials else 1.0
+    return float(broken), float(holds)
+
+
+def judge(risks: Sequence[LabelledRisk]) -> list[Refutation]:
+    """Judge several certified bounds, on one or several sets, by the labels of these sets.
+
+    `broken` and `holds` are each given at the family-wise level `LEVEL`: among all bounds that are kept, one is called broken with
+    at most this probability, and among all that are not kept one is called held.
+    """
+    if not risks:
+        return []
+    pairs = np.array([ratio_p_values(one, LEVEL) for one in risks])
+    broken, holds = holm(pairs[:, 0]) <= LEVEL, holm(pairs[:, 1]) <= LEVEL
+    found = []
+    for one, (p_broken, p_holds), refuted, confirmed in zip(risks, pairs, broken, holds, strict=True):
+        den = np.asarray(one.den, np.float64)
+        ratio = float(np.sum(one.num) / den.sum()) if den.sum() > 0 else float("nan")
+        verdict: Verdict = "broken" if refuted else "holds" if confirmed else "not refuted"
+        found.append(
+            Refutation(
+                ratio, one.goal, len(np.unique(np.asarray(one.patient)[den > 0])), float(p_broken), float(p_holds), verdict,
+                len(risks), LEVEL,
+            )
+        )  # fmt: skip
+    return found
+
 
 Floats = NDArray[np.float64]
+
 MANY = 2000  # images from which on uncertainties are rounded
+
 LEAST_VALUES = 100  # unless that would leave fewer candidates
 
 
@@ -111,7 +149,7 @@ def certify(
 
     Examples:
         >>> import numpy as np
-        >>> from retinabench.metrics.guarantees.risks import ReferralCases
+        >>> from retinabench.metrics.guarantees.goals import ReferralCases
         >>> from retinabench.metrics.guarantees.goals import Goal
         >>> right, n = np.arange(200) % 2 == 0, 200
         >>> cases = ReferralCases(right, right, np.linspace(0, 1, n), np.arange(n), np.ones(n))

@@ -1,13 +1,182 @@
-"""Goals: what a referral threshold has to reach, as a user states it."""
+"""What is promised: goals, and the risks that they bound."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import JsonObject
-from retinabench.metrics.guarantees.risks import TARGETS, RatioRisk
+from retinabench.metrics.bootstrap import cluster_codes
+from retinabench.metrics.image_sets import PER_IMAGE, PER_IMAGE_OF_A_RANDOM_PATIENT
+from retinabench.metrics.proportions import Interval, clopper_pearson, effective_images
+from retinabench.metrics.uncertainty import referral_uncertainty
+from retinabench.predictions.table import Predictions
+
+Floats = NDArray[np.float64]
+
+Bools = NDArray[np.bool_]
+
+Per = Literal["image", "patient-image"]
+
+PER: dict[str, str] = {"image": PER_IMAGE, "patient-image": PER_IMAGE_OF_A_RANDOM_PATIENT}
+
+"""The two estimands and their names."""
+
+SEVERE = 3
+
+"""The lowest grade of severe disease."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReferralCases:
+    """N images as a referral rule sees them.
+
+    Shapes: `label` (N,), `positive` (N,), `uncertainty` (N,), `patient` (N,), `weight` (N,), `severe` (N,).
+    """
+
+    label: Bools
+    positive: Bools
+    uncertainty: Floats
+    patient: NDArray[np.intp]
+    weight: Floats
+    severe: Bools | None = None
+
+    @classmethod
+    def of(
+        cls, part: Predictions, uncertainty: str = "auto", threshold: float = 0.5, per: Per = "image"
+    ) -> ReferralCases:
+        """Return the images of a part of a file."""
+        called = part.prob > 0.5 if threshold == 0.5 else part.prob >= threshold
+        codes = patient_codes(part)
+        return cls(
+            part.label == 1,
+            called,
+            referral_uncertainty(part, uncertainty, threshold=threshold)[0],
+            codes,
+            weights(codes, per),
+            None if part.grade is None else part.grade >= SEVERE,
+        )
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+    @property
+    def most_images(self) -> int:
+        """The largest number of images of a patient."""
+        return int(np.bincount(self.patient).max())
+
+
+def patient_codes(part: Predictions) -> NDArray[np.intp]:
+    """Return the (N,) number of each image's patient; without patients every image is one."""
+    return np.asarray(cluster_codes(np.arange(len(part)) if part.patient_id is None else part.patient_id)[0])
+
+
+def weights(patient: NDArray[np.intp], per: Per) -> Floats:
+    """Return the (N,) weights of images in an estimand, one of `PER`; raises `InputError` for another name."""
+    if per not in PER:
+        raise InputError(f"unknown estimand '{per}'", hint=nearest(per, PER))
+    return np.ones(len(patient)) if per == "image" else 1 / np.bincount(patient)[patient].astype(np.float64)
+
+
+@dataclass(frozen=True)
+class RatioRisk:
+    """A ratio risk of a referral rule.
+
+    Shapes: `counted` (N,), `among` (N,).
+    """
+
+    heading: str
+    at_least: bool
+    counted: Callable[[ReferralCases], Bools]
+    among: Callable[[ReferralCases], Bools]
+    den_retained: bool = False
+    of_referred: bool = False
+
+    def sums(self, cases: ReferralCases, threshold: float) -> tuple[Floats, Floats]:
+        """Return num and den of each image, with their weights, at a threshold of the uncertainty.
+
+        Shapes: returns (N,).
+        """
+        retained = cases.uncertainty <= threshold
+        hit = self.counted(cases) & (~retained if self.of_referred else retained)
+        of = self.among(cases) & (retained | (not self.den_retained))
+        return hit * cases.weight, of * cases.weight
+
+    def estimate(self, cases: ReferralCases, threshold: float, level: float = 0.95) -> Interval:
+        """Return the target's value with its exact-type interval, clustered by patient; NaN where nothing counts."""
+        num, den = self.sums(cases, threshold)
+        risk = ratio_interval(num, den, cases.patient, level)
+        return Interval(1 - risk.value, 1 - risk.high, 1 - risk.low) if self.at_least else risk
+
+
+def ratio_interval(num: Floats, den: Floats, patient: NDArray[np.intp], level: float = 0.95) -> Interval:
+    """Return sum num / sum den with the Clopper-Pearson interval at the effective number of images.
+
+    Shapes: `num` (N,), `den` (N,), `patient` (N,).
+    """
+    counted = den > 0
+    if not counted.any():
+        return Interval(np.nan)
+    value = float(num.sum() / den.sum())
+    codes = np.unique(patient[counted], return_inverse=True)[1]
+    if codes.max() == 0:  # the variance between patients is not known from one
+        return Interval(value, 0.0, 1.0)
+    trials = effective_images(num[counted] / den[counted], den[counted], codes, level)
+    low, high = clopper_pearson(value * trials, trials, level)
+    return Interval(value, float(low), float(high))
+
+
+def _severe(cases: ReferralCases) -> Bools:
+    if cases.severe is None:
+        raise InputError(
+            "is missing",
+            column="grade",
+            hint="A goal for severe disease (grade 3 and 4) needs the grades of the images: add the column, or name it "
+            "with --column grade=NAME.",
+        )
+    return np.asarray(cases.severe, bool)
+
+
+def _everyone(cases: ReferralCases) -> Bools:
+    return np.ones(len(cases), bool)
+
+
+def _wrong(cases: ReferralCases) -> Bools:
+    return np.asarray(cases.label != cases.positive)
+
+
+def _missed(cases: ReferralCases) -> Bools:
+    return cases.label & ~cases.positive
+
+
+def _false_alarm(cases: ReferralCases) -> Bools:
+    return ~cases.label & cases.positive
+
+
+def _missed_severe(cases: ReferralCases) -> Bools:
+    return _severe(cases) & ~cases.positive
+
+
+TARGETS: dict[str, RatioRisk] = {
+    "selective_risk": RatioRisk("error of the retained", False, _wrong, _everyone, den_retained=True),
+    "accuracy": RatioRisk("accuracy of the retained", True, _wrong, _everyone, den_retained=True),
+    "sensitivity": RatioRisk("sensitivity with expert", True, _missed, lambda cases: cases.label),
+    "missed_referable": RatioRisk("referable images missed", False, _missed, lambda cases: cases.label),
+    "severe_sensitivity": RatioRisk("sensitivity for grade 3-4", True, _missed_severe, _severe),
+    "missed_severe": RatioRisk("severe images missed", False, _missed_severe, _severe),
+    "specificity": RatioRisk("specificity with expert", True, _false_alarm, lambda cases: ~cases.label),
+    "npv": RatioRisk("NPV of the retained", True, _missed, lambda cases: ~cases.positive, den_retained=True),
+    "ppv": RatioRisk(
+        "PPV of the retained", True, _false_alarm, lambda cases: cases.positive, den_retained=True
+    ),
+    "referral_rate": RatioRisk("share referred", False, _everyone, _everyone, of_referred=True),
+}
+
 
 ALIASES = {"workload": "referral_rate", "error": "selective_risk"}
 

@@ -1,27 +1,84 @@
-"""The sequence of tests of one goal: where it begins, its tests in order, and where it ends.
-
-Why the last threshold that passes is certified stands in `certificate.py`.
-"""
+"""Guarantees that hold at every look: betting and confidence sequences."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
+from scipy.special import ndtr, ndtri
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.guarantees.betting import TARGET, evidence, orders
-from retinabench.metrics.guarantees.goals import Goal
-from retinabench.metrics.guarantees.risks import ReferralCases
+from retinabench.metrics.guarantees.goals import Goal, ReferralCases
 
 Floats = NDArray[np.float64]
+
+ORDERS = (8, 32)  # fewest and most orders; with many patients, one order hardly differs from another
+
+PATIENT_ORDERS = 64_000
+
+STEPS = 150  # bets are revised this many times, if there are as many patients
+
+TARGET = 1.25  # wealth aimed at, in units of 1 / delta
+
+PRIOR_SIZE = 20.0  # patients that the first guess of the size of an error counts as
+
+PRIOR_RATE = 3.0  # and the first guess of the goal's errors per patient
+
+ALMOST = 1e-9
+
+
+def orders(patients: int) -> NDArray[np.intp]:
+    """Return the (R, patients) fixed orders, R between `ORDERS`; a function of the number of patients alone."""
+    rng = np.random.default_rng([0xBE7, patients])
+    count = min(max(PATIENT_ORDERS // patients, ORDERS[0]), ORDERS[1])
+    return np.stack([rng.permutation(patients) for _ in range(count)])
+
+
+def evidence(
+    sums: Floats, goal_errors: Floats, bound: float, delta: float, order: NDArray[np.intp]
+) -> Floats:
+    """Return the evidence against E[X] >= 0 in each of T tests of P patients.
+
+    Shapes: `sums` (T, P), `goal_errors` (T, P), `order` (R, P), returns (T,).
+    """
+    tests, patients = sums.shape
+    share = np.full((tests, len(order)), delta / TARGET)  # wealth / target
+    rate_sum = np.full_like(share, PRIOR_RATE * min(goal_errors.max(initial=0.0), bound) * 0.5)
+    square_sum = np.zeros_like(share)
+    cuts = np.unique(np.linspace(0, patients, min(STEPS, patients) + 1).round().astype(np.intp))
+    for start, stop in pairwise(cuts):
+        rate = np.maximum(rate_sum / (PRIOR_RATE + start), ALMOST)
+        size = (PRIOR_SIZE * bound + square_sum / rate) / (PRIOR_SIZE + start)
+        stake = _stake(share, patients - start, rate / (rate + size)) / size
+        x = sums[:, order[:, start:stop]]
+        share *= np.prod(1 - np.minimum(stake, (1 - ALMOST) / bound)[..., None] * x, axis=-1)
+        np.minimum(share, 1.0, out=share)
+        rate_sum += goal_errors[:, order[:, start:stop]].sum(axis=-1)
+        square_sum += (x * x).sum(axis=-1)
+    return np.asarray(share.mean(axis=1) * TARGET / delta)
+
+
+def _stake(share: Floats, remaining: int, chance: Floats) -> Floats:
+    """Share of the wealth that an error must cost; the formulas are at the top of this file."""
+    open_ = np.clip(share, 1e-12, 1 - ALMOST)
+    scale = np.sqrt(1 - chance) / 2
+    allowed = np.maximum(np.sqrt(remaining * chance) + scale * ndtri(open_), 0) ** 2
+    later = np.sqrt((remaining - 1) * chance)
+    after = np.where(allowed < 1, 0.0, ndtr((np.sqrt(np.maximum(allowed - 1, 0)) - later) / scale))
+    return np.asarray(np.where(share >= 1, 0.0, np.clip(1 - after / open_, 0, 1)))
+
+
 BATCH = 64  # candidates that are tested together
+
 START = 1.5  # the sequence begins with this many times the patients that could pass without an error …
+
 SHARE = 0.25  # … and with at least this share of the patients
+
 SECOND = 0.1  # share of delta of the sequence that begins where every patient retains an image
 
 

@@ -15,19 +15,20 @@ import numpy as np
 from retinabench.core.errors import InputError
 from retinabench.core.results import JsonObject, Row
 from retinabench.metrics.bootstrap import check_draws
-from retinabench.metrics.clinical.decision_threshold import DecisionThreshold, FrozenThreshold
+from retinabench.metrics.clinical.thresholds import DecisionThreshold, FrozenThreshold
 from retinabench.metrics.guarantees.certificate import Certificate, certify
-from retinabench.metrics.guarantees.goals import Goal, as_goals
-from retinabench.metrics.guarantees.risks import TARGETS, Per, ReferralCases
-from retinabench.metrics.guarantees.splits import (
+from retinabench.metrics.guarantees.goals import TARGETS, Goal, Per, ReferralCases, as_goals
+from retinabench.metrics.guarantees.threshold import (
+    Choice,
     FrozenOnSets,
+    Realised,
+    choose_threshold,
     infinity_as_text,
     notes_on,
     of_file,
     on_sets,
     validation_and_test,
 )
-from retinabench.metrics.guarantees.threshold import Choice, Realised, choose_threshold
 from retinabench.metrics.proportions import Interval
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions

@@ -1,30 +1,234 @@
-"""`Evaluation`: all numbers of a report, which page, tables and files only read; `evaluate.py` computes them."""
+"""What a report shows of a model: its scores, curves and statistics per set."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.metrics import selective
-from retinabench.metrics.referral_curves import area_of
+from retinabench.metrics.bootstrap import Statistic, cluster_bootstrap, cluster_codes, percentile_interval
+from retinabench.metrics.classification import sensitivity_within
+from retinabench.metrics.image_sets import SET_LABELS, score_rows
+from retinabench.metrics.intervals import Ends, IntervalMethod, difference_method
+from retinabench.metrics.paired import check_seeds
+from retinabench.metrics.referral_curves import METRICS as REFERRAL
+from retinabench.metrics.referral_curves import MIN_CLASS, area_of, referral_on_grid, sensitivity_on_grid
 from retinabench.metrics.registry import SCORES, ScoreSpec, referred_scores
-from retinabench.metrics.score_results import Scores
-from retinabench.metrics.scoring import ScoreSettings
-from retinabench.metrics.uncertainty import binary_entropy
+from retinabench.metrics.score_results import Scores, ScoreValue
+from retinabench.metrics.scoring import ScoreSettings, score_and_replicates
+from retinabench.metrics.uncertainty import binary_entropy, referral_uncertainty
+from retinabench.metrics.weighted_images import Batch, Cases, Weighted, is_positive
+from retinabench.predictions.columns import DOMAINS
 from retinabench.predictions.table import Predictions
-from retinabench.reports.evaluation import set_statistics as stats
-from retinabench.reports.evaluation.set_statistics import Floats, SetPredictions
+from retinabench.reports.toolkit.figures import Mark, mark
 from retinabench.reports.toolkit.number_format import Place, Quantity
-from retinabench.reports.toolkit.style import Mark
+
+Floats = NDArray[np.float64]
+
+SETS = ("in_domain", "shifted", "joint")
+
+"""The sets that the report shows; labels are in `metrics.sets`."""
+
+METRICS = ("accuracy", "auroc", "nll")
+
+GRID = np.linspace(0, 1, 101)
+
+BINS = 10
+
+FEWEST = 0.05
+
+"""Share of the images below which a curve ends: it is too noisy where few images are left."""
+
+
+@dataclass(frozen=True, eq=False)
+class SetPredictions:
+    """One predictions file on one set; arrays of N images in the order of the file."""
+
+    image_id: NDArray[np.str_]
+    label: NDArray[np.bool_]
+    prob: Floats
+    uncertainty: Floats
+    uncertainty_name: str
+    cluster: NDArray[np.str_]
+    domain: NDArray[np.str_]
+    grade: NDArray[np.int8] | None
+    threshold: float = 0.5
+
+    @classmethod
+    def of(
+        cls, predictions: Predictions, name: str, uncertainty: str = "auto", threshold: float = 0.5
+    ) -> SetPredictions | None:
+        """Return the test images of a set, or None where it has none (`joint`: of both domains)."""
+        part = predictions.select(domain=None if name == "joint" else name, split="test")
+        if part is None or (name == "joint" and len(np.unique(part.domain)) < 2):
+            return None
+        values, kind = referral_uncertainty(part, uncertainty, threshold=threshold)
+        cluster = part.image_id if part.patient_id is None else part.patient_id
+        return cls(
+            part.image_id,
+            part.label == 1,
+            part.prob,
+            values,
+            kind,
+            cluster,
+            part.domain,
+            part.grade,
+            threshold,
+        )
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+    @cached_property
+    def cases(self) -> Cases:
+        """The images sorted for scoring."""
+        patient = cluster_codes(self.cluster)[0]
+        return Cases(self.label, self.prob, self.uncertainty, threshold=self.threshold, patient=patient)
+
+    @cached_property
+    def oracle(self) -> Cases:
+        """The same images, referred in the order of their true loss: the best possible uncertainty (oracle referral).
+
+        At a threshold other than one half a correct prediction may have a larger loss than a wrong one: the wrong ones come first.
+        """
+        loss = np.empty(len(self))
+        first = 100.0 * self.cases.error if self.threshold != 0.5 else 0.0
+        loss[self.cases.order] = self.cases.log_loss + first
+        return Cases(self.label, self.prob, loss, threshold=self.threshold)
+
+    @cached_property
+    def called(self) -> NDArray[np.bool_]:
+        """(N,) whether the method calls the image referable."""
+        return is_positive(self.prob, self.threshold)
+
+    @cached_property
+    def correct(self) -> NDArray[np.bool_]:
+        """(N,) whether that agrees with the label."""
+        return np.asarray(self.called == self.label)
+
+    @cached_property
+    def bins(self) -> NDArray[np.intp]:
+        """(N,) the equally filled bin of every probability; equal probabilities share one."""
+        return self.bins_of(self.prob)
+
+    def bins_of(self, prob: Floats) -> NDArray[np.intp]:
+        """Return the bin of other probabilities."""
+        return np.asarray(np.searchsorted(self._edges, prob, side="left"))
+
+    @cached_property
+    def _edges(self) -> Floats:
+        return np.unique(np.quantile(self.prob, np.linspace(0, 1, BINS + 1)[1:-1]))
+
+
+def referral(w: Weighted, metric: str) -> Floats:
+    """Return a score (G,) of the retained images over `GRID` of the share referred; NaN where too few images remain."""
+    value = np.array(REFERRAL[metric](w)[0])
+    few = w.points < max(MIN_CLASS, FEWEST * w.total) - 1e-9
+    if metric == "auroc":
+        few |= np.minimum(w.retained_positives, w.retained_negatives) < MIN_CLASS - 1e-9
+    value[few] = np.nan
+    return np.asarray(np.interp((1 - GRID) * w.total, w.points, value, left=np.nan))
+
+
+def observed(case: SetPredictions, weight: Floats) -> Floats:
+    """Return the share of referable images (BINS,) by bin of predicted probability, NaN in an empty bin."""
+    total = np.bincount(case.bins, weight, BINS)
+    positive = np.bincount(case.bins, weight * case.label, BINS)
+    return np.asarray(np.divide(positive, total, out=np.full(BINS, np.nan), where=total > 0))
+
+
+class AllCurves:
+    """All curves of the figures in one row, as a function of the weights of the images: referral by metric, ROC, reliability."""
+
+    def __init__(self, case: SetPredictions) -> None:
+        self.case = case
+
+    def __call__(self, weight: Floats) -> Floats:
+        """Return the (K,) values for weights (N,)."""
+        w = self.case.cases.weighted(weight)
+        curves = [referral(w, metric) for metric in METRICS]
+        return np.concatenate([*curves, sensitivity_within(w, GRID), observed(self.case, weight)])
+
+    def rows(self, weight: Floats) -> Floats:
+        """Return (R, K) for weights (R, N): as a call for each row, to 1e-12, and much faster."""
+        cases = self.case.cases
+        batch = Batch(cases, np.take(weight, cases.order, axis=1))
+        curves = referral_on_grid(batch, GRID, FEWEST)
+        seen = np.stack([observed(self.case, one) for one in weight])
+        return np.concatenate(
+            [*(curves[name] for name in METRICS), sensitivity_on_grid(batch, GRID), seen], axis=1
+        )
+
+
+def replicated(
+    cases: Sequence[SetPredictions],
+    prepare: Callable[[SetPredictions], Statistic],
+    replicates: int,
+    seed: int,
+) -> tuple[Floats, Floats]:
+    """Return a statistic of F files and its bootstrap replicates.
+
+    Shapes: `prepare` (N,), returns (F, K).
+    """
+    functions = [prepare(case) for case in cases]
+    values = np.stack([f(np.ones(len(case))) for f, case in zip(functions, cases, strict=True)])
+    if not replicates:
+        return values, np.full((len(cases), 1, values.shape[1]), np.nan)
+    found = [
+        cluster_bootstrap(f, case.cluster, replicates=replicates, seed=seed)
+        for f, case in zip(functions, cases, strict=True)
+    ]
+    return values, np.stack(found)
+
+
+def scored(
+    specs: Sequence[ScoreSpec], wholes: Sequence[Weighted], values: Floats, replicates: Floats
+) -> list[Quantity]:
+    """Return the mean of K scores over F seeds, each with the interval that its kind asks for.
+
+    Shapes: `values` (F, K), `replicates` (F, R, K).
+    """
+    return _with_intervals([spec.interval for spec in specs], wholes, values, replicates)
+
+
+def differences(
+    specs: Sequence[ScoreSpec], wholes: Sequence[Weighted], values: Floats, replicates: Floats
+) -> list[Quantity]:
+    """Return the mean of K differences of scores over F seeds, as `scored`; the interval is that of `difference_method`.
+
+    Shapes: `values` (F, K), `replicates` (F, R, K).
+    """
+    methods = [difference_method(spec.interval) for spec in specs]
+    return _with_intervals(methods, wholes, values, replicates)
+
+
+def _with_intervals(
+    methods: Sequence[IntervalMethod], wholes: Sequence[Weighted], values: Floats, replicates: Floats
+) -> list[Quantity]:
+    files, mean = len(values), values.mean(axis=0)
+    error = values.std(axis=0, ddof=1) / np.sqrt(files) if files > 1 else np.full(len(mean), np.nan)
+    found = []
+    for method, value, draws, scatter in zip(
+        methods, mean.tolist(), replicates.mean(axis=0).T, error.tolist(), strict=True
+    ):
+        known = np.isfinite(value) and np.isfinite(draws).any()
+        ends = method.ends(wholes, value, draws, 0.95) if known else Ends()
+        found.append(Quantity(value, ends.low, ends.high, scatter))
+    return found
+
 
 Progress = Callable[[str, float], None]
+
 BASIC = (
     "auroc", "accuracy", "nll", "sensitivity", "specificity", "brier_skill", "accuracy_gain", "ece_positive_class",
     "referral_accuracy_area", "failure_auroc",
 )  # fmt: skip
+
 """Scores whose replicates the report needs, for paired differences between methods and for the mean of several seeds."""
 
 
@@ -176,7 +380,7 @@ class Evaluation:
         gap = np.atleast_2d(values_a[:, k].mean() - values_b[:, k].mean())
         found = found_a[..., k].mean(axis=0) - found_b[..., k].mean(axis=0)
         wholes = [case.cases.weighted() for i in (a, b) for case in self.cases[i, name]]
-        return stats.differences([self.spec(score)], wholes, gap, found[None, :, None])[0]
+        return differences([self.spec(score)], wholes, gap, found[None, :, None])[0]
 
     def best(self, name: str, score: str) -> int | None:
         """Return the method whose paired interval against every other one excludes 0 in its favour, if any."""
@@ -237,3 +441,157 @@ class Evaluation:
             and len(one) == len(two)
             and np.array_equal(np.sort(one.image_id), np.sort(two.image_id))
         )
+
+
+MOST_BAND_REPLICATES = 300
+
+CHANGED = ("auroc", "accuracy", "nll")
+
+
+def evaluate_methods(
+    methods: Sequence[MethodPredictions],
+    settings: EvaluationSettings = DEFAULTS,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Score every file and compute every interval."""
+    methods = _checked(methods)
+    tell = progress or (lambda _text, _share: None)
+    sets = _sets(methods)
+    found = Evaluation(methods, settings, sets, [mark(i) for i in range(len(methods))])
+    for i, method in enumerate(methods):
+        tell(f"scoring {method.name}", i / len(methods))
+        scored = [_scored(p, found) for p in method.predictions]
+        found.files.append([scores for scores, _ in scored])
+        for k, name in enumerate(sets):
+            tell(f"{method.name}, {SET_LABELS[name].lower()}", (i + (k + 1) / (len(sets) + 1)) / len(methods))
+            made = [
+                SetPredictions.of(p, name, settings.uncertainty, file.threshold.value)
+                for p, file in zip(method.predictions, found.files[i], strict=True)
+            ]
+            cases = [case for case in made if case is not None]
+            if cases:
+                found.cases[i, name] = cases
+                _add_estimates(found, i, name, [draws[name] for _, draws in scored if name in draws])
+                _add_curves(found, i, name)
+        _add_changes(found, i)
+    areas = [found.get(i, sets[-1], "referral_accuracy_area").value for i in range(len(methods))]
+    found.leader = int(np.nanargmax(areas)) if np.isfinite(areas).any() else 0
+    tell("scored", 1.0)
+    return found
+
+
+def _scored(predictions: Predictions, found: Evaluation) -> tuple[Scores, dict[str, Floats]]:
+    """Return the scores of a file, and the replicates of the scores `replicated`, which follow the corrected rules."""
+    s = found.settings
+    specs = [found.spec(name) for name in found.replicated]
+    corrected, draws = score_and_replicates(predictions, replace(s, rules="corrected"), specs)
+    return corrected if s.rules == "corrected" else score_and_replicates(predictions, s)[0], draws
+
+
+def _checked(methods: Sequence[MethodPredictions]) -> list[MethodPredictions]:
+    names = [method.name for method in methods]
+    if not methods:
+        raise InputError("there is nothing to report", hint="Give one predictions file or more.")
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"two methods are named '{twice}'", hint="Give every method its own name.")
+    for method in methods:
+        check_seeds([method.name] * len(method.predictions), method.predictions)
+    return list(methods)
+
+
+def _sets(methods: Sequence[MethodPredictions]) -> list[str]:
+    """Return the sets of the report; `joint` where some file holds both domains."""
+    of_files = [
+        {name for name in DOMAINS if p.select(domain=name, split="test") is not None}
+        for method in methods
+        for p in method.predictions
+    ]
+    found = set().union(*of_files)
+    if not found:
+        raise InputError("no file has test images", column="split", hint="Report needs rows of split 'test'.")
+    sets = [name for name in SETS if name in found]
+    return [*sets, "joint"] if any(len(domains) == 2 for domains in of_files) else sets
+
+
+def _scores(batch: Batch, names: Sequence[str]) -> Floats:
+    return np.stack([score_rows(SCORES[name], batch) for name in names], axis=1)
+
+
+class _Changes:
+    """Shifted minus in-domain scores, as a function of the weights of all images."""
+
+    def __init__(self, case: SetPredictions) -> None:
+        self.of = [np.flatnonzero(case.domain == domain) for domain in ("in_domain", "shifted")]
+        self.parts = [
+            Cases(case.label[r], case.prob[r], case.uncertainty[r], threshold=case.threshold) for r in self.of
+        ]
+
+    def __call__(self, weight: Floats) -> Floats:
+        return np.asarray(self.rows(weight[None])[0])
+
+    def rows(self, weight: Floats) -> Floats:
+        """Return (R, K) for weights (R, N), NaN where a replicate holds one domain alone."""
+        found = np.full((2, len(weight), len(CHANGED)), np.nan)
+        for out, rows, cases in zip(found, self.of, self.parts, strict=True):
+            own = weight[:, rows]
+            some = own.any(axis=1)
+            if some.any():
+                batch = Batch(cases, np.take(own[some], cases.order, axis=1))
+                out[some] = _scores(batch, CHANGED)
+        return np.asarray(found[1] - found[0])
+
+
+def _add_estimates(found: Evaluation, i: int, name: str, draws: Sequence[Floats]) -> None:
+    """Add the scores of a set; `draws` are the replicates (R, K) of each file, none without a bootstrap."""
+    wholes = [case.cases.weighted() for case in found.cases[i, name]]
+    specs = [found.spec(key) for key in found.replicated]
+    values = np.array([[spec(whole) for spec in specs] for whole in wholes])
+    replicates = np.stack(draws) if draws else np.full((len(values), 1, len(specs)), np.nan)
+    found.replicates[i, name] = values, replicates
+    own = dict(zip(found.replicated, scored(specs, wholes, values, replicates), strict=True))
+    # The scores of other rules come from `score` alone, without intervals.
+    if found.settings.rules != "corrected":
+        own = {key: own[key] for key in selective.names(found.settings.referred)}
+    found.estimates.update({(i, name, key): quantity for key, quantity in own.items()})
+    blocks = [file[name].scores for file in found.files[i] if name in file.sets]
+    for key in {key for block in blocks for key in block}:
+        found.estimates[i, name, key] = _of_files([block[key] for block in blocks], own.get(key))
+
+
+def _of_files(scores: Sequence[ScoreValue], own: Quantity | None) -> Quantity:
+    """Merge the scores of the seeds: their mean, its standard error, and the interval of the mean."""
+
+    value, low, high = np.array([(one.value, one.low, one.high) for one in scores], np.float64).T
+    if len(scores) == 1:
+        return Quantity(float(value[0]), float(low[0]), float(high[0]))
+    error = float(value.std(ddof=1) / np.sqrt(len(scores)))
+    if own is not None:
+        return Quantity(float(value.mean()), own.low, own.high, error)
+    return Quantity(float(value.mean()), float(low.mean()), float(high.mean()), error)
+
+
+def _add_curves(found: Evaluation, i: int, name: str) -> None:
+    replicates = min(found.settings.bootstrap, MOST_BAND_REPLICATES)
+    values, curves = replicated(found.cases[i, name], AllCurves, replicates, found.settings.seed)
+    low, high = percentile_interval(curves.mean(axis=0), points=True)
+    start = 0
+    grids: dict[str, Floats] = dict.fromkeys((*METRICS, "roc"), GRID)
+    for key, x in {**grids, "observed": np.arange(BINS, dtype=np.float64)}.items():
+        part = slice(start, start + len(x))
+        start = part.stop
+        found.curves[i, name, key] = Band(x, values[:, part].mean(axis=0), low[part], high[part])
+
+
+def _add_changes(found: Evaluation, i: int) -> None:
+    """Add shifted minus in-domain; patients are resampled once for both, as a patient may have images in both."""
+    if "joint" not in found.sets or not all((i, name) in found.cases for name in SETS):
+        return
+
+    values, replicates = replicated(
+        found.cases[i, "joint"], _Changes, found.settings.bootstrap, found.settings.seed
+    )
+    specs = [SCORES[key] for key in CHANGED]
+    wholes = [case.cases.weighted() for name in SETS[:2] for case in found.cases[i, name]]
+    for key, quantity in zip(CHANGED, differences(specs, wholes, values, replicates), strict=True):
+        found.changes[i, key] = quantity

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from retinabench.metrics.image_sets import SET_LABELS
-from retinabench.reports.evaluation.evaluation import Evaluation
-from retinabench.reports.evaluation.set_statistics import SetPredictions
+from retinabench.reports.evaluation.evaluation import Evaluation, SetPredictions
 from retinabench.reports.toolkit.number_format import plain
 
 Kind = Literal["missed", "alarm", "uncertain", "right"]

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from retinabench.core.results import JsonObject
-from retinabench.metrics.clinical.consequences import SEVERE
-from retinabench.metrics.clinical.referral_rule import referral_rule
-from retinabench.metrics.clinical.set_screening import Screened
-from retinabench.metrics.policies.grid import MOST_GROUPS, PolicyGrid, PolicyOutcome, policy_grid
+from retinabench.metrics.clinical.decision_curve import SEVERE
+from retinabench.metrics.clinical.screening import Screened
+from retinabench.metrics.clinical.thresholds import referral_rule
+from retinabench.metrics.policies import MOST_GROUPS, PolicyGrid, PolicyOutcome, policy_grid
 from retinabench.reports.evaluation.evaluation import Evaluation
 from retinabench.reports.evaluation.examples import ImageSource, data_uri
-from retinabench.reports.toolkit.explore import Explorer, Thumbnails, explorer
+from retinabench.reports.toolkit.pages import Explorer, Thumbnails, explorer
 
 READER = (0.9, 0.95)
 """Sensitivity and specificity of the reader of the referred images, as `clinic` states them by default."""

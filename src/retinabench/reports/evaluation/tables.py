@@ -1,4 +1,4 @@
-"""The tables of the evaluation page."""
+"""The tables of a report, on the page and on the terminal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from retinabench.metrics.clinical.operating_points import GOALS, judge_goals
+from retinabench.metrics.clinical.thresholds import GOALS, judge_goals
 from retinabench.metrics.image_sets import PER_IMAGE, SET_LABELS
 from retinabench.metrics.registry import SCORES
 from retinabench.reports.evaluation.evaluation import Evaluation
@@ -18,12 +18,19 @@ MAIN = (
     "auroc", "accuracy", "sensitivity", "specificity", "brier_skill", "nll", "ece_positive_class",
     "referral_accuracy_area", "failure_auroc",
 )  # fmt: skip
+
 """Scores of the main table."""
+
 RETAINED = ("accuracy", "gain", "closed", "sensitivity", "specificity", "prevalence", "missed")
+
 """Scores of the table of the retained images, at the share referred."""
+
 FORMATS = {"gain": NumberFormat(3, signed=True), "closed": PERCENT, "prevalence": PERCENT, "missed": PERCENT}
+
 NHS = {"nhs": GOALS["nhs"]}
+
 NHS_SCORE = "sensitivity_at_specificity_80"
+
 FILE_COLUMNS = {
     "method": "Method as run", "model": "Network", "task": "Task", "seed": "Seed", "samples": "Samples",
     "members": "Members", "config_hash": "Configuration", "version": "Package",

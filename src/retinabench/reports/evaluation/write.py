@@ -1,41 +1,278 @@
-"""`report` and `write_report`: predictions in; one self-contained page and its numbers as JSON and CSV out."""
+"""Write the report: the page and the files beside it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+
+from markupsafe import Markup
+from rich.console import Group
+from rich.text import Text
 
 from retinabench.core.errors import InputError
 from retinabench.core.files import check_writable, write_bytes, write_json
 from retinabench.core.progress import QUIET
 from retinabench.core.progress import Progress as Bars
 from retinabench.core.results import JsonObject
-from retinabench.data.prepared.folder import open_data
+from retinabench.core.untrusted import csv_text, shown
+from retinabench.data.prepared import open_data
 from retinabench.metrics import selective
-from retinabench.metrics.clinical.decision_threshold import DEFAULT, DecisionThreshold
+from retinabench.metrics.clinical.thresholds import DEFAULT, GOALS, DecisionThreshold
+from retinabench.metrics.comparison import Comparison
+from retinabench.metrics.image_sets import PER_IMAGE, SET_LABELS
+from retinabench.metrics.policies import PolicyGrid
+from retinabench.metrics.proportions import Interval, finite_or_none
+from retinabench.metrics.registry import SCORES
+from retinabench.metrics.score_results import Scores, SetScores
 from retinabench.metrics.scoring import Rules
 from retinabench.predictions.io import ReadEach, find_files, method_names, read_each
 from retinabench.predictions.table import Predictions
-from retinabench.reports.evaluation.evaluate import evaluate_methods
+from retinabench.reports.evaluation import examples, figures, tables
 from retinabench.reports.evaluation.evaluation import (
     DEFAULTS,
+    MOST_BAND_REPLICATES,
     Evaluation,
     EvaluationSettings,
     MethodPredictions,
     Progress,
+    evaluate_methods,
+    scored,
 )
 from retinabench.reports.evaluation.examples import ImageSource
-from retinabench.reports.evaluation.page import render
-from retinabench.reports.evaluation.policies import policy_grids, policy_records
-from retinabench.reports.evaluation.set_statistics import scored
-from retinabench.reports.toolkit.number_format import Quantity
-from retinabench.reports.toolkit.renderers import csv_bytes
+from retinabench.reports.evaluation.policies import page_explorer, pathways, policy_grids, policy_records
+from retinabench.reports.evaluation.verdict import SLIGHT, pooled, sentences, verdict, worth_of_scores
+from retinabench.reports.toolkit import pages
+from retinabench.reports.toolkit.figures import LegendEntry
+from retinabench.reports.toolkit.number_format import NumberFormat, Quantity, join_names, p_value
+from retinabench.reports.toolkit.tables import (
+    UNDEFINED,
+    Block,
+    Cell,
+    Column,
+    Row,
+    Table,
+    csv_bytes,
+    to_terminal,
+)
+
+CONTENTS = (
+    ("verdict", "Verdict"), ("explore", "Other thresholds"), ("findings", "Findings"), ("scored", "Data"), ("scores", "Scores"), ("roc", "ROC"), ("referral", "Referral"),
+    ("uncertainty", "Uncertainty"), ("reliability", "Calibration"), ("examples", "Images"),
+    ("reading", "Definitions"), ("repeat", "Reproduction"),
+)  # fmt: skip
+
+
+def render(
+    evaluation: Evaluation, grids: dict[int, PolicyGrid], *, title: str, images: ImageSource | None = None
+) -> str:
+    """Return the page of an evaluation.
+
+    Shapes: `images` (H, W, 3).
+    """
+    cases = [found[0] for found in evaluation.cases.values()]
+    one_class = not any(evaluation.get(i, name, "auroc").defined for i, name in evaluation.cases)
+    context = {
+        "title": title,
+        "contents": CONTENTS,
+        "e": evaluation,
+        "labels": SET_LABELS,
+        "scores": SCORES,
+        "nhs": GOALS["nhs"],
+        "verdict": verdict(evaluation),
+        "slight": SLIGHT,
+        "methods": [
+            LegendEntry(method.name, mark)
+            for method, mark in zip(evaluation.methods, evaluation.marks, strict=True)
+        ],
+        "metadata": _metadata(evaluation),
+        "notes": _notes(evaluation),
+        "one_class": one_class,
+        "single": len(evaluation.domains) == 1,
+        "thresholds": _thresholds(evaluation),
+        "show": _show,
+        "shown": _shown,
+        "per_image": PER_IMAGE,
+        "graded": any(case.grade is not None for case in cases),
+        "own_uncertainty": any(case.uncertainty_name == "own" for case in cases),
+        "band_replicates": min(evaluation.settings.bootstrap, MOST_BAND_REPLICATES),
+        "many_bands": len(evaluation.methods) > figures.MOST_BANDS,
+        "with_images": images is not None,
+        "pathways": pathways(evaluation, grids),
+        "explorer": page_explorer(evaluation, grids, images),
+        "lead_figure": figures.lead_panel(evaluation),
+        "sets_table": tables.sets_table(evaluation),
+        "score_tables": tables.score_tables(evaluation),
+        "nhs_table": tables.nhs_table(evaluation),
+        "retained_tables": tables.retained_tables(evaluation),
+        "files_table": tables.files_table(evaluation),
+        "roc_figures": figures.roc_panels(evaluation),
+        "referral_figures": figures.referral_panels(evaluation),
+        "histogram_figures": figures.histogram_panels(evaluation),
+        "reliability_figures": figures.reliability_panels(evaluation),
+        "example_groups": examples.groups(evaluation, images),
+    }
+    return pages.render("evaluation.html.j2", context, package="retinabench.reports.evaluation")
+
+
+def _show(quantity: Quantity, style: str = "plain") -> Markup:
+    return quantity.whole_html(NumberFormat(2, signed=style == "signed"))
+
+
+def _shown(share: Interval, scale: float = 100) -> str:
+    """Write a share with its interval: in percent, or of so many."""
+    form = NumberFormat(0, scale=scale, suffix=" %" if scale == 100 else "").fitted(share.high - share.low)
+    return f"{form(share.value)} {form.interval(share.low, share.high)}".rstrip()
+
+
+def _thresholds(evaluation: Evaluation) -> list[str]:
+    """Return what counts as referable: one rule for all, or one per method."""
+    found = {
+        method.name: list(dict.fromkeys(one.threshold.note or "P(referable) above 0.5" for one in files))
+        for method, files in zip(evaluation.methods, evaluation.files, strict=True)
+    }
+    everyone = list(dict.fromkeys(note for notes in found.values() for note in notes))
+    if len(everyone) == 1:
+        return everyone
+    return [f"{name}: {'; '.join(notes)}" for name, notes in found.items()]
+
+
+def _metadata(evaluation: Evaluation) -> list[tuple[str, str]]:
+    """Return what the files say of their task and network."""
+    known = [p.metadata for method in evaluation.methods for p in method.predictions]
+    found = []
+    for key, term in (("task", "Task"), ("model", "Network")):
+        values = sorted({str(meta[key]) for meta in known if meta.get(key) is not None})
+        if values:
+            found.append((term, ", ".join(values)))
+    return found
+
+
+def _notes(evaluation: Evaluation) -> list[str]:
+    """Return the notes of all files once each, led by the methods they are about where not all share them."""
+    where: dict[str, list[str]] = {}
+    for method, files in zip(evaluation.methods, evaluation.files, strict=True):
+        for note in dict.fromkeys(note for one in files for note in one.notes):
+            where.setdefault(note, []).append(method.name)
+    unknown: dict[tuple[str, str], list[str]] = {}  # (set, why) -> scores
+    for files in evaluation.files:
+        for name in (name for name in evaluation.sets if name in files[0].sets):
+            for score, one in files[0][name].scores.items():
+                if one.why:
+                    found = unknown.setdefault((SET_LABELS[name].lower(), one.why), [])
+                    found += [SCORES[score].label] if SCORES[score].label not in found else []
+    undefined: dict[tuple[str, str], list[str]] = {}  # (scores, why) -> sets
+    for (name, why), scores in unknown.items():
+        undefined.setdefault(("; ".join(scores), why), []).append(name)
+    for note in {one.threshold.note for files in evaluation.files for one in files if one.threshold.note}:
+        where.pop(note, None)  # stands under "Threshold"
+    everyone = len(evaluation.methods)
+    notes = [note if len(who) == everyone else f"{', '.join(who)}: {note}" for note, who in where.items()]
+    return notes + [f"{scores}, {join_names(sets)}: {why}" for (scores, why), sets in undefined.items()]
+
+
+COLUMNS = ("auroc", "accuracy", "sensitivity", "referral_accuracy_area")
+
+SETS = ("in_domain", "shifted", "joint")
+
+SIGNED = NumberFormat(3, signed=True)
+
+LIST_SCHEMA = "retinabench.scores-list/1"
+
+_CSV_COLUMNS = ("file", "entry", "rules", "set", "score", "value", "low", "high", "version")
+
+Controls = Mapping[str, Mapping[str, float]]
+
+"""Name of a control -> score -> value."""
+
+
+def scores_table(
+    names: Sequence[str], scores: Sequence[Scores], controls: Mapping[str, Controls] | None = None
+) -> Group:
+    """Return the scores of methods on every set."""
+    groups: dict[str, list[Scores]] = {}
+    for name, one in zip(names, scores, strict=True):
+        groups.setdefault(name, []).append(one)
+    # Long headers would take the width of the names.
+    columns = [
+        Column(SCORES[score].heading.replace(", ", ",\n").replace("Referral ", "Referral\n"))
+        for score in COLUMNS
+    ]
+    blocks, said = [], []
+    for key in (key for key in SETS if any(key in one.sets for one in scores)):
+        rows = []
+        for name, files in groups.items():
+            found = [one[key] for one in files if key in one.sets]
+            if found:
+                rows.append(Row(name, [_score_cell(found, score) for score in COLUMNS]))
+                facts = worth_of_scores(name, key, found) if key != "joint" else None
+                said += [sentences(facts)] if facts is not None else []
+        for control, values in (controls or {}).get(key, {}).items():
+            cells = [Cell.number(values[score]) if score in values else Cell() for score in COLUMNS]
+            rows.append(Row(control, cells, control=True))
+        blocks.append(Block(columns, rows, SET_LABELS[key]))
+    seeds = len(groups) < len(scores)
+    note = "Per image. Below each value: its 95 % interval over patients"
+    note += " (of several seeds the mean of theirs); ± its standard error over seeds." if seeds else "."
+    lines = [Text(line + "\n") for line in said]
+    return Group(*lines, to_terminal(Table("", blocks, note=note)))
+
+
+def _score_cell(sets: Sequence[SetScores], score: str) -> Cell:
+    found = [one[score] for one in sets if score in one.scores]
+    values = [one.value for one in found if math.isfinite(one.value)]
+    if not values or len(values) < len(found):
+        return UNDEFINED
+    if len(values) > 1:
+        return Cell(pooled(found))
+    return Cell.number(found[0].value, found[0].low, found[0].high)
+
+
+def comparison_table(found: Comparison) -> Group:
+    """Return every score of every set: a, b, and a - b with its interval."""
+    columns = [Column(title) for title in ("a", "b", "a - b", "p (Holm)", "better")]
+    blocks = []
+    for key, one in found.sets.items():
+        rows = []
+        for name, score in one.scores.items():
+            difference = Cell.number(score.difference, score.low, score.high, form=SIGNED)
+            form = replace(Quantity(score.difference, score.low, score.high).form(), signed=False)
+            numbers = [Cell.number(one, form=form) for one in (score.a, score.b)]
+            numbers += [difference, Cell(p_value(score.p_holm))]
+            rows.append(Row(name, [*numbers, Cell(score.better or "")]))
+        blocks.append(Block(columns, rows, SET_LABELS[key]))
+    note = f"a = {found.a}\nb = {found.b}\nbetter: after Holm's correction over the scores of a set"
+    return to_terminal(Table("", blocks, note=note))
+
+
+def scores_json(found: Sequence[Scores], names: Sequence[str]) -> JsonObject:
+    """Return what `retinabench score --json` writes of one file, or of several as a list."""
+    files = [{**one.to_dict(), "entry": name} for one, name in zip(found, names, strict=True)]
+    return files[0] if len(files) == 1 else {"schema": LIST_SCHEMA, "files": files}
+
+
+def scores_csv(found: Sequence[Scores], names: Sequence[str]) -> bytes:
+    """Return a CSV with one row per file, set and score."""
+    rows: list[Sequence[object]] = [_CSV_COLUMNS]
+    for scores, entry in zip(found, names, strict=True):
+        for set_name, one in scores.sets.items():
+            for name, value in one.scores.items():
+                numbers = [*map(finite_or_none, (value.value, value.low, value.high)), value.version]
+                rows.append(
+                    [scores.source and shown(scores.source), entry, scores.rules, set_name, name, *numbers]
+                )
+    return csv_text(rows).encode()
+
 
 TITLE = "Does the model know when it does not know?"
+
 ADDED = ("brier_skill", "accuracy_gain")
+
 """Scores of the page that `score` gives on request only."""
+
 SCORED = 0.9
+
 """Share of the work that is done when everything is scored."""
 
 

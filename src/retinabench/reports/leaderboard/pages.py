@@ -16,17 +16,26 @@ from retinabench.metrics.classification import sensitivity_within
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.registry import SCORES as SPECS
 from retinabench.predictions.table import Predictions
-from retinabench.reports.evaluation.set_statistics import GRID, SetPredictions, referral
+from retinabench.reports.evaluation.evaluation import GRID, SetPredictions, referral
 from retinabench.reports.leaderboard import tables as rows
 from retinabench.reports.leaderboard.board import BenchmarkBoard
 from retinabench.reports.leaderboard.submission import Entry
 from retinabench.reports.leaderboard.tables import PrintedMethod, printed_tables, table_2019
-from retinabench.reports.toolkit.figures import WIDTH, Line, canvas, draw_lines, light_grid, to_svg
+from retinabench.reports.toolkit.figures import (
+    MUTED,
+    WIDTH,
+    LegendEntry,
+    Line,
+    Mark,
+    Panel,
+    canvas,
+    draw_lines,
+    light_grid,
+    to_svg,
+)
 from retinabench.reports.toolkit.number_format import plain
 from retinabench.reports.toolkit.pages import Fact, render
-from retinabench.reports.toolkit.renderers import cell_html
-from retinabench.reports.toolkit.style import MUTED, LegendEntry, Mark, Panel
-from retinabench.reports.toolkit.tables import Table
+from retinabench.reports.toolkit.tables import Table, cell_html
 
 Floats = NDArray[np.float64]
 

@@ -25,7 +25,7 @@ from retinabench.core.files import json_text, write_bytes
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.results import JsonObject
 from retinabench.core.workspace import Workspace
-from retinabench.predictions.formats.parquet_format import parquet_bytes
+from retinabench.predictions.formats import parquet_bytes
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation.examples import data_uri
 from retinabench.reports.leaderboard import pages

@@ -34,7 +34,7 @@ from retinabench.data.frozen.definition import (
     frozen_benchmark,
     truth_of,
 )
-from retinabench.predictions.formats.parquet_format import parquet_bytes
+from retinabench.predictions.formats import parquet_bytes
 from retinabench.predictions.io import read_predictions
 from retinabench.predictions.table import Predictions
 

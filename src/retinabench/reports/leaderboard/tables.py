@@ -22,10 +22,9 @@ from retinabench.metrics.registry import SCORES as SPECS
 from retinabench.metrics.registry import ScoreSpec
 from retinabench.reports.leaderboard.board import BenchmarkBoard
 from retinabench.reports.leaderboard.submission import Card, Kind
-from retinabench.reports.papers.filos_printed import PRINTED
+from retinabench.reports.papers.tables import PRINTED
 from retinabench.reports.toolkit.number_format import THREE_DIGITS, NumberFormat, Quantity, p_value
-from retinabench.reports.toolkit.renderers import cell_html
-from retinabench.reports.toolkit.tables import Cell, Column, Row, Table
+from retinabench.reports.toolkit.tables import Cell, Column, Row, Table, cell_html
 
 TERMINAL = ("referral_accuracy_area", "auroc", "accuracy", "nll")
 

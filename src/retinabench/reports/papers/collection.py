@@ -1,4 +1,4 @@
-"""Read predictions files, group them by task, data set, tuning criterion, blur and method, and measure each file once."""
+"""The predictions files that the papers' tables and figures are made of, and where they come from."""
 
 from __future__ import annotations
 
@@ -20,16 +20,21 @@ from retinabench.metrics.scoring import RULES
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.io import ReadEach, find_files, read_each
 from retinabench.predictions.table import Predictions
-from retinabench.reports.papers.measurements import MeasureJob, Measurements, measure
-from retinabench.reports.papers.origins import (
+from retinabench.reports.papers.measurements import (
     STANDARD_BLUR,
+    Collection,
+    MeasureJob,
+    Measurements,
+    MethodRuns,
     Origin,
+    TaskResults,
+    measure,
     origin,
     read_labels,
 )
-from retinabench.reports.papers.results import Collection, MethodRuns, TaskResults
 
 Floats = NDArray[np.float64]
+
 _PARALLEL_FROM = 400_000  # images in all files below which starting processes takes longer than measuring
 
 

@@ -28,8 +28,7 @@ from retinabench.metrics import published
 from retinabench.metrics.intervals import Ends, holm
 from retinabench.metrics.over_seeds import aggregate
 from retinabench.metrics.registry import SCORES
-from retinabench.reports.papers.measurements import Key
-from retinabench.reports.papers.results import MethodRuns
+from retinabench.reports.papers.measurements import Key, MethodRuns
 from retinabench.reports.toolkit.number_format import NumberFormat, Quantity
 from retinabench.reports.toolkit.tables import Cell
 

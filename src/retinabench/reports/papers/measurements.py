@@ -1,35 +1,341 @@
-"""All numbers and curves of one predictions file, computed once and read by every table and figure.
-
-A number is named by its set and score: ("shifted", "auroc"), ("joint", "referral_nll_area"), ("in_domain",
-"accuracy_at_50"). The corrected numbers are functions of image weights, as jackknife and bootstrap over patients need.
-"""
+"""What the papers' tables and figures show of each predictions file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import csv
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from retinabench.core.errors import InputError, nearest
 from retinabench.metrics import published, referral_curves
 from retinabench.metrics.bootstrap import cluster_bootstrap, cluster_codes, cluster_jackknife
+from retinabench.metrics.classification import Roc, grade_weight, roc_curve, sensitivity_on_chords
 from retinabench.metrics.image_sets import ImageSet, SetEvaluator, image_sets
 from retinabench.metrics.intervals import Ends
+from retinabench.metrics.over_seeds import aggregate, jackknife_error
+from retinabench.metrics.published import balanced_rows, rebalanced_rows
 from retinabench.metrics.referral_curves import Curve
 from retinabench.metrics.registry import REFERRED_PERCENT, SCORES
 from retinabench.metrics.scoring import interval_of
-from retinabench.metrics.weighted_images import Weighted
+from retinabench.metrics.weighted_images import Cases, Weighted
 from retinabench.predictions.table import Predictions
-from retinabench.reports.papers.curves import Curves, corrected_curves, published_curves
+
+COLUMNS = ("file", "method", "task", "dataset", "criterion", "blur", "seed", "members")
+
+_INTEGERS = ("blur", "seed", "members")
+
+STANDARD_BLUR = 30
+
+"""Blur constant of both papers' preprocessing; files that state none belong to it."""
+
+JOINT_CRITERION = "balanced_joint_accuracy_area"
+
+TASK_TITLES = {
+    "country_shift": "Country Shift",
+    "severity_shift": "Severity Shift",
+    "severity_shift_published": "Severity Shift as released",
+    "severity_shift_mild": "Severity Shift, mild",
+    "severity_shift_mild_published": "Severity Shift, mild, as released",
+    "in_domain": "one population",
+    "hold_out_2019": "hold-out of 2019",
+    "": "task not stated",
+}
+
+CRITERION_TITLES = {
+    "": "",
+    "in_domain_auroc": "tuned on in-domain validation AUROC",
+    JOINT_CRITERION: "tuned on the joint validation metric",
+}
+
+_CRITERION_SLUGS = {"in_domain_auroc": "tuned-in-domain", JOINT_CRITERION: "tuned-jointly"}
+
+Labels = Mapping[Path, Mapping[str, str]]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The run or ensemble behind a predictions file.
+
+    Attributes:
+        method: Title of the method.
+        setting: Hash shared by runs that differ by their seed alone, "" if unknown.
+        task: Name of the task, "" if unknown.
+        dataset: Name of the data set, "" if unknown.
+        criterion: The validation criterion that the configuration was tuned on, "" if unknown.
+        blur: Blur constant of Graham's preprocessing, None if unknown.
+        seed: Seed of the run, None if unknown.
+        members: Number of trainings that are pooled.
+        member_seeds: Seeds of the pooled trainings, where the file states them.
+    """
+
+    method: str
+    setting: str
+    task: str = ""
+    dataset: str = ""
+    criterion: str = ""
+    blur: int | None = None
+    seed: int | None = None
+    members: int = 1
+    member_seeds: tuple[int, ...] = ()
+
+    @property
+    def base(self) -> str:
+        """The title of the method of a single member."""
+        return re.sub(r"^ensemble of \d+ |\s+ensemble( of \d+)?$", "", self.method) or self.method
+
+    @property
+    def ensemble(self) -> bool:
+        """Whether several trainings are pooled."""
+        return self.members > 1
+
+
+def origin(predictions: Predictions, labels: Mapping[str, str]) -> Origin:
+    """Return the origin of predictions, from labels, else from their metadata, else from the name of their file."""
+    metadata = predictions.metadata
+    stem = Path(predictions.source).stem if predictions.source else "model"
+    stated = {name: labels.get(name) or metadata.get(name) for name in COLUMNS}
+    seeds = metadata.get("member_seeds")
+
+    def integer(name: str) -> int | None:
+        return _integer(stated[name], name, predictions.source)
+
+    return Origin(
+        method=str(labels.get("method") or metadata.get("title") or metadata.get("method") or stem),
+        # Files that a label gives the same name are runs of one method, whatever their configurations.
+        setting="" if labels.get("method") else str(metadata.get("setting", "")),
+        task=str(stated["task"] or ""),
+        dataset=str(stated["dataset"] or metadata.get("data") or ""),
+        criterion=str(stated["criterion"] or ""),
+        blur=integer("blur"),
+        seed=integer("seed"),
+        members=integer("members") or 1,
+        member_seeds=tuple(seeds) if isinstance(seeds, list) else (),
+    )
+
+
+def _integer(value: object, name: str, source: str | None) -> int | None:
+    if value is None or value == "":
+        return None
+    try:
+        return int(str(value))
+    except ValueError:
+        raise InputError(
+            f"states {name} = {value!r}, which is not a whole number",
+            file=source,
+            hint="Correct it with --labels.",
+        ) from None
+
+
+def read_labels(path: Path | None, files: Sequence[Path]) -> Labels:
+    """Read the CSV of labels."""
+    if path is None:
+        return {}
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as handle:
+            rows = list(csv.DictReader(handle))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"cannot be read: {error}", file=path) from None
+    if not rows or "file" not in rows[0]:
+        raise InputError("needs a column 'file' and one row per predictions file", file=path)
+    for column in rows[0]:
+        if column not in COLUMNS:
+            raise InputError(f"unknown column '{column}'", file=path, hint=nearest(str(column), COLUMNS))
+    known = {file.resolve() for file in files}
+    labels: dict[Path, Mapping[str, str]] = {}
+    for number, row in enumerate(rows, start=1):
+        file = (path.parent / (row["file"] or "")).resolve()
+        file = file / "predictions.parquet" if file.is_dir() else file
+        if file not in known:
+            raise InputError(
+                f"'{row['file']}' is not among the files of the command",
+                file=path,
+                row=number,
+                column="file",
+                hint="Paths are relative to this CSV.",
+            )
+        for column in _INTEGERS:
+            if (label := row.get(column)) and not label.strip().isdigit():
+                raise InputError(
+                    f"is '{label}', which is not a whole number", file=path, row=number, column=column
+                )
+        labels[file] = {column: (label or "").strip() for column, label in row.items()}
+    return labels
+
+
+def task_title(task: str) -> str:
+    """Return the title of a task; an unknown one keeps its name."""
+    return TASK_TITLES.get(task, task)
+
+
+def criterion_title(criterion: str) -> str:
+    """Return the title of a tuning criterion, "" where a configuration was not tuned."""
+    return CRITERION_TITLES.get(criterion, f"tuned on {criterion}")
+
+
+def slug(*parts: str) -> str:
+    """Return task, data set and criterion as part of a file name, such as `country-shift-tuned-in-domain`."""
+    words = (_CRITERION_SLUGS.get(part, part) for part in parts)
+    return "-".join(re.sub(r"[^a-z0-9]+", "-", word.lower()).strip("-") for word in words if word)
+
 
 Floats = NDArray[np.float64]
+
+Named = dict[tuple[str, str], Floats]
+
+GRID = np.linspace(0, 1, 101)  # of the share referred
+
+RATES = {"corrected": np.linspace(0, 1, 201), "published": np.arange(0, 1.02, 0.02)}
+
+RETAINED = (0.6, 0.9)  # of the ROC curves after referral, Figure 6 of the 2019 paper
+
+FEWEST = 0.05  # share of the images below which a curve is too noisy to be drawn
+
+METRICS = published.METRICS
+
+CONTROLS = ("accuracy", "nll", "auroc")  # metrics with an oracle; that of the AUPRC takes too long
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Curves by set.
+
+    Attributes:
+        referral: By (set, metric) the (101,) values over `GRID`.
+        roc: By (set, share retained) the sensitivities over `RATES`.
+        oracle: As `referral`, with the same predictions referred in the order of their true loss.
+    """
+
+    referral_curves: Named
+    roc: dict[tuple[str, float], Floats]
+    oracle: Named
+
+
+def corrected_curves(
+    test: Predictions, sets: Sequence[ImageSet], curves: dict[tuple[str, str], referral_curves.Curve]
+) -> Curves:
+    """Return the corrected curves of a file on the grids."""
+    out = Curves({}, {}, {})
+    for images in sets:
+        whole = images.whole
+        for metric in METRICS:
+            curves[images.name, metric] = curve = referral_curves.curve_of(whole, metric)
+            out.referral[images.name, metric] = _on_grid(curve)
+        _rocs(out, images.name, whole)
+        loss = images.cases.log_loss
+        perfect = Cases(images.cases.label, images.cases.prob, loss).weighted(whole.weight)
+        for metric in CONTROLS:
+            out.oracle[images.name, metric] = _on_grid(referral_curves.curve_of(perfect, metric))
+    if (part := rebalanced(test)) is not None:
+        weight = grade_weight(part.grade)  # type: ignore[arg-type]  # `rebalanced` has checked the grades
+        whole = Cases(part.label, part.prob, part.uncertainty).weighted(weight)
+        _rocs(out, "rebalanced", whole)
+        for metric in ("accuracy", "auroc"):
+            out.referral["rebalanced", metric] = _on_grid(referral_curves.curve_of(whole, metric))
+    return out
+
+
+def rebalanced(test: Predictions) -> Predictions | None:
+    """Return the shifted images if all are graded and both classes are present, else None."""
+    part = test.select(domain="shifted")
+    if part is None or part.grade is None or len(np.unique(part.label)) < 2:
+        return None
+    if (part.grade < 0).any():
+        return None
+    return part
+
+
+def _on_grid(curve: referral_curves.Curve) -> Floats:
+    """Return the (101,) values of a curve, NaN where too few images remain."""
+    values = np.array(curve.value)
+    held = curve.positives + curve.negatives
+    few = held < max(referral_curves.MIN_CLASS, FEWEST * held.max()) - 1e-9
+    if referral_curves.ranks_classes(curve.metric):
+        few |= np.minimum(curve.positives, curve.negatives) < referral_curves.MIN_CLASS - 1e-9
+    values[few] = np.nan
+    return np.asarray(np.interp(GRID, curve.referred, values, right=np.nan))
+
+
+def _rocs(out: Curves, name: str, w: Weighted) -> None:
+    """Add the ROC curves of all images of a set and of those that remain after referral."""
+    if w.positives <= 0 or w.negatives <= 0:
+        return
+    for share in (1.0, *RETAINED):
+        kept = retained_weight(w, share)
+        if (kept[w.cases.label].sum() > 0) and (kept[~w.cases.label].sum() > 0):
+            out.roc[name, share] = read_roc(roc_curve(w.cases.label, w.cases.prob, kept))
+
+
+def read_roc(curve: Roc) -> Floats:
+    """Return the (201,) sensitivities of a curve over `RATES`."""
+    return sensitivity_on_chords(curve, RATES["corrected"])
+
+
+def retained_weight(w: Weighted, share: float) -> Floats:
+    """Return (N,) weights, in the order of the cases, that retain this share of the mass; ties are shared evenly."""
+    block, fraction = w.locate(np.array([share * w.total]))
+    starts = np.concatenate(([0], w.cases.ends + 1))
+    weight = w.weight.copy()
+    weight[starts[block[0]] : starts[block[0] + 1]] *= fraction[0]
+    weight[starts[block[0] + 1] :] = 0
+    return weight
+
+
+def published_curves(test: Predictions, seed: int) -> tuple[Curves, Named]:
+    """Return the released code's curves, including its joint, balanced and rebalanced sets."""
+    assert test.uncertainty is not None
+    far = test.domain == "shifted"
+    near = np.flatnonzero(~far)
+    sets = {"in_domain": near, "shifted": np.flatnonzero(far)}
+    sets = {name: rows for name, rows in sets.items() if len(rows)}
+    if len(sets) == 2:
+        sets["joint"] = np.concatenate(list(sets.values()))
+        joint = sets["joint"]
+        sets["balanced"] = joint[balanced_rows(far[joint], seed)]
+        if (part := rebalanced(test)) is not None:
+            assert part.grade is not None
+            sets["rebalanced"] = sets["shifted"][rebalanced_rows(part.grade, seed)]
+    out, whole = Curves({}, {}, {}), Named()
+    for name, rows in sets.items():
+        label, prob, uncertainty = test.label[rows], test.prob[rows], test.uncertainty[rows]
+        for metric in METRICS:
+            if name == "balanced" and metric in (
+                "auroc",
+                "auprc",
+            ):  # the unbalanced joint set: a fault of the released code
+                curve_rows = sets["joint"]
+                arrays = test.label[curve_rows], test.prob[curve_rows], test.uncertainty[curve_rows]
+            else:
+                arrays = label, prob, uncertainty
+            curve = published.referral_curve(*arrays, metric)
+            whole[name, metric] = curve.value
+            out.referral[name, metric] = np.interp(GRID, curve.referred, curve.value)
+        if 0 < label.sum() < len(label):
+            for share in (1.0, *RETAINED):
+                kept = published.order_of(uncertainty)[: int(share * len(rows))]
+                if 0 < label[kept].sum() < len(kept):
+                    out.roc[name, share] = published.sensitivity_at_nearest(
+                        roc_curve(label[kept], prob[kept]), RATES["published"]
+                    )
+    return out, whole
+
+
 Key = tuple[str, str]
+
 PLAIN = ("nll", "accuracy", "auprc", "auroc", "ece_top_label")
+
 DETECTION = ("ood_auroc", "ood_auprc")
-METRICS = ("accuracy", "nll", "auroc", "auprc")
+
+MEASUREMENTS_METRICS = ("accuracy", "nll", "auroc", "auprc")
+
 AT = ("accuracy", "auroc")  # metrics that are also read at single fractions referred
+
 LEVEL = 0.95
+
 BLOCKS = 50  # of patients: the relative error of the jackknife standard error is 1 / sqrt(2 x 49) = 10 %
 
 
@@ -85,7 +391,7 @@ def _corrected(job: MeasureJob) -> Measurements:
     curves: dict[tuple[str, str], Curve] = {}
     out = Measurements({}, {}, {}, {}, corrected_curves(test, sets, curves))
     for images in sets:
-        mine = {metric: curves[images.name, metric] for metric in METRICS}
+        mine = {metric: curves[images.name, metric] for metric in MEASUREMENTS_METRICS}
         whole = images.whole
         point = _numbers(images.name, whole, mine, mine["auprc"].area)
         out.value.update(point)
@@ -113,7 +419,11 @@ def _statistic(images: ImageSet, area: float, count: int) -> Callable[[Floats], 
         w = images.weigh(weight)
         if w is None:
             return np.full(count, np.nan)
-        curves = {metric: referral_curves.curve_of(w, metric) for metric in METRICS if metric != "auprc"}
+        curves = {
+            metric: referral_curves.curve_of(w, metric)
+            for metric in MEASUREMENTS_METRICS
+            if metric != "auprc"
+        }
         return np.array(list(_numbers(images.name, w, curves, float(auprc(weight)[0])).values()))
 
     return statistic
@@ -122,7 +432,9 @@ def _statistic(images: ImageSet, area: float, count: int) -> Callable[[Floats], 
 def _numbers(name: str, w: Weighted, curves: dict[str, Curve], area: float) -> dict[Key, float]:
     """Return the numbers of one weighted set, always in this order."""
     out = {score: SCORES[score](w) for score in (*PLAIN, *(DETECTION if name == "joint" else ()))}
-    out |= {f"referral_{metric}_area": curves[metric].area for metric in METRICS if metric != "auprc"}
+    out |= {
+        f"referral_{metric}_area": curves[metric].area for metric in MEASUREMENTS_METRICS if metric != "auprc"
+    }
     out["referral_auprc_area"] = area
     out |= {f"{metric}_at_{p}": curves[metric].at(p / 100) for metric in AT for p in REFERRED_PERCENT}
     return {(name, score): value for score, value in out.items()}
@@ -155,3 +467,107 @@ def _published(job: MeasureJob) -> Measurements:
             for p in REFERRED_PERCENT:
                 out.value[name, f"{metric}_at_{p}"] = float(values[int(p / 100 * (len(values) - 1))])
     return out
+
+
+@dataclass
+class MethodRuns:
+    """The runs of one method: a row of a table, a line of a figure.
+
+    Attributes:
+        name: Title of the method.
+        base: Title of the method of a single member.
+        ensemble: Whether members are pooled.
+        blur: Blur constant of the preprocessing, None if unknown.
+        runs: The measurements of each run.
+        tests: The test images of each run.
+        member_seeds: The seeds that each run pools; as many as `runs` where every file states them.
+    """
+
+    name: str
+    base: str
+    ensemble: bool
+    blur: int | None
+    runs: list[Measurements] = field(default_factory=list)
+    tests: list[Predictions] = field(default_factory=list)
+    member_seeds: list[tuple[int, ...]] = field(default_factory=list)
+
+    @property
+    def independent(self) -> int:
+        """The number of independent trainings: of runs, or of seeds where runs share members."""
+        return (
+            len({seed for pooled in self.member_seeds for seed in pooled}) if self._shares else len(self.runs)
+        )
+
+    @property
+    def _shares(self) -> bool:
+        pooled = [seed for seeds in self.member_seeds for seed in seeds]
+        return len(self.member_seeds) == len(self.runs) and len(set(pooled)) < len(pooled)
+
+    def standard_error(self, values: Sequence[float]) -> float:
+        """Return the standard error of the mean over runs, NaN for a single run.
+
+        Ensembles that share members are not independent: their standard error is that of the jackknife over the seeds
+        of the members (`metrics.inference.over_seeds`).
+        """
+        shared = jackknife_error(values, self.member_seeds) if self._shares else np.nan
+        return shared if np.isfinite(shared) else aggregate(values).error
+
+
+@dataclass(frozen=True)
+class TaskResults:
+    """The methods of one task on one data set, tuned on one criterion.
+
+    Attributes:
+        task: Name of the task.
+        dataset: Name of the data set where the task has several, else "".
+        criterion: The tuning criterion.
+        methods: The methods at the standard blur.
+        blur_variants: The methods that have several blur constants, at each of them.
+    """
+
+    task: str
+    dataset: str
+    criterion: str
+    methods: list[MethodRuns]
+    blur_variants: list[MethodRuns]
+
+    @property
+    def kind(self) -> str:
+        """The task, without the mark of the released variant."""
+        return self.task.removesuffix("_published")
+
+    @property
+    def slug(self) -> str:
+        """Task, data set and criterion as part of a file name."""
+        return slug(self.task, self.dataset, self.criterion)
+
+    def title(self, criterion: bool = True) -> str:
+        """Return task, data set and, if asked for, criterion: `Country Shift, tuned on …`."""
+        task = task_title(self.task) + (f" on {self.dataset}" if self.dataset else "")
+        tuned = criterion_title(self.criterion) if criterion else ""
+        return f"{task}, {tuned}" if tuned else task
+
+    def holds(self, set_name: str) -> bool:
+        """Tell whether any run has scores of a set."""
+        return has_set(self.methods, set_name)
+
+    def missing(self, kind: str, needed: str) -> str:
+        """Return the line for a table or figure that cannot be made."""
+        return f"{kind[0].upper()}{kind[1:]}, {self.title()}: needs {needed}."
+
+
+@dataclass(frozen=True)
+class Collection:
+    """All results of the files, and how they were scored. notes: remarks on the files for the reader."""
+
+    results: list[TaskResults]
+    rules: str
+    bootstrap: int
+    seed: int
+    files: int
+    notes: tuple[str, ...] = ()
+
+
+def has_set(methods: Sequence[MethodRuns], set_name: str) -> bool:
+    """Tell whether any run of some methods has scores of a set."""
+    return any(key[0] == set_name for method in methods for run in method.runs for key in run.value)

@@ -15,16 +15,14 @@ from pathlib import Path
 from retinabench.core.files import write_bytes
 from retinabench.core.progress import QUIET, Progress
 from retinabench.predictions.io import ReadEach, read_each
-from retinabench.reports.papers import filos, retina_tables
+from retinabench.reports.papers import figures as histograms
+from retinabench.reports.papers import tables as filos
 from retinabench.reports.papers.collection import collect
-from retinabench.reports.papers.figures import curve_figures, histograms, preprocessing_images
-from retinabench.reports.papers.figures.parts import PaperFigure
-from retinabench.reports.papers.origins import task_title
-from retinabench.reports.papers.results import Collection, TaskResults
+from retinabench.reports.papers.figures import PaperFigure
+from retinabench.reports.papers.measurements import Collection, TaskResults, task_title
 from retinabench.reports.toolkit.figures import save
 from retinabench.reports.toolkit.pages import macros, render
-from retinabench.reports.toolkit.renderers import to_csv, to_latex, to_markdown
-from retinabench.reports.toolkit.tables import Table
+from retinabench.reports.toolkit.tables import Table, to_csv, to_latex, to_markdown
 
 FORMATS = ("svg", "pdf", "png")
 _PACKAGE = "retinabench.reports.papers"
@@ -77,7 +75,7 @@ def write(collection: Collection, out: Path, images: Path | None, progress: Prog
 
 def tables_of(collection: Collection) -> tuple[list[Table], list[str]]:
     """Return all tables, captions complete, and a line for each that cannot be made."""
-    tables, missing = retina_tables.tables(collection)
+    tables, missing = filos.tables(collection)
     tables += [filos.table(results, collection) for results in filos.results_of(collection)]
     return [_captioned(table, collection) for table in tables], missing
 
@@ -100,13 +98,16 @@ def figures_of(collection: Collection, images: Path | None) -> tuple[list[PaperF
     figures: list[PaperFigure] = []
     missing: list[str] = []
     for results in collection.results:
-        for found, lines in (curve_figures.figures(results, collection), histograms.figures(results)):
+        for found, lines in (
+            histograms.figures_of_curve_figures(results, collection),
+            histograms.figures(results),
+        ):
             figures += found
             missing += lines
     if images is None:
         missing.append("Figures 6, 7 and 18 (preprocessing) need --images.")
     else:
-        figures += preprocessing_images.figures(images, collection.rules)
+        figures += histograms.figures_of_preprocessing_images(images, collection.rules)
     figures.sort(key=_order)
     for results in filos.results_of(collection):
         figures += filos.figures(results, collection)

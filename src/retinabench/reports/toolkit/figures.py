@@ -1,9 +1,4 @@
-"""The one figure style: canvases, SVG that stands inside a page, and files that stand alone.
-
-Figures are drawn by matplotlib's object interface (never pyplot, no global state), under `figure_style()`. `to_svg` returns
-a drawing for a page: it takes the page's colours and font and scales to its column. `save` writes files (SVG, PNG, PDF)
-with letters as outlines. Both return the same bytes for the same figure. Colours and marks are in `style.py`.
-"""
+"""The style of every figure, and figures as SVG."""
 
 from __future__ import annotations
 
@@ -12,7 +7,7 @@ import io
 import re
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,21 +22,105 @@ from numpy.typing import NDArray
 
 from retinabench.core.files import write_bytes
 from retinabench.core.untrusted import visible
-from retinabench.reports.toolkit.style import FAINT, INK, MUTED, VARIABLES, Mark
+from retinabench.reports.toolkit.pages import script_json
+
+INK, MUTED, FAINT, PAPER = "#1d1d1b", "#6a6a66", "#dcdbd5", "#fffffe"
+
+GOOD, BAD, PASS = "#2c6fae", "#c8452d", "#4f7f52"
+
+HUES = ("#0067a5", "#c4461a", "#00805e", "#9a4f96", "#8a6d00", "#3d3d6b")
+
+"""One hue per method, by its index: blue, vermilion, green, purple, ochre, indigo; each has a contrast of 4.5 : 1."""
+
+DASHES: tuple[tuple[float, ...], ...] = ((), (5, 2), (1.2, 1.6), (7, 2, 1.2, 2))
+
+"""Line patterns in multiples of the line width: solid, dashed, dotted, dash-dotted."""
+
+VARIABLES = {
+    INK: "ink", MUTED: "muted", FAINT: "faint", PAPER: "paper", GOOD: "good", BAD: "bad", PASS: "pass",
+    **{hue: f"c{i}" for i, hue in enumerate(HUES)},
+}  # fmt: skip
+
+"""Colour -> variable of the style sheet."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """The colour and line pattern of one method, the same in every figure of a page."""
+
+    hue: int
+    dash: int
+
+    @property
+    def color(self) -> str:
+        """The hue in the light palette."""
+        return HUES[self.hue]
+
+    @property
+    def dashes(self) -> tuple[float, ...]:
+        """The line pattern in multiples of the line width."""
+        return DASHES[self.dash]
+
+    @property
+    def linestyle(self) -> tuple[float, tuple[float, ...] | None]:
+        """The line pattern as matplotlib takes it."""
+        return (0, self.dashes or None)
+
+    @property
+    def swatch(self) -> Markup:
+        """A short piece of the line as SVG, for the legend of a page."""
+        dashes = " ".join(f"{2 * part:g}" for part in self.dashes)
+        return Markup(
+            '<svg class="swatch" viewBox="0 0 34 8" aria-hidden="true"><line x1="1" x2="33" y1="4" y2="4" '
+            'style="stroke:var(--c{}, {});stroke-width:2.4;stroke-dasharray:{}"/></svg>'
+        ).format(self.hue, self.color, dashes or "none")
+
+
+def mark(index: int) -> Mark:
+    """Return the mark of method `index`: hue and pattern both change, and no pair repeats before 24 methods."""
+    return Mark(index % len(HUES), (index + index // 12) % len(DASHES))
+
+
+@dataclass(frozen=True)
+class LegendEntry:
+    """One line of a page's legend: a name behind the mark of its lines."""
+
+    name: str
+    mark: Mark
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A figure of a page: its heading, the drawing as SVG (may be empty), a caption, and its points (`hover.py`)."""
+
+    heading: str
+    svg: Markup
+    caption: str = ""
+    points: Markup = field(default_factory=Markup)
+
 
 Floats = NDArray[np.float64]
+
 WIDTH = 360
+
 """Width in CSS pixels of a panel that a page sets beside others, which a phone shows at about this size."""
+
 TEXT = 13
+
 """Size of the text of a page's figures in CSS pixels at their own width."""
+
 SMALLEST_TEXT = 12
+
 """Size in CSS pixels below which no text of a page's figure is ever shown."""
+
 MOST_POINTS = 200
+
 FORMATS: dict[str, dict[str, Any]] = {
     "svg": {"metadata": dict.fromkeys(("Date", "Creator", "Format", "Type"))},
     "pdf": {"metadata": {"CreationDate": None, "Creator": None, "Producer": None}},
     "png": {"metadata": {"Software": None}},
 }
+
 _RC: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
@@ -214,3 +293,66 @@ def _themed(body: str) -> str:
         body = body.replace(color, f"var(--{variable}, {color})")
     body = re.sub(r"font: (?:[a-z0-9]+ )*?([\d.]+px)[^;\"]*", r"font-size: \1", body)
     return re.sub(r"font-family: [^;\"]*; ?", "", body)
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """The points of one line.
+
+    Attributes:
+        key: What the line is about; the traces of other links with the same key are about the same.
+        name: What the page calls it.
+        color: Its variable of the style sheet, such as `c0`.
+        x: (P,) places.
+        y: (P,) values, NaN where there is none.
+        texts: P texts.
+        to: For each point the place in the trace with the same key of another link; empty where there is none.
+        cuts: (P,) decision thresholds of the points, where they have one.
+    """
+
+    key: str
+    name: str
+    color: str
+    x: Floats
+    y: Floats
+    texts: Sequence[str]
+    to: Sequence[int] = ()
+    cuts: Floats | None = None
+
+
+def points(axes: Axes, link: str, traces: Sequence[Trace], heads: Sequence[str] = ()) -> Markup:
+    """Return the points of a drawn figure for the page's script."""
+    lines = [
+        {
+            "key": one.key, "name": one.name, "color": one.color, "texts": one.texts, "to": list(one.to),
+            "points": _placed(axes, one.x, one.y),
+            "cuts": [] if one.cuts is None else [round(cut, 6) for cut in one.cuts.tolist()],
+        }
+        for one in traces
+    ]  # fmt: skip
+    left, right = (round(one[0], 1) for one in _on_drawing(axes, np.array(axes.get_xlim()), np.zeros(2)))
+    content = {"link": link, "heads": heads, "lines": lines, "span": [left, right, *_height(axes)]}
+    return Markup('<script type="application/json" class="points">{}</script>').format(script_json(content))
+
+
+def _placed(axes: Axes, x: Floats, y: Floats) -> list[Any]:
+    clipped = np.clip(y, *axes.get_ylim())
+    return [
+        [round(a, 1), round(b, 1)] if np.isfinite(b) else None
+        for a, b in _on_drawing(axes, x, clipped)
+    ]  # fmt: skip
+
+
+def _height(axes: Axes) -> list[float]:
+    return [round(one[1], 1) for one in _on_drawing(axes, np.zeros(2), np.array(axes.get_ylim()))]
+
+
+def _on_drawing(axes: Axes, x: Floats, y: Floats) -> list[tuple[float, float]]:
+    """Return the places in the drawing, whose origin is its upper left corner, of points of axes with linear scales."""
+    figure = axes.get_figure(root=True)
+    assert figure is not None, "axes belong to a figure"
+    box, (width, height) = axes.get_position(), 72 * figure.get_size_inches()
+    (x0, x1), (y0, y1) = axes.get_xlim(), axes.get_ylim()
+    across = (box.x0 + box.width * (x - x0) / (x1 - x0)) * width
+    down = height - (box.y0 + box.height * (y - y0) / (y1 - y0)) * height
+    return list(zip(across.tolist(), down.tolist(), strict=True))

@@ -1,24 +1,14 @@
-"""The one page builder: a Jinja template and its facts in, one self-contained HTML page out.
-
-A page extends `templates/base.html.j2`, which has the blocks `head` (further style), `kicker`, `title`, `standfirst`,
-`contents`, `main` and `disclaimer`. Templates that belong to one report stand in the folder `templates` of its package:
-
-    page = render("page.html.j2", {"title": ...}, package="retinabench.reports.evaluation")
-
-Everything is escaped, the style sheet is inside, and a missing name is an error. The page runs one script, `SCRIPTS`, which is
-the same in every page and which the page's content security policy names by its hash: it sorts and filters tables, opens
-folded sections, and shows texts that the page holds already. Without it the page is complete. Templates know the filters of
-`FILTERS`; `parts.html.j2` has macros for sections, figures, legends, findings and lists of facts. A template whose name does
-not end in `.html.j2` is text (Markdown): nothing is escaped but what passes through the filter `md`.
-"""
+"""Self-contained pages, and the sliders on them."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import json
+import math
 import re
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -27,13 +17,29 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
+from retinabench.core.results import JsonObject
 from retinabench.core.untrusted import visible
 from retinabench.core.version import __version__
-from retinabench.reports.toolkit import renderers
-from retinabench.reports.toolkit.number_format import NumberFormat, Quantity, join_names, percent, plain
+from retinabench.metrics.clinical.thresholds import ReferralRule
+from retinabench.metrics.image_sets import SET_LABELS
+from retinabench.metrics.policies import PolicyGrid, PolicyOutcome, RankedImage
+from retinabench.metrics.proportions import Interval
+from retinabench.reports.toolkit import tables
+from retinabench.reports.toolkit.number_format import (
+    COUNT,
+    DASH,
+    PERCENT,
+    NumberFormat,
+    Quantity,
+    join_names,
+    percent,
+    plain,
+)
 
 TOOLKIT = "retinabench.reports.toolkit"
+
 SCRIPTS = ("tables.js", "folds.js", "explore.js", "hover.js", "choices.js")
+
 """The parts of the one script of all pages."""
 
 
@@ -141,8 +147,8 @@ def quoted(name: str) -> Markup:
 
 
 FILTERS: dict[str, Callable[..., Any]] = {
-    "table": renderers.to_html,
-    "markdown_table": renderers.to_markdown,
+    "table": tables.to_html,
+    "markdown_table": tables.to_markdown,
     "number": _number,
     "whole": _whole,
     "plain": plain,
@@ -152,5 +158,177 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "join_names": join_names,
     "quoted": quoted,
     "capitalise": capitalise,
-    "md": renderers.escape_markdown,
+    "md": tables.escape_markdown,
 }
+
+
+MOST_IMAGES = 500
+
+"""Missed images of each set that the page can list."""
+
+SHOWN_IMAGES = 6
+
+"""Missed images of a pair of thresholds that are shown as thumbnails, where there are any."""
+
+MOST_THUMBNAILS = 60
+
+"""Thumbnails in the page, of all sets and models."""
+
+MOST_THUMBNAIL_BYTES = 600_000
+
+"""All thumbnails together: the page of any data set stays below 3 MB."""
+
+ROWS = (
+    "Sensitivity", "Specificity", "PPV", "NPV", "Images read, per 1,000 images", "Patients read, per 1,000 patients",
+    "Referable images missed", "Severe images missed",
+)  # fmt: skip
+
+THOUSAND = NumberFormat(0, scale=1000)
+
+Thumbnails = Callable[[str], str]
+
+"""image_id -> data URI, empty where there is no thumbnail."""
+
+
+@dataclass(frozen=True)
+class Explorer:
+    """What a page's sliders show.
+
+    Attributes:
+        data: The JSON for the page's script.
+        reader: Sensitivity and specificity of the reader of the referred images.
+        same_images: Whether the rates were turned into thresholds on the test images themselves.
+    """
+
+    data: Markup
+    reader: tuple[float, float]
+    same_images: bool
+
+
+def explorer(
+    grids: Mapping[str, PolicyGrid], reader: tuple[float, float], thumbnails: Thumbnails | None = None
+) -> Explorer:
+    """Return what the sliders of a page show."""
+    same = any(rule.same_images for grid in grids.values() for rule in grid.rules)
+    return Explorer(script_json(_content(grids, thumbnails)), reader, same)
+
+
+def _content(grids: Mapping[str, PolicyGrid], thumbnails: Thumbnails | None) -> JsonObject:
+    """Return the data of the sliders.
+
+    `texts` holds every text once, and `cells` their places: per model, set and group (T, R, rows). `missed` says how many
+    referable images a pair misses, `images` holds the `MOST_IMAGES` most severe of them: id, patient, grade, probability, at
+    how many thresholds it is called, for each threshold the first referral that sends it to the reader (one where all are
+    equal), and its groups.
+    """
+    texts = _Texts()
+    models = [
+        {
+            "name": name,
+            "thresholds": [one.comparison for one in grid.thresholds],
+            "referrals": [_referral(one) for one in grid.rules],
+            "cuts": [one.value for one in grid.thresholds],
+            "shares": [one.rate for one in grid.rules],
+            "frozen": grid.frozen,
+            "sets": [_set(key, grid, texts) for key in grid.outcomes],
+        }
+        for name, grid in grids.items()
+    ]
+    shown = {} if thumbnails is None else _thumbnails(grids, thumbnails)
+    return {"rows": ROWS, "models": models, "texts": texts.known, "thumbnails": shown}
+
+
+def _set(key: str, grid: PolicyGrid, texts: _Texts) -> JsonObject:
+    return {
+        "key": key,
+        "label": SET_LABELS[key],
+        "groups": [
+            {
+                "name": group or "all images",
+                "cells": [[[texts.place(text) for text in cells(one)] for one in row] for row in rows],
+                "missed": [[one.missed_images for one in row] for row in rows],
+            }
+            for group, rows in grid.outcomes[key].items()
+        ],
+        "images": [_image(one) for one in grid.images[key][:MOST_IMAGES]],
+    }
+
+
+def _image(one: RankedImage) -> list[Any]:
+    first = one.referred_from[:1] if len(set(one.referred_from)) == 1 else one.referred_from
+    patient = one.patient_id or ""
+    return [one.image_id, patient, one.grade, plain(one.prob, 3), one.called, first, one.groups]
+
+
+class _Texts:
+    """Texts that stand in a page once and are named by their place."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, int] = {}
+
+    @property
+    def known(self) -> list[str]:
+        return list(self._places)
+
+    def place(self, text: str) -> int:
+        return self._places.setdefault(text, len(self._places))
+
+
+def _thumbnails(grids: Mapping[str, PolicyGrid], thumbnails: Thumbnails) -> dict[str, str]:
+    """Return image_id -> thumbnail of the images that most pairs of thresholds would show first."""
+    wanted: Counter[str] = Counter()
+    for grid in grids.values():
+        for images in grid.images.values():
+            for i in range(len(grid.thresholds)):
+                for j in range(len(grid.rules)):
+                    wanted.update(_first_missed(images, i, j))
+    found: dict[str, str] = {}
+    left = MOST_THUMBNAIL_BYTES
+    for image_id in sorted(wanted, key=lambda one: (-wanted[one], one)):
+        if len(found) == MOST_THUMBNAILS:
+            break
+        if thumbnail := thumbnails(image_id):
+            left -= len(thumbnail)
+            if left < 0:
+                break
+            found[image_id] = thumbnail
+    return found
+
+
+def _first_missed(images: Sequence[RankedImage], threshold: int, rule: int) -> list[str]:
+    first: list[str] = []
+    for one in images[:MOST_IMAGES]:
+        if one.missed(threshold, rule):
+            first.append(one.image_id)
+            if len(first) == SHOWN_IMAGES:
+                break
+    return first
+
+
+def _referral(rule: ReferralRule) -> str:
+    if rule.rate is not None:
+        return f"{PERCENT(rule.rate)} of the images"
+    return "no image" if rule.extent == "none" else f"uncertainty above {rule.threshold:.3g}"
+
+
+def cells(one: PolicyOutcome) -> Sequence[str]:
+    """Return the texts of an outcome, in the order of `ROWS`."""
+    return [
+        *(_text(value, PERCENT) for value in (one.sensitivity, one.specificity, one.ppv, one.npv)),
+        _text(one.referred, THOUSAND),
+        _text(one.referred_patients, THOUSAND),
+        _missed(one.missed_images, one.missed),
+        _missed(one.missed_severe_images, one.missed_severe),
+    ]
+
+
+def _missed(images: int, share: Interval) -> str:
+    shares = _text(share, PERCENT)
+    return shares if shares == DASH else f"{COUNT(images)}: {shares}"
+
+
+def _text(one: Interval, form: NumberFormat) -> str:
+    if not math.isfinite(one.value):
+        return DASH
+    fitted = form.fitted(one.high - one.low)
+    return f"{fitted(one.value)} {fitted.interval(one.low, one.high)}".rstrip()

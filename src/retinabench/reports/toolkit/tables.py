@@ -1,27 +1,30 @@
-"""The one table model: what a table holds, before it is written as HTML, Markdown, CSV, LaTeX or for a terminal.
-
-A `Table` has one or more `Block`s; a block has `Column`s and `Row`s; a row has a label and one `Cell` per column. A cell
-holds a number with its interval and standard error (`Quantity`) or text. `renderers.py` writes a table:
-
-    table = Table.of("Scores", [Column("AUROC", direction="higher")], [Row("MAP", [Cell.number(0.91, 0.88, 0.94)])])
-    to_terminal(table)      # a rich table
-    to_markdown(table)
-    to_html(table)          # escaped; in page templates: {{ table | table }}
-    to_latex(table)
-    to_csv(table)           # one line per cell, with all digits
-"""
+"""One table model and its renderers: HTML, Markdown, LaTeX, CSV, terminal."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Literal
 
-from retinabench.reports.toolkit.number_format import THREE_DIGITS, NumberFormat, Place, Quantity
+from markupsafe import Markup
+from rich import box
+from rich import table as rich_table
+from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.markup import escape as escape_rich
+from rich.measure import Measurement
+from rich.padding import Padding
+from rich.text import Text
+
+from retinabench.core.untrusted import csv_text, visible
+from retinabench.reports.toolkit.number_format import DASH, MINUS, THREE_DIGITS, NumberFormat, Place, Quantity
 
 ARROWS = {"higher": "↑", "lower": "↓", "": ""}
+
 Direction = Literal["higher", "lower", ""]
+
 Emphasis = Literal["", "best", "good", "bad"]
 
 
@@ -99,6 +102,7 @@ class Cell:
 
 
 UNDEFINED = Cell("–")
+
 """A cell without content."""
 
 
@@ -170,3 +174,361 @@ class Table:
     def width(self) -> int:
         """Number of columns of the widest block, without the labels."""
         return max((len(block.columns) for block in self.blocks), default=0)
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "↑": r"$\uparrow$", "↓": r"$\downarrow$",
+    "—": "---", "–": "--", "−": "$-$", "<": r"\textless{}", ">": r"\textgreater{}", "\N{NO-BREAK SPACE}": "~",
+}  # fmt: skip
+
+_CLASSES = {"": "", "best": "best", "good": "yes", "bad": "no"}
+
+
+def to_html(table: Table) -> Markup:
+    """Return a scrollable HTML table with its caption; classes are those of `templates/style.css`."""
+    parts = [_html_block(block, table, first=not number) for number, block in enumerate(table.blocks)]
+    note = Markup('\n<p class="note">{}</p>').format(table.note) if table.note else Markup("")
+    return Markup("\n").join(parts) + note
+
+
+def _html_block(block: Block, table: Table, *, first: bool) -> Markup:
+    head = Markup("").join(
+        Markup('<th scope="col" class="text">{}</th>' if column.text else '<th scope="col">{}</th>').format(  # noqa: S704 - constants, which `format` fills and escapes
+            header_text(column)
+        )
+        for column in [Column(table.row_header, text=True), *block.columns]
+    )
+    title = Markup('<tr><th scope="rowgroup" colspan="{}">{}</th></tr>\n').format(
+        len(block.columns) + 1, block.title
+    )
+    rows = Markup("\n").join(_html_row(row, block.columns) for row in block.rows)
+    label = f"{table.caption}: {block.title}" if block.title else table.caption
+    caption = Markup("<caption><span>{}</span></caption>\n").format(table.caption) if first else Markup("")
+    return Markup(
+        '<div class="scroll" role="group" tabindex="0" aria-label="{}">\n<table aria-label="{}">\n{}'
+        "<thead><tr>{}</tr></thead>\n<tbody>{}{}</tbody></table></div>"
+    ).format(label, label, caption, head, title if block.title else "", rows)
+
+
+def _html_row(row: Row, columns: Sequence[Column]) -> Markup:
+    cells = Markup("").join(
+        _html_cell(cell, text=column.text) for cell, column in zip(row.cells, columns, strict=True)
+    )
+    opened = Markup('<tr class="control">' if row.control else "<tr>")  # noqa: S704 - constants
+    return opened + Markup('<th scope="row">{}</th>').format(row.label) + cells + Markup("</tr>")
+
+
+def _html_cell(cell: Cell, *, text: bool) -> Markup:
+    """Return the `td`; a number without a place has its exact value as `data-sort`, by which the page sorts."""
+    content = cell.content
+    key = ""
+    if isinstance(content, Quantity) and content.defined and content.place is None:
+        key = f' data-sort="{float(content.value)!r}"'
+    kind = ' class="text wrap"' if text else ""
+    return Markup(f"<td{kind}{key}>{{}}</td>").format(cell_html(cell))  # noqa: S704 - constants and a number
+
+
+def cell_html(cell: Cell) -> Markup:
+    """Return the content of a cell: its number or text, then in small print its interval and remarks."""
+    content = cell.content
+    if isinstance(content, str):
+        html, small = Markup("{}").format(content), [Markup("{}").format(cell.below)]
+    elif not content.defined:
+        html, small = Markup(DASH), [Markup("{}").format(cell.why), Markup("{}").format(cell.below)]  # noqa: S704 - a constant
+    else:
+        html = content.html(cell.form)
+        small = [content.interval_html(cell.form), Markup("{}").format(cell.below)]
+    kind = _CLASSES[cell.emphasis]
+    marked = Markup('<span class="{}">{}</span>')
+    if kind and not cell.note:
+        html = marked.format(kind, html)
+    if isinstance(content, Quantity) and content.defined and math.isfinite(content.error):
+        html = Markup("{} ± {}").format(html, content.html(cell.form, "standard_error"))
+    if cell.note:
+        html = Markup("{} {}").format(html, marked.format(kind, cell.note) if kind else cell.note)
+    below = Markup(" ").join(one for one in small if one)
+    return html + Markup('<span class="interval">{}</span>').format(below) if below else html
+
+
+def cell_text(cell: Cell) -> str:
+    """Return a cell on one line: `0.913 ± 0.002`, `0.913 [0.901, 0.924]`, `0.913`, text, or a dash."""
+    content = cell.content
+    if isinstance(content, str):
+        parts = [content]
+    elif not content.defined:
+        parts = [DASH]
+    else:
+        form = content.form(cell.form)
+        parts = [form(content.value), error_text(cell, content), form.interval(content.low, content.high)]
+    return " ".join(part for part in (*parts, cell.note, cell.below and f"({cell.below})") if part)
+
+
+def to_markdown(table: Table, *, caption: bool = True) -> str:
+    """Return a table with footnotes and note, below its caption unless `caption` is False; one Markdown table per block."""
+    title = f"Table {table.number}: {table.title}" if table.number else table.title
+    head = f"**{escape_markdown(title)}.** {escape_markdown(table.caption)}"
+    head = head if title else f"**{escape_markdown(table.caption)}**"
+    lines = [head, ""] if caption else []
+    notes: list[str] = []
+    for block in table.blocks:
+        if block.title:
+            lines += [f"*{escape_markdown(block.title)}*", ""]
+        lines += _markdown_block(block, table.row_header, notes)
+        lines.append("")
+    lines += [f"<sup>{_letter(k)}</sup> {escape_markdown(note)}.  " for k, note in enumerate(notes)]
+    lines += [escape_markdown(table.note)] if table.note else []
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _markdown_block(block: Block, row_header: str, notes: list[str]) -> list[str]:
+    heads = [row_header, *map(header_text, block.columns)]
+    lines = ["| " + " | ".join(map(escape_markdown, heads)) + " |"]
+    lines.append("|---|" + "".join("---|" if column.text else "---:|" for column in block.columns))
+    for row in block.rows:
+        cells = []
+        for cell in row.cells:
+            text = escape_markdown(cell_text(cell))
+            text = text.replace(" ", "\N{NO-BREAK SPACE}") if isinstance(cell.content, Quantity) else text
+            text += "".join(f"<sup>{letter}</sup>" for letter in _footnote(cell, notes))
+            cells.append(f"**{text}**" if cell.emphasis == "best" else text)
+        label = escape_markdown(row.label)
+        lines.append(f"| {f'*{label}*' if row.control else label} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def to_latex(table: Table) -> str:
+    r"""Return a `table` environment; the document needs \usepackage{booktabs}."""
+    width, notes = table.width, list[str]()
+    body: list[str] = []
+    previous: list[tuple[str, str]] | None = None
+    for block in table.blocks:
+        heads = [(column.group, column.header) for column in block.columns]
+        body += [] if previous is None else [r"\midrule"]
+        body += [] if heads == previous else _latex_head(block, table.row_header, width)
+        previous = heads
+        if block.title:
+            title = escape_latex(block.title)
+            body.append(rf"\multicolumn{{{width + 1}}}{{l}}{{\textit{{{title}}}}} \\")
+        for row in block.rows:
+            body += [r"\addlinespace"] if row.rule else []
+            body.append(_latex_row(row, width, notes))
+    size = [r"\small"] if width <= 6 else [r"\scriptsize", r"\setlength{\tabcolsep}{3pt}"]
+    remarks = [
+        rf"\\ \footnotesize \textsuperscript{{{_letter(k)}}} {escape_latex(note)}."
+        for k, note in enumerate(notes)
+    ]
+    remarks += [rf"\\ \footnotesize {escape_latex(table.note)}"] if table.note else []
+    caption = " ".join(
+        escape_latex(part) for part in (table.title and f"{table.title}.", table.caption) if part
+    )
+    return "\n".join(
+        [r"\begin{table}", r"\centering", rf"\caption{{{caption}}}", rf"\label{{tab:{table.name}}}", *size,
+         rf"\begin{{tabular}}{{l{'r' * width}}}", r"\toprule", *body, r"\bottomrule", r"\end{tabular}",
+         *remarks, r"\end{table}", ""]
+    )  # fmt: skip
+
+
+def _latex_head(block: Block, row_header: str, width: int) -> list[str]:
+    groups = [(name, len(list(columns))) for name, columns in groupby(block.columns, lambda one: one.group)]
+    lines = []
+    if any(name for name, _ in groups):
+        spans = [rf"\multicolumn{{{count}}}{{c}}{{{escape_latex(name)}}}" for name, count in groups]
+        lines.append(" & ".join(["", *spans]) + r" \\")
+        rules, start = "", 2
+        for _, count in groups:
+            rules += rf"\cmidrule(lr){{{start}-{start + count - 1}}}"
+            start += count
+        lines.append(rules)
+    labels = [escape_latex(column.header) for column in block.columns]
+    empty = [""] * (width - len(labels))
+    return [*lines, " & ".join([escape_latex(row_header), *labels, *empty]) + r" \\", r"\midrule"]
+
+
+def _latex_row(row: Row, width: int, notes: list[str]) -> str:
+    cells = []
+    for cell in row.cells:
+        marks = "".join(rf"\textsuperscript{{{letter}}}" for letter in _footnote(cell, notes))
+        text = escape_latex(cell_text(cell)) + marks
+        cells.append(rf"\textbf{{{text}}}" if cell.emphasis == "best" else text)
+    label = escape_latex(row.label)
+    if label.startswith(("[", "*")):  # after the end of a line these would be its options
+        label = "{}" + label
+    return " & ".join([label, *cells, *[""] * (width - len(cells))]) + r" \\"
+
+
+def to_csv(table: Table) -> bytes:
+    """Return a table in long form with all digits: one line per cell, led by the facts of table and column."""
+    facts = list(table.facts)
+    own = list(
+        dict.fromkeys(key for block in table.blocks for column in block.columns for key in column.facts)
+    )
+    own = [key for key in own if key not in facts]
+    header = ["table", *facts, (table.row_header or "row").lower(), *own, "direction", "value"]
+    header += ["standard_error", "low", "high", "runs", "best", "why"]
+    rows = []
+    for block in table.blocks:
+        for row in block.rows:
+            for cell, column in zip(row.cells, block.columns, strict=True):
+                known = {**table.facts, **column.facts}
+                content = cell.content
+                parts: list[object] = [content, "", "", ""]
+                if isinstance(content, Quantity):
+                    parts = [content.value, content.error, content.low, content.high]
+                lead = [
+                    table.name,
+                    *(known[key] for key in facts),
+                    row.label,
+                    *(known.get(k, "") for k in own),
+                ]
+                rest = [cell.runs, int(cell.emphasis == "best"), cell.why]
+                rows.append([*lead, column.direction, *parts, *rest])
+    return csv_bytes(header, rows)
+
+
+def csv_bytes(header: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
+    """Return rows as CSV; floats with all digits, None and numbers that are not finite as empty fields."""
+    return csv_text([header, *([_csv_field(value) for value in row] for row in rows)]).encode()
+
+
+def _csv_field(value: object) -> object:
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return ""
+    return float(value) if isinstance(value, float) else value  # which CSV writes with all digits
+
+
+def error_text(cell: Cell, content: Quantity) -> str:
+    """Return `± error` of a cell that holds a number, or an empty string where it is unknown."""
+    return f"± {content.error_form(cell.form)(content.error)}" if math.isfinite(content.error) else ""
+
+
+def escape_markdown(text: str) -> str:
+    """Escape what Markdown or HTML would read as more than text; line breaks become spaces."""
+    safe = visible(re.sub(r"[\r\n\t\v\f ]+", " ", text).strip(" "))
+    safe = safe.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\`*_\[\]|~#])", r"\\\1", safe)
+
+
+def escape_latex(text: str) -> str:
+    """Escape what LaTeX would read as more than text; other alphabets are left to the document's fonts."""
+    return "".join(
+        _LATEX.get(character, character) for character in visible(re.sub(r"[\r\n\t ]+", " ", text).strip(" "))
+    )
+
+
+def header_text(column: Column, between: str = ": ") -> str:
+    """Return the header of a column behind the name of its group."""
+    return f"{column.group}{between}{column.header}" if column.group else column.header
+
+
+def _footnote(cell: Cell, notes: list[str]) -> list[str]:
+    """Return the letter of the footnote of an undefined cell; equal reasons share one."""
+    if cell.defined or not cell.why:
+        return []
+    if cell.why not in notes:
+        notes.append(cell.why)
+    return [_letter(notes.index(cell.why))]
+
+
+def _letter(k: int) -> str:
+    return chr(ord("a") + k) if k < 26 else _letter(k // 26 - 1) + _letter(k % 26)
+
+
+NARROWEST_LABEL = 12
+
+"""Labels of rows are broken into lines of at least this many characters before the columns are given up."""
+
+
+def to_terminal(table: Table) -> Group:
+    """Return caption, table and note for the terminal; intervals and standard errors stand below their numbers."""
+    parts: tuple[RenderableType, ...] = (
+        table.caption and Text(table.caption, "bold"),
+        _Fitted(table),
+        table.note and Text(table.note),
+    )
+    return Group(*(part for part in parts if part))
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    """The table as the width of the console allows."""
+
+    table: Table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        drawn = _columns(self.table)
+        least = Measurement.get(console, options.update(max_width=10_000), drawn).minimum
+        words = [len(word) for block in self.table.blocks for row in block.rows for word in row.label.split()]
+        longest = max(words, default=0)
+        fits = least - longest + min(longest, NARROWEST_LABEL) <= options.max_width
+        yield drawn if fits else _stacked(self.table)
+
+
+def _stacked(table: Table) -> Group:
+    """One line per number, for terminals that are too narrow for the columns."""
+    lines: list[RenderableType] = []
+    for block in table.blocks:
+        lines += [Text(block.title, "bold")] if block.title else []
+        for row in block.rows:
+            lines.append(Text(row.label, "dim" if row.control else ""))
+            for column, cell in zip(block.columns, row.cells, strict=True):
+                text = cell_text(cell)
+                header = " ".join(header_text(column).split())
+                lines += [Padding(Text(f"{header}: {text}"), (0, 0, 0, 2), expand=False)] if text else []
+    return Group(*lines)
+
+
+def _columns(table: Table) -> rich_table.Table:
+    padding = (0, 1) if table.width < 8 else 0  # eight narrow columns fit 80 characters
+    drawn = rich_table.Table(header_style="bold", box=box.SIMPLE_HEAD, pad_edge=False, padding=padding)
+    drawn.add_column(escape_rich(table.row_header), overflow="fold")
+    for k, column in enumerate(table.blocks[0].columns if table.blocks else []):
+        header = header_text(column, "\n")
+        cells = [row.cells[k] for block in table.blocks for row in block.rows]
+        # Headers and text may be broken between their words, numbers never.
+        parts = re.split(r"[ \n]", header)
+        for cell in cells if not column.text else []:
+            shown = Text.from_markup(_cell(cell)).plain
+            parts += shown.split() if isinstance(cell.content, str) else shown.splitlines()
+        drawn.add_column(
+            escape_rich(header),
+            justify="left" if column.text else "right",
+            min_width=max(map(len, parts)),
+            overflow="fold",
+        )
+    for number, block in enumerate(table.blocks):
+        if number:
+            drawn.add_section()
+        if block.title:
+            drawn.add_row(f"[bold]{escape_rich(block.title)}[/bold]", *[""] * len(block.columns))
+        for row in block.rows:
+            if row.rule:
+                drawn.add_section()
+            drawn.add_row(
+                escape_rich(row.label), *map(_cell, row.cells), style="dim" if row.control else None
+            )
+    return drawn
+
+
+def _cell(cell: Cell) -> str:
+    content = cell.content
+    if isinstance(content, str):
+        text, below = content, ""
+    elif not content.defined:
+        text, below = DASH, ""
+    else:
+        text, below = content.form(cell.form)(content.value), _interval(cell, content)
+    small = "\n".join(part for part in (below, cell.below) if part)
+    text = escape_rich(" ".join(part for part in (text, cell.note) if part))
+    text = f"[bold]{text}[/bold]" if cell.emphasis == "best" else text
+    return f"{text}\n[dim]{escape_rich(small)}[/dim]" if small else text
+
+
+def _interval(cell: Cell, content: Quantity) -> str:
+    """Return the interval in as few characters as possible, and `± error` on a line of its own."""
+    interval = ""
+    if content.bounded:
+        form = content.form(cell.form)
+        low, high = form(content.low), form(content.high)
+        interval = f"{low}–{high}" if not low.startswith(("+", MINUS)) else f"{low} … {high}"
+    return "\n".join(part for part in (interval, error_text(cell, content)) if part)

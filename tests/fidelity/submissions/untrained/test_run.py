@@ -13,7 +13,7 @@ from retinabench.fidelity.submissions.runner import run_entry
 from retinabench.fidelity.submissions.submission import Budget, read_submission
 from retinabench.fidelity.submissions.untrained import run as untrained
 from retinabench.fidelity.targets.data import labels, load
-from retinabench.fidelity.targets.registry import TARGETS
+from retinabench.fidelity.targets.target import TARGETS
 from support.tiny_target import TEST, classification_target, regression_target
 
 LOGISTIC = TARGETS["logistic"]

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from retinabench.metrics.guarantees.goals import Goal
-from retinabench.metrics.guarantees.risks import ReferralCases
+from retinabench.metrics.guarantees.goals import Goal, ReferralCases
 from retinabench.metrics.guarantees.shift.estimates import estimates_under_shift
 from retinabench.metrics.guarantees.shift.weighted import Images
 

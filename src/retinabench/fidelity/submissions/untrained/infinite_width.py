@@ -1,20 +1,4 @@
-"""The infinite-width limit of the one-hidden-layer ReLU network: two Gaussian processes, mean and raw std.
-
-The outputs of a network with weights and biases N(0, s²) and H hidden units have mean 0 and covariance
-
-    K(x, x') = s² (1 + H E[relu(z) relu(z')]),   (z, z') ~ N(0, s² [x̃·x̃  x̃·x̃'; x̃·x̃'  x̃'·x̃']),   x̃ = (x, 1)
-
-for every H; as H grows they become independent Gaussian processes of that covariance (Neal 1996; Williams 1997). Here
-the covariance has the H of the network. The expectation is the arc-cosine kernel of order 1 (Cho & Saul 2009). With the neural tangent kernel Θ
-the process is that of the network's linear expansion at its random start, whose weights have the same prior: covariance s² Θ (Jacot, Gabriel &
-Hongler 2018; He, Lakshminarayanan & Teh 2020).
-
-The likelihood is the target's, y ~ N(μ(x), σ(x)²), σ = softplus(r) + the target's floor. Given r, the process of μ is integrated in closed form;
-what remains, r at the training points, is sampled by Hamiltonian Monte Carlo in coordinates that are N(0, I) a priori.
-The predictions are exact draws of the limit's posterior predictive once these chains have converged.
-
-Letters: N training points, M test points, K chains, R coordinates of r, S states kept.
-"""
+"""Networks of infinite width: regression and classes."""
 
 from __future__ import annotations
 
@@ -31,17 +15,67 @@ from torch.nn.functional import softplus
 from retinabench.core.errors import InputError, WorkError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import torch_generator
-from retinabench.fidelity.reference.diagnostics import split_rhat
-from retinabench.fidelity.submissions.untrained.kernels import KERNELS, linear_covariance
+from retinabench.fidelity.reference.convergence import split_rhat
 from retinabench.fidelity.targets.data import TargetData, labels, standardised
+from retinabench.fidelity.targets.density import build_network
 from retinabench.fidelity.targets.target import Target
-from retinabench.fidelity.targets.training import build_network
 from retinabench.methods import hmc
 from retinabench.models.networks.small import MLP, Head
 
+Covariance = Callable[[Tensor, Tensor, float, int], Tensor]
+
+"""Inputs (N, D) and (M, D), prior variance of the weights, hidden units -> the covariance (N, M)."""
+
+
+def relu_covariance(a: Tensor, b: Tensor, prior_variance: float, width: int) -> Tensor:
+    """Return the prior covariance K (N, M) of a network with one hidden layer of ReLU units between two sets of inputs.
+
+    With k = s² |x̃|², k' alike and θ the angle of x̃ and x̃', E[relu(z) relu(z')] = √(k k') (sin θ + (π - θ) cos θ) / 2π.
+
+    Shapes: `a` (N, D), `b` (M, D).
+    """
+    a, b = (torch.cat([x, torch.ones_like(x[:, :1])], dim=1) for x in (a, b))
+    lengths = a.norm(dim=1)[:, None] * b.norm(dim=1)
+    cosine = (a @ b.T / lengths).clamp(-1, 1)
+    angle = cosine.acos()
+    expected = prior_variance * lengths * (angle.sin() + (math.pi - angle) * cosine) / (2 * math.pi)
+    covariance: Tensor = prior_variance * (1 + width * expected)
+    return covariance
+
+
+def tangent_covariance(a: Tensor, b: Tensor, prior_variance: float, width: int) -> Tensor:
+    """Return s² Θ (N, M), Θ the neural tangent kernel of that network at random weights of variance s².
+
+    Θ sums the products of the slopes by all weights: those by the output's weights and bias give K / s², those by the hidden layer's
+    H s² E[1(z > 0) 1(z' > 0)] x̃·x̃', and the expectation is (π - θ) / 2π.
+
+    Shapes: `a` (N, D), `b` (M, D).
+    """
+    covariance = relu_covariance(a, b, prior_variance, width)
+    a, b = (torch.cat([x, torch.ones_like(x[:, :1])], dim=1) for x in (a, b))
+    products = a @ b.T
+    cosine = (products / (a.norm(dim=1)[:, None] * b.norm(dim=1))).clamp(-1, 1)
+    both = (math.pi - cosine.acos()) / (2 * math.pi)
+    covariance += prior_variance**2 * width * both * products
+    return covariance
+
+
+def linear_covariance(a: Tensor, b: Tensor, prior_variance: float, width: int) -> Tensor:
+    """Return s² x̃·x̃' (N, M): a linear layer's own process, which is its tangent as well.
+
+    Shapes: `a` (N, D), `b` (M, D).
+    """
+    return prior_variance * (1 + a @ b.T)
+
+
+KERNELS: dict[str, Covariance] = {"nngp": relu_covariance, "ntk": tangent_covariance}
+
 CHAINS, BURN_IN = 4, 60
+
 STATES = 200  # of all chains together; each gives several draws of the test points
+
 LARGEST_RHAT = 1.2  # of a std at a training point
+
 ROUNDING = 1e-10  # eigenvalues below that share of the largest are 0
 
 
@@ -215,3 +249,71 @@ def square_root(covariance: Tensor) -> tuple[Tensor, Tensor]:
 
 def _normal(shape: tuple[int, ...] | torch.Size, generator: torch.Generator) -> Tensor:
     return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+INFINITE_WIDTH_CLASSES_STATES = (
+    600  # of all chains together: R-hat is checked at all training points and classes
+)
+
+PER_STATE = 2  # draws at the test points given one state
+
+
+@dataclass(frozen=True)
+class ClassLikelihood:
+    """Σ log softmax(f)_y of latent values f = F ξ, as a function of ξ.
+
+    Shapes: `labels` (N,), `root` (N, R).
+    """
+
+    labels: Tensor
+    root: Tensor
+    classes: int
+
+    def __call__(self, coordinates: Tensor) -> tuple[Tensor, Tensor]:
+        """(K, C R) -> values (K,) and gradients (K, C R)."""
+        latent = coordinates.view(len(coordinates), self.classes, -1) @ self.root.T  # (K, C, N)
+        logs = latent.log_softmax(dim=1)
+        hits = torch.nn.functional.one_hot(self.labels, self.classes).T.to(latent.dtype)
+        gradient = (hits - logs.exp()) @ self.root
+        return (logs * hits).sum(dim=(1, 2)), gradient.flatten(1)
+
+
+def sample_classes(
+    target: Target, data: TargetData, seed: int = 0, progress: Progress = QUIET, kernel: str = "nngp"
+) -> NDArray[np.float32]:
+    """Return class probabilities of draws of the process at the test points, (S, M, C)."""
+    prior = prior_of(target, data, kernel)
+    given = torch.from_numpy(labels(data)[0])
+    return class_draws(given, prior, target.outputs, seed, progress).float().numpy()
+
+
+def class_draws(
+    given: Tensor, prior: ProcessCovariances, classes: int, seed: int, progress: Progress = QUIET
+) -> Tensor:
+    """Draw class probabilities at the test points, (S, M, C).
+
+    Shapes: `given` (N,).
+    """
+    root, inverse = square_root(prior.train)
+    generator = torch_generator("cpu", seed, "infinite_width", "classes")
+    likelihood = ClassLikelihood(given, root, classes)
+
+    def at_training_points(chains: Tensor) -> Tensor:
+        latent = chains.view(*chains.shape[:2], classes, -1) @ root.T
+        return torch.softmax(latent, dim=-2)
+
+    states = latent_states(
+        likelihood,
+        classes * root.shape[1],
+        at_training_points,
+        generator,
+        progress,
+        states=INFINITE_WIDTH_CLASSES_STATES,
+        jitter=True,
+    )
+    explained = inverse.T @ prior.cross  # (R, M)
+    rest = square_root(prior.test - explained.T @ explained)[0]
+    latent = states.view(len(states), classes, -1) @ explained  # (S, C, M)
+    shape = (PER_STATE, *latent.shape[:2], rest.shape[1])
+    noise = torch.randn(shape, generator=generator, dtype=torch.float64) @ rest.T
+    return torch.softmax((latent + noise).flatten(0, 1), dim=1).transpose(1, 2)

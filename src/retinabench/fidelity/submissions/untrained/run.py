@@ -33,14 +33,8 @@ from retinabench.fidelity.submissions.submission import (
     submission_of,
     write_submission,
 )
-from retinabench.fidelity.submissions.untrained import (
-    approximate_samplers,
-    exact_samplers,
-    infinite_width,
-    infinite_width_classes,
-    kernels,
-)
-from retinabench.fidelity.submissions.untrained.counted import Counted, Sampler
+from retinabench.fidelity.submissions.untrained import infinite_width, samplers
+from retinabench.fidelity.submissions.untrained.samplers import Counted, Sampler
 from retinabench.fidelity.targets.data import TargetData
 from retinabench.fidelity.targets.density import Density
 from retinabench.fidelity.targets.target import Target
@@ -49,7 +43,7 @@ Floats = NDArray[np.floating]
 FEWEST_GRADIENTS = 20  # of a budget: one for each of the trajectories that a chain makes at least
 MOST_STATES = 1000  # that are predicted with
 
-SAMPLERS: dict[str, Sampler] = {**exact_samplers.SAMPLERS, **approximate_samplers.SAMPLERS}
+SAMPLERS: dict[str, Sampler] = {**samplers.SAMPLERS, **samplers.APPROXIMATE_SAMPLERS_SAMPLERS}
 HOW = {
     "hmc": "draws of one chain",
     "nuts": "draws of one chain",
@@ -80,7 +74,7 @@ def _limit(
         how = "a Gaussian process with the covariance of the linear expansion at random weights"
     if target.likelihood == "gaussian":
         return Found(how, draws=infinite_width.sample(target, data, DRAWS, seed, progress, kernel))
-    return Found(how, infinite_width_classes.sample_classes(target, data, seed, progress, kernel))
+    return Found(how, infinite_width.sample_classes(target, data, seed, progress, kernel))
 
 
 def _sampled(
@@ -97,7 +91,7 @@ def sample(
     torch.set_num_threads(1)
     density = Density.of(target, data)
     counted = Counted(density)
-    stream = "exact sampler" if name in exact_samplers.SAMPLERS else "approximate sampler"
+    stream = "exact sampler" if name in samplers.SAMPLERS else "approximate sampler"
     generator = torch_generator("cpu", seed, stream, name, target.name)
     with progress.track(f"{name}, {target.name}", budget, unit="gradients") as advance:
         kept = SAMPLERS[name](target, counted, budget, generator, advance)
@@ -114,7 +108,7 @@ def _predicted(density: Density, kept: Sequence[Tensor]) -> NDArray[np.float32]:
 
 Untrained = Callable[[Target, TargetData, float, int, Progress], Found]
 UNTRAINED: dict[str, Untrained] = {
-    **{kernel: partial(_limit, kernel) for kernel in kernels.KERNELS},
+    **{kernel: partial(_limit, kernel) for kernel in infinite_width.KERNELS},
     **{sampler: partial(_sampled, sampler) for sampler in SAMPLERS},
 }
 """By name: (target, data, budget, seed, progress) -> what it predicts."""
@@ -134,13 +128,13 @@ def run_untrained(
     """Predict a target's test points, or find it done; return the path of the submission."""
     if overrides:
         raise InputError(f"'{name}' has no settings: {overrides[0]}", hint="Leave it out.")
-    if name not in kernels.KERNELS and budget < FEWEST_GRADIENTS:
+    if name not in infinite_width.KERNELS and budget < FEWEST_GRADIENTS:
         raise InputError(
             f"'{name}' needs a budget of at least {FEWEST_GRADIENTS} gradients per example, not {budget:g}",
             hint="Give a larger --budget.",
         )
     fingerprint = target.fingerprint(data.sha256)
-    tier = f"-budget-{budget:g}" if name not in kernels.KERNELS else ""
+    tier = f"-budget-{budget:g}" if name not in infinite_width.KERNELS else ""
     file = submission_in(out / f"{name}-{target.name}-seed-{seed}{tier}-{fingerprint}")
     if file.is_file():
         progress.say(f"{UNTRAINED_TITLES[name]}, {target.name}, seed {seed}: done before")

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from retinabench.core.results import JsonObject, json_content
-from retinabench.metrics.guarantees.goals import Goal
-from retinabench.metrics.guarantees.risks import ReferralCases
+from retinabench.metrics.guarantees.goals import Goal, ReferralCases
 from retinabench.metrics.guarantees.shift.label_shift import LabelShift, label_shift
 from retinabench.metrics.guarantees.shift.weighted import (
     EstimatedRisk,

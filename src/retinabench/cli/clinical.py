@@ -1,0 +1,418 @@
+"""`clinic`, `transfer`, `plan` and `monitor`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from retinabench.cli.application import (
+    ExitCode,
+    argument,
+    flag,
+    option,
+    print_notes,
+    print_path,
+    print_result,
+    progress_of,
+)
+from retinabench.cli.options import (  # fmt: skip
+    MOST_REPLICATES,
+    PLAIN,
+    FileReader,
+    Json,
+    Seed,
+    Silent,
+    Threshold,
+    Uncertainty,
+    reads_predictions,
+)
+from retinabench.core.errors import InputError
+
+if TYPE_CHECKING:
+    from retinabench.metrics.clinical.screening_report import ScreeningReport
+    from retinabench.metrics.guarantees.transfer import Transfer
+    from retinabench.metrics.guarantees.triage import Triage
+    from retinabench.predictions.table import Predictions
+
+
+Pilot = Annotated[
+    Path | None, argument("FILE", "Predictions of a pilot, from which what is not stated is read.")
+]
+
+Prevalence = Annotated[float | None, option("--prevalence", "X", "Share of referable images: 0.1.")]
+
+Sensitivity = Annotated[
+    float | None, option("--sensitivity", "X", "That is expected; default 0.9, or the pilot's.")
+]
+
+Specificity = Annotated[
+    float | None, option("--specificity", "X", "That is expected; default 0.9, or the pilot's.")
+]
+
+Auroc = Annotated[float | None, option("--auroc", "X", "That is expected; default 0.95, or the pilot's.")]
+
+HalfWidth = Annotated[
+    float, option("--half-width", "X", "Of the intervals of sensitivity, specificity and AUROC.")
+]
+
+AboveSensitivity = Annotated[
+    float | None, option("--above-sensitivity", "X", "A goal that must be shown to be exceeded.")
+]
+
+AboveSpecificity = Annotated[
+    float | None, option("--above-specificity", "X", "A goal that must be shown to be exceeded.")
+]
+
+OtherAuroc = Annotated[
+    float | None, option("--other-auroc", "X", "Of a second model, from which the first must be told apart.")
+]
+
+Power = Annotated[float, option("--power", "X", "Probability of showing what must be shown.")]
+
+ImagesPerPatient = Annotated[
+    float | None, option("--images-per-patient", "X", "Mean number; default 2, or the pilot's.")
+]
+
+Correlation = Annotated[
+    float | None,
+    option(
+        "--correlation",
+        "X",
+        "Of the model's being right on two images of a patient; default 0.5, or the pilot's.",
+    ),
+]
+
+ReferralRate = Annotated[
+    float, option("--referral", "X", "Share of images to refer, frozen on the validation split if any.")
+]
+
+Prevalences = Annotated[
+    list[float] | None,
+    option("--prevalence", "X", "At which PPV and NPV are stated; may be repeated. Default: 0.05 to 0.3."),
+]
+
+Cost = Annotated[
+    float,
+    option(
+        "--cost", "X", "Price of a referral in detected referable images; 0.02: 50 readings are worth one."
+    ),
+]
+
+Reader = Annotated[
+    str,
+    option(
+        "--reader", "X/X", "Sensitivity/specificity of the human who reads the referred images: 0.9/0.95."
+    ),
+]
+
+ImagesPerHour = Annotated[float, option("--images-per-hour", "X", "What an expert reads in an hour.")]
+
+Subgroups = Annotated[
+    list[str] | None,
+    option("--subgroup", "COLUMN", "Column of subgroups; may be repeated. Default: all that make groups."),
+]
+
+Page = Annotated[Path | None, option("--out", "FOLDER", "Folder for the page and its numbers.")]
+
+
+@reads_predictions
+def clinic(
+    file: Annotated[Path, argument("FILE", "Predictions file or run folder.")],
+    referral: ReferralRate = 0.2,
+    threshold: Threshold = "0.5",
+    uncertainty: Uncertainty = "auto",
+    prevalence: Prevalences = None,
+    cost: Cost = 0.0,
+    human: Reader = "0.9/0.95",
+    images_per_hour: ImagesPerHour = 60.0,
+    subgroup: Subgroups = None,
+    json: Json = None,
+    out: Page = None,
+    quiet: Silent = False,
+    reader: FileReader = PLAIN,
+) -> None:
+    """Say whether a model's uncertainty can drive referral: what is missed, what it costs, for whom it fails."""
+    from retinabench.metrics.clinical.screening_report import clinic as screen
+    from retinabench.reports.clinic import clinic_summary
+
+    rates = _reader(human)
+    (predictions,) = replace(reader, ungradable=True).read([file])
+    with progress_of(quiet).track("Screening", 1, unit="file") as advance:
+        found = screen(
+            predictions, threshold, referral_rate=referral, uncertainty=uncertainty,
+            prevalences=prevalence or (0.05, 0.1, 0.2, 0.3), reader=rates, referral_cost=cost,
+            images_per_hour=images_per_hour, subgroups=subgroup or None,
+        )  # fmt: skip
+        advance(1)
+    print_result(clinic_summary(found), json, lambda: _json(found))
+    print_notes(found.notes)
+    if out is not None:
+        from retinabench.metrics.policies import policy_grid
+        from retinabench.reports.clinic import write_clinic
+
+        with progress_of(quiet).track("Trying other thresholds", 1, unit="file") as advance:
+            grid = policy_grid(predictions, found.stated)
+            advance(1)
+        write_clinic(found, out, grid)
+        if not quiet:
+            print_path(out / "index.html", json)
+
+
+def _json(found: ScreeningReport) -> dict[str, object]:
+    from retinabench.reports.clinic import clinic_json  # draws figures, which the table does without
+
+    return clinic_json(found)
+
+
+def _reader(text: str) -> tuple[float, float]:
+    """Read `0.9/0.95`."""
+    parts = text.split("/")
+    try:
+        sensitivity, specificity = map(float, parts)
+    except ValueError:
+        raise InputError(
+            f"--reader {text} is no pair of sensitivity and specificity", hint="For example 0.9/0.95."
+        ) from None
+    return sensitivity, specificity
+
+
+@reads_predictions
+def plan(
+    pilot: Pilot = None,
+    prevalence: Prevalence = None,
+    sensitivity: Sensitivity = None,
+    specificity: Specificity = None,
+    auroc: Auroc = None,
+    half_width: HalfWidth = 0.05,
+    above_sensitivity: AboveSensitivity = None,
+    above_specificity: AboveSpecificity = None,
+    other_auroc: OtherAuroc = None,
+    power: Power = 0.8,
+    images_per_patient: ImagesPerPatient = None,
+    correlation: Correlation = None,
+    threshold: Threshold = "0.5",
+    json: Json = None,
+    reader: FileReader = PLAIN,
+) -> None:
+    """Say how many patients a study needs, from stated expectations or from a pilot."""
+    from retinabench.metrics.planning import Aims, Stated, plan_study, stated_assumptions
+    from retinabench.reports.clinic import plan_table
+
+    predictions = None if pilot is None else reader.read([pilot])[0]
+    stated = Stated(prevalence, sensitivity, specificity, auroc, images_per_patient, correlation)
+    assumptions = stated_assumptions(stated, predictions, threshold)
+    aims = Aims(half_width, above_sensitivity, above_specificity, other_auroc, power=power)
+    found = plan_study(assumptions, aims)
+    print_result(plan_table(found), json, found.to_dict)
+    print_notes((*(() if predictions is None else predictions.notes), *found.notes))
+
+
+Target = Annotated[
+    str,
+    option(
+        "--target",
+        "TARGET",
+        "What a goal without a name is for: selective_risk, accuracy, sensitivity, missed_referable, "
+        "severe_sensitivity, missed_severe, specificity, npv, ppv or referral_rate.",
+    ),
+]
+
+Goals = Annotated[
+    list[str] | None,
+    option(
+        "--goal",
+        "GOAL",
+        "What the target must reach; or several: --goal sensitivity=.9 --goal npv=.99 --goal workload=.5.",
+    ),
+]
+
+Confidence = Annotated[
+    float | None, option("--confidence", "X", "Guarantee the goals with this confidence, or refuse: 0.95.")
+]
+
+PerWhat = Annotated[
+    Literal["image", "patient-image"],
+    typer.Option("--per", help="image: every image has the same weight; patient-image: every patient has."),
+]
+
+MostImages = Annotated[
+    int | None,
+    option("--most-images", "N", "Images a new patient may have; default: as on validation.", min=1),
+]
+
+Zones = Annotated[
+    bool,
+    flag(
+        "--zones",
+        help="Three zones by two thresholds of P(referable): negative, read by the expert, positive. "
+        "Goals: npv, sensitivity, missed_referable, missed_severe, severe_sensitivity; ppv, specificity.",
+    ),
+]
+
+ZONES_HINT = "Zones are two thresholds of P(referable), chosen for named goals: --goal npv=.98 --goal ppv=.9."
+
+Attach = Annotated[
+    Path | None,
+    option(
+        "--attach",
+        "MODEL",
+        "An exported model, which then applies the threshold or the zones; the file must be predicted by its weights.",
+    ),
+]
+
+Permutations = Annotated[
+    int, option("--bootstrap", "N", "Permutations of the screen for shift.", min=1, max=MOST_REPLICATES)
+]
+
+
+@reads_predictions
+def transfer(
+    file: Annotated[Path, argument("FILE", "Predictions with a validation and a test split.")],
+    target: Target = "selective_risk",
+    goal: Goals = None,
+    zones: Zones = False,
+    confidence: Confidence = None,
+    per: PerWhat = "image",
+    most_images: MostImages = None,
+    threshold: Threshold = "0.5",
+    bootstrap: Permutations = 1000,
+    uncertainty: Uncertainty = "auto",
+    json: Json = None,
+    attach: Attach = None,
+    seed: Seed = 0,
+    quiet: Silent = False,
+    reader: FileReader = PLAIN,
+) -> ExitCode:
+    """Choose a referral threshold, or three zones, on the validation split, freeze it, and see what it does on the test sets.
+
+    Exit code 3: no threshold satisfies the goals (of a zone), or none can be certified; 4: the labels of a test set refute the certificate.
+    """
+    from retinabench.metrics.guarantees.transfer import transfer as transfer_threshold
+    from retinabench.reports.guarantees import transfer_summary
+
+    if confidence is not None and not 0 < confidence < 1:
+        raise InputError(f"--confidence {confidence:g} is not between 0 and 1", hint="For example 0.95.")
+    delta = None if confidence is None else round(1 - confidence, 12)
+    if zones:
+        if (target, threshold, uncertainty) != ("selective_risk", "0.5", "auto"):
+            raise InputError("--zones takes no --target, --threshold or --uncertainty", hint=ZONES_HINT)
+        (predictions,) = reader.read([file])
+        zoned = _zones(predictions, goal or (), delta, per, most_images, bootstrap, json, seed, quiet=quiet)
+        return _attach(*zoned, predictions, attach)
+    (predictions,) = reader.read([file])
+    with progress_of(quiet).track("Choosing and testing a threshold", 1, unit="file") as advance:
+        found = transfer_threshold(
+            predictions, target, goals=goal or (), delta=delta, per=per, most_images=most_images,
+            uncertainty=uncertainty, threshold=threshold, bootstrap=bootstrap, seed=seed,
+        )  # fmt: skip
+        advance(1)
+    print_result(transfer_summary(found), json, found.to_dict)
+    print_notes(found.notes)
+    code = ExitCode.REFUTED if found.broken else ExitCode.DONE
+    return _attach(found, ExitCode.REFUSED if found.threshold is None else code, predictions, attach)
+
+
+def _zones(
+    predictions: Predictions,
+    goals: Sequence[str],
+    delta: float | None,
+    per: Literal["image", "patient-image"],
+    most_images: int | None,
+    bootstrap: int,
+    json: Path | None,
+    seed: int,
+    *,
+    quiet: bool,
+) -> tuple[Triage, ExitCode]:
+    """Triage into three zones."""
+    from retinabench.metrics.guarantees.triage import triage
+    from retinabench.reports.guarantees import triage_summary
+
+    with progress_of(quiet).track("Choosing and testing zones", 1, unit="file") as advance:
+        found = triage(
+            predictions, goals, delta=delta, per=per, most_images=most_images, bootstrap=bootstrap, seed=seed
+        )
+        advance(1)
+    print_result(triage_summary(found), json, found.to_dict)
+    print_notes(found.notes)
+    if found.broken:
+        return found, ExitCode.REFUTED
+    return found, ExitCode.REFUSED if found.refused else ExitCode.DONE
+
+
+def _attach(
+    found: Transfer | Triage, code: ExitCode, predictions: Predictions, model: Path | None
+) -> ExitCode:
+    """Attach what was found to an exported model, unless it was refused or refuted."""
+    if model is None:
+        return code
+    if code is not ExitCode.DONE:
+        print_notes(("nothing is attached",))
+        return code
+    from retinabench.experiments.exporting.frozen_rule import attach
+
+    print_notes((f"attached: {attach(found, predictions, model)}",))
+    return code
+
+
+@reads_predictions
+def monitor(
+    files: Annotated[
+        list[Path],
+        argument(
+            "FILE",
+            "Predictions with dates, labels may be empty; rows of the validation split are the reference.",
+        ),
+    ],
+    certificate: Annotated[
+        Path, option("--certificate", "FILE", "What `transfer --confidence … --json` wrote.")
+    ],
+    date_column: Annotated[
+        str, option("--date-column", "COLUMN", "Column with the date of each image, as 2026-03-31.")
+    ] = "date",
+    level: Annotated[
+        float, option("--level", "X", "Rate of false alarms over all looks, of each alarm.")
+    ] = 0.05,
+    out: Annotated[Path | None, option("--out", "FOLDER", "Write a page into this folder.")] = None,
+    json: Json = None,
+    seed: Seed = 0,
+    quiet: Silent = False,
+    reader: FileReader = PLAIN,
+) -> ExitCode:
+    """Watch whether a certificate still holds on new patients: drift without labels, risk where there are labels."""
+    from retinabench.metrics.follow_up import follow_up
+    from retinabench.metrics.monitoring import monitor as watch
+    from retinabench.metrics.monitoring import read_certificate
+    from retinabench.predictions.io import notes_of_files
+    from retinabench.reports.monitoring import monitor_tables
+
+    if not 0 < level < 1:
+        raise InputError(f"--level {level:g} is not between 0 and 1", hint="For example 0.05.")
+    certified = read_certificate(certificate)
+    predictions = replace(reader, unlabelled=True).read(files)
+    try:
+        images, reference = follow_up(predictions, certified.uncertainty, certified.decision, date_column)
+        with progress_of(quiet).track("Watching", 1, unit="follow-up") as advance:
+            found = watch(images, certified, reference=reference, level=level, seed=seed)
+            advance(1)
+    except InputError as error:
+        raise error if error.file is not None else _of_files(error, files) from None
+    print_result(monitor_tables(found), json, found.to_dict)
+    print_notes(
+        (*notes_of_files([str(file) for file in files], [one.notes for one in predictions]), *found.notes)
+    )
+    if out is not None:
+        from retinabench.reports.monitoring import write_page
+
+        print_path(write_page(found, out), json)
+    return ExitCode.REFUTED if found.alarm else ExitCode.DONE
+
+
+def _of_files(error: InputError, files: Sequence[Path]) -> InputError:
+    """Return an error about all files together with their names."""
+    names = f"{files[0]} and {len(files) - 1} more" if len(files) > 1 else files[0]
+    return InputError(error.problem, file=names, row=error.row, column=error.column, hint=error.hint)

@@ -1,1 +1,0 @@
-"""Classifiers that answer questions."""

@@ -1,1 +1,0 @@
-"""From archives and label files to a prepared folder."""

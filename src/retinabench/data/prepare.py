@@ -1,0 +1,368 @@
+"""`prepare`: raw images become a prepared folder."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.parquet
+
+from retinabench.core.errors import InputError, printable
+from retinabench.core.files import remove, settle, state, sweep, write_bytes, write_json
+from retinabench.core.progress import QUIET, Progress
+from retinabench.core.results import JsonObject
+from retinabench.core.subprocesses import in_processes
+from retinabench.core.untrusted import csv_text
+from retinabench.core.version import __version__
+from retinabench.core.workspace import Workspace
+from retinabench.data.archives import fetch
+from retinabench.data.dataset import Records, to_parquet
+from retinabench.data.labels import Survey
+from retinabench.data.prepared import (
+    COMPLETE,
+    FORMAT,
+    Manifest,
+    Prepared,
+    PreparedSettings,
+    fingerprint,
+    open_prepared,
+    write_shard,
+)
+from retinabench.data.preprocessing.corruption import corrupt
+from retinabench.data.preprocessing.preprocess import Original, Recipe, describe_original, preprocess_bytes
+from retinabench.data.registry import DATASETS
+
+SHARD, SHARD_BYTES = 128, 100 * 2**20  # a worker holds one shard in memory
+
+SCHEMA = pa.schema(
+    [
+        ("image_id", pa.string()),
+        ("source", pa.string()),
+        ("sha256", pa.string()),
+        ("bytes", pa.int64()),
+        ("width", pa.int32()),
+        ("height", pa.int32()),
+        ("status", pa.string()),
+        ("reason", pa.string()),
+    ]
+)
+
+"""One row per image: `sha256`, `bytes`, `width` and `height` of the original file (empty or 0 for drawn images and for
+files that do not exist), `status` ('ok' or 'bad') and the `reason` of a bad one."""
+
+STAMPED = SCHEMA.append(pa.field("stamp", pa.string()))
+
+
+class Shard(NamedTuple):
+    """Images to prepare, how, and where to."""
+
+    dataset: str
+    image_ids: list[str]
+    sources: list[str]
+    root: Path | None
+    recipe: Recipe
+    images: Path
+    files: Path
+
+
+def plan(dataset: str, rows: Records, root: Path | None, recipe: Recipe, out: Path) -> list[Shard]:
+    """Cut a data set into shards."""
+    step = max(1, min(SHARD, SHARD_BYTES // (3 * recipe.size**2)))
+    return [
+        Shard(
+            dataset,
+            [str(name) for name in rows.image_id[first : first + step]],
+            [str(source) for source in rows.source[first : first + step]],
+            root,
+            recipe,
+            out / f"images-{first // step:05d}.npy",
+            out / f"files-{first // step:05d}.parquet",
+        )
+        for first in range(0, len(rows), step)
+    ]
+
+
+def is_made(shard: Shard) -> bool:
+    """Return whether a shard is complete and undamaged, has no bad file (those are tried again), and its sources are unchanged."""
+    if (table := read_files(shard)) is None or not shard.images.is_file():
+        return False
+    if "damaged" in (state(shard.images), state(shard.files)):
+        return False
+    stamp = DATASETS.find(shard.dataset).stamp
+    stamps = [stamp(source, shard.root) for source in shard.sources]
+    return len(bad_rows(table)) == 0 and table["stamp"].to_pylist() == stamps
+
+
+def read_files(shard: Shard) -> pa.Table | None:
+    """Return the table of a shard, or None if there is none that can be read."""
+    try:
+        return pa.parquet.read_table(shard.files, schema=STAMPED)
+    except (OSError, pa.ArrowException):
+        return None
+
+
+def make_shard(shard: Shard) -> int:
+    """Read or draw the images of one shard and write them without the bad ones; return the number of its records."""
+    if is_made(shard):
+        return len(shard.image_ids)
+    images, rows = [], []
+    dataset = DATASETS.find(shard.dataset)
+    for image_id, source in zip(shard.image_ids, shard.sources, strict=True):
+        row = {"image_id": image_id, "source": source, "stamp": dataset.stamp(source, shard.root)}
+        row |= {"status": "ok", "reason": ""}
+        original = Original()
+        try:
+            if dataset.read is not None:
+                drawn = dataset.read(source, shard.root, replace(shard.recipe, corrupt=None))
+                images.append(corrupt(drawn, shard.recipe.corrupt, image_id))
+            else:
+                data, name = dataset.encoded(source, shard.root)
+                original = describe_original(data)
+                images.append(preprocess_bytes(data, shard.recipe, name, image_id))
+        except (InputError, OSError) as error:
+            row |= {"status": "bad", "reason": _reason(error)}
+        rows.append(row | vars(original))
+    side = shard.recipe.size
+    write_shard(shard.images, images or np.empty((0, side, side, 3), np.uint8))
+    write_bytes(shard.files, to_parquet(pa.Table.from_pylist(rows, STAMPED)), checked=True)
+    return len(shard.image_ids)
+
+
+def _reason(error: InputError | OSError) -> str:
+    if isinstance(error, InputError):
+        return error.problem
+    return f"cannot be read ({error.strerror or error})"
+
+
+def sweep_files(out: Path) -> None:
+    """Delete the tables of the shards, which `files.parquet` replaces."""
+    for path in out.glob("files-*.parquet"):
+        remove(path)
+
+
+def bad_rows(table: pa.Table) -> pa.Table:
+    """Return the rows of files that could not be read."""
+    return table.filter(pa.compute.equal(table["status"], "bad"))
+
+
+def bad_csv(table: pa.Table) -> bytes:
+    """Return the bad files as CSV: image_id, source, reason."""
+    columns = ("image_id", "source", "reason")
+    rows = [[printable(row[name]) for name in columns] for row in bad_rows(table).to_pylist()]
+    return csv_text([columns, *rows]).encode()
+
+
+def source_sha256(table: pa.Table) -> str:
+    """Return one SHA-256 over all source files: two data sets with the same one were made from the same bytes."""
+    digest = hashlib.sha256()
+    for image_id, sha256 in zip(table["image_id"].to_pylist(), table["sha256"].to_pylist(), strict=True):
+        digest.update(f"{image_id}\0{sha256}\n".encode())
+    return digest.hexdigest()
+
+
+OnBad = Literal["fail", "skip"]
+
+
+def prepare(
+    name: str,
+    out: Path,
+    *,
+    recipe: Recipe,
+    source: Path | None = None,
+    workers: int | None = None,
+    on_bad: OnBad = "fail",
+    progress: Progress = QUIET,
+    **options: Any,
+) -> Prepared:
+    """Prepare a data set into a folder, or continue there; return it opened.
+
+    A second command in the same folder waits until the first one has finished.
+    """
+    survey = Survey(skips=on_bad == "skip")
+    _check_damage(name, recipe)
+    rows = DATASETS.find(name).records(source, survey=survey, **options)
+    settings = {
+        "dataset": name,
+        **_settings(recipe),
+        "format": FORMAT,
+        "source": _place(source),
+        "label_table": _digest(rows),
+        **{key: str(value) if isinstance(value, Path) else value for key, value in options.items()},
+    }
+    survey.check(out, on_bad)
+    workspace = Workspace(out, "prepared data set", "prepare.json")
+    _begin(workspace, settings)
+    sweep(out)
+    if not (out / COMPLETE).is_file() or next(out.glob("files-*.parquet"), None):
+        with workspace.lock(wait=True, say=progress.say):
+            if not (out / COMPLETE).is_file():
+                survey.write(out / "left_out.csv")
+                for note in survey.lines():
+                    progress.say(f"note: {note}")
+                shards = plan(name, rows, source, recipe, out)
+                _make(shards, f"Preparing {name} at {recipe.size} px", workers, progress)
+                _finish(out, rows, shards, PreparedSettings.from_json(settings), recipe.size, on_bad)
+            sweep_files(out)
+            settle(out)
+    return _open(out, on_bad)
+
+
+def dataset_options(
+    name: str, source: Path | None, *, column: Sequence[str] | None = None, **given: Any
+) -> JsonObject:
+    """Return the options that were given on the command line, for `prepare`."""
+    dataset = DATASETS.find(name)
+    options = {key: value for key, value in given.items() if value is not None}
+    if column:
+        options["columns"] = _columns(column)
+    dataset.check_options(name, source, options)
+    return options
+
+
+def download_source(name: str, source: Path | None, size: int, progress: Progress) -> None:
+    """Download the files that need no login."""
+    dataset = DATASETS.find(name)
+    if dataset.remote is None or source is None:
+        raise InputError(f"{name} has no direct download", hint=dataset.steps)
+    fetch(dataset.remote(size), source, progress)
+
+
+def _columns(pairs: Sequence[str]) -> dict[str, str]:
+    columns = {}
+    for pair in pairs:
+        role, equals, name = pair.partition("=")
+        if not (role and equals and name):
+            raise InputError(f"--column {pair} is not ROLE=NAME", hint="For example: --column grade=icdr")
+        columns[role] = name
+    return columns
+
+
+def _check_damage(name: str, recipe: Recipe) -> None:
+    drawn = DATASETS.find(name).read is not None
+    if drawn and recipe.corrupt is not None and recipe.preprocess == "graham":
+        raise InputError(
+            f"images of '{name}' are not read from files and cannot be damaged before Graham's preprocessing",
+            hint="Use --preprocess crop or none.",
+        )
+
+
+def _settings(recipe: Recipe) -> JsonObject:
+    """The recipe as JSON; folders without damage do not name it, as in earlier versions."""
+    content = asdict(recipe)
+    if recipe.corrupt is None:
+        del content["corrupt"]
+    else:
+        content["corrupt"] = str(recipe.corrupt)
+    return content
+
+
+def _digest(rows: Records) -> str:
+    """Return the SHA-256 of the records, whose order must not change between two commands."""
+    digest = hashlib.sha256()
+    for column in fields(rows):
+        digest.update(repr(getattr(rows, column.name).tolist()).encode())
+    return digest.hexdigest()
+
+
+def _begin(workspace: Workspace, settings: JsonObject) -> None:
+    """Write the settings into a new folder, or refuse a folder that was begun with others."""
+    begun = workspace.manifest()
+    if begun is not None and begun.get("format") != settings["format"]:
+        raise InputError(
+            "holds a data set prepared by another version of retinabench",
+            file=workspace.folder,
+            hint="Choose another --out, or delete the folder and prepare it again.",
+        )
+    hint = "Choose another --out, or delete the folder."
+    workspace.begin(settings, decisive=_without_path, empty=True, hint=hint)
+
+
+def _place(source: str | Path | None) -> str | None:
+    """Return name and hash of a path: a prepared folder that someone sends on does not tell where its source lay."""
+    if source is None:
+        return None
+    path = Path(source).resolve()
+    return f"{path.name} ({hashlib.sha256(str(path).encode()).hexdigest()[:12]})"
+
+
+def _without_path(manifest: JsonObject) -> JsonObject:
+    """Return a manifest whose source is not a path, as folders of earlier versions have it."""
+    source = manifest.get("source")
+    return {**manifest, "source": _place(source)} if source and Path(source).is_absolute() else manifest
+
+
+def _open(out: Path, on_bad: OnBad) -> Prepared:
+    """Open the complete folder; refuse one from which bad files were left out unless that is accepted."""
+    data = open_prepared(out)
+    left_out = bad_rows(data.files).num_rows
+    if left_out and on_bad == "fail":
+        raise InputError(
+            f"was prepared without {left_out:,} files that could not be read (bad.csv)",
+            file=out,
+            hint="Accept that with --on-bad skip, or delete the folder and prepare it again.",
+        )
+    return data
+
+
+def _make(shards: list[Shard], what: str, workers: int | None, progress: Progress) -> None:
+    """Make the shards that are missing, hold a bad file, or whose files have changed."""
+    missing = [shard for shard in shards if not is_made(shard)]
+    again = sum(shard.files.is_file() for shard in missing)
+    if again:
+        progress.say(f"{again:,} parts are made again because a file in them was bad or has changed")
+    images = [sum(len(shard.image_ids) for shard in some) for some in (shards, missing)]
+    with progress.track(what, images[1], unit="images") as advance:
+        for _, done in in_processes(make_shard, missing, min(workers or os.cpu_count() or 1, len(missing))):
+            advance(done)
+
+
+def _finish(
+    out: Path, rows: Records, shards: list[Shard], settings: PreparedSettings, size: int, on_bad: OnBad
+) -> None:
+    """Write the tables and, last, `dataset.json`; or fail if files are bad and are not to be skipped."""
+    tables = [table for shard in shards if (table := read_files(shard)) is not None]
+    files = pa.concat_tables(tables).select(SCHEMA.names)
+    bad = bad_rows(files)
+    if bad.num_rows:
+        write_bytes(out / "bad.csv", bad_csv(files))
+        if on_bad == "fail" or bad.num_rows == len(rows):
+            _fail(out, bad, len(rows), shards[0].root)
+    else:
+        (out / "bad.csv").unlink(missing_ok=True)
+    good = rows.take((files["status"].to_numpy() == "ok").nonzero()[0])
+    write_bytes(out / "files.parquet", to_parquet(files), checked=True)
+    write_bytes(out / "records.parquet", good.to_parquet(), checked=True)
+    manifest = Manifest(
+        name="-".join([str(settings.dataset), *(settings.corrupt or "").split(":")]).strip("-"),
+        size=size,
+        images=len(good),
+        bad=bad.num_rows,
+        fingerprint=fingerprint(good, [shard.images for shard in shards]),
+        source_sha256=source_sha256(files),
+        shards=tuple(shard.images.name for shard in shards),
+        settings=settings,
+        version=__version__,
+    )
+    write_json(out / COMPLETE, manifest.to_dict(), checked=True)
+
+
+def _fail(out: Path, bad: pa.Table, images: int, source: Path | None) -> None:
+    first = bad.slice(0, 1).to_pylist()[0]
+    others = (
+        f"; {bad.num_rows:,} of {images:,} files are bad"
+        if bad.num_rows > 1
+        else f"; the other {images - 1:,} are good"
+    )
+    skip = ", or leave them out with --on-bad skip" if bad.num_rows < images else ""
+    raise InputError(
+        f"{first['reason'].rstrip('.')}{others}, see {out / 'bad.csv'}",
+        file=Path(source or "") / first["source"],
+        hint=f"Repair or replace them and repeat the command{skip}.",
+    )

@@ -1,0 +1,363 @@
+"""A prepared folder: its manifest and shards."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from retinabench.core.errors import InputError, printable
+from retinabench.core.files import atomic_write, check
+from retinabench.core.results import Document, JsonObject
+from retinabench.core.untrusted import inside, kept_inside
+from retinabench.data.dataset import MODERATE, Records, Rows, join, referable
+from retinabench.predictions.formats import DAMAGED_ARRAYS, read_table
+
+
+def mapped_shard(path: Path, size: int) -> NDArray[np.uint8]:
+    """Map a shard into memory; one that is no array of images of that size is refused before it is used."""
+    shard = memory_map(path)
+    if shard.dtype != np.uint8 or shard.shape[1:] != (size, size, 3):
+        raise ValueError(f"{path.name} holds {shard.dtype} of shape {shard.shape}")
+    return shard
+
+
+def memory_map(path: Path) -> NDArray[Any]:
+    """Map an array into memory, as a plain one: indexing a `memmap` costs more than copying a small image."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)  # a damaged header that NumPy takes for one of Python 2
+        try:
+            return np.asarray(np.lib.format.open_memmap(path, mode="r"))
+        except UserWarning as told:
+            raise ValueError(f"{path.name}: {told}") from None
+
+
+def fingerprint(records: Records, shards: Sequence[Path]) -> str:
+    """Return the SHA-256 of the records and every pixel: two folders with one fingerprint hold the same data."""
+    digest = hashlib.sha256(records.to_parquet())
+    for path in shards:
+        with open(path, "rb") as handle:
+            digest.update(hashlib.file_digest(handle, "sha256").digest())
+    return digest.hexdigest()
+
+
+def write_shard(path: Path, images: Sequence[NDArray[np.uint8]] | NDArray[np.uint8]) -> None:
+    """Write images (n, size, size, 3) atomically as one .npy shard."""
+    shape = (len(images), *np.shape(images[0] if len(images) else images)[-3:])
+    with atomic_write(path, checked=True) as handle:
+        np.lib.format.write_array_header_1_0(handle, {"descr": "|u1", "fortran_order": False, "shape": shape})
+        for image in images:  # one by one, without a second copy of the shard in memory
+            if image.shape != shape[1:] or image.dtype != np.uint8:
+                raise ValueError(f"an image of shape {image.shape} in a shard of {shape[1:]}")
+            handle.write(image.tobytes())
+
+
+COMPLETE = "dataset.json"
+
+FORMAT = 2  # of the folder and of the content of every image: raise it when either changes
+
+AGAIN = "Delete the folder and prepare it again."
+
+MAX_SIDE, MAX_NAME = 4096, 200  # pixels of a side, characters of the name: of folders that someone sends
+
+PIXEL_SETTINGS = ("preprocess", "blur", "published")
+
+_KINDS = {
+    "dataset": str, "source": str, "label_table": str, "corrupt": str, "preprocess": str, "blur": int,
+    "published": bool, "columns": dict,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PreparedSettings:
+    """What a folder was prepared with; None where it does not say, as in folders made by hand."""
+
+    dataset: str | None = None
+    source: str | None = None
+    label_table: str | None = None
+    corrupt: str | None = None
+    preprocess: str | None = None
+    blur: int | None = None
+    published: bool | None = None
+    columns: Mapping[str, str] | None = None
+    content: JsonObject = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def from_json(cls, content: object) -> PreparedSettings:
+        """Read the settings of a file."""
+        if not isinstance(content, dict):
+            raise ValueError(f"settings is {str(content)[:60]!r}")
+        known = {key: content.get(key) for key in _KINDS}
+        for key, value in known.items():
+            if value is not None and not isinstance(value, _KINDS[key]):
+                raise ValueError(f"settings.{key} is {str(value)[:60]!r}")
+        return cls(**known, content=content)
+
+    def to_dict(self) -> JsonObject:
+        """Return all settings, as the file holds them."""
+        return self.content
+
+    @property
+    def graded(self) -> bool:
+        """Whether the labels were read from grades."""
+        return "label" not in (self.columns or {})
+
+    def other_pixels(self, other: PreparedSettings) -> list[str]:
+        """Return which of `PIXEL_SETTINGS` differ."""
+        return [key for key in PIXEL_SETTINGS if getattr(self, key) != getattr(other, key)]
+
+    def same_source(self, other: PreparedSettings) -> bool:
+        """Whether one of two folders holds damaged copies of the other's images, so that their patients are the same."""
+        damaged = self.corrupt is not None or other.corrupt is not None
+        pairs = ((self.source, other.source), (self.label_table, other.label_table))
+        return damaged and self.dataset == other.dataset and any(a and a == b for a, b in pairs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest(Document):
+    """What `dataset.json` says; a folder that was made by hand leaves out what may be None."""
+
+    name: str
+    format: int = FORMAT
+    size: int
+    images: int | None = None
+    bad: int | None = None
+    concepts: tuple[str, ...] | None = None
+    fingerprint: str
+    source_sha256: str | None = None
+    shards: tuple[str, ...]
+    settings: PreparedSettings
+    version: str | None = None
+
+    _optional = ("images", "bad", "concepts", "source_sha256", "version")
+
+    @classmethod
+    def read(cls, folder: Path) -> Manifest:
+        """Read the manifest of a finished folder."""
+        path = kept_inside(folder, folder / COMPLETE)
+        content = json.loads(check(path, AGAIN).read_text(encoding="utf-8"))
+        if content.get("format") != FORMAT:
+            raise InputError(
+                "was prepared by another version of retinabench "
+                f"(format {content.get('format', 1)}; this one reads format {FORMAT})",
+                file=folder,
+                hint="Delete it and prepare it again.",
+            )
+        return cls.from_json(content)
+
+    @classmethod
+    def from_json(cls, content: JsonObject) -> Manifest:
+        """Read the content of a file of this format."""
+        for key, kind in {"name": str, "size": int, "fingerprint": str, "shards": list}.items():
+            if not isinstance(content[key], kind):
+                raise ValueError(f"{key} is {str(content[key])[:60]!r}")
+        name, size, concepts = content["name"], content["size"], content.get("concepts")
+        if not 1 <= size <= MAX_SIDE:
+            raise ValueError(f"size is {size}")
+        if printable(name, MAX_NAME) != name:
+            raise ValueError(f"name is no line of at most {MAX_NAME} characters")
+        if not isinstance(concepts, list | None):
+            raise ValueError(f"concepts is {str(concepts)[:60]!r}")
+        return cls(
+            name=name,
+            size=size,
+            images=content.get("images"),
+            bad=content.get("bad"),
+            concepts=None if concepts is None else tuple(concepts),
+            fingerprint=content["fingerprint"],
+            source_sha256=content.get("source_sha256"),
+            shards=tuple(content["shards"]),
+            settings=PreparedSettings.from_json(content.get("settings", {})),
+            version=content.get("version"),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A prepared folder, opened: its records and, memory-mapped, its images.
+
+    Shapes: `truth` (N, C).
+    """
+
+    folder: Path
+    name: str
+    size: int
+    fingerprint: str
+    records: Records
+    shards: tuple[NDArray[np.uint8], ...]
+    files_of_shards: tuple[Path, ...] = ()
+    graded: bool = True
+    referable_from: int = MODERATE
+    shifted: Path | None = None
+    truth: NDArray[np.int8] | None = None
+    settings: PreparedSettings = field(default_factory=PreparedSettings)
+
+    def __reduce__(self) -> tuple[Callable[..., Prepared], tuple[Path, Path | None, int]]:
+        """Pickle as paths, since pickling the shards would copy all images."""
+        return _reopen, (self.folder, self.shifted, self.referable_from)
+
+    @property
+    def label(self) -> NDArray[Any]:
+        """(N,) 1 = referable, by the cut of the task; of a concept bank (N, C) 1, 0 or NaN (unknown), float32."""
+        if self.truth is not None:
+            return np.where(self.truth < 0, np.float32(np.nan), self.truth.astype(np.float32))
+        return referable(self.records.grade, self.referable_from)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __getitem__(self, rows: Rows) -> NDArray[np.uint8]:
+        """Return images (len(rows), size, size, 3) in the given order, as `Inputs` of a data set."""
+        return self.images(rows)
+
+    def images(self, rows: NDArray[np.intp] | Sequence[int]) -> NDArray[np.uint8]:
+        """Return images (len(rows), size, size, 3) in the given order."""
+        rows = np.asarray(rows, dtype=np.intp)
+        shards = np.searchsorted(self.starts, rows, side="right") - 1
+        places = rows - self.starts[shards]
+        out = np.empty((len(rows), self.size, self.size, 3), np.uint8)
+        for shard in np.unique(shards).tolist():
+            self.check_shard(shard)
+        # One copy per image, directly to its place: rows in random order hardly ever share a shard.
+        for image, shard, place in zip(out, shards.tolist(), places.tolist(), strict=True):
+            image[:] = self.shards[shard][place]
+        return out
+
+    def check_shard(self, number: int) -> None:
+        """Compare a shard with its checksum, once in a process."""
+        if number not in self._whole and number < len(self.files_of_shards):
+            check(self.files_of_shards[number], AGAIN)
+            self._whole.add(number)
+
+    @cached_property
+    def _whole(self) -> set[int]:
+        """The shards that have been checked."""
+        return set()
+
+    @cached_property
+    def starts(self) -> NDArray[np.intp]:
+        """(shards,) the row with which each shard begins."""
+        return np.cumsum([0, *(len(shard) for shard in self.shards[:-1])])
+
+    @property
+    def files(self) -> pa.Table:
+        """One row per source file, including those without a record; see `ingest.shards.SCHEMA`."""
+        return read_table(check(self.folder / "files.parquet", AGAIN))
+
+    def image(self, image_id: str) -> NDArray[np.uint8] | None:
+        """Return the image with that id (size, size, 3), or None."""
+        found = np.flatnonzero(self.records.image_id == image_id)
+        return self.images(found[:1])[0] if found.size else None
+
+
+def prepared(folder: Path) -> bool:
+    """Tell whether a folder holds a finished data set."""
+    return (folder / COMPLETE).is_file()
+
+
+def open_prepared(folder: str | Path) -> Prepared:
+    """Open a folder that `retinabench prepare` has finished; each shard's checksum is compared when it is first read."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise InputError(
+            "is not a folder", file=folder, hint="Make it with: retinabench prepare DATASET --out DIR"
+        )
+    if not prepared(folder):
+        raise InputError(
+            "holds no finished data set (dataset.json is missing)",
+            file=folder,
+            hint="Make or finish it with: retinabench prepare DATASET --out DIR",
+        )
+    try:
+        about = Manifest.read(folder)
+        shards = tuple(mapped_shard(inside(folder, name), about.size) for name in about.shards)
+        records = Records.from_parquet(check(inside(folder, "records.parquet"), AGAIN))
+        truth = _truth(folder, about.concepts, len(records))
+    except (InputError, *DAMAGED_ARRAYS, OSError, pa.ArrowException) as error:
+        if isinstance(error, InputError) and error.file is not None:
+            raise
+        raise InputError(
+            f"is damaged ({error})", file=folder, hint="Delete it and prepare it again."
+        ) from None
+    if sum(len(shard) for shard in shards) != len(records):
+        raise InputError("is damaged (images and records differ in number)", file=folder)
+    files = tuple(folder / name for name in about.shards)
+    return Prepared(
+        folder, about.name, about.size, about.fingerprint, records, shards, files, about.settings.graded,
+        truth=truth, settings=about.settings,
+    )  # fmt: skip
+
+
+def _truth(folder: Path, concepts: tuple[str, ...] | None, images: int) -> NDArray[np.int8] | None:
+    """Read the truth of a concept bank, None for other data sets."""
+    if concepts is None:
+        return None
+    truth = memory_map(check(inside(folder, "truth.npy"), AGAIN))
+    if truth.dtype != np.int8 or truth.shape != (images, len(concepts)):
+        raise ValueError(f"truth.npy holds {truth.dtype} of shape {truth.shape}")
+    return truth
+
+
+def open_data(folder: str | Path, shifted: str | Path | None = None) -> Prepared:
+    """Open a prepared folder, and merge the images of another one into it as its domain ``shifted``.
+
+    Ids are unchanged unless both folders use one id for different images or patients: then those of the second folder
+    are prefixed with its name. Damaged copies of the images of the first folder keep its patients.
+    """
+    first = open_prepared(folder)
+    return first if shifted is None else with_shifted(first, open_prepared(shifted))
+
+
+def with_shifted(first: Prepared, second: Prepared) -> Prepared:
+    """Return two data sets as one, the second as the domain ``shifted``; see `open_data`."""
+    if first.fingerprint == second.fingerprint:
+        raise InputError("holds the same data as --data", file=second.folder, hint="Name another data set.")
+    if first.size != second.size:
+        raise InputError(
+            f"holds images of {second.size} px, {first.folder} of {first.size} px",
+            file=second.folder,
+            hint=f"Prepare it again with --size {first.size}.",
+        )
+    if different := first.settings.other_pixels(second.settings):
+        raise InputError(
+            f"was prepared with another {', '.join(different)} than {first.folder}",
+            file=second.folder,
+            hint="Prepare both in the same way.",
+        )
+    digest = hashlib.sha256(f"{first.fingerprint}+{second.fingerprint}".encode())
+    return replace(
+        first,
+        name=f"{first.name}+{second.name}",
+        fingerprint=digest.hexdigest(),
+        records=join(
+            [first.records, _as_shifted(second, first.records, first.settings.same_source(second.settings))]
+        ),
+        shards=first.shards + second.shards,
+        files_of_shards=first.files_of_shards + second.files_of_shards,
+        graded=first.graded and second.graded,
+        shifted=second.folder,
+    )
+
+
+def _as_shifted(second: Prepared, first: Records, same_patients: bool) -> Records:
+    mine = replace(second.records, domain=np.full(len(second.records), "shifted"))
+    for column in ("image_id", "patient_id"):
+        if column == "patient_id" and same_patients:
+            continue
+        ids = getattr(mine, column)
+        if np.isin(ids, getattr(first, column)).any():
+            mine = replace(mine, **{column: np.char.add(f"{second.name}:", ids)})
+    return mine
+
+
+def _reopen(folder: Path, shifted: Path | None, referable_from: int) -> Prepared:
+    return replace(open_data(folder, shifted), referable_from=referable_from)

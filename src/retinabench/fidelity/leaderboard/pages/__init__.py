@@ -1,1 +1,0 @@
-"""What a fidelity board shows: its tables, its figures and its page."""

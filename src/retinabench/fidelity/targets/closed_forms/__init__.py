@@ -1,1 +1,0 @@
-"""Log-likelihoods whose gradient is known in closed form, for the samplers."""

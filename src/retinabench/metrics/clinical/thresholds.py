@@ -1,0 +1,495 @@
+"""The probability from which an image is called referable, and the rule by which it is referred."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from retinabench.core.errors import InputError
+from retinabench.core.results import JsonObject
+from retinabench.metrics.proportions import (
+    binary,
+    clopper_pearson,
+    clustered_proportion,
+    finite_or_none,
+    wilson,
+)
+from retinabench.metrics.uncertainty import referral_uncertainty
+from retinabench.predictions.table import Predictions
+
+Floats = NDArray[np.float64]
+
+PROPORTIONS = ("sensitivity", "specificity", "ppv", "npv", "accuracy", "prevalence", "positive_rate")
+
+
+@dataclass(frozen=True)
+class TwoByTwo:
+    """Counts of true and false positives and negatives, and the proportions of them; NaN where nothing is counted."""
+
+    tp: int
+    fp: int
+    fn: int
+    tn: int
+
+    def counts(self, name: str) -> tuple[int, int]:
+        """(successes, trials) of the proportion `name` (one of `PROPORTIONS`)."""
+        total = self.tp + self.fp + self.fn + self.tn
+        return {
+            "sensitivity": (self.tp, self.tp + self.fn),
+            "specificity": (self.tn, self.tn + self.fp),
+            "ppv": (self.tp, self.tp + self.fp),
+            "npv": (self.tn, self.tn + self.fn),
+            "accuracy": (self.tp + self.tn, total),
+            "prevalence": (self.tp + self.fn, total),
+            "positive_rate": (self.tp + self.fp, total),
+        }[name]
+
+    @property
+    def sensitivity(self) -> float:
+        """TP / (TP + FN)."""
+        return _ratio(*self.counts("sensitivity"))
+
+    @property
+    def specificity(self) -> float:
+        """TN / (TN + FP)."""
+        return _ratio(*self.counts("specificity"))
+
+    @property
+    def ppv(self) -> float:
+        """TP / (TP + FP), at the prevalence of this very set."""
+        return _ratio(*self.counts("ppv"))
+
+    @property
+    def npv(self) -> float:
+        """TN / (TN + FN), at the prevalence of this very set."""
+        return _ratio(*self.counts("npv"))
+
+    @property
+    def accuracy(self) -> float:
+        """(TP + TN) / N."""
+        return _ratio(*self.counts("accuracy"))
+
+    def to_dict(self, level: float = 0.95) -> JsonObject:
+        """The counts and every proportion with its Wilson and Clopper-Pearson interval (independent cases)."""
+        out: JsonObject = {"tp": self.tp, "fp": self.fp, "fn": self.fn, "tn": self.tn}
+        for name in PROPORTIONS:
+            k, n = self.counts(name)
+            if n == 0:
+                out[name] = {"value": None, "why": "no such case", "successes": 0, "trials": 0}
+                continue
+            out[name] = {
+                "value": k / n,
+                "successes": k,
+                "trials": n,
+                "wilson": [float(end) for end in wilson(k, n, level)],
+                "clopper_pearson": [float(end) for end in clopper_pearson(k, n, level)],
+            }
+        return out
+
+
+@dataclass(frozen=True)
+class OperatingPoint:
+    """A threshold (positive iff prob >= threshold; infinity: no image is positive) and what it yields."""
+
+    threshold: float
+    sensitivity: float
+    specificity: float
+
+
+def two_by_two(label: ArrayLike, positive: ArrayLike) -> TwoByTwo:
+    """Count the 2x2 table of labels (N,) 0/1 and decisions (N,) bool."""
+    y, said = binary(label, "label"), binary(positive, "positive")
+    if len(y) != len(said):
+        raise InputError(f"{len(said)} decisions for {len(y)} labels")
+    tp, fp, fn = (int(np.sum(case)) for case in (y & said, ~y & said, y & ~said))
+    return TwoByTwo(tp, fp, fn, len(y) - tp - fp - fn)
+
+
+def operating_points(label: ArrayLike, prob: ArrayLike) -> tuple[Floats, Floats, Floats]:
+    """(thresholds, sensitivity, specificity), each (D + 1,): infinity, then the D distinct values from the top.
+
+    Sensitivity rises, specificity falls along the arrays; NaN throughout for an absent class.
+    """
+    y, p = binary(label, "label"), np.asarray(prob, np.float64)
+    if p.shape != y.shape or not np.isfinite(p).all():
+        raise InputError(f"needed are {len(y)} finite numbers, one per label", column="prob")
+    order = np.argsort(-p, kind="stable")
+    ranked = p[order]
+    last = np.flatnonzero(
+        np.append(ranked[1:] != ranked[:-1], True)
+    )  # the end of every block of equal values
+    tp, said = np.cumsum(y[order])[last], last + 1
+    positives, negatives = int(y.sum()), int((~y).sum())
+    with np.errstate(invalid="ignore"):
+        sensitivity = np.append(0, tp) / np.float64(positives)
+        # Counted, not subtracted: 1 - 0.2 is not 0.8 to the last bit, and a goal of 0.8 would be missed.
+        specificity = np.append(negatives, negatives - (said - tp)) / np.float64(negatives)
+    return np.append(np.inf, ranked[last]), sensitivity, specificity
+
+
+def sensitivity_at_specificity(label: ArrayLike, prob: ArrayLike, specificity: float) -> OperatingPoint:
+    """Return the point of greatest sensitivity among those with at least this specificity.
+
+    The thresholds are infinity and every distinct value; of several such points that of the highest threshold. It exists
+    unless a class is absent, because calling no image positive has specificity 1.
+
+    Shapes: `label` (N,), `prob` (N,).
+    """
+    threshold, sens, spec = operating_points(label, prob)
+    return _best(threshold, sens, spec, spec >= specificity, sens)
+
+
+def specificity_at_sensitivity(label: ArrayLike, prob: ArrayLike, sensitivity: float) -> OperatingPoint:
+    """Return the point of greatest specificity among those with at least this sensitivity; see `sensitivity_at_specificity`.
+
+    Shapes: `label` (N,), `prob` (N,).
+    """
+    threshold, sens, spec = operating_points(label, prob)
+    return _best(threshold, sens, spec, sens >= sensitivity, spec)
+
+
+def _best(
+    threshold: Floats, sens: Floats, spec: Floats, allowed: NDArray[np.bool_], value: Floats
+) -> OperatingPoint:
+    if np.isnan(sens).any() or np.isnan(spec).any() or not allowed.any():
+        return OperatingPoint(float("nan"), float("nan"), float("nan"))
+    best = int(np.argmax(np.where(allowed, value, -1.0)))  # the first of equals: thresholds fall
+    return OperatingPoint(float(threshold[best]), float(sens[best]), float(spec[best]))
+
+
+@dataclass(frozen=True)
+class ClinicalGoal:
+    """A clinical goal: the least sensitivity and specificity asked for, and by whom."""
+
+    sensitivity: float
+    specificity: float
+    source: str
+
+
+GOALS = {
+    "nhs": ClinicalGoal(
+        0.85, 0.80, "85 % / 80 % as recommended by the NHS (Leibig et al., Sci Rep 7:17816, 2017)"
+    ),
+    "fda_pivotal": ClinicalGoal(
+        0.85, 0.825, "endpoints of the IDx-DR pivotal trial (npj Digit Med 1:39, 2018)"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class GoalVerdict:
+    """Whether a goal is met by the estimates, and whether it is met by the lower 97.5 % bounds; two different claims.
+
+    Neither is made where the threshold was chosen on the same images (`exploratory`): what it reaches there is optimistic.
+    """
+
+    goal: str
+    sensitivity: tuple[float, float]  # estimate, lower bound
+    specificity: tuple[float, float]
+    estimate_met: bool
+    bound_met: bool
+    exploratory: bool = False
+
+
+def judge_goals(
+    label: ArrayLike,
+    positive: ArrayLike,
+    cluster: ArrayLike | Sequence[Hashable] | None = None,
+    *,
+    goals: dict[str, ClinicalGoal] | None = None,
+    exploratory: bool = False,
+) -> tuple[TwoByTwo, list[GoalVerdict]]:
+    """Return the 2x2 table and, for each goal, whether the estimates meet it and whether the lower bounds do.
+
+    The bound is the lower end of the exact 95 % interval of `clustered_proportion`, one-sided 97.5 %. An absent class meets
+    nothing. The approved IDx-DR met 85 % sensitivity by its estimate (173 of 198) and not by its bound (81.9 %).
+
+    Shapes: `label` (N,), `positive` (N,), `cluster` (N,).
+    """
+    table = two_by_two(label, positive)
+    y, said = binary(label, "label"), binary(positive, "positive")
+    ids: Any = np.arange(len(y)) if cluster is None else cluster
+    sensitivity, specificity = (
+        (found.value, found.low)
+        for of, right in ((y, said), (~y, ~said))
+        for found in [clustered_proportion(right, of, ids, exact=True)]
+    )
+    verdicts = []
+    for name, goal in (GOALS if goals is None else goals).items():
+        met = [sensitivity[k] >= goal.sensitivity and specificity[k] >= goal.specificity for k in (0, 1)]
+        met = [one and not exploratory for one in met]
+        verdicts.append(GoalVerdict(name, sensitivity, specificity, met[0], met[1], exploratory))
+    return table, verdicts
+
+
+def _ratio(top: float, bottom: float) -> float:
+    if bottom == 0:
+        return float("inf") if top > 0 else float("nan")
+    return top / bottom
+
+
+Rule = Literal["value", "youden", "sensitivity", "specificity"]
+
+Split = Literal["", "validation", "test"]
+
+DEFAULT = 0.5
+
+ABOVE_ONE = float(np.nextafter(1, 2))
+
+"""A threshold that no probability reaches."""
+
+_FORM = re.compile(r"(youden|sensitivity|specificity)(?:=([^@]*))?(?:@(.*))?", re.IGNORECASE)
+
+_HINT = (
+    "Give a probability such as 0.3, or youden, sensitivity=0.85 or specificity=0.9, "
+    "each with @validation or @test where it matters on which images it is chosen."
+)
+
+
+@dataclass(frozen=True)
+class FrozenThreshold:
+    """A threshold as it is applied."""
+
+    value: float = DEFAULT
+    rule: str = ""
+    chosen_on: Split = ""
+    images: int = 0
+    shared: int = 0
+
+    @property
+    def is_default(self) -> bool:
+        """Whether this is the rule of the papers, above 0.5."""
+        return self.value == DEFAULT and not self.rule
+
+    @property
+    def same_images(self) -> bool:
+        """Whether the images that chose it are those that it is applied to, so that what it reaches is optimistic."""
+        return self.chosen_on == "test"
+
+    @property
+    def comparison(self) -> str:
+        """The rule as a comparison, such as ``p ≥ 0.312``."""
+        if self.is_default:
+            return "p > 0.5"
+        return "no image" if self.value > 1 else f"p ≥ {self.value:.3g}"
+
+    @property
+    def note(self) -> str | None:
+        """What a reader of thresholded scores must know; None for the default."""
+        if self.is_default:
+            return None
+        text = f"an image counts as referable where {self.comparison}"
+        if self.value > 1:
+            text = "no threshold but one that calls no image referable meets the rule"
+        if self.rule:
+            text += f": {self.rule} on {self.images:,} images of the {self.chosen_on} split"
+        if self.same_images:
+            text += ", chosen on the same images that are scored, so that thresholded scores are optimistic"
+        elif self.shared:
+            text += f"; {self.shared:,} patients are in the test split, too, so that thresholded scores are optimistic"
+        return text
+
+    def to_dict(self) -> JsonObject:
+        """Return the threshold for JSON."""
+        return {
+            "value": finite_or_none(self.value),
+            "rule": self.rule or None,
+            "chosen_on": self.chosen_on or None,
+            "images": self.images or None,
+            "same_images": self.same_images,
+        }
+
+
+ABOVE_HALF = FrozenThreshold()
+
+"""The default."""
+
+
+@dataclass(frozen=True)
+class DecisionThreshold:
+    """A number, or a rule that chooses it on the in-domain images of a split.
+
+    Examples:
+        >>> import retinabench as rb
+        >>> DecisionThreshold.parse("sensitivity=.85@validation")
+        DecisionThreshold(rule='sensitivity', goal=0.85, split='validation')
+        >>> predictions = rb.Predictions(["a", "b", "c"], [0, 1, 1], [0.1, 0.3, 0.8])
+        >>> DecisionThreshold.parse("youden").freeze(predictions).value
+        0.3
+    """
+
+    rule: Rule = "value"
+    goal: float = DEFAULT
+    split: Split = ""
+
+    @classmethod
+    def parse(cls, given: DecisionThreshold | float | str) -> DecisionThreshold:
+        """Read a threshold as a user gives it."""
+        if isinstance(given, DecisionThreshold):
+            return given
+        text = str(given).strip().replace(" ", "")
+        number = _number(text)
+        if number is not None:
+            if not 0 <= number <= 1:
+                raise InputError(f"the threshold {text} is not a probability", hint=_HINT)
+            return cls("value", number)
+        match = _FORM.fullmatch(text)
+        if match is None:
+            raise InputError(f"unknown threshold '{given}'", hint=_HINT)
+        rule, goal = match[1].lower(), match[2]
+        split = next((known for known in get_args(Split) if known == (match[3] or "").lower()), None)
+        if split is None or match[3] == "":
+            raise InputError(f"unknown split '{match[3]}' in the threshold '{given}'", hint=_HINT)
+        if rule == "youden":
+            if goal is not None:
+                raise InputError("the threshold 'youden' has no goal", hint=_HINT)
+            return cls("youden", math.nan, split)
+        aim = _number(goal or "")
+        if aim is None or not 0 < aim <= 1:
+            raise InputError(f"the threshold '{given}' needs a goal above 0 and at most 1", hint=_HINT)
+        return cls("sensitivity" if rule == "sensitivity" else "specificity", aim, split)
+
+    def freeze(self, predictions: Predictions) -> FrozenThreshold:
+        """Return the threshold for a file.
+
+        The distinct probabilities are the candidates. Nothing is interpolated; of equally good ones the highest is taken.
+        """
+        if self.rule == "value":
+            return FrozenThreshold(self.goal)
+        split, images = self._images(predictions)
+        value, sensitivity, specificity = operating_points(images.label, images.prob)
+        if not (np.isfinite(sensitivity).all() and np.isfinite(specificity).all()):
+            raise InputError(
+                f"a threshold by {self.text} needs images of both classes in the {split} split",
+                file=predictions.source,
+                hint="Give a number, such as 0.3.",
+            )
+        if self.rule == "youden":
+            best = 1 + int(np.argmax(sensitivity[1:] + specificity[1:]))  # of finite thresholds
+        elif self.rule == "sensitivity":
+            best = int(np.argmax(np.where(sensitivity >= self.goal, specificity, -1)))
+        else:
+            best = int(np.argmax(np.where(specificity >= self.goal, sensitivity, -1)))
+        found = float(min(value[best], ABOVE_ONE))
+        if found == DEFAULT:  # 0.5 itself would be read as "above 0.5"
+            found = float(np.nextafter(DEFAULT, 0))
+        return FrozenThreshold(found, self.text, split, len(images), _shared_patients(predictions, split))
+
+    def resolve(self, predictions: Predictions) -> float:
+        """Return the value of `freeze`."""
+        return self.freeze(predictions).value
+
+    @property
+    def text(self) -> str:
+        """The rule as it is given, without the split; empty for a number."""
+        return {"value": "", "youden": "youden"}.get(self.rule, f"{self.rule}={self.goal:g}")
+
+    def _images(self, predictions: Predictions) -> tuple[Split, Predictions]:
+        """The images that choose: in-domain ones where there are any."""
+        splits: tuple[Split, ...] = (self.split,) if self.split else ("validation", "test")
+        for split in splits:
+            for domain in ("in_domain", None):
+                found = predictions.select(domain=domain, split=split)
+                if found is not None:
+                    return split, found
+        raise InputError(
+            f"holds no image of the {splits[-1]} split, which is to choose the threshold ({self.text})",
+            file=predictions.source,
+            hint="Add validation images, give a number, or choose on the scored images with @test.",
+        )
+
+
+def _shared_patients(predictions: Predictions, split: Split) -> int:
+    """Number of patients with validation images, which chose a threshold, and test images."""
+    if split != "validation" or predictions.patient_id is None:
+        return 0
+    chose = predictions.split == split
+    return len(np.intersect1d(predictions.patient_id[chose], predictions.patient_id[~chose]))
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+@dataclass(frozen=True)
+class ReferralRule:
+    """A frozen rule of referral."""
+
+    threshold: float = math.inf
+    uncertainty: str = "total"
+    rate: float | None = None
+    chosen_on: Literal["", "validation", "test"] = ""
+    images: int = 0
+
+    @property
+    def same_images(self) -> bool:
+        """Whether the scored images themselves chose the threshold. Their labels did not, so that no rate is optimistic."""
+        return self.chosen_on == "test"
+
+    @property
+    def extent(self) -> Literal["none", "some", "all"]:
+        """Whether the rule refers no image, every image, or those above a threshold."""
+        if math.isfinite(self.threshold):
+            return "some"
+        return "none" if self.threshold > 0 else "all"
+
+    def refers(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Return whether images of these uncertainties (N,) are referred."""
+        return np.asarray(values > self.threshold)
+
+    def to_dict(self) -> JsonObject:
+        """Return the rule for JSON."""
+        return {
+            "threshold": finite_or_none(self.threshold),
+            "uncertainty": self.uncertainty,
+            "rate": self.rate,
+            "chosen_on": self.chosen_on or None,
+            "images": self.images or None,
+        }
+
+
+def referral_rule(
+    predictions: Predictions, uncertainty: str, cut: float, *, threshold: float | None, rate: float | None
+) -> ReferralRule:
+    """Return the rule for a file.
+
+    A rate is turned into the lowest threshold above which at most this share of the in-domain validation images lies, or of the
+    in-domain test images where there is no validation split. Images of equal uncertainty are referred together or not at all.
+    """
+    if threshold is not None and rate is not None:
+        raise InputError("a threshold and a rate of referral exclude each other", hint="Give one of them.")
+    if rate is None:
+        name = referral_uncertainty(predictions, uncertainty, threshold=cut)[1]
+        return ReferralRule(math.inf if threshold is None else threshold, name)
+    if not 0 <= rate <= 1:
+        raise InputError(f"the referral rate is {rate:g}", hint="It lies between 0 and 1, such as 0.2.")
+    return referral_rules(predictions, uncertainty, cut, [rate])[0]
+
+
+def referral_rules(
+    predictions: Predictions, uncertainty: str, cut: float, rates: Sequence[float]
+) -> list[ReferralRule]:
+    """Return the rules of several rates; see `referral_rule`."""
+    split: Literal["validation", "test"] = "validation"
+    part = predictions.select(domain="in_domain", split=split)
+    if part is None:
+        split = "test"
+        part = predictions.select(domain="in_domain", split=split) or predictions.select(split=split)
+    if part is None:
+        raise InputError("holds no image of the test split", file=predictions.source, column="split")
+    found, name = referral_uncertainty(part, uncertainty, threshold=cut)
+    values = np.sort(found)[::-1]
+    places = [math.floor(rate * len(values) + 1e-9) for rate in rates]
+    limits = [float(values[most]) if most < len(values) else -math.inf for most in places]
+    return [
+        ReferralRule(limit, name, rate, split, len(values)) for limit, rate in zip(limits, rates, strict=True)
+    ]

@@ -1,0 +1,271 @@
+"""The new patients of a monitored threshold, day by day, and the wealth of the bets against its promise."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from retinabench.core.errors import InputError, nearest
+from retinabench.metrics.uncertainty import referral_uncertainty
+from retinabench.predictions.columns import LABELLED
+from retinabench.predictions.table import Predictions
+
+Floats = NDArray[np.float64]
+
+BETS: Floats = np.asarray(0.5 ** np.arange(1, 9), np.float64)
+
+"""Shares of the wealth that are staked; the best one against a share p of errors at goal a is (p - a) / (1 - a)."""
+
+
+def log_wealth(increments: ArrayLike) -> Floats:
+    """Return the logarithm of the wealth after each increment.
+
+    Shapes: `increments` (T,).
+    """
+    x = np.asarray(increments, np.float64)
+    if x.size and not x.min() >= -1 - 1e-12:
+        raise InputError(f"an increment is {x.min()}, below -1")
+    steps = x.shape[-1]
+    remaining = np.append(1.0, 1 / np.log2(np.arange(1, steps + 1) + 3.0))
+    weight = np.log(-np.diff(remaining))
+    total = np.full(x.shape, -np.inf)
+    for bet in BETS:
+        gains = np.cumsum(np.log1p(bet * x), axis=-1)
+        before = np.concatenate([np.zeros((*x.shape[:-1], 1)), gains[..., :-1]], axis=-1)
+        started = gains + np.logaddexp.accumulate(weight - before, axis=-1)
+        np.logaddexp(total, np.logaddexp(started, np.log(remaining[1:])), out=total)
+    return np.asarray(total - np.log(len(BETS)))
+
+
+def mean_log_wealth(streams: ArrayLike) -> Floats:
+    """Return the logarithm of the mean of R wealths: (R, T) to (T,); again an e-process."""
+    each = np.asarray(streams, np.float64)
+    return np.asarray(np.logaddexp.reduce(each, axis=0) - np.log(len(each)))
+
+
+def first_alarm(log_wealths: ArrayLike, level: float) -> int | None:
+    """Return the first step (from 0) at which the wealth reaches 1 / level, or None."""
+    reached = np.flatnonzero(np.asarray(log_wealths) >= -np.log(level))
+    return int(reached[0]) if len(reached) else None
+
+
+def conformal_p_values(reference: ArrayLike, values: ArrayLike, seed: int = 0) -> Floats:
+    """Return the conformal p-value of each value among the reference and all values before it.
+
+    p_t = (#{earlier > v_t} + U_t (#{earlier = v_t} + 1)) / (number of earlier values + 1) with U_t uniform. If reference and
+    values are exchangeable, the p-values are independent and uniform on (0, 1), exactly.
+
+    Shapes: `reference` (M,), `values` (T,), returns (T,).
+    """
+    earlier = np.sort(np.asarray(reference, np.float64)).tolist()
+    sequence = np.asarray(values, np.float64).tolist()
+    uniform = np.random.default_rng([seed, 0xC0DF]).random(len(sequence)).tolist()
+    p_values = []
+    for value, u in zip(sequence, uniform, strict=True):
+        low, high = bisect_left(earlier, value), bisect_right(earlier, value)
+        p_values.append((len(earlier) - high + u * (high - low + 1)) / (len(earlier) + 1))
+        earlier.insert(high, value)
+    return np.array(p_values)
+
+
+def drift_log_wealth(p_values: ArrayLike) -> Floats:
+    """Return the logarithm of the wealth of bets against independent uniform p-values.
+
+    A quarter each is bet on p being high, low, extreme and central. Their increments 2p - 1, 1 - 2p,
+    12 (p - 1/2)^2 - 1 and (1 - 12 (p - 1/2)^2) / 2 have mean 0 for uniform p and are at least -1.
+
+    Shapes: `p_values` (T,), returns (T,).
+    """
+    p = np.asarray(p_values, np.float64)
+    line, bowl = 2 * p - 1, 12 * (p - 0.5) ** 2 - 1
+    return mean_log_wealth(log_wealth(np.stack([line, -line, bowl, -bowl / 2])))
+
+
+Days = NDArray[np.datetime64]
+
+_DAY = re.compile(r"(\d{4})-(\d{2})(-(\d{2})([T ].*)?)?$")
+
+MOST_WINDOWS = 36
+
+
+@dataclass(frozen=True, eq=False)
+class Watched:
+    """N images with what is known of each.
+
+    Shapes: `image_id` (N,), `patient` (N,), `label` (N,), `labelled` (N,), `prob` (N,), `uncertainty` (N,),
+    `grade` (N,), `day` (N,).
+    """
+
+    image_id: NDArray[np.str_]
+    patient: NDArray[np.str_]
+    label: NDArray[np.bool_]
+    labelled: NDArray[np.bool_]
+    prob: Floats
+    uncertainty: Floats
+    grade: NDArray[np.int8]
+    day: Days
+
+    def __len__(self) -> int:
+        return len(self.image_id)
+
+    def take(self, rows: NDArray[Any]) -> Watched:
+        """Return some rows: indices or (N,) bool."""
+        return Watched(**{one.name: getattr(self, one.name)[rows] for one in fields(self)})
+
+    @classmethod
+    def of(
+        cls, predictions: Predictions, uncertainty: str, date_column: str | None, *, decision: float = 0.5
+    ) -> Watched:
+        """Return the images of a predictions file."""
+        n = len(predictions)
+        patient = predictions.image_id if predictions.patient_id is None else predictions.patient_id
+        grade = np.full(n, -1, np.int8) if predictions.grade is None else predictions.grade
+        labelled = predictions.subgroups.get(LABELLED)
+        return cls(
+            predictions.image_id,
+            patient,
+            predictions.label == 1,
+            np.ones(n, bool) if labelled is None else labelled != "no",
+            predictions.prob,
+            referral_uncertainty(predictions, uncertainty, threshold=decision)[0],
+            grade,
+            np.full(n, "NaT", "datetime64[D]") if date_column is None else days(predictions, date_column),
+        )
+
+    @classmethod
+    def together(cls, parts: Sequence[Watched]) -> Watched:
+        """Return the images of several files."""
+        whole = cls(
+            **{one.name: np.concatenate([getattr(p, one.name) for p in parts]) for one in fields(cls)}
+        )
+        names, counts = np.unique(whole.image_id, return_counts=True)
+        if (counts > 1).any():
+            twice = names[counts > 1][0]
+            raise InputError(
+                f"image '{twice[:60]}' is in two files", column="image_id", hint="Give every image once."
+            )
+        return whole
+
+
+def follow_up(
+    files: Sequence[Predictions], uncertainty: str, decision: float, date_column: str
+) -> tuple[Watched, Watched | None]:
+    """Return the images of the test split of all files, dated, and the in-domain ones of the validation split."""
+    tests, references = [], []
+    for one in files:
+        if (part := one.select(split="test", unlabelled=True)) is not None:
+            tests.append(Watched.of(part, uncertainty, date_column, decision=decision))
+        if (part := one.select(domain="in_domain", split="validation", unlabelled=True)) is not None:
+            references.append(Watched.of(part, uncertainty, None, decision=decision))
+    if not tests:
+        raise InputError(
+            "no file holds images of the test split",
+            column="split",
+            hint="Leave the column out for new images.",
+        )
+    return Watched.together(tests), Watched.together(references) if references else None
+
+
+def days(predictions: Predictions, column: str) -> Days:
+    """Return the day of every image.
+
+    Shapes: returns (N,).
+    """
+    if column not in predictions.subgroups:
+        known = [name for name in predictions.subgroups if name != LABELLED]
+        hint = nearest(column, known) if known else "The file has no further columns."
+        raise InputError("is missing", file=predictions.source, column=column, hint=hint)
+    levels, codes = np.unique(predictions.subgroups[column].astype(str), return_inverse=True)
+    found = np.full(len(levels), "NaT", "datetime64[D]")
+    for k, text in enumerate(levels.tolist()):
+        if match := _DAY.match(text.strip()):
+            try:
+                found[k] = np.datetime64(f"{match[1]}-{match[2]}-{match[4] or '01'}", "D")
+            except ValueError:  # such as the 31st of February
+                continue
+    if np.isnat(found).any():
+        row = int(np.flatnonzero(np.isnat(found)[codes])[0])
+        shown = str(predictions.subgroups[column][row])[:40]
+        raise InputError(
+            f"is '{shown}', not a date" if shown else "is empty",
+            file=predictions.source,
+            row=predictions.file_row(row),
+            column=column,
+            hint="Write dates as 2026-03-31.",
+        )
+    return np.asarray(found[codes])
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """Patients in the order in which they are watched.
+
+    Shapes: `rows` (N,), `unit` (N,), `day` (T,).
+    """
+
+    rows: NDArray[np.bool_]
+    unit: NDArray[np.intp]
+    day: Days
+    later: int
+
+    @classmethod
+    def of(cls, images: Watched) -> Units:
+        """Order the patients of some images by their first day, and by id within a day."""
+        _, codes = np.unique(images.patient, return_inverse=True)
+        first = np.full(int(codes.max()) + 1, np.datetime64("9999-12-31", "D"))
+        np.minimum.at(first, codes, images.day)
+        order = np.argsort(first, kind="stable")  # codes follow the ids
+        place = np.empty(len(order), np.intp)
+        place[order] = np.arange(len(order))
+        rows = images.day == first[codes]
+        return cls(rows, place[codes], first[order], int((~rows).sum()))
+
+    def sums(self, values: Floats | NDArray[np.bool_]) -> Floats:
+        """(T,) sums of (N,) values over the images that count of each unit."""
+        total = np.bincount(self.unit[self.rows], values[self.rows], minlength=len(self.day))
+        return np.asarray(total, np.float64)
+
+    def one_each(self, image_id: NDArray[np.str_]) -> NDArray[np.intp]:
+        """(T,) one row of each unit, among the images that count; see `one_image_each`."""
+        counted = np.flatnonzero(self.rows)
+        return np.asarray(counted[one_image_each(image_id[counted], self.unit[counted])], np.intp)
+
+
+def one_image_each(image_id: NDArray[np.str_], codes: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Choose one image of each patient by a hash of its id.
+
+    The choice does not depend on how many images a patient has, on their order or on what the model said of them: the value of
+    the chosen image has one distribution, whether all images of a patient are there or those of one visit.
+
+    Shapes: `image_id` (N,), `codes` (N,).
+    """
+    digest = np.array([hashlib.blake2b(name.encode(), digest_size=8).digest() for name in image_id.tolist()])
+    order = np.lexsort((digest, codes))
+    first = np.append(True, codes[order][1:] != codes[order][:-1])
+    return np.asarray(order[first], np.intp)
+
+
+def windows(day: Days) -> tuple[Days, NDArray[np.intp], str]:
+    """Cut time into days, weeks, months or years: the finest that gives at most `MOST_WINDOWS` windows.
+
+    Shapes: `day` (N,), returns (W,).
+    """
+    monday = day - (day.astype(np.int64) + 3) % 7
+    cuts = {
+        "day": day,
+        "week": monday,
+        "month": day.astype("datetime64[M]"),
+        "year": day.astype("datetime64[Y]"),
+    }
+    for name, cut in cuts.items():
+        start, number = np.unique(cut, return_inverse=True)
+        if len(start) <= MOST_WINDOWS or name == "year":
+            break
+    return start.astype("datetime64[D]"), np.asarray(number, np.intp), name

@@ -1,0 +1,443 @@
+"""`monitor`: whether a certificate still holds on new patients."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from retinabench.core.errors import InputError
+from retinabench.core.results import (
+    GREY,
+    VERMILION,
+    Document,
+    JsonObject,
+    Row,
+    Tabular,
+    axes_or_new,
+    json_content,
+    vars_of,
+)
+from retinabench.metrics.follow_up import (
+    Units,
+    Watched,
+    conformal_p_values,
+    drift_log_wealth,
+    first_alarm,
+    log_wealth,
+    mean_log_wealth,
+    one_image_each,
+    windows,
+)
+from retinabench.metrics.guarantees.goals import (
+    PER,
+    SEVERE,
+    Goal,
+    Per,
+    ReferralCases,
+    ratio_interval,
+    weights,
+)
+from retinabench.metrics.guarantees.shift.estimates import ShiftEstimates, estimates_under_shift
+from retinabench.metrics.guarantees.shift.weighted import Images
+from retinabench.metrics.proportions import Interval, clustered_proportion
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+Bools = NDArray[np.bool_]
+
+SCHEMA = "retinabench.transfer/"
+
+TRIAGE = "retinabench.triage/"
+
+_HINT = "Write it with: retinabench transfer FILE --confidence 0.95 --json transfer.json."
+
+
+@dataclass(frozen=True)
+class Certified:
+    """Frozen thresholds and certified goals."""
+
+    threshold: float
+    decision: float
+    uncertainty: str
+    goals: tuple[Goal, ...]
+    per: Per
+    most_images: int
+
+    def retained(self, images: Watched) -> Bools:
+        """(N,) whether the model decides alone."""
+        return np.asarray(images.uncertainty <= self.threshold)
+
+    def cases(self, images: Watched) -> ReferralCases:
+        """Return the images as a referral rule sees them, weighted as in the estimand."""
+        codes = np.unique(images.patient, return_inverse=True)[1]
+        above = images.prob > self.decision if self.decision == 0.5 else images.prob >= self.decision
+        severe = images.grade >= SEVERE if (images.grade >= 0).any() else None
+        return ReferralCases(images.label, above, images.uncertainty, codes, weights(codes, self.per), severe)
+
+    def sums(self, goal: Goal, images: Watched) -> tuple[Bools, Bools]:
+        """(N,) whether an image is in num and in den of a goal; in neither where its label is needed and unknown."""
+        num, den = goal.spec.sums(self.cases(images), self.threshold)
+        known = images.labelled | goal.spec.of_referred
+        return (num > 0) & known, (den > 0) & known
+
+    def to_dict(self) -> JsonObject:
+        """Return the certificate for JSON."""
+        return {
+            "threshold": self.threshold if math.isfinite(self.threshold) else str(self.threshold),
+            "decision": self.decision,
+            "uncertainty": self.uncertainty,
+            "goals": [one.to_dict() for one in self.goals],
+            "per": self.per,
+        }
+
+
+def read_certificate(path: Path) -> Certified:
+    """Read what `retinabench transfer --json` wrote."""
+    try:
+        content = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise InputError("does not exist", file=path) from None
+    except (OSError, ValueError, RecursionError):
+        raise InputError("is no JSON file", file=path, hint=_HINT) from None
+    if isinstance(content, dict) and str(content.get("schema", "")).startswith(TRIAGE):
+        raise InputError("holds three zones, which the monitor does not follow", file=path, hint=_HINT)
+    if not isinstance(content, dict) or not str(content.get("schema", "")).startswith(SCHEMA):
+        raise InputError("is not the JSON of a certificate", file=path, hint=_HINT)
+    certificate = content.get("certificate")
+    if not isinstance(certificate, dict) or certificate.get("threshold") is None:
+        raise InputError("holds no certified threshold", file=path, hint=_HINT)
+    try:
+        return _certified(content, certificate)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise InputError(f"is not a whole certificate ({error})", file=path, hint=_HINT) from None
+
+
+def _certified(content: JsonObject, certificate: JsonObject) -> Certified:
+    goals = tuple(
+        Goal(str(one["goal"]["target"]), float(one["goal"]["goal"])) for one in certificate["goals"]
+    )
+    per, uncertainty = content["per"], content["uncertainty"]
+    if per not in PER or not goals or not isinstance(uncertainty, str):
+        raise ValueError("no goal, or an unknown estimand or uncertainty")
+    return Certified(
+        float(certificate["threshold"]),
+        float(content["decision_threshold"]["value"]),
+        uncertainty,
+        goals,
+        per,
+        int(certificate["most_images"]),
+    )
+
+
+Floats = NDArray[np.float64]
+
+Days = NDArray[np.datetime64]
+
+RESULT_SCHEMA = "retinabench.monitor/1"
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """The path of an e-process.
+
+    Shapes: `day` (D,), `log_wealth` (D,).
+    """
+
+    name: str
+    day: Days
+    log_wealth: Floats
+    needed: float
+    alarm: np.datetime64 | None
+    patients: int
+
+    @property
+    def wealth(self) -> float:
+        """The wealth now: how strong the evidence against the hypothesis is; 1 where there is none."""
+        return float(np.exp(min(self.log_wealth[-1], 500.0)))
+
+    def to_dict(self) -> JsonObject:
+        """Return the path for JSON."""
+        return {
+            "name": self.name,
+            "patients": self.patients,
+            "needed": self.needed,
+            "log_wealth": float(self.log_wealth[-1]),
+            "largest_log_wealth": float(self.log_wealth.max()),
+            "alarm": None if self.alarm is None else str(self.alarm),
+            "path": [[str(day), float(value)] for day, value in zip(self.day, self.log_wealth, strict=True)],
+        }
+
+
+@dataclass(frozen=True)
+class Window(Document):
+    """What a window of time shows."""
+
+    start: str
+    images: int
+    patients: int
+    labelled: int
+    referred: Interval
+    calibration: Interval
+    risks: Mapping[str, Interval]
+
+
+@dataclass(frozen=True, eq=False)
+class Monitoring(Tabular):
+    """What the follow-up of a certificate shows."""
+
+    certified: Certified
+    level: float
+    images: int
+    patients: int
+    labelled: int
+    overall: Mapping[str, Interval]
+    risks: tuple[Evidence, ...]
+    combined: Evidence
+    drift: Evidence
+    reference: int
+    unit: str
+    windows: tuple[Window, ...]
+    expected: ShiftEstimates | None
+    notes: tuple[str, ...]
+
+    @property
+    def alarm(self) -> bool:
+        """Whether an alarm was raised."""
+        return self.combined.alarm is not None or self.drift.alarm is not None
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """Names of the certified risks that reached their own limit."""
+        return tuple(one.name for one in self.risks if one.alarm is not None)
+
+    def records(self) -> list[Row]:
+        """Return one dictionary per window of time."""
+        return [
+            {
+                "start": one.start,
+                "images": one.images,
+                "patients": one.patients,
+                "labelled": one.labelled,
+                "referred": one.referred.value,
+                "calibration": one.calibration.value,
+                **{name: risk.value for name, risk in one.risks.items()},
+            }
+            for one in self.windows
+        ]
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draw the evidence against the certificate and for drift, day by day, and the wealth of an alarm."""
+        axes = axes_or_new(axes)
+        for one, name in ((self.combined, "certified risks"), (self.drift, "drift")):
+            axes.plot(one.day, np.exp(np.clip(one.log_wealth, -20, 20)), label=name)
+        axes.axhline(self.combined.needed, color=VERMILION, linestyle="--", linewidth=1, label="alarm")
+        axes.axhline(1, color=GREY, linewidth=0.6)
+        axes.set(yscale="log", ylabel="evidence (wealth)")
+        axes.tick_params(axis="x", rotation=30)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False)
+        return axes
+
+    def to_dict(self) -> JsonObject:
+        """Return plain dictionaries for JSON."""
+        rest = {
+            name: json_content(one)
+            for name, one in vars_of(self).items()
+            if name not in ("certified", "reference")
+        }
+        return {
+            "schema": RESULT_SCHEMA,
+            "alarm": self.alarm,
+            **{name: rest.pop(name) for name in ("level", "images", "patients", "labelled")},
+            "certified": self.certified.to_dict(),
+            **rest,
+            "drift": {**self.drift.to_dict(), "reference_patients": self.reference},
+        }
+
+
+LEVEL = 0.05
+
+
+def monitor(
+    images: Watched,
+    certified: Certified,
+    *,
+    reference: Watched | None = None,
+    level: float = LEVEL,
+    seed: int = 0,
+) -> Monitoring:
+    """Watch the images of a follow-up."""
+    if not 0 < level < 1:
+        raise InputError(
+            f"the level is {level}", hint="A rate of false alarms lies between 0 and 1, such as 0.05."
+        )
+    notes = _notes_on_patients(images, certified)
+    if reference is not None:
+        known = np.isin(images.patient, reference.patient)
+        if known.all():
+            raise InputError("every patient is in the validation split", hint="Give patients who came later.")
+        if known.any():
+            notes.append(f"{int(known.sum()):,} images of validation patients are left out")
+            images = images.take(~known)
+    units = Units.of(images)
+    if units.later:
+        notes.append(f"{units.later:,} images of later days of a patient are shown per window but not tested")
+    if not images.labelled.any():
+        notes.append("no labels: the certified risks cannot be watched, only drift")
+    judged = [(goal, *certified.sums(goal, images)) for goal in certified.goals]
+    paths = [_risk_path(certified, *one, images, units) for one in judged]
+    informative = [units.sums(den) > 0 for _, _, den in judged]
+    needed = 1 / level
+    risks = tuple(
+        _evidence(str(goal), units, path, len(paths) * needed, some)
+        for (goal, _, _), path, some in zip(judged, paths, informative, strict=True)
+    )
+    together = np.any(informative, axis=0)
+    combined = _evidence("certified risks", units, mean_log_wealth(np.stack(paths)), needed, together)
+    drift_path = _drift_path(images, units, reference, seed)
+    drift = _evidence("drift", units, drift_path, needed, np.ones(len(drift_path), bool))
+    unit, shown = _windows(images, certified, judged)
+    overall = {str(goal): _estimate(certified, goal, num, den, images.patient) for goal, num, den in judged}
+    return Monitoring(
+        certified, level, len(images), len(units.day), int(images.labelled.sum()), overall, risks, combined, drift,
+        0 if reference is None else len(np.unique(reference.patient)), unit, shown,
+        _expected(certified, reference, images), tuple(notes),
+    )  # fmt: skip
+
+
+def _notes_on_patients(images: Watched, certified: Certified) -> list[str]:
+    """Refuse or note images without a patient: bets on images that fail together raise false alarms too often."""
+    alone = images.patient == images.image_id
+    if certified.most_images == 1 or not alone.any():
+        return []
+    if alone.all():
+        raise InputError(
+            f"is missing, and the certificate is of patients with up to {certified.most_images} images",
+            column="patient_id",
+            hint="Add the patient of every image: images of one patient fail together.",
+        )
+    return [
+        f"{np.count_nonzero(alone):,} of {len(alone):,} images have no patient_id: each is its own patient, and alarms may be too many"
+    ]
+
+
+def _expected(certified: Certified, reference: Watched | None, images: Watched) -> ShiftEstimates | None:
+    """What labelled validation images say of the images without labels, under either kind of shift."""
+    new = images.take(~images.labelled)
+    if reference is None or not len(new):
+        return None
+    reference = reference.take(reference.labelled)
+    if len(set(reference.label.tolist())) < 2:
+        return None
+    codes = np.unique(new.patient, return_inverse=True)[1]
+    unlabelled = Images(new.prob, new.uncertainty, codes, weights(codes, certified.per))
+    return estimates_under_shift(
+        certified.cases(reference), reference.prob, unlabelled, certified.goals, certified.threshold
+    )
+
+
+def _evidence(
+    name: str, units: Units, path: Floats, needed: float, informative: NDArray[np.bool_]
+) -> Evidence:
+    """Reduce a path over T units to days; an alarm between two patients of a day counts."""
+    last = np.append(np.flatnonzero(np.diff(units.day).astype(np.int64) > 0), len(path) - 1)
+    crossed = first_alarm(path, 1 / needed)
+    alarm = None if crossed is None else units.day[crossed]
+    return Evidence(name, units.day[last], path[last], needed, alarm, int(informative.sum()))
+
+
+def _risk_path(
+    certified: Certified, goal: Goal, num: Bools, den: Bools, images: Watched, units: Units
+) -> Floats:
+    """(T,) log wealth of bets against E[num] <= a E[den], a being the goal of the risk."""
+    top, bottom, most = units.sums(num), units.sums(den), float(certified.most_images)
+    if certified.per == "patient-image":
+        of_patient = np.maximum(units.sums(images.labelled | goal.spec.of_referred), 1)
+        top, bottom, most = top / of_patient, bottom / of_patient, 1.0
+    bounded = np.minimum(1, most / np.maximum(bottom, 1e-300))
+    a = goal.max_risk
+    return log_wealth(bounded * (top - a * bottom) / (a * most))
+
+
+def _drift_path(images: Watched, units: Units, reference: Watched | None, seed: int) -> Floats:
+    """(T,) log of the mean wealth of bets against exchangeability of the patients' probability and uncertainty.
+
+    One image stands for each patient: a mean over the images of a patient would vary less the more there are, and would tell
+    validation patients with both eyes on one day from later ones with an eye a day.
+    """
+    rows = units.one_each(images.image_id)
+    before = np.zeros(0, np.intp)
+    if reference is not None:
+        _, codes = np.unique(reference.patient, return_inverse=True)
+        before = one_image_each(reference.image_id, codes)
+    streams = []
+    for k, name in enumerate(("prob", "uncertainty")):
+        known = np.zeros(0) if reference is None else getattr(reference, name)[before]
+        # The last digit of a computed uncertainty may differ for equal probabilities: such values are ties.
+        p_values = conformal_p_values(
+            np.round(known, 12), np.round(getattr(images, name)[rows], 12), seed + k
+        )
+        streams.append(drift_log_wealth(p_values))
+    return mean_log_wealth(np.stack(streams))
+
+
+def _windows(
+    images: Watched, certified: Certified, judged: Sequence[tuple[Goal, Bools, Bools]]
+) -> tuple[str, tuple[Window, ...]]:
+    start, number, unit = windows(images.day)
+    referred = ~certified.retained(images)
+    found = []
+    for k, first in enumerate(start):
+        here = number == k
+        patient = images.patient[here]
+        known = here & images.labelled
+        risks = {
+            str(goal): _estimate(certified, goal, num[here], den[here], patient) for goal, num, den in judged
+        }
+        found.append(
+            Window(
+                str(first),
+                int(here.sum()),
+                len(np.unique(patient)),
+                int(known.sum()),
+                clustered_proportion(referred[here], np.ones(len(patient)), patient),
+                _mean((images.label - images.prob)[known], images.patient[known]),
+                risks,
+            )
+        )
+    return unit, tuple(found)
+
+
+def _estimate(
+    certified: Certified, goal: Goal, num: Bools, den: Bools, patient: NDArray[np.str_]
+) -> Interval:
+    """The value of a target with its clustered interval; NaN where nothing counts."""
+    codes = np.unique(patient, return_inverse=True)[1]
+    weight = weights(codes, certified.per)
+    risk = ratio_interval(num * weight, den * weight, codes)
+    return Interval(1 - risk.value, 1 - risk.high, 1 - risk.low) if goal.spec.at_least else risk
+
+
+def _mean(values: Floats, patient: Sequence[str] | NDArray[np.str_]) -> Interval:
+    """The mean with its interval by t, clustered by patient; no ends for fewer than two patients."""
+    if not len(values):
+        return Interval(np.nan)
+    mean = float(values.mean())
+    _, codes = np.unique(patient, return_inverse=True)
+    sums = np.bincount(codes, values - mean)
+    patients = len(sums)
+    if patients < 2:
+        return Interval(mean)
+    error = np.sqrt(patients / (patients - 1) * float(sums @ sums)) / len(values)
+    half = float(stats.t.ppf(0.975, patients - 1) * error)
+    return Interval(mean, mean - half, mean + half)

@@ -1,1 +1,0 @@
-"""Certified risks, drift and calibration, watched while new patients arrive."""

@@ -1,0 +1,341 @@
+"""`plan`: how many patients a study needs, from what is assumed or from a pilot."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logit
+
+from retinabench.core.errors import InputError
+from retinabench.core.results import BLUE, JsonObject, Row, Tabular, axes_or_new, json_content
+from retinabench.metrics import sample_sizes
+from retinabench.metrics.bootstrap import check_level
+from retinabench.metrics.clinical.thresholds import DEFAULT, DecisionThreshold, FrozenThreshold, two_by_two
+from retinabench.metrics.intervals import auroc_error
+from retinabench.metrics.sample_sizes import Clusters, intra_patient_correlation
+from retinabench.metrics.weighted_images import EPS, is_positive
+from retinabench.predictions.table import Predictions
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """What is expected of the model and of the images.
+
+    Attributes:
+        prevalence: Share of referable images.
+        sensitivity: Per image, at the decision threshold.
+        specificity: Per image, at the decision threshold.
+        auroc: Per image.
+        clusters: How images are shared by patients.
+        threshold: The decision threshold as a probability, for the net benefit; None: that of a calibrated model with this
+            AUROC and sensitivity.
+        predictors: Linear predictors logit(p) of a pilot; None: those of a calibrated model with this AUROC.
+        origin: Where the numbers come from.
+    """
+
+    prevalence: float
+    sensitivity: float = 0.9
+    specificity: float = 0.9
+    auroc: float = 0.95
+    clusters: Clusters = field(default_factory=Clusters)
+    threshold: float | None = None
+    predictors: Floats | None = None
+    origin: str = "stated"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.prevalence < 1:
+            raise InputError(f"the prevalence is {self.prevalence:g}", hint="It lies between 0 and 1.")
+        for title, least in (("sensitivity", 0.0), ("specificity", 0.0), ("AUROC", 0.5)):
+            value = getattr(self, title.lower())
+            if not least < value < 1:
+                raise InputError(
+                    f"the {title} is {value:g} ({self.origin})",
+                    hint=f"A study is planned for a value between {least:g} and 1: state one, such as --{title.lower()} 0.95.",
+                )
+
+    def to_dict(self) -> JsonObject:
+        """Return the assumptions for JSON; of a pilot's linear predictors only their number."""
+        content = {
+            name: value for name, value in vars(self).items() if name not in ("clusters", "predictors")
+        }
+        pilot = None if self.predictors is None else len(self.predictors)
+        return content | asdict(self.clusters) | {"pilot_images": pilot}
+
+
+@dataclass(frozen=True)
+class Stated:
+    """Values that a user states in place of a pilot's or of the defaults, see `Assumptions`; None where nothing is stated."""
+
+    prevalence: float | None = None
+    sensitivity: float | None = None
+    specificity: float | None = None
+    auroc: float | None = None
+    images_per_patient: float | None = None
+    correlation: float | None = None
+
+    def among(self, *names: str) -> dict[str, float]:
+        """Return those of some values that are stated, by name."""
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+
+NOTHING = Stated()
+
+_RATES = ("prevalence", "sensitivity", "specificity", "auroc")
+
+
+def stated_assumptions(
+    stated: Stated,
+    pilot: Predictions | None = None,
+    threshold: DecisionThreshold | float | str = DEFAULT,
+) -> Assumptions:
+    """Return assumptions: what is stated, then what a pilot says, then the defaults."""
+    if pilot is not None:
+        found = from_pilot(pilot, DecisionThreshold.parse(threshold).freeze(pilot), stated)
+    elif stated.prevalence is not None:
+        found = Assumptions(**stated.among(*_RATES))  # type: ignore[arg-type]
+    else:
+        raise InputError(
+            "the prevalence is not known",
+            hint="Give --prevalence, such as 0.1, or the predictions of a pilot.",
+        )
+    mates = found.clusters.mates if stated.images_per_patient is None else None
+    shared = stated.among("images_per_patient", "correlation")
+    return replace(found, clusters=replace(found.clusters, **shared, mates=mates))
+
+
+def from_pilot(predictions: Predictions, threshold: FrozenThreshold, stated: Stated = NOTHING) -> Assumptions:
+    """Return the assumptions that a pilot gives: those of its in-domain test images."""
+    part = predictions.select(domain="in_domain", split="test") or predictions.select(split="test")
+    if part is None or not 0 < part.label.mean() < 1:
+        raise InputError("needs test images of both classes", file=predictions.source, column="label")
+    y, said = part.label == 1, is_positive(part.prob, threshold.value)
+    table = two_by_two(y, said)
+    clusters = Clusters(images_per_patient=1, correlation=0, disease_correlation=0)
+    sizes = np.ones(len(part)) if part.patient_id is None else np.unique_counts(part.patient_id).counts
+    if part.patient_id is not None and sizes.max() > 1:
+        of_class = [
+            intra_patient_correlation(said[rows] == y[rows], part.patient_id[rows]) for rows in (y, ~y)
+        ]
+        known = [one for one in of_class if math.isfinite(one)]
+        disease = intra_patient_correlation(y, part.patient_id)
+        default = Clusters()
+        right = max(known, default=default.correlation)
+        clusters = Clusters(float(sizes.mean()), right, disease, float(sizes @ sizes / sizes.sum()))
+    rates = {
+        "prevalence": float(y.mean()),
+        "sensitivity": table.sensitivity,
+        "specificity": table.specificity,
+        "auroc": max(auroc_error(y, part.prob).auroc, 0.501),
+    }
+    return Assumptions(
+        **(rates | stated.among(*_RATES)),
+        clusters=clusters,
+        threshold=threshold.value,
+        predictors=np.asarray(logit(np.clip(part.prob, EPS, 1 - EPS)), np.float64),
+        origin=f"pilot of {len(part):,} images",
+    )
+
+
+SCHEMA = "retinabench.plan/1"
+
+
+@dataclass(frozen=True)
+class Aims:
+    """What the study must show.
+
+    Attributes:
+        half_width: Half-width of the intervals of sensitivity, specificity and AUROC.
+        above_sensitivity: A sensitivity that must be shown to be exceeded; None: none.
+        above_specificity: A specificity that must be shown to be exceeded; None: none.
+        other_auroc: AUROC of a second model from which the first must be told; None: none.
+        between: Correlation between the two estimates of the AUROC.
+        power: Probability of showing what must be shown.
+        level: Level of the intervals; tests have (1 - level) / 2 on each side.
+    """
+
+    half_width: float = 0.05
+    above_sensitivity: float | None = None
+    above_specificity: float | None = None
+    other_auroc: float | None = None
+    between: float = 0.5
+    power: float = 0.8
+    level: float = 0.95
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """What one question needs.
+
+    Attributes:
+        question: What the study then knows.
+        images: Images of both classes together.
+        patients: Patients: images by the mean number of images of a patient.
+        positives: Referable images that are expected among them.
+        design_effect: What the dependence of a patient's images costs; NaN where each class has its own.
+        source: Whose formula it is.
+    """
+
+    question: str
+    images: int
+    patients: int
+    positives: int
+    design_effect: float
+    source: str
+
+
+@dataclass(frozen=True)
+class StudyPlan(Tabular):
+    """The patients that each question needs; `patients` is the number that answers all of them."""
+
+    assumptions: Assumptions
+    aims: Aims
+    requirements: dict[str, Requirement]
+    notes: tuple[str, ...] = ()
+
+    def __getitem__(self, name: str) -> Requirement:
+        return self.requirements[name]
+
+    @property
+    def patients(self) -> int:
+        """Patients that answer every question."""
+        return max(one.patients for one in self.requirements.values())
+
+    @property
+    def decisive(self) -> str:
+        """Name of the question that needs the most patients."""
+        return max(self.requirements, key=lambda name: self.requirements[name].patients)
+
+    def records(self) -> list[Row]:
+        """Return one dictionary per question."""
+        return [{"name": name, **asdict(one)} for name, one in self.requirements.items()]
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draw the patients that each question needs."""
+        axes = axes_or_new(axes, 0.9 + 0.28 * len(self.requirements))
+        axes.barh(list(self.requirements), [one.patients for one in self.requirements.values()], color=BLUE)
+        axes.invert_yaxis()
+        axes.set_xlabel("patients")
+        axes.spines[["top", "right"]].set_visible(False)
+        return axes
+
+    def to_dict(self) -> JsonObject:
+        """Return plain dictionaries, lists, text, finite numbers and None."""
+        return {
+            "schema": SCHEMA,
+            "assumptions": self.assumptions.to_dict(),
+            "aims": json_content(self.aims),
+            "patients": self.patients,
+            "decisive": self.decisive,
+            "requirements": json_content(self.requirements),
+            "notes": list(self.notes),
+        }
+
+
+def plan_study(assumptions: Assumptions, aims: Aims | None = None) -> StudyPlan:
+    """Return how many patients each question needs."""
+    aims = Aims() if aims is None else aims
+    check_level(aims.level)
+    found = _of_rates(assumptions, aims) | _of_auroc(assumptions, aims) | _of_validation(assumptions)
+    return StudyPlan(assumptions, aims, found, _notes(assumptions))
+
+
+def _requirement(given: Assumptions, question: str, images: float, effect: float, source: str) -> Requirement:
+    whole = math.ceil(images - 1e-9)
+    patients = math.ceil(whole / given.clusters.images_per_patient - 1e-9)
+    return Requirement(question, whole, patients, round(whole * given.prevalence), effect, source)
+
+
+def _of_rates(given: Assumptions, aims: Aims) -> dict[str, Requirement]:
+    q = given.prevalence
+    of_class = {
+        "sensitivity": (given.sensitivity, q, given.clusters.positive_effect(q), aims.above_sensitivity),
+        "specificity": (given.specificity, 1 - q, given.clusters.negative_effect(q), aims.above_specificity),
+    }
+    found = {}
+    for name, (expected, share, effect, above) in of_class.items():
+        needed = sample_sizes.images_for_half_width(expected, aims.half_width, aims.level)
+        text = f"{name} of {expected:.2f} to within {aims.half_width:g}"
+        source = "exact interval; Buderer 1996"
+        found[name] = _requirement(given, text, needed * effect / share, effect, source)
+        if above is not None:
+            needed = sample_sizes.images_for_power(expected, above, aims.power, aims.level)
+            text = f"{name} of {expected:.2f} shown to be above {above:g} (power {aims.power:g})"
+            found[f"{name}_above"] = _requirement(
+                given, text, needed * effect / share, effect, "exact binomial test; Chernick and Liu 2002"
+            )
+    return found
+
+
+def _of_auroc(given: Assumptions, aims: Aims) -> dict[str, Requirement]:
+    q, clusters = given.prevalence, given.clusters
+    needed = sample_sizes.images_for_auroc(given.auroc, aims.half_width, q, clusters, aims.level)
+    text = f"AUROC of {given.auroc:.3g} to within {aims.half_width:g}"
+    source = "Obuchowski 1998, binormal"
+    found = {"auroc": _requirement(given, text, needed, math.nan, source)}
+    if aims.other_auroc is not None:
+        pair = given.auroc, aims.other_auroc
+        needed = sample_sizes.images_for_difference(
+            pair, aims.between, q, clusters, power=aims.power, level=aims.level
+        )
+        text = f"AUROC of {pair[0]:.3g} told from {pair[1]:.3g} on the same images (power {aims.power:g})"
+        source = "Obuchowski and McClish 1997, binormal"
+        found["auroc_difference"] = _requirement(given, text, needed, math.nan, source)
+    return found
+
+
+def _of_validation(given: Assumptions) -> dict[str, Requirement]:
+    """The four criteria of Riley et al. at their usual widths, with the design effect of all images of a patient."""
+    q, effect = given.prevalence, given.clusters.effect
+    if given.predictors is None:
+        points, weight = sample_sizes.calibrated_predictors(given.auroc, q)
+    else:
+        points, weight = given.predictors, np.ones(len(given.predictors))
+    threshold = given.threshold
+    if threshold is None or not 0 < threshold < 1:
+        threshold, _ = sample_sizes.threshold_of_sensitivity(
+            given.auroc, q, min(max(given.sensitivity, 0.01), 0.99)
+        )
+    benefit = sample_sizes.images_for_net_benefit(given.sensitivity, given.specificity, q, threshold)
+    needed = {
+        "observed_over_expected": (
+            "observed over expected in an interval of width 0.2",
+            sample_sizes.images_for_observed_over_expected(q),
+        ),
+        "calibration_slope": (
+            "calibration slope in an interval of width 0.2",
+            sample_sizes.images_for_calibration_slope(points, weight),
+        ),
+        "c_statistic": (
+            "C-statistic (AUROC) in an interval of width 0.1",
+            sample_sizes.images_for_c_statistic(given.auroc, q),
+        ),
+        "net_benefit": (
+            f"standardised net benefit at {threshold:.2g} in an interval of width 0.2", benefit,
+        ),
+    }  # fmt: skip
+    return {
+        name: _requirement(given, text, images * effect, effect, "Riley et al. 2021")
+        for name, (text, images) in needed.items()
+    }
+
+
+def _notes(given: Assumptions) -> tuple[str, ...]:
+    m = given.clusters
+    notes = [
+        f"per image, {m.images_per_patient:.3g} images per patient; correlation within a patient: "
+        f"{m.correlation:.2g} of being right, {m.disease_correlation:.2g} of the label",
+        "for a study per patient (any eye), state sensitivity, specificity and prevalence per patient and 1 image per patient",
+    ]
+    if given.predictors is not None:
+        notes.append(f"assumptions from a {given.origin}: they are estimates, and so are these numbers")
+    return tuple(notes)

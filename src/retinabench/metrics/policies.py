@@ -1,0 +1,239 @@
+"""Referral policies on a grid of thresholds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.core.results import Document, JsonObject, json_content
+from retinabench.metrics.bootstrap import cluster_codes
+from retinabench.metrics.clinical.decision_curve import SEVERE
+from retinabench.metrics.clinical.groups import group_members
+from retinabench.metrics.clinical.screening import Screened
+from retinabench.metrics.clinical.thresholds import FrozenThreshold, ReferralRule, referral_rules
+from retinabench.metrics.proportions import (
+    Interval,
+    Sums,
+    patient_starts,
+    proportion_intervals,
+    proportion_sums,
+)
+from retinabench.metrics.uncertainty import referral_uncertainty
+from retinabench.metrics.weighted_images import is_positive
+from retinabench.predictions.table import Predictions
+
+THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+
+RATES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
+
+MOST_GROUPS = 24
+
+MOST_CELLS = 2_000_000
+
+"""Policies times images that are computed at once: memory stays small for any number of images."""
+
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class PolicyOutcome(Document):
+    """What one pair of thresholds does, with a reader of the referred images, per image."""
+
+    sensitivity: Interval
+    specificity: Interval
+    ppv: Interval
+    npv: Interval
+    referred: Interval
+    referred_patients: Interval
+    missed: Interval
+    missed_severe: Interval
+    missed_images: int
+    missed_severe_images: int
+
+
+@dataclass(frozen=True)
+class RankedImage:
+    """A referable image that some pair of thresholds misses."""
+
+    image_id: str
+    patient_id: str | None
+    grade: int | None
+    prob: float
+    called: int
+    referred_from: tuple[int, ...]
+    groups: tuple[int, ...] = (0,)
+
+    def missed(self, threshold: int, rule: int) -> bool:
+        """Whether the image is missed at the threshold and the referral rule with these indexes."""
+        return threshold >= self.called and rule < self.referred_from[threshold]
+
+
+@dataclass(frozen=True)
+class PolicyGrid:
+    """The outcomes of all pairs of thresholds."""
+
+    thresholds: tuple[FrozenThreshold, ...]
+    rules: tuple[ReferralRule, ...]
+    frozen: tuple[int, int]
+    outcomes: Mapping[str, Mapping[str, Sequence[Sequence[PolicyOutcome]]]]
+    images: Mapping[str, Sequence[RankedImage]]
+
+    def to_dict(self) -> JsonObject:
+        """Return the grid for JSON."""
+        return {
+            "thresholds": json_content(self.thresholds),
+            "referrals": json_content(self.rules),
+            "frozen": json_content(self.frozen),
+            "sets": json_content(self.outcomes),
+        }
+
+
+def policy_grid(predictions: Predictions, stated: Screened, *, most_groups: int = MOST_GROUPS) -> PolicyGrid:
+    """Compute what the programme would do at other thresholds."""
+    thresholds, place = _thresholds(stated.threshold)
+    rules = [_rules(predictions, stated, cut.value) for cut in thresholds]
+    frozen = (place, rules[place].index(stated.referral))
+    outcomes: dict[str, dict[str, list[list[PolicyOutcome]]]] = {}
+    images: dict[str, list[RankedImage]] = {}
+    for name in ("in_domain", "shifted"):
+        part = predictions.select(domain=name, split="test")
+        if part is None:
+            continue
+        calls = np.stack([is_positive(part.prob, cut.value) for cut in thresholds])
+        sent = np.stack([_sent(part, stated, cut, row) for cut, row in zip(thresholds, rules, strict=True)])
+        groups = _groups(part, stated.subgroups, most_groups)
+        outcomes[name] = {
+            group: _outcomes(part, rows, calls, sent, stated.reader) for group, rows in groups.items()
+        }
+        images[name] = _ranked(part, calls, sent, list(groups.values()))
+    return PolicyGrid(tuple(thresholds), tuple(rules[place]), frozen, outcomes, images)
+
+
+def _thresholds(frozen: FrozenThreshold) -> tuple[list[FrozenThreshold], int]:
+    """Return the thresholds in their order, with the frozen one in place of its equal, and its place."""
+    others = [FrozenThreshold(value) for value in THRESHOLDS if value != frozen.value]
+    found = sorted([*others, frozen], key=lambda one: one.value)
+    return found, found.index(frozen)
+
+
+def _rules(predictions: Predictions, stated: Screened, cut: float) -> list[ReferralRule]:
+    """Return the rules from few images to many, with the frozen one in place of its equal."""
+    frozen = stated.referral
+    rates = [rate for rate in RATES if rate != (0.0 if frozen.extent == "none" else frozen.rate)]
+    others = referral_rules(predictions, frozen.uncertainty, cut, rates)
+    return sorted([*others, frozen], key=lambda one: (-one.threshold, one.rate or 0.0))
+
+
+def _sent(part: Predictions, stated: Screened, cut: FrozenThreshold, rules: list[ReferralRule]) -> Bools:
+    """Return (R, N) whether each rule refers each image."""
+    values, _ = referral_uncertainty(part, stated.referral.uncertainty, threshold=cut.value)
+    return np.stack([rule.refers(values) for rule in rules])
+
+
+def _groups(part: Predictions, columns: Sequence[str] | None, most: int) -> dict[str, Bools]:
+    """Return group -> (N,) rows: the whole set, and the largest subgroups in the order of their columns."""
+    members = group_members(part, columns)[0] if part.subgroups else {}
+    named = {f"{column}: {value}": rows for column, found in members.items() for value, rows in found.items()}
+    largest = sorted(named, key=lambda name: -int(named[name].sum()))[:most]
+    return {
+        "": np.ones(len(part), bool),
+        **{name: rows for name, rows in named.items() if name in largest},
+    }
+
+
+def _outcomes(
+    part: Predictions, rows: Bools, calls: Bools, sent: Bools, reader: tuple[float, float]
+) -> list[list[PolicyOutcome]]:
+    """Return T rows of R outcomes of some images; calls (T, N), sent (T, R, N)."""
+    codes, _ = cluster_codes((part.image_id if part.patient_id is None else part.patient_id)[rows])
+    order = np.argsort(codes, kind="stable")
+    chosen = np.flatnonzero(rows)[order]
+    severe = np.zeros(len(chosen), bool) if part.grade is None else part.grade[chosen] >= SEVERE
+    group = _Group(part.label[chosen] == 1, severe, codes[order], part.patient_id is not None, reader)
+    said, referred = calls[:, chosen], sent[:, :, chosen]
+    parts = [
+        group.sums(said[t][None], referred[t, k]) for t in range(len(said)) for k in _blocks(sent.shape[1], len(chosen))
+    ]  # fmt: skip
+    shares = {name: _intervals([part[0][name] for part in parts]) for name in parts[0][0]}
+    counts = np.concatenate([part[1] for part in parts], axis=1).tolist()
+    found = [
+        PolicyOutcome(
+            **dict(zip(shares, values, strict=True)), missed_images=lost, missed_severe_images=lost_severe
+        )
+        for *values, lost, lost_severe in zip(*shares.values(), *counts, strict=True)
+    ]
+    rules = sent.shape[1]
+    return [found[k : k + rules] for k in range(0, len(found), rules)]
+
+
+def _blocks(rules: int, images: int) -> Iterator[slice]:
+    size = max(1, MOST_CELLS // max(images, 1))
+    return (slice(k, k + size) for k in range(0, rules, size))
+
+
+def _intervals(parts: Sequence[Sums]) -> list[Interval]:
+    sums = Sums.joined(parts)
+    ends = proportion_intervals(sums)
+    return [Interval(*one) for one in zip(*(array.tolist() for array in (sums.value, *ends)), strict=True)]
+
+
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """The M images of a group, sorted by patient."""
+
+    y: Bools
+    severe: Bools
+    codes: NDArray[np.intp]
+    patients: bool
+    reader: tuple[float, float]
+
+    def sums(self, said: Bools, sent: Bools) -> tuple[dict[str, Sums], NDArray[np.intp]]:
+        """Return the sums of every share of K policies, and (2, K) images missed; said (1, M), sent (K, M)."""
+        y, every = self.y, np.ones(len(self.y))
+        called = np.where(sent, np.where(y, self.reader[0], 1 - self.reader[1]), said)
+        lost = y & ~said & ~sent
+        return {
+            "sensitivity": self._of(called, every, y),
+            "specificity": self._of(1 - called, every, ~y),
+            "ppv": self._of(y, called),
+            "npv": self._of(~y, 1 - called),
+            "referred": self._of(sent, every),
+            "referred_patients": self._patients(sent),
+            "missed": self._of(lost, every, y),
+            "missed_severe": self._of(lost, every, y & self.severe),
+        }, np.stack([lost.sum(axis=1), (lost & self.severe).sum(axis=1)])
+
+    def _of(self, success: NDArray[Any], weight: NDArray[Any], rows: Bools | None = None) -> Sums:
+        if rows is None:
+            return proportion_sums(success, weight, patient_starts(self.codes))
+        return proportion_sums(success[..., rows], weight[..., rows], patient_starts(self.codes[rows]))
+
+    def _patients(self, sent: Bools) -> Sums:
+        if not self.patients:
+            return proportion_sums(sent[:, :0], np.empty(0), patient_starts(self.codes[:0]))
+        any_image = np.logical_or.reduceat(sent, patient_starts(self.codes), axis=1)
+        patients = any_image.shape[1]
+        return proportion_sums(any_image, np.ones(patients), np.arange(patients))
+
+
+def _ranked(part: Predictions, calls: Bools, sent: Bools, groups: Sequence[Bools]) -> list[RankedImage]:
+    grade = np.full(len(part), -1) if part.grade is None else part.grade
+    lost = (part.label == 1) & (~calls[:, None] & ~sent).any(axis=(0, 1))
+    order, of = np.lexsort((part.image_id, part.prob, -grade)), np.stack(groups)
+    called, first = calls.sum(axis=0), (~sent).sum(axis=1)  # a later rule refers whatever an earlier one does
+    return [
+        RankedImage(
+            str(part.image_id[k]),
+            None if part.patient_id is None else str(part.patient_id[k]),
+            int(grade[k]) if grade[k] >= 0 else None,
+            float(part.prob[k]),
+            int(called[k]),
+            tuple(first[:, k].tolist()),
+            tuple(np.flatnonzero(of[:, k]).tolist()),
+        )
+        for k in order[lost[order]]
+    ]

@@ -1,1 +1,0 @@
-"""Other thresholds of decision and referral than the frozen ones, for exploration."""

@@ -1,0 +1,355 @@
+"""Sample sizes of a proportion, of an AUROC and of a certified threshold, with patients who have several images."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+from scipy.special import expit, logit, owens_t
+
+from retinabench.core.errors import InputError
+from retinabench.metrics.bootstrap import cluster_codes
+from retinabench.metrics.proportions import binary, clopper_pearson
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """How images are shared by patients.
+
+    A design effect D says that D dependent images tell as much as one independent image: 1 + (size - 1) x correlation, with
+    the size of the group of images that share a patient *and* a label, as met by a random image of that label.
+
+    Attributes:
+        images_per_patient: Mean number of images of a patient, at least 1.
+        correlation: Correlation, within a patient, of the model's being right on two images of the same label.
+        disease_correlation: Correlation of the labels of two images of a patient. 1: both eyes or neither are diseased,
+            which gives the largest design effect.
+        mates: Mean number of images of the patient of a random image, sum m_i^2 / sum m_i, which counts where patients have
+            unequally many; None: all have equally many.
+    """
+
+    images_per_patient: float = 2.0
+    correlation: float = 0.5
+    disease_correlation: float = 1.0
+    mates: float | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.images_per_patient < np.inf:
+            raise InputError(
+                f"a patient has {self.images_per_patient:g} images", hint="The mean is 1 or more, such as 2."
+            )
+        for name in ("correlation", "disease_correlation"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InputError(
+                    f"the {name.replace('_', ' ')} is {getattr(self, name):g}", hint="It lies in [0, 1]."
+                )
+
+    def positive_effect(self, prevalence: float) -> float:
+        """Return the design effect among the positive images at this prevalence."""
+        return self._effect(prevalence + self.disease_correlation * (1 - prevalence))
+
+    def negative_effect(self, prevalence: float) -> float:
+        """Return the design effect among negative images of this prevalence."""
+        return self._effect(1 - prevalence + self.disease_correlation * prevalence)
+
+    @property
+    def effect(self) -> float:
+        """The design effect of a mean over all images of a patient."""
+        return self._effect(1.0)
+
+    def _effect(self, shared: float) -> float:
+        """Return 1 + (m - 1) x P(another image of the patient has the label of this one) x correlation."""
+        size = self.images_per_patient if self.mates is None else self.mates
+        return 1 + (size - 1) * shared * self.correlation
+
+
+def intra_patient_correlation(success: ArrayLike, cluster: ArrayLike | Sequence[Hashable]) -> float:
+    """Return the correlation of a yes/no outcome between images of a patient.
+
+    With Y_i successes among the m_i images of patient i, M images, G patients and p = sum Y_i / M:
+    1 - sum Y_i (m_i - Y_i) / m_i / ((M - G) p (1 - p)), cut to [0, 1].
+
+    References:
+        Fleiss and Cuzick, The reliability of dichotomous judgments: unequal numbers of judges per subject, Appl. Psychol.
+        Meas. 3:537 (1979).
+
+    Shapes: `success` (N,), `cluster` (N,).
+    """
+    hit = binary(success, "success")
+    codes, patients = cluster_codes(cluster)
+    images = np.bincount(codes, minlength=patients)
+    successes = np.bincount(codes, hit, patients)
+    p = float(hit.mean())
+    scale = (len(hit) - patients) * p * (1 - p)
+    if scale <= 0:
+        return float("nan")
+    within = float(np.sum(successes * (images - successes) / images))
+    return float(np.clip(1 - within / scale, 0, 1))
+
+
+MOST = 10_000_000
+
+"""No study has more images."""
+
+
+def images_for_half_width(expected: float, half_width: float, level: float = 0.95) -> int:
+    """Return the fewest independent images whose Clopper-Pearson interval is narrow enough at the expected proportion.
+
+    The interval is that of `expected` x n successes in n (a fraction of a success where that is no whole number), which is
+    the interval that `clinic` will report.
+
+    References:
+        Buderer, Statistical methodology: I. Incorporating the prevalence of disease into the sample size calculation for
+        sensitivity and specificity, Acad. Emerg. Med. 3:895 (1996), with the Wald interval.
+    """
+    check_share("expected proportion", expected)
+    if not 0 < half_width < 0.5:
+        raise InputError(f"the half-width is {half_width:g}", hint="It lies between 0 and 0.5, such as 0.05.")
+
+    def wide(n: int) -> bool:
+        low, high = clopper_pearson(expected * n, n, level)
+        return bool((high - low) / 2 > half_width)
+
+    low, high = 0, 1
+    while wide(high):
+        low, high = high, 2 * high
+        if high > MOST:
+            raise InputError(f"a half-width of {half_width:g} needs more than {MOST:,} images")
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if wide(middle) else (low, middle)
+    return high
+
+
+def images_for_power(expected: float, above: float, power: float = 0.8, level: float = 0.95) -> int:
+    """Return the fewest independent images with which an exact test shows that a proportion is above a goal.
+
+    The one-sided binomial test rejects "proportion <= above" at the level (1 - level) / 2: the lower end of the
+    Clopper-Pearson interval of level `level` then lies above the goal. The power of an exact test goes up and down with n; from
+    the returned n on it does not fall below `power` again.
+
+    References:
+        Chernick and Liu, The saw-toothed behavior of power versus sample size and software solutions: single binomial
+        proportion using exact methods, Am. Stat. 56:149 (2002).
+    """
+    check_share("expected proportion", expected)
+    check_share("power", power)
+    if not 0 <= above < expected:
+        raise InputError(
+            f"an expected {expected:g} cannot be shown to be above {above:g}",
+            hint="Expect a value above the goal.",
+        )
+    needed = stats.norm.ppf((1 + level) / 2) * np.sqrt(above * (1 - above))
+    needed += stats.norm.ppf(power) * np.sqrt(expected * (1 - expected))
+    approximate = (needed / (expected - above)) ** 2
+    if not approximate < MOST:
+        raise InputError(f"to tell {expected:g} from {above:g} needs more than {MOST:,} images")
+    short = np.flatnonzero(
+        exact_power(np.arange(1, int(2 * approximate) + 300), expected, above, level) < power
+    )
+    return int(short[-1]) + 2 if len(short) else 1
+
+
+def exact_power(images: ArrayLike, expected: float, above: float, level: float = 0.95) -> NDArray[np.float64]:
+    """Return the power of the exact one-sided binomial test of "proportion <= above".
+
+    Shapes: `images` (K,), returns (K,).
+    """
+    n = np.asarray(images)
+    most_without = stats.binom.isf((1 - level) / 2, n, above)  # P(more successes | above) <= (1 - level) / 2
+    return np.asarray(stats.binom.sf(most_without, n, expected), np.float64)
+
+
+def check_share(name: str, value: float) -> None:
+    """Raise `InputError` unless a share lies in [0, 1]."""
+    if not 0 <= value <= 1:
+        raise InputError(f"the {name} is {value:g}", hint="It lies between 0 and 1.")
+
+
+def auroc_standard_error(
+    auroc: float, positives: float, negatives: float, *, effects: tuple[float, float] = (1.0, 1.0)
+) -> float:
+    """Return the standard error of an AUROC under the equal-variance binormal model.
+
+    References:
+        Obuchowski, Sample size calculations in studies of test accuracy, Stat. Methods Med. Res. 7:371 (1998), with an
+        approximation of the same variance; Hanley and McNeil, Radiology 143:29 (1982), for the decomposition.
+    """
+    both = _ranked_above_twice(auroc)
+    placement = both - auroc**2
+    pair = auroc - 2 * both + auroc**2
+    return math.sqrt(
+        placement * (effects[0] / positives + effects[1] / negatives) + pair / (positives * negatives)
+    )
+
+
+def images_for_auroc(
+    auroc: float, half_width: float, prevalence: float, clusters: Clusters, level: float = 0.95
+) -> float:
+    """Return the number of images, of both classes together, whose AUROC has an interval of the stated half-width."""
+    _check_auroc(auroc)
+    if not 0 < half_width < 0.5:
+        raise InputError(f"the half-width is {half_width:g}", hint="It lies between 0 and 0.5, such as 0.05.")
+    target = half_width / float(stats.norm.ppf((1 + level) / 2))
+    return _images_for_variance(auroc, target**2, prevalence, clusters)
+
+
+def images_for_difference(
+    auroc: tuple[float, float],
+    between: float,
+    prevalence: float,
+    clusters: Clusters,
+    *,
+    power: float = 0.8,
+    level: float = 0.95,
+) -> float:
+    """Return the number of images that show a difference between two models' AUROCs on the same images.
+
+    The variance of the difference is V1 + V2 - 2 r sqrt(V1 V2), under the hypothesis of no difference 2 V (1 - r) at the mean
+    AUROC; the two-sided test has the level 1 - `level`.
+
+    References:
+        Obuchowski and McClish, Sample size determination for diagnostic accuracy studies involving binormal ROC curve
+        indices, Stat. Med. 16:1529 (1997).
+    """
+    for value in auroc:
+        _check_auroc(value)
+    if auroc[0] == auroc[1]:
+        raise InputError("the two AUROCs are equal", hint="State two that differ.")
+    if not 0 <= between < 1:
+        raise InputError(
+            f"the correlation between the AUROCs is {between:g}", hint="It lies in [0, 1), such as 0.5."
+        )
+    check_share("power", power)
+    one, two = (_unit_variance(value, prevalence, clusters) for value in auroc)
+    null = 2 * (1 - between) * _unit_variance((auroc[0] + auroc[1]) / 2, prevalence, clusters)
+    alternative = one + two - 2 * between * math.sqrt(one * two)
+    z = float(stats.norm.ppf((1 + level) / 2)), float(stats.norm.ppf(power))
+    return ((z[0] * math.sqrt(null) + z[1] * math.sqrt(alternative)) / (auroc[0] - auroc[1])) ** 2
+
+
+def _unit_variance(auroc: float, prevalence: float, clusters: Clusters) -> float:
+    """Return N times the variance, to leading order: (D1 / prevalence + D0 / (1 - prevalence)) (Q - A^2)."""
+    first = clusters.positive_effect(prevalence) / prevalence
+    second = clusters.negative_effect(prevalence) / (1 - prevalence)
+    return (first + second) * (_ranked_above_twice(auroc) - auroc**2)
+
+
+def _images_for_variance(auroc: float, variance: float, prevalence: float, clusters: Clusters) -> float:
+    """Solve the variance for the number of images N: variance = unit / N + pair / (N^2 prevalence (1 - prevalence))."""
+    unit = _unit_variance(auroc, prevalence, clusters)
+    pair = (auroc - 2 * _ranked_above_twice(auroc) + auroc**2) / (prevalence * (1 - prevalence))
+    return (unit + math.sqrt(unit**2 + 4 * variance * pair)) / (2 * variance)
+
+
+def _ranked_above_twice(auroc: float) -> float:
+    """Return Q, by the identity of the bivariate normal distribution with Owen's T function.
+
+    P(Z1 <= z, Z2 <= z) = Phi(z) - 2 T(z, sqrt((1 - r) / (1 + r))), here with r = 1/2.
+    """
+    z = float(stats.norm.ppf(auroc))
+    return float(stats.norm.cdf(z) - 2 * owens_t(z, np.sqrt(1 / 3)))
+
+
+def _check_auroc(auroc: float) -> None:
+    if not 0.5 <= auroc < 1:
+        raise InputError(f"the AUROC is {auroc:g}", hint="Expect a value from 0.5 to below 1.")
+
+
+Floats = NDArray[np.float64]
+
+Z = float(stats.norm.ppf(0.975))
+
+
+def images_for_observed_over_expected(prevalence: float, width: float = 0.2) -> float:
+    """Return the images for a 95 % interval of observed/expected of the stated width.
+
+    SE(ln O/E) = sqrt((1 - prevalence) / (n prevalence)), the interval exp(-+ z SE) has the width 2 sinh(z SE).
+    """
+    _check_width(width)
+    error = math.asinh(width / 2) / Z
+    return (1 - prevalence) / (prevalence * error**2)
+
+
+def images_for_calibration_slope(predictors: ArrayLike, weight: ArrayLike, width: float = 0.2) -> float:
+    """Return the images for a 95 % interval of the calibration slope of the stated width, for a calibrated model.
+
+    n = I_a / (SE^2 (I_a I_b - I_ab^2)), with the means I_a of v, I_ab of v x and I_b of v x^2 over the linear predictors x
+    and v = p (1 - p).
+
+    Shapes: `predictors` (K,), `weight` (K,).
+    """
+    _check_width(width)
+    x, w = np.asarray(predictors, np.float64), np.asarray(weight, np.float64)
+    v = w / w.sum() * expit(x) * expit(-x)
+    a, ab, b = float(v.sum()), float(v @ x), float(v @ x**2)
+    if a * b - ab**2 <= 0:
+        raise InputError("the calibration slope needs probabilities that differ")
+    return a / ((width / (2 * Z)) ** 2 * (a * b - ab**2))
+
+
+def images_for_c_statistic(auroc: float, prevalence: float, width: float = 0.1) -> float:
+    """Return the images for a 95 % interval of the C-statistic (the AUROC) of the stated width, by Newcombe's formula.
+
+    SE^2 = C (1 - C) (1 + (n/2 - 1) ((1 - C) / (2 - C) + C / (1 + C))) / (n^2 prevalence (1 - prevalence)).
+
+    References:
+        Newcombe, Confidence intervals for an effect size measure based on the Mann-Whitney statistic, part 2, Stat. Med.
+        25:559 (2006).
+    """
+    _check_width(width)
+    slope = (1 - auroc) / (2 - auroc) + auroc / (1 + auroc)
+    scale = auroc * (1 - auroc) / (prevalence * (1 - prevalence) * (width / (2 * Z)) ** 2)
+    # n^2 = scale (1 + (n / 2 - 1) slope)
+    half = scale * slope / 4
+    return half + math.sqrt(half**2 + scale * (1 - slope))
+
+
+def images_for_net_benefit(
+    sensitivity: float, specificity: float, prevalence: float, threshold: float, width: float = 0.2
+) -> float:
+    """Return the images for a 95 % interval of the standardised net benefit of the stated width.
+
+    With w = (1 - q) / q x t / (1 - t), q the prevalence and t the threshold probability, n SE^2 =
+    sens (1 - sens) / q + w^2 spec (1 - spec) / (1 - q) + w^2 (1 - spec)^2 / (q (1 - q)).
+
+    References:
+        Marsh, Janes and Pepe, Statistical inference for net benefit measures in biomarker validation studies, Biometrics
+        76:843 (2020).
+    """
+    _check_width(width)
+    check_share("threshold", threshold)
+    w = (1 - prevalence) / prevalence * threshold / (1 - threshold)
+    unit = sensitivity * (1 - sensitivity) / prevalence
+    unit += w**2 * specificity * (1 - specificity) / (1 - prevalence)
+    unit += w**2 * (1 - specificity) ** 2 / (prevalence * (1 - prevalence))
+    return unit / (width / (2 * Z)) ** 2
+
+
+def calibrated_predictors(auroc: float, prevalence: float) -> tuple[Floats, Floats]:
+    """Return the linear predictors of a calibrated binormal model, as points (K,) and their probabilities (K,)."""
+    distance = math.sqrt(2) * float(stats.norm.ppf(auroc))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+    weights = weights / weights.sum()
+    centre, shift = float(logit(prevalence)), distance**2 / 2
+    points = [centre + sign * shift + distance * nodes for sign in (1, -1)]
+    return np.concatenate(points), np.concatenate([prevalence * weights, (1 - prevalence) * weights])
+
+
+def threshold_of_sensitivity(auroc: float, prevalence: float, sensitivity: float) -> tuple[float, float]:
+    """Return the threshold probability at which a calibrated binormal model has a sensitivity, and its specificity there."""
+    distance = math.sqrt(2) * float(stats.norm.ppf(auroc))
+    cut = float(stats.norm.isf(sensitivity))  # in standard deviations from the mean of the positives
+    threshold = float(expit(logit(prevalence) + distance**2 / 2 + distance * cut))
+    return threshold, float(stats.norm.cdf(cut + distance))
+
+
+def _check_width(width: float) -> None:
+    if not 0 < width < 10:
+        raise InputError(
+            f"the width of the interval is {width:g}", hint="Ask for a width above 0, such as 0.2."
+        )

@@ -1,0 +1,533 @@
+"""Parquet, CSV and NPZ files as tables of columns, read with a bound on memory."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import lzma
+import math
+import re
+import struct
+import tokenize
+import warnings
+import zipfile
+import zlib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.csv
+import pyarrow.parquet
+from numpy.typing import NDArray
+
+from retinabench.core.errors import InputError
+from retinabench.core.untrusted import FORMULA, QUOTED_ARROW, plain_cell, unquoted
+from retinabench.predictions import columns
+from retinabench.predictions.arrow_columns import arguments_of_arrow, combined, unfolded
+from retinabench.predictions.columns import (
+    KNOWN,
+    MAX_BYTES,
+    MAX_TEXT,
+    MAX_TEXT_BYTES,
+    MAX_VALUES,
+    OPTIONAL,
+    check_columns,
+    check_size,
+    is_number,
+    metadata_json,
+    read_metadata,
+    recognise,
+    sample_number,
+)
+from retinabench.predictions.subgroups import kept_places, to_arrow
+from retinabench.predictions.table import Predictions
+from retinabench.predictions.values import UNKNOWN_GRADE, FileColumns, Reading, arguments_of
+
+MAX_FOOTER = 1 << 25
+
+UNFOLDING = "DELTA_BYTE_ARRAY"
+
+"""An encoding of text by shared beginnings, which nothing bounds; usual writers do not choose it."""
+
+
+def open_parquet(path: Path) -> pa.parquet.ParquetFile:
+    """Open a Parquet file after measuring its footer; its text is read as dictionaries."""
+    with open(path, "rb") as handle:
+        handle.seek(max(0, path.stat().st_size - 8))
+        length = int.from_bytes(handle.read(4), "little")
+    if MAX_FOOTER < length < path.stat().st_size:
+        raise InputError(
+            f"describes its columns in {length:,} bytes, more than {MAX_FOOTER:,}",
+            file=path,
+            hint="Write fewer columns.",
+        )
+    schema = pa.parquet.read_schema(path)
+    words = [field.name for field in schema if _is_text(field.type)]
+    return pa.parquet.ParquetFile(path, read_dictionary=words, page_checksum_verification=True)
+
+
+def read_columns(file: pa.parquet.ParquetFile, path: Path, names: Sequence[str] | None = None) -> pa.Table:
+    """Read columns of a Parquet file, after checking what the file declares of them."""
+    _check_declared(file.metadata, path, names)
+    return file.read(columns=None if names is None else list(names))
+
+
+def read_table(path: Path, names: Sequence[str] | None = None) -> pa.Table:
+    """Read columns of a Parquet file with its text unfolded, within the limits of this module."""
+    return unfold_all(read_columns(open_parquet(path), path, names), path)
+
+
+def unfold_all(table: pa.Table, path: Path) -> pa.Table:
+    """Return a table without dictionaries, or raise `InputError` where a column is too wide for its rows."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type):
+            column = unfolded(table.column(place), field.name, path)
+            table = table.set_column(place, field.name, column)
+    return table
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind))
+
+
+def _check_declared(metadata: pa.parquet.FileMetaData, path: Path, names: Sequence[str] | None) -> None:
+    wanted = None if names is None else set(names)
+    values = size = 0
+    for group in range(metadata.num_row_groups):
+        rows = metadata.row_group(group)
+        for place in range(rows.num_columns):
+            column = rows.column(place)
+            name = column.path_in_schema.partition(".")[0]
+            if wanted is not None and name not in wanted:
+                continue
+            values += column.num_values
+            size += column.total_uncompressed_size
+            if UNFOLDING in column.encodings:
+                raise InputError(
+                    f"is encoded as {UNFOLDING}, whose size nothing bounds",
+                    file=path,
+                    column=name,
+                    hint="Write it again without this encoding.",
+                )
+    if values > MAX_VALUES or size > MAX_BYTES:
+        raise InputError(
+            f"unfolds to {values:,} values of {size:,} bytes, more than are read at once "
+            f"({MAX_VALUES:,} values, {MAX_BYTES:,} bytes)",
+            file=path,
+            hint="Write a part of it.",
+        )
+
+
+METADATA_KEY, CHECKSUM_KEY = b"retinabench", b"retinabench.sha256"
+
+
+def read_parquet(path: Path, reading: Reading) -> Predictions:
+    """Read a Parquet file, only after its declared size is checked."""
+    try:
+        file = open_parquet(path)
+        own = file.schema_arrow.names
+        layout = recognise(own, reading.columns, str(path))
+        check_columns(path, layout.names, own)
+        check_size(
+            path, file.metadata.num_rows, sum(sample_number(name) is not None for name in layout.names)
+        )
+        places, layout = kept_places(layout)
+        table = read_columns(
+            file, path, None if len(places) == len(own) else [own[place] for place in places]
+        )
+    except (pa.ArrowInvalid, pa.ArrowException, OSError) as error:
+        if isinstance(error, (FileNotFoundError, PermissionError)):
+            raise
+        raise InputError("is not a whole Parquet file", file=path, hint="Write or copy it again.") from None
+    footer = file.schema_arrow.metadata or {}
+    text = footer.get(METADATA_KEY, b"{}")
+    if CHECKSUM_KEY in footer and footer[CHECKSUM_KEY] != _checksum(unfold_all(table, path), text):
+        raise InputError(
+            "does not match its checksum: it is damaged, or another program changed it",
+            file=path,
+            hint="Copy it again; after a change that is meant, write it with write_predictions.",
+        )
+    metadata = read_metadata(path, text)
+    with layout.own_names():
+        return Predictions(**arguments_of_arrow(str(path), table, layout, reading, metadata))
+
+
+def to_table(predictions: Predictions) -> pa.Table:
+    """Arrow table of the columns that are there."""
+    columns: dict[str, Any] = {"image_id": predictions.image_id, "label": predictions.label}
+    n, samples = predictions.probs.shape
+    if samples == 1:
+        columns["prob"] = predictions.probs[:, 0]
+    else:
+        offsets = pa.array(np.arange(0, n * samples + 1, samples, dtype=np.int64))
+        columns["probs"] = pa.LargeListArray.from_arrays(offsets, pa.array(predictions.probs.ravel()))
+    columns |= {name: values for name in OPTIONAL if (values := getattr(predictions, name)) is not None}
+    if predictions.grade is not None:
+        columns["grade"] = pa.array(predictions.grade, mask=predictions.grade == UNKNOWN_GRADE)
+    columns |= {name: to_arrow(values) for name, values in predictions.subgroups.items()}
+    return pa.table(columns)
+
+
+def parquet_bytes(predictions: Predictions) -> bytes:
+    """A Parquet file with the metadata and a checksum of everything in its footer."""
+    table, text = to_table(predictions), metadata_json(predictions.metadata, predictions.samples).encode()
+    table = table.replace_schema_metadata({METADATA_KEY: text, CHECKSUM_KEY: _checksum(table, text)})
+    sink = io.BytesIO()
+    pa.parquet.write_table(table, sink, compression="zstd", write_page_checksum=True)
+    return sink.getvalue()
+
+
+def _checksum(table: pa.Table, metadata: bytes) -> bytes:
+    """SHA-256 of names, values and metadata. The checksums of pages, which are written as well, leave out the footer."""
+    digest = hashlib.sha256(metadata)
+    for name, chunked in zip(table.column_names, table.columns, strict=True):
+        column = combined(chunked)
+        digest.update(f"\n{name}\n{len(column)}\n".encode("utf-8", "surrogatepass"))
+        if pa.types.is_large_list(column.type):
+            digest.update(np.asarray(column.value_lengths().fill_null(-1)).tobytes())
+            column = column.flatten()
+        digest.update(np.packbits(np.asarray(column.is_valid())).tobytes())
+        if pa.types.is_string(column.type):
+            filled = column.fill_null("")
+            ends = np.frombuffer(filled.buffers()[1], np.int32)[filled.offset :][: len(filled) + 1]
+            digest.update((ends - ends[0]).tobytes())
+            digest.update(memoryview(filled.buffers()[2] or b"")[ends[0] : ends[-1]])
+        elif pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+            digest.update(np.asarray(column.fill_null(0)).tobytes())
+    return digest.hexdigest().encode()
+
+
+MAX_CSV_BYTES = 2 * 1024**3
+
+BLOCK = 1 << 24
+
+
+def read_csv(path: Path, reading: Reading) -> Predictions:
+    """Read a CSV of any usual dialect; a broken line or a word among the numbers is named by its row."""
+    if path.stat().st_size > MAX_CSV_BYTES:
+        raise InputError(
+            "is larger than 2 GiB", file=path, hint="Convert it to Parquet, or score a part of it."
+        )
+    encoding, header = csv_header(path)
+    delimiter = max(",;\t", key=header.count)
+    if delimiter not in header and "|" in header:
+        hint = "Separate them by commas, semicolons or tabs."
+        raise InputError("separates its columns by '|'", file=path, hint=hint)
+    fields = csv.reader([header], delimiter=delimiter, skipinitialspace=True)
+    header_names = [unquoted(name.strip()) for name in next(fields)]
+    layout = recognise(header_names, reading.columns, str(path))
+    check_columns(path, layout.names, header_names)
+    _csv_size(path, sum(sample_number(name) is not None for name in layout.names))
+    kept, layout = kept_places(layout)
+    places = [str(place) for place in kept]
+    every = [str(place) for place in range(len(header_names))]
+
+    def load(text: bool, decimal: str) -> pa.Table:
+        kinds = (pa.float64() if is_number(name) and not text else pa.string() for name in layout.names)
+        return pa.csv.read_csv(
+            path,
+            # Only one thread can say in which row a line is broken.
+            read_options=pa.csv.ReadOptions(
+                encoding=encoding, column_names=every, skip_rows=1, use_threads=not text
+            ),
+            parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            convert_options=pa.csv.ConvertOptions(
+                column_types=dict(zip(places, kinds, strict=True)),
+                include_columns=places,
+                decimal_point=decimal,
+                strings_can_be_null=True,
+                null_values=[""],
+                quoted_strings_can_be_null=True,
+            ),
+        )
+
+    try:
+        try:
+            table = load(text=False, decimal=".")
+        except pa.ArrowInvalid:
+            # A decimal comma, a word among the numbers or a broken line: the second try tells which.
+            try:
+                table = load(text=False, decimal=",") if delimiter != "," else load(text=True, decimal=".")
+            except pa.ArrowInvalid:
+                table = load(text=True, decimal=".")
+    except (pa.ArrowInvalid, UnicodeError) as error:
+        raise broken_csv(path, str(error)) from None
+    check_size(path, table.num_rows, max(1, len(places) - 2))
+    if not _ends_with_line_end(path):
+        note = f"row {table.num_rows:,}, the last, has no line end: if the file was cut off, its last value is not whole"
+        layout = replace(layout, notes=(*layout.notes, note))
+    with layout.own_names():
+        return Predictions(**arguments_of_arrow(str(path), unquote(table), layout, reading, {}, untyped=True))
+
+
+def _ends_with_line_end(path: Path) -> bool:
+    with open(path, "rb") as handle:
+        handle.seek(max(0, path.stat().st_size - 4))
+        return handle.read().rstrip(b"\0").endswith((b"\n", b"\r"))
+
+
+def csv_header(path: Path) -> tuple[str, str]:
+    """Encoding and first line of a CSV, however many sample columns it names."""
+    with open(path, "rb") as handle:
+        head = handle.read(BLOCK)
+    wide = head.startswith((b"\xff\xfe", b"\xfe\xff"))
+    if head.startswith(b"\xff\xfe\x00\x00"):
+        raise InputError("is UTF-32 text", file=path, hint="Save it as 'CSV UTF-8'.")
+    if b"\x00" in head and not wide:
+        raise InputError(
+            "holds zero bytes: no CSV", file=path, hint="Write a CSV with image_id, label, prob."
+        )
+    encoding = "utf-16" if wide else "utf8"
+    text = head.decode(encoding, errors="replace").lstrip("\ufeff")
+    first = re.split(r"\r\n|\r|\n", text, maxsplit=1)[0]
+    if "\ufffd" in first:
+        raise InputError(
+            "holds a header that is no text of its encoding", file=path, hint="Save it as 'CSV UTF-8'."
+        )
+    if not text.strip():
+        raise InputError("is empty", file=path, hint="Begin with the names of the columns.")
+    if not first.strip():
+        raise InputError("has an empty first line", file=path, hint="Begin with the names of the columns.")
+    return encoding, first
+
+
+def _csv_size(path: Path, samples: int) -> None:
+    """Refuse a file of too many rows before it is parsed, by its line ends; small files need no count."""
+    size = path.stat().st_size
+    if size < columns.MAX_VALUES // 4:
+        return
+    with open(path, "rb") as handle:
+        rows = sum(block.count(b"\n") for block in iter(lambda: handle.read(BLOCK), b""))
+    check_size(path, rows, max(1, samples))
+
+
+def broken_csv(path: Path, message: str) -> InputError:
+    """The error that names the broken line, from what the CSV reader said."""
+    if "UTF8" in message or "codec" in message:
+        return InputError("is not UTF-8 text", file=path, hint="Save it as 'CSV UTF-8'.")
+    if line := re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", message):
+        return InputError(
+            f"has {line[3]} columns where the header has {line[2]}",
+            file=path,
+            row=int(line[1]) - 1,
+            hint="Quote values that contain the separator, and write decimals with a point.",
+        )
+    return InputError(f"cannot be read as CSV: {message.splitlines()[0]}", file=path)
+
+
+def csv_bytes(predictions: Predictions) -> bytes:
+    """A comma-separated file in UTF-8, samples as prob_0, prob_1, …; numbers read back bit by bit."""
+    table = to_table(predictions)
+    if "probs" in table.column_names:
+        place = table.column_names.index("probs")
+        table = table.drop_columns(["probs"])
+        for number, values in enumerate(predictions.probs.T):
+            table = table.add_column(place + number, f"prob_{number}", pa.array(values))
+    for place, field in enumerate(table.schema):
+        if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
+            table = table.set_column(place, field.name, _quoted(table.column(place)))
+    sink = io.BytesIO()
+    pa.csv.write_csv(table.rename_columns([plain_cell(name) for name in table.column_names]), sink)
+    return sink.getvalue()
+
+
+def _quoted(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Put an apostrophe before what a spreadsheet would read as a formula; `read_csv` takes it off."""
+    if not pa.compute.any(pa.compute.match_substring_regex(column, FORMULA)).as_py():
+        return column
+    words = [None if word is None else plain_cell(word) for word in column.to_pylist()]
+    return pa.chunked_array([pa.array(words, column.type)])
+
+
+def unquote(table: pa.Table) -> pa.Table:
+    """Return a table of a CSV without the apostrophes that `_quoted` put before cells."""
+    for place, field in enumerate(table.schema):
+        if not pa.types.is_string(field.type):
+            continue
+        column = table.column(place)
+        if pa.compute.any(pa.compute.match_substring_regex(column, QUOTED_ARROW)).as_py():
+            column = pa.compute.replace_substring_regex(column, QUOTED_ARROW, r"\1")
+            table = table.set_column(place, field.name, column)
+    return table
+
+
+SUBGROUPS = "subgroups/"
+
+DAMAGED_ARRAYS = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, RuntimeError, ValueError, IndexError, TypeError,
+    KeyError, AttributeError, OverflowError, SyntaxError, tokenize.TokenError,
+)  # fmt: skip
+
+"""What the standard library raises for archives and arrays that are damaged or forged; `OSError` as well."""
+
+MAX_METADATA = 1 << 22  # characters
+
+METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+
+"""What NumPy writes. Python bounds the memory that these unfold to, but not that of bzip2 and LZMA."""
+
+
+def read_npz(path: Path, reading: Reading) -> Predictions:
+    """Read the plain arrays of an NPZ file; objects are never unpickled."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            table = _table(path, archive, reading)
+    except InputError:
+        raise
+    except DAMAGED_ARRAYS:
+        raise InputError("is not a whole NPZ file", file=path, hint="Write or copy it again.") from None
+    with table.layout.own_names():
+        return Predictions(**arguments_of(table, reading))
+
+
+def _table(path: Path, archive: zipfile.ZipFile, reading: Reading) -> FileColumns:
+    arrays = [info for info in archive.infolist() if info.filename.endswith(".npy")]
+    if not arrays:
+        raise InputError(
+            "is a zip archive without arrays, such as an Excel file",
+            file=path,
+            hint="Write a CSV with image_id, label, prob.",
+        )
+    names = [info.filename.removesuffix(".npy") for info in arrays]
+    if any(sample_number(name) is not None for name in names):
+        raise InputError(
+            "holds one array per sample", file=path, hint="Store them as one (N, S) array named 'probs'."
+        )
+    layout = recognise(names, reading.columns, str(path))
+    check_columns(path, layout.names, names)
+    entries = dict(zip(layout.names, arrays, strict=True))
+    _, layout = kept_places(layout)
+    total = sum(entries[name].file_size for name in {*KNOWN, *layout.names} if name in entries)
+    if total > MAX_BYTES + MAX_TEXT_BYTES:
+        raise InputError(
+            f"unfolds to {total:,} bytes, more than are read at once", file=path, hint="Write a part of it."
+        )
+    known = {
+        name: read_member(path, archive, entries[name], name)
+        for name in ("metadata", *KNOWN)
+        if name in entries
+    }
+    metadata = read_metadata(path, str(known.pop("metadata", "{}")).encode())
+    if "prob" in known:
+        known["probs"] = known.pop("prob")
+    further, notes = {}, []
+    for name in layout.names:
+        if name in ("metadata", *KNOWN):
+            continue
+        own = name.removeprefix(SUBGROUPS)
+        try:
+            further[own] = read_member(
+                path,
+                archive,
+                entries[name],
+                own,
+                shape=np.shape(known["label" if "label" in known else "grade"]),
+            )
+        except InputError as error:
+            notes.append(f"the array '{own[:60]}' is left out: {error.problem}")
+    return FileColumns(known, further, replace(layout, notes=(*layout.notes, *notes)), metadata, str(path))
+
+
+_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+
+
+def read_member(
+    path: str | Path,
+    archive: zipfile.ZipFile,
+    info: zipfile.ZipInfo,
+    name: str,
+    shape: tuple[int, ...] | None = None,
+) -> NDArray[Any]:
+    """Read one array; what its header declares is checked before memory is asked for, and no object is unpickled."""
+    if info.compress_type not in METHODS:
+        raise InputError(
+            "is compressed in a way that NumPy does not write",
+            file=path,
+            column=name,
+            hint="Write it again with numpy.savez_compressed.",
+        )
+    with warnings.catch_warnings(), archive.open(info) as handle:
+        warnings.simplefilter("ignore", UserWarning)  # of Python 2, which wrote other numbers into headers
+        try:
+            declared, _, dtype = _HEADERS[np.lib.format.read_magic(handle)](handle)
+        except (KeyError, ValueError):
+            raise InputError("is not a plain array", file=path, column=name) from None
+    _npz_format_check_declared(path, name, declared, dtype, shape, info.file_size)
+    try:
+        with warnings.catch_warnings(), archive.open(info) as handle:
+            warnings.simplefilter("ignore", UserWarning)
+            values = np.asarray(np.lib.format.read_array(handle, allow_pickle=False))
+    except ValueError:
+        raise InputError("is not a whole array", file=path, column=name, hint="Write it again.") from None
+    if not _is_unicode(values):
+        raise InputError(
+            "holds text that is no valid Unicode", file=path, column=name, hint="Write it again."
+        )
+    return values
+
+
+def _npz_format_check_declared(
+    path: str | Path,
+    name: str,
+    declared: tuple[int, ...],
+    dtype: np.dtype[Any],
+    shape: tuple[int, ...] | None,
+    held: int,
+) -> None:
+    """Check what the header of an array declares: its kind, its shape, and that it fits the limits and the `held` bytes."""
+    if dtype.hasobject:
+        raise InputError(
+            "holds Python objects, which are never unpickled",
+            file=path,
+            column=name,
+            hint="Save plain arrays of numbers and text.",
+        )
+    if shape is not None and declared != shape:
+        raise InputError(f"has shape {declared}, needed is {shape}", file=path, column=name)
+    if declared:
+        check_size(path, declared[0], math.prod(declared[1:]))
+    size = math.prod(declared) * dtype.itemsize
+    if size > (MAX_TEXT_BYTES if dtype.kind in "US" else MAX_BYTES):
+        raise InputError(f"declares {size:,} bytes, more than are read at once", file=path, column=name)
+    if size > held:
+        raise InputError(
+            f"declares the shape {declared} and holds less", file=path, column=name, hint="Write it again."
+        )
+    if dtype.kind in "US" and dtype.itemsize > 4 * (MAX_TEXT if declared else MAX_METADATA):
+        raise InputError(f"holds text of type {dtype}, wider than {MAX_TEXT:,}", file=path, column=name)
+
+
+def _is_unicode(values: NDArray[Any]) -> bool:
+    """Whether every code point of text is a character: none is a surrogate, and none is above U+10FFFF, where Python crashes."""
+    if values.dtype.kind != "U" or not values.dtype.itemsize:
+        return True
+    codes = (
+        np.ascontiguousarray(values)
+        .reshape(-1)
+        .view(np.dtype(np.uint32).newbyteorder(values.dtype.byteorder))
+    )
+    return not ((codes > 0x10FFFF) | ((codes >= 0xD800) & (codes < 0xE000))).any()
+
+
+def npz_bytes(predictions: Predictions) -> bytes:
+    """A compressed NPZ file of plain arrays; further columns stand in its folder `subgroups/`."""
+    columns = {name: getattr(predictions, name) for name in ("image_id", "label", "probs", *OPTIONAL)}
+    columns |= {f"{SUBGROUPS}{name}": values for name, values in predictions.subgroups.items()}
+    columns["metadata"] = np.asarray(metadata_json(predictions.metadata, predictions.samples))
+    sink = io.BytesIO()
+    with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as archive:  # np.savez allows no array named "file"
+        for name, values in columns.items():
+            if values is not None:
+                if not _is_unicode(values):
+                    raise UnicodeError(name)
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as handle:
+                    np.lib.format.write_array(handle, values, allow_pickle=False)
+    return sink.getvalue()

@@ -1,1 +1,0 @@
-"""The predictions file as CSV, Parquet and NPZ."""

@@ -1,0 +1,712 @@
+"""The page, tables and first lines of `clinic`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import isnan
+from pathlib import Path, PurePath
+from typing import Literal
+
+import numpy as np
+from markupsafe import Markup
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from retinabench.core.files import write_bytes, write_json
+from retinabench.core.results import Document
+from retinabench.metrics.calibration import CalibrationSummary
+from retinabench.metrics.clinical.decision_curve import MissedImage
+from retinabench.metrics.clinical.groups import RATES, GroupRate, Subgroup
+from retinabench.metrics.clinical.screening import JudgedTable, SetScreening
+from retinabench.metrics.clinical.screening_report import ScreeningReport
+from retinabench.metrics.clinical.thresholds import GoalVerdict
+from retinabench.metrics.image_sets import SET_LABELS
+from retinabench.metrics.planning import StudyPlan
+from retinabench.metrics.policies import PolicyGrid
+from retinabench.metrics.proportions import Interval
+from retinabench.reports.toolkit import pages
+from retinabench.reports.toolkit.figures import (
+    BAD,
+    GOOD,
+    INK,
+    MUTED,
+    WIDTH,
+    LegendEntry,
+    Line,
+    Mark,
+    Panel,
+    canvas,
+    draw_lines,
+    light_grid,
+    to_svg,
+)
+from retinabench.reports.toolkit.number_format import (
+    COUNT,
+    PERCENT,
+    TWO_DIGITS,
+    NumberFormat,
+    Quantity,
+    percent,
+)
+from retinabench.reports.toolkit.pages import explorer, macros
+from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table, to_terminal
+
+AUTHORS = "to be answered by the authors"
+
+SOURCES = (
+    "Items by the numbers of STARD 2015 (Bossuyt et al., BMJ 351:h5527; STARD-AI, Nat. Med. 2025, adds items on data, algorithm and "
+    "fairness to it), TRIPOD+AI (Collins et al., BMJ 385:e078378, 2024) and CLAIM (Mongan et al., Radiol. Artif. Intell. "
+    "2:e200029, 2020), in our own words."
+)
+
+
+@dataclass(frozen=True)
+class Item(Document):
+    """An item: its numbers in the guidelines ("" where a guideline has none), its topic, and the answer."""
+
+    stard: str
+    tripod: str
+    claim: str
+    topic: str
+    answer: str
+
+    @property
+    def numbers(self) -> str:
+        """The numbers of the item in the guidelines that have it."""
+        known = {"STARD": self.stard, "TRIPOD+AI": self.tripod, "CLAIM": self.claim}
+        return "; ".join(f"{name} {number}" for name, number in known.items() if number)
+
+
+def checklist(report: ScreeningReport) -> list[Item]:
+    """Return the items, answered where the file answers them."""
+    one = next(iter(report.sets.values()))
+    known = report.threshold
+    cut = f"{known.comparison}; " + (
+        f"{known.rule} on the {known.chosen_on} split"
+        if known.rule
+        else "given beforehand, as far as the file says"
+    )
+    table = one.images.table
+    counts = f"{table.tp} true positive, {table.fp} false positive, {table.fn} false negative, {table.tn} true negative images"
+    clusters = "intervals in closed form, clustered by patient"
+    if one.patients is None:
+        clusters = "closed form; the file has no patients, so that images are taken as independent"
+    groups = one.subgroups.columns if one.subgroups else []
+    subgroups = (
+        f"by {', '.join(groups)}, with simultaneous intervals" if groups else "no further columns in the file"
+    )
+    severity = "no grades in the file"
+    if one.missed.severe is not None:
+        severity = f"{one.missed.severe_total} of {table.tp + table.fn} referable images have grade 3 or 4"
+    gradable = "counted as referred and left out" if one.ungradable else "no ungradable images in the file"
+    external = "a shifted set is reported beside the in-domain one" if "shifted" in report.sets else AUTHORS
+    rate = report.referral
+    output = f"probability and uncertainty ({rate.uncertainty.replace('_', ' ')}); threshold: {cut}"
+    rows = [
+        ("6, 8", "6a, 6b", "8", "Eligibility, setting and dates", AUTHORS),
+        ("10b", "8a", "14", "Reference standard and who read it", AUTHORS),
+        ("12a", "15", "", "Model output and how its threshold was chosen", output),
+        ("14", "12e", "28", "Measures of performance", "missed disease, sensitivity, specificity, AUROC, predictive values, calibration, net benefit"),
+        ("14", "12e", "29", "Uncertainty of the estimates", clusters),
+        ("15", "11", "13", "Indeterminate or missing results", gradable),
+        ("17", "14, 23a", "30", "Variability and fairness: subgroups", subgroups),
+        ("18", "10", "19", "Sample size", "not justified by this file; “retinabench plan” states what a question needs"),
+        ("19", "20a", "33", "Flow of participants", AUTHORS),
+        ("20", "20b", "34", "Characteristics of participants", "those in the columns of the file" if groups else AUTHORS),
+        ("21a", "", "", "Severity of the disease", severity),
+        ("23", "23a", "36", "Cross tabulation against the reference", counts),
+        ("24", "23a", "36", "Estimates with intervals", "see the tables of sensitivity, specificity and predictive values"),
+        ("", "", "32", "Data from another source", external),
+        ("", "", "37", "Failures, case by case", f"{len(one.missed.images)} missed images listed by id"),
+        ("", "12c, 22", "22", "The model and its version", AUTHORS),
+        ("", "18f", "", "Code and model availability", AUTHORS),
+        ("26", "26", "38", "Limitations", AUTHORS),
+        ("28, 29", "18c, 18d", "40, 41", "Registration and protocol", AUTHORS),
+    ]  # fmt: skip
+    return [Item(*row) for row in rows]
+
+
+def checklist_table(items: list[Item]) -> Table:
+    """Return the checklist as a table."""
+    columns = [Column("Answer", text=True), Column("Numbers of the item", text=True)]
+    rows = [
+        Row(item.topic, [Cell(item.answer), Cell(item.numbers)], control=item.answer == AUTHORS)
+        for item in items
+    ]
+    return Table.of("Reporting checklist", columns, rows, row_header="Item", note=SOURCES)
+
+
+Kind = Literal[
+    "one class",
+    "inverted",
+    "never",
+    "blind",
+    "no referral",
+    "nothing missed",
+    "worse",
+    "unclear",
+    "partly",
+    "yes",
+]
+
+"""Whether uncertainty can drive referral on a set, from no to yes."""
+
+
+@dataclass(frozen=True)
+class SetAnswer:
+    """The answer on one set.
+
+    Attributes:
+        name: Key of the set.
+        label: What it is called.
+        kind: Whether uncertainty can drive referral.
+        one: Its numbers.
+        positives: Number of referable images.
+        missed_alone: Referable images that the model alone misses.
+        severe: Number of images of grade 3 and 4; None without grades.
+        nhs: What the pathway says of the NHS goal, at its thresholds.
+        failing: Groups whose sensitivity, specificity or AUROC is shown to be below that of the other images, with the rate.
+        worst: The group of the lowest sensitivity that is not too small.
+        small: Number of groups of whose sensitivity nothing can be said.
+        useful: First and last threshold probability at which the model's net benefit is shown to be above treating all and
+            treating none; None where there is none.
+        share: Writes a share in percent with its interval.
+        rate: Writes a number with its interval.
+    """
+
+    name: str
+    label: str
+    kind: Kind
+    one: SetScreening
+    positives: int
+    missed_alone: int
+    severe: int | None
+    nhs: GoalVerdict
+    failing: Sequence[tuple[Subgroup, str]]
+    worst: Subgroup | None
+    small: int
+    useful: tuple[float, float] | None
+
+    share: Callable[[Interval], Markup]
+    rate: Callable[[Interval], Markup]
+
+    @property
+    def caught(self) -> int:
+        """Of the images that the model alone misses, the number that is referred."""
+        return self.missed_alone - len(self.one.missed.images)
+
+
+def answer_sets(report: ScreeningReport) -> list[SetAnswer]:
+    """Return the answer of every set, the in-domain one first."""
+    return [_answer(name, one, report) for name, one in report.sets.items()]
+
+
+def _answer(name: str, one: SetScreening, report: ScreeningReport) -> SetAnswer:
+    table, groups = one.images.table, one.subgroups
+    nhs = next(verdict for verdict in one.pathway.verdicts if verdict.goal == "nhs")
+    failing = [(group, rate) for rate in RATES for group in (groups.failing(rate) if groups else [])]
+    severe = None if one.missed.severe is None else one.missed.severe_total
+    return SetAnswer(
+        name, SET_LABELS[name], _kind(one, report, nhs), one, table.tp + table.fn, table.fn, severe, nhs, failing,
+        groups.worst("sensitivity") if groups else None,
+        sum(bool(group.rates["sensitivity"].too_small) for group in groups.groups) if groups else 0,
+        _useful(one), share, rate,
+    )  # fmt: skip
+
+
+def _kind(one: SetScreening, report: ScreeningReport, nhs: GoalVerdict) -> Kind:
+    table, rate = one.images.table, one.workload.images.value
+    if not (table.tp + table.fn and table.tn + table.fp):
+        return "one class"
+    if one.auroc.high < 0.5:
+        return "inverted"
+    if table.tp + table.fp == 0:
+        return "never"
+    if not one.auroc.low > 0.5 and not one.auroc.value > 0.99:
+        return "blind"
+    if one.referred == 0:
+        return "no referral"
+    caught = one.missed.caught
+    if table.fn == 0:
+        return "nothing missed"
+    if caught.high < rate:
+        return "worse"
+    if not caught.low > rate:
+        return "unclear"
+    return "yes" if nhs.bound_met and not report.threshold.same_images else "partly"
+
+
+def _useful(one: SetScreening) -> tuple[float, float] | None:
+    """The longest run of threshold probabilities at which the model beats treating all and treating none."""
+    curve = one.decision_curve
+    if curve.low is None or curve.over_all_low is None:
+        return None
+    better = (curve.low > 0) & (curve.over_all_low > 0)
+    runs = np.split(np.arange(len(better)), np.flatnonzero(np.diff(better)) + 1)
+    longest = max((run for run in runs if better[run[0]]), key=len, default=None)
+    if longest is None:
+        return None
+    return float(curve.threshold[longest[0]]), float(curve.threshold[longest[-1]])
+
+
+def share(one: Interval) -> Markup:
+    """Return a share in percent with its interval."""
+    return Quantity(one.value, one.low, one.high).whole_html(PERCENT)
+
+
+def rate(one: Interval) -> Markup:
+    """Return a number with its interval."""
+    return Quantity(one.value, one.low, one.high).whole_html(TWO_DIGITS)
+
+
+SIGNED = NumberFormat(2, signed=True)
+
+READINGS = {
+    "retained_only": "Retained images only",
+    "screen_positive": "Referred count as positive",
+    "expert": "Expert who never errs reads the referred",
+    "reader": "Reader reads the referred",
+}
+
+
+def number(one: Interval, form: NumberFormat = TWO_DIGITS) -> Cell:
+    """Return a cell of a number with its interval."""
+    return Cell.number(one.value, one.low, one.high, form=form)
+
+
+def rates_table(answer: SetAnswer, report: ScreeningReport) -> Table:
+    """Return sensitivity and specificity of the model alone and under the four readings, per image and per patient."""
+    one = answer.one
+    columns = [Column("Sensitivity"), Column("Specificity"), Column("NHS goal", text=True)]
+    rows = [Row("Model alone, per image", [*_rates(one.images), _goal(one.images, report)])]
+    rows += _readings("per image", one.readings, report, one.pathway)
+    if one.patients is not None and one.patient_readings is not None:
+        cells = [*_rates(one.patients), _goal(one.patients, report)]
+        rows.append(Row("Model alone, per patient (any eye)", cells, rule=True))
+        rows += _readings("per patient", one.patient_readings, report, None)
+    note = (
+        f"The reader has sensitivity {report.reader[0]:g} and specificity {report.reader[1]:g} (stated). NHS goal: sensitivity "
+        "0.85 at specificity 0.80; “met” means that both lower 97.5 % bounds reach it."
+    )
+    caption = f"{answer.label}: sensitivity and specificity"
+    return Table.of(caption, columns, rows, row_header="Reading", note=note)
+
+
+def _rates(judged: JudgedTable) -> list[Cell]:
+    return [number(judged.sensitivity), number(judged.specificity)]
+
+
+def _readings(
+    unit: str,
+    readings: Mapping[str, Mapping[str, Interval]],
+    report: ScreeningReport,
+    pathway: JudgedTable | None,
+) -> list[Row]:
+    rows = []
+    for name, rates in readings.items():
+        goal = _goal(pathway, report) if name == "screen_positive" and pathway is not None else Cell()
+        cells = [number(rates["sensitivity"]), number(rates["specificity"]), goal]
+        rows.append(Row(f"{READINGS[name]}, {unit}", cells))
+    return rows
+
+
+def _goal(judged: JudgedTable, report: ScreeningReport) -> Cell:
+    verdict = next(one for one in judged.verdicts if one.goal == "nhs")
+    if isnan(verdict.sensitivity[0]) or isnan(verdict.specificity[0]):
+        return Cell("not known")
+    if report.threshold.same_images:
+        return Cell("not judged: threshold chosen here")
+    if verdict.bound_met:
+        return Cell("met, with bounds", emphasis="good")
+    return Cell("estimates only") if verdict.estimate_met else Cell("not met", emphasis="bad")
+
+
+def missed_table(answer: SetAnswer, images: Sequence[MissedImage]) -> Table:
+    """Return missed images by id."""
+    graded = any(one.grade is not None for one in images)
+    known = any(one.patient_id is not None for one in images)
+    columns = [Column("Patient", text=True)] if known else []
+    columns += [Column("Grade")] if graded else []
+    columns += [Column("P(referable)"), Column("Uncertainty")]
+    rows = []
+    for one in images:
+        cells = [Cell(one.patient_id or "")] if known else []
+        if graded:
+            severe = one.grade is not None and one.grade >= 3
+            cells.append(Cell("" if one.grade is None else str(one.grade), emphasis="bad" if severe else ""))
+        cells += [Cell.number(one.prob), Cell.number(one.uncertainty)]
+        rows.append(Row(one.image_id, cells))
+    return Table.of(f"{answer.label}: missed images", columns, rows, row_header="Image")
+
+
+def predictive_table(answer: SetAnswer) -> Table:
+    """Return PPV and NPV at the stated prevalences."""
+    heads = {
+        "ppv": "PPV, model alone", "npv": "NPV, model alone", "ppv_with_reader": "PPV, with reader",
+        "npv_with_reader": "NPV, with reader",
+    }  # fmt: skip
+    rows = [
+        Row(f"{100 * float(prevalence):g} %", [number(values[name]) for name in heads])
+        for prevalence, values in answer.one.predictive_values.items()
+    ]
+    caption = f"{answer.label}: predictive values at stated prevalences, per image"
+    return Table.of(caption, [Column(head) for head in heads.values()], rows, row_header="Prevalence")
+
+
+def subgroup_table(answer: SetAnswer, column: str) -> Table:
+    """Return the groups of one column."""
+    groups = answer.one.subgroups
+    assert groups is not None
+    heads = (
+        "Sensitivity",
+        "Specificity",
+        "AUROC",
+        "Referred",
+        "Observed − predicted",
+        "Patients",
+        "Referable images",
+    )
+    rows = [Row(one.value, _group_cells(one)) for one in groups.of(column)]
+    note = f"Cut {groups.bins[column]}." if column in groups.bins else ""
+    caption = f"{answer.label}: {column}"
+    return Table.of(caption, [Column(head) for head in heads], rows, row_header=column, note=note)
+
+
+def _group_cells(one: Subgroup) -> list[Cell]:
+    rates = [group_cell(one.rates[name]) for name in RATES]
+    gap = one.calibration
+    residual = Cell.number(gap.value, gap.low, gap.high, form=SIGNED)
+    return [
+        *rates,
+        number(one.referral, PERCENT),
+        residual,
+        Cell(f"{one.patients:,}"),
+        Cell(f"{one.positives:,}"),
+    ]
+
+
+def group_cell(rate: GroupRate) -> Cell:
+    """Return a rate of a group, marked where it is shown to be below that of the other images."""
+    alone = rate.alone
+    if rate.too_small:
+        count, few, _ = rate.too_small.partition(" with a ")
+        return Cell("too small to say", below=count if few else TWO_DIGITS.interval(alone.low, alone.high))
+    worse = rate.gap.high < 0
+    return Cell.number(
+        alone.value, alone.low, alone.high, form=TWO_DIGITS, emphasis="bad" if worse else "",
+        note="worse" if worse else "",
+    )  # fmt: skip
+
+
+def operating_table(answer: SetAnswer) -> Table:
+    """Return what the goals would ask of a threshold, chosen on these images."""
+    rows = []
+    for goal, name in (("nhs", "NHS"), ("fda_pivotal", "FDA pivotal trial")):
+        for kind, points in answer.one.operating_points[goal].items():
+            label = f"{name}: {kind.replace('_', ' ')}"
+            values = (points.threshold, points.sensitivity, points.specificity)
+            cells = [Cell.number(value) if value < 2 else UNDEFINED for value in values]
+            rows.append(Row(label, cells))
+    columns = [Column("Threshold"), Column("Sensitivity"), Column("Specificity")]
+    note = "Chosen on these same images, and therefore optimistic: choose on validation images and freeze."
+    return Table.of(f"{answer.label}: thresholds of the goals", columns, rows, row_header="Goal", note=note)
+
+
+def ungradable_table(answer: SetAnswer) -> Table | None:
+    """Return the rates with ungradable images left out and counted as referred; None where all can be graded."""
+    found = answer.one.ungradable
+    if found is None:
+        return None
+    columns = [Column("Sensitivity"), Column("Specificity")]
+    rows = [
+        Row("Ungradable images left out", [number(one) for one in found.excluded]),
+        Row("Ungradable images count as referred", [number(one) for one in found.as_referred]),
+    ]
+    note = (
+        f"Ungradable: {PERCENT.fitted(0.05)(found.among_referable.value)} of the referable images, "
+        f"{PERCENT.fitted(0.05)(found.among_healthy.value)} of the others."
+    )
+    return Table.of(f"{answer.label}: ungradable images", columns, rows, row_header="Counting", note=note)
+
+
+def counts_table(sets: Sequence[SetAnswer]) -> Table:
+    """Return the number of images, patients and cases of every set."""
+    columns = [
+        Column(head) for head in ("Images", "Patients", "Referable images", "Severe images", "Ungradable")
+    ]
+    rows = [Row(answer.label, [Cell(text) for text in _counts(answer)]) for answer in sets]
+    return Table.of("Test images", columns, rows, row_header="Set")
+
+
+def _counts(answer: SetAnswer) -> list[str]:
+    one: SetScreening = answer.one
+    table = one.images.table
+    images = table.tp + table.fp + table.fn + table.tn
+    patients = "not given"
+    if one.patients is not None:
+        people = one.patients.table
+        patients = f"{people.tp + people.fp + people.fn + people.tn:,}"
+    return [
+        f"{images:,}", patients, f"{answer.positives:,} ({percent(answer.positives / images)})",
+        "no grades" if answer.severe is None else f"{answer.severe:,}",
+        f"{one.ungradable.images:,}" if one.ungradable else "0",
+    ]  # fmt: skip
+
+
+HEIGHT = 300
+
+MODEL, READER = Mark(0, 0), Mark(1, 1)
+
+
+def missed_panel(one: SetScreening) -> Figure:
+    """Draw the share of referable images that is missed against the share of images that is referred."""
+    figure, [[axes]] = canvas(WIDTH, HEIGHT)
+    referred, missed = one.missed.curve
+    axes.plot([0, 1], [missed[0], 0], color=MUTED, linewidth=1.0, linestyle=(0, (1, 2)))
+    axes.plot(referred, missed, color=BAD, zorder=3)
+    rate, share = one.workload.images.value, one.missed.referable
+    if one.referred and np.isfinite(share.low):
+        error = np.array([[share.value - share.low], [share.high - share.value]])
+        axes.errorbar(
+            [rate], [share.value], yerr=error, color=INK, marker="o", markersize=6, linewidth=1.2, zorder=4
+        )
+    top = float(np.nanmax([missed[0], share.high if np.isfinite(share.high) else 0, 0.02]))
+    axes.set(
+        xlim=(0, 1), ylim=(0, 1.08 * top), xlabel="referred to the expert", ylabel="referable images missed"
+    )
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(
+            PercentFormatter(1, decimals=0 if top > 0.05 or axis is axes.xaxis else 1, symbol=" %")
+        )
+    light_grid(axes, "y")
+    return figure
+
+
+def decision_panel(one: SetScreening) -> Figure:
+    """Draw the net benefit of the model, of the model with a reader of the referred, of treating all and of treating none."""
+    figure, [[axes]] = canvas(WIDTH, HEIGHT)
+    curve, reader = one.decision_curve, one.with_reader
+    axes.plot(curve.threshold, curve.treat_all, color=MUTED, linewidth=1.0, linestyle=(0, (5, 2)))
+    axes.axhline(0, color=MUTED, linewidth=1.0)
+    lines = [Line(MODEL, curve.threshold, curve.model, curve.low, curve.high)]
+    if one.referred:
+        lines.append(Line(READER, reader.threshold, reader.model, reader.low, reader.high))
+    draw_lines(axes, lines)
+    # A single patient has no interval, and its ends are NaN.
+    ends = [end for line in lines for end in (line.y, line.high) if end is not None]
+    highest = float(np.nanmax([0.02, *np.concatenate(ends)]))
+    axes.set(
+        xlim=(curve.threshold[0], curve.threshold[-1]), ylim=(-0.25 * highest, 1.05 * highest),
+        xlabel="threshold probability", ylabel="net benefit",
+    )  # fmt: skip
+    light_grid(axes, "y")
+    return figure
+
+
+def calibration_panel(summary: CalibrationSummary) -> Figure:
+    """Draw the observed share of referable images against the predicted one, in groups of equally many images."""
+    figure, [[axes]] = canvas(WIDTH, WIDTH)
+    axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.7, linestyle=(0, (2, 3)))
+    x = np.array([one.forecast for one in summary.curve])
+    y, low, high = np.array([(o.observed.value, o.observed.low, o.observed.high) for o in summary.curve]).T
+    ends = np.nan_to_num(np.stack([y - low, high - y]))
+    axes.errorbar(
+        x, y, yerr=np.maximum(ends, 0), color=GOOD, marker="o", markersize=4, linewidth=1.3, elinewidth=0.9
+    )
+    axes.set(
+        xlim=(0, 1),
+        ylim=(0, 1.005),
+        xlabel="predicted P(referable)",
+        ylabel="observed share referable",
+        aspect="equal",
+    )
+    axes.set_xticks(np.linspace(0, 1, 6))
+    axes.set_yticks(np.linspace(0, 1, 6))
+    return figure
+
+
+EFFECT = NumberFormat(2)
+
+MISSED = 10
+
+"""Missed images that are listed; the rest are in the JSON and on the page."""
+
+
+def clinic_summary(report: ScreeningReport) -> Group:
+    """Return the answer, missed disease, rates, subgroups and predictive values of every set."""
+    found = answer_sets(report)
+    parts: list[RenderableType] = []
+    for answer in found:
+        parts += _set_summary(answer, report, many=len(found) > 1)
+    return Group(*parts)
+
+
+def _set_summary(answer: SetAnswer, report: ScreeningReport, *, many: bool) -> list[RenderableType]:
+    say = macros("say.html.j2", package="retinabench.reports")
+    parts: list[RenderableType] = [Text(_plain(say.answer(answer, report, many)), "bold"), Text("")]
+    facts = [
+        ("Missed", say.missed(answer)), ("Thresholds", say.thresholds(report, answer)), ("Cost", say.cost(answer)),
+        ("For whom", say.whom(answer)), ("Worth", say.worth(answer)),
+    ]  # fmt: skip
+    if answer.one.ungradable is not None:
+        facts.append(("Ungradable", say.ungradable(answer)))
+    parts += [Text.assemble((f"{name}: ", "bold"), _plain(text)) for name, text in facts]
+    parts.append(Text(""))
+    images = answer.one.missed.images
+    if images:
+        parts.append(to_terminal(missed_table(answer, images[:MISSED])))
+        if len(images) > MISSED:
+            parts.append(Text(f"and {len(images) - MISSED} more: --json or --out lists them all\n"))
+    parts.append(to_terminal(rates_table(answer, report)))
+    if answer.one.subgroups is not None and answer.one.subgroups.groups:
+        parts.append(to_terminal(_groups_table(answer)))
+    parts.append(to_terminal(predictive_table(answer)))
+    return parts
+
+
+def _groups_table(answer: SetAnswer) -> Table:
+    groups = answer.one.subgroups
+    assert groups is not None
+    rows = [
+        Row(
+            one.name,
+            [
+                Cell(f"{one.patients:,}"),
+                *(_short(group_cell(one.rates[rate])) for rate in ("sensitivity", "specificity", "auroc")),
+            ],
+        )
+        for one in groups.groups
+    ]
+    columns = [Column(head) for head in ("Patients", "Sensitivity", "Specificity", "AUROC")]
+    note = "worse: below the other images, by intervals that hold for all groups at once"
+    return Table.of(f"{answer.label}: subgroups", columns, rows, row_header="Group", note=note)
+
+
+def _short(cell: Cell) -> Cell:
+    """Leave out why a group is too small: the page says it."""
+    return Cell("too small") if isinstance(cell.content, str) else cell
+
+
+def _plain(text: Markup) -> str:
+    return " ".join(text.striptags().split())
+
+
+def plan_table(plan: StudyPlan) -> Group:
+    """Return the patients that each question needs, the most demanding first."""
+    columns = [Column("patients"), Column("images"), Column("referable\nimages"), Column("design\neffect")]
+    rows = []
+    for name, one in sorted(plan.requirements.items(), key=lambda item: -item[1].patients):
+        numbers = (one.patients, one.images, one.positives)
+        cells = [Cell.number(number, form=COUNT) for number in numbers]
+        cells.append(Cell.number(one.design_effect, form=EFFECT))
+        if name == plan.decisive:
+            cells[0] = Cell.number(one.patients, form=COUNT, emphasis="best")
+        rows.append(Row(one.question, cells))
+    caption = (
+        f"{plan.patients:,} patients answer every question (prevalence {plan.assumptions.prevalence:.3g})"
+    )
+    sources = "; ".join(dict.fromkeys(one.source for one in plan.requirements.values()))
+    table = Table.of(caption, columns, rows, row_header="To know", note=f"Formulas: {sources}.")
+    return to_terminal(table)
+
+
+TITLE = "Can this model's uncertainty drive referral?"
+
+FIRST_MISSED, MOST_MISSED = 15, 1000
+
+CONTENTS = (
+    ("verdict", "Answer"), ("explore", "Other thresholds"), ("missed", "Missed disease"), ("rates", "Sensitivity and specificity"),
+    ("groups", "Subgroups"), ("work", "Cost"), ("risk", "Calibration and net benefit"), ("data", "Data"),
+    ("checklist", "Checklist"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SetPage:
+    """What the page shows of one set."""
+
+    answer: SetAnswer
+    missed_figure: Panel
+    missed_table: Table | None
+    further_missed: Table | None
+    listed: int
+    rates: Table
+    ungradable: Table | None
+    groups: list[Table]
+    predictive: Table
+    operating: Table
+    decision_figure: Panel
+    calibration_figure: Panel
+
+
+def render(report: ScreeningReport, grid: PolicyGrid | None = None) -> str:
+    """Return the page of a screening report."""
+    found = [_set_page(answer, report) for answer in answer_sets(report)]
+    absent = ([] if len(found) > 1 else ["work"]) + ([] if grid is not None else ["explore"])
+    context = {
+        "title": TITLE,
+        "contents": [entry for entry in CONTENTS if entry[0] not in absent],
+        "explorer": None if grid is None else explorer({"model": grid}, report.reader),
+        "report": report,
+        "sets": found,
+        "many": len(found) > 1,
+        "file": PurePath(report.source).name if report.source else "predictions",
+        "counts": counts_table([one.answer for one in found]),
+        "checklist": checklist_table(checklist(report)),
+        "decision_legend": [
+            LegendEntry("model alone", MODEL), LegendEntry("model, the referred read by the reader", READER),
+        ],
+    }  # fmt: skip
+    return pages.render("clinic.html.j2", context, package="retinabench.reports")
+
+
+def write_clinic(report: ScreeningReport, out: Path, grid: PolicyGrid | None = None) -> Path:
+    """Write `index.html` and `clinic.json` into a folder."""
+    page = render(report, grid)
+    write_json(out / "clinic.json", clinic_json(report))
+    if grid is not None:
+        write_json(out / "policies.json", grid.to_dict())
+    write_bytes(out / "index.html", page.encode())
+    return out / "index.html"
+
+
+def clinic_json(report: ScreeningReport) -> dict[str, object]:
+    """Return what `retinabench clinic --json` writes: the report, the answer of every set and the checklist."""
+    return {
+        **report.to_dict(),
+        "answers": {answer.name: answer.kind for answer in answer_sets(report)},
+        "checklist": [item.to_dict() for item in checklist(report)],
+    }
+
+
+def _set_page(answer: SetAnswer, report: ScreeningReport) -> SetPage:
+    one, images = answer.one, answer.one.missed.images
+    first, further = images[:FIRST_MISSED], images[FIRST_MISSED:MOST_MISSED]
+    return SetPage(
+        answer,
+        _panel(answer, "missed", missed_panel(one), "Referable images missed"),
+        missed_table(answer, first) if first else None,
+        missed_table(answer, further) if further else None,
+        len(first) + len(further),
+        rates_table(answer, report),
+        ungradable_table(answer),
+        [subgroup_table(answer, name) for name in one.subgroups.columns] if one.subgroups else [],
+        predictive_table(answer),
+        operating_table(answer),
+        _panel(answer, "decision", decision_panel(one), "Net benefit"),
+        _panel(answer, "calibration", calibration_panel(one.calibration), "Calibration"),
+    )
+
+
+def _panel(answer: SetAnswer, name: str, figure: Figure, title: str) -> Panel:
+    heading = f"{title}, {answer.label.lower()}"
+    svg = to_svg(
+        figure,
+        f"{name}-{answer.name}",
+        title=heading,
+        description=f"{heading} images; the numbers stand in the tables.",
+    )
+    return Panel(heading, svg)

@@ -1,1 +1,0 @@
-"""The clinic's page: what a model's referral misses, costs and spares, and for whom it fails."""

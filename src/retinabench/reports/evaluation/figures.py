@@ -1,0 +1,502 @@
+"""The figures of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+from numpy.typing import NDArray
+
+from retinabench.metrics.clinical.thresholds import GOALS
+from retinabench.metrics.image_sets import SET_LABELS
+from retinabench.reports.evaluation.evaluation import BINS, GRID, Band, Evaluation, SetPredictions, referral
+from retinabench.reports.evaluation.evaluation import Floats as Floats_panels
+from retinabench.reports.evaluation.evaluation import Floats as Floats_traces
+from retinabench.reports.toolkit.figures import (
+    BAD,
+    FAINT,
+    GOOD,
+    INK,
+    MUTED,
+    PASS,
+    TEXT,
+    WIDTH,
+    Floats,
+    Line,
+    Panel,
+    Trace,
+    canvas,
+    draw_lines,
+    light_grid,
+    points,
+    thin,
+    to_svg,
+)
+from retinabench.reports.toolkit.number_format import THREE_DIGITS, TWO_DIGITS, percent, plain
+
+HEIGHT = 300
+
+NHS = (round(1 - GOALS["nhs"].specificity, 10), GOALS["nhs"].sensitivity)
+
+"""False-positive rate and sensitivity of the NHS screening standard: specificity 80 %, sensitivity 85 %."""
+
+
+@dataclass(frozen=True)
+class Control:
+    """A grey reference curve, labelled at the right edge of the panel."""
+
+    label: str
+    x: Floats
+    y: Floats
+
+
+def referral_panel(
+    lines: Sequence[Line],
+    controls: Sequence[Control],
+    *,
+    label: str,
+    limits: tuple[float, float],
+    referred: float,
+) -> Figure:
+    """Draw a score of the retained images against the share that is referred to the expert."""
+    figure, [[axes]] = canvas(WIDTH, HEIGHT)
+    axes.axvline(referred, color=FAINT, linewidth=1.2, zorder=1)
+    _draw_controls(axes, controls, limits)
+    draw_lines(axes, lines)
+    axes.set(xlim=(0, 1), ylim=limits, xlabel="referred to the expert", ylabel=label)
+    axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
+    axes.yaxis.set_major_locator(MaxNLocator(5))
+    light_grid(axes, "y")
+    return figure
+
+
+def roc_panel(lines: Sequence[Line]) -> Figure:
+    """Draw ROC curves with the region that meets the NHS standard and its corner point, which the page's legend explains."""
+    figure, [[axes]] = canvas(WIDTH, WIDTH)
+    fpr, tpr = NHS
+    axes.fill_between([0, fpr], tpr, 1, color=PASS, alpha=0.13, linewidth=0)
+    axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.7, linestyle=(0, (2, 3)))
+    draw_lines(axes, lines)
+    axes.plot([fpr], [tpr], marker="o", markersize=6, color=PASS, linestyle="none", zorder=5)
+    axes.set(xlim=(0, 1), ylim=(0, 1.005), xlabel="1 − specificity", ylabel="sensitivity", aspect="equal")
+    axes.set_xticks(np.linspace(0, 1, 6))
+    axes.set_yticks(np.linspace(0, 1, 6))
+    return figure
+
+
+@dataclass(frozen=True)
+class Uncertainties:
+    """What one column of the histogram shows: (N,) uncertainty, correct and, where known, grade."""
+
+    heading: str
+    uncertainty: Floats
+    correct: NDArray[np.bool_]
+    grade: NDArray[np.int8] | None
+
+
+def histogram_panel(columns: Sequence[Uncertainties], *, limits: tuple[float, float], label: str) -> Figure:
+    """Draw uncertainty by grade (rows) and set (columns), correct above the axis, incorrect below it.
+
+    Each half is scaled to its own tallest bar, because the figure compares positions; the number of images is printed beside it.
+    """
+    graded = any(column.grade is not None for column in columns)
+    rows = [0, 1, 2, 3, 4] if graded else [None]
+    height = 56 + (80 if graded else 170) * len(rows)
+    figure, grid = canvas(WIDTH, height, len(rows), len(columns), sharex=True)
+    edges = np.linspace(*limits, 25)
+    for number, column in enumerate(columns):
+        for row, grade in enumerate(rows):
+            axes = grid[row][number]
+            chosen = np.ones(len(column.correct), bool)
+            if grade is not None:
+                known = column.grade if column.grade is not None else np.full(len(chosen), -1)
+                chosen = known == grade
+            _draw_histogram(axes, column.uncertainty[chosen], column.correct[chosen], edges)
+            if grade is not None and number == 0:
+                axes.set_ylabel(f"grade {grade}", rotation=0, ha="right", va="center", fontsize=TEXT)
+        grid[0][number].set_title(column.heading, fontsize=TEXT, color=INK, loc="left")
+        grid[-1][number].set_xlabel(label, fontsize=TEXT)
+        for axes in (line[number] for line in grid[:-1]):
+            axes.tick_params(bottom=False)
+    return figure
+
+
+def reliability_panel(
+    points: Sequence[tuple[str, Floats, Floats, Floats, Floats]], counts: Sequence[Floats]
+) -> Figure:
+    """Draw observed against predicted share of referable images.
+
+    Shapes: `points` (B,).
+    """
+    figure, [[axes]] = canvas(WIDTH, WIDTH)
+    axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.7, linestyle=(0, (2, 3)))
+    edges = np.linspace(0, 1, 21)
+    for (color, x, y, low, high), count in zip(points, counts, strict=True):
+        share = count / max(count.sum(), 1)
+        axes.stairs(0.25 * share, edges, color=color, fill=True, alpha=0.25, linewidth=0)
+        axes.errorbar(
+            x, y, yerr=np.abs(np.stack([y - low, high - y])), color=color, linewidth=1.3,
+            elinewidth=0.9, marker="o" if color == GOOD else "s", markersize=4, capsize=0,
+        )  # fmt: skip
+    axes.set(
+        xlim=(0, 1), ylim=(0, 1.005), xlabel="predicted P(referable)", ylabel="observed share referable",
+        aspect="equal",
+    )  # fmt: skip
+    axes.set_xticks(np.linspace(0, 1, 6))
+    axes.set_yticks(np.linspace(0, 1, 6))
+    return figure
+
+
+def _draw_controls(axes: Axes, controls: Sequence[Control], limits: tuple[float, float]) -> None:
+    """Draw the controls; their labels stand outside at the height of their ends, at least a line apart."""
+    ends = []
+    for control in controls:
+        x, y = thin(control.x), thin(control.y)
+        axes.plot(x, y, color=MUTED, linewidth=1.0, linestyle=(0, (1, 2)), zorder=2)
+        if (known := y[np.isfinite(y)]).size:
+            share = (known[-1] - limits[0]) / (limits[1] - limits[0])
+            ends.append((float(np.clip(share, 0.02, 0.98)), control.label))
+    lowest = -1.0
+    for share, label in sorted(ends):
+        lowest = max(share, lowest + 0.065)
+        axes.text(1.015, lowest, label, transform=axes.transAxes, fontsize=TEXT, color=MUTED, va="center")
+
+
+def _draw_histogram(axes: Axes, values: Floats, correct: NDArray[np.bool_], edges: Floats) -> None:
+    right, _ = np.histogram(values[correct], edges)
+    wrong, _ = np.histogram(values[~correct], edges)
+    axes.stairs(right / max(right.max(), 1), edges, color=GOOD, fill=True, alpha=0.8, linewidth=0)
+    axes.stairs(-wrong / max(wrong.max(), 1), edges, color=BAD, fill=True, alpha=0.9, linewidth=0)
+    axes.axhline(0, color=MUTED, linewidth=0.6)
+    axes.set(xlim=(edges[0], edges[-1]), ylim=(-1.25, 1.25), yticks=[])
+    axes.xaxis.set_major_locator(MaxNLocator(3))
+    axes.spines["left"].set_visible(False)
+    axes.spines["bottom"].set_visible(False)
+    for height, count, color in ((0.35, right.sum(), GOOD), (-0.35, wrong.sum(), BAD)):
+        place = axes.get_yaxis_transform()
+        axes.text(1.02, height, f"{int(count)}", transform=place, fontsize=TEXT, color=color, va="center")
+
+
+STEP = 2
+
+"""One point of the grid in so many can be pointed at."""
+
+MOST_TRACES = 6
+
+PLACES = GRID[::STEP]
+
+
+def referral_points(figure: Figure, evaluation: Evaluation, name: str, metric: str) -> Markup:
+    """Return the points of a referral figure, after it was drawn."""
+    label = {"accuracy": "accuracy", "auroc": "AUROC", "nll": "NLL"}[metric]
+    traces = []
+    for i in _methods(evaluation):
+        band = evaluation.curves.get((i, name, metric))
+        if band is not None and np.isfinite(band.y).any():
+            texts = [f"{label} {text}" for text in _texts(band, STEP)]
+            traces.append(_trace(evaluation, i, name, band.y[::STEP], texts))
+    return points(figure.axes[0], "referral", traces, [f"{percent(share)} referred" for share in PLACES])
+
+
+def roc_points(figure: Figure, evaluation: Evaluation, name: str) -> Markup:
+    """Return the points of an ROC figure; each leads to the bin of probabilities that its threshold lies in."""
+    traces = []
+    for i in _methods(evaluation):
+        band, case = evaluation.curves.get((i, name, "roc")), evaluation.first(i, name)
+        if band is None or case is None or not np.isfinite(band.y).any():
+            continue
+        cuts = _cuts(case)
+        alone = len(evaluation.methods[i].predictions) == 1
+        said = [f", P above {plain(cut, 3)}" if alone else "" for cut in cuts]
+        texts = [f"sensitivity {text}{cut}" for text, cut in zip(_texts(band, STEP), said, strict=True)]
+        to = _bin_places(case)[case.bins_of(cuts)]
+        traces.append(_trace(evaluation, i, name, band.y[::STEP], texts, to.tolist(), cuts))
+    return points(figure.axes[0], "roc", traces, [f"Specificity {plain(1 - fpr)}" for fpr in PLACES])
+
+
+def observed_points(figure: Figure, evaluation: Evaluation, i: int) -> Markup:
+    """Return the points of the calibration figure of a method; each leads to the threshold at its mean probability."""
+    traces = []
+    for name, color in (("in_domain", "good"), ("shifted", "bad")):
+        case, band = evaluation.first(i, name), evaluation.curves.get((i, name, "observed"))
+        if case is None or band is None:
+            continue
+        x, filled = predicted_by_bin(case)
+        part = Band(band.x[filled], band.y[filled], band.low[filled], band.high[filled])
+        texts = [f"predicted {plain(p)}, observed {text}" for p, text in zip(x, _texts(part, 1), strict=True)]
+        called = (case.prob[~case.label][None] > x[:, None]).mean(axis=1) if (~case.label).any() else 0 * x
+        to = np.rint(called * (len(PLACES) - 1)).astype(int).tolist()
+        label = {"in_domain": "in-domain", "shifted": "shifted"}[name]
+        traces.append(Trace(f"{i}|{name}", label, color, x, part.y, texts, to))
+    return points(figure.axes[0], f"reliability-{i}", traces)
+
+
+def predicted_by_bin(case: SetPredictions) -> tuple[Floats_traces, NDArray[np.bool_]]:
+    """Return the mean probability of every bin that holds an image, and (BINS,) which do."""
+    total = np.bincount(case.bins, minlength=BINS)
+    filled = total > 0
+    return np.bincount(case.bins, case.prob, BINS)[filled] / total[filled], filled
+
+
+def _methods(evaluation: Evaluation) -> list[int]:
+    """Return the first methods, the leading one among them."""
+    rest = [i for i in range(len(evaluation.methods)) if i != evaluation.leader]
+    return sorted([evaluation.leader, *rest[: MOST_TRACES - 1]])
+
+
+def _trace(
+    evaluation: Evaluation,
+    i: int,
+    name: str,
+    y: Floats_traces,
+    texts: list[str],
+    to: list[int] | None = None,
+    cuts: Floats_traces | None = None,
+) -> Trace:
+    color = f"c{evaluation.marks[i].hue}"
+    return Trace(f"{i}|{name}", evaluation.methods[i].name, color, PLACES, y, texts, to or (), cuts)
+
+
+def _texts(band: Band, step: int) -> list[str]:
+    found = []
+    for value, low, high in zip(band.y[::step], band.low[::step], band.high[::step], strict=True):
+        form = THREE_DIGITS if not np.isfinite(high - low) else TWO_DIGITS.fitted(float(high - low))
+        found.append(f"{form(float(value))} {form.interval(float(low), float(high))}".rstrip())
+    return found
+
+
+def _bin_places(case: SetPredictions) -> NDArray[np.intp]:
+    """Return (BINS,) the place of each bin among those that hold an image; of an empty one, that of the next below."""
+    return np.asarray(np.maximum(np.cumsum(predicted_by_bin(case)[1]) - 1, 0), np.intp)
+
+
+def _cuts(case: SetPredictions) -> Floats_traces:
+    """Return for each place on the horizontal axis the threshold above which at most this share of the negatives lies."""
+    negatives = np.sort(case.prob[~case.label])[::-1]
+    allowed = np.floor(PLACES * len(negatives) + 1e-9).astype(int)
+    return np.asarray(np.append(negatives, 0.0)[np.minimum(allowed, len(negatives))], np.float64)
+
+
+LABELS = {"accuracy": "accuracy", "auroc": "AUROC", "nll": "NLL (nats)"}
+
+MOST_BANDS = 4
+
+
+def _lines(evaluation: Evaluation, name: str, key: str) -> list[Line]:
+    """Return a line per method; with many methods only the leading one has a band, to keep the figure readable."""
+    lines = []
+    for i, mark in enumerate(evaluation.marks):
+        band = evaluation.curves.get((i, name, key))
+        if band is None or not np.isfinite(band.y).any():
+            continue
+        shown = len(evaluation.methods) <= MOST_BANDS or i == evaluation.leader
+        lines.append(Line(mark, band.x, band.y, *((band.low, band.high) if shown else (None, None))))
+    return lines
+
+
+def _spoken(evaluation: Evaluation, name: str, score: str) -> str:
+    """Return the numbers of a panel for screen readers."""
+    said = []
+    for i, method in enumerate(evaluation.methods):
+        estimate = evaluation.get(i, name, score)
+        if (i, name) in evaluation.cases:
+            said.append(f"{method.name} {plain(estimate.value, 3)}")
+    return "; ".join(said)
+
+
+def _at_share(evaluation: Evaluation, name: str, metric: str) -> str:
+    """Return the values of the curves at the share referred, for screen readers."""
+    at = round(evaluation.settings.referred * (len(GRID) - 1))
+    found = [(e.name, evaluation.curves.get((i, name, metric))) for i, e in enumerate(evaluation.methods)]
+    values = "; ".join(f"{who} {plain(float(band.y[at]), 3)}" for who, band in found if band is not None)
+    return f"With {percent(evaluation.settings.referred)} referred: {values}."
+
+
+def _composition(evaluation: Evaluation, name: str) -> str:
+    """Return what the leading method retains, beside its accuracy: sensitivity, specificity and prevalence."""
+    case = evaluation.first(evaluation.leader, name)
+    if case is None:
+        return ""
+
+    def change(label: str, score: str) -> str:
+        before, after = evaluation.lead_value(name, score), evaluation.lead_value(name, evaluation.at(score))
+        return f"{label} {plain(before.value)} → {plain(after.value)}"
+
+    share = evaluation.lead_value(name, evaluation.at("prevalence")).value
+    parts = [change(score, score) for score in ("accuracy", "sensitivity", "specificity")]
+    parts.append(f"referable {percent(float(case.label.mean()))} → {percent(share)}")
+    return f"“{evaluation.leading}”, nothing referred → {percent(evaluation.settings.referred)} referred: {', '.join(parts)}."
+
+
+def roc_panels(evaluation: Evaluation) -> list[Panel]:
+    """Return the ROC curves of each set with the NHS standard."""
+    out = []
+    for name in evaluation.sets:
+        lines = _lines(evaluation, name, "roc")
+        if lines:
+            said = f"Area under the curve: {_spoken(evaluation, name, 'auroc')}. The NHS standard lies at a false-positive rate of {NHS[0]} and a sensitivity of {NHS[1]}."
+            title = f"ROC curves, {SET_LABELS[name].lower()}"
+            figure = roc_panel(lines)
+            svg = to_svg(figure, f"roc-{name}", title=title, description=said)
+            out.append(Panel(SET_LABELS[name], svg, points=roc_points(figure, evaluation, name)))
+        else:
+            caption = "No ROC curve: this set has images of one class only."
+            out.append(Panel(SET_LABELS[name], Markup(""), caption))
+    return out
+
+
+def referral_panels(evaluation: Evaluation) -> list[tuple[str, list[Panel]]]:
+    """Return the referral curves by metric and set, with the controls of the leading method."""
+    groups = []
+    for metric, label in LABELS.items():
+        lines = {name: _lines(evaluation, name, metric) for name in evaluation.sets}
+        controls = {name: _controls(evaluation, name, metric) for name in evaluation.sets}
+        limits = _limits(metric, lines, controls)
+        panels = []
+        for name in evaluation.sets:
+            if not lines[name]:
+                text = f"No {label} curve: fewer than ten images" + (
+                    " of either class." if metric == "auroc" else "."
+                )
+                panels.append(Panel(SET_LABELS[name], Markup(""), text))
+                continue
+            figure = referral_panel(
+                lines[name], controls[name], label=label, limits=limits, referred=evaluation.settings.referred
+            )
+            svg = to_svg(
+                figure, f"referral-{metric}-{name}", title=f"{label} of the retained images against the share referred, {SET_LABELS[name].lower()}",
+                description=_at_share(evaluation, name, metric),
+            )  # fmt: skip
+            caption = _composition(evaluation, name) if metric == "accuracy" else ""
+            found = referral_points(figure, evaluation, name, metric)
+            panels.append(Panel(SET_LABELS[name], svg, caption, found))
+        groups.append(
+            ({"accuracy": "Accuracy", "auroc": "AUROC", "nll": "NLL, lower is better"}[metric], panels)
+        )
+    return groups
+
+
+def lead_panel(evaluation: Evaluation) -> Panel | None:
+    """Return the figure beside the verdict: accuracy against referral on the shifted set, where there is one."""
+    name = evaluation.domains[-1]
+    lines, controls = _lines(evaluation, name, "accuracy"), _controls(evaluation, name, "accuracy")
+    if not lines:
+        return None
+    limits = _limits("accuracy", {name: lines}, {name: controls})
+    figure = referral_panel(
+        lines,
+        controls,
+        label="accuracy of retained images",
+        limits=limits,
+        referred=evaluation.settings.referred,
+    )
+    svg = to_svg(
+        figure, "lead",
+        title=f"Accuracy of the retained images against the share referred, {SET_LABELS[name].lower()}",
+        description=_at_share(evaluation, name, "accuracy"),
+    )  # fmt: skip
+    heading = {
+        "in_domain": "Referral of the most uncertain images",
+        "shifted": "Referral of the most uncertain shifted images",
+    }
+    found = referral_points(figure, evaluation, name, "accuracy")
+    return Panel(heading[name], svg, _composition(evaluation, name), found)
+
+
+def _controls(evaluation: Evaluation, name: str, metric: str) -> list[Control]:
+    """Return random referral (its expectation) and oracle referral with the predictions of the leading method."""
+    cases = evaluation.cases.get((evaluation.leader, name))
+    if not cases:
+        return []
+    start = evaluation.get(evaluation.leader, name, metric).value
+    oracle = np.mean([referral(case.oracle.weighted(), metric) for case in cases], axis=0)
+    return [
+        Control("random", GRID, np.where(GRID < 1, start, np.nan)),
+        Control("oracle", GRID, oracle),
+    ]
+
+
+def _limits(
+    metric: str, lines: dict[str, list[Line]], controls: dict[str, list[Control]]
+) -> tuple[float, float]:
+    """Return one range for all sets, so that they can be compared by eye; it holds the lines, not the bands."""
+    seen = [line.y[: int(0.8 * len(GRID))] for group in lines.values() for line in group]
+    seen += [control.y[:1] for group in controls.values() for control in group]
+    values = np.concatenate(seen) if seen else np.empty(0)
+    values = values[np.isfinite(values)]
+    if not values.size:
+        return (0.0, 1.0)
+    if metric == "nll":
+        return (0.0, float(values.max()) * 1.12)
+    low = min(float(values.min()), 0.9)
+    return (max(0.0, low - 0.12 * (1 - low) - 0.01), 1.004)
+
+
+def histogram_panels(evaluation: Evaluation) -> list[Panel]:
+    """Return the uncertainty by grade, split into correct and incorrect, one panel per method."""
+    sets = evaluation.domains
+    panels = []
+    for i, method in enumerate(evaluation.methods):
+        found = [(name, case) for name in sets if (case := evaluation.first(i, name)) is not None]
+        if not found:
+            continue
+        columns = [
+            Uncertainties(SET_LABELS[name], case.uncertainty, case.correct, case.grade)
+            for name, case in found
+        ]
+        everything = np.concatenate([column.uncertainty for column in columns])
+        kind = found[0][1].uncertainty_name
+        label = {"own": "own uncertainty", "total": "entropy (nats)"}.get(kind, kind.replace("_", " "))
+        limits = _uncertainty_limits(everything, kind in ("total", "aleatoric"))
+        figure = histogram_panel(columns, limits=limits, label=label)
+        errors = "; ".join(
+            f"{SET_LABELS[n].lower()}: {int((~c.correct).sum())} of {len(c)} incorrect, their median uncertainty {_median(c.uncertainty[~c.correct])} against {_median(c.uncertainty[c.correct])} of the correct"
+            for n, c in found
+        )
+        svg = to_svg(
+            figure, f"histogram-{i}", title=f"Uncertainty of {method.name} by grade", description=errors
+        )
+        panels.append(Panel(method.name, svg))
+    return panels
+
+
+def _uncertainty_limits(values: Floats_panels, entropy: bool) -> tuple[float, float]:
+    if entropy:
+        return 0.0, float(np.log(2))
+    low, high = float(values.min()), float(values.max())
+    return (low, high) if high > low else (low - 0.5, low + 0.5)
+
+
+def _median(values: Floats_panels) -> str:
+    return plain(float(np.median(values)), 2) if values.size else "none"
+
+
+def reliability_panels(evaluation: Evaluation) -> list[Panel]:
+    """Return the observed against the predicted share of referable images, one panel per method."""
+    colors = {"in_domain": GOOD, "shifted": BAD}
+    panels = []
+    for i, method in enumerate(evaluation.methods):
+        places, counts, said = [], [], []
+        for name, color in colors.items():
+            case, band = evaluation.first(i, name), evaluation.curves.get((i, name, "observed"))
+            if case is None or band is None:
+                continue
+            x, filled = predicted_by_bin(case)
+            places.append((color, x, band.y[filled], band.low[filled], band.high[filled]))
+            counts.append(np.histogram(case.prob, np.linspace(0, 1, 21))[0].astype(float))
+            said.append(
+                f"{SET_LABELS[name].lower()}: predicted {case.prob.mean():.2f} on average, observed {case.label.mean():.2f}"
+            )
+        if places:
+            figure = reliability_panel(places, counts)
+            svg = to_svg(
+                figure, f"reliability-{i}",
+                title=f"Reliability of {method.name}, positive class", description="; ".join(said),
+            )  # fmt: skip
+            panels.append(Panel(method.name, svg, points=observed_points(figure, evaluation, i)))
+    return panels

@@ -1,0 +1,483 @@
+"""The verdict: whether a model's uncertainty is worth having, in sentences with their numbers."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from retinabench.metrics.clinical.screening_report import FEW_PATIENTS, POOR, Baseline, Kind, judge
+from retinabench.metrics.proportions import Interval
+from retinabench.metrics.score_results import SetScores
+from retinabench.reports.evaluation.evaluation import Evaluation
+from retinabench.reports.evaluation.tables import NHS_SCORE, nhs_met
+from retinabench.reports.toolkit.number_format import NumberFormat, Quantity
+from retinabench.reports.toolkit.pages import macros
+
+TELLING = 0.05
+
+"""A gain in Brier skill by a correction of the prior that is worth a sentence."""
+
+ORDER: tuple[Kind, ...] = ("inverted", "not useful", "probabilities")
+
+"""The verdicts on a model that orders or scores the images wrongly."""
+
+USED = ("accuracy", "sensitivity", "specificity", "auroc", "failure_auroc", "ece_positive_class")
+
+
+@dataclass(frozen=True)
+class Worth:
+    """The facts about one method on one set.
+
+    Attributes:
+        method: Name of the method.
+        set: Name of the set.
+        kind: The verdict, see `judge`.
+        baseline: The baseline; of several seeds the first one's.
+        positives: Number of referable images.
+        scores: Score -> its value and interval: those of `USED`, and `accuracy_gain` and `brier_skill`.
+    """
+
+    method: str
+    set: str
+    kind: Kind
+    baseline: Baseline
+    positives: int
+    scores: dict[str, Quantity]
+
+    @property
+    def few(self) -> bool:
+        """Whether there are too few patients with disease to judge sensitivity."""
+        return 0 < self.baseline.positive_patients < FEW_PATIENTS
+
+    @property
+    def headline(self) -> tuple[str, bool, bool]:
+        """What the lead of the verdict depends on."""
+        return self.kind, self.few, self.ranks and self.kind == "not shown"
+
+    @property
+    def ranks(self) -> bool:
+        """Whether the AUROC is shown to be above chance and is not poor."""
+        return self.scores["auroc"].sign(0.5) > 0 and self.scores["auroc"].value >= POOR
+
+    @property
+    def misleading(self) -> bool:
+        """Whether the uncertainty is shown to be lower where the model errs."""
+        failures = self.scores["failure_auroc"]
+        return failures.bounded and failures.sign(0.5) < 0
+
+    @property
+    def more_accurate(self) -> bool:
+        """Whether the accuracy is shown to be above the baseline's."""
+        return self.scores["accuracy_gain"].sign() > 0
+
+    @property
+    def correction_tells(self) -> bool:
+        """Whether a correction of the prior makes the probabilities useful, or much better, without harm to the accuracy."""
+        corrected, skill = self.baseline.corrected, self.scores["brier_skill"].value
+        if corrected is None or corrected.accuracy < self.scores["accuracy"].value:
+            return False
+        return corrected.brier_skill > max(0, skill + TELLING)
+
+
+def worth(method: str, name: str, one: SetScores, get: Callable[[str], Quantity]) -> Worth | None:
+    """Return the facts about a method on a set."""
+    if one.baseline is None:
+        return None
+    scores = {key: get(key) for key in (*USED, "accuracy_gain", "brier_skill")}
+    judged = ("sensitivity", "specificity", "auroc", "accuracy_gain", "brier_skill")
+    parts = {key: Interval(scores[key].value, scores[key].low, scores[key].high) for key in judged}
+    kind = judge(**parts)
+    if 0 < one.baseline.positive_patients < FEW_PATIENTS and not scores["auroc"].bounded and kind in ORDER:
+        kind = "not shown"  # without an interval, a few patients show no order of the images
+    return Worth(method, name, kind, one.baseline, one.positives, scores)
+
+
+def pooled(found: Sequence[Interval]) -> Quantity:
+    """Merge a score of several seeds: mean, mean of the ends of the intervals, and standard error over seeds."""
+    value, low, high = np.array([(one.value, one.low, one.high) for one in found], np.float64).T
+    error = float(value.std(ddof=1) / np.sqrt(len(value))) if len(value) > 1 else np.nan
+    return Quantity(float(value.mean()), float(low.mean()), float(high.mean()), error)
+
+
+def worth_of_scores(method: str, name: str, files: Sequence[SetScores]) -> Worth | None:
+    """Return the facts about a method on a set from the scores of its seeds."""
+
+    def get(key: str) -> Quantity:
+        if files[0].baseline is None:
+            return Quantity(np.nan)
+        if key in ("accuracy_gain", "brier_skill"):
+            return pooled([getattr(one.baseline, key) for one in files])
+        return pooled([one[key] for one in files])
+
+    return worth(method, name, files[0], get)
+
+
+def sentences(one: Worth) -> str:
+    """Return what is to be said of a method on a set as plain text, for the terminal."""
+
+    def show(quantity: Quantity, style: str = "plain") -> str:
+        base = NumberFormat(2, signed=style == "signed")
+        form = quantity.form(base)
+        interval = form.interval(quantity.low, quantity.high)
+        return " ".join(part for part in (form(quantity.value), interval) if part)
+
+    template = macros("worth.html.j2", package="retinabench.reports.evaluation")
+    said = (
+        template.lead(one), template.warning(one), template.sentence(one, show), template.details(one, show),
+        template.uncertainty(one, show),
+    )  # fmt: skip
+    return " ".join(html.unescape(" ".join(said)).split())
+
+
+Overall = Literal["better", "worse", "partly worse", "partly better", "unclear"]
+
+
+@dataclass(frozen=True)
+class SetOutcome:
+    """On one set: for how many of `methods` referral by uncertainty is better or worse than random referral."""
+
+    set: str
+    better: int
+    worse: int
+    methods: int
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """The numbers without the set."""
+        return self.better, self.worse, self.methods
+
+
+@dataclass(frozen=True)
+class ScarceSet:
+    """A set with too few errors or patients for intervals to be reliable, by the leading method."""
+
+    set: str
+    errors: int
+    images: int
+    patients: int
+
+
+@dataclass(frozen=True)
+class ShiftChange:
+    """The change of a score of the leading method under shift: "auroc", or "accuracy" where that is undefined."""
+
+    score: str
+    change: Quantity
+
+
+@dataclass(frozen=True)
+class MissedImages:
+    """Referable images that the leading method calls not referable and retains when half are referred.
+
+    Attributes:
+        set: The set, the shifted one where there is one.
+        positives: Number of referable images.
+        share: The missed share of them.
+        prevalence: Share of referable images in the set.
+        retained: Share of referable images in the retained half.
+    """
+
+    set: str
+    positives: int
+    share: Quantity
+    prevalence: float
+    retained: Quantity
+
+
+@dataclass(frozen=True)
+class MethodOrder:
+    """How the leading method compares with the others, by paired intervals on one set.
+
+    Attributes:
+        set: The last set.
+        ahead: Names of the methods that it is ahead of.
+        level: Names of the methods that it cannot be told from.
+        others: Number of other methods.
+        nearest: Of `ahead`, the one with the smallest gap; "" where there is none.
+        gap: That gap.
+    """
+
+    set: str
+    ahead: Sequence[str]
+    level: Sequence[str]
+    others: int
+    nearest: str
+    gap: Quantity
+
+
+@dataclass(frozen=True)
+class ScreeningStandard:
+    """Which methods meet the NHS standard on a set at their decision thresholds: by both bounds, or by the estimates alone.
+
+    A threshold that was chosen on the same images meets nothing.
+
+    Attributes:
+        set: The set.
+        sure: Names of the methods that meet it by the lower bounds.
+        estimated: Names of the others that meet it by the estimates.
+        chosen_here: Whether some threshold was chosen on these images.
+        best: The method with the largest sensitivity at a specificity of 0.80, by a threshold chosen on these images.
+        reachable: That sensitivity.
+    """
+
+    set: str
+    sure: Sequence[str]
+    estimated: Sequence[str]
+    chosen_here: bool
+    best: str
+    reachable: Quantity
+
+
+@dataclass(frozen=True)
+class Dip:
+    """Where the accuracy of the leading method lies below random referral on a set.
+
+    Attributes:
+        set: The set.
+        low: Smallest share referred at which it does.
+        high: Largest share referred at which it does.
+        sure: Whether the upper end of the 95 % band lies below as well, somewhere.
+        lowest: The lowest accuracy there.
+    """
+
+    set: str
+    low: float
+    high: float
+    sure: bool
+    lowest: float
+
+
+@dataclass(frozen=True)
+class Retained:
+    """What referral does to the composition of a set, by the leading method: before, and among the retained images."""
+
+    set: str
+    prevalence: float
+    retained_prevalence: Quantity
+    sensitivity: Quantity
+    retained_sensitivity: Quantity
+    specificity: Quantity
+    retained_specificity: Quantity
+    accuracy: Quantity
+
+    @property
+    def change(self) -> int:
+        """1 or -1 where the share of referable images rises or falls, 0 where this is not shown."""
+        return self.retained_prevalence.sign(self.prevalence)
+
+    @property
+    def below_baseline(self) -> bool:
+        """Whether the accuracy after referral lies below always giving the retained images the answer of their larger class."""
+        share = self.retained_prevalence.value
+        return self.accuracy.defined and self.accuracy.value < max(share, 1 - share)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Everything that the head of the page states; None or an empty list leaves a paragraph out.
+
+    Attributes:
+        worth: What the leading method is worth against the baseline, by set.
+        useful: Set -> number of methods that are useful there, and of methods.
+        overall: Whether referral by uncertainty beats random referral, over all methods and sets.
+        outcomes: The same by set.
+        gains: Sets on which the leading method gains, and its share of the possible gain is known.
+        scarce: Sets with too few errors or patients.
+        shift: The change under shift.
+        referral: Sets whose gain from referral is known, the shifted one first.
+        dips: Sets on which the curve of the leading method falls below random referral.
+        retained: What is retained, by set.
+        missed: Referable images that are missed.
+        order: How the methods compare.
+        screening: The screening standard by set.
+        detection: AUROC of the uncertainty of shifted against in-domain images.
+    """
+
+    worth: Sequence[Worth]
+    useful: Mapping[str, tuple[int, int]]
+    overall: Overall
+    outcomes: Sequence[SetOutcome]
+    gains: Sequence[str]
+    scarce: Sequence[ScarceSet]
+    shift: ShiftChange | None
+    referral: Sequence[str]
+    dips: Sequence[Dip]
+    retained: Mapping[str, Retained]
+    missed: MissedImages | None
+    order: MethodOrder | None
+    screening: Sequence[ScreeningStandard]
+    detection: Quantity | None
+
+
+FEW_ERRORS = 10
+
+FINDINGS_FEW_PATIENTS = 30
+
+SLIGHT = 0.6
+
+"""An AUROC of shifted against in-domain images below this is called slight."""
+
+
+def verdict(evaluation: Evaluation) -> Verdict:
+    """Return the facts of the verdict; each follows from the intervals of the evaluation."""
+    sets = evaluation.domains
+    outcomes = [_outcome(evaluation, name) for name in sets]
+    known = [name for name in reversed(sets) if evaluation.lead_value(name, evaluation.at("gain")).defined]
+    detection = evaluation.lead_value("joint", "ood_auroc") if len(sets) > 1 else None
+    worths = {
+        (i, name): value
+        for i in range(len(evaluation.methods))
+        for name in sets
+        if (value := _worth(evaluation, i, name)) is not None
+    }
+    return Verdict(
+        worth=[worths[evaluation.leader, name] for name in sets if (evaluation.leader, name) in worths],
+        useful={
+            name: (
+                sum(one.kind == "useful" for (_, where), one in worths.items() if where == name),
+                sum(where == name for _, where in worths),
+            )
+            for name in sets
+        },
+        overall=_overall(outcomes),
+        outcomes=outcomes,
+        gains=[
+            name
+            for name in sets
+            if evaluation.lead_value(name, evaluation.at("gain")).sign() == 1
+            and evaluation.lead_value(name, evaluation.at("closed")).defined
+        ],
+        scarce=[few for name in sets if (few := _scarce(evaluation, name)) is not None],
+        shift=_shift(evaluation),
+        referral=known,
+        dips=[dip for name in sets if (dip := _dip(evaluation, name)) is not None],
+        retained={
+            name: left for name in evaluation.sets if (left := _retained(evaluation, name)) is not None
+        },
+        missed=_missed(evaluation, sets[-1]),
+        order=_order(evaluation),
+        screening=[one for name in sets if (one := _screening(evaluation, name)) is not None],
+        detection=detection if detection is not None and detection.defined else None,
+    )
+
+
+def _worth(evaluation: Evaluation, i: int, name: str) -> Worth | None:
+    found = [file[name] for file in evaluation.files[i] if name in file.sets] if evaluation.files else []
+    if not found:
+        return None
+    return worth(evaluation.methods[i].name, name, found[0], lambda score: evaluation.get(i, name, score))
+
+
+def _dip(evaluation: Evaluation, name: str) -> Dip | None:
+    band = evaluation.curves.get((evaluation.leader, name, "accuracy"))
+    if band is None or not np.isfinite(band.y[0]):
+        return None
+    below = np.flatnonzero(band.y < band.y[0] - 1e-12)
+    if not below.size:
+        return None
+    sure = bool((band.high[below] < band.y[0]).any())
+    return Dip(name, float(band.x[below[0]]), float(band.x[below[-1]]), sure, float(band.y[below].min()))
+
+
+def _retained(evaluation: Evaluation, name: str) -> Retained | None:
+    case = evaluation.first(evaluation.leader, name)
+    if case is None:
+        return None
+
+    def pair(score: str) -> tuple[Quantity, Quantity]:
+        return evaluation.lead_value(name, score), evaluation.lead_value(name, evaluation.at(score))
+
+    share = evaluation.lead_value(name, evaluation.at("prevalence"))
+    return Retained(
+        name, float(case.label.mean()), share, *pair("sensitivity"), *pair("specificity"), pair("accuracy")[1]
+    )
+
+
+def _outcome(evaluation: Evaluation, name: str) -> SetOutcome:
+    signs = [
+        evaluation.get(i, name, evaluation.at("gain")).sign()
+        for i in range(len(evaluation.methods))
+        if (i, name) in evaluation.cases
+    ]
+    return SetOutcome(name, signs.count(1), signs.count(-1), len(signs))
+
+
+def _overall(outcomes: Sequence[SetOutcome]) -> Overall:
+    better, worse, total = (sum(counts) for counts in zip(*(one.counts for one in outcomes), strict=True))
+    if better == total:
+        return "better"
+    if worse == total:
+        return "worse"
+    return "partly worse" if worse else "partly better" if better else "unclear"
+
+
+def _scarce(evaluation: Evaluation, name: str) -> ScarceSet | None:
+    case = evaluation.first(evaluation.leader, name)
+    if case is None:
+        return None
+    errors, patients = int((~case.correct).sum()), len(np.unique(case.cluster))
+    few = errors < FEW_ERRORS or patients < FINDINGS_FEW_PATIENTS
+    return ScarceSet(name, errors, len(case), patients) if few else None
+
+
+def _shift(evaluation: Evaluation) -> ShiftChange | None:
+    if len(evaluation.domains) < 2:
+        return None
+    known = all(evaluation.lead_value(name, "auroc").defined for name in evaluation.domains)
+    score = "auroc" if known else "accuracy"
+    change = evaluation.change(evaluation.leader, score)
+    return None if change is None else ShiftChange(score, change)
+
+
+def _missed(evaluation: Evaluation, name: str) -> MissedImages | None:
+    case, share = (
+        evaluation.first(evaluation.leader, name),
+        evaluation.lead_value(name, evaluation.at("missed")),
+    )
+    if case is None or not share.defined:
+        return None
+    retained = evaluation.lead_value(name, evaluation.at("prevalence"))
+    return MissedImages(name, int(case.label.sum()), share, float(case.label.mean()), retained)
+
+
+def _order(evaluation: Evaluation) -> MethodOrder | None:
+    leads = evaluation.leads()
+    if not leads or not evaluation.same_images:
+        return None
+    ahead = [lead for lead in leads if lead.gap.sign() > 0]
+    level = [lead for lead in leads if lead.gap.sign() == 0]
+    nearest = min(ahead, key=lambda lead: lead.gap.value) if ahead else None
+
+    def name(other: int) -> str:
+        return evaluation.methods[other].name
+
+    return MethodOrder(
+        evaluation.sets[-1],
+        [name(lead.other) for lead in ahead],
+        [name(lead.other) for lead in level],
+        len(leads),
+        name(nearest.other) if nearest else "",
+        nearest.gap if nearest else Quantity(np.nan),
+    )
+
+
+def _screening(evaluation: Evaluation, name: str) -> ScreeningStandard | None:
+    found = {i: evaluation.get(i, name, NHS_SCORE) for i in range(len(evaluation.methods))}
+    known = [i for i, quantity in found.items() if quantity.defined]
+    if not known:
+        return None
+    met = {i: nhs_met(evaluation, i, name) for i in known}
+    best = max(known, key=lambda i: found[i].value)
+    names = [method.name for method in evaluation.methods]
+    return ScreeningStandard(
+        name,
+        [names[i] for i in known if met[i] == "bound"],
+        [names[i] for i in known if met[i] == "estimate"],
+        any(met[i] == "chosen here" for i in known),
+        names[best],
+        found[best],
+    )

@@ -1,1 +1,0 @@
-"""The monitor in the terminal and as one page."""

@@ -1,0 +1,630 @@
+"""The figures of the papers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patheffects import withStroke
+from matplotlib.text import Text
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+from numpy.typing import NDArray
+
+from retinabench.core.errors import InputError
+from retinabench.data.preprocessing.preprocess import Recipe, preprocess_bytes
+from retinabench.metrics.clinical.thresholds import GOALS
+from retinabench.metrics.image_sets import SET_LABELS
+from retinabench.metrics.uncertainty import binary_entropy
+from retinabench.reports.papers.measurements import (
+    GRID,
+    JOINT_CRITERION,
+    RATES,
+    STANDARD_BLUR,
+    Collection,
+    MethodRuns,
+    TaskResults,
+)
+from retinabench.reports.toolkit.figures import BAD, FAINT, GOOD, HUES, MUTED, PASS, Mark, canvas
+
+Floats = NDArray[np.float64]
+
+PANEL = (6 * 72 * 0.62, 4 * 72 * 0.62)  # a panel: the 6 x 4 inches of the released plots, scaled; in points
+
+
+@dataclass(frozen=True)
+class PaperFigure:
+    """A figure of a paper.
+
+    Attributes:
+        name: Name of its files.
+        number: Its number in the paper, "" if it has none.
+        title: What it shows, with task and criterion.
+        caption: How it is read.
+        draw: Draws it.
+    """
+
+    name: str
+    number: str
+    title: str
+    caption: str
+    draw: Callable[[], Figure]
+
+
+def file_name(kind: str, number: str, results: TaskResults) -> str:
+    """Return the name of a figure's files, such as `figure-05-results-country-shift`."""
+    lead = f"figure-{int(number):02d}" if number else "figure"
+    return "-".join(part for part in (lead, kind, results.slug) if part)
+
+
+def method_legend(figure: Figure, names: Sequence[str], marks: Sequence[Mark]) -> None:
+    """Draw one legend below all panels, in as many columns as fit; the figure grows by the legend's height."""
+    longest = max(map(len, names))
+    width = figure.get_size_inches()[0] * 72
+    columns = max(1, min(len(names), int(width / (5.2 * longest + 45))))
+    figure.set_figheight(figure.get_figheight() + 13 / 72 * (-(-len(names) // columns) - 2))
+    handles = [
+        Line2D([], [], color=m.color, linestyle=(0, m.dashes) if m.dashes else "-", linewidth=1.8)
+        for m in marks
+    ]
+    figure.legend(
+        handles, [_plain(name) for name in names], loc="outside lower center", ncols=columns, frameon=False,
+        fontsize=8.5, handlelength=3.2,
+    )  # fmt: skip
+
+
+def _plain(name: str) -> str:
+    """Escape a name that matplotlib would otherwise read as mathematics."""
+    return name.replace("$", r"\$")
+
+
+def panel_title(axes: Axes, letter: str, text: str) -> None:
+    """Write `(a) In-domain` above a panel."""
+    axes.set_title(f"({letter}) {text}" if letter else text, fontsize=9.5, loc="left")
+
+
+def referral_axes(axes: Axes, label: str) -> None:
+    """Label the axes: share referred over a score of the retained images."""
+    axes.set(xlim=(0, 1), xlabel="referred to the expert", ylabel=label)
+    axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
+    axes.yaxis.set_major_locator(MaxNLocator(5))
+    style_axes(axes)
+
+
+def style_axes(axes: Axes) -> None:
+    """Set the font sizes of a figure of several panels, and a faint grid."""
+    axes.tick_params(labelsize=8)
+    axes.xaxis.label.set_fontsize(9)
+    axes.yaxis.label.set_fontsize(9)
+    axes.grid(color=FAINT, linewidth=0.5)
+    axes.set_axisbelow(True)
+
+
+def control_line(axes: Axes, x: Floats, y: Floats, name: str) -> None:
+    """Draw a grey reference curve with its name right of the panel."""
+    known = y[np.isfinite(y)]
+    if not known.size:
+        return
+    axes.plot(x, y, color=MUTED, linewidth=0.9, linestyle=(0, (1, 2)), zorder=2)
+    low, high = axes.get_ylim()
+    # The names of two curves that end at the same height do not overlap.
+    height = float(np.clip((known[-1] - low) / (high - low), 0.02, 0.9 if name == "random" else 0.98))
+    axes.text(1.01, height, name, transform=axes.transAxes, fontsize=7.5, color=MUTED, va="center")
+
+
+def panel_grid(rows: int, columns: int) -> tuple[Figure, list[list[Axes]]]:
+    """Return a figure of panels and its axes, with room for the legend below."""
+    figure, grid = canvas(PANEL[0] * columns + 10, PANEL[1] * rows + 46, rows, columns, text=11)
+    figure.get_layout_engine().set(w_pad=0.05, h_pad=0.06)  # type: ignore[union-attr, call-arg]
+    return figure, grid
+
+
+def outline(text: Text) -> None:
+    """Outline a text in white, so that it is legible on lines."""
+    text.set_path_effects([withStroke(linewidth=2.2, foreground="white")])
+
+
+EDGES = np.linspace(0, np.log(2), 31)
+
+NUMBERS = {  # (task, set, ensembles)
+    ("severity_shift", "joint", False): "8", ("severity_shift", "joint", True): "9",
+    ("country_shift", "in_domain", False): "10", ("country_shift", "in_domain", True): "11",
+    ("country_shift", "shifted", False): "12", ("country_shift", "shifted", True): "13",
+}  # fmt: skip
+
+MOST = 6  # columns of one figure
+
+_CAPTION = (
+    "Predictive entropy of right (blue) and wrong (red) predictions, each normalised to a density; all panels share "
+    "their axes, and bars taller than the frame are cut. Numbers: images predicted right and wrong. All runs "
+    "of a method are pooled."
+)
+
+
+def figures(results: TaskResults) -> tuple[list[PaperFigure], list[str]]:
+    """Return the histograms of single methods and of ensembles per set (Severity Shift: both sets together)."""
+    if not results.methods:
+        return [], []
+    if any(test.grade is None for method in results.methods for test in method.tests[:1]):
+        return [], [results.missing("histograms by grade", "the column 'grade'")]
+    domains = set(results.methods[0].tests[0].domain.tolist())
+    sets = [name for name in ("in_domain", "shifted") if name in domains]
+    if results.kind == "severity_shift" and len(domains) == 2:
+        sets = ["joint"]
+    made = []
+    for name in sets:
+        for pooled in (False, True):
+            methods = [method for method in results.methods if method.ensemble == pooled]
+            for part in range(0, len(methods), MOST):
+                made.append(_figure(results, name, pooled, methods[part : part + MOST], part // MOST))
+    return made, []
+
+
+def _figure(
+    results: TaskResults, name: str, pooled: bool, methods: Sequence[MethodRuns], part: int
+) -> PaperFigure:
+    number = "" if results.criterion == JOINT_CRITERION else NUMBERS.get((results.kind, name, pooled), "")
+    kind = f"uncertainty-{name.replace('_', '-')}-{'ensembles' if pooled else 'single'}"
+    stem = file_name(kind, number, results) + (f"-{part + 1}" if part else "")
+    which = "ensembles" if pooled else "single methods"
+    title = f"Uncertainty by grade, {SET_LABELS[name].lower()}, {which}, {results.title()}"
+    return PaperFigure(stem, number, title, _CAPTION, partial(_draw, methods, name))
+
+
+def _draw(methods: Sequence[MethodRuns], name: str) -> Figure:
+    pairs = [[_densities(method, name, grade) for method in methods] for grade in range(5)]
+    figure, grid = canvas(80 + 118 * len(methods), 5 * 74 + 40, 5, len(methods), sharex=True, text=11)
+    top = _top([density for row in pairs for right, wrong, *_ in row for density in (right, wrong)])
+    for grade, (line, cells) in enumerate(zip(grid, pairs, strict=True)):
+        for axes, cell in zip(line, cells, strict=True):
+            _panel(axes, *cell, top)
+        line[0].set_ylabel("density", fontsize=7.5)
+        line[-1].text(
+            1.04, 0.5, f"grade {grade}", transform=line[-1].transAxes, rotation=270, va="center", fontsize=9
+        )
+    for axes, method in zip(grid[0], methods, strict=True):
+        axes.set_title(_folded(method.name), fontsize=9)
+    for axes in grid[-1]:
+        axes.set_xlabel("entropy (nats)", fontsize=8.5)
+    for line in grid:
+        for axes in line[1:]:
+            axes.tick_params(labelleft=False)
+    return figure
+
+
+def _densities(method: MethodRuns, name: str, grade: int) -> tuple[Floats, Floats, int, int]:
+    """Return the densities over `EDGES` of right and wrong predictions of one grade, and their numbers."""
+    values, right = [], []
+    for test in method.tests:
+        assert test.grade is not None
+        rows = (test.grade == grade) & ((test.domain == name) | (name == "joint"))
+        values.append(binary_entropy(test.prob[rows]))
+        right.append((test.prob[rows] > 0.5) == (test.label[rows] == 1))
+    entropy, correct = np.concatenate(values).clip(0, EDGES[-1]), np.concatenate(right)
+    parts = [entropy[correct], entropy[~correct]]
+    return (
+        *(np.histogram(p, EDGES, density=True)[0] if len(p) else np.zeros(len(EDGES) - 1) for p in parts),
+        *map(len, parts),
+    )  # type: ignore[return-value]
+
+
+def _top(densities: Sequence[Floats]) -> float:
+    """Return the common upper limit of all panels: the spikes of confident predictions are cut."""
+    values = np.concatenate(densities)
+    values = values[values > 0]
+    return float(1.15 * np.quantile(values, 0.95)) if values.size else 1.0
+
+
+def _panel(axes: Axes, right: Floats, wrong: Floats, rights: int, wrongs: int, top: float) -> None:
+    for density, color in ((right, GOOD), (wrong, BAD)):
+        axes.stairs(density, EDGES, color=color, fill=True, alpha=0.45, linewidth=0)
+        axes.stairs(density, EDGES, color=color, linewidth=0.7)
+    axes.set(xlim=(0, EDGES[-1]), ylim=(0, top))
+    axes.tick_params(labelsize=7)
+    axes.xaxis.set_major_locator(MaxNLocator(3))
+    axes.yaxis.set_major_locator(MaxNLocator(3))
+    for height, count, color in ((0.93, rights, GOOD), (0.78, wrongs, BAD)):
+        text = f"{count:,}" if count else "none"
+        shown = axes.text(
+            0.6,
+            height,
+            text,
+            transform=axes.transAxes,
+            fontsize=7,
+            color=color if count else MUTED,
+            ha="center",
+            va="top",
+        )
+        outline(shown)
+
+
+def _folded(name: str) -> str:
+    """Break a long name into at most three lines."""
+    words, lines = name.replace("$", r"\$").split(), [""]
+    for word in words:
+        if len(lines[-1]) + len(word) > 18 and lines[-1]:
+            lines.append("")
+        lines[-1] = f"{lines[-1]} {word}".strip()
+    return "\n".join(lines[:3])
+
+
+ENDINGS = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".webp", ".ppm", ".jp2", ".gif")
+
+SHOWN = 4
+
+SIDE = 320  # pixels of an image in a figure
+
+BLURS = (5, 10, 20, 30)  # of section B.6
+
+
+def figures_of_preprocessing_images(folder: Path, rules: str) -> list[PaperFigure]:
+    """Return the figures of some images of a folder, evenly spaced in the order of their names."""
+    if not folder.is_dir():
+        raise InputError("is not a folder", file=folder, hint="Name a folder of fundus images.")
+    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file())
+    if not found:
+        hint = f"Recognised endings: {', '.join(ENDINGS)}."
+        raise InputError("holds no images", file=folder, hint=hint)
+    chosen = [found[k] for k in np.unique(np.linspace(0, len(found) - 1, SHOWN).round().astype(int))]
+    how = "exactly as released" if rules == "published" else "by the corrected form of Graham's preprocessing"
+    blur = "A smaller blur constant averages over a larger surround and keeps more signal and more noise."
+    return [
+        PaperFigure("figure-06-preprocessing", "6 and 7", "Images before and after preprocessing",
+                    f"Above: original images. Below: the same {how}, blur 30.", partial(_before_and_after, chosen, rules)),
+        PaperFigure("figure-18-blur-examples", "18", "Preprocessing by blur constant", f"Images {how}. {blur}",
+                    partial(_by_blur, chosen, rules)),
+    ]  # fmt: skip
+
+
+def _read(path: Path, blur: int | None, rules: str) -> NDArray[np.uint8]:
+    """Return an image (SIDE, SIDE, 3), as it is or preprocessed with a blur constant."""
+    if blur is None:
+        return preprocess_bytes(path.read_bytes(), Recipe(SIDE, "none"), str(path))
+    return preprocess_bytes(path.read_bytes(), Recipe(SIDE, "graham", blur, rules == "published"), str(path))
+
+
+def _before_and_after(paths: Sequence[Path], rules: str) -> Figure:
+    rows = [[_read(path, blur, rules) for path in paths] for blur in (None, 30)]
+    return _sheet(rows, ["original", "blur 30"], by_row=True)
+
+
+def _by_blur(paths: Sequence[Path], rules: str) -> Figure:
+    recipes = (None, *BLURS)
+    rows = [[_read(path, blur, rules) for blur in recipes] for path in paths]
+    return _sheet(rows, ["original", *(f"blur {blur}" for blur in BLURS)], by_row=False)
+
+
+def _sheet(rows: Sequence[Sequence[NDArray[np.uint8]]], names: Sequence[str], *, by_row: bool) -> Figure:
+    """Draw images in a grid with the names of the rows or of the columns."""
+    figure, grid = canvas(104 * len(rows[0]) + 20, 104 * len(rows) + 20, len(rows), len(rows[0]), text=11)
+    for row, (line, images) in enumerate(zip(grid, rows, strict=True)):
+        for column, (axes, shown) in enumerate(zip(line, images, strict=True)):
+            axes.imshow(shown, interpolation="lanczos")
+            axes.set(xticks=[], yticks=[])
+            for spine in axes.spines.values():
+                spine.set_visible(False)
+            if by_row and column == 0:
+                axes.set_ylabel(names[row], fontsize=9)
+            if not by_row and row == 0:
+                axes.set_title(names[column], fontsize=9)
+    return figure
+
+
+METRIC_LABELS = {
+    "accuracy": "accuracy of the retained",
+    "auroc": "AUROC of the retained",
+    "nll": "NLL of the retained (nats)",
+    "auprc": "AUPRC of the retained",
+}
+
+
+BANDS = "Lines: means over runs; bands: ± one standard error over runs (none for a single run). "
+
+
+def method_marks(methods: Sequence[MethodRuns]) -> list[Mark]:
+    """Return one colour per method: single trainings solid, ensembles dotted (from the seventh: dash-dotted, dashed)."""
+    bases = list(dict.fromkeys(method.base for method in methods))
+    found = []
+    for method in methods:
+        k = bases.index(method.base)
+        solid, pooled = ((0, 2), (3, 1))[k // len(HUES) % 2]
+        found.append(Mark(k % len(HUES), pooled if method.ensemble else solid))
+    return found
+
+
+def mean_and_error(values: Sequence[Floats], ddof: int) -> tuple[Floats, Floats | None]:
+    """Return the mean (P,) over runs and its standard error, None for a single run."""
+    array = np.array(values)
+    mean = array.mean(axis=0)
+    return mean, array.std(axis=0, ddof=ddof) / np.sqrt(len(array)) if len(array) > 1 else None
+
+
+def draw_runs(
+    axes: Axes, mark: Mark, x: Floats, values: Sequence[Floats], ddof: int = 1, **style: Any
+) -> Floats:
+    """Draw the mean over runs with a band of one standard error.
+
+    Shapes: `x` (P,), `values` (P,), returns (P,).
+    """
+    mean, error = mean_and_error(values, ddof)
+    if error is not None:
+        axes.fill_between(x, mean - error, mean + error, color=mark.color, alpha=0.15, linewidth=0)
+    axes.plot(x, mean, color=mark.color, linestyle=mark.linestyle, linewidth=1.4, zorder=3, **style)
+    return mean
+
+
+def has_referral_curve(methods: Sequence[MethodRuns], name: str, metric: str) -> bool:
+    """Return whether some method has a referral curve of a metric on a set."""
+    return any(
+        np.isfinite(run.curves.referral.get((name, metric), np.array(np.nan))).any()
+        for method in methods
+        for run in method.runs
+    )
+
+
+def has_roc_curve(methods: Sequence[MethodRuns], name: str) -> bool:
+    """Tell whether some method has an ROC curve on a set."""
+    return any((name, 1.0) in run.curves.roc for method in methods for run in method.runs)
+
+
+def roc_panel(
+    axes: Axes,
+    methods: Sequence[MethodRuns],
+    marks: Sequence[Mark],
+    name: str,
+    collection: Collection,
+    share: float = 1.0,
+) -> None:
+    """Draw averaged ROC curves with the NHS point."""
+    x = RATES[collection.rules]
+    for method, mark in zip(methods, marks, strict=True):
+        values = [run.curves.roc[name, share] for run in method.runs if (name, share) in run.curves.roc]
+        if values:
+            draw_runs(axes, mark, x, values)
+    axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.7, linestyle=(0, (2, 3)), zorder=1)
+    nhs_point(axes)
+    axes.set(xlim=(-0.03, 0.93), ylim=(0.45, 1.02), xlabel="1 − specificity", ylabel="sensitivity")
+    style_axes(axes)
+
+
+def nhs_point(axes: Axes) -> None:
+    """Mark the NHS standard, sensitivity 85 % at specificity 80 %, and the region that meets it."""
+    point = 1 - GOALS["nhs"].specificity, GOALS["nhs"].sensitivity
+    axes.fill_between([0, point[0]], point[1], 1, color=PASS, alpha=0.13, linewidth=0)
+    axes.plot(*[[value] for value in point], marker="o", markersize=5, color=PASS, linestyle="none", zorder=5)
+    outline(
+        axes.annotate(
+            "NHS", point, (5, -4), textcoords="offset points", fontsize=8, color=PASS, va="top", zorder=6
+        )
+    )
+
+
+def referral_panel(
+    axes: Axes,
+    methods: Sequence[MethodRuns],
+    marks: Sequence[Mark],
+    metric: str,
+    name: str,
+    collection: Collection,
+) -> None:
+    """Draw a metric of the retained images of a set for all methods, with random and oracle referral of the best one."""
+    best: tuple[float, MethodRuns | None] = (-np.inf, None)
+    for method, mark in zip(methods, marks, strict=True):
+        mean = referral_line(axes, method, mark, metric, name, collection)
+        worth = float(np.nanmean(mean)) if mean is not None and np.isfinite(mean).any() else -np.inf
+        best = max(best, ((-worth if metric == "nll" else worth), method), key=lambda pair: pair[0])
+    referral_axes(axes, METRIC_LABELS[metric])
+    axes.set_ylim(*value_range(methods, metric, name))
+    if best[1] is not None:
+        _controls(axes, best[1], metric, name)
+
+
+def referral_line(
+    axes: Axes, method: MethodRuns, mark: Mark, metric: str, name: str, collection: Collection
+) -> Floats | None:
+    """Draw one method's referral curve; return its mean (101,) over runs, None where it has none."""
+    values = [found for run in method.runs if (found := run.curves.referral.get((name, metric))) is not None]
+    if not values:
+        return None
+    return draw_runs(axes, mark, GRID, values, ddof=0 if collection.rules == "published" else 1)
+
+
+def _controls(axes: Axes, method: MethodRuns, metric: str, name: str) -> None:
+    start, _ = mean_and_error([run.curves.referral[name, metric][:1] for run in method.runs], 1)
+    control_line(axes, GRID, np.full(len(GRID), start[0]), "random")
+    oracles = [run.curves.oracle[name, metric] for run in method.runs if (name, metric) in run.curves.oracle]
+    if oracles:
+        control_line(axes, GRID, mean_and_error(oracles, 1)[0], "oracle")
+
+
+def value_range(methods: Sequence[MethodRuns], metric: str, name: str) -> tuple[float, float]:
+    """Return limits that include every line up to four fifths referred; bands and noisier ends may exceed them."""
+    seen = [
+        mean_and_error([run.curves.referral[name, metric] for run in method.runs], 1)[0][
+            : int(0.8 * len(GRID))
+        ]
+        for method in methods
+        if (name, metric) in method.runs[0].curves.referral
+    ]
+    values = np.concatenate(seen)
+    values = values[np.isfinite(values)]
+    if not values.size:
+        return 0.0, 1.0
+    if metric == "nll":
+        return 0.0, float(values.max()) * 1.15
+    low = float(values.min())
+    return max(0.0, low - 0.12 * (1 - low) - 0.01), 1.0 + 0.03 * (1 - low) + 0.002
+
+
+_CONTROLS = "Grey: the predictions of the best method referred at random and in the order of their true loss (oracle)."
+
+_TITLES = {**SET_LABELS, "rebalanced": "Shifted, grades as in EyePACS"}
+
+_ROC = "roc"
+
+Panel = tuple[str, str]
+
+"""What a panel shows (ROC curves, or a metric over referral), and the set."""
+
+
+def figures_of_curve_figures(
+    results: TaskResults, collection: Collection
+) -> tuple[list[PaperFigure], list[str]]:
+    """Return the figures of curves of some results, and a line for each that cannot be drawn."""
+    made, missing = [], []
+    if results.methods:
+        if any(has_referral_curve(results.methods, name, "accuracy") for name in SET_LABELS):
+            made.append(_main(results, collection))
+        else:
+            missing.append(results.missing("curves", "at least ten images"))
+        made += _by_metric(results, collection)
+        if has_roc_curve(results.methods, "rebalanced"):
+            made += _rebalanced(results, collection)
+        elif results.task.startswith("country_shift") or not results.task:
+            needed = "shifted images of both classes, all with a grade"
+            missing.append(results.missing("class-balanced shifted set", needed))
+    if results.blur_variants:
+        made.append(_blurs(results, collection))
+    return made, missing
+
+
+def _main(results: TaskResults, collection: Collection) -> PaperFigure:
+    """Figures 4, 5 and 15: ROC and referral, in-domain and shifted; accuracy where the shifted set has one class."""
+    second = "shifted" if has_roc_curve(results.methods, "shifted") else "joint"
+    metric = "auroc" if second == "shifted" else "accuracy"
+    panels = [(_ROC, "in_domain"), (_ROC, second), (metric, "in_domain"), (metric, "shifted")]
+    panels = _possible(results.methods, panels)
+    number = {"country_shift": "5", "severity_shift": "4"}.get(results.kind, "")
+    number = "15" if number and results.criterion == JOINT_CRITERION else number
+    note = ""
+    if (_ROC, "joint") in panels:
+        note = "The shifted set has one class and therefore no ROC curve; the joint set is shown instead. "
+    caption = f"{note}{BANDS}Green: the NHS standard, sensitivity 85 % at specificity 80 %. {_CONTROLS}"
+    return _curve_figures_figure("results", number, "ROC and referral", caption, results, collection, panels)
+
+
+def _by_metric(results: TaskResults, collection: Collection) -> list[PaperFigure]:
+    """Each metric over referral on every set: Figure 14 (accuracy, Country Shift) and its counterparts."""
+    made = []
+    for metric, label in METRIC_LABELS.items():
+        panels = _possible(results.methods, [(metric, name) for name in SET_LABELS])
+        if panels:
+            numbered = (
+                results.task == "country_shift"
+                and results.criterion != JOINT_CRITERION
+                and metric == "accuracy"
+            )
+            title = f"{label.partition(' of')[0]} over referral"
+            title = title[0].upper() + title[1:]
+            number = "14" if numbered else ""
+            made.append(
+                _curve_figures_figure(
+                    f"referral-{metric}", number, title, BANDS + _CONTROLS, results, collection, panels
+                )
+            )
+    return made
+
+
+def _rebalanced(results: TaskResults, collection: Collection) -> list[PaperFigure]:
+    """Figures 16 and 17: the shifted set with the grade frequencies of the EyePACS test set."""
+    how = "drawn at random" if collection.rules == "published" else "by exact weights"
+    caption = (
+        f"The shifted set as it is, and with the grade frequencies of the EyePACS test set ({how}). {BANDS}"
+    )
+    sets = ("shifted", "rebalanced")
+    curves = _possible(results.methods, [(metric, name) for metric in ("auroc", "accuracy") for name in sets])
+    roc, referral = ("16", "17") if results.task == "country_shift" else ("", "")
+    title = "class-balanced shifted set"
+    return [
+        _curve_figures_figure(
+            "balanced-roc",
+            roc,
+            f"ROC, {title}",
+            caption,
+            results,
+            collection,
+            [(_ROC, name) for name in sets],
+        ),
+        _curve_figures_figure(
+            "balanced-referral", referral, f"Referral, {title}", caption, results, collection, curves
+        ),
+    ]
+
+
+def _blurs(results: TaskResults, collection: Collection) -> PaperFigure:
+    """Figures 19 and 20: a row of panels per method, a line per blur constant."""
+    number = {"severity_shift": "19", "country_shift": "20"}.get(results.kind, "")
+    number = "" if results.criterion == JOINT_CRITERION else number
+    return PaperFigure(
+        file_name("blur", number, results),
+        number,
+        f"Referral by blur constant, {results.title()}",
+        f"One line per blur constant of the preprocessing. {BANDS}",
+        partial(_draw_blurs, results, collection),
+    )
+
+
+def _draw_blurs(results: TaskResults, collection: Collection) -> Figure:
+    variants = results.blur_variants
+    names = list(dict.fromkeys(method.name for method in variants))
+    blurs = sorted({method.blur or STANDARD_BLUR for method in variants})
+    marks = {blur: Mark(k % len(HUES), (0, 1, 2, 3)[k % 4]) for k, blur in enumerate(blurs)}
+    metric = "auroc" if has_referral_curve(variants, "shifted", "auroc") else "accuracy"
+    sets = [name for name in ("in_domain", "shifted") if has_referral_curve(variants, name, metric)]
+    figure, grid = panel_grid(len(names), len(sets))
+    limits = [value_range(variants, metric, name) for name in sets]
+    for row, title in enumerate(names):
+        for column, name in enumerate(sets):
+            axes = grid[row][column]
+            for method in variants:
+                if method.name == title:
+                    referral_line(axes, method, marks[method.blur or STANDARD_BLUR], metric, name, collection)
+            referral_axes(axes, METRIC_LABELS[metric])
+            axes.set_ylim(*limits[column])
+            panel_title(axes, "", f"{title}, {SET_LABELS[name].lower()}")
+    method_legend(figure, [f"blur {blur}" for blur in blurs], list(marks.values()))
+    return figure
+
+
+def _curve_figures_figure(
+    kind: str,
+    number: str,
+    title: str,
+    caption: str,
+    results: TaskResults,
+    collection: Collection,
+    panels: Sequence[Panel],
+) -> PaperFigure:
+    draw = partial(_curve_figures_draw, results, collection, panels)
+    return PaperFigure(file_name(kind, number, results), number, f"{title}, {results.title()}", caption, draw)
+
+
+def _possible(methods: Sequence[MethodRuns], panels: Sequence[Panel]) -> list[Panel]:
+    return [
+        (kind, name)
+        for kind, name in panels
+        if (has_roc_curve(methods, name) if kind == _ROC else has_referral_curve(methods, name, kind))
+    ]
+
+
+def _curve_figures_draw(results: TaskResults, collection: Collection, panels: Sequence[Panel]) -> Figure:
+    columns = min(2, len(panels))
+    figure, grid = panel_grid(-(-len(panels) // columns), columns)
+    places = [axes for row in grid for axes in row]
+    for axes in places[len(panels) :]:
+        axes.set_axis_off()
+    marks = method_marks(results.methods)
+    for k, ((kind, name), axes) in enumerate(zip(panels, places, strict=False)):
+        if kind == _ROC:
+            roc_panel(axes, results.methods, marks, name, collection)
+        else:
+            referral_panel(axes, results.methods, marks, kind, name, collection)
+        panel_title(axes, "abcdefgh"[k], _TITLES[name])
+    method_legend(figure, [method.name for method in results.methods], marks)
+    return figure

@@ -1,0 +1,231 @@
+"""`plan` and `clinic` as a user runs them: tables, files, exit codes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import retinabench as rb
+from retinabench.cli.main import run
+from support.follow_ups import certificate, follow_up, predictions_of
+
+
+def table(tmp_path, name="predictions.csv", n=120, **columns):
+    rng = np.random.default_rng(0)
+    label = np.repeat(rng.random(n) < 0.3, 2)
+    prob = 1 / (1 + np.exp(-(4 * label - 2 + rng.normal(size=2 * n))))
+    path = tmp_path / name
+    given = rb.Predictions(
+        [f"image-{k}" for k in range(2 * n)], label, prob, patient_id=np.repeat(np.arange(n), 2), **columns
+    )
+    rb.write_predictions(given, path)
+    return path
+
+
+def test_a_plan_from_stated_expectations(tmp_path, capsys):
+    out = tmp_path / "plan.json"
+    assert run(["plan", "--prevalence", "0.1", "--above-sensitivity", "0.85", "--json", str(out)]) == 0
+    shown = capsys.readouterr().out
+    assert "patients answer every question" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    found = json.loads(out.read_text())
+    assert found["schema"] == "retinabench.plan/1"
+    assert f"{found['patients']:,} patients" in shown
+    assert found["requirements"]["sensitivity_above"]["patients"] > 0
+
+
+def test_a_plan_from_a_pilot(tmp_path, capsys):
+    out = tmp_path / "plan.json"
+    assert run(["plan", str(table(tmp_path)), "--correlation", "0.25", "--json", str(out)]) == 0
+    found = json.loads(out.read_text())["assumptions"]
+    assert found["images_per_patient"] == 2
+    assert found["correlation"] == 0.25
+    assert found["origin"] == "pilot of 240 images"
+    assert "assumptions from a pilot" in capsys.readouterr().err
+
+
+def test_a_plan_needs_a_prevalence(capsys):
+    assert run(["plan"]) == 2
+    assert "Give --prevalence" in capsys.readouterr().err
+    assert run(["plan", "--prevalence", "1.5"]) == 2
+    assert run(["plan", "--prevalence", "0.1", "--above-sensitivity", "0.95"]) == 2
+    assert "cannot be shown" in capsys.readouterr().err
+
+
+def test_the_clinic_as_a_user_runs_it(tmp_path, capsys):
+    out, page = tmp_path / "clinic.json", tmp_path / "page"
+    camera = np.where(np.arange(240) % 4 < 2, "A", "B")
+    path = table(tmp_path, subgroups={"camera": camera})
+    arguments = ["--prevalence", "0.1", "--cost", "0.01", "--reader", "0.8/0.9", "--images-per-hour", "30"]
+    assert run(["clinic", str(path), *arguments, "--json", str(out), "--out", str(page), "--quiet"]) == 0
+    shown = capsys.readouterr()
+    assert max(map(len, shown.out.splitlines())) <= 80
+    assert "camera: A" in shown.out
+    found = json.loads(out.read_text())
+    assert found == json.loads((page / "clinic.json").read_text())
+    assert found["reader"] == {"sensitivity": 0.8, "specificity": 0.9}
+    assert list(found["sets"]["in_domain"]["predictive_values"]) == ["0.1"]
+    assert abs(found["sets"]["in_domain"]["workload"]["images"]["value"] - 0.2) < 0.01
+    assert (page / "index.html").is_file()
+
+
+def test_wrong_options_of_the_clinic(tmp_path, capsys):
+    path = str(table(tmp_path))
+    for option, value, message in [
+        ("--reader", "good", "no pair"), ("--reader", "0.9/1.5", "[0, 1]"), ("--referral", "2", "referral rate"),
+        ("--prevalence", "0", "prevalence"), ("--cost", "-1", "price"), ("--images-per-hour", "0", "per hour"),
+        ("--subgroup", "camera", "no column 'camera'"), ("--threshold", "high", "unknown threshold"),
+    ]:  # fmt: skip
+        assert run(["clinic", path, option, value]) == 2
+        error = capsys.readouterr().err
+        assert message in error
+        assert "Traceback" not in error
+
+
+@pytest.fixture
+def file(tmp_path):
+    """300 validation and 300 test images; of each so many are called wrongly by a model that is sure of them."""
+
+    def write(wrong, of_test):
+        label = np.arange(300) % 2
+        probs = [
+            np.where(np.arange(300) < k, 0.95 - 0.9 * label, 0.1 + 0.8 * label) for k in (wrong, of_test)
+        ]
+        ids, split = [f"i{k}" for k in range(600)], ["validation"] * 300 + ["test"] * 300
+        predictions = rb.Predictions(ids, [*label, *label], np.concatenate(probs), split=split)
+        rb.write_predictions(predictions, tmp_path / "p.csv")
+        return str(tmp_path / "p.csv")
+
+    return write
+
+
+GOAL = ["--goal", "selective_risk=.1", "--confidence", ".9", "--bootstrap", "20", "-q"]
+
+
+@pytest.mark.parametrize(("wrong", "of_test", "code"), [(3, 3, 0), (60, 60, 3), (3, 90, 4)])
+def test_the_exit_code_says_what_became_of_the_certificate(wrong, of_test, code, file, tmp_path):
+    out = tmp_path / "t.json"
+    assert run(["transfer", file(wrong, of_test), *GOAL, "--json", str(out)]) == code
+    found = json.loads(out.read_text())
+    assert (found["threshold"] is None) == (code == 3)
+
+
+def test_three_zones_have_the_same_codes(file, capsys):
+    words = [
+        "--zones",
+        "--goal",
+        "npv=.9",
+        "--goal",
+        "ppv=.9",
+        "--confidence",
+        ".9",
+        "--bootstrap",
+        "20",
+        "-q",
+    ]
+    assert run(["transfer", file(3, 3), *words]) == 0
+    assert run(["transfer", file(60, 60), *words]) == 3
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--confidence", "1"], "--confidence 1 is not between 0 and 1"),
+        (["--zones", "--target", "npv"], "--zones takes no --target"),
+        (["--zones", "--threshold", ".3"], "--zones takes no --target"),
+        (["--goal", "nonsense=.1"], "nonsense"),
+    ],
+)
+def test_wrong_options_are_one_line(words, says, file, capsys):
+    assert run(["transfer", file(3, 3), *words, "-q"]) == 2
+    told = capsys.readouterr().err
+    assert says in told
+    assert "Traceback" not in told
+
+
+def test_what_is_refused_is_attached_to_no_model(file, tmp_path, capsys):
+    assert run(["transfer", file(60, 60), *GOAL, "--attach", str(tmp_path / "none")]) == 3
+    assert "nothing is attached" in capsys.readouterr().err
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Validation, a follow-up that holds, one that breaks the certificate, and the certificate."""
+    rng = np.random.default_rng(0)
+    tables = {
+        "validation": predictions_of(follow_up(rng, 200, name="v"), "validation"),
+        "holds": predictions_of(follow_up(rng, 200)),
+        "broken": predictions_of(follow_up(rng, 700, sure_errors=0.3, change=50)),
+    }
+    for name, table in tables.items():
+        rb.write_predictions(table, tmp_path / f"{name}.csv")
+    (tmp_path / "transfer.json").write_text(json.dumps(certificate()))
+    return tmp_path
+
+
+def watch(folder, *arguments):
+    return run(["monitor", *map(str, arguments), "--certificate", str(folder / "transfer.json"), "--quiet"])
+
+
+def test_no_alarm_is_0_and_an_alarm_is_4(folder, capsys):
+    assert watch(folder, folder / "holds.csv", folder / "validation.csv") == 0
+    assert capsys.readouterr().out.startswith("No alarm")
+    out, numbers = folder / "page", folder / "monitor.json"
+    assert (
+        watch(folder, folder / "broken.csv", folder / "validation.csv", "--out", out, "--json", numbers) == 4
+    )
+    assert capsys.readouterr().out.startswith("Alarm: the labels refute")
+    assert "<!doctype html>" in (out / "index.html").read_text()
+    content = json.loads(numbers.read_text())
+    assert content["alarm"]
+    assert content["drift"]["reference_patients"] == 200
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--date-column", "day"], "column 'day': is missing. Did you mean 'date'"),
+        (["--level", "1.5"], "--level 1.5 is not between 0 and 1"),
+        (["--level", "0"], "--level 0 is not between 0 and 1"),
+    ],
+)
+def test_wrong_options_are_2(folder, capsys, arguments, message):
+    assert watch(folder, folder / "holds.csv", *arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_files_without_new_images_are_refused(folder, capsys):
+    assert watch(folder, folder / "validation.csv") == 2
+    assert "no file holds images of the test split" in capsys.readouterr().err
+    assert watch(folder, folder / "holds.csv", folder / "holds.csv") == 2
+    assert "holds.csv and 1 more, column 'image_id': image " in (said := capsys.readouterr().err)
+    assert "is in two files" in said
+    holds = rb.read_predictions(folder / "holds.csv")
+    rb.write_predictions(replace(holds, split=["validation"] * len(holds)), folder / "known.csv")
+    assert watch(folder, folder / "known.csv", folder / "holds.csv") == 2
+    assert "known.csv and 1 more: every patient is in the validation split" in capsys.readouterr().err
+
+
+def test_labels_of_new_images_may_be_empty(folder, capsys):
+    lines = (folder / "holds.csv").read_text().splitlines()
+    place = [name.strip('"') for name in lines[0].split(",")].index("label")
+    rows = [line.split(",") for line in lines[1:]]
+    for row in rows[len(rows) // 2 :]:
+        row[place] = ""
+    (folder / "new.csv").write_text("\n".join([lines[0], *map(",".join, rows)]))
+    assert (
+        watch(folder, folder / "new.csv", folder / "validation.csv", "--json", folder / "monitor.json") == 0
+    )
+    content = json.loads((folder / "monitor.json").read_text())
+    assert (content["images"], content["labelled"]) == (400, 200)
+    assert (
+        content["expected"]["covariate_shift"]["targets"]["selective_risk <= 0.08"]["risk"]["value"]
+        is not None
+    )
+    shown = capsys.readouterr().out
+    assert "covariate shift" in shown
+    assert "refer above" in shown

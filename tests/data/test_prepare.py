@@ -1,0 +1,407 @@
+"""Files that cannot be read are named in a table; they never stop the others, nor the workers."""
+
+import csv
+import filecmp
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from retinabench.cli.main import run
+from retinabench.core.errors import InputError
+from retinabench.core.files import write_bytes
+from retinabench.core.progress import Quiet
+from retinabench.data.prepare import plan, prepare
+from retinabench.data.prepared import open_prepared
+from retinabench.data.preprocessing.preprocess import Recipe
+from retinabench.data.registry import DATASETS
+from support.helpers import hear_interrupts
+from support.killing import KILLING
+
+COUNT = 300  # three shards
+
+
+def colour(number):
+    return (60 + number % 150, 200 - number % 150, 30)
+
+
+def write_photograph(source, number, size=(30, 20)):
+    Image.new("RGB", size, colour(number)).save(source / "images" / f"{number}.png")
+
+
+@pytest.fixture
+def source(tmp_path):
+    """300 images in the compact layout of IDRiD, all good."""
+    folder = tmp_path / "source"
+    (folder / "images").mkdir(parents=True)
+    rows = ["file,name,split,grade,sha256_original"]
+    for number in range(COUNT):
+        write_photograph(folder, number)
+        rows.append(
+            f"{number}.png,image{number},{'train' if number < 200 else 'test'},{number % 5},{number:064d}"
+        )
+    (folder / "labels.csv").write_text("\n".join(rows))
+    return folder
+
+
+def spoil(source):
+    """Make five files bad, in different ways; return which."""
+    images = source / "images"
+    (images / "3.png").write_bytes(b"")
+    (images / "5.png").write_text("no image")
+    whole = (images / "130.png").read_bytes()
+    (images / "130.png").write_bytes(whole[:50])
+    (images / "299.png").write_bytes(b"\xff\xd8\xff\xe0 broken")
+    Image.new("RGB", (40, 40)).save(images / "131.png", "JPEG")
+    torn = (images / "131.png").read_bytes()
+    (images / "131.png").write_bytes(torn[:-200])
+    return [3, 5, 130, 131, 299]
+
+
+def arguments(source, out, **changes):
+    return (
+        {"recipe": Recipe(16, "none"), "source": source, "workers": 1}
+        | changes
+        | {"out": out, "name": "idrid"}
+    )
+
+
+def test_all_files_are_looked_at_before_it_fails(source, tmp_path, capsys):
+    bad = spoil(source)
+    code = run(["prepare", "idrid", "--source", str(source), "--out", str(tmp_path / "out"), "--size", "16",
+                "--preprocess", "none", "--workers", "2", "--quiet"])  # fmt: skip
+    assert code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "3.png" in line
+    assert "is empty (0 bytes); 5 of 300 files are bad" in line
+    assert "bad.csv" in line
+    assert "--on-bad skip" in line
+    with open(tmp_path / "out" / "bad.csv", newline="") as handle:
+        rows = list(csv.DictReader(handle))
+    assert [row["image_id"] for row in rows] == [f"image{number}" for number in bad]
+    assert [row["source"] for row in rows] == [f"images/{number}.png" for number in bad]
+    assert all(row["reason"] for row in rows)
+
+
+def test_repaired_files_are_tried_again_and_nothing_tells_that_they_were_bad(source, tmp_path):
+    prepare(**arguments(source, tmp_path / "never bad"))
+    bad = spoil(source)
+    with pytest.raises(InputError, match="5 of 300"):
+        prepare(**arguments(source, tmp_path / "out"))
+    for number in bad:
+        write_photograph(source, number)
+    data = prepare(**arguments(source, tmp_path / "out"))
+    assert len(data.records) == COUNT
+    assert {path.name: path.read_bytes() for path in (tmp_path / "never bad").iterdir()} == {
+        path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()
+    }
+
+
+def test_skipped_files_leave_no_record_and_rows_still_find_their_pictures(source, tmp_path, capsys):
+    bad = spoil(source)
+    with pytest.raises(InputError, match="5 of 300"):
+        prepare(**arguments(source, tmp_path / "out"))
+    data = prepare(**arguments(source, tmp_path / "out", on_bad="skip"))
+    good = [number for number in range(COUNT) if number not in bad]
+    assert list(data.records.image_id) == [f"image{number}" for number in good]
+    assert [len(shard) for shard in data.shards] == [126, 126, 43]
+    rows = np.random.default_rng(0).permutation(len(good))
+    pictures = data.images(rows)
+    for row, picture in zip(rows, pictures, strict=True):
+        assert tuple(picture[8, 8]) == colour(good[row])
+    assert tuple(data.image("image298")[8, 8]) == colour(298)
+    assert data.image("image299") is None
+
+    files = data.files.to_pylist()
+    assert [row["image_id"] for row in files] == [f"image{number}" for number in range(COUNT)]
+    assert [k for k, row in enumerate(files) if row["status"] == "bad"] == bad
+    for row in files:
+        content = (source / row["source"]).read_bytes()
+        assert (row["sha256"], row["bytes"]) == (hashlib.sha256(content).hexdigest(), len(content))
+        if row["status"] == "ok":
+            assert (row["width"], row["height"], row["reason"]) == (30, 20, "")
+    assert json.loads((tmp_path / "out" / "dataset.json").read_text())["bad"] == 5
+    assert not list((tmp_path / "out").glob("files-*"))
+
+    with pytest.raises(InputError, match="without 5 files"):  # finished, but not what is asked for now
+        prepare(**arguments(source, tmp_path / "out"))
+    command = ["prepare", "idrid", "--source", str(source), "--out", str(tmp_path / "out"), "--size", "16",
+               "--preprocess", "none", "--on-bad", "skip", "--quiet"]  # fmt: skip
+    assert run(command) == 0
+    assert "295 images at 16 px" in (said := capsys.readouterr().out)
+    assert "5 bad files left out" in said
+
+
+def test_a_whole_shard_of_bad_files(source, tmp_path):
+    for number in range(128):
+        (source / "images" / f"{number}.png").write_bytes(b"")
+    data = prepare(**arguments(source, tmp_path / "out", on_bad="skip"))
+    assert [len(shard) for shard in data.shards] == [0, 128, 44]
+    assert tuple(data.images([0])[0, 8, 8]) == colour(128)
+    assert tuple(data.images([171, 128])[0, 8, 8]) == colour(299)
+
+
+def test_nothing_but_bad_files_is_never_a_data_set(source, tmp_path):
+    for path in (source / "images").iterdir():
+        path.write_bytes(b"")
+    with pytest.raises(InputError, match="300 of 300 files are bad") as caught:
+        prepare(**arguments(source, tmp_path / "out", on_bad="skip"))
+    assert "--on-bad" not in str(caught.value)
+    with pytest.raises(InputError, match="no finished data set"):
+        open_prepared(tmp_path / "out")
+
+
+def test_missing_files_and_folders_in_their_place_are_bad_files_too(source, tmp_path, monkeypatch):
+    from retinabench.data.datasets import idrid
+    from retinabench.data.image_dataset import ImageDataset
+    from retinabench.data.registry import DATASETS
+
+    records = idrid.records(source)  # the loader itself would name the missing one
+    monkeypatch.setitem(DATASETS._loaded, "idrid", ImageDataset(lambda *_, **__: records, "by hand"))
+    (source / "images" / "7.png").unlink()
+    (source / "images" / "8.png").unlink()
+    (source / "images" / "8.png").mkdir()
+    with pytest.raises(InputError, match="2 of 300"):
+        prepare(**arguments(source, tmp_path / "out"))
+    with open(tmp_path / "out" / "bad.csv", newline="") as handle:
+        reasons = {row["image_id"]: row["reason"] for row in csv.DictReader(handle)}
+    assert set(reasons) == {"image7", "image8"}
+    assert "does not exist" in reasons["image7"]
+    assert "directory" in reasons["image8"]
+
+
+def test_a_file_that_changed_since_the_interruption_is_read_again(source, tmp_path):
+    (source / "images" / "299.png").write_bytes(b"")
+    with pytest.raises(InputError, match=r"299\.png"):
+        prepare(**arguments(source, tmp_path / "out"))
+    write_photograph(source, 299)
+    write_photograph(source, 10, (31, 20))  # in a shard that was done
+    said = []
+
+    class Listening(Quiet):
+        def say(self, line):
+            said.append(line)
+
+    data = prepare(**arguments(source, tmp_path / "out", progress=Listening()))
+    assert data.files["width"].to_pylist()[10] == 31
+    assert any("2 parts are made again" in line for line in said)
+
+
+def zipped(source, file):
+    with zipfile.ZipFile(file, "w") as archive:
+        for path in (source / "labels.csv", *sorted((source / "images").iterdir())):
+            archive.write(path, path.relative_to(source))
+    return file
+
+
+def test_an_archive_that_changed_since_the_interruption_is_read_again(source, tmp_path):
+    """Its members have no time of change that could be trusted: all its images are made again."""
+    (source / "images" / "299.png").write_bytes(b"")
+    archive = zipped(source, tmp_path / "idrid.zip")
+    with pytest.raises(InputError, match=r"299\.png"):
+        prepare(**arguments(archive, tmp_path / "out"))
+    write_photograph(source, 299)
+    write_photograph(source, 10, (31, 20))  # in a shard that was done
+    zipped(source, archive)
+    data = prepare(**arguments(archive, tmp_path / "out"))
+    assert len(data.records) == COUNT
+    assert data.files["width"].to_pylist()[10] == 31
+
+
+def test_changed_labels_are_refused_not_mixed(source, tmp_path):
+    (source / "images" / "299.png").write_bytes(b"")
+    with pytest.raises(InputError, match=r"299\.png"):
+        prepare(**arguments(source, tmp_path / "out"))
+    labels = (source / "labels.csv").read_text()
+    (source / "labels.csv").write_text(labels.replace("image9,train,4", "image9,train,0"))
+    with pytest.raises(InputError, match="another label_table"):
+        prepare(**arguments(source, tmp_path / "out"))
+
+
+SETTINGS = {"recipe": Recipe(24), "images": 160, "workers": 1}
+
+DRIVER = f"""
+{KILLING}
+import os, sys
+from pathlib import Path
+from retinabench.data.preprocessing.preprocess import Recipe
+from retinabench.data.prepare import prepare
+
+os.replace = killing("before", int(sys.argv[2]))
+prepare("synthetic", Path(sys.argv[1]), recipe=Recipe(24), images=160, workers=1)
+"""
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    out = tmp_path_factory.mktemp("prepared") / "whole"
+    prepare("synthetic", out, **SETTINGS)
+    return out
+
+
+TEMPORARY = (".part", ".claim")  # of killed writes; they are deleted when they are an hour old
+
+
+def same(one, two):
+    names = sorted(path.name for path in one.iterdir() if not path.name.endswith(TEMPORARY))
+    assert names == sorted(path.name for path in two.iterdir() if not path.name.endswith(TEMPORARY))
+    return all(filecmp.cmp(one / name, two / name, shallow=False) for name in names)
+
+
+def test_two_processes_make_the_same_bytes_as_one(whole, tmp_path):
+    prepare("synthetic", tmp_path / "two", **{**SETTINGS, "workers": 2})
+    assert same(whole, tmp_path / "two")
+
+
+@pytest.mark.parametrize("write", [2, 4, 5])
+def test_killed_at_a_write_it_continues_to_the_same_bytes(whole, tmp_path, write):
+    out = tmp_path / "killed"
+    killed = subprocess.run(
+        [sys.executable, "-c", DRIVER, str(out), str(write)], check=False, capture_output=True
+    )
+    assert killed.returncode == -signal.SIGKILL
+    with pytest.raises(InputError, match="no finished data set"):
+        open_prepared(out)
+    prepare("synthetic", out, **SETTINGS)
+    assert same(whole, out)
+
+
+def test_tables_of_shards_that_a_kill_left_are_deleted(whole, tmp_path):
+    out = shutil.copytree(whole, tmp_path / "left")
+    write_bytes(out / "files-00000.parquet", b"left", checked=True)
+    prepare("synthetic", out, **SETTINGS)
+    assert same(whole, out)
+
+
+def test_a_damaged_shard_is_named_and_one_of_a_begun_folder_is_made_again(whole, tmp_path):
+    out = shutil.copytree(whole, tmp_path / "damaged")
+    shard = out / "images-00000.npy"
+    content = bytearray(shard.read_bytes())
+    content[-7] ^= 4
+    shard.write_bytes(content)
+    with pytest.raises(InputError, match=r"images-00000.npy: is damaged.*prepare it again"):
+        open_prepared(out).images([0])
+    for name in ("dataset.json", "files.parquet", "records.parquet"):
+        (out / name).unlink()
+    prepare("synthetic", out, **SETTINGS)
+    assert same(whole, out)
+
+
+def test_a_second_command_does_nothing(whole):
+    before = {path.name: path.stat().st_mtime_ns for path in whole.iterdir()}
+    prepare("synthetic", whole, **SETTINGS)
+    assert before == {path.name: path.stat().st_mtime_ns for path in whole.iterdir()}
+
+
+def test_other_settings_never_mix(whole, tmp_path):
+    with pytest.raises(InputError, match="another size"):
+        prepare("synthetic", whole, **{**SETTINGS, "recipe": Recipe(32)})
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("precious")
+    with pytest.raises(InputError, match="not empty"):
+        prepare("synthetic", tmp_path / "mine", **SETTINGS)
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
+
+
+def test_a_folder_of_another_version_says_so(whole, tmp_path):
+    for name in ("dataset.json", "prepare.json"):
+        old = shutil.copytree(whole, tmp_path / name)
+        content = json.loads((old / name).read_text())
+        del content["format"]
+        (old / name).write_text(json.dumps(content))
+        (old / "SHA256SUMS").unlink()
+    with pytest.raises(
+        InputError, match=r"another version.*format 1; this one reads format 2.*prepare it again"
+    ):
+        open_prepared(tmp_path / "dataset.json")
+    with pytest.raises(InputError, match=r"another version.*prepare it again"):
+        prepare("synthetic", tmp_path / "prepare.json", **SETTINGS)
+
+
+@pytest.mark.parametrize("recipe", [Recipe(24, "none"), Recipe(24, "graham"), Recipe(24, "graham", 10)])
+def test_another_recipe_is_another_folder(whole, recipe):
+    with pytest.raises(InputError, match=r"with another (preprocess|blur)"):
+        prepare("synthetic", whole, **{**SETTINGS, "recipe": recipe})
+
+
+def test_the_manifest_says_what_was_prepared_from_what(whole):
+    about = json.loads((whole / "dataset.json").read_text())
+    assert about["settings"]["preprocess"] == "crop"
+    assert about["images"] == 320
+    assert about["bad"] == 0
+    assert len(about["source_sha256"]) == 64
+    assert about["version"]
+    files = open_prepared(whole).files
+    assert files["image_id"].to_pylist() == list(open_prepared(whole).records.image_id)
+    assert set(files["status"].to_pylist()) == {"ok"}
+    assert set(files["sha256"].to_pylist()) == {""}  # drawn: there are no files
+
+
+def test_a_shard_takes_no_more_than_100_mib():
+    records = DATASETS.find("synthetic").records(None, images=320)
+    for size, images in ((64, 128), (512, 128), (1024, 33), (2048, 8)):
+        shards = plan("synthetic", records, None, Recipe(size), Path())
+        assert len(shards[0].sources) == images
+        assert sum(len(shard.sources) for shard in shards) == len(records)
+
+
+def test_a_damaged_folder_is_refused(whole, tmp_path):
+    prepare("synthetic", tmp_path / "x", **SETTINGS)
+    shard = next((tmp_path / "x").glob("images-*.npy"))
+    shard.write_bytes(shard.read_bytes()[:1000])
+    with pytest.raises(InputError, match="damaged"):
+        open_prepared(tmp_path / "x")
+
+
+def test_patients_never_stand_on_both_sides(whole):
+    records = open_prepared(whole).records
+    sides = {
+        split: set(records.patient_id[records.split == split]) for split in ("train", "validation", "test")
+    }
+    assert not sides["train"] & sides["validation"]
+    assert not sides["train"] & sides["test"]
+    assert not sides["validation"] & sides["test"]
+
+
+def test_a_full_disk_is_one_clear_line(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(RuntimeError, match="no space left on the disk"):
+        prepare("synthetic", tmp_path / "full", **SETTINGS)
+    assert list((tmp_path / "full").iterdir()) == []
+
+
+def test_ctrl_c_is_one_line_also_with_workers_and_the_command_continues(whole, tmp_path):
+    """The terminal interrupts the whole group of processes at once."""
+    command = [sys.executable, "-m", "retinabench", "prepare", "synthetic", "--size", "24", "--images", "160",
+               "--workers", "2", "--out", str(tmp_path / "out"), "--quiet"]  # fmt: skip
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=hear_interrupts
+    )
+    deadline = time.monotonic() + 60
+    while not list((tmp_path / "out").glob("images-*.npy")) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    if process.returncode:  # it may have finished in the same moment
+        assert process.returncode == 130
+        assert len(errors.splitlines()) == 1, errors
+    assert subprocess.run(command, check=False, capture_output=True).returncode == 0
+    assert same_pictures(whole, tmp_path / "out")
+
+
+def same_pictures(one, two):
+    names = [path.name for path in one.glob("images-*.npy")]
+    return all(filecmp.cmp(one / name, two / name, shallow=False) for name in names)

@@ -1,0 +1,254 @@
+"""Shards of pixels: what is written is mapped again, and another array is refused."""
+
+from __future__ import annotations
+
+import gc
+import json
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from retinabench.core.errors import InputError
+from retinabench.data.dataset import make_records, referable
+from retinabench.data.prepared import (
+    Manifest,
+    PreparedSettings,
+    fingerprint,
+    mapped_shard,
+    open_data,
+    open_prepared,
+    write_shard,
+)
+from retinabench.data.tasks import load_task
+from retinabench.experiments.config import load_run
+from retinabench.experiments.execution import Resources
+from retinabench.experiments.run import execute
+from retinabench.predictions.io import read_predictions
+from support.helpers import TINY, make_prepared
+
+IMAGES = np.arange(3 * 4 * 4 * 3, dtype=np.uint8).reshape(3, 4, 4, 3)
+
+
+def records_of(n):
+    return make_records(map(str, range(n)), [0] * n, split="test")
+
+
+def test_a_shard_is_the_array_that_was_written(tmp_path):
+    path = tmp_path / "images-00000.npy"
+    write_shard(path, list(IMAGES))
+    np.testing.assert_array_equal(mapped_shard(path, 4), IMAGES)
+    np.testing.assert_array_equal(np.load(path), IMAGES)
+    with pytest.raises(ValueError, match="holds uint8 of shape"):
+        mapped_shard(path, 8)
+    with pytest.raises(ValueError, match="in a shard of"):
+        write_shard(path, [IMAGES[0], IMAGES[0, :2]])
+    with pytest.raises(ValueError, match="in a shard of"):
+        write_shard(path, IMAGES.astype(np.int16))
+
+
+def test_the_fingerprint_knows_every_pixel_and_record(tmp_path):
+    path, records = tmp_path / "images-00000.npy", records_of(3)
+    write_shard(path, IMAGES)
+    first = fingerprint(records, [path])
+    assert fingerprint(records_of(2), [path]) != first
+    write_shard(path, IMAGES + np.uint8(1))
+    assert fingerprint(records, [path]) != first
+
+
+SETTINGS = {"dataset": "folder", "size": 64, "preprocess": "graham", "blur": 30, "published": False,
+            "source": "images (ab)", "label_table": "cd", "columns": {"grade": "icdr"}}  # fmt: skip
+
+
+def test_what_is_written_is_read_again():
+    manifest = Manifest(
+        name="folder", size=64, fingerprint="f", shards=("images-00000.npy",), concepts=("haemorrhage",),
+        settings=PreparedSettings.from_json(SETTINGS),
+    )  # fmt: skip
+    content = json.loads(json.dumps(manifest.to_dict()))
+    assert Manifest.from_json(content) == manifest
+    assert content["settings"] == SETTINGS
+    assert "images" not in content
+
+
+def test_copies_with_damage_have_the_same_patients():
+    whole = PreparedSettings.from_json(SETTINGS)
+    damaged = PreparedSettings.from_json(SETTINGS | {"corrupt": "blur:3"})
+    assert whole.same_source(damaged)
+    assert not whole.same_source(whole)
+    assert not whole.same_source(PreparedSettings.from_json({"dataset": "folder", "corrupt": "blur:3"}))
+    assert whole.other_pixels(damaged) == []
+    assert whole.other_pixels(PreparedSettings()) == ["preprocess", "blur", "published"]
+
+
+def test_a_label_column_has_no_grades():
+    assert PreparedSettings.from_json(SETTINGS).graded
+    assert not PreparedSettings.from_json({"columns": {"label": "referable"}}).graded
+
+
+@pytest.mark.parametrize("name", ["../other/images-00000.npy", "/etc/hostname", "link.npy", None])
+def test_a_manifest_leads_nowhere_else(tmp_path, name):
+    folder = make_prepared(tmp_path / "data", size=8)
+    make_prepared(tmp_path / "other", size=8)
+    (folder / "link.npy").symlink_to(tmp_path / "other" / "images-00000.npy")
+    (folder / "SHA256SUMS").unlink(missing_ok=True)
+    about = json.loads((folder / "dataset.json").read_text())
+    (folder / "dataset.json").write_text(json.dumps({**about, "shards": [name, *about["shards"][1:]]}))
+    with pytest.raises(InputError, match=r"not a name in it|leads out of its folder"):
+        open_prepared(folder)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("size", 10**9),
+        ("size", 16),
+        ("size", "8"),
+        ("name", "a\nb"),
+        ("shards", 3),
+        ("settings", {"columns": 1}),
+    ],
+)
+def test_a_manifest_that_claims_what_is_not_there_is_one_line(tmp_path, key, value):
+    folder = make_prepared(tmp_path / "data", size=8)
+    (folder / "SHA256SUMS").unlink(missing_ok=True)
+    about = json.loads((folder / "dataset.json").read_text())
+    (folder / "dataset.json").write_text(json.dumps({**about, key: value}))
+    with pytest.raises(InputError, match="is damaged"):
+        open_prepared(folder)
+
+
+OURS = (("in_domain", "train", 64), ("in_domain", "validation", 24), ("in_domain", "test", 32))
+
+THEIRS = (("in_domain", "validation", 20), ("in_domain", "test", 26), ("in_domain", "train", 10))
+
+
+@pytest.fixture
+def folders(tmp_path):
+    ours = make_prepared(tmp_path / "ours", parts=OURS)
+    theirs = make_prepared(tmp_path / "theirs", parts=THEIRS, seed=1)
+    about = theirs / "dataset.json"
+    about.write_text(about.read_text().replace('"patches"', '"theirs"'))
+    return ours, theirs
+
+
+def test_every_picture_keeps_its_row_whatever_the_shards(folders):
+    ours, theirs = map(open_prepared, folders)
+    joined = open_data(*folders)
+    n = len(ours.records)
+    assert joined.name == "patches+theirs"
+    assert np.array_equal(joined.images(np.arange(n)), ours.images(np.arange(n)))
+    rows = [55, 0, 13]
+    assert np.array_equal(joined.images([n + k for k in rows]), theirs.images(rows))
+    assert np.array_equal(
+        joined.images([n + 3, 2, n + 1]),
+        np.stack([theirs.images([3])[0], ours.images([2])[0], theirs.images([1])[0]]),
+    )
+    assert set(joined.records.domain[n:]) == {"shifted"}
+    assert np.array_equal(joined.records.grade[n:], theirs.records.grade)
+
+
+def test_it_travels_to_another_process_whole(folders):
+    joined = replace(open_data(*folders), referable_from=1)
+    sent = pickle.dumps(joined)
+    assert len(sent) < 1000  # paths, not images
+    again = pickle.loads(sent)
+    assert again.fingerprint == joined.fingerprint
+    assert np.array_equal(again.label, joined.label)
+    rows = [0, 119, 120, 150]
+    assert np.array_equal(again.images(rows), joined.images(rows))
+
+
+def test_shared_ids_get_the_name_of_their_data_set(folders):
+    ours, theirs = map(open_prepared, folders)
+    joined = open_data(*folders).records
+    n = len(ours.records)
+    assert np.array_equal(joined.image_id[:n], ours.records.image_id)
+    assert joined.image_id[n:].tolist() == [f"theirs:{name}" for name in theirs.records.image_id]
+    assert not set(joined.patient_id[:n]) & set(joined.patient_id[n:])
+
+
+def test_the_task_tests_on_the_other_set(folders):
+    task = load_task(folders[0], "country_shift", folders[1])
+    sizes = {name: len(rows) for name, rows in task.splits.items()}
+    assert sizes == {"train": 64, "validation": 24, "test": 32, "shifted_validation": 20, "shifted_test": 26}
+    assert "10 shifted images are the training split of their data set" in task.notes[-1]
+
+
+def test_train_on_one_set_and_predict_on_another(folders, tmp_path):
+    ours, theirs = folders
+    run = load_run(None, TINY, data=str(ours), shifted=str(theirs), task="country_shift")
+    folder = execute(run, tmp_path / "runs", Resources("cpu"))
+    predictions = read_predictions(folder / "predictions.parquet")
+    shifted = predictions.select(domain="shifted", split="test")
+    records = open_prepared(theirs).records
+    truth = dict(
+        zip((f"theirs:{i}" for i in records.image_id), referable(records.grade).tolist(), strict=True)
+    )
+    assert [truth[name] for name in shifted.image_id] == shifted.label.tolist()
+    assert len(shifted) == 26
+    # The bright patch is the label there too.
+    assert shifted.prob[shifted.label == 1].mean() > shifted.prob[shifted.label == 0].mean()
+    assert execute(run, tmp_path / "runs", Resources("cpu")) == folder
+    assert json.loads((folder / "run.json").read_text())["run"]["shifted"] == str(theirs)
+
+
+def test_a_shifted_set_makes_another_run_and_none_keeps_the_hash(folders):
+    ours, theirs = folders
+    alone = load_run(None, TINY, data=str(ours), task="in_domain")
+    fingerprint = open_data(ours).fingerprint
+    # The keys of a run's identity before data sets could be joined: hashes stay as they were.
+    keys = {"data", "task", "model", "method", "optimizer", "seed", "protocol"}
+    assert set(json.loads(alone.identity(fingerprint))) == keys
+    both = alone.model_copy(update={"shifted": str(theirs)})
+    assert both.hash(open_data(ours, theirs).fingerprint) != alone.hash(fingerprint)
+    assert open_data(ours, theirs).fingerprint != open_data(theirs, ours).fingerprint
+
+
+def test_sets_that_do_not_fit_are_refused(folders, tmp_path):
+    ours, theirs = folders
+    with pytest.raises(InputError, match="the same data"):
+        open_data(ours, ours)
+    other = make_prepared(tmp_path / "other", size=24, parts=THEIRS)
+    with pytest.raises(InputError, match=r"24 px, .* of 16 px.*--size 16"):
+        open_data(ours, other)
+    about = json.loads((theirs / "dataset.json").read_text())
+    for setting, value in (("preprocess", "graham"), ("blur", 10), ("published", True)):
+        (theirs / "dataset.json").write_text(
+            json.dumps(about | {"settings": about.get("settings", {}) | {setting: value}})
+        )
+        with pytest.raises(InputError, match=f"prepared with another {setting} than"):
+            open_data(ours, theirs)
+    with pytest.raises(InputError, match="not a folder"):
+        open_data(ours, tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("task", ["in_domain", "severity_shift"])
+def test_a_task_without_use_for_it_says_so(folders, task):
+    with pytest.raises(InputError, match="uses none of its images"):
+        load_task(folders[0], task, folders[1])
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["a shard that begins as an archive", "a shard with a header of Python 2", "image ids that repeat"],
+)
+def test_damage_that_no_checksum_tells_is_one_line_with_its_place(tmp_path, damage, recwarn):
+    folder = make_prepared(tmp_path / "data", size=8)
+    (folder / "SHA256SUMS").unlink(missing_ok=True)
+    shard = folder / "images-00000.npy"
+    if damage.endswith("an archive"):
+        shard.write_bytes(b"PK\x03\x04" + shard.read_bytes())
+    elif damage.endswith("Python 2"):
+        shard.write_bytes(shard.read_bytes().replace(b", 3), } ", b", 3L), }"))
+    else:
+        table = pa.parquet.read_table(folder / "records.parquet")
+        names = pa.array(["same"] * len(table))
+        pa.parquet.write_table(table.set_column(0, "image_id", names), folder / "records.parquet")
+    with pytest.raises(InputError, match=f"^{folder}: is damaged"):
+        open_prepared(folder)
+    gc.collect()  # what were left open would be closed here, with a warning
+    assert not recwarn

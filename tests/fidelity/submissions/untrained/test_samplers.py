@@ -1,0 +1,94 @@
+"""Evaluations are counted per chain, and starts are draws of the prior."""
+
+import pytest
+import torch
+
+from retinabench.core.errors import InputError
+from retinabench.core.progress import QUIET
+from retinabench.fidelity.submissions.untrained import samplers
+from retinabench.fidelity.submissions.untrained.samplers import Counted, prior_draws
+from retinabench.fidelity.targets.data import load
+from retinabench.fidelity.targets.density import Density
+from retinabench.fidelity.targets.target import TARGETS
+
+TARGET = TARGETS["drawn-head"]
+
+
+def test_each_chain_of_an_evaluation_counts_once():
+    density = Density.of(TARGET, load(TARGET))
+    counted = Counted(density)
+    weights = prior_draws(TARGET, 3, torch.Generator().manual_seed(0))
+    value, gradient = counted(weights)
+    assert counted.used == 3
+    assert torch.allclose(counted.gradient(weights), gradient, atol=1e-4)  # sums in another order
+    assert counted.used == 6
+    assert torch.equal(value, density(weights)[0])
+
+
+def test_the_starts_have_the_variance_of_the_prior():
+    """1,000 draws of 45 weights: the standard error of the variance is .7 % of it."""
+    draws = prior_draws(TARGET, 1000, torch.Generator().manual_seed(1))
+    assert draws.shape == (1000, TARGET.parameters)
+    assert abs(float(draws.var()) / TARGET.prior_variance - 1) < 0.03
+
+
+LOGISTIC = TARGETS["logistic"]
+
+
+def run(name, density, budget):
+    counted = Counted(density)
+    generator = torch.Generator().manual_seed(0)
+    with QUIET.track("chain", budget, unit="gradients") as advance:
+        return samplers.SAMPLERS[name](LOGISTIC, counted, budget, generator, advance), counted.used
+
+
+@pytest.mark.parametrize("name", samplers.SAMPLERS)
+def test_the_first_three_tenths_are_dropped_and_no_trajectory_takes_more_than_a_twentieth(name):
+    budget = 400
+    kept, used = run(name, Density.of(LOGISTIC, load(LOGISTIC)), budget)
+    assert used == budget
+    assert len(kept) >= 0.7 * budget / (budget / 20) - 1
+    assert len(kept) <= 0.7 * budget
+
+
+@pytest.mark.parametrize("name", samplers.SAMPLERS)
+def test_a_step_that_the_budget_does_not_find_leaves_the_start(name):
+    """A gradient that the values contradict: every trial step is rejected, and each halving takes a gradient."""
+
+    def contradicted(weights):
+        return torch.zeros(len(weights)), torch.full_like(weights, 1e30)
+
+    kept, used = run(name, contradicted, 20)
+    assert used >= 20
+    assert len(kept) == 1
+
+
+def run_of_approximate_samplers(name, target, density, budget):
+    counted = Counted(density)
+    generator = torch.Generator().manual_seed(0)
+    with QUIET.track("sampler", budget, unit="gradients") as advance:
+        return samplers.APPROXIMATE_SAMPLERS_SAMPLERS[name](
+            target, counted, budget, generator, advance
+        ), counted.used
+
+
+@pytest.mark.parametrize(
+    ("name", "budget", "particles"),
+    [("smc", 100, 5), ("smc", 2000, 20), ("svgd", 1000, 20), ("svgd", 5000, 50)],
+)
+def test_particles_are_a_stated_share_of_the_budget(name, budget, particles):
+    kept, used = run_of_approximate_samplers(name, LOGISTIC, Density.of(LOGISTIC, load(LOGISTIC)), budget)
+    assert {len(weights) for weights in kept} == {particles}
+    assert 0.8 * budget <= used <= budget
+
+
+def test_mclmc_keeps_a_state_of_every_gradient_after_the_first_three_tenths():
+    kept, used = run_of_approximate_samplers("mclmc", LOGISTIC, Density.of(LOGISTIC, load(LOGISTIC)), 200)
+    assert (len(kept), used) == (140, 200)
+
+
+def test_mclmc_refuses_a_single_weight_which_has_no_direction_to_turn_to():
+    single = LOGISTIC.model_copy(update={"network": "linear"})
+    object.__setattr__(single, "parameters", 1)
+    with pytest.raises(InputError, match="at least two weights"):
+        run_of_approximate_samplers("mclmc", single, None, 100)

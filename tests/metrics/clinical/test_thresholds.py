@@ -1,0 +1,329 @@
+"""Operating points against the golden file, brute force over thresholds, and statsmodels-style clustered variances."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import recall_score, roc_curve
+
+import retinabench as rb
+from conftest import shared_path
+from retinabench.core.errors import InputError
+from retinabench.metrics.clinical.thresholds import (
+    ClinicalGoal,
+    DecisionThreshold,
+    FrozenThreshold,
+    TwoByTwo,
+    judge_goals,
+    operating_points,
+    referral_rule,
+    sensitivity_at_specificity,
+    specificity_at_sensitivity,
+    two_by_two,
+)
+from retinabench.metrics.uncertainty import margin
+
+
+def n400():
+    with open(shared_path("golden", "evaluation", "inputs_n400.csv")) as handle:
+        rows = list(csv.DictReader(handle))
+    return {name: np.array([float(row[name]) for row in rows]) for name in rows[0]}
+
+
+def test_golden_operating_points():
+    golden = json.loads(shared_path("golden", "evaluation", "own_outputs.json").read_text())
+    data, met = n400(), False
+    for name, want in golden["operating_points_n400"].items():
+        if "@" not in name:
+            continue
+        goal = float(name[-4:])
+        find = sensitivity_at_specificity if name.startswith("sens") else specificity_at_sensitivity
+        point = find(data["y"], data["p"], goal)
+        assert point.threshold == want["threshold"]
+        assert point.sensitivity == pytest.approx(want["sensitivity"], abs=1e-12)
+        assert point.specificity == pytest.approx(want["specificity"], abs=1e-12)
+    _, sens, spec = operating_points(data["y"], data["p"])
+    met = bool(((sens >= 0.85) & (spec >= 0.80)).any())
+    assert met is golden["operating_points_n400"]["nhs_85_80_met_anywhere"]
+
+
+def test_golden_two_by_two():
+    golden = json.loads(shared_path("golden", "evaluation", "own_outputs.json").read_text())["idxdr_2x2"]
+    table = TwoByTwo(tp=173, fp=65, fn=25, tn=556).to_dict()
+    for name, want in golden.items():
+        if "/" in name:
+            got = table[name.split()[0]]
+            assert got["value"] == pytest.approx(want["point"], abs=1e-12)
+            assert got["wilson"] == pytest.approx(want["wilson"], abs=1e-12)
+            assert got["clopper_pearson"] == pytest.approx(want["clopper_pearson"], abs=1e-12)
+
+
+CASES = st.lists(st.tuples(st.booleans(), st.integers(0, 8)), min_size=1, max_size=40)
+
+
+@given(CASES, st.floats(0, 1))
+@settings(deadline=None)
+def test_the_best_point_by_brute_force(cases, goal):
+    y, p = np.array([c[0] for c in cases]), np.array([c[1] / 8 for c in cases])
+    tables = {t: two_by_two(y, p >= t) for t in (np.inf, *np.unique(p))}
+    for find, first, second in (
+        (sensitivity_at_specificity, "sensitivity", "specificity"),
+        (specificity_at_sensitivity, "specificity", "sensitivity"),
+    ):
+        point = find(y, p, goal)
+        if y.all() or not y.any():
+            assert np.isnan(point.threshold)
+            continue
+        allowed = [t for t in tables.values() if getattr(t, second) >= goal]
+        assert getattr(point, first) == max(getattr(t, first) for t in allowed)
+        assert getattr(point, second) >= goal
+        assert tables[point.threshold].sensitivity == point.sensitivity
+        assert tables[point.threshold].specificity == point.specificity
+
+
+def test_points_are_those_of_scikit_learn():
+    rng = np.random.default_rng(0)
+    y, p = rng.random(500) < 0.3, rng.random(500).round(2)
+    threshold, sens, spec = operating_points(y, p)
+    fpr, tpr, oracle = roc_curve(y, p, drop_intermediate=False)
+    np.testing.assert_array_equal(threshold, oracle)
+    np.testing.assert_allclose(sens, tpr, atol=1e-15)
+    np.testing.assert_allclose(1 - spec, fpr, atol=1e-15)
+
+
+def test_a_specificity_of_exactly_the_goal_counts():
+    y, p = np.array([0] * 5 + [1] * 5), np.array([0.1, 0.1, 0.1, 0.1, 0.9, 0.9, 0.9, 0.9, 0.9, 0.1])
+    assert sensitivity_at_specificity(y, p, 0.8).sensitivity == 0.8
+
+
+def test_proportions():
+    table = two_by_two([1, 1, 1, 0, 0, 0, 0, 0], [1, 1, 0, 1, 0, 0, 0, 0])
+    assert (table.tp, table.fp, table.fn, table.tn) == (2, 1, 1, 4)
+    assert (table.ppv, table.npv, table.accuracy) == (2 / 3, 4 / 5, 6 / 8)
+    empty = two_by_two([0, 0], [0, 0])
+    assert np.isnan(empty.sensitivity)
+    assert empty.to_dict()["sensitivity"]["value"] is None
+
+
+def test_goals_distinguish_estimate_and_bound():
+    label = np.repeat([1, 0], [198, 621])
+    positive = np.concatenate([np.arange(198) < 173, np.arange(621) < 65])
+    table, verdicts = judge_goals(label, positive)
+    assert table == TwoByTwo(173, 65, 25, 556)
+    for verdict in verdicts:  # the trial that led to the approval: by the estimate, not by the bound
+        assert verdict.estimate_met
+        assert not verdict.bound_met
+        assert verdict.sensitivity == pytest.approx((0.8737374, 0.8192757), abs=1e-7)
+        assert verdict.specificity == pytest.approx((0.8953301, 0.8685385), abs=1e-7)
+    _, verdicts = judge_goals(label, positive, goals={"mine": ClinicalGoal(0.8, 0.8, "")})
+    assert verdicts[0].bound_met
+    _, clustered = judge_goals(np.repeat(label, 2), np.repeat(positive, 2), np.repeat(np.arange(819), 2))
+    _, naive = judge_goals(np.repeat(label, 2), np.repeat(positive, 2))
+    assert clustered[0].sensitivity[1] < naive[0].sensitivity[1]
+    assert clustered[0].sensitivity[1] == pytest.approx(0.8192757, abs=2e-3)
+    assert not judge_goals([1, 1], [1, 1])[1][0].estimate_met  # no negative: nothing is shown
+
+
+def drawn(seed=0, n=400, prevalence=0.2):
+    """Half validation, half test; a model with AUROC about 0.8 whose probabilities are too low for 0.5."""
+    rng = np.random.default_rng(seed)
+    label = (rng.random(n) < prevalence).astype(int)
+    prob = np.round(1 / (1 + np.exp(-(rng.normal(size=n) + 1.2 * label - 2))), 2)
+    split = np.where(np.arange(n) < n // 2, "validation", "test")
+    return rb.Predictions([f"i{k}" for k in range(n)], label, prob, split=split)
+
+
+@pytest.mark.parametrize(
+    ("text", "rule", "goal", "split"),
+    [
+        ("0.3", "value", 0.3, ""),
+        (0.3, "value", 0.3, ""),
+        ("youden", "youden", None, ""),
+        ("Youden@test", "youden", None, "test"),
+        ("sensitivity=.85@validation", "sensitivity", 0.85, "validation"),
+        ("specificity=0.9", "specificity", 0.9, ""),
+    ],
+)
+def test_reads_what_a_user_gives(text, rule, goal, split):
+    found = DecisionThreshold.parse(text)
+    assert (found.rule, found.split) == (rule, split)
+    assert goal is None or found.goal == goal
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "30",
+        "-0.1",
+        "nan",
+        "",
+        "sensitivity",
+        "sensitivity=85",
+        "sensitivity=0",
+        "youden=0.5",
+        "youden@train",
+        "youden@",
+    ],
+)
+def test_refuses_what_is_no_threshold(text):
+    with pytest.raises(InputError):
+        DecisionThreshold.parse(text)
+
+
+@pytest.mark.parametrize("rule", ["youden", "sensitivity=0.85", "specificity=0.9"])
+def test_rules_equal_brute_force_over_every_distinct_probability(rule):
+    predictions = drawn()
+    part = predictions.select(split="validation")
+    y, best = part.label == 1, []
+    for t in np.unique(part.prob):
+        said = part.prob >= t
+        sens, spec = recall_score(y, said), recall_score(~y, ~said)
+        value = {"youden": sens + spec, "sensitivity=0.85": spec, "specificity=0.9": sens}[rule]
+        allowed = {"youden": True, "sensitivity=0.85": sens >= 0.85, "specificity=0.9": spec >= 0.9}[rule]
+        best.append((value if allowed else -1, t))
+    found = DecisionThreshold.parse(rule).freeze(predictions)
+    assert found.value == max(best)[1]
+    assert (found.chosen_on, found.images, found.same_images) == ("validation", 200, False)
+
+
+def test_default_changes_nothing_and_keeps_exactly_one_half_negative():
+    predictions = rb.Predictions(["a", "b", "c"], [0, 1, 1], [0.5, 0.5, 0.6])
+    found = rb.score(predictions, bootstrap=0)
+    assert found.to_dict() == rb.score(predictions, bootstrap=0, threshold="0.5").to_dict()
+    assert found["in_domain"].sensitivity.value == 0.5
+    assert found.threshold.is_default
+
+
+def test_a_rule_that_lands_on_one_half_includes_one_half():
+    predictions = rb.Predictions(["a", "b", "c"], [0, 1, 1], [0.4, 0.5, 0.6])
+    found = rb.score(predictions, bootstrap=0, threshold="youden@test")
+    assert found["in_domain"].sensitivity.value == 1
+    assert found.threshold.same_images
+
+
+def test_every_thresholded_score_follows_the_threshold():
+    predictions = drawn()
+    test = predictions.select(split="test")
+    found = rb.score(predictions, bootstrap=0, threshold=0.195)["in_domain"]
+    said, y = test.prob >= 0.195, test.label == 1
+    assert found.sensitivity.value == pytest.approx(recall_score(y, said))
+    assert found.specificity.value == pytest.approx(recall_score(~y, ~said))
+    assert found.accuracy.value == pytest.approx(np.mean(said == y))
+    assert found.referral["accuracy"]["0"] == found.accuracy.value
+    assert found.referral["sensitivity"]["0"] == pytest.approx(found.sensitivity.value)
+    # Moving every probability by the odds of the threshold gives the same calls at one half.
+    odds = test.prob / (1 - test.prob) * (0.805 / 0.195)
+    moved = rb.Predictions(
+        test.image_id, test.label, odds / (1 + odds), uncertainty=-np.round(np.abs(test.prob - 0.5), 6)
+    )
+    own = rb.score(moved, bootstrap=0)["in_domain"]
+    for name in ("accuracy", "sensitivity", "specificity", "auroc"):
+        assert found[name].value == pytest.approx(own[name].value), name
+    for name in ("failure_auroc", "augrc", "rc_index", "referral_accuracy_area"):
+        assert found[name].value == pytest.approx(own[name].value), name
+
+
+def test_margin_is_largest_at_the_threshold_and_total_order_at_one_half():
+    assert margin([0.2, 0.05, 0.5], 0.2) == pytest.approx([1, (0.05 / 0.95) / 0.25, 0.25])
+    predictions = drawn()
+    by_margin = rb.score(predictions, bootstrap=0, uncertainty="margin")["in_domain"]
+    by_total = rb.score(predictions, bootstrap=0, uncertainty="total")["in_domain"]
+    assert by_margin.failure_auroc.value == by_total.failure_auroc.value
+    assert any(
+        "--uncertainty margin" in note for note in rb.score(predictions, bootstrap=0, threshold=0.1).notes
+    )
+
+
+def test_each_model_of_a_comparison_gets_its_own_threshold():
+    a = drawn()
+    logit = np.log(np.clip(a.prob, 0.001, 0.999) / (1 - np.clip(a.prob, 0.001, 0.999)))
+    b = rb.Predictions(a.image_id, a.label, 1 / (1 + np.exp(-logit - 1)), split=a.split)
+    found = rb.compare(a, b, bootstrap=0, threshold="sensitivity=.85@validation")
+    assert found.thresholds[0].value < found.thresholds[1].value
+    assert found["in_domain"]["sensitivity"].difference == pytest.approx(0)
+    assert len(found.to_dict()["thresholds"]) == 2
+
+
+def test_rules_without_images_or_a_class_are_refused():
+    test_only = rb.Predictions(["a", "b"], [0, 0], [0.1, 0.2])
+    with pytest.raises(InputError, match="validation split"):
+        DecisionThreshold.parse("youden@validation").freeze(test_only)
+    with pytest.raises(InputError, match="both classes"):
+        DecisionThreshold.parse("youden").freeze(test_only)
+    with pytest.raises(InputError, match="published rules"):
+        rb.score(test_only, "published", threshold=0.3)
+
+
+def test_without_validation_images_the_choice_is_marked():
+    found = DecisionThreshold.parse("youden").freeze(rb.Predictions(["a", "b"], [0, 1], [0.1, 0.2]))
+    assert found.same_images
+    assert "same images" in found.note
+
+
+def test_a_specificity_that_no_threshold_but_infinity_reaches_calls_nobody():
+    upside_down = rb.Predictions(["a", "b"], [0, 1], [0.9, 0.2])
+    found = DecisionThreshold.parse("specificity=1").freeze(upside_down)
+    assert found.value > 1
+    assert rb.score(upside_down, bootstrap=0, threshold="specificity=1")["in_domain"].sensitivity.value == 0
+    assert FrozenThreshold().note is None
+
+
+def test_patients_who_chose_the_threshold_and_are_scored_are_counted():
+    images = {"image_id": ["a", "b", "c", "d"], "label": [0, 1, 0, 1], "probs": [0.1, 0.8, 0.2, 0.7]}
+    split = ["validation", "validation", "test", "test"]
+    rule = DecisionThreshold.parse("youden@validation")
+    assert (
+        "1 patients are in the test split, too"
+        in rule.freeze(rb.Predictions(**images, split=split, patient_id=["p", "q", "p", "r"])).note
+    )
+    apart = rule.freeze(rb.Predictions(**images, split=split, patient_id=["p", "q", "s", "r"]))
+    assert "too" not in apart.note
+
+
+def given_of_referral_rule(uncertainty, split="test"):
+    n = len(uncertainty)
+    return rb.Predictions(
+        np.arange(n), np.arange(n) % 2, np.full(n, 0.4), uncertainty=uncertainty, split=[split] * n
+    )
+
+
+def rule(predictions, threshold=None, rate=None):
+    return referral_rule(predictions, "auto", 0.5, threshold=threshold, rate=rate)
+
+
+def test_a_rate_refers_at_most_that_share():
+    values = np.array([0.1, 0.5, 0.5, 0.9, 0.7])
+    for rate, most in (
+        (0.0, 0),
+        (0.2, 1),
+        (0.4, 2),
+        (0.6, 2),
+        (0.8, 4),
+        (1.0, 5),
+    ):  # the two ties go together
+        found = rule(given_of_referral_rule(values), rate=rate)
+        assert found.refers(values).sum() == most
+    assert (found.chosen_on, found.images, found.same_images, found.uncertainty) == ("test", 5, True, "own")
+
+
+def test_validation_images_choose_where_there_are_any():
+    both = rb.Predictions(
+        np.arange(8), [0, 1] * 4, [0.4] * 8, uncertainty=[1, 2, 3, 4, 10, 20, 30, 40],
+        split=["validation"] * 4 + ["test"] * 4,
+    )  # fmt: skip
+    found = rule(both, rate=0.25)
+    assert (found.threshold, found.chosen_on) == (3, "validation")
+
+
+def test_a_threshold_is_taken_as_it_is():
+    assert rule(given_of_referral_rule([0.1, 0.2]), threshold=0.15).threshold == 0.15
+    assert not rule(given_of_referral_rule([0.1, 0.2])).refers(np.array([1e9])).any()
+    with pytest.raises(InputError, match="exclude"):
+        rule(given_of_referral_rule([0.1]), threshold=0.1, rate=0.1)
+    with pytest.raises(InputError, match="rate"):
+        rule(given_of_referral_rule([0.1]), rate=1.5)

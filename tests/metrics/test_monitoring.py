@@ -1,0 +1,332 @@
+"""Certificates as JSON: what is read, what is refused, and what counts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import retinabench as rb
+from retinabench.core.errors import InputError
+from retinabench.metrics.follow_up import log_wealth
+from retinabench.metrics.guarantees.goals import Goal
+from retinabench.metrics.monitoring import Certified, Evidence, Monitoring, Window, monitor, read_certificate
+from retinabench.metrics.proportions import Interval
+from support.follow_ups import FIRST, certificate, follow_up, predictions_of
+
+
+def written(tmp_path, content):
+    path = tmp_path / "transfer.json"
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def test_thresholds_goals_and_estimand_are_read(tmp_path):
+    found = read_certificate(written(tmp_path, certificate(threshold="inf", per="patient-image")))
+    assert found.threshold == np.inf
+    assert found.goals == (Goal("selective_risk", 0.08), Goal("sensitivity", 0.8))
+    assert (found.decision, found.uncertainty, found.per, found.most_images) == (
+        0.5,
+        "max_probability",
+        "patient-image",
+        2,
+    )
+    assert found.to_dict()["threshold"] == "inf"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("no json", "is no JSON file"),
+        ({"schema": "retinabench.scores/1"}, "not the JSON of a certificate"),
+        ("[1]", "not the JSON of a certificate"),
+        (certificate(threshold=None), "holds no certified threshold"),
+        (certificate() | {"certificate": None}, "holds no certified threshold"),
+        (certificate(goals=()), "not a whole certificate"),
+        (certificate(per="eye"), "not a whole certificate"),
+        (certificate() | {"uncertainty": {}}, "not a whole certificate"),
+        (certificate() | {"decision_threshold": {"value": 10**400}}, "not a whole certificate"),
+        (
+            {key: value for key, value in certificate().items() if key != "uncertainty"},
+            "not a whole certificate",
+        ),
+    ],
+)
+def test_other_files_are_refused_in_one_line(tmp_path, content, message):
+    with pytest.raises(InputError, match=message):
+        read_certificate(written(tmp_path, content))
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(InputError, match="does not exist"):
+        read_certificate(tmp_path / "none.json")
+
+
+def test_only_known_labels_count(tmp_path):
+    images = follow_up(np.random.default_rng(0), 100, unlabelled_from=180)
+    found = read_certificate(written(tmp_path, certificate()))
+    kept, called = images.uncertainty <= 0.2, images.prob > 0.5
+    num, den = found.sums(Goal("selective_risk", 0.08), images)
+    np.testing.assert_array_equal(den, kept & images.labelled)
+    np.testing.assert_array_equal(num, kept & images.labelled & (called != images.label))
+    num, den = found.sums(Goal("sensitivity", 0.8), images)
+    np.testing.assert_array_equal(den, images.label)
+    np.testing.assert_array_equal(num, images.label & kept & ~called)
+    num, den = found.sums(Goal("workload", 0.3), images)
+    assert den.all()
+    np.testing.assert_array_equal(num, ~kept)
+
+
+@pytest.mark.parametrize("per", ["image", "patient-image"])
+def test_the_json_of_transfer_is_read(tmp_path, per):
+    rng = np.random.default_rng(1)
+    parts = [
+        predictions_of(follow_up(rng, 300, name=name), split)
+        for name, split in (("v", "validation"), ("t", "test"))
+    ]
+    both = rb.Predictions(
+        *(np.concatenate([getattr(one, name) for one in parts]) for name in ("image_id", "label", "prob")),
+        patient_id=np.concatenate([one.patient_id for one in parts]),
+        split=np.concatenate([one.split for one in parts]),
+    )
+    made = rb.transfer(
+        both, goals=["selective_risk=0.12", "sensitivity=0.6"], delta=0.1, per=per, bootstrap=20
+    )
+    found = read_certificate(written(tmp_path, made.to_dict()))
+    assert (found.threshold, found.uncertainty, found.per) == (made.threshold, "total", per)
+    assert [str(one) for one in found.goals] == ["selective_risk <= 0.12", "sensitivity >= 0.6"]
+    assert found.most_images == 2
+
+
+DAYS = np.array(["2026-01-01", "2026-01-05"], "datetime64[D]")
+
+
+def path(name, values, alarm=None):
+    return Evidence(name, DAYS, np.asarray(values, float), 20.0, alarm, 7)
+
+
+RISK = Interval(0.1, 0.05, 0.2)
+
+WINDOW = Window(
+    "2026-01-01", 9, 5, 4, Interval(0.3, 0.2, 0.4), Interval(0.01, -0.1, 0.1), {"selective_risk": RISK}
+)
+
+FOUND = Monitoring(
+    Certified(0.2, 0.5, "entropy", (), "image", 2), 0.05, 9, 5, 4, {"selective_risk": RISK},
+    (path("selective_risk", [0.5, 3.5], DAYS[1]), path("sensitivity", [0, 0])),
+    path("combined", [0.2, 2.5]), path("drift", [0, 0.1]), 30, "month", (WINDOW,), None, ("a note",),
+)  # fmt: skip
+
+
+def test_the_wealth_is_the_exponential_of_the_last_value():
+    assert path("x", [1, 2.5]).wealth == pytest.approx(np.exp(2.5))
+    assert np.isfinite(path("x", [0, 1e4]).wealth)
+    content = path("x", [3.0, 2.5], DAYS[0]).to_dict()
+    assert (content["log_wealth"], content["largest_log_wealth"], content["alarm"]) == (
+        2.5,
+        3.0,
+        "2026-01-01",
+    )
+    assert content["path"] == [["2026-01-01", 3.0], ["2026-01-05", 2.5]]
+
+
+def test_an_alarm_is_one_of_the_combined_evidence_or_of_drift():
+    assert not FOUND.alarm
+    assert FOUND.broken == ("selective_risk",)  # its own limit alone raises none
+    assert replace(FOUND, drift=path("drift", [0, 9], DAYS[1])).alarm
+    assert replace(FOUND, combined=path("combined", [0, 9], DAYS[1])).alarm
+
+
+def test_records_and_json_hold_the_windows():
+    (row,) = FOUND.records()
+    assert row == {
+        "start": "2026-01-01", "images": 9, "patients": 5, "labelled": 4, "referred": 0.3, "calibration": 0.01,
+        "selective_risk": 0.1,
+    }  # fmt: skip
+    content = json.loads(json.dumps(FOUND.to_dict(), allow_nan=False))
+    assert content["windows"][0]["risks"]["selective_risk"]["high"] == 0.2
+    assert content["drift"]["reference_patients"] == 30
+    assert (content["alarm"], content["expected"], content["notes"]) == (False, None, ["a note"])
+
+
+THRESHOLD = 0.2
+
+
+def certified(*goals, per="image"):
+    return Certified(THRESHOLD, 0.5, "max_probability", tuple(map(Goal.parse, goals)), per, 2)
+
+
+def true_risk():
+    """Error of the retained, from 300,000 patients: standard error 0.0005."""
+    many = follow_up(np.random.default_rng(9), 300_000)
+    kept = many.uncertainty <= THRESHOLD
+    return np.mean((many.label != (many.prob > 0.5))[kept])
+
+
+@pytest.mark.parametrize("per", ["image", "patient-image"])
+def test_the_path_is_that_of_the_patient_sums(per):
+    images = follow_up(np.random.default_rng(0), 200)
+    found = monitor(images, certified("selective_risk=0.1", per=per)).risks[0]
+    kept = (images.uncertainty <= THRESHOLD).reshape(-1, 2)
+    wrong = kept & (images.label != (images.prob > 0.5)).reshape(-1, 2)
+    x = (wrong.sum(1) - 0.1 * kept.sum(1)) / (0.1 * 2)  # two images each: both estimands bet alike
+    path = log_wealth(x)
+    day = images.day[::2]
+    last = [np.flatnonzero(day == one)[-1] for one in np.unique(day)]
+    np.testing.assert_allclose(found.log_wealth, path[last], atol=1e-12)
+    assert found.patients == int(kept.any(1).sum())
+
+
+def test_a_patient_with_more_images_than_certified_counts_as_so_many():
+    images = follow_up(np.random.default_rng(0), 200)
+    found = monitor(images, replace(certified("selective_risk=0.1"), most_images=1)).risks[0]
+    kept = (images.uncertainty <= THRESHOLD).reshape(-1, 2)
+    wrong = kept & (images.label != (images.prob > 0.5)).reshape(-1, 2)
+    shares = wrong.sum(1) / np.maximum(kept.sum(1), 1)
+    path = log_wealth((shares - 0.1) / 0.1 * kept.any(1))
+    assert found.log_wealth[-1] == pytest.approx(path[-1])
+
+
+def test_each_of_two_goals_needs_twice_the_evidence_of_their_mean():
+    images = follow_up(np.random.default_rng(0), 50)
+    found = monitor(images, certified("selective_risk=0.05", "sensitivity=0.8"), level=0.1)
+    assert [one.needed for one in found.risks] == pytest.approx([20, 20])
+    assert found.combined.needed == pytest.approx(10)
+
+
+def test_more_days_continue_the_history():
+    images = follow_up(np.random.default_rng(1), 300, sure_errors=0.2, change=100)
+    early = images.take(images.day < FIRST + 200)
+    goals = certified("selective_risk=0.05", "sensitivity=0.8")
+    whole, part = monitor(images, goals), monitor(early, goals)
+    for a, b in ((whole.combined, part.combined), (whole.drift, part.drift)):
+        np.testing.assert_allclose(a.log_wealth[: len(b.log_wealth)], b.log_wealth, atol=1e-12)
+        assert b.alarm is None or a.alarm == b.alarm
+
+
+def test_alarms_are_rare_at_the_goal_and_come_when_the_risk_doubles():
+    """40 follow-ups of 400 patients at level 10 %: the standard error of a share of 10 % is 4.7 points."""
+    goals = certified(f"selective_risk={true_risk():.4f}")
+    false = found = drifted = 0
+    for study in range(40):
+        rng = np.random.default_rng([2, study])
+        still = monitor(follow_up(rng, 400), goals, level=0.1)
+        false += still.combined.alarm is not None
+        drifted += still.drift.alarm is not None
+        if study < 15:
+            bad = monitor(follow_up(rng, 800, sure_errors=0.15, change=120), goals, level=0.1)
+            found += bad.combined.alarm is not None and bad.combined.alarm >= FIRST + 120
+            assert bool(bad.broken) == (bad.combined.alarm is not None)
+    assert false / 40 <= 0.1 + 3 * 0.047
+    assert drifted / 40 <= 0.1 + 3 * 0.047
+    assert found >= 13
+
+
+def independent_eyes(rng, images):
+    """Deal the rows anew, so that a mean over two eyes varies much less than one eye."""
+    order = rng.permutation(len(images))
+    return replace(
+        images, prob=images.prob[order], uncertainty=images.uncertainty[order], label=images.label[order]
+    )
+
+
+def test_the_images_of_a_patient_on_two_days_are_no_drift():
+    """25 follow-ups at level 10 %: the standard error of a share of 10 % is 6 points."""
+    goals, alarms = certified("selective_risk=0.1"), 0
+    for study in range(25):
+        rng = np.random.default_rng([5, study])
+        reference = independent_eyes(rng, follow_up(rng, 300, name="v"))  # both eyes of each patient
+        images = independent_eyes(rng, follow_up(rng, 400))
+        second = np.arange(len(images)) % 2 == 1
+        apart = replace(images, day=images.day + np.where(second, 30, 0))
+        alarms += monitor(apart, goals, reference=reference, level=0.1).drift.alarm is not None
+    assert alarms / 25 <= 0.1 + 3 * 0.06
+
+
+def test_drift_is_seen_without_labels_and_sure_errors_are_not():
+    rng = np.random.default_rng(3)
+    reference = follow_up(rng, 400, name="v")
+    goals = certified("selective_risk=0.1")
+    washed = monitor(
+        follow_up(rng, 800, washed_out=0.4, change=150, unlabelled_from=0), goals, reference=reference
+    )
+    assert washed.drift.alarm is not None
+    assert washed.drift.alarm >= FIRST + 150
+    assert washed.combined.alarm is None
+    assert (washed.labelled, washed.combined.patients, washed.reference) == (0, 0, 400)
+    assert any("no labels" in note for note in washed.notes)
+    sure = monitor(follow_up(rng, 800, sure_errors=0.2, change=150), goals, reference=reference)
+    assert sure.drift.alarm is None
+    assert sure.combined.alarm is not None
+
+
+def test_patients_without_labels_change_nothing_and_later_visits_are_not_tested():
+    images = follow_up(np.random.default_rng(4), 300, unlabelled_from=200)
+    found = monitor(images, certified("selective_risk=0.05"))
+    path, day = found.combined.log_wealth, found.combined.day
+    assert len(set(path[day >= FIRST + 200].round(12))) <= 1
+    assert found.windows[-1].labelled == 0
+    assert np.isnan(found.windows[-1].calibration.value)
+    again = images.take(np.arange(2))
+    later = type(images).together([images, _renamed(again, FIRST + 364)])
+    more = monitor(later, certified("selective_risk=0.05"))
+    assert "2 images of later days" in more.notes[0]
+    np.testing.assert_allclose(more.combined.log_wealth, path, atol=1e-12)
+
+
+def test_images_without_patients_are_refused_where_patients_have_several():
+    images = follow_up(np.random.default_rng(0), 30)
+    goals = certified("selective_risk=0.1")
+    with pytest.raises(
+        InputError, match=r"column 'patient_id': is missing, and the certificate is of patients with up to 2"
+    ):
+        monitor(replace(images, patient=images.image_id), goals)
+    some = np.where(np.arange(len(images)) < 3, images.image_id, images.patient)
+    assert "3 of 60 images have no patient_id" in monitor(replace(images, patient=some), goals).notes[0]
+    one_each = replace(goals, most_images=1)
+    assert not monitor(replace(images, patient=images.image_id), one_each).notes
+
+
+def test_a_reference_without_labels_measures_drift_and_foretells_nothing():
+    random = np.random.default_rng(4)
+    before = follow_up(random, 60, name="v", unlabelled_from=0)
+    found = monitor(
+        follow_up(random, 40, unlabelled_from=0), certified("selective_risk=0.1"), reference=before
+    )
+    assert found.reference == 60
+    assert found.expected is None
+
+
+def test_patients_of_validation_are_left_out():
+    images = follow_up(np.random.default_rng(5), 60)
+    reference = images.take(images.day < FIRST + 50)
+    found = monitor(images, certified("selective_risk=0.2"), reference=reference)
+    assert found.images == len(images) - len(reference)
+    with pytest.raises(InputError, match="validation split"):
+        monitor(reference, certified("selective_risk=0.2"), reference=images)
+    with pytest.raises(InputError, match="the level is 5"):
+        monitor(images, certified("selective_risk=0.2"), level=5)
+
+
+def test_a_workload_needs_no_labels():
+    images = follow_up(np.random.default_rng(6), 400, unlabelled_from=0)
+    found = monitor(images, certified("referral_rate=0.05"))
+    assert found.combined.alarm is not None
+    assert found.overall["referral_rate <= 0.05"].value == pytest.approx(
+        np.mean(images.uncertainty > THRESHOLD)
+    )
+
+
+def test_the_result_is_json_and_the_windows_hold_every_image():
+    found = monitor(follow_up(np.random.default_rng(7), 150), certified("selective_risk=0.1", "ppv=0.7"))
+    content = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert content["schema"] == "retinabench.monitor/1"
+    assert sum(one["images"] for one in content["windows"]) == 300
+    assert content["combined"]["alarm"] is None
+
+
+def _renamed(images, day):
+    names = np.array([f"again{k}" for k in range(len(images))])
+    return type(images)(**{**vars(images), "image_id": names, "day": np.full(len(images), day)})

@@ -1,0 +1,124 @@
+"""Assumptions of a study plan: what a pilot says, and values that cannot be."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import retinabench as rb
+from retinabench.core.errors import InputError
+from retinabench.metrics.clinical.thresholds import ABOVE_HALF
+from retinabench.metrics.planning import (
+    Aims,
+    Assumptions,
+    Requirement,
+    Stated,
+    StudyPlan,
+    from_pilot,
+    plan_study,
+    stated_assumptions,
+)
+from retinabench.metrics.proportions import clustered_proportion
+from retinabench.metrics.sample_sizes import Clusters, images_for_half_width
+
+
+def test_a_pilot_gives_the_assumptions():
+    rng = np.random.default_rng(4)
+    n = 2000
+    label = np.repeat(rng.random(n) < 0.3, 2)
+    prob = 1 / (1 + np.exp(-(4 * label - 2 + np.repeat(rng.normal(size=n), 2) + rng.normal(size=2 * n))))
+    pilot = rb.Predictions(np.arange(2 * n), label, prob, patient_id=np.repeat(np.arange(n), 2))
+    found = from_pilot(pilot, ABOVE_HALF)
+    assert found.prevalence == pytest.approx(label.mean())
+    assert found.sensitivity == pytest.approx((prob[label] > 0.5).mean())
+    assert found.clusters.images_per_patient == found.clusters.mates == 2
+    assert found.clusters.disease_correlation == 1
+    assert 0.1 < found.clusters.correlation < 0.6
+    assert stated_assumptions(Stated(prevalence=0.05), pilot).prevalence == 0.05
+    assert plan_study(found).notes[-1].startswith("assumptions from a pilot of 4,000 images")
+    alone = from_pilot(rb.Predictions(np.arange(2 * n), label, prob), ABOVE_HALF)
+    assert alone.clusters.effect == 1
+
+
+def test_what_cannot_be_is_refused():
+    for values in [
+        {"prevalence": 0},
+        {"prevalence": 0.1, "auroc": 1},
+        {"prevalence": 0.1, "sensitivity": 1.1},
+        {"prevalence": 0.1, "sensitivity": 0},
+        {"prevalence": 0.1, "specificity": 1},
+    ]:
+        with pytest.raises(InputError):
+            Assumptions(**values)
+    with pytest.raises(InputError, match="both classes"):
+        from_pilot(rb.Predictions(["a"], [0], [0.2]), ABOVE_HALF)
+
+
+def test_a_pilot_without_an_error_is_no_plan_of_a_few_patients():
+    label = np.repeat([0, 0, 0, 1], 25)
+    perfect = rb.Predictions(np.arange(100), label, 0.1 + 0.8 * label)
+    for stated, first in [
+        ({}, "sensitivity is 1 .pilot of 100 images"),
+        ({"sensitivity": 0.9}, "specificity is 1"),
+        ({"sensitivity": 0.9, "specificity": 0.9}, "AUROC is 1"),
+    ]:
+        with pytest.raises(InputError, match=first):
+            stated_assumptions(Stated(**stated), perfect)
+    stated = {"sensitivity": 0.9, "specificity": 0.9, "auroc": 0.97}
+    found = plan_study(stated_assumptions(Stated(**stated), perfect))
+    assert found.assumptions.prevalence == 0.25
+    assert found["net_benefit"].patients > 100
+
+
+def test_the_question_with_the_most_patients_decides():
+    needs = {
+        "sensitivity": Requirement("sensitivity", 2468, 1234, 250, 1.2, "Wilson 1927"),
+        "auroc": Requirement("AUROC", 400, 200, 40, math.nan, "Hanley 1982"),
+    }
+    plan = StudyPlan(Assumptions(0.1), Aims(), needs, ("a note",))
+    assert (plan.patients, plan.decisive) == (1234, "sensitivity")
+    assert plan["auroc"].images == 400
+    content = json.loads(json.dumps(plan.to_dict(), allow_nan=False))
+    assert content["requirements"]["auroc"]["design_effect"] is None
+    assert content["requirements"]["sensitivity"]["design_effect"] == 1.2
+    assert (content["schema"], content["notes"]) == ("retinabench.plan/1", ["a note"])
+    assert [row["name"] for row in plan.records()] == ["sensitivity", "auroc"]
+
+
+def test_patients_by_hand():
+    found = plan_study(Assumptions(0.1, 0.9, 0.8, 0.9, Clusters(2, 0.5, 1.0)))
+    positives = images_for_half_width(0.9, 0.05) * 1.5
+    assert found["sensitivity"].images == math.ceil(positives / 0.1)
+    assert found["sensitivity"].patients == math.ceil(found["sensitivity"].images / 2)
+    negatives = images_for_half_width(0.8, 0.05) * 1.5
+    assert found["specificity"].images == math.ceil(negatives / 0.9)
+    assert found.patients == max(one.patients for one in found.requirements.values())
+    assert found[found.decisive].patients == found.patients
+    assert "sensitivity_above" not in found.requirements
+    assert json.loads(json.dumps(found.to_dict(), allow_nan=False)) == found.to_dict()
+    assert "patients" in found._repr_html_()
+
+
+def test_a_level_in_percent_is_refused():
+    with pytest.raises(InputError, match="the level is 95"):
+        plan_study(Assumptions(0.2, 0.95), Aims(level=95))
+
+
+def test_a_study_of_the_planned_size_has_its_power():
+    """Sensitivity 0.95 above 0.85 with power 0.8 of two correlated eyes (seed 0, 400 studies; standard error 2 points).
+
+    The clustered interval estimates the design effect and uses t quantiles, so that the power is a few points lower or higher.
+    """
+    rng = np.random.default_rng(0)
+    plan = plan_study(Assumptions(0.2, 0.95, clusters=Clusters(2, 0.5, 1.0)), Aims(above_sensitivity=0.85))
+    patients = round(plan["sensitivity_above"].patients * 0.2)  # those who are diseased, in both eyes
+    codes, every = np.repeat(np.arange(patients), 2), np.ones(2 * patients, bool)
+    shown = 0
+    for _ in range(400):
+        chance = rng.beta(0.95, 0.05, patients)  # correlation 1 / (1 + 0.95 + 0.05) = 0.5
+        hit = rng.random(2 * patients) < np.repeat(chance, 2)
+        shown += clustered_proportion(hit, every, codes, exact=True).low > 0.85
+    assert 0.7 < shown / 400 < 0.9

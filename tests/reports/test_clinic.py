@@ -1,0 +1,363 @@
+"""The reporting checklist: answered where the file answers, left to the authors where it cannot."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import retinabench as rb
+from retinabench.metrics.planning import Requirement, StudyPlan
+from retinabench.reports.clinic import (
+    AUTHORS,
+    FIRST_MISSED,
+    READER,
+    answer_sets,
+    calibration_panel,
+    checklist,
+    checklist_table,
+    clinic_json,
+    clinic_summary,
+    counts_table,
+    decision_panel,
+    missed_panel,
+    missed_table,
+    plan_table,
+    predictive_table,
+    rates_table,
+    render,
+    ungradable_table,
+    write_clinic,
+)
+from retinabench.reports.toolkit.figures import BAD, GOOD
+from retinabench.reports.toolkit.pages import macros
+from support.reading_pages import without_script
+from support.screened import screened
+
+
+@pytest.fixture(scope="module")
+def rich():
+    return {
+        item.topic: item
+        for item in checklist(rb.clinic(screened(60), "youden@validation", referral_rate=0.2))
+    }
+
+
+@pytest.fixture(scope="module")
+def plain():
+    found = rb.Predictions(["a", "b", "c", "d"], [0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9])
+    return {item.topic: item for item in checklist(rb.clinic(found))}
+
+
+def test_a_file_with_columns_answers_more(rich, plain):
+    questions = {
+        "Variability and fairness: subgroups": ("age, camera", "no further columns"),
+        "Indeterminate or missing results": ("counted as referred", "no ungradable images"),
+        "Severity of the disease": ("grade 3 or 4", "no grades in the file"),
+        "Uncertainty of the estimates": ("clustered by patient", "taken as independent"),
+        "Model output and how its threshold was chosen": (
+            "youden on the validation split",
+            "given beforehand",
+        ),
+    }
+    for topic, (known, unknown) in questions.items():
+        assert all(word in rich[topic].answer for word in known.split(", ")), topic
+        assert unknown in plain[topic].answer, topic
+    assert "shifted set" in rich["Data from another source"].answer
+    assert plain["Data from another source"].answer == AUTHORS
+
+
+def test_the_cross_tabulation_is_counted_by_hand(plain):
+    answer = plain["Cross tabulation against the reference"].answer
+    assert answer.startswith("1 true positive, 1 false positive, 1 false negative, 1 true negative")
+    assert plain["Failures, case by case"].answer == "1 missed images listed by id"
+
+
+def test_the_table_mutes_what_is_left_to_the_authors(plain):
+    table = checklist_table(list(plain.values()))
+    [block] = table.blocks
+    muted = [row.label for row in block.rows if row.control]
+    assert "Limitations" in muted
+    assert "Cross tabulation against the reference" not in muted
+    numbers = {row.label: row.cells[1].content for row in block.rows}
+    assert numbers["Data from another source"] == "CLAIM 32"
+    assert numbers["Measures of performance"] == "STARD 14; TRIPOD+AI 12e; CLAIM 28"
+    assert np.mean([row.control for row in block.rows]) < 0.6
+
+
+def images(**columns):
+    """100 patients with two images: 40 referable ones, of which 10 are missed, and 160 others, of which 16 are called."""
+    label = np.repeat(np.arange(100) < 20, 2)
+    prob = np.where(label, 0.9, 0.1)
+    prob[:10], prob[40:56] = 0.2, 0.8
+    patient = np.repeat(np.arange(100), 2)
+    return rb.Predictions([f"i{k}" for k in range(200)], label, prob, patient_id=patient, **columns)
+
+
+@pytest.fixture(scope="module")
+def screening():
+    report = rb.clinic(images(grade=np.where(np.arange(200) < 40, 3, 0)))
+    return report, answer_sets(report)[0]
+
+
+def cells(table):
+    return {row.label: [cell.content for cell in row.cells] for block in table.blocks for row in block.rows}
+
+
+def test_sensitivity_and_specificity_of_the_model_alone(screening):
+    report, answer = screening
+    found = cells(rates_table(answer, report))["Model alone, per image"]
+    assert [found[0].value, found[1].value] == pytest.approx([30 / 40, 144 / 160])
+    assert found[2] == "not met"
+    per_patient = cells(rates_table(answer, report))["Model alone, per patient (any eye)"]
+    assert [per_patient[0].value, per_patient[1].value] == pytest.approx([15 / 20, 72 / 80])
+
+
+def test_predictive_values_follow_from_the_prevalence(screening):
+    """PPV = p Se / (p Se + (1 - p)(1 - Sp)) with Se = 0.75, Sp = 0.9 and p = 0.1."""
+    found = cells(predictive_table(screening[1]))["10 %"]
+    assert found[0].value == pytest.approx(0.075 / (0.075 + 0.09))
+    assert found[1].value == pytest.approx(0.81 / (0.81 + 0.025))
+
+
+def test_images_patients_and_cases_are_counted(screening):
+    assert cells(counts_table([screening[1]]))["In-domain"] == ["200", "100", "40 (20 %)", "40", "0"]
+    plain = answer_sets(rb.clinic(rb.Predictions(["a", "b"], [0, 1], [0.2, 0.7])))
+    assert cells(counts_table(plain))["In-domain"] == ["2", "not given", "1 (50 %)", "no grades", "0"]
+
+
+def test_missed_images_have_the_columns_that_the_file_has(screening):
+    report, answer = screening
+    shown = report["in_domain"].missed.images
+    table = missed_table(answer, shown)
+    assert [one.label for one in table.blocks[0].columns] == [
+        "Patient",
+        "Grade",
+        "P(referable)",
+        "Uncertainty",
+    ]
+    assert len(table.blocks[0].rows) == 10
+    assert {row.cells[1].emphasis for row in table.blocks[0].rows} == {"bad"}  # grade 3
+
+
+def test_ungradable_images_change_the_rates_where_they_are_referred():
+    assert ungradable_table(answer_sets(rb.clinic(images()))[0]) is None
+    gradable = np.ones(200)
+    gradable[:4] = 0  # four missed referable images
+    found = answer_sets(rb.clinic(images(subgroups={"gradable": gradable})))[0]
+    rates = cells(ungradable_table(found))
+    assert rates["Ungradable images left out"][0].value == pytest.approx(30 / 36)
+    assert rates["Ungradable images count as referred"][0].value == pytest.approx(34 / 40)
+
+
+SAY = macros("say.html.j2", package="retinabench.reports.clinic")
+
+
+def kind(predictions, **arguments):
+    return answer_sets(rb.clinic(predictions, **arguments))[0].kind
+
+
+def flat(label, prob, **columns):
+    return rb.Predictions(np.arange(len(label)), label, prob, **columns)
+
+
+def test_every_kind_of_answer():
+    rng = np.random.default_rng(0)
+    label = rng.random(2000) < 0.2
+    good = 1 / (1 + np.exp(-(3.2 * (label - 0.5) + rng.normal(size=2000))))
+    assert kind(flat(np.zeros(50, int), rng.random(50)), referral_rate=0.2) == "one class"
+    assert kind(flat(label, 0.3 * rng.random(2000)), referral_rate=0.2) == "never"
+    assert kind(flat(label, rng.random(2000)), referral_rate=0.2) == "blind"
+    assert kind(flat(~label, good)) == "inverted"
+    assert "labels or probabilities look inverted" in " ".join(rb.clinic(flat(~label, good)).notes)
+    assert kind(flat(label, good)) == "no referral"
+    assert (
+        kind(flat(label, np.where(label, 0.8, 0.2) + 0.1 * rng.random(2000)), referral_rate=0.2)
+        == "nothing missed"
+    )
+    assert kind(flat(label, good), referral_rate=0.1) == "yes"
+    assert (
+        kind(flat(label, good), threshold="sensitivity=.9@test", referral_rate=0.1, uncertainty="margin")
+        == "partly"
+    )
+    # An uncertainty that is certain about the missed: the probability's distance from one half, turned round.
+    turned = np.abs(good - 0.5)
+    assert kind(flat(label, good, uncertainty=turned), referral_rate=0.3) == "worse"
+    assert kind(flat(label, good, uncertainty=rng.random(2000)), referral_rate=0.3) == "unclear"
+
+
+def test_the_sentences_state_the_numbers_of_the_report():
+    report = rb.clinic(screened(camera_drop=2.5), "sensitivity=.85@validation", referral_rate=0.2)
+    first, second = answer_sets(report)
+    assert (first.name, second.name) == ("in_domain", "shifted")
+    missed = SAY.missed(first).striptags()
+    assert missed.split()[0] == str(len(first.one.missed.images))
+    assert f"of {first.positives} referable images" in missed
+    assert f"{first.severe} images with severe disease" in missed
+    whom = SAY.whom(first).striptags()
+    assert "Sensitivity is lower for “camera: B”" in whom
+    assert "566" not in SAY.thresholds(report, first)
+    assert f"{report.threshold.images} images of the validation split" in SAY.thresholds(report, first)
+    cost = SAY.cost(first).striptags()
+    assert f"{first.one.workload.hours:.1f} hours" in cost
+    assert "imageability" in SAY.ungradable(first)
+    assert "net benefit" in SAY.worth(first)
+
+
+@pytest.mark.parametrize("columns", [True, False])
+def test_useful_thresholds_are_those_of_the_intervals(columns):
+    found = answer_sets(rb.clinic(screened(columns=columns), referral_rate=0.2))[0]
+    curve = found.one.decision_curve
+    better = (curve.low > 0) & (curve.over_all_low > 0)
+    low, high = found.useful
+    inside = (curve.threshold >= low) & (curve.threshold <= high)
+    assert better[inside].all()
+    assert (found.worst is None) == (not columns)
+
+
+def test_names_from_the_file_are_escaped():
+    part = screened(60)
+    camera = np.where(part.subgroups["camera"] == "A", "<script>alert(1)</script>", "B")
+    changed = rb.Predictions(
+        part.image_id, part.label, part.prob, patient_id=part.patient_id, subgroups={"<b>": camera}
+    )
+    found = answer_sets(rb.clinic(changed, referral_rate=0.2))[0]
+    assert "<script>" not in SAY.whom(found)
+
+
+@pytest.fixture(scope="module")
+def one():
+    return rb.clinic(screened(80), referral_rate=0.2)["in_domain"]
+
+
+def line(axes, color):
+    return next(found for found in axes.lines if found.get_color() == color)
+
+
+def test_missed_disease_falls_from_the_models_own_misses_to_none(one):
+    [axes] = missed_panel(one).axes
+    drawn = line(axes, BAD)
+    table = one.images.table
+    assert drawn.get_ydata()[0] == pytest.approx(table.fn / (table.fn + table.tp))
+    assert drawn.get_ydata()[-1] == 0
+    assert (np.diff(drawn.get_ydata()) <= 1e-12).all()
+    [point] = axes.containers
+    assert point.lines[0].get_xdata()[0] == pytest.approx(one.workload.images.value)
+    assert point.lines[0].get_ydata()[0] == pytest.approx(one.missed.referable.value)
+
+
+def test_the_reader_is_drawn_only_where_images_are_referred(one):
+    [with_reader] = decision_panel(one).axes
+    [alone] = decision_panel(rb.clinic(screened(80))["in_domain"]).axes
+    assert line(with_reader, READER.color) is not None
+    assert READER.color not in [found.get_color() for found in alone.lines]
+
+
+def test_treating_all_has_the_net_benefit_of_the_prevalence(one):
+    [axes] = decision_panel(one).axes
+    threshold, benefit = axes.lines[0].get_xdata(), axes.lines[0].get_ydata()
+    share = (one.images.table.tp + one.images.table.fn) / sum(vars(one.images.table).values())
+    assert np.allclose(benefit, share - (1 - share) * threshold / (1 - threshold))
+
+
+def test_calibration_is_drawn_by_groups_of_images(one):
+    [axes] = calibration_panel(one.calibration).axes
+    drawn = line(axes, GOOD)
+    assert drawn.get_xdata().tolist() == [group.forecast for group in one.calibration.curve]
+    assert drawn.get_ydata().tolist() == [group.observed.value for group in one.calibration.curve]
+
+
+def test_the_net_benefit_of_a_single_patient_has_no_interval_and_is_drawn():
+    two = rb.Predictions(
+        np.array(["a", "b"]), np.array([0, 1], np.int8), np.array([0.2, 0.7]), patient_id=np.array(["p", "p"])
+    )
+    [axes] = decision_panel(rb.clinic(two)["in_domain"]).axes
+    assert axes.get_ylim()[1] == pytest.approx(1.05 * 0.5)
+
+
+@pytest.mark.parametrize("width", [80, 60])
+def test_nothing_is_cut(width):
+    report = rb.clinic(screened(150, camera_drop=2.5), referral_rate=0.1)
+    out = io.StringIO()
+    Console(file=out, width=width).print(clinic_summary(report))
+    shown = out.getvalue()
+    assert max(map(len, shown.splitlines())) <= width
+    assert "…" not in shown.replace(" … ", "")
+    for image in report["in_domain"].missed.images[:10]:
+        assert image.image_id in shown
+    assert "camera: B" in shown
+    assert "prevalences, per image" in " ".join(shown.split())
+
+
+def test_the_most_demanding_question_comes_first():
+    needs = {
+        "auroc": Requirement("AUROC within .05", 400, 200, 40, 1.5, "Hanley 1982"),
+        "sensitivity": Requirement("sensitivity within .05", 2468, 1234, 250, 1.2, "Wilson 1927"),
+    }
+    plan = StudyPlan(SimpleNamespace(prevalence=0.1), None, needs)
+    out = io.StringIO()
+    Console(file=out, width=100).print(plan_table(plan))
+    text = out.getvalue()
+    assert "1,234 patients answer every question (prevalence 0.1)" in text
+    rows = [re.sub(r"\s{2,}", "|", one.strip()) for one in text.splitlines()]
+    assert rows.index("sensitivity within .05|1,234|2,468|250|1.20") < rows.index(
+        "AUROC within .05|200|400|40|1.50"
+    )
+    assert "Formulas: Hanley 1982; Wilson 1927." in " ".join(text.split())
+
+
+@pytest.fixture(scope="module")
+def report():
+    return rb.clinic(
+        screened(150, camera_drop=2.5), "sensitivity=.85@validation", referral_rate=0.2, referral_cost=0.01
+    )
+
+
+def test_the_page_stands_alone_and_leads_with_missed_disease(report, tmp_path):
+    path = write_clinic(report, tmp_path / "clinic")
+    page = path.read_text()
+    assert "<script" not in without_script(page)
+    assert "http:" not in without_script(page)
+    assert "https:" not in page
+    places = [
+        page.index(text)
+        for text in ("What is missed", "At which threshold", "What it costs", "For whom it fails")
+    ]
+    assert places == sorted(places)
+    for image in report["in_domain"].missed.images:
+        assert image.image_id in page
+    found = json.loads((tmp_path / "clinic" / "clinic.json").read_text())
+    assert found["schema"] == "retinabench.clinic/1"
+    assert set(found["answers"]) == {"in_domain", "shifted"}
+    assert len(found["checklist"]) > 15
+    assert page == render(report)
+
+
+def test_many_missed_images_fold(report):
+    many = rb.clinic(screened(200, signal=1.0), 0.9, referral_rate=0.05)
+    assert len(many["in_domain"].missed.images) > FIRST_MISSED
+    assert "further missed images" in render(many)
+
+
+def test_what_the_file_holds_is_escaped():
+    part = screened(40)
+    ids = [f"<script>{k}</script>" for k in range(len(part))]
+    camera = np.where(part.subgroups["camera"] == "A", "<img src=x>", "B")
+    changed = rb.Predictions(
+        ids, part.label, part.prob, patient_id=part.patient_id, subgroups={"<i>": camera}
+    )
+    page = render(rb.clinic(changed, 0.9))
+    assert "<script" not in without_script(page)
+    assert "<img src" not in page
+
+
+@pytest.mark.parametrize("label", [[0, 0, 0, 0], [0, 1, 0, 1]])
+def test_tiny_files_have_a_page(label):
+    report = rb.clinic(rb.Predictions(list("abcd"), label, [0.1, 0.9, 0.2, 0.4]), referral_rate=0.25)
+    assert "These images cannot show it" in render(report) or "not shown" in render(report)
+    assert json.dumps(clinic_json(report), allow_nan=False)

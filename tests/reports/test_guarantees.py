@@ -1,0 +1,214 @@
+"""Lines and rows that all frozen rules share, from results that are set by hand."""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import dataclass, replace
+from io import StringIO
+
+import numpy as np
+from rich.console import Console
+
+import retinabench as rb
+from retinabench.metrics.guarantees.certificate import Certificate, Refutation
+from retinabench.metrics.guarantees.goals import Goal
+from retinabench.metrics.guarantees.threshold import Realised
+from retinabench.metrics.proportions import Interval
+from retinabench.reports.guarantees import (
+    broken_lines,
+    goals_line,
+    needed_lines,
+    sets_table,
+    transfer_summary,
+    triage_summary,
+)
+
+
+def realised(images, missed_severe=(1, 9)):
+    targets = {name: Interval(0.9, 0.8, 0.95) for name in ("sensitivity", "severe_sensitivity")}
+    return Realised(images, 20, (700, 300), targets, (12, 100), missed_severe, {})
+
+
+def rows(sets, targets, **options):
+    out = io.StringIO()
+    Console(file=out, width=100).print(
+        sets_table(sets, [], targets, "image", **{"certified": False, **options})
+    )
+    return [re.sub(r"\s{2,}", "|", line.strip()) for line in out.getvalue().splitlines()]
+
+
+def test_sets_are_columns_and_targets_stand_once():
+    found = rows({"validation": realised(1000), "in_domain": realised(400)}, ["sensitivity", "sensitivity"])
+    assert "Validation|In-domain" in found
+    assert "images|1,000|400" in found
+    assert "referable images missed|12 of 100|12 of 100" in found
+    assert "grade 3-4 missed|1 of 9|1 of 9" in found
+    assert len([line for line in found if line.startswith("sensitivity with expert|")]) == 1
+
+
+def test_without_grades_in_every_set_nothing_is_said_of_them():
+    found = rows(
+        {"validation": realised(1000), "in_domain": realised(400, None)},
+        ["sensitivity", "severe_sensitivity"],
+    )
+    assert not [line for line in found if "grade" in line or "severe" in line]
+
+
+def test_a_certificate_has_a_row_only_where_it_was_asked_for():
+    sets = {"validation": realised(10)}
+    assert not [line for line in rows(sets, []) if line.startswith("certificate")]
+    assert [line for line in rows(sets, [], certified=True) if line.startswith("certificate")]
+
+
+@dataclass
+class Frozen:
+    """What the lines read of a result."""
+
+    broken: tuple[str, ...] = ()
+    unmet: tuple[str, ...] = ()
+
+
+def test_goals_without_a_certificate_have_a_row_where_the_labels_judge_them():
+    judged = Refutation(0.3, 0.1, 40, 0.001, 1.0, "broken", 1, 0.05)
+    sets = {"validation": realised(10), "shifted": replace(realised(10), verdicts=(judged,))}
+    assert "goals, by the labels|broken" in rows(sets, [])
+
+
+def test_lines_about_broken_and_refused_certificates():
+    assert broken_lines(Frozen()) == []
+    assert broken_lines(Frozen(broken=("in_domain", "shifted"))) == [
+        "Broken: the labels of In-domain and Shifted refute the certificate."
+    ]
+    assert broken_lines(Frozen(unmet=("shifted",))) == ["Broken: the labels of Shifted refute a goal."]
+    refused = Certificate(None, 0.1, (), 300, 2, "too few", 4500)
+    assert needed_lines(refused) == ["About 4,500 validation patients would be needed; there are 300."]
+    assert needed_lines(None) == []
+
+
+def test_the_line_of_goals_says_confidence_only_where_there_is_one():
+    goals = [Goal("selective_risk", 0.1)]
+    assert goals_line(goals, "image", None, claimed=False).startswith(
+        "Goal, per image: error of the retained"
+    )
+    claim = goals_line(goals, "image", 0.05, claimed=True, each=", half each")
+    assert claim.startswith("Claim, per image:")
+    assert "with confidence 0.95 over the draw of the validation patients, half each." in claim
+
+
+def printed(found):
+    out = StringIO()
+    Console(file=out, width=80).print(transfer_summary(found))
+    return out.getvalue()
+
+
+def predictions_of(wrong, labels=None, wrong_of_test=None):
+    """300 validation and 300 test images; the first ones of each are called wrongly, by a model that is sure of them."""
+    label = np.arange(300) % 2 if labels is None else labels
+    probs = [
+        np.where(np.arange(300) < k, 0.95 - 0.9 * label, 0.1 + 0.8 * label)
+        for k in (wrong, wrong_of_test or wrong)
+    ]
+    return rb.Predictions(
+        [f"i{k}" for k in range(600)], [*label, *label], np.concatenate(probs), split=["validation"] * 300 + ["test"] * 300,
+        grade=[*(3 * label), *(3 * label)],
+    )  # fmt: skip
+
+
+def test_a_certificate_says_claim_plain_choice_and_verdict():
+    text = printed(rb.transfer(predictions_of(3), "selective_risk", 0.1, delta=0.1, bootstrap=20))
+    lines = text.splitlines()
+    assert lines[0] == "Certified on validation: refer no image."
+    assert lines[1].startswith("Claim, per image: error of the retained at most 0.1; with")
+    assert "Plain choice, not certified: refer above an uncertainty of" in text
+    rows = [re.sub(r"\s{2,}", "|", line.strip()) for line in lines]
+    for row in ("images|300|300", "called negative|149|149",
+        "called positive|151|151", "referred|0|0", "referable images missed|1 of 150|1 of 150",
+                "grade 3-4 missed|1 of 150|1 of 150", "differs from validation|not found", "certificate|holds"):  # fmt: skip
+        assert row in rows, row
+
+
+def test_labels_that_refute_a_certificate_come_first():
+    found = rb.transfer(predictions_of(3, wrong_of_test=90), "selective_risk", 0.1, delta=0.1, bootstrap=20)
+    assert printed(found).splitlines()[0] == "Broken: the labels of In-domain refute the certificate."
+
+
+def test_a_refusal_is_explained_once():
+    found = rb.transfer(predictions_of(0), "selective_risk", 0.001, delta=0.1, bootstrap=20)
+    lines = " ".join(printed(found).split())
+    assert lines.startswith(
+        "Refused: no threshold is certified. For error of the retained at most 0.001, the risk is"
+    )
+    assert "validation patients would be needed; there are 300." in lines
+    assert "Goal, per image: " in lines
+    assert "Claim" not in lines
+    assert not any("guarantee" in note for note in found.notes)
+
+
+def test_the_sensitivity_of_a_model_that_calls_all_negative_is_named():
+    label = (np.arange(300) % 10 == 0).astype(int)
+    blind = rb.Predictions(
+        [f"i{k}" for k in range(600)], [*label, *label], np.linspace(0.01, 0.4, 600), split=["validation"] * 300 + ["test"] * 300
+    )  # fmt: skip
+    text = printed(rb.transfer(blind, "accuracy", 0.5, bootstrap=20))
+    assert text.startswith(
+        "Sensitivity of the model alone: 0.00 [0.00, 0.12] on validation.\nFrozen on validation, not"
+    )
+    assert "grade 3-4" not in text
+    assert "\n certificate" not in text
+
+
+def triaged(goals, delta=0.1):
+    label = np.arange(400) % 2
+    prob = np.where(label == 1, 0.9, 0.1)
+    predictions = rb.Predictions(
+        [f"i{k}" for k in range(800)], [*label, *label], [*prob, *prob], split=["validation"] * 400 + ["test"] * 400
+    )  # fmt: skip
+    found = rb.triage(predictions, goals, delta=delta, bootstrap=20)
+    out = StringIO()
+    Console(file=out, width=80).print(triage_summary(found))
+    return found, out.getvalue()
+
+
+def test_both_zones_share_the_error():
+    _, text = triaged(["npv=.9", "ppv=.9"])
+    words = " ".join(text.split())
+    assert words.startswith(
+        "Certified on validation: negative where P(referable) <= 0.1, positive where P(referable) >= 0.9; the"
+    )
+    assert (
+        "Claim, per image: NPV of the retained at least 0.9; PPV of the retained at least 0.9; with confidence 0.9 over"
+        in words
+    )
+    assert "patients, half of the error for each zone." in words
+    rows = [re.sub(r"\s{2,}", "|", line.strip()) for line in text.splitlines()]
+    assert "referable images missed|0 of 200|0 of 200" in rows
+    assert "certificate|holds" in rows
+    assert "called negative|0.50|0.50" in rows
+
+
+def test_goals_of_a_refused_zone_are_not_claimed():
+    found, text = triaged(["npv=.9", "ppv=.9999"])
+    words = " ".join(text.split())
+    assert words.startswith(
+        "Refused, no positive zone is certified: for PPV of the retained at least 0.9999, the risk is"
+    )
+    assert "Claim, per image: NPV of the retained at least 0.9; with confidence 0.9" in words
+    assert not any("zone is empty" in note for note in found.notes)
+
+
+def test_the_plain_choice_claims_nothing():
+    _, text = triaged(["npv=.9"], delta=None)
+    assert text.startswith("Frozen on validation, not certified: negative where")
+    assert "\nGoal, per image: NPV of the retained at least 0.9.\n" in text
+    assert "Claim" not in text
+
+
+def test_where_every_zone_is_refused_the_goals_are_not_called_a_claim():
+    found, text = triaged(["npv=.9999", "ppv=.9999"])
+    words = " ".join(text.split())
+    assert set(found.refused) == {"negative", "positive"}
+    assert "Claim" not in words
+    assert (
+        "Goal, per image: NPV of the retained at least 0.9999; PPV of the retained at least 0.9999;" in words
+    )
