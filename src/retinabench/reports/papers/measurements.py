@@ -210,7 +210,7 @@ class Curves:
         oracle: As `referral`, with the same predictions referred in the order of their true loss.
     """
 
-    referral_curves: Named
+    referral: Named
     roc: dict[tuple[str, float], Floats]
     oracle: Named
 
