@@ -125,7 +125,7 @@ class Watched:
     ) -> Watched:
         """Return the images of a predictions file."""
         n = len(predictions)
-        patient = predictions.image_id if predictions.patient_id is None else predictions.patient_id
+        patient = predictions.patients
         grade = np.full(n, -1, np.int8) if predictions.grade is None else predictions.grade
         labelled = predictions.subgroups.get(LABELLED)
         return cls(

@@ -42,7 +42,7 @@ class ImageSet:
         self.name = name
         self.shifted = part.domain == "shifted"
         shifted = self.shifted if name == "joint" else None
-        self.cluster, clusters = cluster_codes(part.image_id if part.patient_id is None else part.patient_id)
+        self.cluster, clusters = cluster_codes(part.patients)
         self.patients = None if part.patient_id is None else clusters
         self.positives = int(part.label.sum())
         self.cases = Cases(part.label, part.prob, uncertainty, shifted, threshold, self.cluster)

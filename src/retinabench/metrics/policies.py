@@ -149,7 +149,7 @@ def _outcomes(
     part: Predictions, rows: Bools, calls: Bools, sent: Bools, reader: tuple[float, float]
 ) -> list[list[PolicyOutcome]]:
     """Return T rows of R outcomes of some images; calls (T, N), sent (T, R, N)."""
-    codes, _ = cluster_codes((part.image_id if part.patient_id is None else part.patient_id)[rows])
+    codes, _ = cluster_codes(part.patients[rows])
     order = np.argsort(codes, kind="stable")
     chosen = np.flatnonzero(rows)[order]
     severe = np.zeros(len(chosen), bool) if part.grade is None else part.grade[chosen] >= SEVERE

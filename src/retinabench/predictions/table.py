@@ -208,6 +208,11 @@ class Predictions(Constructors, Tabular):
         return np.asarray(self.probs.mean(axis=1))
 
     @property
+    def patients(self) -> NDArray[np.str_]:
+        """(N,) the patient of each image; where none are known, each image is its own."""
+        return self.image_id if self.patient_id is None else self.patient_id
+
+    @property
     def samples(self) -> int:
         """S, posterior samples per image over all members."""
         return int(self.probs.shape[1])

@@ -238,7 +238,7 @@ def missed_disease(
     Shapes: `positive` (N,), `referred` (N,), `uncertainty` (N,).
     """
     y = part.label == 1
-    patient = part.image_id if part.patient_id is None else part.patient_id
+    patient = part.patients
     codes, _ = cluster_codes(patient)
     lost = y & ~positive & ~referred
     grade = np.full(len(y), -1) if part.grade is None else part.grade
@@ -322,7 +322,7 @@ def workload(part: Predictions, referred: NDArray[np.bool_], images_per_hour: fl
 
     Shapes: `referred` (N,).
     """
-    codes, patients = cluster_codes(part.image_id if part.patient_id is None else part.patient_id)
+    codes, patients = cluster_codes(part.patients)
     any_image = np.bincount(codes, referred, patients) > 0
     every = np.ones(patients, bool)
     return Workload(

@@ -224,7 +224,7 @@ def subgroups_of(
     members, skipped, bins = group_members(part, columns)
     number = sum(len(found) for found in members.values())
     level = 1 - 0.05 / max(number, 1)
-    codes, _ = cluster_codes(part.image_id if part.patient_id is None else part.patient_id)
+    codes, _ = cluster_codes(part.patients)
     groups = tuple(
         _group(part, positive, referred, codes, (name, value), rows, level)
         for name, found in members.items()

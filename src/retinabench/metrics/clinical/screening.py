@@ -373,7 +373,7 @@ def screen_set(part: Predictions, gradable: Bools, stated: Screened) -> SetScree
     said = is_positive(p, cut.value)
     values, _ = referral_uncertainty(part, stated.referral.uncertainty, threshold=cut.value)
     sent = stated.referral.refers(values)
-    codes, _ = cluster_codes(part.image_id if part.patient_id is None else part.patient_id)
+    codes, _ = cluster_codes(part.patients)
     patients, patient_readings = _by_patient(part, cut, sent, stated.reader)
     readings = referral_view_intervals(y, said, sent, codes, reader=stated.reader)
     alone, after = _judged(y, said, codes, cut), readings["reader"]
@@ -447,6 +447,6 @@ def _by_patient(
 
 
 def _ungradable(every: Predictions, gradable: Bools, cut: FrozenThreshold) -> Ungradable:
-    patient = every.image_id if every.patient_id is None else every.patient_id
+    patient = every.patients
     said = is_positive(every.prob, cut.value) & gradable
     return ungradable_images(every.label == 1, said, gradable, patient)

@@ -68,7 +68,7 @@ class SetPredictions:
         if part is None or (name == "joint" and len(np.unique(part.domain)) < 2):
             return None
         values, kind = referral_uncertainty(part, uncertainty, threshold=threshold)
-        cluster = part.image_id if part.patient_id is None else part.patient_id
+        cluster = part.patients
         return cls(
             part.image_id,
             part.label == 1,
