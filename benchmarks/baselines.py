@@ -40,6 +40,8 @@ from retinabench.data.frozen.definition import (
 from retinabench.data.frozen.images import image_hashes
 from retinabench.data.prepared import open_prepared
 from retinabench.experiments.engines.engine import make_engine
+from retinabench.experiments.many import read_results
+from retinabench.experiments.search.search import RESULTS
 from retinabench.experiments.study.definition import Study, read_study
 from retinabench.experiments.study.prediction_files import pool
 from retinabench.experiments.study.study import (
@@ -47,7 +49,6 @@ from retinabench.experiments.study.study import (
     compute,
     folder_of,
     open_tasks,
-    read_record,
     with_seeds,
     workspace,
 )
@@ -133,7 +134,6 @@ def compute_all(benchmark: FrozenBenchmark, out: Path, data: list[str]) -> None:
         cpus=1.0,
         gpus=0.0,
         storage=None,
-        attempts=1,
         progress=progress,
     )
     with workspace(out).lock():
@@ -152,11 +152,12 @@ def collect(benchmark: FrozenBenchmark, out: Path, data: list[str]) -> None:
     for cell in every:
         found: dict[int, Predictions] = {}
         seconds: list[float] = []
+        known = read_results(cell.folder / RESULTS, None)
         for run in with_seeds(study, cell.base):
             folder = folder_of(run, cell, tasks[cell.task])
             if (folder / "done").is_file():
                 found[run.seed] = read_predictions(folder / "predictions.parquet")
-                record = read_record(out, folder.name.rpartition("-")[2])
+                record = known.get(folder.name.rpartition("-")[2])
                 seconds += [record.seconds] if record is not None else []
         hours, title = float(np.mean(seconds or [0.0])) / 3600, cell.base.method.describe()
         card = card_of(study, cell.method, title, hours, 1)

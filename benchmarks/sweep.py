@@ -28,7 +28,8 @@ from pathlib import Path
 import numpy as np
 
 from retinabench.experiments.config import load_run
-from retinabench.experiments.search.results import Result, Writer, read_results, run_folders, valid
+from retinabench.experiments.many import Result, ResultTable, read_results
+from retinabench.experiments.search.search import run_folders
 from retinabench.predictions.io import write_predictions
 from retinabench.predictions.table import Predictions
 
@@ -76,9 +77,13 @@ def cluster(folder: Path, trials: int, nodes: int) -> None:
 
     def write() -> None:
         for node in range(nodes):
-            with Writer(folder / "results", IDENTITY) as writer:
-                for number in range(node * trials // nodes, (node + 1) * trials // nodes):
-                    writer.add(row(number, [0.5] * len(NAMES)))
+            table = ResultTable(folder / f"results-{node}", IDENTITY)
+            for number in range(node * trials // nodes, (node + 1) * trials // nodes):
+                table.add(row(number, [0.5] * len(NAMES)))
+            table.close()
+            (folder / "results").mkdir(exist_ok=True)
+            for segment in (folder / f"results-{node}").iterdir():
+                segment.rename(folder / "results" / segment.name)
 
     show(f"{nodes:,} nodes write {trials:,} rows, a segment each", write)
     (folder / "runs").mkdir()
@@ -143,9 +148,10 @@ def row(number: int, values: Sequence[float]) -> Result:
 
 
 def write_rows(folder: Path, values: Sequence[Sequence[float]]) -> None:
-    with Writer(folder, IDENTITY) as writer:
-        for number, scores in enumerate(values):
-            writer.add(row(number, scores))
+    table = ResultTable(folder, IDENTITY)
+    for number, scores in enumerate(values):
+        table.add(row(number, scores))
+    table.close()
 
 
 def make_folders(runs: Path, values: Sequence[Sequence[float]]) -> None:
@@ -157,8 +163,9 @@ def make_folders(runs: Path, values: Sequence[Sequence[float]]) -> None:
 
 
 def list_and_rank(folder: Path, _: int = 0) -> list[Result]:
-    rows = valid(read_results(folder / "results", IDENTITY), run_folders(folder / "runs"))
-    return sorted(rows.values(), key=lambda row: -(row.scores.get(SCORE) or 0.0))
+    folders = run_folders(folder / "runs")
+    rows = [row for key, row in read_results(folder / "results", IDENTITY).items() if key in folders]
+    return sorted(rows, key=lambda row: -(row.scores.get(SCORE) or 0.0))
 
 
 def without_table(folder: Path, _: int = 0) -> list[tuple[float, str]]:
@@ -226,19 +233,19 @@ def begin_known(data: Path, out: Path, trials: int) -> None:
     """Write what a finished search of all trials leaves, without their predictions."""
     from retinabench.data.prepared import open_prepared
     from retinabench.experiments.run_folder import describe
-    from retinabench.experiments.search import search as sweep
-    from retinabench.experiments.search.search import trial_runs
+    from retinabench.experiments.search.search import identity, trial_runs
     from retinabench.experiments.search.space import read_space
 
     fingerprint = open_prepared(data).fingerprint
     (data.parent / "trials").write_text(str(trials))
-    with Writer(out / "results", sweep.sweep_manifest(fingerprint)) as writer:
-        for run in trial_runs(base(data), read_space("demo/dropout"), trials, 0):
-            name = run.hash(fingerprint)
-            folder = out / "runs" / f"{describe(run).replace(' ', '-')}-{name}"
-            folder.mkdir(exist_ok=True)
-            scores = {SCORE: 0.5 + run.optimizer.lr}
-            writer.add(Result(name, "done", folder.name, 1.0, 1, 0.0, scores=scores))
+    table = ResultTable(out / "results", identity(fingerprint))
+    for run in trial_runs(base(data), read_space("demo/dropout"), trials, 0):
+        name = run.hash(fingerprint)
+        folder = out / "runs" / f"{describe(run).replace(' ', '-')}-{name}"
+        folder.mkdir(exist_ok=True)
+        scores = {SCORE: 0.5 + run.optimizer.lr}
+        table.add(Result(name, "done", folder.name, 1.0, 1, 0.0, scores=scores))
+    table.close()
 
 
 STEPS: dict[str, Callable[[Path, int], object]] = {

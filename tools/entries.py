@@ -65,7 +65,7 @@ FORMULAS = {
     "Contract of a method": "methods.base",
     "Cold posteriors": "methods.variational.natural_gradients",
     "Steps whose memory is short": "methods.training.gradients",
-    "Folder of a study": "experiments.study.runner",
+    "Folder of a study": "experiments.study.study",
     "Predictions of a study": "experiments.study.prediction_files",
     "Criteria of a search": "experiments.search.criteria",
     "Search spaces": "experiments.search.space",

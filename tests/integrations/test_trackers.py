@@ -15,10 +15,7 @@ import pytest
 import retinabench as rb
 from retinabench.cli.main import run as command
 from retinabench.core.errors import InputError
-from retinabench.integrations.export import track_runs
-from retinabench.integrations.tensorboard import FILE
-from retinabench.integrations.tracked_run import read_run
-from retinabench.integrations.wandb import run_id
+from retinabench.integrations.trackers import FILE, read_run, run_id, track_runs
 from support.tracked_runs import finish, rows_of
 
 
@@ -34,13 +31,11 @@ def test_an_absent_library_says_how_to_install_it(tracker, trained, tmp_path, mo
 
 def test_damaged_folders_are_named(unfinished, tmp_path):
     with pytest.raises(InputError, match="'tensorboard'"):
-        track_runs([unfinished], "tensorbaord", tmp_path / "out", project="")
+        track_runs([unfinished], "tensorbaord", tmp_path / "out")
     with pytest.raises(InputError, match="two folders have the name"):
-        track_runs([unfinished, unfinished], "tensorboard", tmp_path / "out", project="")
-    with pytest.raises(InputError, match=r"10,001 runs are more than are exported at once \(10,000\)"):
-        track_runs([unfinished] * 10_001, "tensorboard", tmp_path / "out", project="")
+        track_runs([unfinished, unfinished], "tensorboard", tmp_path / "out")
     with pytest.raises(InputError, match="not a run folder"):
-        track_runs([unfinished, tmp_path / "none"], "tensorboard", tmp_path / "out", project="")
+        track_runs([unfinished, tmp_path / "none"], "tensorboard", tmp_path / "out")
     with open(unfinished / "metrics.jsonl", "a") as handle:
         handle.write("{}\n")
     with pytest.raises(InputError, match=r"metrics\.jsonl, row 3"):
@@ -52,7 +47,7 @@ def test_damaged_folders_are_named(unfinished, tmp_path):
 
 
 def test_exporters_need_no_torch():
-    code = "import sys, retinabench.integrations.export; assert 'torch' not in sys.modules"
+    code = "import sys, retinabench.integrations.trackers; assert 'torch' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -120,7 +115,7 @@ def read_events(folder):
 
 
 def test_tensorboard_reads_the_run_back(trained, tmp_path):
-    (path,) = track_runs([trained], "tensorboard", tmp_path, project="")
+    (path,) = track_runs([trained], "tensorboard", tmp_path)
     assert path == str(tmp_path / trained.name / FILE)
     scalars, settings = read_events(tmp_path / trained.name)
     rows = rows_of(trained)
@@ -141,9 +136,9 @@ def test_tensorboard_reads_the_run_back(trained, tmp_path):
 
 def test_an_export_can_be_repeated_and_continued(unfinished, trained, tmp_path):
     out = tmp_path / "tb"
-    track_runs([unfinished], "tensorboard", out, project="")
+    track_runs([unfinished], "tensorboard", out)
     first = (out / unfinished.name / FILE).read_bytes()
-    track_runs([unfinished], "tensorboard", out, project="")
+    track_runs([unfinished], "tensorboard", out)
     assert (out / unfinished.name / FILE).read_bytes() == first
     scalars, _ = read_events(out / unfinished.name)
     assert [step for step, _ in scalars["loss"]] == [1, 2]
@@ -153,13 +148,8 @@ def test_an_export_can_be_repeated_and_continued(unfinished, trained, tmp_path):
     (out / unfinished.name / FILE).write_bytes(first[:-9])
     inode = (out / unfinished.name / FILE).stat().st_ino
     finish(unfinished, trained)
-    track_runs([unfinished], "tensorboard", out, project="")
+    track_runs([unfinished], "tensorboard", out)
     assert (out / unfinished.name / FILE).stat().st_ino == inode
-    scalars, _ = read_events(out / unfinished.name)
-    assert [step for step, _ in scalars["loss"]] == [1, 2, 3]
-    assert len(scalars["score/in_domain/auroc"]) == 1
-    # Scores by other rules are other points: the file is replaced.
-    track_runs([unfinished], "tensorboard", out, project="", rules="published")
     scalars, _ = read_events(out / unfinished.name)
     assert [step for step, _ in scalars["loss"]] == [1, 2, 3]
     assert len(scalars["score/in_domain/auroc"]) == 1
@@ -174,7 +164,7 @@ def test_an_ensemble_has_scores_without_epochs(trained, tmp_path):
     record = read_run(folder)
     assert record.rows == ()
     assert "score/joint/accuracy" in record.scores
-    track_runs([folder], "tensorboard", tmp_path / "tb", project="")
+    track_runs([folder], "tensorboard", tmp_path / "tb")
     scalars, _ = read_events(tmp_path / "tb" / "ensemble")
     assert [step for step, _ in scalars["score/joint/accuracy"]] == [0]
 
@@ -212,12 +202,12 @@ def server(monkeypatch):
 
 def test_weights_and_biases_gets_every_point_once(unfinished, trained, tmp_path, server):
     out = tmp_path / "wandb"
-    (line,) = track_runs([unfinished], "wandb", out, project="retina")
+    (line,) = track_runs([unfinished], "wandb", out)
     assert "epochs 0 to 2" in line
-    assert track_runs([unfinished], "wandb", out, project="retina") == []
+    assert track_runs([unfinished], "wandb", out) == []
     finish(unfinished, trained)
-    track_runs([unfinished], "wandb", out, project="retina")
-    assert track_runs([unfinished], "wandb", out, project="retina") == []
+    track_runs([unfinished], "wandb", out)
+    assert track_runs([unfinished], "wandb", out) == []
     (run,) = server.runs.values()
     assert [step for step, _ in run["points"]] == [1, 2, 3]
     assert [values["loss"] for _, values in run["points"]] == [row["loss"] for row in rows_of(trained)]
@@ -259,10 +249,10 @@ def test_the_real_library_offline(unfinished, trained, tmp_path, monkeypatch):
     pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_MODE", "offline")
     out = tmp_path / "offline"
-    track_runs([unfinished], "wandb", out, project="retina")
+    track_runs([unfinished], "wandb", out)
     finish(unfinished, trained)
-    track_runs([unfinished], "wandb", out, project="retina")
-    assert track_runs([unfinished], "wandb", out, project="retina") == []
+    track_runs([unfinished], "wandb", out)
+    assert track_runs([unfinished], "wandb", out) == []
     points, config, summary = {}, {}, {}
     (file,) = out.glob("wandb/offline-run-*/*.wandb")  # the second export holds the first
     for record in scan(file):
@@ -287,24 +277,20 @@ def test_the_real_library_offline(unfinished, trained, tmp_path, monkeypatch):
     assert np.isfinite(list(expected.values())).all()
 
 
-pytest.importorskip("mlflow")
-
-
 def test_every_point_stands_once_and_later_epochs_are_added(unfinished, trained, tmp_path, monkeypatch):
-    from mlflow.tracking import MlflowClient
-
+    MlflowClient = pytest.importorskip("mlflow.tracking").MlflowClient
     # The database needs the whole of MLflow; its client alone writes files, which it wants to be asked for.
     out, address = tmp_path / "mlflow", (tmp_path / "files").as_uri()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
-    (line,) = track_runs([unfinished], "mlflow", out, project="retina")
+    (line,) = track_runs([unfinished], "mlflow", out)
     assert "epochs 0 to 2" in line
-    assert track_runs([unfinished], "mlflow", out, project="retina") == []
+    assert track_runs([unfinished], "mlflow", out) == []
     finish(unfinished, trained)
-    assert len(track_runs([unfinished], "mlflow", out, project="retina")) == 1
-    assert track_runs([unfinished], "mlflow", out, project="retina") == []
+    assert len(track_runs([unfinished], "mlflow", out)) == 1
+    assert track_runs([unfinished], "mlflow", out) == []
     client = MlflowClient(address)
-    experiment = client.get_experiment_by_name("retina")
+    experiment = client.get_experiment_by_name("retinabench")
     (run,) = client.search_runs([experiment.experiment_id])
     assert run.data.params["method.name"] == "dropout"
     assert [one.step for one in client.get_metric_history(run.info.run_id, "loss")] == [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from retinabench.experiments.search.results import Result, Writer
+from retinabench.experiments.many import Result, ResultTable
 
 IDENTITY = {"version": "1.0", "protocol": 2, "fingerprint": "abc"}
 
@@ -14,8 +14,9 @@ def row(number, state="done", value=0.5, ended=0.0, **other):
 
 def append(folder, first, count, told=None):
     """Append rows first … first + count - 1, and tell of each one that is written."""
-    with Writer(folder, IDENTITY) as writer:
-        for number in range(first, first + count):
-            writer.add(row(number, value=number / 1e4))
-            if told is not None:
-                told.value = number
+    table = ResultTable(folder, IDENTITY)
+    for number in range(first, first + count):
+        table.add(row(number, value=number / 1e4))
+        if told is not None:
+            told.value = number
+    table.close()

@@ -7,18 +7,18 @@ from retinabench.experiments.search.ranking import Trial, TrialRanking, in_order
 from retinabench.experiments.search.space import points, read_space
 
 
-def made_ranking(space, values, states=None, epochs=None):
+def made_ranking(space, values, states=None):
     run = load_run("demo/map", data="x")
     rows = [
         Trial(i, point, run, (states or {}).get(i, "done"), value, "it broke" if i in (states or {}) else "",
-            (epochs or {}).get(i, 12), 1.0, 1, None)
+            1.0, 1, None)
         for i, (point, value) in enumerate(zip(points(space, 0, len(values), 0), values, strict=True))
     ]  # fmt: skip
     return TrialRanking("in_domain_auroc", "corrected", space, in_order(rows))
 
 
 def mixed_ranking():
-    """Forty trials: 1 and 2 without a value, 3 stopped early, the others the better the later."""
+    """Forty trials: 1 and 2 without a value, the others the better the later."""
     values = [0.5 + 0.01 * i for i in range(40)]
     values[1] = values[2] = float("nan")
-    return made_ranking(read_space("published/fsvi"), values, {1: "diverged", 2: "out_of_memory"}, {3: 4})
+    return made_ranking(read_space("published/fsvi"), values, {1: "diverged", 2: "out_of_memory"})

@@ -130,9 +130,6 @@ def occlude(
     images: Annotated[
         int | None, option("--images", "N", "At most so many images; of drawn retinas, their number.", min=1)
     ] = None,
-    controls: Annotated[
-        int, option("--controls", "N", "Equal shapes filled elsewhere, per image and concept.", min=1)
-    ] = 2,
     bootstrap: Annotated[
         int,
         option(
@@ -148,7 +145,9 @@ def occlude(
     from retinabench.concepts.occlusion.occlude import OcclusionOptions
     from retinabench.concepts.occlusion.occlude import occlude as occlude_lesions
 
-    options = OcclusionOptions(images, controls, bootstrap, seed, device, model, progress_of(quiet))
+    options = OcclusionOptions(
+        images, replicates=bootstrap, seed=seed, device=device, network=model, progress=progress_of(quiet)
+    )
     found = occlude_lesions(folder, bank, source, out, options)
     for one in found.effects:
         say(f"{one.concept}: {_change(one.probability['difference'])} in {one.images} images")
@@ -198,12 +197,6 @@ StrategyName = Annotated[
 
 Questions = Annotated[int | None, option("--questions", "N", "Stop after so many; default: all.")]
 
-Tolerance = Annotated[
-    float | None, option("--tolerance", "X", "Stop at this mean uncertainty; it starts at 2.")
-]
-
-Patience = Annotated[int | None, option("--patience", "N", "Stop after so many questions without progress.")]
-
 Claims = Annotated[
     list[str] | None,
     option(
@@ -248,18 +241,9 @@ ReferAt = Annotated[
 
 Confidence = Annotated[float, option("--confidence", "X", "Of the decisions of all claims together.")]
 
-UncertaintyReading = Annotated[
-    Literal["std", "variance"],
-    typer.Option("--reading", help="Uncertainty: area of the drawn band, or as printed."),
-]
-
 QuestionRules = Annotated[
     Literal["corrected", "published"],
     typer.Option("--rules", help="corrected: skip saturated cells; published: ask them until empty."),
-]
-
-KernelChoice = Annotated[
-    Literal["published", "fitted"], typer.Option("--kernel", help="Hyper-parameters of the drawn curves.")
 ]
 
 Repetitions = Annotated[int, option("--repetitions", "N", "To compare all strategies; 0: do not.", min=0)]
@@ -275,17 +259,13 @@ def examine(
     concepts: Concepts = None,
     strategy: StrategyName = None,
     questions: Questions = None,
-    tolerance: Tolerance = None,
-    patience: Patience = None,
     claim: Claims = None,
     confidence: Confidence = 0.95,
     goal: Goals = None,
     reference: Reference = None,
     predictions: MainDecision = None,
     threshold: ReferAt = "0.5",
-    reading: UncertaintyReading = "std",
     rules: QuestionRules = "corrected",
-    kernel: KernelChoice = "published",
     repetitions: Repetitions = 10,
     figures: Figures = False,
     seed: Seed = 0,
@@ -298,17 +278,13 @@ def examine(
         concepts=[name.strip() for name in concepts.split(",")] if concepts else None,
         strategy=strategy,
         questions=questions,
-        tolerance=tolerance,
-        patience=patience,
         claims=claim or (),
         confidence=confidence,
         goals=goal or (),
         reference=reference,
         predictions=predictions,
         threshold=threshold,
-        reading=reading,
         rules=rules,
-        kernel=kernel,
         repetitions=repetitions,
         figures=figures,
         seed=seed,

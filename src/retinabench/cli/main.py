@@ -17,11 +17,13 @@ import warnings
 from typing import Annotated
 
 import typer
+from pydantic import ValidationError
 
 from retinabench.cli import clinical, concepts, data, entries, leaderboard, scoring, studies, training
 from retinabench.cli.application import ExitCode, Verbs, add_verbs, application, flag, say, say_error
 from retinabench.cli.fidelity import app as fidelity_app
 from retinabench.core.errors import InputError, WorkError
+from retinabench.core.settings import first_problem
 from retinabench.core.subprocesses import sleeping_threads
 from retinabench.core.untrusted import visible
 from retinabench.core.version import __version__
@@ -157,15 +159,20 @@ def _repeat_lost_interrupt(unraisable: sys.UnraisableHookArgs) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command and return its exit code; every error becomes one line on standard error."""
+    """Run one command and return its exit code; every error becomes one line on standard error.
+
+    A `ValueError` is what is wrong with an input, whoever raises it; other exceptions of Python are faults of ours.
+    """
     try:
         _refuse_devices(arguments)
         code = app(arguments, prog_name="retinabench", standalone_mode=False)
         if code == ExitCode.INTERRUPTED:  # what some versions of typer turn Ctrl-C into
             raise KeyboardInterrupt
         return code if isinstance(code, int) else ExitCode.DONE
-    except InputError as error:
-        return _fail(str(error), ExitCode.WRONG_INPUT)
+    except ValidationError as error:
+        return _fail(str(first_problem(error, None, lambda _: [])), ExitCode.WRONG_INPUT)
+    except ValueError as error:  # most are an `InputError`
+        return _fail(f"{str(error).rstrip('.')}.", ExitCode.WRONG_INPUT)
     except WorkError as error:
         return _fail(str(error), ExitCode.FAILED)
     except (KeyboardInterrupt, typer.Abort):

@@ -15,6 +15,8 @@ from retinabench.data.registry import TASKS
 from retinabench.methods.registry import METHODS
 
 if TYPE_CHECKING:
+    from retinabench.core.progress import Progress
+    from retinabench.experiments.engines.scheduler import JobEngine
     from retinabench.predictions.table import Predictions
 
 
@@ -146,9 +148,42 @@ Storage = Annotated[
         rich_help_panel=COMPUTING,
     ),
 ]
-Attempts = Annotated[
-    int, option("--attempts", "N", "How often a run that fails is started.", min=1, rich_help_panel=COMPUTING)
-]
+
+
+@dataclass(frozen=True)
+class Computing:
+    """Where many runs are computed, as the options say."""
+
+    name: RunEngine = "local"
+    parallel: Parallel = None
+    address: Address = None
+    cpus: Cpus = 1.0
+    gpus: Gpus = 0.0
+    storage: Storage = None
+    device: Device = "auto"
+
+    def engine(self, progress: Progress, readers: int | None = None) -> JobEngine:
+        """Return the engine; nothing is started before it has jobs. readers: processes of each run that read images."""
+        from retinabench.experiments.engines.engine import make_engine
+
+        return make_engine(
+            self.name, parallel=self.parallel, device=self.device, address=self.address, cpus=self.cpus, gpus=self.gpus,
+            storage=self.storage, progress=progress, readers=readers,
+        )  # fmt: skip
+
+    def precision(self) -> Literal["bfloat16"] | None:
+        """Return the precision of runs whose settings name none."""
+        from retinabench.experiments.engines.engine import precision_of
+
+        return precision_of(self.name, self.device, self.gpus)
+
+
+HERE = Computing()
+"""Where a verb that is called as a function computes."""
+
+computes_runs = with_options(Computing, "computing")
+"""Gives a verb the options of `Computing`, which it gets as its argument `computing`."""
+
 
 # Of the verbs of `fidelity`.
 Target = Annotated[str, option("--task", "TASK", "A target: a name of `retinabench fidelity tasks`.")]

@@ -42,9 +42,6 @@ ReferralOut = Annotated[
 Referral = Annotated[
     float | None, option("--referral", "X", "With --referral-list: share that is referred, 0.1.")
 ]
-ReferAbove = Annotated[
-    float | None, option("--refer-above", "X", "Instead: the uncertainty above which it is referred.")
-]
 
 Tables = Annotated[
     bool,
@@ -83,25 +80,22 @@ def score(
     files: Annotated[list[Path], argument("FILE", "Predictions: Parquet, CSV or NPZ, or run folders.")],
     scoring: Scoring = STANDARD,
     json: Json = None,
-    csv: Annotated[Path | None, option("--csv", "FILE", "Write all scores as CSV.")] = None,
     referral_list: ReferralOut = None,
     referral: Referral = None,
-    refer_above: ReferAbove = None,
     workers: Threads = None,
     seed: Seed = 0,
     quiet: Silent = False,
     reader: FileReader = PLAIN,
 ) -> None:
     """Score predictions of any model from any framework: no training, no PyTorch."""
-    from retinabench.core.files import write_bytes
     from retinabench.metrics.paired import check_seeds, have_same_images
     from retinabench.metrics.scoring import score as score_predictions
     from retinabench.predictions.io import find_files, method_names, notes_of_files
-    from retinabench.reports.evaluation.write import scores_csv, scores_json, scores_table
+    from retinabench.reports.evaluation.write import scores_json, scores_table
 
     paths = find_files(files)
-    if referral_list is None and (referral is not None or refer_above is not None):
-        raise InputError("--referral and --refer-above belong to --referral-list", hint="Add it.")
+    if referral_list is None and referral is not None:
+        raise InputError("--referral belongs to --referral-list", hint="Add it.")
     if referral_list is not None and len(paths) != 1:
         raise InputError("--referral-list needs one file", hint="Score the others by themselves.")
     predictions = reader.read(paths)  # all are checked before the long work begins
@@ -122,15 +116,13 @@ def score(
             found.append(scored)
             if not replicates:
                 advance(1)
-    if csv is not None:
-        write_bytes(csv, scores_csv(found, names))
     print_result(scores_table(names, found), json, lambda: scores_json(found, names))
     notes = notes_of_files([str(path) for path in paths], [one.notes for one in found])
     if not alike:
         notes.append("the files hold different test images: their scores cannot be ranked")
     if listed is not None and referral_list is not None:
         notes += _write_referral_list(
-            listed, referral_list, scoring.uncertainty, referral, refer_above, found[0].threshold.value
+            listed, referral_list, scoring.uncertainty, referral, found[0].threshold.value
         )
     print_notes(notes)
 
@@ -140,13 +132,12 @@ def _write_referral_list(
     out: Path,
     uncertainty: str,
     share: float | None,
-    above: float | None,
     threshold: float,
 ) -> tuple[str, ...]:
     from retinabench.core.files import write_bytes
     from retinabench.metrics.uncertainty import referral_list
 
-    found = referral_list(predictions, uncertainty, share=share, above=above, threshold=threshold)
+    found = referral_list(predictions, uncertainty, share=share, threshold=threshold)
     write_bytes(out, found.to_csv())
     return found.notes
 
@@ -185,7 +176,6 @@ def report(
     shifted: Annotated[
         Path | None, option("--shifted", "FOLDER", "The other one, as `train` had it.")
     ] = None,
-    title: Annotated[str | None, option("--title", "TITLE", "Headline of the page.")] = None,
     tables: Tables = False,
     labels: Labels = None,
     images: Images = None,
@@ -204,14 +194,13 @@ def report(
     from retinabench.reports.papers.write import write_tables
 
     if tables:
-        if (data, title, referral, scoring.uncertainty, scoring.threshold) != (
-            None,
+        if (data, referral, scoring.uncertainty, scoring.threshold) != (
             None,
             0.5,
             "auto",
             "0.5",
         ):
-            given = "--data, --title, --referral, --uncertainty and --threshold belong to the page"
+            given = "--data, --referral, --uncertainty and --threshold belong to the page"
             raise InputError(given, hint="Leave them out, or leave out --tables.")
         index, *_ = write_tables(
             files, out / "papers", rules=scoring.rules, bootstrap=scoring.bootstrap, seed=seed, labels=labels, images=images,
@@ -223,6 +212,6 @@ def report(
         raise InputError("--labels, --source and --workers belong to --tables", hint="Add --tables.")
     page = report_files(
         files, out, EvaluationSettings(seed=seed, referred=referral, **vars(scoring)), data=data,
-        shifted=shifted, title=title, progress=progress_of(quiet), read=reader.each,
+        shifted=shifted, progress=progress_of(quiet), read=reader.each,
     )  # fmt: skip
     say(page)

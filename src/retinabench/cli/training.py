@@ -17,7 +17,6 @@ from retinabench.cli.options import (
     Overrides,
     OwnModel,
     Readers,
-    Rules,
     Seed,
     Shifted,
     Silent,
@@ -173,14 +172,10 @@ def track(
         str, option("--to", "TRACKER", "tensorboard, mlflow, or wandb (WANDB_MODE=offline: without network).")
     ] = "tensorboard",
     out: Out = Path("tracking"),
-    project: Annotated[
-        str, option("--project", "PROJECT", "Project of Weights & Biases, experiment of MLflow.")
-    ] = "retinabench",
-    rules: Rules = "corrected",
     quiet: Silent = False,
 ) -> None:
     """Export settings, curves and scores of runs to TensorBoard, MLflow or Weights & Biases; repeat it to add new epochs."""
-    from retinabench.integrations.export import track_runs
+    from retinabench.integrations.trackers import track_runs
 
-    for line in track_runs(folders, to, out, project=project, rules=rules, progress=progress_of(quiet)):
+    for line in track_runs(folders, to, out, progress=progress_of(quiet)):
         say(line)

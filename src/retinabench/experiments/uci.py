@@ -1,9 +1,13 @@
 """The UCI regression comparison of 2019: every set by every method, beside the published values.
 
-The folder holds `comparison.json` (the manifest), `results/SET-METHOD.json`, and the tables and the figure of all
-results that are there; a stopped comparison continues.
+The folder holds `comparison.json` (the manifest), `results/SET/` (a table of the splits, `experiments/many.py`), and the
+tables and the figure of all results that are there; a stopped comparison continues. Version 0.2 wrote
+`results/SET-METHOD.json`, which is read.
 
-The data are the usual 20 random 90/10 splits (protein 5). The network has one hidden layer of 50 ReLU (protein 100).
+The data are the usual 20 random 90/10 splits (protein 5). The network has one hidden layer of 50 ReLU (protein 100), with standardised
+inputs and target; it is trained by Adam with a rate of 0.01 that falls linearly, in batches of 32 (128 above 2,000 rows). MC dropout has
+rate 0.05, mean-field VI the prior N(0, 1) and flipout, both 200 samples; the ensemble has 5 members without adversarial examples. Nothing
+is tuned per set.
 """
 
 from __future__ import annotations
@@ -11,8 +15,8 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,16 +30,16 @@ from scipy.special import logsumexp
 from torch import nn
 
 from retinabench.core.errors import DivergedError, InputError
-from retinabench.core.files import check, settle, write_bytes, write_json
+from retinabench.core.files import check, write_bytes
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import torch_generator
 from retinabench.core.results import JsonObject
 from retinabench.core.subprocesses import in_processes
 from retinabench.core.untrusted import csv_text
-from retinabench.core.version import __version__
 from retinabench.core.workspace import Workspace
 from retinabench.data.datasets.uci import SETS, Floats, Regression, available, known_set, read
 from retinabench.data.loader import array_batches
+from retinabench.experiments.many import Item, Result, ResultTable, run_many
 from retinabench.methods.base import is_composed
 from retinabench.methods.registry import METHODS
 from retinabench.methods.settings import Optimizer, TrainingRun
@@ -45,96 +49,11 @@ from retinabench.models.build import initialise
 from retinabench.models.networks.small import MLP
 from retinabench.reports.toolkit.figures import FAINT, INK, MUTED, PAPER, canvas, mark, save
 
-
-def _gaussian_log_density(target: Floats, mean: Floats, variance: Floats) -> Floats:
-    """log N(target; mean, variance)."""
-    density: Floats = -0.5 * (np.log(2 * np.pi * variance) + (target - mean) ** 2 / variance)
-    return density
-
-
-def mixture_log_likelihood(target: Floats, means: Floats, variances: Floats) -> float:
-    """Mean over N points of log (1/T Σ_t N(y; m_t, v_t)): the likelihood of the predictive distribution itself.
-
-    Shapes: `target` (N,), `means` (T, N).
-    """
-    components = _gaussian_log_density(target, means, variances)
-    return float(np.mean(logsumexp(components, axis=0) - np.log(len(components))))
-
-
-def matched_log_likelihood(target: Floats, means: Floats, variances: Floats) -> float:
-    """Mean log-likelihood of one Gaussian per point with the mixture's mean and variance (Lakshminarayanan 2017).
-
-    The variance is that of the law of total variance: mean of the variances + variance of the means.
-
-    Shapes: `target` (N,), `means` (T, N).
-    """
-    variance = np.mean(np.broadcast_to(variances, means.shape), axis=0) + np.var(means, axis=0)
-    return float(np.mean(_gaussian_log_density(target, means.mean(axis=0), variance)))
-
-
-def rmse(target: Floats, means: Floats) -> float:
-    """Root mean squared error of the predictive mean."""
-    return float(np.sqrt(np.mean((target - means.mean(axis=0)) ** 2)))
-
-
-@dataclass(frozen=True)
-class SplitScores:
-    """The scores of one split; see the functions of these names."""
-
-    log_likelihood: float
-    matched_log_likelihood: float
-    rmse: float
-
-
-@dataclass(frozen=True)
-class SetResult:
-    """One method on all splits of one set."""
-
-    set: str
-    method: str
-    title: str
-    data: str
-    points: int
-    splits: tuple[SplitScores, ...]
-
-    def values(self, score: str) -> Floats:
-        """Return a score of every split, (K,)."""
-        return np.array([getattr(split, score) for split in self.splits])
-
-    def to_dict(self) -> JsonObject:
-        """Return the result as JSON can hold it."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, content: JsonObject) -> SetResult:
-        """Return what `to_dict` wrote; other keys are ignored."""
-        given = {key: content[key] for key in ("set", "method", "title", "data", "points")}
-        return cls(**given, splits=tuple(SplitScores(**split) for split in content["splits"]))
-
-
-Results = dict[str, dict[str, SetResult]]  # by set and method
-
-
-def split_scores(target: Floats, means: Floats, variances: Floats) -> SplitScores:
-    """Score a prediction.
-
-    Shapes: `target` (N,), `means` (T, N), `variances` (T, N).
-    """
-    return SplitScores(
-        mixture_log_likelihood(target, means, variances),
-        matched_log_likelihood(target, means, variances),
-        rmse(target, means),
-    )
-
-
-LIKELIHOOD = Gaussian(
-    floor=1e-3
-)  # of the standardised target: a variance of at least 1e-6, as published for ensembles
-
+SCHEMA = "retinabench.uci/2"
+# Of the standardised target: a variance of at least 1e-6, as published for ensembles.
+LIKELIHOOD = Gaussian(floor=1e-3)
 BATCHES = ((2000, 32), (math.inf, 128))  # training rows up to which, and rows per batch
-
 SEEDS = 1000  # of one comparison; more than any set has splits
-
 CPU = torch.device("cpu")
 
 # By the names of the published table.
@@ -150,9 +69,7 @@ SETTINGS: dict[str, JsonObject] = {
     },
     "ensemble": {"name": "ensemble", "members": 5, "member": "map"},
 }
-
 TITLES = {"dropout": "MC dropout", "variational": "Mean-field VI", "ensemble": "Deep ensemble"}
-
 OPTIMIZER = {
     "name": "adam",
     "lr": 0.01,
@@ -165,10 +82,21 @@ OPTIMIZER = {
     "select": "last",
 }
 
+MEASURES = {
+    "log_likelihood": "Log-likelihood, nats per point (higher is better)",
+    "rmse": "Root mean squared error, in the target's units (lower is better)",
+    "matched_log_likelihood": "Log-likelihood of one Gaussian per point with the mixture's mean and variance",
+}
+COLUMNS = {"log_likelihood": "log-likelihood, nats per point", "rmse": "root mean squared error"}
+
+Splits = dict[str, float | None]
+Results = dict[str, dict[str, list[Splits]]]
+"""Set -> method -> scores of each split by name."""
+
 
 @dataclass(frozen=True, eq=False)
 class SplitTraining:
-    """The training of one method on one split."""
+    """The training of one method, a name of `SETTINGS`, on one split of a set."""
 
     data: Regression
     method: str
@@ -177,10 +105,113 @@ class SplitTraining:
     seed: int
 
 
-def train_and_score(training: SplitTraining) -> SplitScores:
-    """Train on the training rows of a split, predict its test rows, and score the predictions.
+def compare_methods(
+    source: Path,
+    sets: Sequence[str],
+    out: Path,
+    *,
+    epochs: int,
+    seed: int,
+    workers: int = 1,
+    progress: Progress = QUIET,
+) -> list[Path]:
+    """Compute what is missing of the comparison; write its tables and figure, and return them.
 
-    Inputs and target are standardised by the training rows alone.
+    Args:
+        source: Folder with the UCI sets.
+        sets: Names of sets; none for all that `source` holds.
+        out: Folder to write into.
+        epochs: Passes of every training over its rows.
+        seed: Seed of everything random.
+        workers: Processes that train.
+        progress: Shows how far the work is.
+
+    Raises:
+        InputError: A set is unknown, missing or damaged, or `out` holds a comparison by other settings or of other data.
+        DivergedError: A training diverged; what was finished before is kept.
+    """
+    for name in sets:
+        known_set(name)
+    names = [name for name in SETS if name in sets] or available(source)
+    if not names:
+        hint = "Expected folders such as energy/data.txt or UCI_Datasets/energy/data/data.txt."
+        raise InputError("holds none of the UCI sets", file=source, hint=hint)
+    loaded = [read(source, name) for name in names]  # all are checked before the long work begins
+    folder = Workspace(out, "UCI comparison", "comparison.json")
+    manifest = {
+        "schema": SCHEMA,
+        "epochs": epochs,
+        "seed": seed,
+        "methods": SETTINGS,
+        "optimizer": {**OPTIMIZER, "batch_size": [size for _, size in BATCHES]},
+    }
+    with folder.lock():
+        folder.begin(manifest)
+        items = [
+            Item(table, f"{method}-{split}", SplitTraining(data, method, split, epochs, seed))
+            for data in loaded
+            for table in [_table(out, data.name, data.fingerprint)]
+            for method in SETTINGS
+            for split in range(len(data.train))
+        ]
+
+        def compute(missing: Sequence[Item[SplitTraining]]) -> Iterable[tuple[Item[SplitTraining], Result]]:
+            jobs = [item.work for item in missing]
+            with progress.track("Training", len(jobs), unit="splits") as advance:
+                for number, result in in_processes(train_split, jobs, workers):
+                    yield missing[number], result
+                    advance(1)
+
+        run_many(items, compute)
+        return write_uci_report(results(out), epochs, out)
+
+
+def results(out: Path) -> Results:
+    """Return the results in a folder by set and method, in the order of the paper's table."""
+    found: Results = {}
+    for name in SETS:
+        known = _table(out, name, None).known
+        for method in SETTINGS:
+            if splits := [
+                known[key].scores for split in range(1000) if (key := f"{method}-{split}") in known
+            ]:
+                found.setdefault(name, {})[method] = splits
+    return found
+
+
+def _table(out: Path, name: str, fingerprint: str | None) -> ResultTable:
+    """Return the results of a set, those that version 0.2 wrote included."""
+    table = ResultTable(
+        out / "results" / name, None if fingerprint is None else {"set": name, "data": fingerprint}
+    )
+    for method in SETTINGS:
+        file = out / "results" / f"{name}-{method}.json"
+        if not file.is_file():
+            continue
+        content = json.loads(check(file).read_text(encoding="utf-8"))
+        if fingerprint not in (None, content["data"]):
+            hint = "Choose another --out."
+            raise InputError("was computed from other data or other splits", file=file, hint=hint)
+        for split, scores in enumerate(content["splits"]):
+            key = f"{method}-{split}"
+            table.known[key] = Result(
+                key, "done", "", 0.0, 1, 0.0, scores={**scores, "points": content["points"]}
+            )
+    return table
+
+
+def train_split(training: SplitTraining) -> Result:
+    """Train and score one split, as a row of the table."""
+    began = time.time()
+    scores = train_and_score(training) | {"points": float(len(training.data))}
+    key = f"{training.method}-{training.split}"
+    return Result(key, "done", "", time.time() - began, 1, time.time(), scores=scores)
+
+
+def train_and_score(training: SplitTraining) -> Splits:
+    """Train on the training rows of a split, predict its test rows, and score the predictions by name.
+
+    Inputs and target are standardised by the training rows alone. Raises `DivergedError` where the training diverged.
     """
     data = training.data
     train, test = data.train[training.split], data.test[training.split]
@@ -239,13 +270,65 @@ def _predict(
     return np.asarray(predicted.numpy(), np.float32)
 
 
-MEASURES = {
-    "log_likelihood": "Log-likelihood, nats per point (higher is better)",
-    "rmse": "Root mean squared error, in the target's units (lower is better)",
-    "matched_log_likelihood": "Log-likelihood of one Gaussian per point with the mixture's mean and variance",
-}
+# ------------------------------------------------------------------------------- scores of the test rows
+#
+# A prediction is a mixture of T Gaussians per point: means (T, N) and variances (T, N), or whatever broadcasts to it, all in
+# the target's own units; hence the log-likelihood is of the target's own units too (minutes instead of hours lower it by log 60).
 
-COLUMNS = {"log_likelihood": "log-likelihood, nats per point", "rmse": "root mean squared error"}
+
+def _gaussian_log_density(target: Floats, mean: Floats, variance: Floats) -> Floats:
+    """log N(target; mean, variance)."""
+    density: Floats = -0.5 * (np.log(2 * np.pi * variance) + (target - mean) ** 2 / variance)
+    return density
+
+
+def mixture_log_likelihood(target: Floats, means: Floats, variances: Floats) -> float:
+    """Mean over N points of log (1/T Σ_t N(y; m_t, v_t)): the likelihood of the predictive distribution itself.
+
+    Args:
+        target: (N,) y.
+        means: (T, N) of the components.
+        variances: Of the components, of the same shape or one that broadcasts to it.
+
+    Returns:
+        The log-likelihood in nats per point.
+    """
+    components = _gaussian_log_density(target, means, variances)
+    return float(np.mean(logsumexp(components, axis=0) - np.log(len(components))))
+
+
+def matched_log_likelihood(target: Floats, means: Floats, variances: Floats) -> float:
+    """Mean log-likelihood of one Gaussian per point with the mixture's mean and variance (Lakshminarayanan 2017).
+
+    The variance is that of the law of total variance: mean of the variances + variance of the means.
+
+    Args:
+        target: (N,) y.
+        means: (T, N) of the components.
+        variances: Of the components, of the same shape or one that broadcasts to it.
+
+    Returns:
+        The log-likelihood in nats per point.
+    """
+    variance = np.mean(np.broadcast_to(variances, means.shape), axis=0) + np.var(means, axis=0)
+    return float(np.mean(_gaussian_log_density(target, means.mean(axis=0), variance)))
+
+
+def rmse(target: Floats, means: Floats) -> float:
+    """Root mean squared error of the predictive mean."""
+    return float(np.sqrt(np.mean((target - means.mean(axis=0)) ** 2)))
+
+
+def split_scores(target: Floats, means: Floats, variances: Floats) -> Splits:
+    """Return the scores of test targets (N,) under a mixture, means and variances (T, N), by name."""
+    return {
+        "log_likelihood": mixture_log_likelihood(target, means, variances),
+        "matched_log_likelihood": matched_log_likelihood(target, means, variances),
+        "rmse": rmse(target, means),
+    }
+
+
+# ------------------------------------------------------------------------------- tables and figure
 
 
 def write_uci_report(found: Results, epochs: int, out: Path) -> list[Path]:
@@ -255,9 +338,9 @@ def write_uci_report(found: Results, epochs: int, out: Path) -> list[Path]:
     return [out / "uci.csv", out / "uci.md", *save(draw_figure(found), out / "uci", dpi=110)]
 
 
-def mean_and_error(result: SetResult, measure: str) -> tuple[float, float]:
-    """Return mean and standard error (sample standard deviation / √K) over the K splits."""
-    values = result.values(measure)
+def mean_and_error(splits: Sequence[Splits], measure: str) -> tuple[float, float]:
+    """Return mean and standard error (sample std / √K) over the K splits."""
+    values = np.array([split[measure] for split in splits], np.float64)
     error = values.std(ddof=1) / math.sqrt(len(values)) if len(values) > 1 else math.nan
     return float(values.mean()), float(error)
 
@@ -269,25 +352,16 @@ def csv_table(found: Results, epochs: int) -> str:
     head += [f"published_{field}" for field in Printed._fields]
     rows: list[list[object]] = [[*head]]
     for name, by_method in found.items():
-        for method, result in by_method.items():
-            ours = [f"{value:.6g}" for measure in MEASURES for value in mean_and_error(result, measure)]
-            rows.append(
-                [
-                    name,
-                    method,
-                    epochs,
-                    len(result.splits),
-                    result.points,
-                    *ours,
-                    *PUBLISHED[name][method],
-                ]
-            )
+        for method, splits in by_method.items():
+            ours = [f"{value:.6g}" for measure in MEASURES for value in mean_and_error(splits, measure)]
+            about = [name, method, epochs, len(splits), round(splits[0]["points"] or 0)]
+            rows.append([*about, *ours, *PUBLISHED[name][method]])
     return csv_text(rows)
 
 
 def markdown(found: Results, epochs: int) -> str:
     """One table per measure: per method ours and the printed value, and the released grid search of MC dropout."""
-    titles = {method: result.title for by_method in found.values() for method, result in by_method.items()}
+    titles = _titles(found)
     blocks = [
         f"{epochs} epochs. Ours: mean ± standard error over the random splits. Published: Table 2 of the 2019 paper, as "
         "printed. Grid search: the released MC dropout code's own table."
@@ -313,6 +387,10 @@ def markdown(found: Results, epochs: int) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
+def _titles(found: Results) -> dict[str, str]:
+    return {method: TITLES[method] for by_method in found.values() for method in by_method}
+
+
 def plus_minus(mean: float, error: float) -> str:
     """Return `-2.46 ± 0.06`: two to five decimals, as many as the error's second digit needs."""
     if not math.isfinite(error):
@@ -328,7 +406,7 @@ def _printed(value: Printed, measure: str) -> str:
 
 def draw_figure(found: Results) -> Figure:
     """Draw one row per set, one column per measure; bars are one standard error over splits (printed: as printed)."""
-    titles = {method: result.title for by_method in found.values() for method, result in by_method.items()}
+    titles = _titles(found)
     figure, axes = canvas(920, 70 + 96 * len(found), rows=len(found), columns=2, text=11)
     for row, name in zip(axes, found, strict=True):
         for panel, measure in zip(row, COLUMNS, strict=True):
@@ -338,18 +416,10 @@ def draw_figure(found: Results) -> Figure:
         row[0].set_title(SETS[name].title, loc="left", fontsize=11, fontweight="bold", color=INK, pad=3)
     for panel, label in zip(axes[-1], COLUMNS.values(), strict=True):
         panel.set_xlabel(label)
+    dot = {"marker": "o", "linestyle": "none", "markersize": 6}
     handles = [
-        axes[0][0].errorbar([], [], marker="o", linestyle="none", color=INK, markersize=6, label="ours"),
-        axes[0][0].errorbar(
-            [],
-            [],
-            marker="o",
-            linestyle="none",
-            color=MUTED,
-            markerfacecolor=PAPER,
-            markersize=6,
-            label="as printed",
-        ),
+        axes[0][0].errorbar([], [], color=INK, label="ours", **dot),
+        axes[0][0].errorbar([], [], color=MUTED, markerfacecolor=PAPER, label="as printed", **dot),
     ]
     figure.legend(handles=handles, loc="outside upper right", ncols=2, frameon=False)
     return figure
@@ -399,7 +469,6 @@ _TABLE = {
     "wine": ((-0.93, 0.06, 0.62, 0.04), (-3.15, 0.01, 0.65, 0.01), (-0.94, 0.12, 0.64, 0.04)),
     "yacht": ((-1.55, 0.12, 1.11, 0.38), (-4.20, 0.05, 1.75, 0.42), (-1.18, 0.21, 1.58, 0.48)),
 }
-
 PUBLISHED: dict[str, dict[str, Printed]] = {
     name: {
         method: Printed(*row)
@@ -423,111 +492,3 @@ GRID_SEARCH: dict[str, Printed] = {
         "yacht": (-1.25, 0.67),
     }.items()
 }
-
-
-SCHEMA = "retinabench.uci/2"
-
-
-def compare_methods(
-    source: Path,
-    sets: Sequence[str],
-    out: Path,
-    *,
-    epochs: int,
-    seed: int,
-    workers: int = 1,
-    progress: Progress = QUIET,
-) -> list[Path]:
-    """Compute what is missing of the comparison and write its tables and figure."""
-    for name in sets:
-        known_set(name)
-    names = [name for name in SETS if name in sets] or available(source)
-    if not names:
-        hint = "Expected folders such as energy/data.txt or UCI_Datasets/energy/data/data.txt."
-        raise InputError("holds none of the UCI sets", file=source, hint=hint)
-    loaded = [read(source, name) for name in names]  # all are checked before the long work begins
-    folder = Workspace(out, "UCI comparison", "comparison.json")
-    manifest = {
-        "schema": SCHEMA,
-        "epochs": epochs,
-        "seed": seed,
-        "methods": SETTINGS,
-        "optimizer": {**OPTIMIZER, "batch_size": [size for _, size in BATCHES]},
-    }
-    with folder.lock():
-        folder.begin(manifest)
-        missing = [
-            (data, method) for data in loaded for method in SETTINGS if not _is_done(data, method, out)
-        ]
-        _train_missing(missing, out, epochs, seed, workers, progress)
-        settle(out / "results")
-        return write_uci_report(results(out), epochs, out)
-
-
-def results(out: Path) -> Results:
-    """Return the results in a folder by set and method, in the order of the paper's table."""
-    found: Results = {}
-    for name in SETS:
-        for method in SETTINGS:
-            if (file := _result_file(out, name, method)).is_file():
-                found.setdefault(name, {})[method] = _read_result(file)
-    return found
-
-
-def _train_missing(
-    missing: Sequence[tuple[Regression, str]],
-    out: Path,
-    epochs: int,
-    seed: int,
-    workers: int,
-    progress: Progress,
-) -> None:
-    """Train all splits of the missing pairs; write each pair's file when its last split is done."""
-    jobs = [
-        SplitTraining(data, method, split, epochs, seed)
-        for data, method in missing
-        for split in range(len(data.train))
-    ]
-    scores: dict[tuple[str, str], dict[int, SplitScores]] = {}
-    began = time.perf_counter()
-    with progress.track("Training", len(jobs), unit="splits") as advance:
-        for number, found in in_processes(train_and_score, jobs, workers):
-            job = jobs[number]
-            of_pair = scores.setdefault((job.data.name, job.method), {})
-            of_pair[job.split] = found
-            advance(1)
-            if len(of_pair) == len(job.data.train):
-                result = SetResult(
-                    set=job.data.name,
-                    method=job.method,
-                    title=TITLES[job.method],
-                    data=job.data.fingerprint,
-                    points=len(job.data),
-                    splits=tuple(of_pair[split] for split in sorted(of_pair)),
-                )
-                about = {"seconds": round(time.perf_counter() - began, 1), "version": __version__}
-                write_json(
-                    _result_file(out, job.data.name, job.method), {**result.to_dict(), **about}, checked=True
-                )
-
-
-def _is_done(data: Regression, method: str, out: Path) -> bool:
-    file = _result_file(out, data.name, method)
-    if not file.is_file():
-        return False
-    if _read_result(file).data != data.fingerprint:
-        hint = "Choose another --out."
-        raise InputError("was computed from other data or other splits", file=file, hint=hint)
-    return True
-
-
-def _result_file(out: Path, name: str, method: str) -> Path:
-    return out / "results" / f"{name}-{method}.json"
-
-
-def _read_result(file: Path) -> SetResult:
-    try:
-        return SetResult.from_dict(json.loads(check(file).read_text()))
-    except (ValueError, KeyError, TypeError):
-        hint = "Delete it; it is then computed again."
-        raise InputError("is no result of a UCI comparison", file=file, hint=hint) from None

@@ -58,7 +58,7 @@ def build_trunk(config: ModelConfig, *, pretrained: bool = True, progress: Progr
 
 def feature_width(config: ModelConfig) -> int:
     """Return the number of features that the last layer of a network reads."""
-    return split_last_layer(_shapes(config)).width
+    return split_last_layer(shapes(config)).width
 
 
 def parameters_of(config: ModelConfig) -> int:
@@ -67,22 +67,22 @@ def parameters_of(config: ModelConfig) -> int:
         with torch.device("meta"):
             model: nn.Module = Head(feature_width(config), 1, config.hidden)
     else:
-        model = _shapes(config)
+        model = shapes(config)
     return sum(parameter.numel() for parameter in model.parameters())
 
 
 def parameters_of_trunk(config: ModelConfig) -> int:
     """Return the number of parameters that `build_trunk` would make, without memory for them."""
-    return sum(parameter.numel() for parameter in split_last_layer(_shapes(config)).trunk.parameters())
+    return sum(parameter.numel() for parameter in split_last_layer(shapes(config)).trunk.parameters())
 
 
 def check_size(config: ModelConfig, size: int) -> None:
     """Refuse a network from elsewhere that does not take images of a size, or gives something else than one logit."""
     if config.own or config.name.startswith(TIMM):
-        check_outputs(_shapes(config), config.name, size)
+        check_outputs(shapes(config), config.name, size)
 
 
-def _shapes(config: ModelConfig) -> nn.Module:
+def shapes(config: ModelConfig) -> nn.Module:
     """The network with one output and without values, which only a user's function has."""
     if config.own:
         return own_network(config.name, seed=0, outputs=1)

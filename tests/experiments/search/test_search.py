@@ -109,11 +109,11 @@ def test_a_run_folder_that_is_gone_is_computed_again(data, begun, copy):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from retinabench.experiments.search import results
+from retinabench.experiments import many
 from retinabench.experiments.search.search import search
 from support.searching import Serial, base_run, pretend, small_space
 
-write, count, target = results.Writer._write, 0, int(sys.argv[3])
+write, count, target = many.ResultTable._write, 0, int(sys.argv[3])
 
 def torn(self, content):
     global count
@@ -123,7 +123,7 @@ def torn(self, content):
         os.kill(os.getpid(), signal.SIGKILL)
     write(self, content)
 
-results.Writer._write = torn
+many.ResultTable._write = torn
 search(base_run(Path(sys.argv[1])), small_space(), trials=8, out=Path(sys.argv[2]), engine=Serial(pretend))
 """
 
@@ -247,42 +247,9 @@ def test_a_criterion_without_its_images_is_refused_before_anything_is_computed(d
     assert list(tmp_path.iterdir()) == []
 
 
-def test_no_trials_and_unknown_names_are_refused(data, tmp_path):
-    with pytest.raises(InputError, match="0 trials"):
-        again(data, tmp_path, trials=0)
+def test_an_unknown_criterion_is_refused(data, tmp_path):
     with pytest.raises(InputError, match="unknown criterion"):
         again(data, tmp_path, criterion="auroc")
-
-
-# ------------------------------------------------------------------------------------------- halving
-
-
-def test_halving_trains_few_in_full_and_they_are_the_runs_of_a_full_search(data, begun, tmp_path):
-    base = base_run(data, "optimizer.epochs=9", "optimizer.warmup=1.8")
-    ranking, engine = again(data, tmp_path / "halved", trials=9, base=base, halving=3)
-    epochs = [run.optimizer.epochs for run in engine.computed]
-    assert epochs == [1] * 9 + [3] * 3 + [9]
-    warmups = {run.optimizer.epochs: run.optimizer.warmup for run in engine.computed}
-    assert warmups == pytest.approx({1: 0.2, 3: 0.6, 9: 1.8})
-    full, _ = again(data, tmp_path / "full", trials=9, base=base)
-    winner = ranking.rows[0]
-    assert ranking.best == next(row for row in full.rows if row.trial == winner.trial).run
-    assert winner.value == next(row for row in full.rows if row.trial == winner.trial).value
-    # Longest trained first, then by value; those that were given up are never ahead of one that was not.
-    trained = [row.epochs for row in ranking.rows if row.state == "done"]
-    assert trained == sorted(trained, reverse=True)
-    assert winner.seconds == 3 * 2.0
-    assert [row.stopped for row in ranking.rows[:2]] == [False, True]
-    assert ranking.rows[1].note == "stopped after 3 epochs"
-    _, engine = again(data, tmp_path / "halved", trials=9, base=base, halving=3)
-    assert engine.computed == []
-
-
-def test_the_published_protocol_gives_up_no_trial(data, tmp_path):
-    with pytest.raises(InputError, match="published protocol trains every trial in full"):
-        again(data, tmp_path, rules="published", halving=3)
-    with pytest.raises(InputError, match="halving by 1"):
-        again(data, tmp_path, halving=1)
 
 
 # ------------------------------------------------------------------------------------------- files

@@ -16,7 +16,7 @@ from support.studies import Serial, study
 def _no_figures():
     """Figures take longer than these studies; `test_benchmark_verb.py` has them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runner, "write_figures", lambda *_: None)
+        patch.setattr(runner, "write_figure", lambda *_: None)
         yield
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,18 +15,14 @@ from pydantic import ValidationError
 
 from retinabench.core.errors import InputError, WorkError
 from retinabench.core.files import write_json
-from retinabench.experiments.config import load_run
-from retinabench.experiments.engines.scheduler import Job, Outcome
 from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import execute
 from retinabench.experiments.study import benchmark as module
-from retinabench.experiments.study import console
 from retinabench.experiments.study.benchmark import benchmark
 from retinabench.experiments.study.definition import Study, read_study
 from retinabench.experiments.study.prediction_files import ensembles, label_predictions
-from retinabench.experiments.study.status import read_status
+from retinabench.experiments.study.status import read_status, status_lines
 from retinabench.experiments.study.study import (
-    RecordingEngine,
     SavedChoice,
     base_run,
     cells,
@@ -33,8 +30,6 @@ from retinabench.experiments.study.study import (
     is_drawn,
     most_runs,
     read_choices,
-    read_record,
-    read_records,
     trials,
     with_seeds,
     write_choices,
@@ -84,13 +79,14 @@ def test_what_diverges_or_fails_is_kept_marked_and_last(tmp_path, monkeypatch):
     assert "diverged with seed 1" in text
 
     status = read_status(definition, tmp_path / "out")
-    lines = "\n".join(console.status_lines(status))
+    lines = "\n".join(status_lines(status))
     assert {line.method: dict(line.runs) for line in status.lines} == {
         "map": {"failed": 1},
         "dropout": {"failed": 1},
     }
     assert "dropout resnet18 seed 1: out of memory: made to fail" in lines
 
+    shutil.rmtree(tmp_path / "out" / "country_shift" / "map" / "results")  # it would diverge again
     repaired = Serial()
     benchmark(definition, tmp_path / "out", repaired)
     assert {job.run.method.name for job in repaired.computed} == {"map", "dropout"}
@@ -239,64 +235,6 @@ def test_a_method_without_any_trial_does_not_stop_the_others(tmp_path):
     assert not summary["complete"]
 
 
-class Counting:
-    """Computes nothing, and remembers what it was given."""
-
-    def __init__(self, state="done"):
-        self.given, self.state = [], state
-
-    def compute(self, jobs):
-        for job in jobs:
-            self.given.append(job)
-            yield Outcome(job, self.state, job.out / "x", 5.0, 1, "" if self.state == "done" else "it broke")
-
-
-@pytest.fixture
-def jobs(tmp_path):
-    return [Job(load_run(None, ["method=map"], data="d", seed=seed), tmp_path / "runs") for seed in (0, 1)]
-
-
-def recording(tmp_path, inner):
-    return RecordingEngine(inner, tmp_path, lambda run: "fingerprint")
-
-
-def test_a_job_is_computed_once_and_yielded_as_often_as_it_is_asked_for(tmp_path, jobs):
-    inner = Counting()
-    engine = recording(tmp_path, inner)
-    found = list(engine.compute([jobs[0], jobs[1], jobs[0]]))
-    assert [outcome.job.run.seed for outcome in found] == [0, 1, 0]
-    assert list(engine.compute(jobs[:1])) == found[:1]
-    assert inner.given == jobs
-    assert engine.key(jobs[0]) != engine.key(Job(jobs[0].run, tmp_path / "other"))
-
-
-def test_records_hold_the_last_outcome_but_the_seconds_of_the_work(tmp_path, jobs):
-    key = recording(tmp_path, None).key(jobs[0])[1]
-    assert read_record(tmp_path, key) is None
-    list(recording(tmp_path, Counting("diverged")).compute(jobs[:1]))
-    assert (read_record(tmp_path, key).state, read_record(tmp_path, key).message) == ("diverged", "it broke")
-    list(recording(tmp_path, Counting()).compute(jobs[:1]))
-    record = read_record(tmp_path, key)
-    assert (record.state, record.seconds, record.log) == ("done", 5.0, None)
-    list(recording(tmp_path, Counting()).compute(jobs[:1]))  # found done: the record stays
-    assert read_record(tmp_path, key) == record
-    assert read_records(tmp_path) == [record]
-
-
-def test_a_run_that_was_done_when_its_command_was_killed_is_recorded_by_the_next_one(tmp_path, jobs):
-    folder = tmp_path / "runs" / "x"
-    folder.mkdir(parents=True)
-    (folder / "metrics.jsonl").write_text('{"seconds": 1.5}\n{"seconds": 2.0}\n')
-    list(recording(tmp_path, Counting("failed")).compute(jobs[:1]))
-    engine = recording(tmp_path, Counting())
-    for job in jobs:  # of one there is an old record, of the other none
-        engine.found(job, folder)
-        record = read_record(tmp_path, engine.key(job)[1])
-        assert (record.state, record.seconds, record.attempts) == ("done", 3.5, 1)
-    assert next(iter(engine.compute(jobs[:1]))).state == "done"
-    assert not engine.engine.given
-
-
 @pytest.mark.parametrize("name", ["country", "severity"])
 @pytest.mark.parametrize("rules", ["corrected", "published"])
 def test_the_published_choices_can_be_taken_instead_of_a_search(name, rules, tmp_path):
@@ -383,11 +321,11 @@ from pathlib import Path
 sys.path[:0] = sys.argv[4:]
 from support.studies import Serial
 from retinabench.experiments.study import benchmark as module
-from retinabench.experiments.study import runner
+from retinabench.experiments.study import study as runner
 from retinabench.experiments.study.definition import Study
 
 module.write_outputs = lambda *_: None  # tables, pages and figures come after all that can be lost
-runner.write_figures = lambda *_: None
+runner.write_figure = lambda *_: None
 definition, out = Study(**json.loads(Path(sys.argv[1]).read_text())), Path(sys.argv[2])
 
 def attempt(how, target):

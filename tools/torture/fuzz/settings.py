@@ -110,15 +110,10 @@ def _equal(found: Any, wanted: Any) -> bool:
 def _space_differs(file: Path) -> str:
     space = read_space(file)
     for point in points(space, 0, 5, 0):
-        for parameter in space:
-            value = point[parameter.key]
-            inside = (
-                value in parameter.choices
-                if parameter.choices
-                else parameter.low <= float(value) <= parameter.high
-            )
-            if not inside:
-                return f"{parameter.key} = {value!r} lies outside its range"
+        for key, parameter in space.parameters.items():
+            value, bounds = point[key], parameter.bounds()
+            if value not in bounds and not bounds[0] <= value <= bounds[-1]:
+                return f"{key} = {value!r} lies outside its range"
     return ""
 
 

@@ -13,7 +13,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Literal
@@ -185,15 +185,22 @@ def make_engine(
     cpus: float,
     gpus: float,
     storage: str | None,
-    attempts: int,
     progress: Progress,
     readers: int | None = None,
 ) -> JobEngine:
-    """Return an engine; nothing is started before it has jobs."""
-    if parallel is not None and parallel < 1:
-        raise InputError(f"the number of parallel runs is {parallel}", hint="It is at least 1.")
-    if attempts < 1:
-        raise InputError(f"the number of attempts is {attempts}", hint="It is at least 1.")
+    """Return an engine; nothing is started before it has jobs.
+
+    Args:
+        name: `local` or `ray`.
+        parallel: Runs at a time; None for as many as there is room for.
+        device: `auto`, `cpu`, `cuda` or `cuda:N`.
+        address: Of a Ray cluster; None starts one on this machine.
+        cpus: CPUs of each run; a run computes with floor(cpus) threads, at least one, on which its bits depend.
+        gpus: GPUs of each run: a part of one, or several that train it together; 0 with the device `auto` means one where there are any.
+        storage: URL through which the results of a Ray cluster travel; None where all nodes share the folder.
+        progress: Shows how far the work is.
+        readers: Processes of each run that read images ahead; None: as `Resources` chooses.
+    """
     if not (cpus > 0 and gpus >= 0 and (gpus <= 1 or gpus == int(gpus))):
         raise InputError(
             f"a run cannot take {cpus:g} CPUs and {gpus:g} GPUs",
@@ -203,20 +210,14 @@ def make_engine(
         raise InputError("a run on the CPU takes no GPU", hint="Leave out --gpus, or --device.")
     if name == "ray":
         return ray_engine(
-            parallel=parallel,
-            device=device,
-            address=address,
-            cpus=cpus,
-            gpus=gpus,
-            storage=storage,
-            attempts=attempts,
-            progress=progress,
+            parallel=parallel, device=device, address=address, cpus=cpus, gpus=gpus, storage=storage, progress=progress,
             readers=readers,
-        )
+        )  # fmt: skip
     if address is not None or storage is not None:
-        option = "--address" if address is not None else "--storage"
-        raise InputError(f"{option} is for --engine ray", hint=f"Leave out {option}, or add --engine ray.")
-    return replace(_local(parallel, device, cpus, gpus, attempts, progress), readers=readers)
+        raise InputError(
+            "--address and --storage are for --engine ray", hint="Leave them out, or add --engine ray."
+        )
+    return _local(parallel, device, cpus, gpus, progress, readers)
 
 
 def precision_of(name: Literal["local", "ray"], device: str, gpus: float) -> Literal["bfloat16"] | None:
@@ -227,7 +228,7 @@ def precision_of(name: Literal["local", "ray"], device: str, gpus: float) -> Lit
 
 
 def _local(
-    parallel: int | None, device: str, cpus: float, gpus: float, attempts: int, progress: Progress
+    parallel: int | None, device: str, cpus: float, gpus: float, progress: Progress, readers: int | None
 ) -> LocalEngine:
     present = visible_gpus() if device in ("auto", "cuda") else []
     if gpus > 0 and not present:
@@ -245,7 +246,9 @@ def _local(
     if gpus > 0:  # otherwise more runs than GPUs share them where it was asked for
         places = min(places, len(assigned))
     assigned = [assigned[place % len(assigned)] for place in range(places)] if present else []
-    return LocalEngine(places, max(1, int(cpus)), device, assigned, attempts, progress, each)
+    return LocalEngine(
+        places, max(1, int(cpus)), device, assigned, progress=progress, processes=each, readers=readers
+    )
 
 
 def visible_gpus() -> list[str]:

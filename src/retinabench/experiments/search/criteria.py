@@ -55,14 +55,14 @@ class Criterion:
 
 def measure(name: str, predictions: Predictions, rules: str) -> CriterionValue:
     """Return a criterion's value, or why it has none; only validation rows count."""
-    chosen = find(name, rules)
+    chosen = find_criterion(name, rules)
     validation = predictions.select(split="validation")
     if validation is None:
         return CriterionValue(np.nan, "there are no validation images")
     return chosen.function(validation, rules)
 
 
-def find(name: str, rules: str) -> Criterion:
+def find_criterion(name: str, rules: str) -> Criterion:
     """Return the criterion of a name; raises `InputError` where it or the rules are unknown."""
     if name not in CRITERIA:
         raise InputError(f"unknown criterion '{name}'", hint=nearest(name, CRITERIA))

@@ -1,4 +1,4 @@
-"""The trials of a search in the order of a criterion: as a typed result, a table, files and the best configuration."""
+"""The trials of a search in the order of a criterion: table, files, figure and the best configuration."""
 
 from __future__ import annotations
 
@@ -9,34 +9,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
 from retinabench.core.errors import WorkError
 from retinabench.core.files import write_bytes, write_json
 from retinabench.experiments.config import Run
 from retinabench.experiments.engines.scheduler import State
+from retinabench.experiments.many import STATES
 from retinabench.experiments.search.criteria import CRITERIA
-from retinabench.experiments.search.space import Point, Space
+from retinabench.experiments.search.space import Point, Range, Space
+from retinabench.reports.toolkit.figures import BAD, GOOD, canvas, light_grid, save
 from retinabench.reports.toolkit.number_format import NumberFormat
 from retinabench.reports.toolkit.tables import Cell, Column, Emphasis, Row, Table, csv_bytes
 
 SCHEMA = "retinabench.ranking/1"
-STATES: dict[State, int] = {"done": 0, "diverged": 1, "out_of_memory": 2, "failed": 3}
+FIGURE = "marginals"
+REST = "#b4b3ad"
+LEAST = 620  # pixels that title and legend need
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One trial.
+    """One trial: its number, its searched values by dotted key, the run that it trained, and how that ended.
 
-    Attributes:
-        trial: Its number.
-        values: The searched values by dotted key.
-        run: The run that it trained.
-        state: How it ended.
-        value: Value of the criterion, NaN where it has none.
-        why: Reason of a missing value.
-        epochs: Epochs of its longest training, fewer than the run's where it was stopped early.
-        seconds: Duration of all its trainings.
-        attempts: Attempts of the longest training.
-        folder: Folder of the longest training.
+    value: of the criterion, NaN where it has none; why: the reason. seconds and attempts: of the training.
     """
 
     trial: int
@@ -45,27 +42,19 @@ class Trial:
     state: State
     value: float
     why: str
-    epochs: int
     seconds: float
     attempts: int
     folder: Path | None
 
     @property
-    def stopped(self) -> bool:
-        """Whether the trial was stopped before its last epoch."""
-        return self.epochs < self.run.optimizer.epochs
-
-    @property
     def ranked(self) -> bool:
-        """Whether the trial was trained to the end and has a value."""
-        return math.isfinite(self.value) and not self.stopped
+        """Whether the trial has a value."""
+        return math.isfinite(self.value)
 
     @property
     def note(self) -> str:
         """A remark for tables, empty for a finished trial with a value."""
-        if self.state != "done":
-            return f"{self.state.replace('_', ' ')}: {self.why}"
-        return f"stopped after {self.epochs} epochs" if self.stopped and not self.why else self.why
+        return self.why if self.state == "done" else f"{self.state.replace('_', ' ')}: {self.why}"
 
 
 @dataclass(frozen=True)
@@ -92,28 +81,24 @@ class TrialRanking:
 
 
 def in_order(rows: Iterable[Trial]) -> list[Trial]:
-    """Sort trials: by value; then those stopped early, the longest trained first; without a value; diverged; failed."""
-
-    def key(row: Trial) -> tuple[int, bool, bool, int, float, int]:
-        known = math.isfinite(row.value)
-        trained = -row.epochs if row.stopped else 0
-        return STATES[row.state], not known, row.stopped, trained, -row.value if known else 0.0, row.trial
-
-    return sorted(rows, key=key)
+    """Sort trials: by value; then those without a value; diverged; out of memory; failed."""
+    return sorted(
+        rows,
+        key=lambda row: (STATES[row.state], not row.ranked, -row.value if row.ranked else 0.0, row.trial),
+    )
 
 
 def ranking_table(ranking: TrialRanking, most: int = 10) -> Table:
     """Return the first `most` trials with a value, the best first; the note counts the others."""
-    known = [row for row in ranking.rows if math.isfinite(row.value)]
-    keys = [parameter.key for parameter in ranking.space]
+    known = [row for row in ranking.rows if row.ranked]
     columns = [Column("value", direction="higher")]
     columns += [Column(name.replace("_", " ")) for name in short_names(ranking.space)]
     rows = []
     for place, row in enumerate(known[:most]):
-        best: Emphasis = "best" if place == 0 and row.ranked else ""
+        best: Emphasis = "best" if place == 0 else ""
         cells = [Cell.number(row.value, form=NumberFormat(4), emphasis=best)]
-        cells += [Cell(_short(row.values[key]), emphasis=best) for key in keys]
-        rows.append(Row(str(row.trial), cells, control=row.stopped))
+        cells += [Cell(_short(row.values[key]), emphasis=best) for key in ranking.space]
+        rows.append(Row(str(row.trial), cells))
     title = f"{CRITERIA[ranking.criterion].title} ({ranking.rules})"
     note = _remaining(ranking, len(known) - min(most, len(known)))
     return Table.of(title, columns, rows, row_header="trial", note=note)
@@ -121,8 +106,8 @@ def ranking_table(ranking: TrialRanking, most: int = 10) -> Table:
 
 def short_names(space: Space) -> list[str]:
     """Return the last word of each key, or the whole key where two end alike."""
-    words = [parameter.key.rpartition(".")[2] for parameter in space]
-    return [w if words.count(w) == 1 else p.key for w, p in zip(words, space, strict=True)]
+    words = [key.rpartition(".")[2] for key in space]
+    return [word if words.count(word) == 1 else key for word, key in zip(words, space, strict=True)]
 
 
 def _short(value: object) -> str:
@@ -132,12 +117,9 @@ def _short(value: object) -> str:
 def _remaining(ranking: TrialRanking, more: int) -> str:
     """Count the trials that the table does not show, with the first reason of each kind."""
     parts = [f"{more} more in ranking.csv"] if more else []
-    stopped = sum(row.stopped and math.isfinite(row.value) for row in ranking.rows)
-    if stopped:
-        parts.append(f"{stopped} stopped early (dim)")
     kinds: dict[str, list[Trial]] = {}
     for row in ranking.rows:
-        if not math.isfinite(row.value):
+        if not row.ranked:
             kinds.setdefault("undefined" if row.state == "done" else row.state, []).append(row)
     for kind, rows in kinds.items():
         parts.append(f"{len(rows)} {kind.replace('_', ' ')} (trial {rows[0].trial}: {rows[0].why})")
@@ -146,27 +128,20 @@ def _remaining(ranking: TrialRanking, more: int) -> str:
 
 def write_ranking(ranking: TrialRanking, folder: Path) -> list[Path]:
     """Write `ranking.csv`, `ranking.json` and, where a trial has a value, `best.toml`; return the files."""
-    keys = [parameter.key for parameter in ranking.space]
-    rows = []
-    for place, row in enumerate(ranking.rows, start=1):
-        rows.append(
-            {
-                "rank": place,
-                "trial": row.trial,
-                "value": row.value if math.isfinite(row.value) else None,
-                "state": row.state,
-                "epochs": row.epochs,
-                "seconds": round(row.seconds, 3),
-                "attempts": row.attempts,
-                "note": row.note,
-                "folder": row.folder.name if row.folder is not None else None,
-            }
-        )
-    columns = ("rank", "trial", "value", "state", "epochs", "seconds", "attempts", "note", "folder")
-    table = (
-        [*cells.values(), *(row.values[key] for key in keys)]
-        for cells, row in zip(rows, ranking.rows, strict=True)
-    )
+    rows = [
+        {
+            "rank": place,
+            "trial": row.trial,
+            "value": row.value if row.ranked else None,
+            "state": row.state,
+            "epochs": row.run.optimizer.epochs,
+            "seconds": round(row.seconds, 3),
+            "attempts": row.attempts,
+            "note": row.note,
+            "folder": row.folder.name if row.folder is not None else None,
+        }
+        for place, row in enumerate(ranking.rows, start=1)
+    ]
     content = {
         "schema": SCHEMA,
         "criterion": ranking.criterion,
@@ -175,16 +150,18 @@ def write_ranking(ranking: TrialRanking, folder: Path) -> list[Path]:
         "space": ranking.space.to_dict(),
         "rows": [cells | {"values": row.values} for cells, row in zip(rows, ranking.rows, strict=True)],
     }
+    columns = ("rank", "trial", "value", "state", "epochs", "seconds", "attempts", "note", "folder")
+    table = ([*one.values(), *row.values.values()] for one, row in zip(rows, ranking.rows, strict=True))
     files = [folder / "ranking.csv", folder / "ranking.json"]
-    write_bytes(files[0], csv_bytes([*columns, *keys], table))
+    write_bytes(files[0], csv_bytes([*columns, *ranking.space], table))
     write_json(files[1], content)
     if ranking.rows and ranking.rows[0].ranked:
         files.append(folder / "best.toml")
-        write_bytes(files[-1], _chosen(ranking).encode())
+        write_bytes(files[-1], _best_toml(ranking).encode())
     return files
 
 
-def _chosen(ranking: TrialRanking) -> str:
+def _best_toml(ranking: TrialRanking) -> str:
     """Return the best run as TOML for `train --config`, without the paths of its data."""
     best = ranking.first
     tree = best.run.model_dump(mode="json", exclude={"data", "shifted"})
@@ -197,10 +174,8 @@ def _chosen(ranking: TrialRanking) -> str:
 
 def to_toml(tree: Mapping[str, object], name: str = "") -> str:
     """Return text, numbers and tables of them as TOML; None, which TOML lacks, is left out."""
-    plain = {
-        key: value for key, value in tree.items() if value is not None and not isinstance(value, Mapping)
-    }
     tables = {key: value for key, value in tree.items() if isinstance(value, Mapping)}
+    plain = {key: value for key, value in tree.items() if key not in tables and value is not None}
     head = f"\n[{name}]\n" if name else ""
     lines = "".join(f"{key} = {_literal(value)}\n" for key, value in plain.items())
     inner = "".join(to_toml(value, f"{name}.{key}" if name else key) for key, value in tables.items())
@@ -214,3 +189,52 @@ def _literal(value: Any) -> str:
         # TOML's escapes are those of JSON, but for DEL, which JSON leaves as it is.
         return json.dumps(value).replace("\x7f", "\\u007f")
     return repr(value)
+
+
+def write_figure(ranking: TrialRanking, folder: Path) -> list[Path]:
+    """Write the criterion over each parameter as SVG and PNG; return the files."""
+    return save(marginals(ranking), folder / FIGURE)
+
+
+def marginals(ranking: TrialRanking) -> Figure:
+    """Draw the criterion over each parameter, a panel for each; a cross below the axis is a trial without a value."""
+    columns = min(4, len(ranking.space))
+    rows = math.ceil(len(ranking.space) / columns)
+    figure, grid = canvas(max(LEAST, 70 + 215 * columns), 60 + 205 * rows, rows, columns, text=11)
+    panels = [axes for line in grid for axes in line]
+    names = short_names(ranking.space)
+    for number, axes in enumerate(panels):
+        if number >= len(names):
+            axes.axis("off")
+            continue
+        _panel(axes, ranking, list(ranking.space)[number], names[number])
+        if number % columns:
+            axes.tick_params(labelleft=False)
+    ranked = sum(row.ranked for row in ranking.rows)
+    lost = len(ranking.rows) - ranked
+    best = f"; best: trial {ranking.first.trial}, {ranking.first.value:.4f}" if ranked else ""
+    title = CRITERIA[ranking.criterion].title
+    without = f"; {lost} without a value (crosses)" if lost else ""
+    figure.suptitle(
+        f"{title} ({ranking.rules}): {ranked} trials{best}{without}", x=0.01, ha="left", fontsize=11
+    )
+    return figure
+
+
+def _panel(axes: Axes, ranking: TrialRanking, key: str, name: str) -> None:
+    """Draw one parameter on its own scale; of log_complement 1 - value is drawn."""
+    parameter = ranking.space.parameters[key]
+    values = [row.value for row in ranking.rows if row.ranked] or [0.0, 1.0]
+    low, high = min(values), max(values)
+    room = max(0.05 * (high - low), 0.005)
+    complement = isinstance(parameter, Range) and parameter.scale == "log_complement"
+    for place, row in reversed(list(enumerate(ranking.rows))):  # the best one on top
+        value = row.values[key]
+        at = value if isinstance(parameter, Range) else str(value)
+        x, y = (1 - value if complement else at), (row.value if row.ranked else low - 2 * room)
+        color = GOOD if place == 0 and row.ranked else REST if row.ranked else BAD
+        axes.plot([x], [y], marker="o" if row.ranked else "x", color=color, ms=8 if color == GOOD else 5)
+    if isinstance(parameter, Range) and parameter.scale != "linear":
+        axes.set_xscale("log")
+    axes.set(ylim=(low - 3 * room, high + room), xlabel=f"1 - {name}" if complement else name)
+    light_grid(axes, "y")

@@ -8,7 +8,7 @@ A space is a TOML file of dotted keys, each with a range or a list of choices:
     optimizer.final_lr = { choices = [0.001, 0.01, 0.1] }
 
 Scales: `linear` (default); `log`, uniform in the logarithm; `log_complement`, 1 - value uniform in the logarithm, for
-momenta and the like. The meaning of the keys is checked in `sweep.py`.
+momenta and the like. `search.py` checks the meaning of the keys.
 """
 
 from __future__ import annotations
@@ -17,67 +17,62 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, ValidationError, model_validator
 from scipy.stats import qmc
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.random_streams import numpy_generator
 from retinabench.core.results import JsonObject
+from retinabench.core.settings import Frozen, first_problem
 from retinabench.experiments.config import read_toml
 
 HERE = Path(__file__).parent / "spaces"
-SCALES = ("linear", "log", "log_complement")
-OPTIONS = ("low", "high", "scale", "integer", "choices")
 DIGITS = 6  # of a drawn value: the last bits of a logarithm differ between machines, and a run is its hash
 MOST_DOTS = 100  # of a key; no setting of a run has a tenth of them
-MOST = 2**30  # points of the sequence
 
-Value = float | int | bool | str
+Value = bool | int | float | str
 Point = Mapping[str, Value]
 """Dotted key -> value."""
 
 
-@dataclass(frozen=True)
-class Parameter:
-    """One dimension: `choices`, or the range from `low` to `high` (both may be drawn) on a scale."""
+class Range(Frozen):
+    """Values from `low` to `high` (both may be drawn), uniform on a scale."""
 
-    key: str
-    low: float = math.nan
-    high: float = math.nan
-    scale: str = "linear"
-    integer: bool = False
-    choices: tuple[Value, ...] = ()
+    low: float = Field(strict=True)
+    high: float = Field(strict=True)
+    scale: Literal["linear", "log", "log_complement"] = "linear"
+    integer: bool = Field(False, strict=True)
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.low >= self.high:
+            raise ValueError(f"low ({self.low:g}) is not below high ({self.high:g})")
+        if self.integer and not (self.low.is_integer() and self.high.is_integer()):
+            raise ValueError("low and high of an integer are whole numbers")
+        if self.scale == "log" and self.low <= 0:
+            raise ValueError(f"a logarithmic range begins above 0, not at {self.low:g}")
+        if self.scale == "log_complement" and (self.high >= 1 or self.integer):
+            raise ValueError("the scale log_complement is for the range of a value below 1")
+        return self
 
     def value(self, u: float) -> Value:
-        """Return the value at u in [0, 1): 6 significant digits, choices and integers in equal parts."""
-        if self.choices:
-            return self.choices[int(u * len(self.choices))]
+        """Return the value at u in [0, 1): 6 significant digits, integers in equal parts."""
         low, high = self._ends()
         drawn = self._back(low + u * (high - low))
         if self.integer:
             return int(min(math.floor(drawn), self.high))
         return float(min(max(drawn, self.low), self.high))
 
-    def position(self, value: Any) -> float:
-        """Return where a value lies, from 0 to 1 on the parameter's scale; the inverse of `value`, for figures."""
-        if self.choices:
-            return (self.choices.index(value) + 0.5) / len(self.choices)
-        low, high = self._ends()
-        return (self._there(value + 0.5 * self.integer) - low) / (high - low)
-
     def bounds(self) -> tuple[Value, ...]:
-        """Return the values that bound the parameter: both ends, or all choices."""
-        if self.choices:
-            return self.choices
+        """Return both ends."""
         return (int(self.low), int(self.high)) if self.integer else (self.low, self.high)
 
     def to_dict(self) -> JsonObject:
         """Return the content of its table."""
-        if self.choices:
-            return {"choices": list(self.choices)}
         low, high = self.bounds()
         return {"low": low, "high": high, "scale": self.scale, "integer": self.integer}
 
@@ -97,23 +92,47 @@ class Parameter:
         return drawn if self.integer else _rounded(drawn)
 
 
+class Choices(Frozen):
+    """A list of values in equal parts."""
+
+    choices: tuple[Value, ...] = Field(min_length=2)
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Self:
+        if len(set(self.choices)) < len(self.choices):
+            raise ValueError("the same choice stands twice")
+        return self
+
+    def value(self, u: float) -> Value:
+        """Return the choice at u in [0, 1)."""
+        return self.choices[int(u * len(self.choices))]
+
+    def bounds(self) -> tuple[Value, ...]:
+        """Return all choices."""
+        return self.choices
+
+    def to_dict(self) -> JsonObject:
+        """Return the content of its table."""
+        return {"choices": list(self.choices)}
+
+
 @dataclass(frozen=True)
 class Space:
-    """Parameters in the order of the file, which is that of the sequence's dimensions."""
+    """Ranges and choices by dotted key, in the order of the file, which is that of the sequence's dimensions."""
 
-    parameters: tuple[Parameter, ...]
+    parameters: Mapping[str, Range | Choices]
     name: str = "space"
     file: Path | None = None
 
-    def __iter__(self) -> Iterator[Parameter]:
+    def __iter__(self) -> Iterator[str]:
         return iter(self.parameters)
 
     def __len__(self) -> int:
         return len(self.parameters)
 
     def to_dict(self) -> JsonObject:
-        """Return the space as JSON can hold it: key -> table, in order."""
-        return {parameter.key: parameter.to_dict() for parameter in self}
+        """Return key -> table, in order."""
+        return {key: parameter.to_dict() for key, parameter in self.parameters.items()}
 
 
 def spaces() -> list[str]:
@@ -122,10 +141,7 @@ def spaces() -> list[str]:
 
 
 def read_space(source: str | Path) -> Space:
-    """Read a space by its name, such as `demo/dropout`, or from a path ending in .toml.
-
-    Raises `InputError` naming file, key and hint.
-    """
+    """Read a space by its name, such as `demo/dropout`, or from a path ending in .toml; `InputError` names file and key."""
     name, path = str(source), Path(source)
     if path.suffix != ".toml":
         if name not in (known := spaces()):
@@ -135,12 +151,19 @@ def read_space(source: str | Path) -> Space:
 
 
 def space_of(tree: JsonObject, *, name: str = "space", file: Path | None = None) -> Space:
-    """Build a space from nested or dotted tables."""
-    parameters = tuple(_parameter(key, table, file) for key, table in _tables(tree, "", file))
+    """Build a space from nested or dotted tables; `file` stands in messages."""
+    parameters: dict[str, Range | Choices] = {}
+    for key, table in _tables(tree, "", file):
+        if key in parameters:
+            raise InputError(f"{key} stands twice, dotted and as a table", file=file)
+        kind = Choices if "choices" in table else Range
+        try:
+            parameters[key] = kind.model_validate(table)
+        except ValidationError as error:
+            wrong = first_problem(error, None, lambda _, kind=kind: list(kind.model_fields))
+            raise InputError(f"{key}: {wrong.problem}", file=file, hint=wrong.hint) from None
     if not parameters:
         raise InputError("the space is empty", file=file, hint="Give ranges or choices of one key or more.")
-    if len({parameter.key for parameter in parameters}) < len(parameters):
-        raise InputError("a key stands twice, dotted and as a table", file=file)
     return Space(parameters, name, file)
 
 
@@ -149,10 +172,9 @@ def points(space: Space, first: int, stop: int, seed: int) -> list[Point]:
 
     Stateless: point i depends on the space, the seed and i alone, so that a longer search begins with the shorter one.
     """
-    if not 0 <= first <= stop <= MOST:
-        raise InputError(f"points {first} to {stop}", hint=f"0 <= first <= stop <= {MOST}.")
     unit = unit_points(len(space), first, stop, seed).tolist()
-    return [{p.key: p.value(u) for p, u in zip(space, row, strict=True)} for row in unit]
+    parameters = space.parameters.items()
+    return [{key: one.value(u) for (key, one), u in zip(parameters, row, strict=True)} for row in unit]
 
 
 def unit_points(dimensions: int, first: int, stop: int, seed: int) -> NDArray[np.float64]:
@@ -183,53 +205,6 @@ def _tables(tree: JsonObject, prefix: str, file: Path | None) -> Iterator[tuple[
             yield from _tables(value, f"{dotted}.", file)
         else:
             yield dotted, value
-
-
-def _parameter(key: str, table: JsonObject, file: Path | None) -> Parameter:
-    """Check one table."""
-
-    def refuse(problem: str, hint: str | None = None) -> InputError:
-        return InputError(f"{key}: {problem}", file=file, hint=hint)
-
-    for option in table:
-        if option not in OPTIONS:
-            raise refuse(f"unknown option '{option}'", nearest(option, OPTIONS))
-    if "choices" in table:
-        return _choices(key, table, refuse)
-    if missing := [end for end in ("low", "high") if end not in table]:
-        raise refuse(f"has no '{missing[0]}'", "Give low and high, or choices.")
-    low, high, integer = table["low"], table["high"], table.get("integer", False)
-    scale = table.get("scale", "linear")
-    if scale not in SCALES:
-        raise refuse(f"unknown scale '{scale}'", nearest(str(scale), SCALES))
-    if not isinstance(integer, bool):
-        raise refuse("'integer' is true or false")
-    for end in (low, high):
-        number = isinstance(end, (int, float)) and not isinstance(end, bool) and math.isfinite(end)
-        if not number or (integer and end != int(end)):
-            raise refuse(f"{end!r} is no {'whole' if integer else 'finite'} number")
-    if low >= high:
-        raise refuse(f"low ({low:g}) is not below high ({high:g})")
-    if scale == "log" and low <= 0:
-        raise refuse(f"a logarithmic range begins above 0, not at {low:g}")
-    if scale == "log_complement" and (high >= 1 or integer):
-        raise refuse(
-            "the scale log_complement is for ranges below 1", "Give the range of the value, not of 1 - value."
-        )
-    return Parameter(key, float(low), float(high), scale, integer)
-
-
-def _choices(key: str, table: JsonObject, refuse: Any) -> Parameter:
-    choices = table["choices"]
-    if len(table) > 1:
-        raise refuse("has choices and a range", "Give one of them.")
-    if not isinstance(choices, list) or len(choices) < 2:
-        raise refuse("'choices' is a list of two values or more")
-    if not all(isinstance(choice, (bool, int, float, str)) for choice in choices):
-        raise refuse("every choice is a number, a text, true or false")
-    if len(set(choices)) < len(choices):
-        raise refuse("the same choice stands twice")
-    return Parameter(key, choices=tuple(choices))
 
 
 def _rounded(value: float) -> float:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from retinabench.core.workspace import Holder
 from retinabench.data.tasks import Task
 from retinabench.experiments.config import Run
+from retinabench.experiments.many import Result, read_results
 from retinabench.experiments.run_folder import describe
+from retinabench.experiments.search.search import RESULTS, training_seconds
 from retinabench.experiments.study.definition import Study
+from retinabench.experiments.study.plan import duration
 from retinabench.experiments.study.study import (
-    RunRecord,
     StudyCell,
     cells,
     folder_of,
@@ -22,12 +24,11 @@ from retinabench.experiments.study.study import (
     most_runs,
     open_task,
     read_choices,
-    read_record,
-    read_records,
     trials,
     with_seeds,
     workspace,
 )
+from retinabench.reports.toolkit.tables import Cell, Column, Row, Table
 
 KINDS = ("done", "running", "failed", "left")
 
@@ -36,7 +37,7 @@ KINDS = ("done", "running", "failed", "left")
 class MethodStatus:
     """One method on one task: how many trials and runs of other seeds are in each of `KINDS`.
 
-    seconds: mean of a finished run, None before the first one. failures: runs with their records.
+    seconds: mean of a finished run, None before the first one. failures: runs with their results.
     """
 
     task: str
@@ -44,7 +45,7 @@ class MethodStatus:
     trials: Counter[str] = field(default_factory=Counter)
     runs: Counter[str] = field(default_factory=Counter)
     seconds: float | None = None
-    failures: list[tuple[str, RunRecord]] = field(default_factory=list)
+    failures: list[tuple[str, Result]] = field(default_factory=list)
 
     @property
     def left(self) -> int:
@@ -78,34 +79,29 @@ class Status:
         if self.at_once is None or not known:
             return None
         usual = sum(known) / len(known)
-        return (
-            sum(line.left * (usual if line.seconds is None else line.seconds) for line in self.lines)
-            / self.at_once
-        )
+        return sum(line.left * (line.seconds or usual) for line in self.lines) / self.at_once
 
 
 def read_status(study: Study, out: Path) -> Status:
-    """Read the folder of a study without writing or waiting.
-
-    Raises `InputError` where the definition or its data are not usable.
-    """
+    """Read the folder of a study without writing or waiting; `InputError` where the definition or its data are not usable."""
     now = workspace(out).holder()
-    since = now.since if now else time.time()
     every = cells(study, out)
     tasks = {
         label: open_task(study, label, out) if is_drawn(study, label, out) else None for label in study.tasks
     }
-    lines = [_method_status(study, cell, tasks[cell.task], out, now is not None, since) for cell in every]
-    return Status(
-        lines,
-        now,
-        _at_once(out, now),
-        (out / "summary.json").is_file() and not any(line.left for line in lines),
-    )
+    known = {cell.folder: read_results(cell.folder / RESULTS, None) for cell in every}
+    lines = [_method_status(study, cell, tasks[cell.task], known[cell.folder], now) for cell in every]
+    at_once = None
+    if now is not None:
+        rows = (row for table in known.values() for row in table.values())
+        worked = sum(row.seconds for row in rows if row.ended > now.since)
+        at_once = max(1.0, worked / (time.time() - now.since)) if worked else None
+    finished = (out / "summary.json").is_file() and not any(line.left for line in lines)
+    return Status(lines, now, at_once, finished)
 
 
 def _method_status(
-    study: Study, cell: StudyCell, task: Task | None, out: Path, live: bool, since: float
+    study: Study, cell: StudyCell, task: Task | None, known: dict[str, Result], now: Holder | None
 ) -> MethodStatus:
     line = MethodStatus(cell.task, cell.method)
     searched = trials(study, cell)
@@ -121,13 +117,13 @@ def _method_status(
             if folder.name in names:
                 continue
             names.add(folder.name)
-            found = read_record(out, run.hash(task.data.fingerprint))
-            kind = _kind(folder, found, live, since)
+            row = known.get(run.hash(task.data.fingerprint))
+            kind = _kind(folder, row, now)
             into[kind] += 1
-            if kind == "failed" and found is not None:
-                line.failures.append((describe(run), found))
-            if kind == "done" and found is not None:
-                seconds.append(found.seconds)
+            if kind == "failed" and row is not None:
+                line.failures.append((describe(run), row))
+            if kind == "done":
+                seconds.append(training_seconds(folder) if row is None else row.seconds)
 
     count(searched, line.trials)
     chosen = read_choices(cell)
@@ -143,24 +139,47 @@ def _method_status(
     return line
 
 
-def _kind(folder: Path, found: RunRecord | None, live: bool, since: float) -> str:
+def _kind(folder: Path, row: Result | None, now: Holder | None) -> str:
     if (folder / "done").is_file():
         return "done"
-    newest = max((file.stat().st_mtime for file in folder.glob("*")), default=0.0) if live else 0.0
-    if newest > since and (found is None or not _fresh(found, newest)):
-        return "running"
-    return "left" if found is None or found.state == "done" else "failed"
+    if now is not None:
+        newest = max((file.stat().st_mtime for file in folder.glob("*")), default=0.0)
+        if newest > now.since and (row is None or row.ended < newest):
+            return "running"
+    return "left" if row is None or row.state == "done" else "failed"
 
 
-def _fresh(found: RunRecord, newest: float) -> bool:
-    """Tell whether a record is newer than the last file of its run."""
-    return found.at >= newest
+def status_table(status: Status) -> Table:
+    """Return how many runs are in each state, per method and task."""
+    columns = [Column("method", text=True)]
+    columns += [Column(f"{name}: {' / '.join(KINDS)}") for name in ("trials", "other runs")]
+    rows = []
+    for line in status.lines:
+        left = line.seconds_left
+        texts = (
+            line.method,
+            *(" / ".join(str(counted[kind]) for kind in KINDS) for counted in (line.trials, line.runs)),
+            "" if line.seconds is None else duration(line.seconds),
+            "unknown" if left is None else f"{left / 3600:.3g}",
+        )
+        rows.append(Row(line.task, [Cell(text) for text in texts]))
+    return Table.of("Status", [*columns, Column("each"), Column("hours left")], rows, row_header="task")
 
 
-def _at_once(out: Path, now: Holder | None) -> float | None:
-    """Return the seconds of work that ended since the running command began, over the time since then."""
-    if now is None:
-        return None
-    worked = sum(record.seconds for record in read_records(out) if record.at > now.since)
-    elapsed = time.time() - now.since
-    return max(1.0, worked / elapsed) if worked else None
+def status_lines(status: Status) -> Iterator[str]:
+    """Yield which runs failed, which process is at work, and what is left."""
+    for line in status.lines:
+        for run, row in line.failures:
+            log = f" (log: {row.log})" if row.log else ""
+            yield f"{line.task}, {run}: {row.state.replace('_', ' ')}: {row.message}{log}"
+    left = sum(line.left for line in status.lines)
+    if status.holder is not None:
+        since = duration(time.time() - status.holder.since)
+        ends = "" if status.seconds_left is None else f", about {duration(status.seconds_left)} left"
+        yield f"at work for {since} (process {status.holder.process} on {status.holder.host}): {left} runs left{ends}"
+    elif left:
+        yield f"no process is at work: {left} runs left; the same command without --status continues"
+    elif status.finished:
+        yield "finished: see summary.md"
+    else:
+        yield "all runs are done; the same command without --status writes the summary"

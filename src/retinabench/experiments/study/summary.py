@@ -213,6 +213,22 @@ def markdown(summary: StudySummary) -> str:
     return render("summary.md.j2", context, package="retinabench.experiments.study")
 
 
+LEADS = (("in_domain", "auroc"), ("shifted", "auroc"), ("balanced", "referral_accuracy_area"))
+
+
+def summary_tables(summary: StudySummary) -> Iterator[Table]:
+    """Yield one table per task and criterion: the leading scores, and the rank by the score that orders it."""
+    for found in summary.tables:
+        keys = [key for key in LEADS if any(key in entry.scores for entry in found.entries)]
+        lead = found.ordered_by or RANKED[0]
+        columns = [*(score_column(key, with_set=True) for key in keys), Column("rank")]
+        rows = [
+            Row(one.entry.name, [*(value_cell(one, key) for key in keys), rank_cell(one, lead)])
+            for one in found.entries
+        ]
+        yield Table.of(found.title, columns, rows, row_header="method")
+
+
 def criterion_title(name: str) -> str:
     """Return the title of a criterion."""
     return "as configured" if name == UNTUNED else f"tuned by {CRITERIA[name].title}"
@@ -242,7 +258,7 @@ def rank_cell(entry: ScoredEntry, key: Key) -> Cell:
 
 
 def _chosen_values(choice: Chosen) -> Mapping[str, object] | None:
-    keys = [parameter.key for parameter in choice.cell.space] if choice.cell.space else []
+    keys = list(choice.cell.space or ())
     if not choice.run:
         return None
     values = values_of(choice.run)

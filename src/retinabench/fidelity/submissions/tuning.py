@@ -1,37 +1,48 @@
 """The settings of all entries are searched alike, on development targets and under the budget of the benchmark.
 
 Trial i is point i of a scrambled Sobol sequence (`experiments/search/space.py`) in the space that the method states
-(`FidelitySettings.search`); it is run on the development target like any entry. The trial closest to that target's
-reference, by total variation or Wasserstein distance, is the best; its settings are copied into the method by hand.
+(`FidelitySettings.search`); it is run on the development target like any entry (`experiments/many.py` skips those that are
+done). The trial closest to that target's reference, by total variation or Wasserstein distance, is the best; its settings are
+copied into the method by hand.
 
 `OUT/ENTRY-TARGET.json` records the space, the trials with their settings, distances and cost, and the best one.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from retinabench.core.errors import InputError, WorkError, nearest
+from retinabench.core.errors import DivergedError, InputError, WorkError, nearest
 from retinabench.core.files import write_json
 from retinabench.core.results import JsonObject
+from retinabench.core.version import __version__
 from retinabench.experiments.execution import Resources
+from retinabench.experiments.many import Item, Result, ResultTable, run_many
 from retinabench.experiments.search.space import Point, Space, points, space_of
 from retinabench.fidelity import distances
 from retinabench.fidelity.reference.reference_file import Reference, read_reference
 from retinabench.fidelity.submissions.entries import entries
 from retinabench.fidelity.submissions.runner import CPU, run_entry
 from retinabench.fidelity.submissions.submission import Submission, read_submission
-from retinabench.fidelity.targets.data import TargetData, load
+from retinabench.fidelity.targets.data import load
 from retinabench.fidelity.targets.target import Target
 
 SCHEMA = "retinabench.fidelity-tuning/1"
 
 
 def search_space(name: str, target: Target) -> Space:
-    """Return what is searched for an entry on a target."""
+    """Return what is searched for an entry on a target.
+
+    Raises:
+        InputError: Nothing is searched for that entry.
+    """
     search = entries()[name].search if name in entries() else {}
     if target.likelihood not in search:
         raise InputError(
@@ -43,7 +54,11 @@ def search_space(name: str, target: Target) -> Space:
 
 @dataclass(frozen=True)
 class TuningPoint:
-    """One point of a search space."""
+    """One point of a search space: its values by dotted key, and how its trial ended.
+
+    distance: to the reference, None where the trial failed; why: the reason. gradients: per training example; seconds: of the
+    training.
+    """
 
     settings: Point
     distance: float | None
@@ -55,12 +70,8 @@ class TuningPoint:
         """Return the trial as JSON holds it."""
         if self.distance is None:
             return {"settings": dict(self.settings), "distance": None, "why": self.why}
-        return {
-            "settings": dict(self.settings),
-            "distance": self.distance,
-            "gradients": self.gradients,
-            "seconds": self.seconds,
-        }
+        cost = {"gradients": self.gradients, "seconds": self.seconds}
+        return {"settings": dict(self.settings), "distance": self.distance, **cost}
 
 
 @dataclass(frozen=True)
@@ -73,8 +84,7 @@ class Tuning:
     def best(self) -> TuningPoint:
         """The trial that comes closest to the reference."""
         return min(
-            (trial for trial in self.trials if trial.distance is not None),
-            key=lambda trial: trial.distance or 0.0,
+            (one for one in self.trials if one.distance is not None), key=lambda one: one.distance or 0.0
         )
 
     def to_dict(self) -> JsonObject:
@@ -98,27 +108,63 @@ def tune(
     out: Path = Path("fidelity-tuning"),
     resources: Resources = CPU,
 ) -> Tuning:
-    """Run those trials of an entry that are not yet done, and write the record."""
+    """Run those trials of an entry that are not yet done, and write the record.
+
+    Args:
+        name: The entry.
+        target: A development target.
+        source: Its data, where they do not come with the package.
+        reference: Its reference; None takes the shipped one.
+        trials: Points of the search space.
+        budget: Gradient evaluations per training example of each trial.
+        seed: Of the points and of all trials.
+        out: Folder of runs and records.
+        resources: Where to compute.
+
+    Raises:
+        InputError: All trials failed. A single one that fails is recorded with the reason.
+    """
     space = search_space(name, target)
     data = load(target, source)
     given = read_reference(target, data.sha256, reference)
-    done = []
-    for number, settings in enumerate(points(space, 0, trials, seed)):
-        resources.progress.say(f"{name}, trial {number + 1} of {trials}: {settings}")
-        try:
-            file = run_entry(
-                name,
-                target,
-                source,
-                budget=budget,
-                seed=seed,
-                out=out / "runs",
-                overrides=[f"{key}={value}" for key, value in settings.items()],
-                resources=resources,
-            )
-            done.append(_trial_of(file, settings, target, data, given))
-        except (InputError, WorkError) as error:
-            done.append(TuningPoint(settings, None, str(error)))
+    values = points(space, 0, trials, seed)
+    common = [__version__, name, target.fingerprint(data.sha256), _digest(given), budget, seed]
+    table = ResultTable(out / "results", {})
+
+    def compute(items: Sequence[Item[Point]]) -> Iterator[tuple[Item[Point], Result]]:
+        for item in items:
+            state, message, seconds, scores = "done", "", 0.0, {}
+            try:
+                file = run_entry(
+                    name,
+                    target,
+                    source,
+                    budget=budget,
+                    seed=seed,
+                    out=out / "runs",
+                    overrides=[f"{key}={value}" for key, value in item.work.items()],
+                    resources=resources,
+                )
+                submission = read_submission(file, target, len(data.test), data.sha256)
+                about = submission.about
+                assert about.budget is not None
+                assert about.seconds is not None
+                scores = {"distance": _distance(submission, given), "gradients": about.budget.used}
+                seconds = about.seconds
+            except (InputError, WorkError) as error:
+                state, message = ("diverged" if isinstance(error, DivergedError) else "failed"), str(error)
+            yield item, Result(item.key, state, "", seconds, 1, time.time(), message, scores=scores)
+
+    items = [Item(table, _key([*common, dict(one)]), one) for one in values]
+    results = run_many(
+        items, compute, lambda row: str(row.scores.get("distance", row.state)), resources.progress
+    )
+    done = [
+        TuningPoint(
+            one, row.scores.get("distance"), row.message, row.scores.get("gradients") or 0.0, row.seconds
+        )
+        for one, row in zip(values, results, strict=True)
+    ]
     if all(trial.distance is None for trial in done):
         raise InputError(f"no trial of '{name}' gave a submission: {done[0].why}")
     found = Tuning(tuple(done))
@@ -130,14 +176,14 @@ def tune(
     return found
 
 
-def _trial_of(
-    file: Path, settings: Point, target: Target, data: TargetData, reference: Reference
-) -> TuningPoint:
-    submission = read_submission(file, target, len(data.test), data.sha256)
-    about = submission.about
-    assert about.budget is not None
-    assert about.seconds is not None
-    return TuningPoint(settings, _distance(submission, reference), "", about.budget.used, about.seconds)
+def _key(content: Sequence[object]) -> str:
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+
+
+def _digest(reference: Reference) -> str:
+    """Return 12 digits that tell references apart by what is compared with them."""
+    predictive = reference.probs if reference.chain_probs is not None else reference.draws
+    return hashlib.sha256(np.ascontiguousarray(predictive).tobytes()).hexdigest()[:12]
 
 
 def _distance(submission: Submission, reference: Reference) -> float:

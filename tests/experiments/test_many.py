@@ -1,4 +1,4 @@
-"""The result table: several writers at once, torn lines, other code and data, and its order."""
+"""The engine that runs many things: what it skips, several writers at once, torn lines, other code and data."""
 
 from __future__ import annotations
 
@@ -6,22 +6,45 @@ import json
 import multiprocessing
 import os
 import signal
-import threading
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
 from retinabench.core.errors import InputError, WorkError
-from retinabench.experiments.search.results import Writer, read_results, run_folders, valid
+from retinabench.experiments.many import Item, ResultTable, read_results, run_many
+from retinabench.experiments.search.search import RunTable, identity
 from support.appending import IDENTITY, append, row
 
 
 def write(folder, *rows, identity=IDENTITY):
-    with Writer(folder, identity) as writer:
-        for one in rows:
-            writer.add(one)
-    return writer.path
+    table = ResultTable(folder, identity)
+    for one in rows:
+        table.add(one)
+    table.close()
+    (path,) = folder.glob("*.jsonl")
+    return path
+
+
+def test_what_no_table_holds_is_computed_once_and_failures_are_tried_again(tmp_path):
+    write(tmp_path / "a", row(1), row(2, "failed"), row(3, "diverged"))
+    computed = []
+
+    def compute(items):
+        for item in items:
+            computed.append((item.table.folder.name, item.key))
+            yield item, row(item.work)
+
+    tables = {name: ResultTable(tmp_path / name, IDENTITY) for name in "ab"}
+    wanted = [("a", 1), ("a", 2), ("a", 3), ("b", 1), ("b", 1), ("b", 5)]
+    items = [Item(tables[name], row(number).run, number) for name, number in wanted]
+    found = run_many(items, compute)
+    assert computed == [(name, row(number).run) for name, number in [("a", 2), ("b", 1), ("b", 5)]]
+    assert [one.run for one in found] == [row(number).run for _, number in wanted]
+    assert [one.state for one in found] == ["done", "done", "diverged", "done", "done", "done"]
+    again = {name: ResultTable(tmp_path / name, IDENTITY) for name in "ab"}
+    run_many([Item(again[name], row(number).run, number) for name, number in wanted], compute)
+    assert len(computed) == 3
 
 
 def test_what_is_written_is_read(tmp_path):
@@ -31,27 +54,15 @@ def test_what_is_written_is_read(tmp_path):
         row(3, value=None),
     ]
     write(tmp_path, *rows)
-    assert read_results(tmp_path, IDENTITY) == {one.run: one for one in rows}
-
-
-def test_an_absent_folder_and_a_writer_without_rows_hold_nothing(tmp_path):
+    assert read_results(tmp_path, IDENTITY) == read_results(tmp_path, None) == {one.run: one for one in rows}
     assert read_results(tmp_path / "absent", IDENTITY) == {}
-    write(tmp_path / "empty")
-    assert not (tmp_path / "empty").exists()
 
 
 @pytest.mark.parametrize("cut", range(1, 60, 7))
 def test_a_torn_last_line_is_ignored_wherever_it_is_cut(tmp_path, cut):
     path = write(tmp_path, row(1), row(2))
-    content = path.read_bytes()
-    path.write_bytes(content[:-cut])
+    path.write_bytes(path.read_bytes()[:-cut])
     assert set(read_results(tmp_path, IDENTITY)) == {row(1).run}
-
-
-def test_a_torn_head_holds_nothing(tmp_path):
-    path = write(tmp_path, row(1))
-    path.write_bytes(path.read_bytes()[:20])
-    assert read_results(tmp_path, IDENTITY) == {}
 
 
 def test_a_damaged_line_in_the_middle_is_named_with_its_cure(tmp_path):
@@ -73,8 +84,7 @@ def test_a_damaged_line_in_the_middle_is_named_with_its_cure(tmp_path):
     ],
 )
 def test_rows_of_other_code_or_data_are_refused_naming_both(tmp_path, changed, words):
-    write(tmp_path, row(1), identity={**IDENTITY, **changed})
-    path = write(tmp_path, row(2))
+    path = write(tmp_path, row(1))
     with pytest.raises(InputError) as caught:
         read_results(tmp_path, {**IDENTITY, **changed})
     assert words in str(caught.value)
@@ -82,10 +92,11 @@ def test_rows_of_other_code_or_data_are_refused_naming_both(tmp_path, changed, w
 
 
 def test_of_several_rows_of_a_run_a_finished_one_counts_else_the_latest(tmp_path):
-    write(
-        tmp_path, row(1, "failed", ended=9.0, message="later"), row(2, "failed", ended=1.0, message="early")
-    )
-    write(tmp_path, row(1, "done", ended=5.0), row(2, "failed", ended=2.0, message="late"))
+    late = (row(1, "failed", ended=9.0, message="later"), row(2, "failed", ended=1.0, message="early"))
+    write(tmp_path, *late)
+    table = ResultTable(tmp_path, IDENTITY)
+    for one in (row(1, "done", ended=5.0), row(2, "failed", ended=2.0, message="late")):
+        table.add(one)
     found = read_results(tmp_path, IDENTITY)
     assert found[row(1).run].state == "done"
     assert found[row(2).run].message == "late"
@@ -112,42 +123,44 @@ def test_several_processes_append_while_it_is_read(tmp_path):
 
 def test_kill_9_costs_at_most_the_row_that_was_being_written(tmp_path):
     context = multiprocessing.get_context("spawn")
-    for turn in range(2):
+    for first in (0, 10**6):
         told = context.Value("l", -1, lock=False)
-        process = context.Process(target=append, args=(tmp_path, 10**6 * turn, 10**6, told))
+        process = context.Process(target=append, args=(tmp_path, first, 10**6, told))
         process.start()
-        while told.value < 10**6 * turn + 20:
+        while told.value < first + 20:
             time.sleep(0.001)
         os.kill(process.pid, signal.SIGKILL)
         process.join()
         found = read_results(tmp_path, IDENTITY)
-        assert {row(number).run for number in range(10**6 * turn, told.value + 1)} <= set(found)
+        assert {row(number).run for number in range(first, told.value + 1)} <= set(found)
 
 
 def test_a_full_disk_is_said_and_the_next_row_begins_a_new_segment(tmp_path, monkeypatch):
-    writer = Writer(tmp_path, IDENTITY)
-    writer.add(row(1))
+    table = ResultTable(tmp_path, IDENTITY)
+    table.add(row(1))
     real = os.write
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", lambda handle, line: real(handle, line[:10]))
         with pytest.raises(WorkError, match="no space left"):
-            writer.add(row(2))
-    writer.add(row(3))
-    writer.close()
+            table.add(row(2))
+    table.add(row(3))
+    table.close()
     assert set(read_results(tmp_path, IDENTITY)) == {row(1).run, row(3).run}
 
 
-def test_the_folders_decide(tmp_path):
+def test_the_run_folders_decide(tmp_path):
+    """A row whose folder is gone does not count; one that diverged before it had a folder does."""
     for number in (1, 2):
-        (tmp_path / f"map-{number:012x}").mkdir()
-    (tmp_path / "notes.txt").write_text("")
-    folders = run_folders(tmp_path)
-    assert folders == {f"{n:012x}": f"map-{n:012x}" for n in (1, 2)}
-    rows = {one.run: one for one in (row(1), row(3), row(4, "diverged"))}
-    assert set(valid(rows, folders)) == {row(1).run, row(4).run}
-    assert run_folders(tmp_path / "absent") == {}
-    with pytest.raises(InputError, match="is a file"):
-        run_folders(tmp_path / "notes.txt")
+        (tmp_path / "runs" / f"map-{number:012x}").mkdir(parents=True)
+    (tmp_path / "runs" / "notes.txt").write_text("")
+    before = ResultTable(tmp_path / "results", identity("abc"))
+    for one in (row(1), row(3), row(4, "diverged"), row(5, "failed")):
+        before.add(one)
+    before.add(replace(row(6, "diverged"), folder=""))
+    before.close()
+    table = RunTable(tmp_path, "abc")
+    assert set(table.known) == {row(1).run, row(5).run, row(6).run}
+    assert [table.settled(row(number).run) for number in (1, 2, 5, 6)] == [True, False, False, True]
 
 
 def test_twenty_thousand_rows_are_read_in_a_moment(tmp_path):
@@ -160,13 +173,3 @@ def test_twenty_thousand_rows_are_read_in_a_moment(tmp_path):
     best = max(read_results(tmp_path, IDENTITY).values(), key=lambda row: row.scores["auroc"])
     assert best.scores["auroc"] == 0.999
     assert time.process_time() - began < 5
-
-
-def test_writers_of_threads_have_segments_of_their_own(tmp_path):
-    threads = [threading.Thread(target=append, args=(tmp_path, 100 * k, 50)) for k in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(list(tmp_path.glob("*.jsonl"))) == 4
-    assert len(read_results(tmp_path, IDENTITY)) == 200
