@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 
 
 BANK, NETWORK = "Images and their truth", "What answers"
-
 OF_BANK = ("source", "images")
-
 OF_NETWORK = ("grid", "weights", "trained", "size", "epochs")
 
 Source = Annotated[

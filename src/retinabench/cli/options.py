@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 
 READING, COMPUTING = "How files are read", "How it is computed"
-
 Out = Annotated[Path, option("--out", "FOLDER", "Folder to write into.")]
 Seed = Annotated[int, option("--seed", "N", "Seed of everything random.", min=0, rich_help_panel=COMPUTING)]
 Silent = Annotated[

@@ -35,7 +35,6 @@ from retinabench.models.registry import MODELS, has_choice
 from retinabench.models.settings import ModelConfig
 
 HERE = Path(__file__).parent / "presets"
-
 TABLE = HERE / "published.toml"
 
 

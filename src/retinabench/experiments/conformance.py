@@ -168,7 +168,6 @@ def errors_of(name: str, predicted: Tensor, targets: Tensor) -> tuple[float, flo
 
 
 EXPORTED = 1e-5  # largest difference of an exported model's probabilities
-
 LEAST_AUROC = 0.9  # of 32 test images; guessing gives 0.5 with a standard error of 0.1
 
 

@@ -87,9 +87,7 @@ def _devices_here() -> str:
 
 
 DEFAULT_RESOURCES = Resources()
-
 Result = TypeVar("Result")
-
 POSTERIOR = "posterior.pt"
 
 

@@ -49,7 +49,6 @@ from retinabench.predictions.io import read_predictions, write_predictions
 from retinabench.predictions.table import Predictions, concatenate
 
 PREDICT_BATCH = 128
-
 PREDICTED = ("validation", "shifted_validation", "test", "shifted_test")
 
 

@@ -88,7 +88,6 @@ MEASURES = {
     "matched_log_likelihood": "Log-likelihood of one Gaussian per point with the mixture's mean and variance",
 }
 COLUMNS = {"log_likelihood": "log-likelihood, nats per point", "rmse": "root mean squared error"}
-
 Splits = dict[str, float | None]
 Results = dict[str, dict[str, list[Splits]]]
 """Set -> method -> scores of each split by name."""

@@ -1,0 +1,1 @@
+"""Hooks into the trainings and trackers of other libraries."""

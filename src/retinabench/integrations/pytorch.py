@@ -19,7 +19,6 @@ from retinabench.predictions.adapters import GRADES
 from retinabench.predictions.table import Predictions
 
 Outputs = Literal["logits", "probabilities"]
-
 DEFAULT_SCORES = ("auroc", "accuracy", "nll", "failure_auroc", "referral_accuracy_area")
 
 
@@ -69,13 +68,9 @@ def scores_of(predictions: Predictions, names: Sequence[str]) -> dict[str, float
 
 
 Model = nn.Module | Sequence[nn.Module]
-
 INPUTS = ("image", "images", "pixel_values", "inputs", "input", "x")
-
 LABELS = ("label", "labels", "target", "targets", "y")
-
 COLUMNS = ("image_id", "patient_id", "grade", "domain", "split")
-
 DROPOUT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
 
 

@@ -32,9 +32,7 @@ from retinabench.experiments.engines.scheduler import Job, JobResult, Outcome, S
 from retinabench.experiments.engines.worker import JobRequest, execute_request, host, request_for, run_request
 
 LEFT = "last.pt"  # the state from which a training is continued; a finished run needs none
-
 DONE = "done"
-
 MOST_LOG = 50_000  # bytes of a log that travel with a result: what Ray sends in a message, and not through its object store
 
 
@@ -137,13 +135,9 @@ def run_on_local_disk(url: str, request: JobRequest, needs: Sequence[str]) -> tu
 
 
 AHEAD = 2  # jobs given to Ray per job that the cluster has room for, so that its autoscaler sees demand
-
 LOOK = 5.0  # seconds between two looks at the cluster
-
 PATIENCE = 30.0  # seconds without an answer until it is given up; Ray itself would end this process after 60
-
 SETTLES = 90.0  # seconds within which a shared file system shows what another node has written
-
 OBJECTS = 100 * 2**20  # bytes for the object store of a local cluster; nothing goes through it
 
 

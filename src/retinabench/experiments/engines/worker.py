@@ -38,9 +38,7 @@ from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import execute, run_folder
 
 Request = TypeVar("Request")
-
 SPAWN = multiprocessing.get_context("spawn")
-
 ERRORS: dict[State, type[WorkError]] = {"diverged": DivergedError, "out_of_memory": OutOfMemoryError}
 
 

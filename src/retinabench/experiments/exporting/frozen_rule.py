@@ -30,9 +30,7 @@ from retinabench.predictions.table import Predictions
 from retinabench.reports.toolkit import pages
 
 THRESHOLD = "threshold.json"
-
 MOST_BYTES = 2**22
-
 _HINT = "Attach it again: retinabench transfer FILE … --attach MODEL"
 
 
@@ -156,9 +154,7 @@ class _Zones(_Part):
 
 
 _KINDS: dict[str, type[_Referral] | type[_Zones]] = {"transfer": _Referral, "triage": _Zones}
-
 SECTION = "## Referral"  # of the card; it is the last one
-
 PACKAGE = "retinabench.experiments.exporting"
 
 

@@ -65,9 +65,7 @@ from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.tables import escape_markdown
 
 Result = TypeVar("Result")
-
 SCALE, TRUNK = "scale.safetensors", "trunk.safetensors"
-
 TRIED_SIZE = 64  # of the image that a network of any size is tried with
 
 
@@ -270,9 +268,7 @@ def _try(model: ExportedModel) -> None:
 
 
 CARD_SCORES = ("auroc", "accuracy", "sensitivity", "specificity", "nll", "brier")
-
 CARD_REPLICATES = 500
-
 PACKAGE = "retinabench.experiments.exporting"
 
 

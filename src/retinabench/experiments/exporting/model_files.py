@@ -39,15 +39,10 @@ from retinabench.models.settings import ModelConfig, is_own, is_path
 from retinabench.models.weight_files import load_safetensors
 
 FORMAT = "retinabench.model/1"
-
 ABOUT = "model.json"
-
 CARD = "README.md"
-
 EXPORT_AGAIN = "Export the model again."
-
 MOST_BYTES = 2**20  # of model.json
-
 MOST_SAMPLES = 10_000  # per prediction
 
 
