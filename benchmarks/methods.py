@@ -29,8 +29,8 @@ from retinabench.data.tasks import load_task
 from retinabench.experiments.config import Run, load_run
 from retinabench.experiments.run import PREDICT_BATCH, make_batches
 from retinabench.experiments.run_folder import LIKELIHOOD
-from retinabench.methods.ensembles.swag import SwagPosterior
 from retinabench.methods.registry import METHODS
+from retinabench.methods.swag import SwagPosterior
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.models.build import build_model
 

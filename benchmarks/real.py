@@ -44,9 +44,9 @@ from retinabench.experiments.execution import Resources, member_runs
 from retinabench.experiments.features import Extractor, feature_scale, trunk_features
 from retinabench.experiments.run import divided, execute, run_folder
 from retinabench.experiments.run_folder import load_posterior
-from retinabench.methods.posthoc import temperature
-from retinabench.methods.posthoc.tta import DIHEDRAL, make_views
+from retinabench.methods.composed import best_temperature, scaled
 from retinabench.methods.training.posterior import Posterior, UncertaintyPosterior
+from retinabench.methods.tta import DIHEDRAL, make_views
 from retinabench.models.settings import ModelConfig
 from retinabench.predictions.io import read_predictions
 
@@ -253,7 +253,7 @@ def predict_held_out(
             known = read_predictions(folder_of(member) / "predictions.parquet")
             held = known.select(split="validation")
             assert held is not None
-            samples = temperature.scaled(samples, temperature.best_temperature(held.label, held.probs))
+            samples = scaled(samples, best_temperature(held.label, held.probs))
         found["mean"][mine] = samples.mean(axis=0)
         found["aleatoric"][mine] = entropy(samples).mean(axis=0)
         if own:

@@ -38,7 +38,7 @@ from torch import Tensor
 from retinabench.core.files import atomic_write
 from retinabench.data.tasks import Task, load_task
 from retinabench.experiments.config import Run
-from retinabench.methods.posthoc.tta import DIHEDRAL, make_views
+from retinabench.methods.tta import DIHEDRAL, make_views
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,7 +38,7 @@ from retinabench.experiments.config import Run, load_run
 from retinabench.fidelity.targets.data import TargetData, load
 from retinabench.fidelity.targets.density import build_network, likelihood_of, point_batches
 from retinabench.fidelity.targets.target import TARGETS, Target
-from retinabench.methods.ensembles import weight_moments
+from retinabench.methods import swag
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import Checkpoint
 
@@ -130,18 +130,18 @@ def walk_of(network: nn.Module) -> Iterator[None]:
 def swag_clocks(of: Target, draws: int) -> tuple[Callable[[], float], Callable[[], float]]:
     """Return clocks of `draws` sets of weights by our SWAG and by torch-uncertainty's, fitted to the same path."""
     network = build_network(of, 0)
-    moments = weight_moments.Moments(of.parameters, 20, CPU)
+    moments = swag.Moments(of.parameters, 20, CPU)
     other = foreign_swag()(network, cycle_start=0, cycle_length=1, num_estimators=1)
     for epoch, _ in enumerate(walk_of(network), 1):
-        moments.collect(weight_moments.flat_weights(network))
+        moments.collect(swag.flat_weights(network))
         other.update_wrapper(epoch)
     generator = torch.Generator().manual_seed(1)
 
     def own() -> float:
         begin = time.perf_counter()
         for _ in range(draws):
-            vector = weight_moments.draw(moments.mean, moments.variance, moments.deviations, 0.5, generator)
-            weight_moments.named_weights(network, vector)
+            vector = swag.draw(moments.mean, moments.variance, moments.deviations, 0.5, generator)
+            swag.named_weights(network, vector)
         return time.perf_counter() - begin
 
     def foreign() -> float:

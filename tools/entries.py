@@ -12,13 +12,15 @@ if TYPE_CHECKING:
     from retinabench.metrics.registry import ScoreSpec
 
 METHOD_GROUPS = {
-    "methods": "A network, and dropout",
-    "variational": "Variational inference",
-    "mcmc": "Markov chain Monte Carlo",
-    "ensembles": "Ensembles and averages along a training",
-    "posthoc": "After training",
-}
-"""Package of methods -> heading of their cards."""
+    "A network, and dropout": ("map", "dropout", "dropout_off"),
+    "Variational inference": ("mfvi", "radial", "rank1", "fsvi", "vbll", "ivon", "vogn", "gaussian_vi"),
+    "Markov chain Monte Carlo": ("sgld", "sghmc", "csghmc"),
+    "Ensembles and averages along a training": (
+        "swag", "multiswag", "anchored", "sequential_anchored", "batch_ensemble", "head_ensemble", "lora_ensemble", "ensemble",
+    ),
+    "After training": ("laplace", "sngp", "ddu", "tta", "temperature"),
+}  # fmt: skip
+"""Heading -> names of the methods whose cards stand below it; others stand under the last one."""
 FORMULAS = {
     "Preprocessing": "data.preprocessing.preprocess",
     "Damage": "data.preprocessing.corruption",
@@ -63,7 +65,7 @@ FORMULAS = {
     "Submissions nearer than possible": "fidelity.scoring.nearness",
     "Places on a fidelity board": "fidelity.scoring.resolution",
     "Contract of a method": "methods.base",
-    "Cold posteriors": "methods.variational.natural_gradients",
+    "Cold posteriors": "methods.natural_gradients",
     "Steps whose memory is short": "methods.training.gradients",
     "Folder of a study": "experiments.study.study",
     "Predictions of a study": "experiments.study.prediction_files",
@@ -89,12 +91,18 @@ def methods() -> str:
 
     parts = []
     options = "    options:\n      members: [Config]\n      show_root_heading: false\n      heading_level: 4"
-    for folder, title in METHOD_GROUPS.items():
+    grouped = {name for names in METHOD_GROUPS.values() for name in names}
+    rest = tuple(name for name in METHODS if METHODS.is_builtin(name) and name not in grouped)
+    for title, names in METHOD_GROUPS.items():
         parts.append(f"## {title}")
-        for name, method in METHODS.items():
-            if method.__name__.startswith("retinabench.") and method.__name__.split(".")[-2] == folder:
-                parts.append(f"### {name}\n\n::: {method.__name__}\n{options}")
+        for name in names + (rest if title == "After training" else ()):
+            parts.append(f"### {name}\n\n::: {card_of(METHODS[name])}\n{options}")
     return "\n\n".join(parts)
+
+
+def card_of(method: Any) -> str:
+    """Return the dotted name of a method, which is a module or a class."""
+    return f"{method.__module__}.{method.__qualname__}" if isinstance(method, type) else method.__name__
 
 
 def scores() -> str:

@@ -9,7 +9,7 @@ from retinabench.experiments.config import load_run
 from retinabench.experiments.conformance import CHECKS, Subject, checks_of
 from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import execute
-from retinabench.methods.ensembles import ensemble
+from retinabench.methods.composed import Ensemble
 from retinabench.methods.registry import METHODS
 from retinabench.predictions.io import read_predictions
 from support.helpers import TINY, make_prepared
@@ -41,7 +41,7 @@ def test_an_ensemble_is_its_members_pooled(subjects):
     )
     members = [
         read_predictions(execute(m, out, Resources("cpu")) / "predictions.parquet")
-        for m in ensemble.member_runs(run)
+        for m in Ensemble.member_runs(run)
     ]
     assert pooled.metadata["members"] == pooled.samples == 3
     assert np.array_equal(pooled.probs, np.concatenate([m.probs for m in members], axis=1))

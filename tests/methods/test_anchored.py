@@ -11,9 +11,8 @@ import torch
 from retinabench.core.errors import InputError
 from retinabench.core.random_streams import torch_generator
 from retinabench.experiments.config import load_run
-from retinabench.methods.ensembles import sequential_anchored
-from retinabench.methods.ensembles.anchors import Anchors, anchored_objective, prior_std, without_l2
-from retinabench.methods.ensembles.sequential_anchored import guided_walk
+from retinabench.methods import anchored
+from retinabench.methods.anchored import Anchors, anchored_objective, guided_walk, prior_std, without_l2
 from retinabench.methods.training.gradients import BatchInfo
 from retinabench.methods.training.likelihood import Bernoulli, Categorical, Gaussian
 from support.linear_gaussian import (
@@ -221,7 +220,7 @@ def test_every_member_has_its_own_cosine():
     ends = [10, 14, 18]
 
     def rates(*steps):
-        return [sequential_anchored.rate(step, 4, run, ends) for step in steps]
+        return [anchored.rate(step, 4, run, ends) for step in steps]
 
     assert rates(0, 2, 4, 7) == pytest.approx([0, 0.5, 1, 0.5])
     assert rates(10, 12, 14, 16) == pytest.approx([0.5, 0.25, 0.5, 0.25])

@@ -16,8 +16,8 @@ from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import execute, make_batches
 from retinabench.experiments.run_folder import load_posterior
-from retinabench.methods.ensembles.ensemble import combine, member_runs
-from retinabench.methods.posthoc import temperature, tta
+from retinabench.methods import composed, tta
+from retinabench.methods.composed import Ensemble, Temperature
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training import loop
 from retinabench.methods.training.checkpoint import Checkpoint
@@ -40,16 +40,16 @@ def member(seed, samples=2, uncertainty=None, **columns):
 
 def test_ensembles_of_other_seeds_share_no_member():
     runs = [load_run(None, ["method.name=ensemble"], data="d", seed=seed) for seed in (0, 1, 2)]
-    seeds = [one.seed for run in runs for one in member_runs(run)]
+    seeds = [one.seed for run in runs for one in Ensemble.member_runs(run)]
     assert sorted(seeds) == list(range(9))
     nested = load_run(None, ["method.name=ensemble", "method.member.name=ensemble"], data="d")
     with pytest.raises(InputError, match=r"Raise method\.members"):
-        member_runs(nested)
+        Ensemble.member_runs(nested)
 
 
 def test_samples_are_pooled_member_by_member():
     one, two = member(0), member(1)
-    found = combine([one, two])
+    found = Ensemble.combine([one, two])
     np.testing.assert_array_equal(found.probs, np.hstack([one.probs, two.probs]))
     assert found.metadata["members"] == 2
     assert found.uncertainty is None
@@ -57,9 +57,9 @@ def test_samples_are_pooled_member_by_member():
 
 def test_an_uncertainty_of_the_members_own_is_averaged_where_all_have_one():
     a, b = np.arange(4.0), np.full(4, 2.0)
-    found = combine([member(0, uncertainty=a), member(1, uncertainty=b)])
+    found = Ensemble.combine([member(0, uncertainty=a), member(1, uncertainty=b)])
     np.testing.assert_array_equal(found.uncertainty, (a + b) / 2)
-    assert combine([member(0, uncertainty=a), member(1)]).uncertainty is None
+    assert Ensemble.combine([member(0, uncertainty=a), member(1)]).uncertainty is None
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_an_uncertainty_of_the_members_own_is_averaged_where_all_have_one():
 )
 def test_members_that_do_not_go_together_are_refused(columns):
     with pytest.raises(InputError, match="other images, labels or numbers of samples"):
-        combine([member(0), member(1, **columns)])
+        Ensemble.combine([member(0), member(1, **columns)])
 
 
 def test_it_finds_the_temperature_that_made_the_labels():
@@ -79,7 +79,7 @@ def test_it_finds_the_temperature_that_made_the_labels():
     z = random.normal(0, 1.5, 20_000)
     label = (random.random(20_000) < expit(z)).astype(np.int8)
     information = (expit(z) * expit(-z) * z**2).sum()
-    found = temperature.best_temperature(label, expit(2.5 * z)[:, None])
+    found = composed.best_temperature(label, expit(2.5 * z)[:, None])
     assert np.log(found / 2.5) == pytest.approx(0, abs=4 / information**0.5)
 
 
@@ -88,27 +88,27 @@ def test_no_other_temperature_has_a_lower_loss(samples):
     random = np.random.default_rng(1)
     label = (random.random(300) < 0.4).astype(np.int8)
     probs = expit(3 * random.normal(label[:, None] - 0.5, 1, (300, samples)))
-    found = temperature.best_temperature(label, probs)
-    losses = [nll(label, temperature.scaled(probs, t).mean(axis=1)) for t in np.geomspace(0.05, 20, 2000)]
-    assert nll(label, temperature.scaled(probs, found).mean(axis=1)) <= min(losses) + 1e-9
+    found = composed.best_temperature(label, probs)
+    losses = [nll(label, composed.scaled(probs, t).mean(axis=1)) for t in np.geomspace(0.05, 20, 2000)]
+    assert nll(label, composed.scaled(probs, found).mean(axis=1)) <= min(losses) + 1e-9
 
 
 def test_certain_predictions_stay_in_order_and_in_range():
     probs = np.array([0.0, 1e-300, 1e-9, 0.5, 1 - 1e-9, 1.0])
     for t in (0.1, 1.0, 7.0):
-        scaled = temperature.scaled(probs, t)
+        scaled = composed.scaled(probs, t)
         assert (np.diff(scaled) >= 0).all()
         assert ((scaled >= 0) & (scaled <= 1)).all()
         assert scaled[3] == 0.5
     inner = probs[2:5]
-    assert np.allclose(logit(temperature.scaled(inner, 2.0)), logit(inner) / 2)
+    assert np.allclose(logit(composed.scaled(inner, 2.0)), logit(inner) / 2)
 
 
 def test_without_validation_images_of_both_classes_it_refuses():
     label = np.zeros(4, np.int8)
     given = Predictions([f"i{k}" for k in range(4)], label, np.full(4, 0.3), split=["validation"] * 4)
     with pytest.raises(InputError, match="both classes"):
-        temperature.combine([given])
+        Temperature.combine([given])
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +159,7 @@ def test_an_ensemble_of_temperatures_has_one_for_each_member(made):
 def test_two_temperatures_are_refused():
     run = load_run(None, ["method.name=temperature", "method.member.name=temperature"], data="d")
     with pytest.raises(InputError, match="one temperature"):
-        temperature.member_runs(run)
+        Temperature.member_runs(run)
 
 
 NET = ModelConfig(name="resnet18", width=4, stem="small")

@@ -20,7 +20,8 @@ from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import execute
 from retinabench.experiments.run_folder import load_posterior
-from retinabench.methods.posthoc import ddu, laplace, sngp
+from retinabench.methods import distance_aware, laplace
+from retinabench.methods.distance_aware import SpectralBound, bound_spectral_norms
 from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Bernoulli, Gaussian
@@ -28,7 +29,6 @@ from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.models.build import build_model
 from retinabench.models.last_layer import split_last_layer
 from retinabench.models.settings import ModelConfig
-from retinabench.models.spectral_norm import SpectralBound, bound_spectral_norms
 from retinabench.predictions.io import read_predictions
 from support.helpers import TINY, make_prepared
 
@@ -43,8 +43,10 @@ def case(images, features):
 
 
 def posterior_of(values, labels, density="class"):
-    posterior = ddu.DensityPosterior(split_last_layer(nn.Linear(values.shape[1], 1)), Bernoulli(), density)
-    ddu.estimate_densities(posterior, torch.from_numpy(values), torch.from_numpy(labels))
+    posterior = distance_aware.DensityPosterior(
+        split_last_layer(nn.Linear(values.shape[1], 1)), Bernoulli(), density
+    )
+    distance_aware.estimate_densities(posterior, torch.from_numpy(values), torch.from_numpy(labels))
     return posterior
 
 
@@ -97,7 +99,7 @@ def test_a_run_writes_it_and_referral_follows_it(tmp_path):
     assert len(posterior.gaussians) == 2
     images = torch.rand(3, 3, 16, 16)
     one = posterior.uncertainty(images)
-    other = ddu.build(*_fresh(run), Bernoulli())
+    other = distance_aware.Ddu.build(*_fresh(run), Bernoulli())
     other.restore(posterior.state())
     assert torch.equal(one, other.uncertainty(images))
     pooled = load_run(
@@ -116,13 +118,15 @@ NOISE, LENGTH, AMPLITUDE = 0.3, 0.7, 2.0
 
 
 def settings(**more):
-    return sngp.Config(length_scale=LENGTH, kernel_variance=AMPLITUDE, **more)
+    return distance_aware.Sngp.Config(length_scale=LENGTH, kernel_variance=AMPLITUDE, **more)
 
 
 def test_random_features_have_the_kernel():
     """M = 20,000: each entry of the kernel has a standard error of at most a² / √M."""
     x = torch.randn(10, 3, generator=torch.Generator().manual_seed(0))
-    features = sngp.RandomFeatures(3, settings(random_features=20_000), torch.Generator().manual_seed(1))(x)
+    features = distance_aware.RandomFeatures(
+        3, settings(random_features=20_000), torch.Generator().manual_seed(1)
+    )(x)
     kernel = ConstantKernel(AMPLITUDE) * RBF(LENGTH * math.sqrt(3))
     assert np.abs((features @ features.T).numpy() - kernel(x.numpy())).max() < 5 * AMPLITUDE / math.sqrt(
         20_000
@@ -136,7 +140,7 @@ def test_its_posterior_is_that_of_the_exact_gaussian_process():
     y = (np.sin(2 * x[:, 0]) + NOISE * random.normal(size=25)).astype(np.float32)
     run = TrainingRun(method=settings(random_features=600, spectral_bound=0))
     run = run.model_copy(update={"optimizer": run.optimizer.model_copy(update={"reweight": "none"})})
-    posterior = sngp.build(nn.Linear(1, 2), run, Gaussian())
+    posterior = distance_aware.Sngp.build(nn.Linear(1, 2), run, Gaussian())
     head, batches = posterior.model.head, array_batches(x, y, 25, 0, torch.device("cpu"))
     raw = math.log(math.expm1(NOISE))
     with torch.no_grad():  # the mode, by ridge regression; the bias of the mean has a prior of its own
@@ -146,7 +150,7 @@ def test_its_posterior_is_that_of_the_exact_gaussian_process():
         head.weight[0], head.bias[0], head.bias[1] = (phi.T @ dual).float(), dual.sum().float(), raw
     posterior.model.eval()
     curvature = laplace.last_layer_curvature(posterior, batches, run)
-    posterior.factor = sngp.inverse_root(curvature).float()
+    posterior.factor = distance_aware.inverse_root(curvature).float()
     grid = np.linspace(-4, 4, 40, dtype=np.float32)[:, None]
     with torch.no_grad():
         phi = posterior.model.features(torch.from_numpy(grid))
@@ -171,7 +175,7 @@ def test_training_reaches_the_mode():
              "optimizer.l2=0.5", "optimizer.augment=none"]  # fmt: skip
     run = load_run(None, words, data="points")
     batches = array_batches(x.numpy(), y.numpy(), 40, 0, torch.device("cpu"))
-    posterior = sngp.fit(nn.Linear(2, 1), batches, run, Checkpoint(), Bernoulli())
+    posterior = distance_aware.Sngp.fit(nn.Linear(2, 1), batches, run, Checkpoint(), Bernoulli())
     head, phi = posterior.model.head, posterior.model.features(x)
     weights = [p.detach().requires_grad_() for p in head.parameters()]
     loss = 40 * Bernoulli().mean_loss(phi @ weights[0].T + weights[1], y) + 0.5 * sum(
@@ -183,7 +187,10 @@ def test_training_reaches_the_mode():
 
 def test_the_layers_of_a_trunk_are_bounded_and_its_random_features_saved():
     run = load_run(None, ["method.name=sngp", "method.random_features=20"], data="d")
-    one, two = (sngp.build(build_model(ModelConfig(name="lenet"), seed), run, Bernoulli()) for seed in (0, 1))
+    one, two = (
+        distance_aware.Sngp.build(build_model(ModelConfig(name="lenet"), seed), run, Bernoulli())
+        for seed in (0, 1)
+    )
     assert sum(isinstance(m, SpectralBound) for m in one.model.modules()) > 2
     two.restore(one.state())
     images = torch.rand(2, 3, 32, 32)

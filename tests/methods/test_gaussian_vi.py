@@ -13,11 +13,11 @@ from retinabench.core.errors import InputError
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
 from retinabench.experiments.run import make_batches
+from retinabench.methods import gaussian_vi
+from retinabench.methods.gaussian_vi import Scales, bound, kl_to_zero_mean_prior
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.gradients import BatchInfo
 from retinabench.methods.training.likelihood import Bernoulli
-from retinabench.methods.variational import gaussian_vi
-from retinabench.methods.variational.gaussian_vi import Scales, bound, kl_to_zero_mean_prior
 from retinabench.models.build import build_model
 from support.helpers import TINY, make_prepared
 

@@ -218,13 +218,12 @@ def test_what_a_method_accumulates_beside_the_gradients_begins_again(method, mon
     run = load_run(None, ["model.name=lenet", f"method.name={method}", "optimizer.epochs=2", "optimizer.augment=none",
                           "optimizer.select=last", "method.std=0.01"], data="none")  # fmt: skip
     module, states = METHODS[method], []
-    make = "_perturbed_objective" if method == "ivon" else "drawn_objective"
-    original = getattr(module, make)
+    original = module.objective
     for limit, failing in ((4, ()), (8, (2,))):
         batches = a_batch()
         batches.limits.training = limit
         monkeypatch.setattr(
-            module, make, lambda *given, failing=failing: Scarce(original(*given), failing=failing)
+            module, "objective", lambda *given, failing=failing: Scarce(original(*given), failing=failing)
         )
         posterior = module.fit(build_model(run.model, 0), batches, run, Checkpoint(), Bernoulli())
         states.append(posterior.state())

@@ -19,10 +19,9 @@ from retinabench.data.dataset import ArrayDataset
 from retinabench.experiments.config import load_run
 from retinabench.fidelity.targets.data import TargetData
 from retinabench.fidelity.targets.density import point_batches
-from retinabench.methods import hmc
-from retinabench.methods.ensembles import ensemble
+from retinabench.methods import hmc, laplace
+from retinabench.methods.composed import Ensemble
 from retinabench.methods.map import PointPosterior
-from retinabench.methods.posthoc import laplace
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Categorical, Gaussian
@@ -124,7 +123,7 @@ def deviations(posterior):
 def test_map_is_the_mean_of_a_gaussian_posterior_and_a_deep_ensemble_collapses_to_it(gaussian, exact):
     """Float32 weights near 1: 1e-4. There is one mode, so that members of any start agree."""
     run = gaussian.run("method.name=ensemble", "method.members=3", *DESCENT)
-    members = [gaussian.fit("method.name=map", *DESCENT, seed=m.seed) for m in ensemble.member_runs(run)]
+    members = [gaussian.fit("method.name=map", *DESCENT, seed=m.seed) for m in Ensemble.member_runs(run)]
     for member in members:
         assert np.allclose(weights(member), exact[0], atol=1e-4)
 

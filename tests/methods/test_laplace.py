@@ -16,13 +16,14 @@ from retinabench.core.errors import InputError
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
 from retinabench.experiments.run import make_batches
-from retinabench.methods.posthoc import laplace
-from retinabench.methods.posthoc.laplace_curvature import (
+from retinabench.methods import laplace
+from retinabench.methods.laplace import (
+    DiagonalPosterior,
+    LastLayerPosterior,
     diagonal_curvature,
     evidence_precision,
     linear_curvature,
 )
-from retinabench.methods.posthoc.laplace_posterior import DiagonalPosterior, LastLayerPosterior
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Bernoulli, Categorical, Gaussian
 from retinabench.models.build import build_model

@@ -17,11 +17,12 @@ from retinabench.data.loader import BatchLimits, array_batches
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
 from retinabench.experiments.run import make_batches
+from retinabench.methods import last_layer_variational
+from retinabench.methods.last_layer_variational import Fsvi, Vbll
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.gradients import BatchInfo, describe_batch
 from retinabench.methods.training.gradients import gradients as gradients_of
 from retinabench.methods.training.likelihood import Bernoulli, Gaussian
-from retinabench.methods.variational import fsvi, vbll
 from retinabench.models.build import build_model
 from retinabench.models.networks.resnet import resnet18
 from support.helpers import TINY, make_prepared
@@ -44,7 +45,7 @@ def batches(tmp_path):
 def test_the_diagonal_kl_is_the_released_one(shared):
     golden = np.load(shared("golden", "retina", "fsvi_kl.npz"))
     names = ("in_mean_q", "in_cov_q", "in_mean_p", "in_cov_p")
-    kl = fsvi.kl_diagonal(*(torch.from_numpy(golden[name]) for name in names))
+    kl = last_layer_variational.kl_diagonal(*(torch.from_numpy(golden[name]) for name in names))
     assert float(kl) == pytest.approx(float(golden["out_kl"]), rel=1e-6)  # both in float32
 
 
@@ -56,7 +57,9 @@ def test_the_diagonal_kl_is_that_of_independent_normals():
         torch.distributions.Normal(prior_mean, prior_variance.sqrt()),
     )
     expected = torch.distributions.kl_divergence(one, other).sum()
-    assert torch.allclose(fsvi.kl_diagonal(mean, variance, prior_mean, prior_variance), expected, rtol=1e-5)
+    assert torch.allclose(
+        last_layer_variational.kl_diagonal(mean, variance, prior_mean, prior_variance), expected, rtol=1e-5
+    )
 
 
 def test_the_full_kl_is_that_of_the_multivariate_normals():
@@ -73,14 +76,16 @@ def test_the_full_kl_is_that_of_the_multivariate_normals():
         for c in range(3)
     )
     # The jitter adds a millionth of the variance to each: the KL moves by about its size over the smallest eigenvalue.
-    assert float(fsvi.kl_full(mean, covariance, 7.0)) == pytest.approx(float(expected), rel=1e-4)
+    assert float(last_layer_variational.kl_full(mean, covariance, 7.0)) == pytest.approx(
+        float(expected), rel=1e-4
+    )
 
 
 @pytest.mark.parametrize("outputs", [1, 2])
 def test_the_moments_of_the_function_are_those_of_the_explicit_jacobian(outputs):
     """J diag(σ²) Jᵀ with J by automatic differentiation of the whole network, as the released code builds it."""
     run = tiny_run()
-    posterior = fsvi.build(resnet18(width=4, outputs=outputs, stem="small"), run, Bernoulli())
+    posterior = Fsvi.build(resnet18(width=4, outputs=outputs, stem="small"), run, Bernoulli())
     network, head = posterior.model.eval(), posterior.head
     images = torch.rand(6, 3, 16, 16, generator=generator())
 
@@ -112,13 +117,13 @@ def test_the_objective_is_the_evidence_bound(batches, words, covariance):
     """Both terms of one step against brute force: the integral over f by quadrature, the KL point by point."""
     run, data = batches
     run = tiny_run(*words, "method.train_samples=4000", "optimizer.reweight=none", data=run.data)
-    posterior = fsvi.build(build_model(run.model, 0), run, Bernoulli())
+    posterior = Fsvi.build(build_model(run.model, 0), run, Bernoulli())
     images, labels = next(data.epoch(0))
     with torch.no_grad():
         posterior.head.mean += 0.3 * torch.randn(posterior.head.mean.shape, generator=generator())
         posterior.head.log_variance += 4
         posterior.model.train()
-        terms = fsvi.function_space_objective(posterior, data, run)(images, labels, BatchInfo.of(labels))
+        terms = Fsvi.objective(posterior, data, run)(images, labels, BatchInfo.of(labels))
         posterior.model.train()
         features = posterior.model.features(images)
         mean, deviation = posterior.head(features)[:, 0], posterior.head.variance(features)[:, 0].sqrt()
@@ -135,7 +140,9 @@ def test_the_objective_is_the_evidence_bound(batches, words, covariance):
         # The step's first draw names the inducing pictures.
         chosen = torch.randperm(len(images), generator=torch_generator("cpu", run.seed, "fsvi", 0))[:10]
         if covariance == "full":
-            kl = fsvi.kl_full(mean[chosen, None], posterior.head.covariance(features[chosen]), 10.0)
+            kl = last_layer_variational.kl_full(
+                mean[chosen, None], posterior.head.covariance(features[chosen]), 10.0
+            )
         else:
             one = [
                 torch.distributions.kl_divergence(
@@ -150,7 +157,7 @@ def test_the_objective_is_the_evidence_bound(batches, words, covariance):
 
 
 def test_the_prediction_passes_the_trunk_once():
-    posterior = fsvi.build(build_model(tiny_run().model, 0), tiny_run(), Bernoulli())
+    posterior = Fsvi.build(build_model(tiny_run().model, 0), tiny_run(), Bernoulli())
     calls = []
     posterior.model.trunk.register_forward_hook(lambda *_: calls.append(1))
     probs = posterior.predict(torch.rand(4, 3, 16, 16), 5, generator())
@@ -165,14 +172,14 @@ def test_monochrome_context_keeps_batch_norm_s_statistics(batches):
     seen = {}
     for context in ("batch", "monochrome"):
         run = tiny_run(f"method.context={context}", data=run.data)
-        posterior = fsvi.build(build_model(run.model, 0), run, Bernoulli())
+        posterior = Fsvi.build(build_model(run.model, 0), run, Bernoulli())
         posterior.model.train()
-        terms = fsvi.function_space_objective(posterior, data, run)(images, labels, BatchInfo.of(labels))
+        terms = Fsvi.objective(posterior, data, run)(images, labels, BatchInfo.of(labels))
         seen[context] = posterior.model.trunk.bn1.running_mean.clone(), terms["function_kl"].item()
         assert posterior.model.training
     assert torch.equal(seen["batch"][0], seen["monochrome"][0])
     assert seen["batch"][1] != seen["monochrome"][1]
-    plain = fsvi.monochrome(images[:3], generator())
+    plain = last_layer_variational.monochrome(images[:3], generator())
     assert plain.shape == images[:3].shape
     assert (plain == plain[:, :, :1, :1]).all()
     assert all(
@@ -186,10 +193,10 @@ def test_the_released_variance_stays_where_it_started(batches):
     spread = {}
     for rate, start in ((1, -19), (100, -5)):
         words = (f"method.variance_rate={rate}", f"method.log_variance={start}", "optimizer.select=last")
-        posterior = fsvi.fit(
+        posterior = Fsvi.fit(
             build_model(run.model, 0), data, tiny_run(*words, data=run.data), Checkpoint(), Bernoulli()
         )
-        fresh = fsvi.build(build_model(run.model, 0), tiny_run(*words, data=run.data), Bernoulli())
+        fresh = Fsvi.build(build_model(run.model, 0), tiny_run(*words, data=run.data), Bernoulli())
         spread[rate] = (posterior.head.log_variance - fresh.head.log_variance).abs().max().item()
     assert spread[1] < 0.1 < spread[100]
 
@@ -204,8 +211,8 @@ def test_a_batch_in_parts_has_the_kl_of_the_whole(batches, weight):
         [*tiny, "model.name=lenet", "method.name=fsvi", f"method.kl_weight={weight}", "method.inducing=10"],
         data="d",
     )
-    posterior = fsvi.build(build_model(run.model, 0), run, Bernoulli())
-    both = fsvi.function_space_objective(posterior, data, run)
+    posterior = Fsvi.build(build_model(run.model, 0), run, Bernoulli())
+    both = Fsvi.objective(posterior, data, run)
     images = torch.rand(1, 3, 16, 16, generator=generator()).expand(16, -1, -1, -1)
     labels = torch.tensor([1.0, 0, 0, 0]).repeat(4)
 
@@ -233,7 +240,7 @@ NOISE, PRIOR = 0.5, 0.25  # std of the targets, prior variance
 
 @pytest.fixture
 def layer():
-    made = vbll.VariationalLinear(nn.Linear(5, 2), 2, 3, generator())
+    made = last_layer_variational.VariationalLinear(nn.Linear(5, 2), 2, 3, generator())
     with torch.no_grad():
         made.mean.normal_(generator=generator(1))
         made.log_scale.normal_(generator=generator(2))
@@ -293,11 +300,11 @@ def objective(regression, rank):
     run = load_run(
         None, ["method.name=vbll", f"method.rank={rank}", "optimizer.reweight=none"], data="points"
     )
-    posterior = vbll.build(network, run, Gaussian())
+    posterior = Vbll.build(network, run, Gaussian())
     with torch.no_grad():
         posterior.head.log_scale.fill_(0.5 * math.log(PRIOR))
     posterior.head.mean.register_hook(lambda gradient: gradient * torch.tensor([[1.0], [0.0]]))
-    terms = vbll.bound(posterior, batches, run, PRIOR)
+    terms = Vbll.objective(posterior, batches, run, PRIOR)
     return lambda: sum(terms(x, y, BatchInfo.of(y)).values()), posterior
 
 
@@ -348,4 +355,4 @@ def test_an_l2_term_of_nothing_is_no_prior(regression):
     batches = array_batches(*regression, 30, 0, torch.device("cpu"))
     run = load_run(None, ["method.name=vbll", "optimizer.l2=0"], data="points")
     with pytest.raises(InputError, match="no prior of the last layer"):
-        vbll.fit(nn.Linear(3, 1), batches, run, Checkpoint(), Bernoulli())
+        Vbll.fit(nn.Linear(3, 1), batches, run, Checkpoint(), Bernoulli())

@@ -14,11 +14,10 @@ from torch import nn
 
 from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
+from retinabench.methods.layer_posteriors import Mfvi, Radial, Rank1, elbo, fast_parameters, kl_weight
 from retinabench.methods.training.gradients import BatchInfo
 from retinabench.methods.training.likelihood import Bernoulli, Gaussian
-from retinabench.methods.training.loop import make_optimizer
-from retinabench.methods.variational import mfvi, radial, rank1
-from retinabench.methods.variational.elbo import elbo, kl_weight
+from retinabench.methods.training.loop import make_optimizer, set_pace
 from retinabench.models.networks.resnet import resnet18
 from retinabench.models.stochastic.drawing import Draw, kl, use_draws, use_generator
 from retinabench.models.stochastic.variational import FAMILIES, Family, Prior, Variational
@@ -132,7 +131,7 @@ def test_logistic_regression_reaches_the_oracle_s_optimum():
 
     settings = run("mfvi", "method.prior_mean=zero", "method.prior_stddev=1.0", "method.annealing=none",
                    "method.train_samples=4", "method.stddev_mean_init=0.2", "optimizer.reweight=none")  # fmt: skip
-    posterior = mfvi.build(nn.Linear(2, 1, bias=False), settings, Bernoulli())
+    posterior = Mfvi.build(nn.Linear(2, 1, bias=False), settings, Bernoulli())
     model = posterior.model
     use_generator(model, generator(1))
     objective = elbo(posterior, batches(80), settings, settings.method)
@@ -156,7 +155,7 @@ def test_the_objective_is_the_bound_term_by_term():
     settings = run(
         "mfvi", "method.kl_temperature=0.3", "method.annealing=linear_released", "method.train_samples=3"
     )
-    posterior = mfvi.build(nn.Sequential(nn.Flatten(), nn.Linear(12, 1)), settings, Bernoulli())
+    posterior = Mfvi.build(nn.Sequential(nn.Flatten(), nn.Linear(12, 1)), settings, Bernoulli())
     model = posterior.model
     use_generator(model, generator())
     images, labels = torch.randn(5, 3, 2, 2, generator=generator(1)), torch.tensor([1.0, 0, 0, 1, 0])
@@ -179,11 +178,10 @@ def test_the_objective_is_the_bound_term_by_term():
 
 
 @pytest.mark.parametrize(("prior", "decayed"), [("tied", {"weight"}), ("zero", set())])
-@pytest.mark.parametrize("module", [mfvi, radial])
-def test_l2_acts_on_means_that_no_kl_acts_on(module, prior, decayed):
-    name = module.__name__.rpartition(".")[2]
-    settings = run(name, f"method.prior_mean={prior}")
-    model = module.build(resnet18(width=4), settings, Bernoulli()).model
+@pytest.mark.parametrize("method", [Mfvi, Radial])
+def test_l2_acts_on_means_that_no_kl_acts_on(method, prior, decayed):
+    settings = run(method.__name__.lower(), f"method.prior_mean={prior}")
+    model = method.build(resnet18(width=4), settings, Bernoulli()).model
     groups = make_optimizer(model, settings.optimizer).param_groups
     inside = {id(p) for group in groups if group["weight_decay"] for p in group["params"]}
     assert {name.rpartition(".")[2] for name, p in model.named_parameters() if id(p) in inside} == decayed
@@ -227,7 +225,7 @@ def test_the_weights_of_layers_become_gaussians_around_the_networks():
     run = load_run(
         None, ["method=mfvi", "method.stddev_mean_init=0.3", "method.stddev_stddev_init=0"], data="d"
     )
-    posterior = mfvi.build(LinearGaussian(), run, Gaussian())
+    posterior = Mfvi.build(LinearGaussian(), run, Gaussian())
     (layer,) = [one for one in posterior.model.modules() if isinstance(one, Variational)]
     assert layer.weight.shape == (1, 2)
     x = torch.tensor([[1.0, 2.0]])
@@ -261,7 +259,7 @@ def test_radial_s_noise_is_normalised_as_the_option_says(norm, spread):
     settings = run(
         "radial", f"method.norm={norm}", "method.stddev_mean_init=1.0", "method.stddev_stddev_init=0.0"
     )
-    model = radial.build(nn.Sequential(nn.Conv2d(16, 8, 3)), settings, Bernoulli()).model
+    model = Radial.build(nn.Sequential(nn.Conv2d(16, 8, 3)), settings, Bernoulli()).model
     source = generator(1)
     norms = [float(model[0].family.noise(model[0].weight.shape, source).norm()) for _ in range(500)]
     # E|r| = sqrt(2 / π); relative standard error 3.4 % of 500.
@@ -270,11 +268,11 @@ def test_radial_s_noise_is_normalised_as_the_option_says(norm, spread):
 
 def test_rank1_sets_the_pace_of_its_distributions_alone():
     settings = run("rank1")
-    model = rank1.build(resnet18(width=4), settings, Bernoulli()).model
+    model = Rank1.build(resnet18(width=4), settings, Bernoulli()).model
     groups = {}
     for norms in (False, True):
         optimizer = make_optimizer(model, settings.optimizer)
-        rank1.set_pace(optimizer, rank1.fast_parameters(model, norms=norms), 0.6)
+        set_pace(optimizer, fast_parameters(model, norms=norms), 0.6)
         places = {id(p): group for group in optimizer.param_groups for p in group["params"]}
         assert (
             len(places)

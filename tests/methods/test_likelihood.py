@@ -16,7 +16,8 @@ from retinabench.data.dataset import ArrayDataset
 from retinabench.experiments.config import load_run
 from retinabench.fidelity.targets.data import TargetData
 from retinabench.fidelity.targets.density import point_batches
-from retinabench.methods.ensembles import ensemble
+from retinabench.methods.composed import Ensemble
+from retinabench.methods.posteriors import WeightPosterior
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import (
@@ -27,7 +28,6 @@ from retinabench.methods.training.likelihood import (
     expected_loss,
     random_outputs,
 )
-from retinabench.methods.variational import ivon
 from retinabench.models.build import initialise
 from retinabench.models.networks.small import MLP
 
@@ -134,7 +134,7 @@ def fit(name, data, likelihood, *words, epochs=30):
     own = {"ivon": rate, "vogn": rate, "swag": ["optimizer.lr=0.01"],
            "laplace": [*descent, "method.prior_precision=10.0"]}  # fmt: skip
     run = load_run(None, [*stated, f"method.name={name}", *own.get(name, descent), *words], data="points")
-    runs = ensemble.member_runs(run) if name == "ensemble" else [run]
+    runs = Ensemble.member_runs(run) if name == "ensemble" else [run]
     posteriors = []
     for member in runs:
         network = MLP(4, 10, likelihood.outputs, nn.ReLU)
@@ -180,7 +180,7 @@ def test_a_mixture_of_ivon_is_uniform_over_its_pooled_samples(batches):
     members = fit("ensemble", data, Categorical(5), "method.members=6", "method.member.name=ivon", "optimizer.name=sgd",
                   "optimizer.lr=0.01", "method.member.beta2=0.99", "method.member.std=0.05", epochs=5)  # fmt: skip
     assert len(members) == 6
-    assert all(isinstance(member, ivon.WeightPosterior) for member in members)
+    assert all(isinstance(member, WeightPosterior) for member in members)
     pooled = answers(members, data.source.inputs, samples=4)
     assert pooled.shape == (24, 60, 5)
     means = torch.stack([answers([member], data.source.inputs, samples=4).mean(dim=0) for member in members])

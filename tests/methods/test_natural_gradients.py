@@ -11,17 +11,21 @@ from retinabench.core.errors import InputError
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
 from retinabench.experiments.run import make_batches
+from retinabench.methods import natural_gradients
+from retinabench.methods.natural_gradients import (
+    Ivon,
+    IvonOptimizer,
+    NaturalGradientOptimizer,
+    Vogn,
+    VognOptimizer,
+    initial_hessian,
+    next_hessian,
+    next_mean,
+    single_gradients,
+)
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.gradients import BatchInfo, class_weights, cross_entropy
 from retinabench.methods.training.likelihood import Bernoulli, Categorical, Gaussian
-from retinabench.methods.variational import ivon, vogn
-from retinabench.methods.variational.ivon import Ivon, next_hessian
-from retinabench.methods.variational.natural_gradients import (
-    NaturalGradientOptimizer,
-    initial_hessian,
-    next_mean,
-)
-from retinabench.methods.variational.vogn import Vogn, single_gradients
 from retinabench.models.build import build_model
 from retinabench.models.networks.small import MLP
 from support.helpers import TINY, make_prepared
@@ -70,7 +74,7 @@ def test_25_steps_on_a_quadratic_are_the_recorded_ones(shared, monkeypatch):
     given = {name: float(golden[name]) for name in ("ess", "beta1", "beta2", "lr")}
     Q, b = torch.from_numpy(golden["Q"]), torch.from_numpy(golden["b"])
     w = nn.Parameter(torch.from_numpy(golden["mean_init"]))
-    optimizer = Ivon(
+    optimizer = IvonOptimizer(
         [w], lr_factor=1.0, delta=float(golden["weight_decay"]), hessian=float(golden["hess_init"]), **given
     )
     for step, eps in enumerate(torch.from_numpy(golden["eps"])):
@@ -110,7 +114,9 @@ def test_three_steps_are_the_equations_of_the_paper():
     A, b = root @ root.T + np.eye(3), random.normal(size=3)
     ess, delta, lr, beta1, beta2, m, h = 40.0, 0.3, 0.2, 0.9, 0.8, np.zeros(3), np.full(3, 0.5)
     w = nn.Parameter(torch.zeros(3, dtype=torch.float64))
-    optimizer = Ivon([w], lr=lr, lr_factor=1.0, ess=ess, delta=delta, hessian=0.5, beta1=beta1, beta2=beta2)
+    optimizer = IvonOptimizer(
+        [w], lr=lr, lr_factor=1.0, ess=ess, delta=delta, hessian=0.5, beta1=beta1, beta2=beta2
+    )
     momentum, generator = np.zeros(3), torch.Generator().manual_seed(0)
     for step in range(1, 4):
         optimizer.zero_grad()
@@ -139,7 +145,9 @@ def test_on_a_gaussian_posterior_it_finds_the_mean_field_optimum(samples):
     A, target = root @ root.T / 4 + 0.5 * torch.eye(4), torch.tensor([1.0, -1, 0.5, 2])
     ess, delta = 50.0, 0.2
     w = nn.Parameter(torch.zeros(300, 4))
-    optimizer = Ivon([w], lr=0.02, lr_factor=1.0, ess=ess, delta=delta, hessian=1.0, beta1=0.9, beta2=0.99)
+    optimizer = IvonOptimizer(
+        [w], lr=0.02, lr_factor=1.0, ess=ess, delta=delta, hessian=1.0, beta1=0.9, beta2=0.99
+    )
     means, precisions = [], []
     for step in range(2000):
         losses = []
@@ -165,7 +173,7 @@ def test_the_posterior_has_the_optimiser_s_width_and_a_colder_one_is_narrower(tm
         words = ["method.name=ivon", f"method.temperature={temperature}", "method.beta2=0.9"]
         run = load_run(None, [*TINY, *words], data=prepared)
         data = make_batches(run, load_task(run.data, run.task), torch.device("cpu"))
-        posterior = ivon.fit(build_model(run.model, 0), data, run, Checkpoint(), Bernoulli())
+        posterior = Ivon.fit(build_model(run.model, 0), data, run, Checkpoint(), Bernoulli())
         widths[temperature] = posterior.stds["conv1.weight"]
         images = next(data.rows(data.validation))[0][:2]
         probs = posterior.predict(images, 3, torch.Generator().manual_seed(0))
@@ -205,7 +213,7 @@ def by_hand(model, images, labels, shares, likelihood):
     [(Bernoulli(), True), (Bernoulli(), False), (Categorical(5), False), (Gaussian(), False)],
 )
 def test_single_gradients_are_those_of_a_loop(monkeypatch, likelihood, reweighted):
-    monkeypatch.setattr(vogn, "GRADIENT_VALUES", 500)  # a few images at a time
+    monkeypatch.setattr(natural_gradients, "GRADIENT_VALUES", 500)  # a few images at a time
     model = MLP(6, 8, likelihood.outputs, nn.Tanh).eval()
     inputs = torch.randn(20, 6, generator=generator())
     labels = likelihood.sample(torch.zeros(20, likelihood.outputs), generator(1))
@@ -237,7 +245,7 @@ def test_a_batch_in_parts_is_the_whole_batch(opened, reweight):
     for parts in (1, 3):
         run, data = opened("model.name=lenet", f"optimizer.accumulate={parts}", f"optimizer.reweight={reweight}",
                            "method.beta2=0.9")  # fmt: skip
-        found.append(vogn.fit(build_model(run.model, 0), data, run, Checkpoint(), Bernoulli()))
+        found.append(Vogn.fit(build_model(run.model, 0), data, run, Checkpoint(), Bernoulli()))
     for name, deviation in found[0].stds.items():
         assert torch.allclose(deviation, found[1].stds[name], rtol=1e-4), name
         assert (deviation - 0.005).abs().max() > 1e-5, name
@@ -251,11 +259,11 @@ def test_the_gradient_is_that_of_the_batch_and_the_squares_those_of_the_predicti
     run, data = opened(*network, "optimizer.reweight=minibatch")
     model, oracle = build_model(run.model, 0).train(), build_model(run.model, 0).train()
     images, labels = next(data.epoch(0))
-    optimizer = Vogn(list(model.parameters()), lr=0.1, lr_factor=1.0, ess=1e20, delta=1e-3, hessian=1.0, beta1=0.9,
+    optimizer = VognOptimizer(list(model.parameters()), lr=0.1, lr_factor=1.0, ess=1e20, delta=1e-3, hessian=1.0, beta1=0.9,
                      beta2=0.9)  # fmt: skip
     handed = {}
     optimizer.add = lambda p, squares: handed.__setitem__(p, squares)
-    terms = vogn.drawn_objective(model, optimizer, run, Bernoulli())(images, labels, BatchInfo.of(labels))
+    terms = Vogn.objective(model, optimizer, run, Bernoulli())(images, labels, BatchInfo.of(labels))
     terms["cross_entropy"].backward()
     loss = cross_entropy(oracle(images), labels, Bernoulli(), "minibatch", BatchInfo.of(labels))
     loss.backward()
@@ -275,7 +283,7 @@ def test_the_gradient_is_that_of_the_batch_and_the_squares_those_of_the_predicti
 def test_two_steps_are_the_formulas():
     p = nn.Parameter(torch.tensor([1.0, -2.0]))
     options = {"ess": 50.0, "delta": 0.2, "hessian": 0.5, "beta1": 0.9, "beta2": 0.8}
-    optimizer = Vogn([p], lr=0.1, lr_factor=1.0, **options)
+    optimizer = VognOptimizer([p], lr=0.1, lr_factor=1.0, **options)
     assert torch.allclose(optimizer.std(p), torch.full((2,), (50 * 0.7) ** -0.5))
     mean, h, momentum = torch.tensor([1.0, -2.0]), torch.full((2,), 0.5), torch.zeros(2)
     for step, (gradient, parts) in enumerate(
@@ -303,6 +311,6 @@ def test_a_colder_posterior_is_narrower(opened):
     ]
     for temperature in (1.0, 0.25):
         run, data = opened(*words, f"method.temperature={temperature}")
-        posterior = vogn.fit(build_model(run.model, 0), data, run, Checkpoint(), Bernoulli())
+        posterior = Vogn.fit(build_model(run.model, 0), data, run, Checkpoint(), Bernoulli())
         widths = torch.cat([d.flatten() for d in posterior.stds.values()])
         assert float(widths.median()) == pytest.approx((64 / temperature) ** -0.5, rel=0.02)

@@ -12,7 +12,7 @@ from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import execute
 from retinabench.experiments.run_folder import load_posterior
-from retinabench.methods import dropout
+from retinabench.methods.dropout import McDropout
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.training import loop
 from retinabench.methods.training.checkpoint import load_tensors
@@ -61,7 +61,7 @@ class Sum(nn.Module):
 def test_samples_have_the_mean_of_the_network_and_the_variance_of_the_masks(rate):
     """Of n = 64 ones: mean 1, variance rate / (1 - rate) / n; 4,000 draws, four standard errors."""
     run = load_run(None, ["method=dropout", f"method.rate={rate}"], data="d")
-    posterior = dropout.build(Sum(), run, Gaussian())
+    posterior = McDropout.build(Sum(), run, Gaussian())
     drawn = posterior.predict(torch.ones(40, 64), 100, torch.Generator().manual_seed(0))[..., 0].flatten()
     variance = rate / (1 - rate) / 64
     assert float(drawn.mean()) == pytest.approx(1, abs=4 * (variance / 4000) ** 0.5 + 1e-6)

@@ -18,11 +18,10 @@ from retinabench.methods.posteriors import (
     SAMPLES,
     CollectedPosterior,
     DrawCache,
+    SampledPosterior,
     WeightPosterior,
     before_steps,
-    evenly,
     point,
-    predict_samples,
 )
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import Checkpoint
@@ -43,10 +42,12 @@ def test_an_action_comes_once_before_its_step():
     assert seen == ["step", 0, "step", "step", "step", 1, "step"]
 
 
-def test_evenly_spaced_samples_answer_for_all():
-    samples = [{"w": torch.tensor(float(k))} for k in range(10)]
-    assert [float(s["w"]) for s in evenly(samples, 5)] == [1, 3, 5, 7, 9]
-    assert len(evenly(samples, 99)) == 10
+def test_fewer_samples_are_evenly_spaced():
+    samples = [{"weight": torch.tensor([[float(k)]])} for k in range(10)]
+    posterior = CollectedPosterior(nn.Linear(1, 1, bias=False), Bernoulli(), samples)
+    probs = posterior.predict(torch.ones(1, 1), 5, torch.Generator())[:, 0, 1]
+    assert torch.equal(probs, torch.tensor([1.0, 3.0, 5.0, 7.0, 9.0]).sigmoid())
+    assert len(posterior.predict(torch.ones(1, 1), 99, torch.Generator())) == 10
 
 
 def test_samples_lie_in_the_run_s_folder_and_then_in_its_posterior(tmp_path, monkeypatch):
@@ -106,7 +107,7 @@ def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def pictures(count=4, seed=5):
+def images_of(count=4, seed=5):
     return torch.rand(count, 3, 16, 16, generator=generator(seed)).to(memory_format=torch.channels_last)
 
 
@@ -136,19 +137,19 @@ def normals(monkeypatch):
 
 @pytest.mark.parametrize("name", OVER_WEIGHTS)
 def test_batches_of_one_prediction_draw_once(name, normals):
-    subject, images = posterior(name), pictures()
+    subject, images = posterior(name), images_of()
     first = subject.predict(images, 3, generator(1))
     normals.clear()
-    second = subject.predict(pictures(seed=6), 3, generator(1))
+    second = subject.predict(images_of(seed=6), 3, generator(1))
     assert not normals
     assert torch.equal(first, fresh(subject, images))
-    assert torch.equal(second, fresh(subject, pictures(seed=6)))
+    assert torch.equal(second, fresh(subject, images_of(seed=6)))
 
 
 @pytest.mark.parametrize("name", OVER_WEIGHTS)
 def test_nothing_stale_is_kept(name):
     """After a step of the optimiser, after `restore`, for another seed, for more samples."""
-    subject, images = posterior(name), pictures()
+    subject, images = posterior(name), images_of()
     start, before = subject.state(), subject.predict(images, 3, generator(1))
     assert not torch.equal(subject.predict(images, 3, generator(2)), before)
     subject.predict(images, 3, generator(1))
@@ -167,7 +168,7 @@ def test_nothing_stale_is_kept(name):
 
 @pytest.mark.parametrize("name", OVER_WEIGHTS)
 def test_more_than_the_memory_allows_is_drawn_anew_to_the_same_bits(name, normals, monkeypatch):
-    subject, images = posterior(name), pictures()
+    subject, images = posterior(name), images_of()
     expected = subject.predict(images, 3, generator(1))
     monkeypatch.setattr(posteriors, "CACHED_VALUES", 10)
     normals.clear()
@@ -176,7 +177,7 @@ def test_more_than_the_memory_allows_is_drawn_anew_to_the_same_bits(name, normal
 
 
 def test_gradients_go_through_a_fresh_draw():
-    subject, images = posterior("mfvi"), pictures()
+    subject, images = posterior("mfvi"), images_of()
     subject.predict(images, 3, generator(1))
     subject.model.eval()
     subject.model(images.repeat(3, 1, 1, 1)).sum().backward()
@@ -237,17 +238,20 @@ def posterior_of_sampled(name, *words, seed=3):
     return METHODS[name].build(build_model(settings.model, seed), settings, Bernoulli())
 
 
-def pictures_of_sampled(count=6, seed=5):
+def images_of_sampled(count=6, seed=5):
     return torch.rand(count, 3, 16, 16, generator=generator(seed)).to(memory_format=torch.channels_last)
 
 
+def predict_samples(model, images, count, seed, monkeypatch=None, together=1):
+    if monkeypatch is not None:
+        monkeypatch.setitem(posteriors.PASS_VALUES, "cpu", together * images.numel())
+    return SampledPosterior(model, Bernoulli(), per_image=True).predict(images, count, generator(seed))
+
+
 @pytest.mark.parametrize("name", NOISY)
-def test_the_number_of_samples_in_a_pass_changes_only_rounding(name):
-    model, images = posterior_of_sampled(name).model, pictures_of_sampled()
-    probs = [
-        predict_samples(model, Bernoulli(), images, 7, generator(1), pass_values=together * images.numel())
-        for together in (1, 2, 7)
-    ]
+def test_the_number_of_samples_in_a_pass_changes_only_rounding(name, monkeypatch):
+    model, images = posterior_of_sampled(name).model, images_of_sampled()
+    probs = [predict_samples(model, images, 7, 1, monkeypatch, together) for together in (1, 2, 7)]
     assert probs[0].shape == (7, 6, 2)
     assert len(probs[0][:, 0, 1].unique()) == 7
     for other in probs[1:]:
@@ -270,18 +274,11 @@ class Recorder(Drawing):
         return x
 
 
-def test_the_noise_itself_is_exactly_the_same():
+def test_the_noise_itself_is_exactly_the_same(monkeypatch):
     seen = []
     for together in (1, 3, 5):
         model = nn.Sequential(Recorder(), nn.Flatten(), nn.Linear(3 * 16 * 16, 1), Recorder())
-        predict_samples(
-            model,
-            Bernoulli(),
-            pictures_of_sampled(),
-            5,
-            generator(2),
-            pass_values=together * pictures_of_sampled().numel(),
-        )
+        predict_samples(model, images_of_sampled(), 5, 2, monkeypatch, together)
         seen.append([model[place].noise[number] for place in (0, 3) for number in range(5)])
     for other in seen[1:]:
         assert all(torch.equal(a, b) for a, b in zip(seen[0], other, strict=True))
@@ -289,36 +286,34 @@ def test_the_noise_itself_is_exactly_the_same():
 
 @pytest.mark.parametrize("name", ["mfvi", "radial", "rank1"])
 def test_a_sample_is_one_network_for_all_images(name):
-    """A coherent function: a picture's answers do not depend on which other pictures are asked."""
-    model, images = posterior_of_sampled(name).model, pictures_of_sampled()
-    together = predict_samples(model, Bernoulli(), images, 5, generator(1))
-    apart = torch.cat(
-        [predict_samples(model, Bernoulli(), image[None], 5, generator(1)) for image in images], dim=1
-    )
+    """A coherent function: a picture's answers do not depend on which other images_of are asked."""
+    model, images = posterior_of_sampled(name).model, images_of_sampled()
+    together = predict_samples(model, images, 5, 1)
+    apart = torch.cat([predict_samples(model, image[None], 5, 1) for image in images], dim=1)
     assert torch.allclose(together, apart, atol=1e-6, rtol=0)
-    twice = predict_samples(model, Bernoulli(), torch.cat([images[:1], images[:1]]), 5, generator(1))
+    twice = predict_samples(model, torch.cat([images[:1], images[:1]]), 5, 1)
     assert torch.allclose(twice[:, 0], twice[:, 1], atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize("name", NOISY)
 def test_a_restored_posterior_predicts_the_same_bits(name):
     one, other = posterior_of_sampled(name), posterior_of_sampled(name, seed=4)
-    before = other.predict(pictures_of_sampled(), 5, generator(1))
+    before = other.predict(images_of_sampled(), 5, generator(1))
     other.restore(one.state())
-    expected = one.predict(pictures_of_sampled(), 5, generator(1))
-    assert torch.equal(other.predict(pictures_of_sampled(), 5, generator(1)), expected)
+    expected = one.predict(images_of_sampled(), 5, generator(1))
+    assert torch.equal(other.predict(images_of_sampled(), 5, generator(1)), expected)
     assert not torch.equal(before, expected)
 
 
 @pytest.mark.parametrize("name", NOISY)
 def test_bfloat16_is_near_float32(name):
     subject = posterior_of_sampled(name)
-    exact = subject.predict(pictures_of_sampled(), 5, generator(1))
+    exact = subject.predict(images_of_sampled(), 5, generator(1))
     with precision(run(name, "optimizer.precision=bfloat16"), torch.device("cpu")):
-        rough = subject.predict(pictures_of_sampled(), 5, generator(1))
+        rough = subject.predict(images_of_sampled(), 5, generator(1))
         subject.model.train()
         use_generator(subject.model, generator(2))
-        subject.model(pictures_of_sampled()).float().sum().backward()
+        subject.model(images_of_sampled()).float().sum().backward()
     # bfloat16 keeps 8 bits; the networks are 18 layers deep, their logits of order one.
     assert rough.dtype == torch.float32
     assert torch.allclose(exact, rough, atol=0.03)
@@ -331,7 +326,7 @@ def test_a_mixture_predicts_the_average_over_its_components():
     for name, parameter in model.named_parameters():
         if name.endswith(("input_rho", "output_rho")):
             parameter.data.fill_(-40.0)
-    probs = predict_samples(model, Bernoulli(), pictures_of_sampled(), 6, generator(1))
+    probs = predict_samples(model, images_of_sampled(), 6, 1)
     assert torch.allclose(probs[:3], probs[3:], atol=1e-6, rtol=0)
     networks = []
     for component in range(3):
@@ -343,6 +338,6 @@ def test_a_mixture_predicts_the_average_over_its_components():
                 layer.weight.data = made.weight.data * outer.view(
                     *outer.shape, *[1] * (layer.weight.ndim - 2)
                 )
-        networks.append(plain(pictures_of_sampled()).sigmoid().squeeze(1).detach())
+        networks.append(plain(images_of_sampled()).sigmoid().squeeze(1).detach())
     # Another order of multiplication: single precision through 18 layers.
     assert torch.allclose(probs[..., 1].mean(dim=0), torch.stack(networks).mean(dim=0), atol=1e-5)

@@ -11,7 +11,7 @@ from torch import nn
 from retinabench.cli.main import run as command
 from retinabench.data.loader import FILE
 from retinabench.experiments.config import load_run
-from retinabench.methods import dropout
+from retinabench.methods.dropout import McDropout
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.posteriors import SampledPosterior
 from retinabench.methods.training import gradients as gradients_module
@@ -63,7 +63,7 @@ def test_validation_takes_a_tenth_of_the_passes(words, training, held_out, plan)
 def test_a_prediction_takes_nothing_but_the_seeds_of_its_samples():
     """What `sample_seeds` relies on, to pass over the batches of other processes."""
     run = load_run(None, ["model.name=lenet", "method=dropout"], data="none")
-    posterior = dropout.build(build_model(run.model, 0), run, Bernoulli())
+    posterior = McDropout.build(build_model(run.model, 0), run, Bernoulli())
     assert isinstance(posterior, SampledPosterior)
     one, two = (torch.Generator().manual_seed(3) for _ in range(2))
     posterior.predict(torch.rand(4, 3, 32, 32), 5, one)

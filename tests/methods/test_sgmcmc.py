@@ -14,9 +14,8 @@ from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import execute
-from retinabench.methods.mcmc import csghmc, sghmc, sgld, sgmcmc
-from retinabench.methods.mcmc.langevin import Langevin
 from retinabench.methods.posteriors import evenly_spaced
+from retinabench.methods.sgmcmc import Chain, ConstantStepConfig, CyclicalSghmc, Langevin, Sghmc, Sgld
 from retinabench.methods.training.checkpoint import Checkpoint
 from support.helpers import TINY, make_prepared
 from support.linear_gaussian import fitted, make_run, truth, weights
@@ -238,18 +237,18 @@ def test_the_momentum_of_the_optimiser_does_not_apply():
 
 
 def test_the_step_falls_along_a_cosine_and_is_then_constant():
-    factor = sgld.Config(lr_factor=0.1).factor(10, [15, 20])
+    factor = Sgld.Config(lr_factor=0.1).factor(10, [15, 20])
     assert [factor(0), factor(5), factor(10), factor(19)] == pytest.approx([1, 0.55, 0.1, 0.1])
 
 
 def test_the_momentum_is_the_optimisers():
     run = load_run(None, ["method=sghmc", "optimizer.momentum=0.8"], data="d")
     assert run.method.momentum(run.optimizer) == 0.8
-    assert isinstance(run.method, sgmcmc.ConstantStepConfig)
-    assert (sghmc.build, sghmc.fit) == (sgmcmc.build, sgmcmc.fit)
+    assert isinstance(run.method, ConstantStepConfig)
+    assert (Sghmc.build, Sghmc.fit) == (Chain.build, Chain.fit)
 
 
 def test_the_step_of_a_cycle_is_a_cosine_from_1_to_0():
-    factor = csghmc.Config().factor(10, [14, 18])
+    factor = CyclicalSghmc.Config().factor(10, [14, 18])
     assert [factor(step) for step in (0, 9, 10, 12, 14, 16)] == pytest.approx([1, 1, 1, 0.5, 1, 0.5])
     assert 0 < factor(13) < 0.15

@@ -15,7 +15,7 @@ from retinabench.core.errors import InputError
 from retinabench.data.loader import array_batches
 from retinabench.experiments.config import load_run
 from retinabench.methods import map as alone
-from retinabench.methods.ensembles import batch_ensemble, head_ensemble, lora_ensemble
+from retinabench.methods.shared_members import BatchEnsemble, HeadEnsemble, LoraEnsemble
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.gradients import BatchInfo
 from retinabench.methods.training.likelihood import Bernoulli
@@ -24,7 +24,7 @@ from retinabench.models.build import build_model
 from retinabench.models.networks.small import Head
 from retinabench.models.pretrained import freeze
 from retinabench.models.settings import ModelConfig
-from retinabench.models.stochastic.shared_weights import BatchEnsemble, LowRank
+from retinabench.models.stochastic.shared_weights import BatchEnsembleLayer, LowRank
 
 
 def test_each_member_is_one_sample():
@@ -66,7 +66,7 @@ def explicit(plain, ensemble, k):
     """Return the plain network with member k's weights and biases."""
     network = copy.deepcopy(plain)
     for name, module in ensemble.named_modules():
-        if isinstance(module, BatchEnsemble):
+        if isinstance(module, BatchEnsembleLayer):
             layer = network.get_submodule(name)
             outer = torch.outer(module.output_factors[k], module.input_factors[k])
             if getattr(layer, "groups", 1) > 1:
@@ -84,7 +84,7 @@ def explicit(plain, ensemble, k):
 def test_members_are_networks_with_multiplied_weights_to_the_last_bit(network):
     plain = copy.deepcopy(network)
     run = load_run(None, ["method.name=batch_ensemble", "method.members=3"], data="d", seed=1)
-    posterior = batch_ensemble.build(network, run, Bernoulli())
+    posterior = BatchEnsemble.build(network, run, Bernoulli())
     assert not [m for m in posterior.model.modules() if type(m) in (nn.Conv2d, nn.Linear)]
     images = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     images = images.contiguous(memory_format=torch.channels_last)
@@ -101,8 +101,8 @@ def test_frozen_stages_stay_as_they_are():
     network = build_model(ModelConfig(name="resnet18", width=4, stem="small"), seed=3)
     network.layer1.requires_grad_(False)
     run = load_run(None, ["method.name=batch_ensemble"], data="d")
-    model = batch_ensemble.build(network, run, Bernoulli()).model
-    kinds = {name.partition(".")[0] for name, m in model.named_modules() if isinstance(m, BatchEnsemble)}
+    model = BatchEnsemble.build(network, run, Bernoulli()).model
+    kinds = {name.partition(".")[0] for name, m in model.named_modules() if isinstance(m, BatchEnsembleLayer)}
     assert "layer1" not in kinds
     assert {"conv1", "layer2", "fc"} <= kinds
 
@@ -113,8 +113,8 @@ def test_every_member_is_trained_where_parts_of_a_batch_hold_fewer_images_than_m
     batches = array_batches(inputs, (inputs[:, 0] > 0).astype(np.float32), 4, 0, torch.device("cpu"))
     words = ["optimizer.accumulate=2", "optimizer.epochs=1", "optimizer.select=last", "method.members=4"]
     run = load_run(None, ["method.name=batch_ensemble", *words], data="d")
-    start = batch_ensemble.build(nn.Linear(3, 1), run, Bernoulli()).model.input_factors.detach()
-    trained = batch_ensemble.fit(nn.Linear(3, 1), batches, run, Checkpoint(), Bernoulli()).model
+    start = BatchEnsemble.build(nn.Linear(3, 1), run, Bernoulli()).model.input_factors.detach()
+    trained = BatchEnsemble.fit(nn.Linear(3, 1), batches, run, Checkpoint(), Bernoulli()).model
     assert ((trained.input_factors != start).any(dim=1)).all()
 
 
@@ -137,8 +137,8 @@ def points(*shape):
 def test_heads_trained_together_are_heads_trained_alone(hidden):
     """The arithmetic is that of one head; sums over the members' losses round once more."""
     batches = points(5)
-    start = copy.deepcopy(head_ensemble.build(Head(5, 1, hidden), RUN, Bernoulli()).model.head.layers)
-    together = head_ensemble.fit(Head(5, 1, hidden), batches, RUN, Checkpoint(), Bernoulli())
+    start = copy.deepcopy(HeadEnsemble.build(Head(5, 1, hidden), RUN, Bernoulli()).model.head.layers)
+    together = HeadEnsemble.fit(Head(5, 1, hidden), batches, RUN, Checkpoint(), Bernoulli())
     probs = together.predict(batches.source.inputs, 3, torch.Generator())
     for head, found, prob in zip(start, together.model.head.layers, probs, strict=True):
         single = RUN.model_copy(update={"method": load_run(None, data="d").method})
@@ -154,9 +154,9 @@ def test_heads_trained_together_are_heads_trained_alone(hidden):
 def test_a_trained_trunk_gets_the_mean_of_the_heads_gradients():
     network = build_model(ModelConfig(name="resnet18", width=4, stem="small"), seed=0).eval()
     plain = copy.deepcopy(network)
-    posterior = head_ensemble.build(network, RUN, Bernoulli())
+    posterior = HeadEnsemble.build(network, RUN, Bernoulli())
     images, labels = torch.rand(6, 3, 8, 8), torch.tensor([0.0, 1, 1, 0, 1, 0])
-    objective = head_ensemble.heads_objective(posterior.model, points(5), RUN, Bernoulli())
+    objective = HeadEnsemble.objective(posterior.model, points(5), RUN, Bernoulli())
     sum(objective(images, labels, BatchInfo.of(labels)).values()).backward()
     gradients = []
     for head in posterior.model.head.layers:
@@ -194,7 +194,7 @@ def own(name):
 
 def test_only_adapters_and_heads_are_trained():
     plain = build_model(NET, seed=3).state_dict()
-    posterior = lora_ensemble.fit(
+    posterior = LoraEnsemble.fit(
         build_model(NET, seed=3), points_of_lora_ensemble(), run(2), Checkpoint(), Bernoulli()
     )
     state = posterior.state()
@@ -213,22 +213,22 @@ def test_members_trained_together_are_members_trained_apart():
     """Nothing couples them: norms are fixed. Convolutions of other batch sizes round in another order."""
     batches, together = (
         points_of_lora_ensemble(),
-        lora_ensemble.build(build_model(NET, seed=3), run(2), Bernoulli()),
+        LoraEnsemble.build(build_model(NET, seed=3), run(2), Bernoulli()),
     )
     start = together.state()
-    objective = lora_ensemble.members_objective(together, batches, run(2))
+    objective = LoraEnsemble.objective(together, batches, run(2))
     train(together, batches, run(2), Checkpoint(), objective=objective)
     images = batches.source.inputs
     found = together.predict(images, 2, torch.Generator())
     for k in range(2):
-        apart = lora_ensemble.build(build_model(NET, seed=3), run(1), Bernoulli())
+        apart = LoraEnsemble.build(build_model(NET, seed=3), run(1), Bernoulli())
         apart.restore(
             {name: tensor[k : k + 1] if name.endswith((".up", ".down")) else tensor for name, tensor in start.items()
              if not name.startswith("head.layers.")}
             | {name.replace(f"layers.{k}.", "layers.0."): tensor for name, tensor in start.items()
                if name.startswith(f"head.layers.{k}.")}
         )  # fmt: skip
-        objective = lora_ensemble.members_objective(apart, batches, run(1))
+        objective = LoraEnsemble.objective(apart, batches, run(1))
         train(apart, batches, run(1), Checkpoint(), objective=objective)
         assert torch.allclose(found[k], apart.predict(images, 1, torch.Generator())[0], atol=1e-5)
     assert not torch.allclose(found[0], found[1], atol=1e-4)
@@ -236,7 +236,7 @@ def test_members_trained_together_are_members_trained_apart():
 
 def test_the_state_of_k_members_is_the_trunk_and_k_times_adapters_and_head():
     def values(members):
-        state = lora_ensemble.build(build_model(NET, seed=3), run(members), Bernoulli()).state()
+        state = LoraEnsemble.build(build_model(NET, seed=3), run(members), Bernoulli()).state()
         return sum(t.numel() for n, t in state.items() if own(n)), sum(
             t.numel() for n, t in state.items() if not own(n)
         )
@@ -249,7 +249,7 @@ def test_the_state_of_k_members_is_the_trunk_and_k_times_adapters_and_head():
 def test_frozen_stages_have_no_adapters():
     network = build_model(NET, seed=3)
     freeze(network.layer1)
-    model = lora_ensemble.build(network, run(1), Bernoulli()).model
+    model = LoraEnsemble.build(network, run(1), Bernoulli()).model
     adapted = {name.split(".")[1] for name, m in model.named_modules() if isinstance(m, LowRank)}
     assert adapted == {"conv1", "layer2", "layer3", "layer4"}
 

@@ -13,7 +13,7 @@ from retinabench.core.errors import InputError
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
 from retinabench.experiments.run import make_batches
-from retinabench.methods.ensembles import multiswag, swag, weight_moments
+from retinabench.methods import swag
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Bernoulli
 from retinabench.models.build import build_model
@@ -29,7 +29,7 @@ def test_moments_are_those_of_the_collected_vectors():
     vectors = 0.1 + 1e-3 * torch.randn(
         30, 7, generator=generator()
     )  # a spread far below the mean, as of weights
-    moments = weight_moments.Moments(7, 5, torch.device("cpu"))
+    moments = swag.Moments(7, 5, torch.device("cpu"))
     for vector in vectors:
         moments.collect(vector)
     table = vectors.double().numpy()
@@ -41,7 +41,7 @@ def test_moments_are_those_of_the_collected_vectors():
 
 def test_collecting_continues_after_saving():
     vectors = torch.randn(9, 4, generator=generator())
-    whole, first, second = (weight_moments.Moments(4, 3, torch.device("cpu")) for _ in range(3))
+    whole, first, second = (swag.Moments(4, 3, torch.device("cpu")) for _ in range(3))
     for vector in vectors:
         whole.collect(vector)
     for vector in vectors[:5]:
@@ -58,7 +58,7 @@ def test_collecting_continues_after_saving():
     "change", [{"count": None}, {"count": -1}, {"mean": torch.zeros(6)}, {"deviations": torch.zeros(7, 2)}]
 )
 def test_moments_of_another_network_are_refused(change):
-    moments = weight_moments.Moments(7, 5, torch.device("cpu"))
+    moments = swag.Moments(7, 5, torch.device("cpu"))
     with pytest.raises(ValueError, match=r"count is|has shape"):
         moments.load_state_dict({**moments.state_dict(), **change})
 
@@ -69,7 +69,7 @@ def test_samples_have_the_covariance_of_the_formula(scale):
     mean, variance = torch.randn(6, generator=generator()), torch.rand(6, generator=generator(1))
     D = torch.randn(4, 6, generator=generator(2))
     draws, count = generator(3), 10_000
-    sampled = torch.stack([weight_moments.draw(mean, variance, D, scale, draws) for _ in range(count)])
+    sampled = torch.stack([swag.draw(mean, variance, D, scale, draws) for _ in range(count)])
     expected = scale * (variance.diag() + D.T @ D / 3)
     diagonal = expected.diagonal()
     error = ((diagonal[:, None] * diagonal + expected.square()) / count).sqrt()
@@ -79,7 +79,7 @@ def test_samples_have_the_covariance_of_the_formula(scale):
 
 def test_weights_survive_the_flat_vector():
     model = build_model(load_run(None, TINY, data="d").model, 0)
-    back = weight_moments.named_weights(model, weight_moments.flat_weights(model))
+    back = swag.named_weights(model, swag.flat_weights(model))
     for name, p in model.named_parameters():
         assert torch.equal(back[name], p)
         assert back[name].stride() == p.stride()
@@ -93,7 +93,7 @@ def test_on_a_quadratic_it_measures_the_stationary_spread_of_sgd():
     """
     r, a, c = 0.1, 1.0, 2.0
     random, w = generator(), torch.zeros(4000)
-    moments = weight_moments.Moments(4000, 20, torch.device("cpu"))
+    moments = swag.Moments(4000, 20, torch.device("cpu"))
     for step in range(200 + 200 * 30):
         w = w - r * (a * w + c**0.5 * torch.randn(4000, generator=random))
         if step >= 200 and step % 30 == 0:
@@ -110,16 +110,16 @@ def test_it_fits_the_iterates_of_its_own_training(tmp_path, monkeypatch):
     )
     data = make_batches(run, load_task(run.data, run.task), torch.device("cpu"))
     seen = []
-    collect = weight_moments.Moments.collect
+    collect = swag.Moments.collect
     monkeypatch.setattr(
-        weight_moments.Moments, "collect", lambda self, w: (seen.append(w.clone()), collect(self, w))[1]
+        swag.Moments, "collect", lambda self, w: (seen.append(w.clone()), collect(self, w))[1]
     )
     checkpoint = Checkpoint()
-    posterior = swag.fit(build_model(run.model, 0), data, run, checkpoint, Bernoulli())
+    posterior = swag.Swag.fit(build_model(run.model, 0), data, run, checkpoint, Bernoulli())
     # 3 epochs of 4 steps, from step 6 on: the weights after steps 7 to 12.
     assert len(seen) == 6
     table = torch.stack(seen).double().numpy()
-    assert np.allclose(weight_moments.flat_weights(posterior.model), table.mean(axis=0), atol=1e-6)
+    assert np.allclose(swag.flat_weights(posterior.model), table.mean(axis=0), atol=1e-6)
     assert np.allclose(posterior.variance, table.var(axis=0), rtol=1e-3, atol=1e-10)
     assert posterior.deviations.shape == (6, table.shape[1])
     # The last phase has a constant rate.
@@ -138,7 +138,7 @@ def test_a_step_in_parts_is_collected_once(tmp_path):
         words = ["method.name=swag", "method.start=0.5", f"optimizer.accumulate={parts}"]
         run = load_run(None, [*TINY, *words], data=prepared)
         data = make_batches(run, load_task(run.data, run.task), torch.device("cpu"))
-        found.append(swag.fit(build_model(run.model, 0), data, run, Checkpoint(), Bernoulli()))
+        found.append(swag.Swag.fit(build_model(run.model, 0), data, run, Checkpoint(), Bernoulli()))
     assert found[0].deviations.shape == found[1].deviations.shape == (6, len(found[0].variance))
 
 
@@ -152,7 +152,7 @@ def mixture(covariance, components=2):
     means = torch.randn(components, 5, generator=random)
     variances = torch.rand(components, 5, generator=random)
     deviations = torch.randn(components, 4, 5, generator=random)
-    return multiswag.SwagMixture(model, Bernoulli(), means, variances, deviations, covariance, scale=1.0)
+    return swag.SwagMixture(model, Bernoulli(), means, variances, deviations, covariance, scale=1.0)
 
 
 def drawn(posterior, family):
@@ -170,7 +170,7 @@ def moments(posterior, family):
     ]
 
 
-@pytest.mark.parametrize("family", multiswag.FAMILIES)
+@pytest.mark.parametrize("family", swag.FAMILIES)
 def test_draws_have_mean_and_covariance_of_the_formula(family):
     """A mixture's covariance is the mean of the components' and that of their means; between layers that choose on their
     own it is 0. Fourth moments give the standard errors; each entry within 5 of them, 55 entries in all.
@@ -207,13 +207,13 @@ def test_one_low_rank_component_is_swag():
     one, two = torch.Generator().manual_seed(4), torch.Generator().manual_seed(4)
     torch.randint(1, (), generator=two)
     own = posterior.sample("low_rank", one)
-    other = weight_moments.draw(posterior.means[0], posterior.variances[0], posterior.deviations[0], 0.5, two)
+    other = swag.draw(posterior.means[0], posterior.variances[0], posterior.deviations[0], 0.5, two)
     assert torch.equal(own, other)
 
 
 def test_layers_are_stretches_of_the_flat_weights():
     model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.BatchNorm1d(4), nn.Linear(4, 1))
-    assert multiswag.layer_sizes(model) == [(16, 16), (8, 24), (5, 29)]
+    assert swag.layer_sizes(model) == [(16, 16), (8, 24), (5, 29)]
 
 
 @pytest.mark.parametrize("path", [pytest.param("sgd", marks=pytest.mark.slow), "sgld"])
@@ -244,13 +244,13 @@ def test_components_are_stretches_of_the_path(tmp_path, monkeypatch):
     run = load_run(None, words, data=str(make_prepared(tmp_path / "data")))
     data = make_batches(run, load_task(run.data, run.task), torch.device("cpu"))
     seen = []
-    collect = weight_moments.Moments.collect
+    collect = swag.Moments.collect
     monkeypatch.setattr(
-        weight_moments.Moments,
+        swag.Moments,
         "collect",
         lambda self, w: (seen.append((id(self), w.clone())), collect(self, w))[1],
     )
-    posterior = multiswag.fit(build_model(run.model, 0), data, run, Checkpoint(), Bernoulli())
+    posterior = swag.MultiSwag.fit(build_model(run.model, 0), data, run, Checkpoint(), Bernoulli())
     # 12 steps, collected from the fifth on: 8 iterates, 4 for each component.
     assert [seen[0][0] == owner for owner, _ in seen] == [True] * 4 + [False] * 4
     table = torch.stack([weights for _, weights in seen]).double()
@@ -258,7 +258,7 @@ def test_components_are_stretches_of_the_path(tmp_path, monkeypatch):
         assert torch.allclose(posterior.means[number].double(), part.mean(dim=0), atol=1e-6)
         assert torch.allclose(posterior.variances[number].double(), part.var(dim=0, correction=0), atol=1e-8)
     centre = posterior.means.mean(dim=0)
-    assert torch.allclose(weight_moments.flat_weights(posterior.model), centre, atol=1e-7)
+    assert torch.allclose(swag.flat_weights(posterior.model), centre, atol=1e-7)
 
 
 def test_too_few_iterates_are_refused():

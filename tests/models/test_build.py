@@ -9,7 +9,7 @@ from torch import nn
 from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources
-from retinabench.methods import dropout
+from retinabench.methods.dropout import McDropout
 from retinabench.methods.training import loop
 from retinabench.methods.training.likelihood import Bernoulli
 from retinabench.models.build import build_model, build_published, compile_network, set_arithmetic
@@ -105,7 +105,7 @@ def test_a_network_is_compiled_unless_its_layers_draw(monkeypatch):
     plain = build_model(run.model, 0)
     compile_network(plain, fall_back=False)
     assert compiled == [plain]
-    compile_network(dropout.build(plain, run, Bernoulli()).model, fall_back=True)
+    compile_network(McDropout.build(plain, run, Bernoulli()).model, fall_back=True)
     assert compiled == [plain]
 
 

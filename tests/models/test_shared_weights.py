@@ -14,7 +14,13 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from retinabench.models.stochastic.drawing import Draw, use_draws, use_generator
-from retinabench.models.stochastic.shared_weights import BatchEnsemble, LowRank, Members, OuterProduct, Rank1
+from retinabench.models.stochastic.shared_weights import (
+    BatchEnsembleLayer,
+    LowRank,
+    Members,
+    OuterProduct,
+    Rank1Layer,
+)
 
 
 class Fixed(OuterProduct):
@@ -63,7 +69,7 @@ def generator(seed=0):
 
 
 def rank1(layer, *, components=3, positive=0.75, prior_mean="sign", prior_stddev=0.05, clip=None, seed=0):
-    return Rank1(
+    return Rank1Layer(
         layer,
         components=components,
         positive=positive,
@@ -171,7 +177,7 @@ LAYERS = {
 
 
 def made(layer, members=3, std=0.5):
-    found = BatchEnsemble(layer, members, std, torch.Generator().manual_seed(0))
+    found = BatchEnsembleLayer(layer, members, std, torch.Generator().manual_seed(0))
     for k, bias in enumerate(found.bias):
         bias.data += k
     return found

@@ -1,13 +1,13 @@
 """The contract of a method, in one screenful.
 
-A method is a module whose docstring is its card, with three names
+A method is a module, or a class where several methods share a module, whose docstring is its card, with three names
 
     Config                                                           a frozen `MethodConfig`: hyper-parameters and what
                                                                      the method says of itself (title, cost, target)
     build(model, run, likelihood) -> Posterior                       the posterior of an untrained network
     fit(model, batches, run, checkpoint, likelihood) -> Posterior    build and train, or continue from the checkpoint
 
-and one line in `METHODS` or an entry point `retinabench.methods`. A finished posterior is restored by `build` and
+and one line in `METHODS` or an entry point `retinabench.methods`. `build` and `fit` of a class are static. A finished posterior is restored by `build` and
 `restore` (`training/posterior.py`). A method that combines the runs of others (`ensemble`, `temperature`) has instead of `build` and `fit`
 
     member_runs(run) -> list[TrainingRun]                            the runs to compute, or to find done
@@ -33,6 +33,7 @@ learning rate; ``extra`` is saved with the network. A method overrides `Config.t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import Field
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 
 
 class Method(Protocol):
-    """A module of `methods/`."""
+    """A module, or a class with static functions."""
 
     @property
     def Config(self) -> type[MethodConfig]:  # noqa: N802
@@ -96,12 +97,12 @@ class FidelitySettings(Frozen):
     """An entry of the fidelity benchmark: the settings under which a method takes part.
 
     All entries train on the stated posterior, in batches of 50, until the last epoch. Rates, widths and numbers of members
-    are what `retinabench fidelity tune` found on development targets.
+    are those that `retinabench fidelity tune` chose on development targets.
 
     Args:
         name: Of the entry.
         title: In tables and figures.
-        method: The table `method` of a run, whose name is that of the method's module where it has none. The values
+        method: The table `method` of a run, whose name is that of the method where it has none. The values
             "prior_precision" and "prior_std" stand for the target's numbers,
             "X per point" for X times the number of its training points.
         optimizer: The table `optimizer` of a run. Without `epochs` as many are trained as the budget allows.
@@ -119,6 +120,58 @@ class FidelitySettings(Frozen):
     gaussian: dict[str, JsonObject] = Field(default_factory=dict)
     share: float = Field(1.0, gt=0, le=1)
     search: dict[str, dict[str, JsonObject]] = Field(default_factory=dict)
+
+
+ADAM: JsonObject = {"name": "adam", "schedule": "cosine"}
+HEAVY_BALL: JsonObject = {"momentum": 0.9}
+
+
+def fidelity_entry(
+    name: str,
+    title: str,
+    method: JsonObject,
+    optimizer: JsonObject | None = None,
+    *,
+    tuned: Mapping[str, tuple[Any, Any]] | None = None,
+    searched: Mapping[str, Any] | None = None,
+    share: float = 1.0,
+) -> FidelitySettings:
+    """Return an entry from tables by dotted key.
+
+    Args:
+        name: Of the entry.
+        title: In tables and figures.
+        method: The table `method` of a run.
+        optimizer: The table `optimizer` of a run.
+        tuned: Dotted key -> its value for targets of classes and for those of regression; None leaves the default.
+        searched: Dotted key -> the range or choices that `fidelity tune` searches; a pair where they differ in the same way.
+        share: Share of the budget that the entry takes at most.
+    """
+    changes: tuple[dict[str, JsonObject], dict[str, JsonObject]] = ({}, {})
+    for key, values in (tuned or {}).items():
+        for table, value in zip(changes, values, strict=True):
+            if value is not None:
+                *path, last = key.split(".")
+                inner: Any = table
+                for part in path:
+                    inner = inner.setdefault(part, {})
+                inner[last] = value
+    search: dict[str, dict[str, JsonObject]] = {}
+    if searched:
+        for place, likelihood in enumerate(("categorical", "gaussian")):
+            search[likelihood] = {
+                key: space[place] if isinstance(space, tuple) else space for key, space in searched.items()
+            }
+    return FidelitySettings(
+        name=name,
+        title=title,
+        method=method,
+        optimizer=optimizer or {},
+        categorical=changes[0],
+        gaussian=changes[1],
+        share=share,
+        search=search,
+    )
 
 
 def log_range(low: float, high: float) -> JsonObject:

@@ -1,7 +1,6 @@
 """MAP: one network at the maximum of the (L2-penalised) likelihood.
 
-**Idea.** One network at the maximum of the penalised likelihood: the baseline that every other method must
-beat.
+**Idea.** One network at the maximum of the penalised likelihood: the baseline that every other method must beat.
 
     θ* = argmin_θ  mean_n CE(y_n, f_θ(x_n)) + l2 Σ w²
 
@@ -9,9 +8,8 @@ beat.
 
 **Cost.** One pass per step, one per prediction. S = 1.
 
-**When it fails.** It has no epistemic uncertainty: the entropy of its one prediction is all that can order a
-referral, and it holds nothing of what the training images leave undetermined. Under a new camera it errs with
-confidence.
+**When it fails.** It has no epistemic uncertainty: the entropy of its one prediction is all that can order a referral,
+and it holds nothing of what the training images leave undetermined. Under a new camera it errs with confidence.
 
 **Released Retina Benchmark.** Its L2 term sums an empty list (`optimizer.l2_on = "nothing"`).
 
@@ -27,7 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from retinabench.data.loader import Batches
-from retinabench.methods.base import FidelitySettings
+from retinabench.methods.base import ADAM, fidelity_entry
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
@@ -74,14 +72,4 @@ def fit(
     return train(build(model, run, likelihood), batches, run, checkpoint)
 
 
-FIDELITY = (
-    FidelitySettings(
-        name="map",
-        title="MAP",
-        method={"name": "map"},
-        optimizer={"name": "adam", "schedule": "cosine"},
-        categorical={"optimizer": {"lr": 0.0068}},
-        gaussian={"optimizer": {"lr": 0.0085}},
-        share=0.1,
-    ),
-)
+FIDELITY = (fidelity_entry("map", "MAP", {}, ADAM, tuned={"optimizer.lr": (0.0068, 0.0085)}, share=0.1),)

@@ -19,6 +19,7 @@ from torch.func import functional_call
 from retinabench.core.errors import InputError
 from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training import distributed
+from retinabench.methods.training import posterior as base
 from retinabench.methods.training.checkpoint import Checkpoint, load_tensors, save_tensors
 from retinabench.methods.training.gradients import BatchInfo, Objective
 from retinabench.methods.training.likelihood import Likelihood
@@ -27,10 +28,8 @@ from retinabench.methods.training.posterior import (
     NetworkOnly,
     State,
     network_state,
-    restore_with,
     rewound,
     sample_seeds,
-    state_with,
 )
 from retinabench.models.stochastic.drawing import Draw, use_draws
 
@@ -53,7 +52,10 @@ class CollectedPosterior:
         """
         self.model.eval()
         predictions = []
-        for sample in evenly(self.samples or [dict(self.model.state_dict())], samples):
+        available = self.samples or [dict(self.model.state_dict())]
+        count = min(samples, len(available))
+        for k in range(count):  # evenly spaced, the last among them
+            sample = available[(k + 1) * len(available) // count - 1]
             weights = {name: tensor.to(images.device) for name, tensor in sample.items()}
             predictions.append(self.likelihood.predictive(functional_call(self.model, weights, (images,))))
         return torch.stack(predictions)
@@ -69,20 +71,14 @@ class CollectedPosterior:
     def restore(self, state: State) -> None:
         """Take over saved tensors as they come, mapped or not; ValueError where one is of no tensor of the network."""
         own = {name: (tensor.shape, tensor.dtype) for name, tensor in self.model.state_dict().items()}
-        found: dict[str, State] = {}
+        samples: dict[str, State] = {}
         for key, tensor in state.items():
             number, name = key.removeprefix(BESIDE).split("/")
-            found.setdefault(number, {})[name] = tensor
-        for number, sample in found.items():
+            samples.setdefault(number, {})[name] = tensor
+        for number, sample in samples.items():
             if {name: (tensor.shape, tensor.dtype) for name, tensor in sample.items()} != own:
                 raise ValueError(f"sample {number:.20} has other tensors")
-        self.samples = [found[number] for number in sorted(found)]
-
-
-def evenly(samples: Sequence[State], count: int) -> list[State]:
-    """Return `count` evenly spaced samples, the last among them; all where there are fewer."""
-    count = min(count, len(samples))
-    return [samples[(k + 1) * len(samples) // count - 1] for k in range(count)]
+        self.samples = [samples[number] for number in sorted(samples)]
 
 
 @dataclass
@@ -217,11 +213,11 @@ class DrawnWeights(ABC):
 
     def state(self) -> State:
         """Return the tensors of the network and those beside it."""
-        return state_with(self.model, self.beside)
+        return base.state_with(self.model, self.beside)
 
     def restore(self, state: State) -> None:
         """Take over saved tensors; ValueError where those beside the network have other names or axes."""
-        found, own = restore_with(self.model, state), self.beside
+        found, own = base.restore_with(self.model, state), self.beside
         if set(found) != set(own):
             raise ValueError(f"beside the network are {sorted(found)!s:.60}, not {sorted(own)}")
         for name, tensor in found.items():
@@ -252,7 +248,7 @@ class WeightPosterior(DrawnWeights):
 
     def restore(self, state: State) -> None:
         """Take over saved tensors."""
-        self.stds = restore_with(self.model, state)
+        self.stds = base.restore_with(self.model, state)
 
 
 def point(model: nn.Module, likelihood: Likelihood) -> WeightPosterior:
@@ -269,9 +265,7 @@ PASS_VALUES = {"cpu": 2**18, "cuda": 2**25}
 
 @dataclass
 class SampledPosterior(NetworkOnly):
-    """One network with layers that draw: weights, of which each sample is one function for all images, or units, which
-    every image draws on its own (`per_image`).
-    """
+    """One network with layers that draw: weights, one function for all images, or units of each image (`per_image`)."""
 
     model: nn.Module
     likelihood: Likelihood
@@ -281,60 +275,27 @@ class SampledPosterior(NetworkOnly):
     @torch.no_grad()
     def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
         """Return probabilities (S, B, C) of images: S draws of the network's noise."""
+        cached = not self.per_image and fits_cache(samples, self.model)
+
+        def draw(start: torch.Generator) -> list[Draw]:
+            return [
+                Draw(torch.Generator(start.device).manual_seed(seed), number, {} if cached else None)
+                for number, seed in enumerate(sample_seeds(samples, start))
+            ]
+
         if self.per_image:
-            return predict_samples(self.model, self.likelihood, images, samples, generator)
-        cached, weights = fits_cache(samples, self.model), list(self.model.parameters())
-        draws = self.cache.samples(
-            generator,
-            samples,
-            weights,
-            lambda start: _sample_draws(samples, start, cache=cached),
-            cache=cached,
-        )
-        return _predict_draws(self.model, self.likelihood, images, list(draws))
-
-
-def predict_samples(
-    model: nn.Module,
-    likelihood: Likelihood,
-    images: Tensor,
-    samples: int,
-    generator: torch.Generator,
-    pass_values: int | None = None,
-) -> Tensor:
-    """Return class probabilities (S, B, C) of S posterior samples, fresh draws of `generator`'s stream.
-
-    Shapes: `images` (B, 3, H, W).
-    """
-    return _predict_draws(model, likelihood, images, _sample_draws(samples, generator), pass_values)
-
-
-def _sample_draws(samples: int, generator: torch.Generator, *, cache: bool = False) -> list[Draw]:
-    """Return S posterior samples, each with a generator of its own, seeded from `generator`."""
-    return [
-        Draw(torch.Generator(generator.device).manual_seed(seed), number, {} if cache else None)
-        for number, seed in enumerate(sample_seeds(samples, generator))
-    ]
-
-
-def _predict_draws(
-    model: nn.Module,
-    likelihood: Likelihood,
-    images: Tensor,
-    draws: list[Draw],
-    pass_values: int | None = None,
-) -> Tensor:
-    """Return class probabilities (S, B, C) of the samples `draws`, with as many in one pass as `pass_values` allows.
-
-    Default: by device. How many share a pass changes no draw, only the rounding of the batched kernels.
-    """
-    model.eval()
-    pass_values = pass_values or PASS_VALUES.get(images.device.type, 2**18)
-    together = max(1, pass_values // images.numel())
-    probs = []
-    for first in range(0, len(draws), together):
-        chunk = draws[first : first + together]
-        use_draws(model, chunk)
-        drawn = likelihood.predictive(model(torch.cat([images] * len(chunk))))
-        probs.append(drawn.view(len(chunk), len(images), -1))
-    return torch.cat(probs)
+            draws = draw(generator)
+        else:
+            draws = list(
+                self.cache.samples(generator, samples, list(self.model.parameters()), draw, cache=cached)
+            )
+        self.model.eval()
+        # How many samples share a pass changes no draw, only the rounding of the batched kernels.
+        together = max(1, PASS_VALUES.get(images.device.type, 2**18) // images.numel())
+        probs = []
+        for first in range(0, samples, together):
+            chunk = draws[first : first + together]
+            use_draws(self.model, chunk)
+            drawn = self.likelihood.predictive(self.model(torch.cat([images] * len(chunk))))
+            probs.append(drawn.view(len(chunk), len(images), -1))
+        return torch.cat(probs)

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    SerializeAsAny,
-    field_validator,
-)
+from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator
 
 from retinabench.core.errors import nearest
 from retinabench.core.settings import Extended, Frozen

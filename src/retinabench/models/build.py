@@ -20,12 +20,7 @@ from retinabench.models.stochastic.drawing import Drawing
 
 
 def build_model(
-    config: ModelConfig,
-    seed: int,
-    outputs: int = 1,
-    *,
-    pretrained: bool = True,
-    progress: Progress = QUIET,
+    config: ModelConfig, seed: int, outputs: int = 1, *, pretrained: bool = True, progress: Progress = QUIET
 ) -> nn.Module:
     """Build a network for images in channels-last layout, the faster one on every device, or a head for features."""
     if config.trained == "head":

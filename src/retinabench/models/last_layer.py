@@ -72,8 +72,7 @@ def split_last_layer(model: nn.Module) -> SplitNetwork:
     name = last_linear(model)
     if name is None:
         raise InputError(
-            f"the network {type(model).__name__} has no linear layer to be its last one",
-            hint=HINT,
+            f"the network {type(model).__name__} has no linear layer to be its last one", hint=HINT
         )
     head = model.get_submodule(name)
     assert isinstance(head, nn.Linear)

@@ -20,7 +20,7 @@ import pyarrow.parquet
 from retinabench.core.files import remove, state
 from retinabench.experiments.study.definition import Study
 from retinabench.experiments.study.study import Chosen, is_tuned
-from retinabench.methods.ensembles.ensemble import combine
+from retinabench.methods.composed import Ensemble
 from retinabench.predictions.columns import read_metadata
 from retinabench.predictions.formats import METADATA_KEY
 from retinabench.predictions.io import read_predictions, write_predictions
@@ -173,7 +173,7 @@ def subsets(seeds: Sequence[int], members: int, rules: str) -> list[tuple[int, .
 
 def pool(members: Sequence[Predictions], seeds: Sequence[int], number: int) -> Predictions:
     """Pool runs that differ by their seed as ensemble `number` of several, which stands for its seed."""
-    pooled = combine(members)
+    pooled = Ensemble.combine(members)
     single = str(members[0].metadata.get("title") or members[0].metadata.get("method", "model"))
     hashes = "/".join(str(member.metadata.get("config_hash")) for member in members)
     about = {

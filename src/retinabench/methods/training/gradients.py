@@ -62,7 +62,7 @@ def class_weights(labels: Tensor, positive_share: Tensor) -> Tensor:
     References:
         Band et al. (2021), "Benchmarking Bayesian deep learning on diabetic retinopathy detection tasks", equation A.1.
 
-    Shapes: `labels` (B,), returns (B,).
+    Shapes: `labels` (B,), `positive_share` (1), returns (B,).
     """
     share = torch.where(labels > 0.5, positive_share, 1 - positive_share)
     return 0.5 / share

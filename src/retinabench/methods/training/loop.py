@@ -84,27 +84,36 @@ def make_optimizer(model: nn.Module, config: Optimizer) -> torch.optim.Optimizer
     )
 
 
+def set_pace(optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter], lr_factor: float) -> None:
+    """Move `parameters` into groups of their own with this factor on the learning rate; all else of them stays."""
+    chosen = {id(p) for p in parameters}
+    for group in list(optimizer.param_groups):
+        moved = [p for p in group["params"] if id(p) in chosen]
+        if moved:
+            group["params"] = [p for p in group["params"] if id(p) not in chosen]
+            optimizer.add_param_group({**group, "params": moved, "lr_factor": lr_factor})
+    optimizer.param_groups[:] = [group for group in optimizer.param_groups if group["params"]]
+
+
 def restore_optimizer(optimizer: torch.optim.Optimizer, state: TrainingState) -> None:
-    """Give an optimiser the state of a checkpoint back, in place."""
-    own = [{**group} for group in optimizer.param_groups]
+    """Give an optimiser the state of a checkpoint back, in place; its settings stay those of the run, but for counted steps.
+
+    Raises `ValueError` where the state belongs to an optimiser of other parameters, or where values are of another kind.
+    """
+    own = [dict(group) for group in optimizer.param_groups]
     begun = {parameter: dict(values) for parameter, values in optimizer.state.items()}
     optimizer.load_state_dict(state)
-    for group, wanted in zip(optimizer.param_groups, own, strict=True):
-        for name, value in wanted.items():
-            found = group[name]
-            fits = (
-                isinstance(found, float | int) and math.isfinite(found) if isinstance(value, float) else True
-            )
-            if isinstance(value, int):  # settings are those of the run; "steps" counts
-                fits = found == value or (name == "steps" and type(found) is int and found >= 0)
-            if not fits:
-                raise ValueError(f"{name} of the optimiser is {found!s:.30}")
+    for group, settings in zip(optimizer.param_groups, own, strict=True):
+        steps = group.get("steps", 0)
+        if type(steps) is not int or steps < 0:
+            raise ValueError(f"steps of the optimiser are {steps!s:.30}")
+        group.update({name: value for name, value in settings.items() if name not in ("params", "steps")})
     for parameter, values in begun.items():
-        kept = optimizer.state.get(parameter, {})
-        if any(type(kept.get(name)) is not type(value) for name, value in values.items()):
+        restored = optimizer.state.get(parameter, {})
+        if any(type(restored.get(name)) is not type(value) for name, value in values.items()):
             raise ValueError("lacks a state of the optimiser")
-    for parameter, kept in optimizer.state.items():
-        for name, value in kept.items():
+    for parameter, restored in optimizer.state.items():
+        for name, value in restored.items():
             if isinstance(value, Tensor):
                 if value.numel() > 1 and value.shape != parameter.shape:
                     raise ValueError(f"{name} of the optimiser has shape {tuple(value.shape)}")

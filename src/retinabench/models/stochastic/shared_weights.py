@@ -85,13 +85,12 @@ class OuterProduct(Drawing, ABC):
 INITIAL_STDDEV = (math.sqrt(0.001 / 0.999), 0.1)
 
 
-class Rank1(OuterProduct):
+class Rank1Layer(OuterProduct):
     """A layer in place of `layer`, its weight and bias deterministic.
 
     positive: probability of +1 in the components' initial means, random signs. prior_mean: `sign`, the nearer of +1 and
-    -1, or `one`, as released. clip: cuts samples at ± this, or None.
-    Parameters: `weight`, `bias`, and of shape (K, inputs) `input_mean`, `input_rho`, (K, outputs) `output_mean`,
-    `output_rho`.
+    -1, or `one`, as released. clip: cuts samples at ± this, or None. Parameters: `weight`, `bias`, and of shape (K,
+    inputs) `input_mean`, `input_rho`, (K, outputs) `output_mean`, `output_rho`.
     """
 
     def __init__(
@@ -156,7 +155,7 @@ def _initial_signs(like: Tensor, positive: float, generator: torch.Generator) ->
     return parameter
 
 
-class BatchEnsemble(OuterProduct):
+class BatchEnsembleLayer(OuterProduct):
     """A layer in place of `layer`, whose weight the members share.
 
     Parameters: `weight`, of shape (K, inputs) `input_factors`, (K, outputs) `output_factors`, and K vectors `bias`. The

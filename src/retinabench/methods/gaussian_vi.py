@@ -22,9 +22,6 @@ moves by Adam in units of ρ: from 0.01 to 0.2 takes a hundred steps at a rate o
 of ρ is about 1 / N, never gets there. At T = 1 with few images most weights fall back to the prior, and the
 network underfits. The last epoch is used, and `metrics.jsonl` shows the scores of the mean.
 
-**Tested.** Linear regression reaches the exact mean and 1 / diagonal of the precision; logistic regression the
-least free energy found by quadrature (`tests/methods/test_known_posteriors.py`).
-
 **Source.** Graves 2011, Practical Variational Inference for Neural Networks; Blundell et al. 2015, Weight
 Uncertainty in Neural Networks.
 """
@@ -43,7 +40,7 @@ from torch.nn.functional import softplus
 from retinabench.core.errors import InputError
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
-from retinabench.methods.base import FidelitySettings, as_config, log_range
+from retinabench.methods.base import ADAM, as_config, fidelity_entry, log_range
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.posteriors import WeightPosterior, point
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun
@@ -57,8 +54,7 @@ from retinabench.methods.training.posterior import precision
 class Config(MethodConfig):
     """samples: weight draws per prediction. train_samples: per step, in pairs m ± noise.
 
-    std: of every weight under q at the start. temperature: T, the divergence counts T-fold; below 1 a cold
-    posterior.
+    std: of every weight under q at the start. temperature: T, the divergence counts T-fold; below 1 a cold posterior.
     """
 
     title = "mean-field Gaussian"
@@ -166,19 +162,12 @@ def kl_to_zero_mean_prior(mean: Tensor, std: Tensor, prior_precision: float) -> 
 
 
 FIDELITY = (
-    FidelitySettings(
-        name="gaussian_vi",
-        title="mean-field Gaussian",
-        method={"name": "gaussian_vi", "samples": 100, "train_samples": 2},
-        optimizer={"name": "adam", "schedule": "cosine"},
-        categorical={"optimizer": {"lr": 0.0027}, "method": {"std": 0.0088}},
-        gaussian={"optimizer": {"lr": 0.0036}, "method": {"std": 0.0056}},
-        search={
-            "categorical": {
-                "method.std": log_range(0.005, 0.1),
-                "optimizer.lr": log_range(0.0005, 0.02),
-            },
-            "gaussian": {"method.std": log_range(0.005, 0.1), "optimizer.lr": log_range(0.0005, 0.02)},
-        },
+    fidelity_entry(
+        "gaussian_vi",
+        "mean-field Gaussian",
+        {"samples": 100, "train_samples": 2},
+        ADAM,
+        tuned={"optimizer.lr": (0.0027, 0.0036), "method.std": (0.0088, 0.0056)},
+        searched={"method.std": log_range(0.005, 0.1), "optimizer.lr": log_range(0.0005, 0.02)},
     ),
 )

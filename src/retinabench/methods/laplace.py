@@ -30,42 +30,122 @@ the evidence, computed from them, chooses too small a δ: hence `validation` by 
 counts every image as an independent one; both eyes of a patient are not.
 
 **Source.** MacKay 1992; Daxberger et al. 2021, Laplace Redux; Immer et al. 2021 (linearised predictions).
+
+The generalised Gauss-Newton matrix is H = Σ_n w_n J_nᵀ Λ_n J_n, J_n the Jacobian of the outputs of image n. Of logits it is the
+Hessian of the cross-entropy, and for weights that enter them linearly H is the Hessian itself.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
-from scipy.optimize import minimize_scalar
+from scipy.optimize import brentq, minimize_scalar
 from torch import Tensor, nn
+from torch.func import functional_call, jacrev, jvp, vmap
 
 from retinabench.core.errors import InputError
 from retinabench.data.loader import Batches
-from retinabench.methods.base import FidelitySettings, as_config
+from retinabench.methods.base import ADAM, as_config, fidelity_entry
 from retinabench.methods.map import PointPosterior
-from retinabench.methods.posthoc.laplace_curvature import (
-    diagonal_curvature,
-    evidence_precision,
-    linear_curvature,
-)
-from retinabench.methods.posthoc.laplace_posterior import DiagonalPosterior, LastLayerPosterior
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun, no_target
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.gradients import class_weights
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import train
-from retinabench.methods.training.posterior import precision
+from retinabench.methods.training.posterior import State, precision, restore_with, rewound, state_with
 from retinabench.methods.training.prediction import validation_scores
 from retinabench.models.last_layer import SplitNetwork, split_last_layer, with_bias
 
 Widen = Callable[[float], None]
 SEARCHED = (1e-2, 1e8)
+EXAMPLES_AT_ONCE = 16
+
+
+@dataclass
+class LastLayerPosterior:
+    """A trunk, the last layer's MAP weights, and a factor F (P, P) of their covariance F Fᵀ, P = C (D + 1)."""
+
+    model: SplitNetwork
+    likelihood: Likelihood
+    factor: Tensor
+
+    @torch.no_grad()
+    def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
+        """Return probabilities (S, B, C) of images: one pass of the trunk, S last layers."""
+        self.model.eval()
+        draws, features = rewound(generator), self.model.features(images)
+        with torch.autocast(images.device.type, enabled=False):
+            logits, probs = self.model.head(features), []
+            for _ in range(samples):
+                noise = torch.randn(len(self.factor), generator=draws, device=images.device)
+                shift = (self.factor @ noise).view(logits.shape[1], -1)
+                probs.append(self.likelihood.predictive(logits + with_bias(features) @ shift.T))
+        return torch.stack(probs)
+
+    def state(self) -> State:
+        """The network's tensors and the factor."""
+        return state_with(self.model, {"factor": self.factor})
+
+    def restore(self, state: State) -> None:
+        """Take over saved tensors."""
+        self.factor = restore_with(self.model, state)["factor"]
+
+
+@dataclass
+class DiagonalPosterior:
+    """The MAP network and the standard deviation of every parameter, by name."""
+
+    model: nn.Module
+    likelihood: Likelihood
+    stds: dict[str, Tensor]
+
+    @torch.no_grad()
+    def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
+        """Return probabilities (S, B, C) of images: S draws of the linearised network, each a directional derivative."""
+        self.model.eval()
+        draws, probs = rewound(generator), []
+        center = {name: p.detach() for name, p in self.model.named_parameters()}
+
+        def network(weights: dict[str, Tensor]) -> Tensor:
+            logits: Tensor = functional_call(self.model, weights, (images,))
+            return logits
+
+        for _ in range(samples):
+            shift = {
+                name: self.stds[name] * torch.randn(p.shape, generator=draws, device=p.device)
+                for name, p in center.items()
+            }
+            logits, change = _derivative(network, center, shift)
+            probs.append(self.likelihood.predictive(logits + change))
+        return torch.stack(probs)
+
+    def state(self) -> State:
+        """The network's tensors and the stds."""
+        return state_with(self.model, self.stds)
+
+    def restore(self, state: State) -> None:
+        """Take over saved tensors."""
+        self.stds = restore_with(self.model, state)
+
+
+def _derivative(
+    network: Callable[[dict[str, Tensor]], Tensor], center: dict[str, Tensor], shift: dict[str, Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Return the logits at `center` and their derivative along `shift`, in float32."""
+    device = next(iter(center.values())).device.type
+    with torch.autocast(device, enabled=False), warnings.catch_warnings():
+        # PyTorch's forward mode calls a function that PyTorch has deprecated.
+        warnings.filterwarnings("ignore", ".*torch.jit.script", DeprecationWarning)
+        logits, change = jvp(network, (center,), (shift,))  # type: ignore[misc]  # no auxiliary output
+    return logits, change
 
 
 class Config(MethodConfig):
@@ -240,19 +320,69 @@ def _head_weights(network: SplitNetwork) -> Tensor:
     return torch.cat([head.weight, bias[:, None]], dim=1).detach()
 
 
+def linear_curvature(features: Tensor, logits: Tensor, weights: Tensor, likelihood: Likelihood) -> Tensor:
+    """Return H of the last layer's weights, in float64.
+
+    Output by output: entry c D + d belongs to weight d of output c.
+
+    Shapes: `features` (B, D), `logits` (B, C), `weights` (B,).
+    """
+    phi = features.double()
+    hessian = likelihood.information(logits.double()) * weights.double()[:, None, None]
+    size = logits.shape[1] * features.shape[1]
+    return torch.einsum("bij,bd,be->idje", hessian, phi, phi).reshape(size, size)
+
+
+def diagonal_curvature(
+    model: nn.Module, images: Tensor, weights: Tensor, likelihood: Likelihood
+) -> dict[str, Tensor]:
+    """Return the diagonal of H over all parameters of `model`, by name.
+
+    Λ = Rᵀ R, so that the diagonal is the sum of squares of the Jacobian of R f, R held fixed: one row per output.
+
+    Shapes: `images` (B, ...), `weights` (B,).
+    """
+    parameters = {name: p.detach() for name, p in model.named_parameters()}
+
+    def rooted(parameters: dict[str, Tensor], image: Tensor) -> Tensor:
+        logits: Tensor = functional_call(model, parameters, (image[None],))[0].float()
+        return likelihood.root_times(logits.detach(), logits)
+
+    total = {name: torch.zeros_like(p) for name, p in parameters.items()}
+    jacobian = vmap(jacrev(rooted), in_dims=(None, 0))
+    for start in range(0, len(images), EXAMPLES_AT_ONCE):
+        some = slice(start, start + EXAMPLES_AT_ONCE)
+        for name, rows in jacobian(parameters, images[some]).items():
+            total[name] += torch.einsum("bc...,b->...", rows.square(), weights[some])
+    return total
+
+
+def evidence_precision(eigenvalues: NDArray[np.float64], squared_norm: float) -> float:
+    """Return the prior precision δ that maximises Laplace's log evidence (MacKay 1992).
+
+    log p(D) ≈ log p(D | θ*) - ½ δ |θ*|² + ½ Σ_j (log δ - log(λ_j + δ)), with λ_j the eigenvalues (P,) of H. Its
+    derivative in log δ is ½ (γ - δ |θ*|²), γ = Σ λ_j / (λ_j + δ) the number of well-determined weights: it falls, so
+    that its one root is the maximum.
+    """
+    eigenvalues = np.clip(eigenvalues, 0, None)
+
+    def slope(log_precision: float) -> float:
+        precision = math.exp(log_precision)
+        return float((eigenvalues / (eigenvalues + precision)).sum() - precision * squared_norm)
+
+    low, high = -30.0, 30.0
+    if slope(low) <= 0:  # nothing is determined by the data
+        return math.exp(low)
+    return math.exp(high) if slope(high) >= 0 else math.exp(brentq(slope, low, high, xtol=1e-10))
+
+
 FIDELITY = tuple(
-    FidelitySettings(
-        name=name,
-        title=title,
-        method={
-            "name": "laplace",
-            "weights": weights,
-            "samples": 100,
-            "prior_precision": "prior_precision",
-        },
-        optimizer={"name": "adam", "schedule": "cosine"},
-        categorical={"optimizer": {"lr": 0.0068}},
-        gaussian={"optimizer": {"lr": 0.0085}},
+    fidelity_entry(
+        name,
+        title,
+        {"weights": weights, "samples": 100, "prior_precision": "prior_precision"},
+        ADAM,
+        tuned={"optimizer.lr": (0.0068, 0.0085)},
         share=0.1,
     )
     for name, title, weights in (

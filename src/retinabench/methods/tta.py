@@ -21,9 +21,6 @@ leave undetermined: a network that is wrong about all views alike is certain. Vi
 (`optimizer.augment`) lower the scores of a network that is sensitive to them. Features of a trunk that were computed
 once have no views.
 
-**Tested.** The views against NumPy's flips and turns; predictions against the member's of images that were turned by
-hand; images in batches of any size.
-
 **Source.** Ayhan & Berens 2018, Test-time data augmentation for estimation of heteroscedastic aleatoric uncertainty
 in deep neural networks; Wang et al. 2019, Aleatoric uncertainty estimation with test-time augmentation for medical
 image segmentation with convolutional neural networks.
@@ -155,9 +152,7 @@ def _affine(matrix: Tensor) -> View:
     return lambda images: affine(images, matrix.to(images.device).expand(len(images), 2, 3))
 
 
-def trained_by(run: TrainingRun) -> TrainingRun:
-    """Return the run of the member, whose weights are used."""
-    return member_run(run)
+trained_by = member_run
 
 
 def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> ViewsPosterior:

@@ -1,1 +1,0 @@
-"""Markov chain Monte Carlo."""

@@ -1,1 +1,0 @@
-"""Methods applied to a trained network."""
