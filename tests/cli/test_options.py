@@ -96,15 +96,8 @@ def test_the_shared_options_are_fields_of_their_dataclass(give, settings):
 @pytest.mark.parametrize(
     ("name", "declared", "of"),
     [
-        ("task", options.Target, (fidelity.make, fidelity.hidden_score, fidelity.run)),
-        (
-            "data",
-            options.TargetFolder,
-            (fidelity.make, fidelity.hidden_score, fidelity.run, fidelity.make_reference),
-        ),
-        ("chains", options.Chains, (fidelity.make, fidelity.make_reference)),
-        ("burn_in", options.BurnIn, (fidelity.make, fidelity.make_reference)),
-        ("keep", options.Keep, (fidelity.make, fidelity.make_reference)),
+        ("task", options.Target, (fidelity.run, fidelity.score)),
+        ("data", options.TargetFolder, (fidelity.run, fidelity.score, fidelity.reference)),
     ],
 )
 def test_an_option_is_declared_once(name, declared, of):

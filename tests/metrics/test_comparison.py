@@ -1,4 +1,4 @@
-"""Comparisons of models: differences, tests, ranks."""
+"""Comparisons of models: differences and their intervals, what is paired, Holm's correction, and ranks."""
 
 from __future__ import annotations
 
@@ -14,17 +14,53 @@ from scipy import stats
 
 import retinabench as rb
 from retinabench.core.errors import InputError
-from retinabench.metrics.comparison import _with_seeds, compare, rank, ranks, standings
+from retinabench.metrics.comparison import compare, rank
 from retinabench.metrics.intervals import auroc_difference
+from retinabench.metrics.over_seeds import seed_effects
+from retinabench.metrics.paired import Side, mean_difference, ranks
 from support.paired_models import models
 
 FAST = ("accuracy", "auroc", "nll", "referral_accuracy_area")
 
 
+def differences(*sides, **options):
+    """The differences in domain, as JSON holds them."""
+    return compare(*sides, **options).to_dict()["sets"]["in_domain"]["scores"]
+
+
+def seeds(signal, count, spread=0.3, first=0, images=240):
+    """Seeds of a method on the same images: `spread` is the noise of a seed."""
+    common = np.random.default_rng(7)
+    label = (np.arange(images) % 3 == 0).astype(int)
+    noise = common.normal(size=images)
+    found = []
+    for seed in range(first, first + count):
+        z = signal * (2 * label - 1) + noise + spread * np.random.default_rng([99, seed]).normal(size=images)
+        patient = np.repeat([f"p{k}" for k in range(images // 2)], 2)
+        found.append(
+            rb.Predictions(
+                [f"i{k}" for k in range(images)], label, 1 / (1 + np.exp(-z)), patient_id=patient,
+                metadata={"seed": seed},
+            )
+        )  # fmt: skip
+    return found
+
+
+def side(values, draws=0.02, labels=None, seed=0):
+    """A side with these values over seeds and replicates of its mean."""
+    values = np.asarray(values)
+    labels = labels or [((id(values), k),) for k in range(len(values))]
+    spread = np.random.default_rng(seed).normal(size=4000) * draws
+    return Side(values, values.mean() + spread, seed_effects(values, labels))
+
+
+# ------------------------------------------------------------------------------------------- one against one
+
+
 def test_the_interval_agrees_with_the_closed_form():
     """2,000 draws: an end of the interval has a Monte Carlo SE of about 6 % of the standard error."""
     a, b = models(1, patients=400, quality=(1.2, 1.0))
-    entry = compare(a, b, bootstrap=2000, scores=["auroc"]).to_dict()["sets"]["in_domain"]["scores"]["auroc"]
+    entry = differences(a, b, bootstrap=2000, scores=["auroc"])["auroc"]
     closed = auroc_difference(a.label, a.prob, b.prob, a.patient_id)
     low, high = closed.interval()
     assert entry["low"] == pytest.approx(low, abs=0.25 * closed.standard_error)
@@ -33,24 +69,21 @@ def test_the_interval_agrees_with_the_closed_form():
 
 def test_exchanging_the_models_changes_the_sign():
     a, b = models(3)
-    one = compare(a, b, bootstrap=200, scores=FAST).to_dict()["sets"]["in_domain"]["scores"]
-    two = compare(b, a, bootstrap=200, scores=FAST).to_dict()["sets"]["in_domain"]["scores"]
+    one, two = differences(a, b, bootstrap=200, scores=FAST), differences(b, a, bootstrap=200, scores=FAST)
     for name in FAST:
         assert one[name]["difference"] == pytest.approx(-two[name]["difference"], abs=1e-15)
         assert one[name]["low"] == pytest.approx(-two[name]["high"], abs=1e-12)
         assert one[name]["p"] == two[name]["p"]
-    assert one["auroc"]["better"] == "a"
-    assert two["auroc"]["better"] == "b"
+    assert (one["auroc"]["better"], two["auroc"]["better"]) == ("a", "b")
     assert one["nll"]["difference"] < 0  # lower is better: a still wins
     assert one["nll"]["better"] == "a"
 
 
 def test_a_model_equals_itself():
     (a,) = models(4, quality=(1.0,))
-    for entry in compare(a, a, bootstrap=50, scores=FAST).to_dict()["sets"]["in_domain"]["scores"].values():
-        assert (entry["difference"], entry["p"]) == (0, 1)
+    for entry in differences(a, a, bootstrap=50, scores=FAST).values():
+        assert (entry["difference"], entry["p"], entry["better"]) == (0, 1, None)
         assert entry["low"] is entry["high"] is None or entry["low"] < 0 < entry["high"]
-        assert entry["better"] is None
 
 
 def test_all_scores_on_all_sets():
@@ -77,13 +110,10 @@ def test_published_rules_have_values_only():
     entry = found.to_dict()["sets"]["in_domain"]["scores"]["accuracy"]
     assert entry["difference"] == pytest.approx(entry["a"] - entry["b"])
     assert "no intervals" in found.notes[-1]
-    corrected = compare(a, b, bootstrap=0).to_dict()["sets"]["in_domain"]["scores"]["accuracy"]
-    assert entry.keys() == corrected.keys()
-    with pytest.raises(InputError, match="Did you mean 'auroc'"):
-        compare(a, b, rules="published", scores=["aurok"])
-    for replicates in (0, 20):
-        with pytest.raises(InputError, match="the level is 95"):
-            compare(a, b, bootstrap=replicates, level=95)
+    assert entry.keys() == differences(a, b, bootstrap=0)["accuracy"].keys()
+    one_class = rb.Predictions(["x", "y"], [0, 0], [0.1, 0.2])
+    entry = differences(one_class, one_class, rules="published")["auroc"]
+    assert (entry["difference"], entry["why"]) == (None, "one class only")
 
 
 def test_published_rules_order_the_referral_as_the_released_code_does():
@@ -93,46 +123,50 @@ def test_published_rules_order_the_referral_as_the_released_code_does():
     p[1::2] = 1 - p[1::2]
     a = rb.Predictions([f"i{k}" for k in range(200)], rng.random(200) < p, p)
     score = rb.score(a, rules="published")
-    for name, entry in compare(a, a, rules="published").to_dict()["sets"]["in_domain"]["scores"].items():
+    for name, entry in differences(a, a, rules="published").items():
         assert entry["a"] == entry["b"] == score.value(name)
 
 
-def test_published_one_class_says_why():
-    a = rb.Predictions(["x", "y"], [0, 0], [0.1, 0.2])
-    entry = compare(a, a, rules="published").to_dict()["sets"]["in_domain"]["scores"]["auroc"]
-    assert (entry["difference"], entry["why"]) == (None, "one class only")
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"rules": "published", "scores": ["aurok"]}, "Did you mean 'auroc'"),
+        ({"bootstrap": 0, "level": 95}, "the level is 95"),
+        ({"bootstrap": -1}, "-1 bootstrap replicates"),
+    ],
+)
+def test_wrong_options_are_named(options, problem):
+    with pytest.raises(InputError, match=problem):
+        compare(*models(6), **options)
 
 
 def test_one_class_is_undefined_with_a_reason():
     a = rb.Predictions(["x", "y", "z"], [0, 0, 0], [0.1, 0.2, 0.9])
     b = rb.Predictions(["x", "y", "z"], [0, 0, 0], [0.1, 0.6, 0.9])
-    scores = compare(a, b, bootstrap=100).to_dict()["sets"]["in_domain"]["scores"]
+    scores = differences(a, b, bootstrap=100)
     assert scores["auroc"]["difference"] is None
     assert "a: needs both classes" in scores["auroc"]["why"]
     assert scores["accuracy"]["difference"] == pytest.approx(1 / 3)
     assert "every image is its own cluster" in compare(a, b, bootstrap=0).notes[0]
     one = rb.Predictions(["x"], [1], [0.3])
-    alone = compare(one, one, bootstrap=5).to_dict()["sets"]["in_domain"]["scores"]["accuracy"]
+    alone = differences(one, one, bootstrap=5)["accuracy"]
     assert (alone["difference"], alone["low"], alone["p"]) == (0, None, None)
     assert alone["why"] == "no interval: there is a single patient"
 
 
-def pair(seed=0, patients=60):
-    """The same probabilities with two uncertainties."""
-    rng = np.random.default_rng(seed)
-    patient = np.repeat(np.arange(patients), 2)
-    label = rng.random(2 * patients) < 0.4
-    prob = np.clip(0.25 + 0.5 * label + rng.normal(0, 0.3, 2 * patients), 0, 1)
-    common = {"image_id": np.arange(2 * patients), "label": label, "patient_id": patient}
-    unsure = -np.abs(prob - 0.5)
-    return [
-        rb.Predictions(probs=prob, uncertainty=unsure + noise * rng.normal(size=len(prob)), **common)
-        for noise in (0.05, 0.3)
-    ]
-
-
 def test_prr_is_a_failure_auroc_on_twice_the_scale():
-    found = rb.compare(*pair(), bootstrap=50, scores=["prr", "failure_auroc"])["in_domain"]
+    rng = np.random.default_rng(0)
+    patient = np.repeat(np.arange(60), 2)
+    label = rng.random(120) < 0.4
+    prob = np.clip(0.25 + 0.5 * label + rng.normal(0, 0.3, 120), 0, 1)
+    pair = [
+        rb.Predictions(
+            np.arange(120), label, prob, patient_id=patient,
+            uncertainty=-np.abs(prob - 0.5) + noise * rng.normal(size=120),
+        )
+        for noise in (0.05, 0.3)
+    ]  # fmt: skip
+    found = compare(*pair, bootstrap=50, scores=["prr", "failure_auroc"])["in_domain"]
     prr, auroc = found["prr"], found["failure_auroc"]
     assert prr.difference == pytest.approx(2 * auroc.difference)
     assert (prr.low, prr.high) == pytest.approx((2 * auroc.low, 2 * auroc.high))
@@ -140,28 +174,22 @@ def test_prr_is_a_failure_auroc_on_twice_the_scale():
 
 
 def test_better_needs_the_corrected_p_value():
-    patients = 60
-    ids, label = np.arange(patients), np.arange(patients) % 2
+    ids, label = np.arange(60), np.arange(60) % 2
     wrong = ids < 6
     worse = rb.Predictions(ids, label, np.where(wrong, 1 - label, label) * 0.8 + 0.1)
     right = rb.Predictions(ids, label, label * 0.8 + 0.1)
-    alone = rb.compare(right, worse, bootstrap=20, scores=["accuracy"])["in_domain"]["accuracy"]
+    alone = compare(right, worse, bootstrap=20, scores=["accuracy"])["in_domain"]["accuracy"]
     assert alone.p == alone.p_holm == pytest.approx(2 * 0.5**6)
     assert alone.better == "a"
-    assert (
-        rb.compare(right, worse, bootstrap=20, scores=["accuracy"], level=0.99)["in_domain"][
-            "accuracy"
-        ].better
-        is None
-    )
-    several = rb.compare(right, worse, bootstrap=20, scores=["accuracy", "sensitivity", "specificity"])[
+    strict = compare(right, worse, bootstrap=20, scores=["accuracy"], level=0.99)
+    assert strict["in_domain"]["accuracy"].better is None
+    several = compare(right, worse, bootstrap=20, scores=["accuracy", "sensitivity", "specificity"])[
         "in_domain"
     ]
     parts = [several["sensitivity"], several["specificity"]]
     assert several["accuracy"].p_holm == pytest.approx(3 * alone.p)
     assert several["accuracy"].better is None
-    assert [one.p for one in parts] == [pytest.approx(2 * 0.5**3)] * 2
-    assert [one.better for one in parts] == [None, None]
+    assert [(one.p, one.better) for one in parts] == [(pytest.approx(2 * 0.5**3), None)] * 2
 
 
 def test_the_interval_of_a_proportion_adds_two_patients():
@@ -169,11 +197,65 @@ def test_the_interval_of_a_proportion_adds_two_patients():
     label = np.array([0, 1, 0, 1, 0])
     a = rb.Predictions(np.arange(5), label, label * 0.8 + 0.1)
     b = rb.Predictions(np.arange(5), label, np.where(np.arange(5) == 2, 0.9, label * 0.8 + 0.1))
-    found = rb.compare(a, b, bootstrap=20, scores=["accuracy"])["in_domain"]["accuracy"]
+    found = compare(a, b, bootstrap=20, scores=["accuracy"])["in_domain"]["accuracy"]
     gained = np.array([0, 0, 1, 0, 0, 1, -1]) - 1 / 7
     half = stats.t.ppf(0.975, 6) * np.sqrt(7 / 6 * gained @ gained) / 7
     assert (found.low, found.high) == pytest.approx((1 / 7 - half, 1 / 7 + half))
     assert found.p == 1.0
+
+
+# ---------------------------------------------------------------------------------------------------- seeds
+
+
+def test_variances_of_patients_and_seeds_add_with_the_degrees_of_freedom_of_welch():
+    a, b = np.array([0.5, 0.6, 0.7]), np.array([0.4, 0.45])
+    one, two = side(a), side(b, seed=1)
+    test = mean_difference(one, two, 50.0)
+    patients = np.var(one.draws - two.draws, ddof=1)
+    parts = [patients, a.var(ddof=1) / 3, b.var(ddof=1) / 2]
+    assert test.error == pytest.approx(np.sqrt(sum(parts)))
+    assert test.degrees == pytest.approx(
+        sum(parts) ** 2 / (patients**2 / 50 + parts[1] ** 2 / 2 + parts[2] ** 2)
+    )
+    # Almost without an error over patients it is Welch's test of the seeds.
+    oracle = stats.ttest_ind(a, b, equal_var=False)
+    assert mean_difference(side(a, 1e-9), side(b, 1e-9, seed=1), 50.0).p == pytest.approx(
+        oracle.pvalue, rel=1e-6
+    )
+
+
+def test_methods_with_the_same_seeds_are_paired_by_seed():
+    a, b = np.array([0.5, 0.7, 0.9]), np.array([0.49, 0.69, 0.88])
+    first, last = [(0,), (1,), (2,)], [(2,), (1,), (0,)]
+    paired = mean_difference(side(a, 1e-9, first), side(b[::-1], 1e-9, last, seed=1), 50.0)
+    assert paired.p == pytest.approx(stats.ttest_rel(a, b).pvalue, rel=1e-6)
+    assert mean_difference(side(a), side(b, seed=1), 50.0).error > 0.1
+
+
+def test_ensembles_that_share_members_have_the_error_of_their_members():
+    """All pairs of four members: the mean over pairs is that of the members."""
+    members = np.array([0.1, 0.4, 0.2, 0.7])
+    subsets = [(i, j) for i in range(4) for j in range(i)]
+    pairs = [members[list(subset)].mean() for subset in subsets]
+    variance = sum(e**2 for e in seed_effects(pairs, subsets).values())
+    assert variance == pytest.approx(members.var(ddof=1) / 4)
+    assert seed_effects([0.3], [(0, 1)]) == {}
+
+
+def test_seeds_of_two_models_are_compared_by_their_means():
+    a, b = seeds(1.6, 3), seeds(1.0, 3)
+    found = compare(a, b, bootstrap=100, scores=FAST)
+    assert "seeds are paired" in found.notes[-1]
+    ranking = rank({"a": a, "b": b}, 100, scores=FAST)["in_domain"]
+    for name in FAST:
+        pair, one = ranking[name].pair("a", "b"), found["in_domain"][name]
+        assert (pair.difference, pair.low, pair.high, pair.p) == (one.difference, one.low, one.high, one.p)
+    apart = compare(a, [replace(one, metadata={}) for one in b], bootstrap=100, scores=FAST)
+    assert "seeds are independent" in apart.notes[-1]
+    assert apart["in_domain"]["auroc"].p > found["in_domain"]["auroc"].p
+
+
+# ---------------------------------------------------------------------------------------------------- ranks
 
 
 @given(hnp.arrays(np.float64, st.tuples(st.integers(1, 5), st.integers(1, 6)), elements=st.integers(0, 4)))
@@ -206,80 +288,33 @@ def test_rank_says_how_often_each_is_first():
         rank(trio, bootstrap=0, level=95)
 
 
-def seeds(signal, count, spread=0.3, first=0, images=240):
-    """Seeds of a method on the same images: `spread` is the noise of a seed."""
-    common = np.random.default_rng(7)
-    label = (np.arange(images) % 3 == 0).astype(int)
-    noise = common.normal(size=images)
-    found = []
-    for seed in range(first, first + count):
-        z = signal * (2 * label - 1) + noise + spread * np.random.default_rng([99, seed]).normal(size=images)
-        patient = np.repeat([f"p{k}" for k in range(images // 2)], 2)
-        found.append(
-            rb.Predictions(
-                [f"i{k}" for k in range(images)],
-                label,
-                1 / (1 + np.exp(-z)),
-                patient_id=patient,
-                metadata={"seed": seed},
-            )
-        )
-    return found
-
-
-def test_a_resolved_difference_ranks_and_an_unresolved_one_ties() -> None:
+def test_a_resolved_difference_ranks_and_an_unresolved_one_ties():
     methods = {"worst": seeds(0.2, 3), "good": seeds(1.6, 3, first=3), "too": seeds(1.6, 3, first=6)}
-    found = standings(methods, ["auroc"], bootstrap=200)["in_domain"]["auroc"]
-    assert [(found.methods[name].rank, found.methods[name].worst) for name in ("good", "too", "worst")] == [
-        (1, 2),
-        (1, 2),
-        (3, 3),
-    ]
-    assert list(found.methods)[-1] == "worst", "the best value comes first"
+    found = rank(methods, 200, scores=["auroc"])["in_domain"]["auroc"]
+    assert {name: (one.best, one.worst) for name, one in found.models.items()} == {
+        "good": (1, 2), "too": (1, 2), "worst": (3, 3),
+    }  # fmt: skip
+    assert found.order()[-1] == "worst"
     assert found.better() == {("good", "worst"), ("too", "worst")}
     pair, turned = found.pair("good", "worst"), found.pair("worst", "good")
-    assert pair is not None
-    assert turned is not None
     assert (turned.difference, turned.low, turned.high) == (-pair.difference, -pair.high, -pair.low)
 
 
-def test_the_value_is_the_mean_over_seeds_and_one_seed_is_its_own_score() -> None:
+def test_the_value_is_the_mean_over_seeds_and_one_seed_is_its_own_score():
     files = seeds(1.0, 3)
-    found = standings({"three": files, "one": files[:1]}, ["auroc", "nll"], bootstrap=100)["in_domain"]
+    found = rank({"three": files, "one": files[0]}, 100, scores=["auroc", "nll"])["in_domain"]["auroc"].models
     values = [rb.score(one, bootstrap=0)["in_domain"].auroc.value for one in files]
-    assert found["auroc"].methods["three"].value == pytest.approx(np.mean(values), abs=1e-12)
-    assert found["auroc"].methods["three"].error == pytest.approx(np.std(values, ddof=1) / np.sqrt(3))
+    assert found["three"].value == pytest.approx(np.mean(values), abs=1e-12)
+    assert found["three"].error == pytest.approx(np.std(values, ddof=1) / np.sqrt(3))
     alone = rb.score(files[0], bootstrap=100)["in_domain"].auroc
-    assert (found["auroc"].methods["one"].low, found["auroc"].methods["one"].high) == (alone.low, alone.high)
-    assert np.isnan(found["auroc"].methods["one"].error)
+    assert (found["one"].low, found["one"].high) == (alone.low, alone.high)
+    assert np.isnan(found["one"].error)
 
 
-def test_variances_of_patients_and_seeds_add_with_the_degrees_of_freedom_of_welch() -> None:
-    a, b = np.array([0.5, 0.6, 0.7]), np.array([0.4, 0.45])
-    error, degrees = _with_seeds(0.02, 50.0, a, b, paired=False)
-    parts = [0.02**2, a.var(ddof=1) / 3, b.var(ddof=1) / 2]
-    assert error == pytest.approx(np.sqrt(sum(parts)))
-    assert degrees == pytest.approx(
-        sum(parts) ** 2 / (parts[0] ** 2 / 50 + parts[1] ** 2 / 2 + parts[2] ** 2 / 1)
-    )
-    # Without an error over patients it is Welch's test of the seeds.
-    tiny, welch = _with_seeds(1e-12, 50.0, a, b, paired=False)
-    oracle = stats.ttest_ind(a, b, equal_var=False)
-    assert 2 * stats.t.sf(abs(a.mean() - b.mean()) / tiny, welch) == pytest.approx(oracle.pvalue)
-
-
-def test_methods_on_the_same_networks_are_paired_by_seed() -> None:
-    a, b = np.array([0.5, 0.7, 0.9]), np.array([0.49, 0.69, 0.89])
-    assert _with_seeds(0.01, 50.0, a, b, paired=True)[0] == pytest.approx(0.01, abs=1e-9)
-    assert _with_seeds(0.01, 50.0, a, b, paired=False)[0] > 0.1
-
-
-def test_nothing_is_resolved_without_replicates_or_against_itself() -> None:
+def test_nothing_is_resolved_without_replicates_or_against_itself():
     files = seeds(1.0, 2)
     renamed = [replace(one, metadata={"seed": k + 5}) for k, one in enumerate(files)]
     for bootstrap in (0, 50):
-        found = standings({"a": files, "b": renamed}, ["accuracy"], bootstrap=bootstrap)["in_domain"][
-            "accuracy"
-        ]
+        found = rank({"a": files, "b": renamed}, bootstrap, scores=["accuracy"])["in_domain"]["accuracy"]
         assert not found.better()
-        assert {(one.rank, one.worst) for one in found.methods.values()} == {(1, 2)}
+        assert {(one.best, one.worst) for one in found.models.values()} == {(1, 2)}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.over_seeds import aggregate, mean_over_subsets, resampled_weights, weighted_mean
+from retinabench.metrics.over_seeds import aggregate, mean_over_subsets
 
 
 def test_aggregate():
@@ -66,32 +66,6 @@ def test_without_a_seed_to_leave_out_or_a_value_there_is_no_error():
     assert np.isnan(mean_over_subsets([0.5, None, 0.5, 0.5], every, 4).mean)
     # Of draws that are not all subsets the jackknife knows nothing.
     assert np.isnan(mean_over_subsets([0.5, 0.6], every[:2], 4).error)
-
-
-def test_weights_of_seeds_drawn_again():
-    """Singles: how often each was drawn, over n. Mean and variance of a multinomial; 4,000 rows, 4 standard errors."""
-    weights = resampled_weights([(k,) for k in range(4)], 4000, np.random.default_rng(0))
-    np.testing.assert_allclose(weights.sum(axis=1), 1)
-    np.testing.assert_allclose(weights.mean(axis=0), 0.25, atol=4 * np.sqrt(3 / 64 / 4000))
-    assert weights.var(axis=0) == pytest.approx(np.full(4, 3 / 64), rel=0.15)
-
-
-def test_an_ensemble_weighs_as_often_as_its_members_were_drawn_together():
-    every = list(combinations((7, 8, 9, 10), 2))
-    weights = resampled_weights(every, 500, np.random.default_rng(0))
-    np.testing.assert_allclose(weights.sum(axis=1), 1)
-    # Counts c_i: the weights are c_i c_j over their sum, hence w_01 w_23 = w_02 w_13 = w_03 w_12.
-    products = [weights[:, a] * weights[:, b] for a, b in ((0, 5), (1, 4), (2, 3))]
-    np.testing.assert_allclose(products[0], products[1], atol=1e-12)
-    np.testing.assert_allclose(products[0], products[2], atol=1e-12)
-    assert np.array_equal(resampled_weights([(0, 1, 2)], 3, np.random.default_rng(0)), np.ones((3, 1)))
-
-
-def test_what_has_no_weight_may_be_undefined():
-    draws = np.array([[1.0, np.nan], [1.0, 3.0]])
-    weights = np.array([[1.0, 0.0], [0.5, 0.5]])
-    assert weighted_mean(draws, weights).tolist() == [1.0, 2.0]
-    assert np.isnan(weighted_mean(draws, np.full((2, 2), 0.5))[0])
 
 
 def test_subsets_that_share_no_seed_are_independent():

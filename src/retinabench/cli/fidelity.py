@@ -37,11 +37,8 @@ from retinabench.core.errors import InputError
 if TYPE_CHECKING:
     from retinabench.fidelity.reference.reference_file import Reference
     from retinabench.fidelity.submissions.tuning import TuningPoint
-    from retinabench.fidelity.targets.data import TargetData
-
 
 Step = Annotated[float | None, option("--step", "X", "First step size; default: searched for.", min=1e-9)]
-
 Acceptance = Annotated[
     float,
     option(
@@ -52,175 +49,12 @@ Acceptance = Annotated[
         max=0.98,
     ),
 ]
+Budget = Annotated[
+    float, option("--budget", "X", "Gradient evaluations per training example.", min=1, max=1e12)
+]
 
 
-def make_reference(
-    task: Annotated[str, argument("TARGET", "A target: fundus, energy-gap, …")],
-    out: Annotated[Path, option("--out", "FILE", "File to write, such as fundus.npz.")],
-    data: TargetFolder = None,
-    chains: Chains = 4,
-    burn_in: BurnIn = 50,
-    keep: Keep = 150,
-    step: Step = None,
-    acceptance: Acceptance = 0.7,
-    seed: Seed = 0,
-    dtype: Annotated[
-        Literal["float32", "float64"], typer.Option("--dtype", help="Precision of the chains.")
-    ] = "float32",
-    device: Device = "auto",
-    threads: Annotated[
-        int, option("--threads", "N", "On processors; the chains do not depend on it.", min=1)
-    ] = 1,
-    quiet: Silent = False,
-) -> None:
-    """Sample a target's posterior by Hamiltonian Monte Carlo, check the chains, and write the reference.
-
-    The chains are in OUT.chains. Repeat the command to continue a killed run, or with a larger --keep to lengthen the
-    chains. A reference that misses a threshold is written and marked; it gives no ranking.
-    """
-    from retinabench.experiments.execution import Resources
-    from retinabench.fidelity.reference import quadrature
-    from retinabench.fidelity.reference.make_reference import make_reference
-    from retinabench.fidelity.reference.reference_file import write_reference
-    from retinabench.fidelity.targets.data import load
-    from retinabench.fidelity.targets.target import TARGETS
-
-    if out.is_dir():
-        raise InputError("is a folder", file=out, hint="Name the file to write, such as fundus.npz.")
-    chosen = TARGETS.find(task)
-    if quadrature.known(chosen):
-        exact = quadrature.quadrature_reference(
-            chosen, load(chosen, data), seed, shlex.join(["retinabench", *sys.argv[1:]])
-        )
-        write_reference(out, exact)
-        say(f"{out}: by quadrature, two grids agree to {exact.about.error:.1g}")
-        return
-    found = make_reference(
-        chosen,
-        load(chosen, data),
-        out.with_name(f"{out.name}.chains"),
-        chains=chains,
-        burn_in=burn_in,
-        keep=keep,
-        step=step,
-        acceptance=acceptance,
-        seed=seed,
-        dtype=dtype,
-        device=str(Resources(device).torch_device()),
-        threads=threads,
-        command=shlex.join(["retinabench", *sys.argv[1:]]),
-        progress=progress_of(quiet),
-    )
-    write_reference(out, found)
-    _print_summary(found, out, f"{task}: {chains} chains of {keep} after {burn_in}")
-
-
-def _print_summary(found: Reference, out: Path, title: str) -> None:
-    about = found.about
-    assert about.energy_error is not None
-    rates = ", ".join(f"{rate:.0%}" for rate in about.acceptance or ())
-    say(f"{title}, {about.steps} steps of {about.step:.3g}")
-    say(f"acceptance {rates}; mean energy error {about.energy_error.mean:.2f}")
-    say(
-        f"R-hat below 1.05 for {about.rhat_below['1.05']:.1%} of the predictions; effective draws {about.ess_bulk['median']:.0f} "
-        f"(median); standard error {about.mcse['median']:.4f} (median), {about.mcse['q95']:.4f} (95 %)"
-    )
-    for kind, measures in about.ceiling.items():
-        means = ", ".join(f"{name} {sum(v) / len(v):.4f}" for name, v in measures.items())
-        if means:
-            say(f"one chain against the others, {kind}: {means}")
-    for reason in found.why:
-        say(f"FAILED: {reason}")
-    for reservation in found.judgement.reservations:
-        say(f"reservation: {reservation}")
-    say(f"{out}: {'passed' if found.passed else 'failed its own diagnostics and gives no ranking'}")
-
-
-def make(
-    points: Annotated[
-        Path, argument("FILE", "NPZ of your points: inputs (M, ...), targets (M,), group (M,).")
-    ],
-    task: Target,
-    out: Annotated[
-        Path,
-        option(
-            "--out",
-            "FOLDER",
-            "Folder: points.npz to publish, secret/ to keep; an interrupted command continues in it.",
-        ),
-    ],
-    data: TargetFolder = None,
-    chains: Chains = 4,
-    burn_in: BurnIn = 50,
-    keep: Keep = 500,
-    seed: Seed = 0,
-    quiet: Silent = False,
-) -> None:
-    """Sample a target's posterior at points of your own; write the inputs to publish, and labels and reference to keep."""
-    from retinabench.fidelity.leaderboard import hidden
-    from retinabench.fidelity.reference import quadrature
-    from retinabench.fidelity.reference.make_reference import make_reference
-    from retinabench.fidelity.targets.data import load
-    from retinabench.fidelity.targets.target import TARGETS
-
-    chosen, command = TARGETS.find(task), shlex.join(["retinabench", *sys.argv[1:]])
-
-    def sampler(opened: TargetData) -> Reference:
-        if quadrature.known(chosen):
-            return quadrature.quadrature_reference(chosen, opened, seed, command)
-        return make_reference(
-            chosen, opened, out / hidden.SECRET / "chains", chains=chains, burn_in=burn_in, keep=keep, seed=seed,
-            command=command, progress=progress_of(quiet),
-        )  # fmt: skip
-
-    found = hidden.make_hidden(chosen, load(chosen, data), points, out, sampler)
-    say(f"publish {found}; keep {out / hidden.SECRET}")
-
-
-def hidden_score(
-    files: Annotated[list[Path], argument("FILE", "Submissions that were made with --points.")],
-    task: Target,
-    hidden: Annotated[Path, option("--hidden", "FOLDER", "What `hidden make` wrote.")],
-    data: TargetFolder = None,
-    bootstrap: Bootstrap = 1000,
-    seed: Seed = 0,
-    json: Json = None,
-) -> None:
-    """Check that the hidden points are those that were committed to, and rank submissions on them."""
-    from rich.console import Group
-
-    from retinabench.fidelity.leaderboard.board import make_board, score_task
-    from retinabench.fidelity.leaderboard.hidden import hidden_evaluator
-    from retinabench.fidelity.leaderboard.tables import groups_shown, task_table
-    from retinabench.fidelity.submissions.submission import read_submission
-    from retinabench.fidelity.targets.data import load
-    from retinabench.fidelity.targets.target import TARGETS
-    from retinabench.reports.toolkit.tables import to_terminal
-
-    chosen = TARGETS.find(task)
-    evaluator, published = hidden_evaluator(chosen, load(chosen, data), hidden, bootstrap, seed)
-    points = len(evaluator.data.test)
-    found = score_task(evaluator, [read_submission(file, chosen, points, published) for file in files])
-    tables = (to_terminal(task_table(found, group, terminal=True)) for group in groups_shown(found))
-    print_result(Group(*tables), json, lambda: make_board([found]).to_dict())
-
-
-HIDDEN_VERBS: Verbs = {
-    "make": (make, "retinabench fidelity hidden make mine.npz --task drawn-head --out hidden"),
-    "score": (
-        hidden_score,
-        "retinabench fidelity hidden score a.npz b.npz --task drawn-head --hidden hidden",
-    ),
-}
-
-hidden_app = application("Hidden test points for an official ranking.")
-
-add_verbs(hidden_app, HIDDEN_VERBS)
-
-
-def tasks(
-    json: Json = None,
-) -> None:
+def tasks(json: Json = None) -> None:
     """List the targets; as JSON with their definitions."""
     from rich.console import Group
     from rich.table import Table
@@ -245,13 +79,101 @@ def tasks(
     )
 
 
+def reference(
+    task: Annotated[str, argument("TARGET", "A target: fundus, energy-gap, …")],
+    out: Annotated[Path, option("--out", "FILE", "File to write, such as fundus.npz.")],
+    data: TargetFolder = None,
+    chains: Chains = 4,
+    burn_in: BurnIn = 50,
+    keep: Keep = 150,
+    step: Step = None,
+    acceptance: Acceptance = 0.7,
+    seed: Seed = 0,
+    device: Device = "auto",
+    quiet: Silent = False,
+) -> None:
+    """Sample a target's posterior by Hamiltonian Monte Carlo, check the chains, and write the reference.
+
+    The chains are in OUT.chains. Repeat the command to continue a killed run, or with a larger --keep to lengthen the
+    chains. A reference that misses a threshold is written and marked; it gives no ranking.
+    """
+    from retinabench.experiments.execution import Resources
+    from retinabench.fidelity.reference import quadrature
+    from retinabench.fidelity.reference.make_reference import make_reference
+    from retinabench.fidelity.reference.reference_file import write_reference
+    from retinabench.fidelity.targets.data import load
+    from retinabench.fidelity.targets.target import TARGETS
+
+    if out.is_dir():
+        raise InputError("is a folder", file=out, hint="Name the file to write, such as fundus.npz.")
+    target, command = TARGETS.find(task), shlex.join(["retinabench", *sys.argv[1:]])
+    if quadrature.known(target):
+        made = quadrature.quadrature_reference(target, load(target, data), seed, command)
+        write_reference(out, made)
+        say(f"{out}: by quadrature, two grids agree to {made.about.error:.1g}")
+        return
+    made = make_reference(
+        target, load(target, data), out.with_name(f"{out.name}.chains"), chains=chains, burn_in=burn_in, keep=keep,
+        step=step, acceptance=acceptance, seed=seed, device=str(Resources(device).torch_device()), command=command,
+        progress=progress_of(quiet),
+    )  # fmt: skip
+    write_reference(out, made)
+    _print_summary(made, out, f"{task}: {chains} chains of {keep} after {burn_in}")
+
+
+def _print_summary(made: Reference, out: Path, title: str) -> None:
+    about = made.about
+    assert about.energy_error is not None
+    rates = ", ".join(f"{rate:.0%}" for rate in about.acceptance or ())
+    say(f"{title}, {about.steps} steps of {about.step:.3g}")
+    say(f"acceptance {rates}; mean energy error {about.energy_error.mean:.2f}")
+    say(
+        f"R-hat below 1.05 for {about.rhat_below['1.05']:.1%} of the predictions; effective draws {about.ess_bulk['median']:.0f} "
+        f"(median); standard error {about.mcse['median']:.4f} (median), {about.mcse['q95']:.4f} (95 %)"
+    )
+    for kind, measures in about.ceiling.items():
+        means = ", ".join(f"{name} {sum(v) / len(v):.4f}" for name, v in measures.items())
+        if means:
+            say(f"one chain against the others, {kind}: {means}")
+    for reason in made.why:
+        say(f"FAILED: {reason}")
+    for reservation in made.judgement.reservations:
+        say(f"reservation: {reservation}")
+    say(f"{out}: {'passed' if made.passed else 'failed its own diagnostics and gives no ranking'}")
+
+
+def import_reference(
+    file: Annotated[
+        Path, argument("FILE", "Published class probabilities or draws of y: CSV, NPZ, Parquet or zip.")
+    ],
+    task: Annotated[str, option("--task", "TASK", "kit-cifar10, kit-imdb, kit-medmnist, kit-uci, …")],
+    out: Annotated[Path, option("--out", "FILE", "File to write, such as kit-cifar10.npz.")],
+    labels: Annotated[
+        Path | None, option("--labels", "FILE", "True classes or y, one a line: they prove the order.")
+    ] = None,
+) -> None:
+    """Import predictions that others published as a reference, to score submissions against; its verdict is "unverified"."""
+    from retinabench.fidelity.leaderboard import importing
+    from retinabench.fidelity.reference.reference_file import write_reference
+    from retinabench.fidelity.targets.target import TARGETS
+
+    if out.suffix != ".npz" or out.is_dir():
+        hint = "Name the file to write, such as kit-cifar10.npz."
+        raise InputError("is not the name of an .npz file", file=out, hint=hint)
+    made = importing.import_reference(file, TARGETS.find(task), labels)
+    write_reference(out, made)
+    accuracy = made.about.accuracy
+    proof = "its order is not proved: no labels" if labels is None else "y is correlated with its means"
+    if accuracy is not None:
+        proof = f"accuracy {accuracy:.4f} proves its order"
+    say(f"{out}: {made.judgement.verdict}; {proof}")
+
+
 def run(
     method: Annotated[str, argument("METHOD", "An entry, such as map, ensemble or ivon.")],
     task: Target,
     data: TargetFolder = None,
-    budget: Annotated[
-        float, option("--budget", "X", "Gradient evaluations per training example.", min=1, max=1e12)
-    ] = 1000,
+    budget: Budget = 1000,
     over_budget: Annotated[
         Literal["refuse", "mark"],
         typer.Option("--over-budget", help="Refuse a plan that exceeds it, or mark the submission."),
@@ -263,9 +185,6 @@ def run(
     overrides: Annotated[
         list[str] | None,
         argument("KEY=VALUE", "key=value, such as optimizer.lr=0.01 or method.members=5."),
-    ] = None,
-    points: Annotated[
-        Path | None, option("--points", "FILE", "Predict these published points, not the target's own.")
     ] = None,
     out: Annotated[Path, option("--out", "FOLDER", "Folder to write into.")] = Path("fidelity-runs"),
     seed: Seed = 0,
@@ -280,7 +199,7 @@ def run(
     say(
         run_entry(
             method, TARGETS.find(task), data, budget=budget, seed=seed, out=out, overrides=overrides or (),
-            over_budget=over_budget, track=track, points=points, resources=Resources(device, 0, progress_of(quiet)),
+            over_budget=over_budget, track=track, resources=Resources(device, 0, progress_of(quiet)),
         )
     )  # fmt: skip
 
@@ -295,10 +214,7 @@ def tune(
         Path | None, option("--reference", "FILE", "Its reference; default: the shipped one.")
     ] = None,
     trials: Annotated[int, option("--trials", "N", "Points of the search space.", min=1)] = 8,
-    budget: Annotated[
-        float,
-        option("--budget", "X", "Gradient evaluations per training example, each trial.", min=1, max=1e12),
-    ] = 1000,
+    budget: Budget = 1000,
     out: Annotated[Path, option("--out", "FOLDER", "Folder for runs and records.")] = Path("fidelity-tuning"),
     seed: Seed = 0,
     quiet: Silent = False,
@@ -309,15 +225,19 @@ def tune(
     from retinabench.fidelity.submissions.tuning import tune as search
     from retinabench.fidelity.targets.target import TARGETS
 
-    found = search(
+    tuning = search(
         method, TARGETS.find(task), data, reference, trials=trials, budget=budget, seed=seed, out=out,
         resources=Resources(CPU.device, 0, progress_of(quiet)),
     )  # fmt: skip
-    for number, trial in enumerate(found.trials):
+    for number, trial in enumerate(tuning.trials):
         distance = "failed" if trial.distance is None else f"{trial.distance:.4f}"
         say(f"{number:3}  {distance}  {_settings(trial)}")
-    say(f"best: {found.best.distance:.4f}  {_settings(found.best)}")
+    say(f"best: {tuning.best.distance:.4f}  {_settings(tuning.best)}")
     say(out / f"{method}-{task}.json")
+
+
+def _settings(trial: TuningPoint) -> str:
+    return " ".join(f"{key}={value}" for key, value in trial.settings.items())
 
 
 def score(
@@ -350,48 +270,9 @@ def score(
     from retinabench.reports.toolkit.tables import to_terminal
 
     evaluator = make_evaluator(TARGETS.find(task), data, reference, bootstrap, seed)
-    found = score_files(files, evaluator, keep=keep, title=title)
-    tables = (to_terminal(task_table(found, group, terminal=True)) for group in groups_shown(found))
-    print_result(Group(*tables), json, lambda: make_board([found]).to_dict())
-
-
-def import_reference(
-    file: Annotated[
-        Path, argument("FILE", "Published class probabilities or draws of y: CSV, NPZ, Parquet or zip.")
-    ],
-    task: Annotated[str, option("--task", "TASK", "kit-cifar10, kit-imdb, kit-medmnist, kit-uci, …")],
-    out: Annotated[Path, option("--out", "FILE", "File to write, such as kit-cifar10.npz.")],
-    origin: Annotated[str, option("--origin", "TEXT", "Where they were published.")] = "not stated",
-    licence: Annotated[str, option("--licence", "TEXT", "Under which licence.")] = "not stated",
-    order: Annotated[str, option("--order", "TEXT", "The order of the rows; default: the task's.")] = "",
-    labels: Annotated[
-        Path | None, option("--labels", "FILE", "True classes or y, one a line: they prove the order.")
-    ] = None,
-    ceiling: Annotated[
-        list[str] | None,
-        option("--ceiling", "MEASURE=VALUE", "Published distance of one chain from the others."),
-    ] = None,
-) -> None:
-    """Import predictions that others published as a reference, to score submissions against; its verdict is "unverified"."""
-    from retinabench.fidelity.leaderboard import importing
-    from retinabench.fidelity.reference.reference_file import write_reference
-    from retinabench.fidelity.targets.target import TARGETS
-
-    if out.suffix != ".npz" or out.is_dir():
-        raise InputError(
-            "is not the name of an .npz file",
-            file=out,
-            hint="Name the file to write, such as kit-cifar10.npz.",
-        )
-    found = importing.import_reference(
-        file, TARGETS.find(task), origin=origin, licence=licence, order=order, labels=labels, ceiling=ceiling or (),
-    )  # fmt: skip
-    write_reference(out, found)
-    accuracy = found.about.accuracy
-    proof = "its order is not proved: no labels" if labels is None else "y is correlated with its means"
-    if accuracy is not None:
-        proof = f"accuracy {accuracy:.4f} proves its order"
-    say(f"{out}: {found.judgement.verdict}; {proof}")
+    scored = score_files(files, evaluator, keep=keep, title=title)
+    tables = (to_terminal(task_table(scored, group, terminal=True)) for group in groups_shown(scored))
+    print_result(Group(*tables), json, lambda: make_board([scored]).to_dict())
 
 
 def board(
@@ -418,32 +299,25 @@ def board(
     from retinabench.fidelity.leaderboard.page import write_board
     from retinabench.fidelity.leaderboard.tables import (
         ranking_tables,
-        recorded_table,
         refused_table,
         task_table,
         usefulness_table,
     )
     from retinabench.reports.toolkit.tables import to_terminal
 
-    found = board_of(folders, data or (), reference or (), bootstrap, seed, progress_of(quiet))
-    page = write_board(found, out)
+    made = board_of(folders, data or (), reference or (), bootstrap, seed, progress_of(quiet))
+    page = write_board(made, out)
     screen = Console()
-    shown = (task_table(task, terminal=True) for task in found.tasks)
-    recorded = (recorded_table(task) for task in found.tasks)
-    useful = usefulness_table(found.tasks)
-    for table in (*shown, *recorded, useful, *ranking_tables(found), refused_table(found)):
+    shown = (task_table(task, terminal=True) for task in made.tasks)
+    for table in (*shown, usefulness_table(made.tasks), *ranking_tables(made), refused_table(made)):
         if table is not None:
             print_table(to_terminal(table), screen)
     say(page)
 
 
-def _settings(trial: TuningPoint) -> str:
-    return " ".join(f"{key}={value}" for key, value in trial.settings.items())
-
-
 VERBS: Verbs = {
     "tasks": (tasks, "retinabench fidelity tasks --json -"),
-    "reference": (make_reference, "retinabench fidelity reference fundus --out fundus.npz"),
+    "reference": (reference, "retinabench fidelity reference fundus --out fundus.npz"),
     "import": (
         import_reference,
         "retinabench fidelity import probs.csv --task kit-cifar10 --out kit-cifar10.npz",
@@ -457,7 +331,4 @@ VERBS: Verbs = {
 app = application(
     "How close does an approximate posterior come to the true one? A benchmark against Hamiltonian Monte Carlo."
 )
-
 add_verbs(app, VERBS)
-
-app.add_typer(hidden_app, name="hidden")

@@ -90,10 +90,6 @@ def site(
     submissions: Annotated[
         list[Path] | None, option("--submissions", "FOLDER", "Submissions; may be repeated.")
     ] = None,
-    summaries: Annotated[
-        Path | None,
-        option("--summaries", "FOLDER", "Unverified BENCHMARK/METRIC/METHOD.csv, in the layout of 2019."),
-    ] = None,
     data: Annotated[
         list[str] | None,
         option("--data", "BENCHMARK=FOLDER", "Prepared images for the galleries; drawn ones are drawn."),
@@ -106,14 +102,12 @@ def site(
     from retinabench.reports.leaderboard.board import make_boards
     from retinabench.reports.leaderboard.site import write_site
     from retinabench.reports.leaderboard.submission import read_submission
-    from retinabench.reports.leaderboard.tables import read_summaries
 
     progress = progress_of(quiet)
     entries = [read_submission(one) for folder in submissions or [] for one in _submissions_in(folder)]
     images = _image_sources(data or [])
-    found = read_summaries(summaries) if summaries is not None else []
     boards = make_boards(entries, bootstrap=bootstrap, seed=seed, progress=progress)
-    say(write_site(boards, out, summaries=found, images=images, progress=progress))
+    say(write_site(boards, out, images=images, progress=progress))
 
 
 def _submissions_in(folder: Path) -> list[Path]:

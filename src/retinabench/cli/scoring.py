@@ -145,8 +145,10 @@ def _write_referral_list(
 @scores_predictions
 @reads_predictions
 def compare(
-    a: Annotated[Path, argument("A", "Predictions file or run folder.")],
-    b: Annotated[Path, argument("B", "Another, of the same images.")],
+    files: Annotated[
+        list[Path],
+        argument("FILE", "Two predictions files or run folders; or those of two methods, whose seeds join."),
+    ],
     scoring: Scoring = STANDARD,
     json: Json = None,
     seed: Seed = 0,
@@ -155,11 +157,25 @@ def compare(
 ) -> None:
     """Compare two models on the same images: paired differences with patient-clustered intervals."""
     from retinabench.metrics.comparison import compare as compare_predictions
+    from retinabench.metrics.paired import check_seeds
+    from retinabench.predictions.io import find_files, method_names
     from retinabench.reports.evaluation.write import comparison_table
 
-    first, second = reader.read([a, b])
+    paths = files if len(files) == 2 else find_files(files)
+    predictions = reader.read(paths)
+    names = ["first", "second"] if len(paths) == 2 else method_names(paths, predictions)
+    check_seeds(names, predictions)
+    sides = [
+        [one for one, own in zip(predictions, names, strict=True) if own == name]
+        for name in dict.fromkeys(names)
+    ]
+    if len(sides) != 2:
+        raise InputError(
+            f"{len(paths)} files of {len(sides)} methods ({', '.join(dict.fromkeys(names))})",
+            hint="Name two files, or the files of two methods; --method gives a file another one.",
+        )
     with progress_of(quiet).track("Comparing", 1, unit="pair") as advance:
-        found = compare_predictions(first, second, seed=seed, **vars(scoring))
+        found = compare_predictions(*sides, seed=seed, **vars(scoring))
         advance(1)
     print_result(comparison_table(found), json, found.to_dict)
     print_notes(found.notes)

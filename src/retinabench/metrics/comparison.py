@@ -1,159 +1,62 @@
-"""Which of several models is better: differences over patients and seeds, tests, Holm's correction, ranks."""
+"""Which of several models is better, over patients and seeds: differences of two, ranks of several, Holm's correction.
+
+`paired.py` says what is paired with what and which test a difference has, `docs/comparison.md` who asks. Holm's correction runs over
+the comparisons that are shown together: the scores of a set for two models, the pairs of one score for several. The rank of a
+model lies between one more than the number of models that are better, resolved, and the last that those leave which are worse,
+resolved: models that cannot be told apart share their ranks.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.core.results import (
-    Document,
-    IntervalRow,
-    JsonObject,
-    Row,
-    Tabular,
-    draw_intervals,
-    json_content,
-    vars_of,
-)
+from retinabench.core.results import Document, IntervalRow, JsonObject, Row, Tabular, draw_intervals
+from retinabench.core.seeds import numpy_generator
 from retinabench.core.untrusted import shown
 from retinabench.metrics.bootstrap import check_level, check_seed, percentile_interval
 from retinabench.metrics.clinical.thresholds import ABOVE_HALF, DEFAULT, DecisionThreshold, FrozenThreshold
 from retinabench.metrics.image_sets import SET_LABELS, SETS
-from retinabench.metrics.intervals import (
-    ALL_ALIKE,
-    ONE_PATIENT,
-    UNDEFINED,
-    Proportion,
-    Ranked,
-    auroc_difference,
-    difference_method,
-    holm,
-    patients_of,
-    replicate_error,
-    scaled_interval,
-    sign_flip_p_value,
-    t_test,
+from retinabench.metrics.intervals import holm
+from retinabench.metrics.paired import (
+    LEVEL,
+    Methods,
+    OnSet,
+    PairTest,
+    Side,
+    Subsets,
+    Wanted,
+    align,
+    notes_on,
+    paired_sets,
+    places,
+    ranks,
+    seeds_of,
 )
-from retinabench.metrics.over_seeds import aggregate
-from retinabench.metrics.paired import OnSet, PairedSet, align, notes_on, paired_sets
 from retinabench.metrics.proportions import Interval
 from retinabench.metrics.published import score_sets
-from retinabench.metrics.registry import SCORES, ScoreSpec
+from retinabench.metrics.registry import SCORES
 from retinabench.metrics.score_results import PLOTTED, check_known
-from retinabench.metrics.scoring import Rules, check_rules, frozen_threshold, interval_of
+from retinabench.metrics.scoring import Rules, check_rules, frozen_threshold
 from retinabench.metrics.uncertainty import referral_uncertainty
-from retinabench.metrics.weighted_images import Weighted
 from retinabench.predictions.table import Predictions
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-
 Floats = NDArray[np.float64]
-
-SAME_ORDER = "no interval: both models rank the images in the same order"
-
-
-@dataclass(frozen=True)
-class PairedDifference:
-    """First minus second model, with its interval and the two-sided p-value of "no difference"; NaN, and why, where undefined."""
-
-    difference: float
-    low: float = math.nan
-    high: float = math.nan
-    p: float = math.nan
-    why: str | None = None
-
-
-def paired_difference(one: PairedSet, k: int, i: int, j: int, level: float = 0.95) -> PairedDifference:
-    """Return the difference of one score between two models of a set."""
-    spec, draws = one.scores[k], one.draws[:, i, k] - one.draws[:, j, k]
-    difference = float(one.point[i, k] - one.point[j, k])
-    if not len(draws) or not math.isfinite(difference):
-        return PairedDifference(difference)
-    a, b = one.whole[i], one.whole[j]
-    if len(np.unique(a.cases.patient)) < 2:
-        return PairedDifference(difference, why=ONE_PATIENT)
-    method = spec.interval
-    if isinstance(method, Proportion) and not method.resampled:
-        return _of_proportions(method, a, b, difference, level)
-    if isinstance(method, Ranked):
-        (score_a, *masses_a), (score_b, *masses_b) = (_in_rows(w, *method.parts(w)) for w in (a, b))
-        if np.array_equal(masses_a, masses_b):
-            found = auroc_difference(
-                masses_a[0] > 0, score_a, score_b, _in_rows(a, a.cases.patient)[0], np.sum(masses_a, axis=0)
-            )
-            if found.standard_error == 0 and difference == 0:
-                return PairedDifference(difference, p=1.0, why=SAME_ORDER)
-            span = 1 - method.low
-            low, high = (span * end for end in found.interval(level))
-            return _known(PairedDifference(difference, low, high, found.p_value), draws)
-    of = difference_method(method).of
-    degrees = min(patients_of(a, of), patients_of(b, of), len(draws)) - 1
-    error = replicate_error(draws)
-    ends = scaled_interval(difference, error, (-math.inf, math.inf), degrees, level)
-    return _known(PairedDifference(difference, *ends, t_test(difference, error, degrees)), draws)
-
-
-def _of_proportions(
-    method: Proportion, a: Weighted, b: Weighted, difference: float, level: float
-) -> PairedDifference:
-    """Exact test by patients; Bonett and Price's adjusted interval, of sums over patients.
-
-    Two patients are added, of whom the first model gets all right and the second none, and the other way round: no set is so
-    small that the interval would have no width.
-
-    References:
-        Bonett and Price, Adjusted Wald confidence interval for a difference of binomial proportions based on paired data,
-        J. Educ. Behav. Stat. 37:479 (2012).
-    """
-    (hit_a, weight), (hit_b, other) = (_in_rows(w, *method.counts(w)) for w in (a, b))
-    if not np.array_equal(weight, other):
-        raise InputError("the models count different images")
-    patient = _in_rows(a, a.cases.patient)[0].astype(np.intp)
-    held = np.bincount(patient, weight)
-    gained = np.bincount(patient, weight * (hit_a - hit_b))[held > 0]
-    held = held[held > 0]
-    if len(held) < 2:
-        return PairedDifference(difference, why=ONE_PATIENT)
-    usual = held.mean()
-    held, more = np.append(held, [usual, usual]), np.append(gained, [usual, -usual])
-    centre = more.sum() / held.sum()
-    residual, patients = more - centre * held, len(held)
-    error = math.sqrt(patients / (patients - 1) * float(residual @ residual)) / held.sum()
-    half = float(stats.t.ppf((1 + level) / 2, patients - 1)) * error
-    low, high = max(-1.0, centre - half), min(1.0, centre + half)
-    return PairedDifference(
-        difference, float(min(low, difference)), float(max(high, difference)), sign_flip_p_value(gained)
-    )
-
-
-def _in_rows(w: Weighted, *columns: NDArray[np.generic]) -> list[Floats]:
-    """Columns (N,) in the sorted order of the images, in the order of the rows, which all models share."""
-    out = []
-    for column in columns:
-        rows = np.empty(len(column))
-        rows[w.cases.order] = column
-        out.append(rows)
-    return out
-
-
-def _known(found: PairedDifference, draws: Floats) -> PairedDifference:
-    if found.high > found.low:
-        return found
-    why = UNDEFINED if math.isnan(replicate_error(draws)) else ALL_ALIKE
-    return PairedDifference(found.difference, p=found.p, why=why)
-
-
+Model = Predictions | Sequence[Predictions]
 NO_INTERVALS = "the published protocol has no intervals"
+
+
+# -------------------------------------------------------------------------------------------------- two models
 
 
 @dataclass(frozen=True)
@@ -161,7 +64,7 @@ class Difference(Document):
     """A score of two models and their difference a - b; NaN where undefined, with the reason in `why`.
 
     Args:
-        a: Value of the first model.
+        a: Value of the first model, the mean over its seeds.
         b: Value of the second model.
         difference: a - b.
         low: Lower end of its interval.
@@ -176,8 +79,8 @@ class Difference(Document):
         >>> import retinabench as rb
         >>> first = rb.Predictions(["a", "b", "c", "d"], [0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9])
         >>> second = rb.Predictions(["a", "b", "c", "d"], [0, 0, 1, 1], [0.1, 0.2, 0.7, 0.9])
-        >>> found = rb.compare(first, second, bootstrap=0)["in_domain"]["auroc"]
-        >>> found.a, found.b
+        >>> difference = rb.compare(first, second, bootstrap=0)["in_domain"]["auroc"]
+        >>> difference.a, difference.b
         (0.75, 1.0)
     """
 
@@ -225,7 +128,7 @@ class Comparison(Tabular, Document):
         level: Level of the intervals.
         sets: Set name -> differences.
         notes: What a reader of the numbers must know.
-        thresholds: The decision thresholds of the two models.
+        thresholds: The decision threshold of each file, those of the first model first.
 
     Examples:
         >>> import retinabench as rb
@@ -244,7 +147,7 @@ class Comparison(Tabular, Document):
     level: float
     sets: Mapping[str, SetComparison]
     notes: tuple[str, ...] = ()
-    thresholds: tuple[FrozenThreshold, FrozenThreshold] = (ABOVE_HALF, ABOVE_HALF)
+    thresholds: tuple[FrozenThreshold, ...] = (ABOVE_HALF, ABOVE_HALF)
 
     def __getitem__(self, name: str) -> SetComparison:
         return self.sets[name]
@@ -255,9 +158,9 @@ class Comparison(Tabular, Document):
     def records(self) -> list[Row]:
         """Return one dictionary per set and score."""
         return [
-            {"set": SET_LABELS[name], "score": SCORES[key].label, **vars(found)}
+            {"set": SET_LABELS[name], "score": SCORES[key].label, **vars(difference)}
             for name, one in self.sets.items()
-            for key, found in one.scores.items()
+            for key, difference in one.scores.items()
         ]
 
     def plot(self, axes: Axes | None = None, scores: Sequence[str] = PLOTTED) -> Axes:
@@ -285,8 +188,8 @@ class Comparison(Tabular, Document):
 
 
 def compare(
-    a: Predictions,
-    b: Predictions,
+    a: Model,
+    b: Model,
     rules: Rules = "corrected",
     bootstrap: int = 1000,
     seed: int = 0,
@@ -299,19 +202,19 @@ def compare(
 ) -> Comparison:
     """Return the paired, patient-clustered differences a - b of every score.
 
-    Both files must hold the same test images, in any order, with the same truth. Each replicate scores both models on the
-    same patients. Where p-values come from: `metrics.comparison.differences`.
+    All files must hold the same test images, in any order, with the same truth. Each replicate scores both models on the
+    same patients. What is paired with what, and where p-values come from: `docs/comparison.md`.
 
     Args:
-        a: Predictions of the first model.
-        b: Predictions of the second model.
+        a: Predictions of the first model, or a list with those of its seeds.
+        b: Predictions of the second model, or a list.
         rules: `corrected`, or `published` for values of the published protocol, which has no intervals.
         bootstrap: Number of replicates; 0 for values without intervals.
         seed: Seed of the bootstrap.
         scores: Names of scores; None for all of `score`.
         sets: Names of sets; None for all.
         uncertainty: What orders the referral, as in `score`.
-        threshold: The decision threshold, as in `score`; a rule chooses it for each model on its own file.
+        threshold: The decision threshold, as in `score`; a rule chooses it for each file on itself.
         level: Level of the intervals.
 
     Returns:
@@ -329,93 +232,122 @@ def compare(
     check_rules(rules)
     check_known("score", scores, list(SCORES))
     check_known("set", sets, SETS)
-    _check_intervals(bootstrap, seed, level)
-    cuts = [frozen_threshold(model, threshold, rules) for model in (a, b)]
-    first, second = align([a, b])
-    names = _two_names(a, b)
-    notes = notes_on([first, second], names, uncertainty, cuts)
-    if rules == "published":
-        table = _published(first, second, scores, sets, uncertainty, seed)
-        return Comparison(*names, rules, 0, seed, level, table, (*notes, NO_INTERVALS))
-    options: Any = {"scores": scores, "sets": sets, "bootstrap": bootstrap, "seed": seed}
-    options |= {"uncertainty": uncertainty, "thresholds": [cut.value for cut in cuts]}
-    paired = paired_sets([first, second], **options)
-    found = {one.name: _compared(one, level) for one in paired}
-    return Comparison(*names, rules, bootstrap, seed, level, found, notes, (cuts[0], cuts[1]))
-
-
-def _check_intervals(bootstrap: int, seed: int, level: float) -> None:
     if bootstrap < 0:
         raise InputError(f"{bootstrap} bootstrap replicates", hint="Ask for 0 (no intervals) or more.")
     check_seed(seed)
     check_level(level)
+    models = [[one] if isinstance(one, Predictions) else list(one) for one in (a, b)]
+    files = [*models[0], *models[1]]
+    cuts = tuple(frozen_threshold(file, threshold, rules) for file in files)
+    aligned = align(files)
+    names = _two_names(*models)
+    labels = names if len(files) == 2 else [shown(file.source or f"file {k}") for k, file in enumerate(files)]
+    notes = (*notes_on(aligned, labels, uncertainty, cuts), *_notes_on_seeds(names, models))
+    rows = range(len(models[0])), range(len(models[0]), len(files))
+    if rules == "published":
+        table = _published(aligned, rows, scores, sets, uncertainty, seed)
+        return Comparison(*names, rules, 0, seed, level, table, (*notes, NO_INTERVALS))
+    seeds = [seeds_of(name, model) for name, model in zip("ab", models, strict=True)]
+    found = {}
+    for one in paired_sets(
+        aligned, scores=scores, sets=sets, bootstrap=bootstrap, seed=seed, uncertainty=uncertainty,
+        thresholds=[cut.value for cut in cuts],
+    ):  # fmt: skip
+        pairs = [Methods(one, k, rows, seeds) for k in range(len(one.scores))]
+        tests = [pair.test(0, 1, level) for pair in pairs]
+        adjusted = holm([test.p for test in tests]).tolist()
+        differences = {
+            pair.spec.name: _difference(pair, test, p, level)
+            for pair, test, p in zip(pairs, tests, adjusted, strict=True)
+        }
+        found[one.name] = SetComparison(one.images, one.patients, one.positives, differences)
+    return Comparison(*names, rules, bootstrap, seed, level, found, notes, cuts)
 
 
-def _two_names(a: Predictions, b: Predictions) -> tuple[str, str]:
-    """The files of two models as reports show them, in full where that does not tell them apart."""
-    first, second = shown(a.source or "a"), shown(b.source or "b")
-    return (first, second) if first != second else (a.source or "a", b.source or "b")
+def _difference(pair: Methods, test: PairTest, p_holm: float, level: float) -> Difference:
+    undefined = [
+        (side, why) for side, m in (("a", 0), ("b", 1)) if (why := pair.why_undefined(m)) is not None
+    ]
+    why = ": ".join(undefined[0]) if undefined else test.why
+    better = None
+    if p_holm < 1 - level and test.difference != 0:
+        better = "a" if test.difference * pair.spec.sign > 0 else "b"
+    a, b = (side.value for side in pair.sides)
+    return Difference(a, b, *test[:4], p_holm, better, pair.spec.version, why)
 
 
-def _compared(one: PairedSet, level: float) -> SetComparison:
-    return SetComparison(one.images, one.patients, one.positives, _differences(one, level))
+def _two_names(a: Sequence[Predictions], b: Sequence[Predictions]) -> tuple[str, str]:
+    """What reports call two models: their files, in full where these are not told apart; several seeds by their title."""
+    first, second = (
+        shown(model[0].source or side)
+        if len(model) == 1
+        else str(model[0].metadata.get("title") or model[0].metadata.get("method") or side)
+        for side, model in (("a", a), ("b", b))
+    )
+    return (first, second) if first != second else (a[0].source or "a", b[0].source or "b")
 
 
-def _differences(one: PairedSet, level: float) -> dict[str, Difference]:
-    found = [paired_difference(one, k, 0, 1, level) for k in range(len(one.scores))]
-    adjusted = holm([each.p for each in found]).tolist()
-    out = {}
-    for k, (spec, each, p_holm) in enumerate(zip(one.scores, found, adjusted, strict=True)):
-        a, b = one.point[:, k].tolist()
-        undefined = [i for i in (0, 1) if not np.isfinite(one.point[i, k])]
-        why = (
-            f"{'ab'[undefined[0]]}: {spec.why_undefined(one.whole[undefined[0]])}" if undefined else each.why
-        )
-        better = _better(spec, each.difference, p_holm, 1 - level)
-        numbers = each.difference, each.low, each.high, each.p, p_holm
-        out[spec.name] = Difference(a, b, *numbers, better, spec.version, why)
-    return out
-
-
-def _better(spec: ScoreSpec, difference: float, p: float, alpha: float) -> str | None:
-    if not p < alpha or difference == 0:
-        return None
-    return "a" if difference * spec.sign > 0 else "b"
+def _notes_on_seeds(names: Sequence[str], models: Sequence[Sequence[Predictions]]) -> list[str]:
+    if all(len(model) == 1 for model in models):
+        return []
+    a, b = (seeds_of(side, model) for side, model in zip("ab", models, strict=True))
+    counts = ", ".join(f"{len(model)} of {name}" for name, model in zip(names, models, strict=True))
+    paired = "paired, since both have the same" if set(a) == set(b) else "independent"
+    return [f"means over seeds: {counts}; seeds are {paired}"]
 
 
 def _published(
-    a: Predictions,
-    b: Predictions,
+    files: Sequence[Predictions],
+    rows: Sequence[range],
     scores: Sequence[str] | None,
     sets: Sequence[str] | None,
     uncertainty: str,
     seed: int,
 ) -> dict[str, SetComparison]:
-    one, two = (
-        score_sets(model, referral_uncertainty(model, uncertainty, exact=True)[0], seed) for model in (a, b)
-    )
+    tables = [score_sets(one, referral_uncertainty(one, uncertainty, exact=True)[0], seed) for one in files]
     table = {}
-    for name, values in one.items():
+    for name, first in tables[0].items():
         if sets is not None and name not in sets:
             continue
         found = {}
-        for score, entry in values.scores.items():
+        for score, entry in first.scores.items():
             if scores is None or score in scores:
-                x, y = entry.value, two[name][score].value
-                why = None if np.isfinite(x - y) else "one class only"
-                found[score] = Difference(x, y, x - y, version=entry.version, why=why)
-        table[name] = SetComparison(values.images, values.patients, values.positives, found)
+                a, b = (float(np.mean([tables[k][name][score].value for k in own])) for own in rows)
+                why = None if np.isfinite(a - b) else "one class only"
+                found[score] = Difference(a, b, a - b, version=entry.version, why=why)
+        table[name] = SetComparison(first.images, first.patients, first.positives, found)
     return table
+
+
+# ---------------------------------------------------------------------------------------------- several models
 
 
 @dataclass(frozen=True)
 class RankedModel(Interval):
-    """The value of a model with its interval, and its rank."""
+    """The mean of a model over its seeds with its interval over patients, and its rank.
+
+    Args:
+        value: The mean over seeds.
+        low: Lower end of its interval over patients.
+        high: Upper end of its interval over patients.
+        first: Share of the replicates in which the model is the best, ties shared.
+        rank: Mean rank over the replicates, 1 is best.
+        rank_low: Lower end of the interval of the rank.
+        rank_high: Upper end of the interval of the rank.
+        error: Standard error over seeds; NaN for a single one.
+        best: The best rank that the resolved differences leave; 0 where the score is undefined or has no direction.
+        worst: The worst one.
+        values: The values of its seeds.
+    """
 
     first: float = np.nan
     rank: float = np.nan
     rank_low: float = np.nan
     rank_high: float = np.nan
+    error: float = np.nan
+    best: int = 0
+    worst: int = 0
+    values: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -438,6 +370,35 @@ class ScoreRanking(Document):
     direction: str
     models: Mapping[str, RankedModel]
     pairs: tuple[RankedPair, ...]
+
+    def pair(self, a: str, b: str) -> RankedPair:
+        """Return the difference a - b, whichever way round it was computed."""
+        for one in self.pairs:
+            if (one.a, one.b) == (a, b):
+                return one
+            if (one.a, one.b) == (b, a):
+                return RankedPair(a, b, -one.difference, -one.high, -one.low, one.p, one.p_holm)
+        raise KeyError((a, b))
+
+    def better(self) -> set[tuple[str, str]]:
+        """Return the pairs (better, worse) whose difference is resolved at 5 %."""
+        resolved = [one for one in self.pairs if one.p_holm < 1 - LEVEL and self.direction]
+        return {
+            (one.a, one.b) if (one.difference > 0) == (self.direction == "higher") else (one.b, one.a)
+            for one in resolved
+        }
+
+    def order(self) -> list[str]:
+        """Return the models, the best value first, those without a value last."""
+        sign = -1 if self.direction == "higher" else 1
+        values = {name: sign * model.value for name, model in self.models.items()}
+        return sorted(
+            values,
+            key=lambda name: (
+                not math.isfinite(values[name]),
+                values[name] if math.isfinite(values[name]) else 0.0,
+            ),
+        )
 
 
 class SetRanking(OnSet[ScoreRanking]):
@@ -478,10 +439,11 @@ class Ranking(Tabular, Document):
     def records(self) -> list[Row]:
         """Return one dictionary per set, score and model."""
         return [
-            {"set": SET_LABELS[name], "score": SCORES[key].label, "model": model, **vars(found)}
+            {"set": SET_LABELS[name], "score": SCORES[key].label, "model": model}
+            | {field: value for field, value in vars(ranked).items() if field != "values"}
             for name, one in self.sets.items()
             for key, ranking in one.scores.items()
-            for model, found in ranking.models.items()
+            for model, ranked in ranking.models.items()
         ]
 
     def plot(self, axes: Axes | None = None, score: str | None = None, set: str | None = None) -> Axes:
@@ -498,10 +460,8 @@ class Ranking(Tabular, Document):
         name = next(iter(self.sets)) if set is None else set
         key = next(iter(self.sets[name].scores)) if score is None else score
         ranking = self.sets[name][key]
-        order = sorted(
-            ranking.models.items(), key=lambda item: item[1].value, reverse=ranking.direction != "lower"
-        )
-        rows = [IntervalRow(model, one.value, one.low, one.high) for model, one in order]
+        best = [(model, ranking.models[model]) for model in ranking.order()]
+        rows = [IntervalRow(model, one.value, one.low, one.high) for model, one in best]
         return draw_intervals(rows, axes, label=f"{SCORES[key].heading}, {SET_LABELS[name].lower()}")
 
     def to_dict(self) -> JsonObject:
@@ -510,25 +470,25 @@ class Ranking(Tabular, Document):
 
 
 def rank(
-    models: Mapping[str, Predictions],
+    models: Mapping[str, Model],
     bootstrap: int = 1000,
     seed: int = 0,
     *,
-    scores: Sequence[str] | None = None,
+    scores: Wanted = None,
     sets: Sequence[str] | None = None,
     uncertainty: str = "auto",
     level: float = 0.95,
 ) -> Ranking:
     """Rank models on the same images: values, intervals, how often each is first, and all pairs.
 
-    The patients of a replicate are the same for all models. Holm's correction runs over the pairs of one score on one
-    set.
+    The patients of a replicate are the same for all models; seeds are paired where two models have the same. Holm's correction
+    runs over the pairs of one score on one set, see `docs/comparison.md`.
 
     Args:
-        models: Name -> predictions, two or more.
+        models: Name -> predictions, or a list with those of its seeds; two models or more.
         bootstrap: Number of replicates; 0 for values without intervals and ranks.
         seed: Seed of the bootstrap.
-        scores: Names of scores; None for all of `score`.
+        scores: Names of scores, or set -> names; None for all of `score`.
         sets: Names of sets; None for all.
         uncertainty: What orders the referral, as in `score`.
         level: Level of the intervals.
@@ -547,242 +507,112 @@ def rank(
     """
     if len(models) < 2:
         raise InputError(f"{len(models)} model to rank", hint="Name two or more.")
-    check_level(level)  # here, since without replicates no interval asks
-    names = tuple(models)
-    aligned = align(list(models.values()))
-    paired = paired_sets(
-        aligned, scores=scores, sets=sets, uncertainty=uncertainty, bootstrap=bootstrap, seed=seed
+    found, notes = rank_methods(
+        models, bootstrap, seed, scores=scores, sets=sets, uncertainty=uncertainty, level=level
     )
-    found = {}
-    for one in paired:
-        rankings = {spec.name: _ranked(names, one, k, level) for k, spec in enumerate(one.scores)}
-        found[one.name] = SetRanking(one.images, one.patients, one.positives, rankings)
-    return Ranking(names, bootstrap, seed, level, found, notes_on(aligned, names, uncertainty))
+    return Ranking(tuple(models), bootstrap, seed, level, found, notes)
 
 
-def ranks(draws: ArrayLike, higher_is_better: bool) -> Floats:
-    """Ranks (R, M) of M models in each replicate, 1 = best, ties shared by their mean; NaN rows where any is undefined."""
-    values = np.asarray(draws, np.float64)
-    values = values if higher_is_better else -values
-    better = (values[:, None, :] > values[:, :, None]).sum(axis=2)
-    equal = (values[:, None, :] == values[:, :, None]).sum(axis=2)
-    out = better + (equal + 1) / 2.0
-    out[~np.isfinite(values).all(axis=1)] = np.nan
-    return np.asarray(out)
-
-
-def _ranked(names: tuple[str, ...], one: PairedSet, k: int, level: float) -> ScoreRanking:
-    """Rank by the score k of a set."""
-    spec, draws = one.scores[k], one.draws[:, :, k]
-    ends = [
-        interval_of(spec, whole, value, column, level)
-        for whole, value, column in zip(one.whole, one.point[:, k].tolist(), draws.T, strict=True)
-    ]
-    places = ranks(draws, spec.sign > 0)
-    rank_low, rank_high = (
-        percentile_interval(places, level, points=True) if len(places) else np.full((2, len(names)), np.nan)
-    )
-    first = mean = np.full(len(names), np.nan)
-    defined = places[np.isfinite(places).all(axis=1)]
-    if len(defined):
-        best = defined == defined.min(axis=1, keepdims=True)
-        first = (best / best.sum(axis=1, keepdims=True)).mean(axis=0)
-        mean = defined.mean(axis=0)
-    columns = (
-        one.point[:, k],
-        [e.low for e in ends],
-        [e.high for e in ends],
-        first,
-        mean,
-        rank_low,
-        rank_high,
-    )
-    models = {name: RankedModel(*(float(x[m]) for x in columns)) for m, name in enumerate(names)}
-    return ScoreRanking(spec.direction, models, _pairs(names, one, k, level))
-
-
-def _pairs(names: tuple[str, ...], one: PairedSet, k: int, level: float) -> tuple[RankedPair, ...]:
-    pairs = list(combinations(range(len(names)), 2))
-    found = [paired_difference(one, k, i, j, level) for i, j in pairs]
-    return tuple(
-        RankedPair(names[i], names[j], each.difference, each.low, each.high, each.p, p_holm)
-        for (i, j), each, p_holm in zip(pairs, found, holm([each.p for each in found]).tolist(), strict=True)
-    )
-
-
-LEVEL = 0.95
-
-
-@dataclass(frozen=True)
-class Standing(Interval):
-    """A score of a method: the mean over its seeds with the interval over patients, and the ranks that are resolved."""
-
-    error: float = math.nan
-    rank: int = 0
-    worst: int = 0
-
-    def to_dict(self) -> JsonObject:
-        """Return the numbers for JSON, None where undefined."""
-        return {**super().to_dict(), "rank": self.rank or None, "worst": self.worst or None}
-
-
-@dataclass(frozen=True)
-class ScoreStandings:
-    """The methods by one score on one set, the best value first, and all their pairs."""
-
-    spec: ScoreSpec
-    methods: Mapping[str, Standing]
-    pairs: tuple[RankedPair, ...]
-
-    def pair(self, a: str, b: str) -> RankedPair | None:
-        """Return the difference a - b, whichever way round it was computed."""
-        for one in self.pairs:
-            if (one.a, one.b) == (a, b):
-                return one
-            if (one.a, one.b) == (b, a):
-                return RankedPair(a, b, -one.difference, -one.high, -one.low, one.p, one.p_holm)
-        return None
-
-    def better(self) -> set[tuple[str, str]]:
-        """Return the pairs (better, worse) whose difference is resolved."""
-        return {order for one in self.pairs if (order := _resolved(one, self.spec.sign)) is not None}
-
-    def to_dict(self) -> JsonObject:
-        """Return the score's part of the JSON."""
-        return {
-            "direction": self.spec.direction,
-            "version": self.spec.version,
-            "methods": json_content(self.methods),
-            "pairs": json_content(self.pairs),
-        }
-
-
-@dataclass(frozen=True)
-class SetStandings:
-    """The standings on one set, by score."""
-
-    name: str
-    images: int
-    patients: int | None
-    positives: int
-    scores: Mapping[str, ScoreStandings]
-
-    def __getitem__(self, name: str) -> ScoreStandings:
-        return self.scores[name]
-
-    def to_dict(self) -> JsonObject:
-        """Return the set's part of the JSON."""
-        return {name: json_content(one) for name, one in vars_of(self).items() if name != "name"}
-
-
-def standings(
-    methods: Mapping[str, Sequence[Predictions]],
-    scores: Sequence[str],
+def rank_methods(
+    models: Mapping[str, Model],
+    bootstrap: int,
+    seed: int,
+    *,
+    scores: Wanted = None,
     sets: Sequence[str] | None = None,
-    *,
-    bootstrap: int = 1000,
-    seed: int = 0,
-) -> dict[str, SetStandings]:
-    """Rank methods on the same images, each with the predictions of one or more seeds."""
-    names = list(methods)
-    files = [(name, one) for name in names for one in methods[name]]
-    aligned = align([one for _, one in files])
-    rows = {name: [k for k, (owner, _) in enumerate(files) if owner == name] for name in names}
-    seeds = {name: _seeds(methods[name]) for name in names}
+    uncertainty: str = "auto",
+    level: float = LEVEL,
+    seeds: Mapping[str, Subsets] | None = None,
+    unranked: Sequence[str] = (),
+    advance: Callable[[int], None] | None = None,
+) -> tuple[dict[str, SetRanking], tuple[str, ...]]:
+    """Return what `rank` holds, by set, and its notes, for any number of models.
+
+    `seeds` are those behind each file, where the files do not state them; those of `unranked` have values only; `advance` is
+    told the number of files done.
+    """
+    check_level(level)  # here, since without replicates no interval asks
+    of = {name: [one] if isinstance(one, Predictions) else list(one) for name, one in models.items()}
+    files = [one for name in of for one in of[name]]
+    names = [
+        name if len(own) == 1 else f"{name}, seed {k}" for name, own in of.items() for k in range(len(own))
+    ]
+    aligned = align(files)
+    subsets = [(seeds or {}).get(name) or seeds_of(name, of[name]) for name in of]
+    stops = np.cumsum([len(own) for own in of.values()]).tolist()
+    rows = [range(stop - len(own), stop) for own, stop in zip(of.values(), stops, strict=True)]
     found = {}
-    for one in paired_sets(aligned, scores=scores, sets=sets, bootstrap=bootstrap, seed=seed):
-        ranked = {spec.name: _standings(one, k, rows, seeds) for k, spec in enumerate(one.scores)}
-        found[one.name] = SetStandings(one.name, one.images, one.patients, one.positives, ranked)
-    return found
+    for one in paired_sets(
+        aligned,
+        scores=scores,
+        sets=sets,
+        uncertainty=uncertainty,
+        bootstrap=bootstrap,
+        seed=seed,
+        advance=advance,
+    ):
+        ranked = {
+            spec.name: _ranked(list(of), Methods(one, k, rows, subsets), level, seed, unranked)
+            for k, spec in enumerate(one.scores)
+        }
+        found[one.name] = SetRanking(one.images, one.patients, one.positives, ranked)
+    return found, notes_on(aligned, names, uncertainty)
 
 
-def _seeds(files: Sequence[Predictions]) -> tuple[str, ...]:
-    """Return what tells the seeds of a method apart, empty where the files do not say."""
-    seeds = [str(one.metadata.get("seed", "")) for one in files]
-    return tuple(seeds) if all(seeds) and len(set(seeds)) == len(seeds) else ()
-
-
-def _standings(
-    one: PairedSet, k: int, rows: Mapping[str, list[int]], seeds: Mapping[str, tuple[str, ...]]
-) -> ScoreStandings:
-    spec, values = one.scores[k], {name: one.point[own, k] for name, own in rows.items()}
-    draws = {name: one.draws[:, own, k].mean(axis=1) for name, own in rows.items()}
-    pairs = [
-        _difference_of_means(
-            one, k, (a, b), rows, values, draws, paired=bool(seeds[a]) and seeds[a] == seeds[b]
+def _ranked(
+    names: Sequence[str], methods: Methods, level: float, seed: int, unranked: Sequence[str]
+) -> ScoreRanking:
+    """Rank by one score of a set."""
+    spec, sides = methods.spec, methods.sides
+    of_pairs = list(combinations([m for m, name in enumerate(names) if name not in unranked], 2))
+    tests = [methods.test(i, j, level) for i, j in of_pairs]
+    pairs = tuple(
+        RankedPair(names[i], names[j], *test[:4], p)
+        for (i, j), test, p in zip(of_pairs, tests, holm([test.p for test in tests]).tolist(), strict=True)
+    )
+    models = {}
+    for m, (name, side) in enumerate(zip(names, sides, strict=True)):
+        low, high, _ = methods.ends(m, level)
+        error = math.sqrt(side.over_seeds[0]) if side.effects else math.nan
+        models[name] = RankedModel(side.value, low, high, error=error, values=tuple(side.values.tolist()))
+    ranking = ScoreRanking(spec.direction, models, pairs)
+    known = [m for m, side in enumerate(sides) if math.isfinite(side.value) and names[m] not in unranked]
+    order = {names[m]: k for k, m in enumerate(known)}
+    better = np.zeros((len(known), len(known)), bool)
+    for a, b in ranking.better():
+        better[order[a], order[b]] = True
+    left = places(better) if spec.sign else [(0, 0)] * len(known)
+    draws = [_with_shift(sides[m], names[m], seed) for m in known]
+    of_ranks = _replicated(np.stack(draws, axis=1) if draws else np.empty((0, 0)), spec.sign > 0, level)
+    for k, m in enumerate(known):
+        first, mean, low, high = (float(column[k]) for column in of_ranks)
+        best, worst = left[k]
+        models[names[m]] = replace(
+            models[names[m]], first=first, rank=mean, rank_low=low, rank_high=high, best=best, worst=worst
         )
-        for a, b in combinations(rows, 2)
-    ]
-    corrected = holm([pair.p for pair in pairs]).tolist()
-    pairs = [
-        RankedPair(pair.a, pair.b, pair.difference, pair.low, pair.high, pair.p, p)
-        for pair, p in zip(pairs, corrected, strict=True)
-    ]
-    better = {found for pair in pairs if (found := _resolved(pair, spec.sign)) is not None}
-    standing = {name: _standing(spec, one, own, values[name], draws[name]) for name, own in rows.items()}
-    order = sorted(rows, key=lambda name: _key(standing[name].value, spec.sign))
-    known = [name for name in order if math.isfinite(standing[name].value)]
-    ranked = {}
-    for name in order:
-        ahead = sum(other == name for _, other in better)
-        behind = sum(other == name for other, _ in better)
-        places = (ahead + 1, len(known) - behind) if name in known and spec.sign else (0, 0)
-        plain = standing[name]
-        ranked[name] = Standing(plain.value, plain.low, plain.high, plain.error, *places)
-    return ScoreStandings(spec, ranked, tuple(pairs))
+    return ranking
 
 
-def _standing(spec: ScoreSpec, one: PairedSet, own: list[int], values: Floats, draws: Floats) -> Standing:
-    mean = aggregate(values.tolist())
-    low = high = math.nan
-    if len(draws) and math.isfinite(mean.mean):
-        ends = spec.interval.ends([one.whole[row] for row in own], mean.mean, draws, LEVEL)
-        low, high = ends.low, ends.high
-    return Standing(mean.mean, low, high, mean.error)
+def _replicated(draws: Floats, higher: bool, level: float) -> list[Floats]:
+    """Share of the replicates (R, M) in which each of M models is first, its mean rank, and the ends of its interval."""
+    unknown = np.full(draws.shape[1], np.nan)
+    if not len(draws):
+        return [unknown] * 4
+    of_replicates = ranks(draws, higher)
+    defined = of_replicates[np.isfinite(of_replicates).all(axis=1)]
+    if not len(defined):
+        return [unknown] * 4
+    best = defined == defined.min(axis=1, keepdims=True)
+    first = (best / best.sum(axis=1, keepdims=True)).mean(axis=0)
+    return [first, defined.mean(axis=0), *percentile_interval(of_replicates, level, points=True)]
 
 
-def _difference_of_means(
-    one: PairedSet,
-    k: int,
-    names: tuple[str, str],
-    rows: Mapping[str, list[int]],
-    values: Mapping[str, Floats],
-    draws: Mapping[str, Floats],
-    *,
-    paired: bool,
-) -> RankedPair:
-    a, b = names
-    difference = float(values[a].mean() - values[b].mean())
-    if not len(draws[a]) or not math.isfinite(difference):
-        return RankedPair(a, b, difference, math.nan, math.nan, math.nan, math.nan)
-    method = difference_method(one.scores[k].interval)
-    error = replicate_error(draws[a] - draws[b])
-    patients = min(patients_of(one.whole[row], method.of) for name in names for row in rows[name])
-    degrees = float(min(patients, len(draws[a])) - 1)
-    if error > 0:
-        error, degrees = _with_seeds(error, degrees, values[a], values[b], paired=paired)
-    ends = scaled_interval(difference, error, (-math.inf, math.inf), degrees, LEVEL)
-    return RankedPair(a, b, difference, *ends, t_test(difference, error, degrees), math.nan)
-
-
-def _with_seeds(error: float, degrees: float, a: Floats, b: Floats, *, paired: bool) -> tuple[float, float]:
-    """Return the standard error with the variance over seeds added, and its degrees of freedom."""
-    parts = [(error**2, degrees)]
-    samples = [a - b] if paired else [a, b]
-    for sample in samples:
-        if len(sample) > 1 and (variance := float(sample.var(ddof=1)) / len(sample)) > 0:
-            parts.append((variance, len(sample) - 1.0))
-    total = sum(variance for variance, _ in parts)
-    return math.sqrt(total), total**2 / sum(variance**2 / d for variance, d in parts)
-
-
-def _resolved(pair: RankedPair, sign: int) -> tuple[str, str] | None:
-    """Return the pair as (better, worse), None where they cannot be told apart."""
-    if not sign or not pair.p_holm < 1 - LEVEL:
-        return None
-    return (pair.a, pair.b) if sign * pair.difference > 0 else (pair.b, pair.a)
-
-
-def _key(value: float, sign: int) -> tuple[bool, float]:
-    """Order the best value first, and what is undefined last."""
-    return (not math.isfinite(value), -sign * value if math.isfinite(value) else 0.0)
+def _with_shift(side: Side, name: str, seed: int) -> Floats:
+    """Return the replicates (R,) of a mean, which also vary with its seeds: Student's t of their effects, shared by equal seeds."""
+    if not len(side.draws) or len(side.effects) < 2:
+        return side.draws
+    effects = np.array(list(side.effects.values()))
+    generator = numpy_generator(seed, "seeds drawn again", *map(str, side.effects))
+    weights = generator.standard_normal((len(side.draws), len(effects)))
+    weights /= np.sqrt(generator.chisquare(len(effects) - 1, len(side.draws)) / (len(effects) - 1))[:, None]
+    return np.asarray(side.draws + weights @ effects)

@@ -11,7 +11,7 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from math import comb
 
@@ -68,50 +68,36 @@ def mean_over_subsets(
     return Aggregate(found.mean, found.std, error, found.runs)
 
 
-def jackknife_error(values: Sequence[float], subsets: Sequence[Subset]) -> float:
-    """Return the standard error of the mean over subsets by the delete-one jackknife over their seeds.
+def seed_effects(values: ArrayLike, subsets: Sequence[tuple[Hashable, ...]]) -> dict[Hashable, float]:
+    """Return by seed its part e of the mean over M subsets, scaled so that the sum of e² is the variance of the mean over seeds.
 
-    Shapes: `values` (M,).
-    """
-    seeds = _members(subsets)
-    without = [
-        [value for value, subset in zip(values, subsets, strict=True) if seed not in subset] for seed in seeds
-    ]
-    if not all(without):
-        return float("nan")
-    means, n = np.array([np.mean(part) for part in without]), len(seeds)
-    return float(np.sqrt((n - 1) / n * np.sum((means - means.mean()) ** 2)))
-
-
-def resampled_weights(
-    subsets: Sequence[Subset], replicates: int, generator: np.random.Generator
-) -> NDArray[np.float64]:
-    """Return weights of subsets when their seeds are drawn again with replacement.
-
-    The weight of a subset is the product of the counts of its seeds. Where every subset holds every seed, all weights are
-    equal.
-
-    Shapes: returns (R, M).
+    With n seeds, mean m_(s) without the subsets of seed s, and mean m of these: e_s = sqrt((n - 1) / n) (m_(s) - m), the delete-one
+    jackknife. Of single seeds the sum of e² is their variance (ddof 1) over n. Subsets that share no seed are units by themselves.
+    Empty for a single subset, and where a seed is in every subset: nothing is known of other seeds.
     """
     members = _members(subsets)
-    if all(len(subset) == len(members) for subset in subsets):
-        return np.full((replicates, len(subsets)), 1 / len(subsets))
-    place = {seed: k for k, seed in enumerate(members)}
-    columns = np.array([[place[seed] for seed in subset] for subset in subsets])  # (M, K)
-    weights = np.zeros((replicates, len(subsets)))
-    empty = np.arange(replicates)
-    while len(empty):  # replicates with fewer different seeds than members are drawn again
-        counts = generator.multinomial(len(members), np.full(len(members), 1 / len(members)), len(empty))
-        weights[empty] = counts[:, columns].prod(axis=2)
-        empty = empty[weights[empty].sum(axis=1) == 0]
-    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+    apart = len(members) == sum(map(len, subsets))
+    units: list[Hashable] = sorted(subsets, key=str) if apart else list(members)
+    v = np.asarray(values, np.float64).tolist()
+    without = [
+        [
+            value
+            for value, subset in zip(v, subsets, strict=True)
+            if unit not in ([subset] if apart else subset)
+        ]
+        for unit in units
+    ]
+    if len(units) < 2 or not all(without):
+        return {}
+    means, n = np.array([np.mean(part) for part in without]), len(units)
+    return dict(zip(units, (np.sqrt((n - 1) / n) * (means - means.mean())).tolist(), strict=True))
 
 
-def weighted_mean(values: ArrayLike, weights: Floats) -> Floats:
-    """Return the means (R,) of values (R, M) by weights (R, M); a value without weight may be undefined."""
-    array = np.asarray(values, np.float64)
-    return np.asarray(np.where(weights > 0, weights * array, 0.0).sum(axis=1))
+def jackknife_error(values: Sequence[float], subsets: Sequence[Subset]) -> float:
+    """Return the standard error of the mean over subsets by the delete-one jackknife over their seeds, NaN where a seed is in all."""
+    effects = seed_effects(values, subsets)
+    return float(np.sqrt(sum(e**2 for e in effects.values()))) if effects else float("nan")
 
 
-def _members(subsets: Sequence[Subset]) -> list[int]:
-    return sorted({seed for subset in subsets for seed in subset})
+def _members(subsets: Sequence[tuple[Hashable, ...]]) -> list[Hashable]:
+    return sorted({seed for subset in subsets for seed in subset}, key=str)

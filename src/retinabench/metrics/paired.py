@@ -1,24 +1,56 @@
-"""Several models on the same images: aligned by image, bootstrapped over the same patients.
+"""Models on the same images: aligned by image, replicates of the same patients, and the difference of two of them.
 
-Models tend to fail on the same hard images. A replicate therefore draws patients once and scores every model on them, so
-that what they have in common cancels in the difference.
+Models tend to fail on the same hard images. A replicate therefore draws patients once and scores every file on them, so that
+what they have in common cancels in a difference. Seeds are paired where both methods have the same seeds, because a method may be
+built on the networks of another one; else they are independent. `docs/comparison.md` says who asks, and how p-values are corrected.
+
+- One file against one file: a proportion has an exact test (if the models do not differ, swapping their predictions of a patient
+  changes nothing), an AUROC its closed-form standard error, every other score the std of its differences over the replicates.
+- Several seeds: the difference of means has the variance v = v_patients + v_seeds, the first over the replicates, the second over
+  seeds; that of paired seeds is of their differences. Its degrees of freedom are those of Welch and Satterthwaite,
+  v² / (v_patients² / d_patients + v_seeds² / d_seeds). One seed has no variance over seeds: the result is about this run.
+
+No p-value is bounded below by the number of replicates.
+
+References:
+    Satterthwaite, An approximate distribution of estimates of variance components, Biometrics Bull. 2:110 (1946).
+    Bonett and Price, Adjusted Wald confidence interval for a difference of binomial proportions based on paired data,
+    J. Educ. Behav. Stat. 37:479 (2012).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document
-from retinabench.metrics.bootstrap import cluster_bootstrap
+from retinabench.metrics.bootstrap import Steps, cluster_bootstrap
 from retinabench.metrics.clinical.thresholds import FrozenThreshold
 from retinabench.metrics.image_sets import SETS, ImageSet, SetEvaluator, Together, image_sets
+from retinabench.metrics.intervals import (
+    ALL_ALIKE,
+    ONE_PATIENT,
+    UNDEFINED,
+    Ends,
+    Proportion,
+    Ranked,
+    auroc_difference,
+    difference_method,
+    patients_of,
+    replicate_error,
+    scaled_interval,
+    sign_flip_p_value,
+    t_test,
+)
+from retinabench.metrics.over_seeds import seed_effects
 from retinabench.metrics.registry import SCORES, ScoreSpec
 from retinabench.metrics.score_results import check_known
 from retinabench.metrics.uncertainty import referral_uncertainty
@@ -27,9 +59,12 @@ from retinabench.predictions.columns import DOMAINS
 from retinabench.predictions.io import notes_of_files
 from retinabench.predictions.table import Predictions
 
+LEVEL = 0.95
+SAME_ORDER = "no interval: both models rank the images in the same order"
+Subsets = Sequence[tuple[Hashable, ...]]
 Floats = NDArray[np.float64]
-
-
+Wanted = Sequence[str] | Mapping[str, Sequence[str]] | None
+"""Names of scores, on every set or by set; None for those of `score`."""
 Entry = TypeVar("Entry", bound=Document)
 
 
@@ -61,7 +96,7 @@ class PairedSet:
 
 
 def align(models: Sequence[Predictions]) -> list[Predictions]:
-    """Return the test splits of the models, with their rows in the order of the first model."""
+    """Return the test splits of the models, with their rows in the order of the first; refuse other images or another truth."""
     tests = []
     for model in models:
         test = model.select(split="test")
@@ -164,34 +199,52 @@ def _matching_rows(first: Predictions, other: Predictions, number: int) -> NDArr
 def paired_sets(
     models: Sequence[Predictions],
     *,
-    scores: Sequence[str] | None = None,
+    scores: Wanted = None,
     sets: Sequence[str] | None = None,
     uncertainty: str = "auto",
     bootstrap: int = 1000,
     seed: int = 0,
     thresholds: Sequence[float] | None = None,
+    advance: Callable[[int], None] | None = None,
 ) -> list[PairedSet]:
-    """Score aligned models on every set that exists; the replicates hold the same patients for all models."""
-    check_known("score", scores, list(SCORES))
+    """Return M aligned models scored on every set that exists; the replicates hold the same patients for all models.
+
+    Args:
+        models: Aligned models, see `align`.
+        scores: Names of scores, on every set or by set; None for those of `score`.
+        sets: Names of sets; None for all.
+        uncertainty: What orders the referral of each model, as in `score`.
+        bootstrap: Number of replicates R; 0 for none.
+        seed: Seed of the bootstrap.
+        thresholds: The decision threshold of each model; None for 0.5.
+        advance: Is told the number of models that are done.
+    """
+    named = [one for of in scores.values() for one in of] if isinstance(scores, Mapping) else scores
+    check_known("score", named, list(SCORES))
     check_known("set", sets, SETS)
     cuts = [0.5] * len(models) if thresholds is None else thresholds
     values = [
         referral_uncertainty(model, uncertainty, threshold=cut)[0]
         for model, cut in zip(models, cuts, strict=True)
     ]
-    found = []
+    wanted = []
     for images in zip(*map(image_sets, models, values, cuts), strict=True):
         one = images[0]
+        asked = scores.get(one.name, ()) if isinstance(scores, Mapping) else scores
         chosen = tuple(
             one.scores
-            if scores is None
-            else (s for s in SCORES.values() if s.name in scores and s.available_for(one.name))
+            if asked is None
+            else (s for s in SCORES.values() if s.name in asked and s.available_for(one.name))
         )
-        if not chosen or (sets is not None and one.name not in sets):
-            continue
-        known = next((each for each in images if each.patients is not None), one)
+        if chosen and (sets is None or one.name in sets):
+            wanted.append((images, chosen))
+    work = bootstrap * sum(len(images[0]) for images, _ in wanted)
+    done = Steps(advance or (lambda steps: None), len(models), max(work, 1))
+    found = []
+    for images, chosen in wanted:
+        known = next((each for each in images if each.patients is not None), images[0])
         evaluators = [SetEvaluator(each, chosen) for each in images]
-        found.append(_paired_set(known, chosen, evaluators, bootstrap, seed))
+        found.append(_paired_set(known, chosen, evaluators, bootstrap, seed, done))
     return found
 
 
@@ -201,10 +254,17 @@ def _paired_set(
     evaluators: list[SetEvaluator],
     bootstrap: int,
     seed: int,
+    done: Steps,
 ) -> PairedSet:
     draws = np.empty((0, len(evaluators) * len(chosen)))
     if bootstrap:
-        draws = cluster_bootstrap(Together(evaluators), images.cluster, replicates=bootstrap, seed=seed)
+        draws = cluster_bootstrap(
+            Together(evaluators),
+            images.cluster,
+            replicates=bootstrap,
+            seed=seed,
+            advance=lambda rows: done.add(rows * len(images)),
+        )
     return PairedSet(
         images.name,
         len(images),
@@ -223,7 +283,7 @@ def notes_on(
     uncertainty: str,
     thresholds: Sequence[FrozenThreshold] = (),
 ) -> tuple[str, ...]:
-    """Return what a reader of a comparison must know of its inputs."""
+    """Return what a reader of a comparison must know of its aligned inputs, one sentence per note."""
     notes = notes_of_files(names, [model.notes for model in models])
     notes += [f"{name}: {cut.note}" for name, cut in zip(names, thresholds, strict=False) if cut.note]
     if all(model.patient_id is None for model in models):
@@ -236,3 +296,204 @@ def notes_on(
             "referral is ordered by " + ", ".join(f"{kind} in {name}" for name, kind in used.items())
         )
     return tuple(notes)
+
+
+# ------------------------------------------------------------------------------------------------ one pair
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """A method by one score: its values over seeds (S,), the replicates (R,) of their mean, and what each seed adds to it.
+
+    `effects` are those of `seed_effects`; `spread` is the variance over seeds, with its degrees of freedom, that a method with a
+    single seed takes from elsewhere.
+    """
+
+    values: Floats
+    draws: Floats
+    effects: Mapping[Hashable, float]
+    spread: tuple[float, float] = (0.0, 1.0)
+
+    @property
+    def value(self) -> float:
+        """The mean over seeds."""
+        return float(self.values.mean())
+
+    @property
+    def over_seeds(self) -> tuple[float, float]:
+        """The variance of the mean over seeds, and its degrees of freedom."""
+        if not self.effects:
+            return self.spread
+        return sum(e**2 for e in self.effects.values()), len(self.effects) - 1.0
+
+
+class PairTest(NamedTuple):
+    """A difference with its interval, p-value of "no difference", standard error and degrees of freedom; NaN, and why, where undefined."""
+
+    difference: float
+    low: float = math.nan
+    high: float = math.nan
+    p: float = math.nan
+    why: str | None = None
+    error: float = math.nan
+    degrees: float = math.nan
+
+
+def mean_difference(a: Side, b: Side, degrees: float, level: float = LEVEL) -> PairTest:
+    """Return the difference a - b of the means over seeds, tested over the replicates of `degrees` and the seeds."""
+    difference = a.value - b.value
+    if not len(a.draws) or not math.isfinite(difference):
+        return PairTest(difference)
+    error = replicate_error(a.draws - b.draws)
+    if error > 0 and degrees >= 1:
+        error, degrees = _with_seeds(error, degrees, a, b)
+    ends = scaled_interval(difference, error, (-math.inf, math.inf), degrees, level)
+    return PairTest(difference, *ends, t_test(difference, error, degrees), None, error, degrees)
+
+
+def _with_seeds(error: float, degrees: float, a: Side, b: Side) -> tuple[float, float]:
+    """Return the standard error with the variance over seeds added, and its degrees of freedom."""
+    parts = [(error**2, degrees)]
+    if a.effects and a.effects.keys() == b.effects.keys():
+        shared = [a.effects[seed] - b.effects[seed] for seed in a.effects]
+        parts.append((sum(e**2 for e in shared), len(shared) - 1.0))
+    else:
+        parts += [a.over_seeds, b.over_seeds]
+    total = sum(variance for variance, _ in parts)
+    return math.sqrt(total), total**2 / sum(variance**2 / d for variance, d in parts if variance > 0)
+
+
+def places(better: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Return the best and the worst place of each of M models, where `better[a, b]` (M, M) says that a is better than b, resolved."""
+    ahead, behind = better.sum(axis=0).tolist(), better.sum(axis=1).tolist()
+    return [(a + 1, len(better) - b) for a, b in zip(ahead, behind, strict=True)]
+
+
+def ranks(draws: ArrayLike, higher_is_better: bool) -> Floats:
+    """Ranks (R, M) of M models in each replicate, 1 = best, ties shared by their mean; NaN rows where any is undefined."""
+    values = np.asarray(draws, np.float64)
+    values = values if higher_is_better else -values
+    better = (values[:, None, :] > values[:, :, None]).sum(axis=2)
+    equal = (values[:, None, :] == values[:, :, None]).sum(axis=2)
+    out = better + (equal + 1) / 2.0
+    out[~np.isfinite(values).all(axis=1)] = np.nan
+    return np.asarray(out)
+
+
+class Methods:
+    """Methods by one score on one set: the rows of `PairedSet` that are seeds of each, and their sides."""
+
+    def __init__(
+        self, one: PairedSet, k: int, rows: Sequence[Sequence[int]], seeds: Sequence[Subsets]
+    ) -> None:
+        self.one, self.k, self.spec, self.rows = one, k, one.scores[k], rows
+        self.sides = []
+        for own, subsets in zip(rows, seeds, strict=True):
+            values = one.point[list(own), k]
+            effects = seed_effects(values, subsets)
+            self.sides.append(Side(values, one.draws[:, list(own), k].mean(axis=1), effects))
+
+    def test(self, i: int, j: int, level: float) -> PairTest:
+        """Return the difference of two methods."""
+        a, b = ([self.one.whole[row] for row in self.rows[m]] for m in (i, j))
+        difference = self.sides[i].value - self.sides[j].value
+        if not len(self.one.draws) or not math.isfinite(difference):
+            return PairTest(difference)
+        if len(np.unique(a[0].cases.patient)) < 2:
+            return PairTest(difference, why=ONE_PATIENT)
+        draws = self.sides[i].draws - self.sides[j].draws
+        method = self.spec.interval
+        if len(a) == len(b) == 1 and isinstance(method, Proportion) and not method.resampled:
+            return _of_proportions(method, a[0], b[0], difference, level)
+        if len(a) == len(b) == 1 and isinstance(method, Ranked):
+            found = _of_aurocs(method, a[0], b[0], difference, level)
+            if found is not None:
+                return found if found.why == SAME_ORDER else _explained(found, draws)
+        of = difference_method(method).of
+        degrees = min(*(patients_of(w, of) for w in (*a, *b)), len(draws)) - 1.0
+        return _explained(mean_difference(self.sides[i], self.sides[j], degrees, level), draws)
+
+    def ends(self, m: int, level: float) -> Ends:
+        """Return the interval of the mean of a method over patients."""
+        side = self.sides[m]
+        if not len(side.draws) or not math.isfinite(side.value):
+            return Ends()
+        return self.spec.interval.ends(
+            [self.one.whole[row] for row in self.rows[m]], side.value, side.draws, level
+        )
+
+    def why_undefined(self, m: int) -> str | None:
+        """Return why a method has no value, None where it has one."""
+        for row in self.rows[m]:
+            if not np.isfinite(self.one.point[row, self.k]):
+                return self.spec.why_undefined(self.one.whole[row])
+        return None
+
+
+def _of_aurocs(method: Ranked, a: Weighted, b: Weighted, difference: float, level: float) -> PairTest | None:
+    """Test by the closed-form error of a difference of two AUROCs; None where the models count different images."""
+    (score_a, *masses_a), (score_b, *masses_b) = (_in_rows(w, *method.parts(w)) for w in (a, b))
+    if not np.array_equal(masses_a, masses_b):
+        return None
+    patient = _in_rows(a, a.cases.patient)[0]
+    found = auroc_difference(masses_a[0] > 0, score_a, score_b, patient, np.sum(masses_a, axis=0))
+    if found.standard_error == 0 and difference == 0:
+        return PairTest(difference, p=1.0, why=SAME_ORDER)
+    span = 1 - method.low
+    low, high = (span * end for end in found.interval(level))
+    return PairTest(difference, low, high, found.p_value, None, span * found.standard_error, found.degrees)
+
+
+def _of_proportions(
+    method: Proportion, a: Weighted, b: Weighted, difference: float, level: float
+) -> PairTest:
+    """Exact test by patients; Bonett and Price's adjusted interval, of sums over patients.
+
+    Two patients are added, of whom the first model gets all right and the second none, and the other way round: no set is so
+    small that the interval would have no width.
+    """
+    (hit_a, weight), (hit_b, other) = (_in_rows(w, *method.counts(w)) for w in (a, b))
+    if not np.array_equal(weight, other):
+        raise InputError("the models count different images")
+    patient = _in_rows(a, a.cases.patient)[0].astype(np.intp)
+    held = np.bincount(patient, weight)
+    gained = np.bincount(patient, weight * (hit_a - hit_b))[held > 0]
+    held = held[held > 0]
+    if len(held) < 2:
+        return PairTest(difference, why=ONE_PATIENT)
+    usual = held.mean()
+    held, more = np.append(held, [usual, usual]), np.append(gained, [usual, -usual])
+    centre = more.sum() / held.sum()
+    residual, patients = more - centre * held, len(held)
+    error = math.sqrt(patients / (patients - 1) * float(residual @ residual)) / held.sum()
+    half = float(stats.t.ppf((1 + level) / 2, patients - 1)) * error
+    low, high = max(-1.0, centre - half), min(1.0, centre + half)
+    ends = float(min(low, difference)), float(max(high, difference))
+    return PairTest(difference, *ends, sign_flip_p_value(gained), None, error, patients - 1.0)
+
+
+def _in_rows(w: Weighted, *columns: NDArray[np.generic]) -> list[Floats]:
+    """Columns (N,) in the sorted order of the images, in the order of the rows, which all models share."""
+    out = []
+    for column in columns:
+        rows = np.empty(len(column))
+        rows[w.cases.order] = column
+        out.append(rows)
+    return out
+
+
+def _explained(found: PairTest, draws: Floats) -> PairTest:
+    """Return the test with the reason where its interval has no width."""
+    if found.high > found.low:
+        return found
+    why = UNDEFINED if math.isnan(replicate_error(draws)) else ALL_ALIKE
+    return PairTest(found.difference, p=found.p, why=why)
+
+
+def seeds_of(name: str, files: Sequence[Predictions]) -> Subsets:
+    """Return the seeds behind each file as the files state them; of files that do not, labels that no other model has."""
+    stated = [one.metadata.get("member_seeds") or one.metadata.get("seed") for one in files]
+    subsets = [tuple(seeds) if isinstance(seeds, list) else (seeds,) for seeds in stated]
+    if None in stated or len(set(subsets)) < len(subsets):
+        return [((name, k),) for k in range(len(files))]
+    return subsets

@@ -22,7 +22,7 @@ from retinabench.fidelity.leaderboard.files import (
 )
 from retinabench.fidelity.leaderboard.page import markdown
 from retinabench.fidelity.leaderboard.shipped import LOSS, beside, pack, shipped_submissions
-from retinabench.fidelity.leaderboard.tables import ranking_tables, recorded_table, task_table
+from retinabench.fidelity.leaderboard.tables import ranking_tables, task_table
 from retinabench.fidelity.submissions.submission import (
     About,
     Budget,
@@ -250,7 +250,6 @@ def test_a_lone_entry_is_ranked_among_those_that_are_shipped(packed, folder, eva
     assert [(one.title, one.shipped, len(one.submissions)) for one in board.ordered if not one.baseline] == [
         ("Near", True, 3), ("Middling", False, 1), ("Far", True, 1),
     ]  # fmt: skip
-    assert recorded_table(board) is None
     table = task_table(board)
     assert [row.label for row in table.blocks[0].rows][:3] == ["Near", "Middling (here)", "Far"]
     assert "come with the package" in table.note

@@ -12,12 +12,11 @@ from retinabench.fidelity.leaderboard import page
 from retinabench.fidelity.leaderboard.board import make_board, score_task
 from retinabench.fidelity.leaderboard.files import find_submissions, score_tasks
 from retinabench.fidelity.leaderboard.page import markdown, write_board
-from retinabench.fidelity.leaderboard.results import WHY_UNDEFINED
+from retinabench.fidelity.leaderboard.results import WHY_UNDEFINED, RankedDivision
 from retinabench.fidelity.leaderboard.tables import (
     corruption_table,
     final_ranking,
     printed_rows,
-    recorded,
     strength_table,
     task_table,
     usefulness_table,
@@ -224,25 +223,41 @@ def test_uncertainty_and_calibration_panels_draw_reference_and_methods():
     assert page.std_panel(draws, [(mark(0), draws)]).axes[0].get_xlabel().startswith("predictive")
 
 
-def evaluator(name, groups=("all", "clean")):
+def board(name, groups=("all", "clean"), tier=None):
+    """What a board needs to know of a task for the rows that others printed."""
     return SimpleNamespace(
         target=TARGETS[name],
-        reference=SimpleNamespace(about=SimpleNamespace(published_ceiling=None)),
-        resampling=SimpleNamespace(groups=dict.fromkeys(groups)),
+        division=RankedDivision("stated", tier),
+        competitors=[],
+        evaluator=SimpleNamespace(
+            reference=SimpleNamespace(about=SimpleNamespace(published_ceiling=None)),
+            resampling=SimpleNamespace(groups=dict.fromkeys(groups)),
+        ),
     )
 
 
-def test_the_rows_of_a_task_are_marked_and_have_their_values():
-    rows = printed_rows(evaluator("kit-cifar10"))
+def test_printed_rows_of_a_task_are_marked_and_have_their_values():
+    rows = printed_rows(board("kit-cifar10"))
     assert len(rows) == 12
-    assert all("(printed)" in row.title or "(reported)" in row.title for row in rows)
-    clr = next(row for row in rows if row.title.startswith("SGHMC-CLR ("))
-    quantity = clr.scores["total_variation"].quantity
+    assert all(title.endswith("(printed)") for title in rows)
+    quantity = rows["SGHMC-CLR (printed)"]["total_variation"].quantity
     assert (quantity.value, quantity.error) == (0.099, 0.006)
-    assert printed_rows(evaluator("fundus")) == []
-    shifted = evaluator("kit-cifar10-shifted", ("all", "clean", "corrupted"))
-    assert [row.scores["agreement"].quantity.value for row in printed_rows(shifted, "clean")] == [0.916]
-    assert [row.scores["agreement"].quantity.value for row in printed_rows(shifted)] == [0.787]
+    assert rows["HMC (printed)"]["agreement"].quantity.value == pytest.approx(0.9401)
+    assert printed_rows(board("fundus")) == {}
+    shifted = board("kit-cifar10-shifted", ("all", "clean", "corrupted"))
+    for group, value in (("clean", 0.916), ("all", 0.787)):
+        (only,) = printed_rows(shifted, group).values()
+        assert only["agreement"].quantity.value == value
+
+
+@pytest.mark.parametrize("task", ["fundus", "idrid", "energy-gap"])
+def test_recorded_rows_have_the_measures_that_rank_their_task(task):
+    rows = printed_rows(board(task, tier=1000))
+    assert len(rows) >= 18
+    for title, scores in rows.items():
+        assert title.endswith("(recorded)")
+        assert set(scores) == set(RANKED[TARGETS.find(task).likelihood]) <= set(MEASURES)
+    assert printed_rows(board(task, tier=7)) == {}
 
 
 def test_the_final_ranking_is_shown_beside_tasks_of_the_competition():
@@ -251,15 +266,3 @@ def test_the_final_ranking_is_shown_beside_tasks_of_the_competition():
         "moellenh", "nkotelevskii and achille.thin", "adelaunoy",
     ]  # fmt: skip
     assert final_ranking([SimpleNamespace(target=TARGETS["fundus"])]) is None
-
-
-@pytest.mark.parametrize("task", ["fundus", "idrid", "energy-gap"])
-def test_recorded_entries_have_the_measures_that_rank_their_task(task: str) -> None:
-    known = recorded(task, 1000)
-    assert known is not None
-    assert known.seeds
-    assert len(known.entries) >= 18
-    for values in known.entries.values():
-        assert set(values) == set(RANKED[TARGETS.find(task).likelihood]) <= set(MEASURES)
-    assert recorded(task, None) is None
-    assert recorded("fundus-small", 1000) is None

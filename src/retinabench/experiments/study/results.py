@@ -1,34 +1,27 @@
-"""The numbers of a study: means over seeds and over ensembles, their standard errors, and ranks with intervals.
+"""The numbers of a study: means over seeds and over ensembles, their standard errors, and ranks.
 
-The interval of a rank covers two sources of variation: every replicate of the bootstrap draws patients again, the same for
-all entries, and the seeds of every method (`metrics.inference.over_seeds`). For ensembles that hold all seeds of a method there
-are no other seeds to draw: their intervals cover the patients alone.
+Which entry is better, and how far ranks are resolved, is asked of `metrics.comparison`.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from retinabench.core.progress import Advance
-from retinabench.core.random_streams import derive, numpy_generator
-from retinabench.core.subprocesses import in_processes
+from retinabench.core.seeds import derive
 from retinabench.experiments.study.definition import Study
 from retinabench.experiments.study.prediction_files import ResultRow
-from retinabench.metrics.bootstrap import percentile_interval
-from retinabench.metrics.comparison import ranks
-from retinabench.metrics.over_seeds import aggregate, mean_over_subsets, resampled_weights, weighted_mean
-from retinabench.metrics.paired import align, paired_sets
+from retinabench.metrics.comparison import ScoreRanking, rank_methods
+from retinabench.metrics.over_seeds import aggregate, mean_over_subsets
+from retinabench.metrics.paired import ranks
 from retinabench.metrics.registry import SCORES
+from retinabench.metrics.score_results import SetScores
 from retinabench.metrics.scoring import score
 from retinabench.predictions.io import read_predictions
 
-Floats = NDArray[np.float64]
 Key = tuple[str, str]  # set and score
 DOMAIN = ("accuracy", "auroc", "nll", "ece_top_label", "referral_accuracy_area", "referral_auroc_area")
 MAIN: dict[str, tuple[str, ...]] = {
@@ -37,22 +30,14 @@ MAIN: dict[str, tuple[str, ...]] = {
     "joint": ("ood_auroc",),
     "balanced": ("referral_accuracy_area",),
 }
-LEVEL = 0.95
-WORTH_PROCESSES = 20_000_000  # images x replicates: about half a minute of one core
 
 
 @dataclass(frozen=True)
 class MeanScore:
     """The mean of a score over the runs of an entry; NaN where a number is undefined.
 
-    Attributes:
-        mean: Mean over runs.
-        error: Its standard error over seeds.
-        runs: Number of runs.
-        rank: Rank of the mean among the entries.
-        rank_low: Lower end of the 95 % interval of the rank.
-        rank_high: Upper end of the 95 % interval of the rank.
-        first: Share of the replicates in which the entry is first.
+    `error` is its standard error over seeds and `rank` that of the mean; `rank_low` and `rank_high` are the ranks that resolved
+    differences leave, and `first` is the share of the replicates in which the entry is first.
     """
 
     mean: float = np.nan
@@ -86,144 +71,100 @@ EntryScores = dict[Key, MeanScore]
 def score_entries(
     study: Study, entries: Sequence[ResultRow], advance: Advance = lambda steps: None
 ) -> list[EntryScores]:
-    """Score the entries of one task and criterion.
+    """Return by entry of one task and criterion its scores by set and name.
 
-    An entry with a seed that diverged, or without any file, has no mean and no rank.
+    An entry with a seed that diverged, or without any file, has no mean and no rank. `advance` is told the number of files done.
     """
-    files = list(dict.fromkeys(file for entry in entries for file in entry.files))
-    if not files:
-        return [{} for _ in entries]
-    replicates: dict[Key, Floats] = {}
+    known = {str(k): entry for k, entry in enumerate(entries) if entry.files}
+    values: dict[Key, dict[str, Sequence[float]]] = {}
+    rankings: dict[Key, ScoreRanking] = {}
     if study.rules == "published":
-        values = _published(files, study.seed, advance)
-    else:
-        values, replicates = _corrected(files, study.bootstrap, study.seed, advance)
-    index = {file: k for k, file in enumerate(files)}
-    columns = [[index[file] for file in entry.files] for entry in entries]
+        values = _published(known, study.seed, advance)
+    elif known:
+        models = {name: [read_predictions(file) for file in entry.files] for name, entry in known.items()}
+        seeds = {name: entry.subsets for name, entry in known.items()}
+        found, _ = rank_methods(
+            models, study.bootstrap, derive(study.seed, "benchmark"), scores=MAIN, seeds=seeds,
+            unranked=[name for name, entry in known.items() if entry.diverged], advance=advance,
+        )  # fmt: skip
+        rankings = {(name, score): one for name, of in found.items() for score, one in of.scores.items()}
+        values = {
+            key: {name: one.values for name, one in ranking.models.items()}
+            for key, ranking in rankings.items()
+        }
     table: list[EntryScores] = [{} for _ in entries]
-    for key, of_files in values.items():
-        means = [
-            _mean(study, entry, of_files[of_entry]) for entry, of_entry in zip(entries, columns, strict=True)
-        ]
-        ranked = _with_ranks(study, entries, columns, replicates.get(key), means, key)
-        for row, own in zip(table, ranked, strict=True):
+    for key, of_entries in values.items():
+        means = [_mean(study, entry, of_entries.get(str(k), ())) for k, entry in enumerate(entries)]
+        for row, own in zip(table, _with_ranks(means, rankings.get(key), key), strict=True):
             row[key] = own
     return table
 
 
-def _corrected(
-    files: Sequence[Path], bootstrap: int, seed: int, advance: Advance
-) -> tuple[dict[Key, Floats], dict[Key, Floats]]:
-    """Return by score the values (M,) of M files and their replicates (R, M) on the same patients.
-
-    Every file is scored on its own: the same seed draws the same patients.
-    """
-    jobs = [(file, files[0], bootstrap, derive(seed, "benchmark")) for file in files]
-    images = len(read_predictions(files[0]))
-    pays = len(files) * bootstrap * images > WORTH_PROCESSES
-    point: dict[Key, Floats] = {}
-    resampled: dict[Key, Floats] = {}
-    for k, found in in_processes(_one_file, jobs, min(os.cpu_count() or 1, len(files)) if pays else 1):
-        for key, (value, replicates) in found.items():
-            point.setdefault(key, np.full(len(files), np.nan))[k] = value
-            if bootstrap:
-                resampled.setdefault(key, np.full((bootstrap, len(files)), np.nan))[:, k] = replicates
-        advance(1)
-    return point, resampled
-
-
-def _one_file(job: tuple[Path, Path, int, int]) -> dict[Key, tuple[float, Floats]]:
-    """Return value and replicates (R,) of every score of a file, its images in the order of the first file."""
-    file, first, bootstrap, seed = job
-    model = align([read_predictions(first), read_predictions(file)])[1:]
-    found = {}
-    for name, kinds in MAIN.items():
-        for one in paired_sets(model, scores=kinds, sets=(name,), bootstrap=bootstrap, seed=seed):
-            for k, kind in enumerate(one.scores):
-                found[name, kind.name] = float(one.point[0, k]), one.draws[:, 0, k]
-    return found
-
-
-def _published(files: Sequence[Path], seed: int, advance: Advance) -> dict[Key, Floats]:
-    """Return by score the values (M,) by the released code, which has no intervals."""
-    scored = []
-    for file in files:
-        scored.append(score(read_predictions(file), "published", 0, seed).sets)
-        advance(1)
-    found = {}
-    for name, kinds in MAIN.items():
+def _published(
+    entries: Mapping[str, ResultRow], seed: int, advance: Advance
+) -> dict[Key, dict[str, Sequence[float]]]:
+    """Return by score the values of each entry's files by the released code, which has no intervals."""
+    scored: dict[str, list[Mapping[str, SetScores]]] = {}
+    for name, entry in entries.items():
+        for file in entry.files:
+            scored.setdefault(name, []).append(score(read_predictions(file), "published", 0, seed).sets)
+            advance(1)
+    found: dict[Key, dict[str, Sequence[float]]] = {}
+    for set_name, kinds in MAIN.items():
         for kind in kinds:
-            scores = [sets[name].scores if name in sets else {} for sets in scored]
-            values = np.array([each[kind].value if kind in each else np.nan for each in scores])
-            if np.isfinite(values).any():
-                found[name, kind] = values
+            values = {
+                name: [
+                    of[set_name][kind].value if set_name in of and kind in of[set_name].scores else np.nan
+                    for of in files
+                ]
+                for name, files in scored.items()
+            }
+            if np.isfinite([one for of in values.values() for one in of]).any():
+                found[set_name, kind] = values
     return found
 
 
-def _mean(study: Study, entry: ResultRow, values: Floats) -> MeanScore:
+def _mean(study: Study, entry: ResultRow, values: Sequence[float]) -> MeanScore:
     """Return mean and standard error of an entry; undefined where a seed diverged, which is a property of the method."""
-    if not len(values):
-        return MeanScore()
+    if not len(values) or entry.diverged:
+        return MeanScore(runs=len(values))
     groups = [
         [k for k, one in enumerate(entry.subsets) if set(one) <= set(seeds)]
         for seeds in study.seeds_by_repeat
     ]
     if entry.members > 1 and len(groups) > 1 and all(groups):  # of other divisions: independent of each other
-        found = aggregate([float(values[group].mean()) for group in groups])
+        found = aggregate([float(np.mean([values[k] for k in group])) for group in groups])
     else:
         seeds = len(study.run_seeds) - len(entry.lacking)
-        found = mean_over_subsets(values.tolist(), entry.subsets, seeds, study.rules)
-    if entry.diverged:
-        return MeanScore(runs=len(values))
+        found = mean_over_subsets(values, entry.subsets, seeds, study.rules)
     return MeanScore(found.mean, found.error, len(values))
 
 
-def _with_ranks(
-    study: Study,
-    entries: Sequence[ResultRow],
-    columns: Sequence[Sequence[int]],
-    replicates: Floats | None,
-    scores: Sequence[MeanScore],
-    key: Key,
-) -> list[MeanScore]:
-    """Add the rank of the means, and its interval and `first` where there are replicates, to the scores with a mean."""
-    known = [k for k, score in enumerate(scores) if np.isfinite(score.mean)]
-    out = list(scores)
+def _with_ranks(means: Sequence[MeanScore], ranking: ScoreRanking | None, key: Key) -> list[MeanScore]:
+    """Add the ranks of the means, and what the ranking resolves, to those that are defined."""
+    known = [k for k, one in enumerate(means) if np.isfinite(one.mean)]
+    out = list(means)
     if not known:
         return out
-    higher = SCORES[key[1]].sign > 0
-    places = ranks(np.array([[scores[k].mean for k in known]]), higher)[0]
-    for k, place in zip(known, places, strict=True):
-        out[k] = replace(out[k], rank=float(place))
-    if replicates is None:
-        return out
-    resampled = []
-    for k in known:
-        generator = numpy_generator(study.seed, "seeds drawn again", entries[k].method, *key)
-        weights = resampled_weights(entries[k].subsets, len(replicates), generator)
-        resampled.append(weighted_mean(replicates[:, columns[k]], weights))
-    table = ranks(np.stack(resampled, axis=1), higher)
-    defined = table[np.isfinite(table).all(axis=1)]
-    if not len(defined):
-        return out
-    low, high = percentile_interval(table, LEVEL, points=True)
-    best = defined == defined.min(axis=1, keepdims=True)
-    first = (best / best.sum(axis=1, keepdims=True)).mean(axis=0)
-    for at, k in enumerate(known):
-        out[k] = replace(out[k], rank_low=float(low[at]), rank_high=float(high[at]), first=float(first[at]))
+    order = ranks([[means[k].mean for k in known]], SCORES[key[1]].sign > 0)[0]
+    for k, rank in zip(known, order.tolist(), strict=True):
+        out[k] = replace(out[k], rank=rank)
+        if ranking is not None and np.isfinite((model := ranking.models[str(k)]).first):
+            out[k] = replace(out[k], rank_low=model.best, rank_high=model.worst, first=model.first)
     return out
 
 
 def in_order(rows: Sequence[EntryScores]) -> tuple[Key | None, list[int]]:
-    """Order the entries by the balanced area of accuracy over referral, else by the in-domain one."""
+    """Order the entries, the best first, by the balanced area of accuracy over referral, else by the in-domain one.
+
+    The score that orders them is None where neither is defined.
+    """
     for key in (("balanced", "referral_accuracy_area"), ("in_domain", "referral_accuracy_area")):
-        places = [row.get(key, MeanScore()) for row in rows]
-        if any(place.ranked for place in places):
-            order = sorted(
-                range(len(rows)),
-                key=lambda k: (not places[k].ranked, places[k].rank if places[k].ranked else 0.0, k),
+        scores = [row.get(key, MeanScore()) for row in rows]
+        if any(one.ranked for one in scores):
+            return key, sorted(
+                range(len(rows)), key=lambda k: scores[k].rank if scores[k].ranked else float("inf")
             )
-            return key, order
     return None, list(range(len(rows)))
 
 

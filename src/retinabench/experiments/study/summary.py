@@ -283,4 +283,7 @@ def _notes(study: Study, chosen: Sequence[Chosen]) -> Iterator[str]:
         "ensemble holds them all"
     )
     if study.bootstrap:
-        yield f"rank: of the mean; in brackets its 95 % interval over {study.bootstrap} replicates of patients and seeds"
+        yield (
+            "rank: of the mean; in brackets the ranks that differences leave which are resolved over patients and seeds (p < .05, "
+            "Holm's correction over all pairs of a score)"
+        )

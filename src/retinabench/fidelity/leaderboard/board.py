@@ -10,14 +10,13 @@ fails its diagnostics gives no ranking.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.core.random_streams import numpy_generator
+from retinabench.core.seeds import numpy_generator
 from retinabench.core.untrusted import told_apart
 from retinabench.fidelity.leaderboard.results import (
     Board,
@@ -29,6 +28,7 @@ from retinabench.fidelity.leaderboard.results import (
     Score,
     TaskBoard,
 )
+from retinabench.fidelity.leaderboard.shipped import settings_of
 from retinabench.fidelity.scoring.grading import Evaluator
 from retinabench.fidelity.scoring.measures import (
     ALL,
@@ -43,17 +43,17 @@ from retinabench.fidelity.scoring.measures import (
 from retinabench.fidelity.scoring.resolution import Contest, Resolution, places_of_ranks, resolve
 from retinabench.fidelity.submissions.submission import DRAWS, About, Submission
 from retinabench.fidelity.targets.target import Target
-from retinabench.metrics.comparison import ranks
 from retinabench.metrics.over_seeds import aggregate
+from retinabench.metrics.paired import ranks
 
 REGRESSION = ("wasserstein", "w2", "w2_kit", "w2_as_printed", "rmse", "crps", "coverage_90")
-_NEEDS_DECISION = ("regret", "referral_area")
+NEEDS_DECISION = ("regret", "referral_area")
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class _TaskRanks:
-    """Ranks of a task's entries: mean over measures (E,), its replicates (R, E), and (E,) by measure."""
+    """Ranks of a task's E entries: mean over measures (E,), its replicates (R, E), and (E,) by measure."""
 
     titles: list[str]
     mean: Floats
@@ -67,14 +67,16 @@ def score_divisions(evaluator: Evaluator, submissions: Sequence[Submission]) -> 
     divisions: dict[RankedDivision, list[Submission]] = {}
     for one in submissions:
         divisions.setdefault(RankedDivision.of(one, evaluator.target), []).append(one)
-    ordered = sorted(divisions, key=lambda division: division.key)
-    return [score_task(evaluator, divisions[division], division) for division in ordered]
+    return [score_task(evaluator, divisions[one], one) for one in sorted(divisions, key=lambda one: one.key)]
 
 
 def score_task(
     evaluator: Evaluator, submissions: Sequence[Submission], division: RankedDivision | None = None
 ) -> TaskBoard:
-    """Score and rank submissions for one task, with the trivial ones beside them."""
+    """Score and rank submissions of one division for one task, with the trivial ones beside them.
+
+    Without a division they are ranked together whatever their track and tier.
+    """
     reference = evaluator.reference
     gaussian = evaluator.target.likelihood == "gaussian"
     trivial = baselines(evaluator.target, reference.draws if gaussian else reference.probs)
@@ -93,35 +95,30 @@ def score_task(
 
 def make_board(tasks: Sequence[TaskBoard]) -> Board:
     """Rank the entries of each division over tasks, those with a submission for every task that the division ranks."""
-    divisions = sorted(
-        {task.division or RankedDivision() for task in tasks}, key=lambda division: division.key
-    )
-    rows = [row for division in divisions for row in _over_tasks(tasks, division)]
-    return Board(list(tasks), rows)
+    divisions = sorted({task.division or RankedDivision() for task in tasks}, key=lambda one: one.key)
+    return Board(list(tasks), [row for division in divisions for row in _over_tasks(tasks, division)])
 
 
 def _over_tasks(tasks: Sequence[TaskBoard], division: RankedDivision) -> list[RankedEntry]:
     """Return the entries of a division by their mean rank over its tasks."""
     own = [task for task in tasks if (task.division or RankedDivision()) == division]
     found = [ranked for task in own if (ranked := _ranks(task)) is not None]
-    rows: list[RankedEntry] = []
-    if not found:
-        return rows
-    titles = [title for title in found[0].titles if all(title in of_task.titles for of_task in found)]
-    if len(titles) < 2 and len(found) > 1:
-        return rows  # the only entry on all tasks is compared with no other one
-    columns = [[of_task.titles.index(title) for title in titles] for of_task in found]
+    titles = [title for title in found[0].titles if all(title in of.titles for of in found)] if found else []
+    if not titles or (len(titles) < 2 and len(found) > 1):
+        return []  # the only entry on all tasks is compared with no other one
+    columns = [[of.titles.index(title) for title in titles] for of in found]
     over_tasks = np.mean([of.replicates[:, own] for of, own in zip(found, columns, strict=True)], axis=0)
     shared = places_of_ranks(over_tasks) if len(found) > 1 else found[0].resolution.places
+    rows = []
     for number, title in enumerate(titles):
-        places = [(of_task, of_task.titles.index(title)) for of_task in found]
-        mean = float(np.mean([of_task.mean[k] for of_task, k in places]))
-        rank = Rank.of(mean, over_tasks[:, number], shared[number])
+        at = [(of, column[number]) for of, column in zip(found, columns, strict=True)]
+        mean = float(np.mean([of.mean[k] for of, k in at]))
         measured: dict[str, list[float]] = {}
-        for of_task, k in places:
-            for name, of_entries in of_task.by_measure.items():
-                measured.setdefault(name, []).append(float(of_entries[k]))
+        for of, k in at:
+            for name, values in of.by_measure.items():
+                measured.setdefault(name, []).append(float(values[k]))
         by_measure = {name: float(np.mean(values)) for name, values in measured.items()}
+        rank = Rank.of(mean, over_tasks[:, number], shared[number])
         rows.append(RankedEntry(title, rank, by_measure, len(found), division))
     return sorted(rows, key=lambda row: row.rank.quantity.value)
 
@@ -130,55 +127,50 @@ def measures_of(target: Target) -> list[str]:
     """Return the measures of a task, the decision measures only where it has a decision."""
     if target.likelihood == "gaussian":
         return list(REGRESSION)
-    return [
-        name
-        for name in MEASURES
-        if name not in REGRESSION and (target.decision or name not in _NEEDS_DECISION)
-    ]
+    skipped = REGRESSION if target.decision else (*REGRESSION, *NEEDS_DECISION)
+    return [name for name in MEASURES if name not in skipped]
 
 
 def _entry(evaluator: Evaluator, title: str, submissions: list[Submission]) -> FidelityEntry:
     estimates = [evaluator.grade(one) for one in submissions]
-    mean = {
+    mean = {  # of what all seeds have: those that come with the package have no samples
         group: {
             name: average([one[group][name] for one in estimates])
             for name in of_group
-            if all(
-                name in one[group] for one in estimates
-            )  # seeds that come with the package have no samples
+            if all(name in one[group] for one in estimates)
         }
         for group, of_group in estimates[0].items()
     }
     scores: dict[str, dict[str, Score]] = {}
     for group, of_group in mean.items():
         values = {name: np.array([one[group][name].value for one in estimates]) for name in of_group}
-        shifts = seed_shifts(values, evaluator.replicates, evaluator.seed, f"{evaluator.target.name} {title}")
+        shifted = _shifted(evaluator, title, of_group, values)
         scores[group] = {
-            name: Score.of(name, _shifted(of_group.get(name), shifts.get(name)), _error(values.get(name)))
+            name: Score.of(name, shifted.get(name), _error(values.get(name)))
             for name in measures_of(evaluator.target)
         }
-    if submissions[0].about.baseline:
-        return FidelityEntry(
-            title, submissions, estimates, mean, scores, draws=_draws(evaluator, scores[ALL])
-        )
-    marks = {nearness(one, evaluator.reference) for one in submissions} | {
-        order_doubt(one, _classes(evaluator), evaluator.truth) for one in submissions
-    }
-    draws = _draws(evaluator, scores[ALL])
+    draws = None
+    if evaluator.draws is not None:
+        draws = Draws.of(evaluator.draws, scores[ALL][RANKED[evaluator.target.likelihood][-1]].quantity)
+    marks: set[str] = set()
+    if not submissions[0].about.baseline:
+        classes = None if evaluator.target.likelihood == "gaussian" else evaluator.reference.probs
+        marks = {nearness(one, evaluator.reference) for one in submissions}
+        marks |= {order_doubt(one, classes, evaluator.truth) for one in submissions}
     return FidelityEntry(
         title, submissions, estimates, mean, scores, marks=tuple(sorted(marks - {""})), draws=draws
     )
 
 
-def _classes(evaluator: Evaluator) -> Floats | None:
-    return None if evaluator.target.likelihood == "gaussian" else evaluator.reference.probs
-
-
-def _shifted(estimate: Estimate | None, shift: Floats | None) -> Estimate | None:
-    """Return an estimate whose replicates also vary with the seeds."""
-    if estimate is None or shift is None or len(estimate.draws) != len(shift):
-        return estimate
-    return Estimate(estimate.value, estimate.draws + shift)
+def _shifted(
+    evaluator: Evaluator, title: str, estimates: Mapping[str, Estimate], values: Mapping[str, Floats]
+) -> dict[str, Estimate]:
+    """Return estimates whose replicates also vary with the values of the seeds."""
+    shifts = seed_shifts(values, evaluator.replicates, evaluator.seed, f"{evaluator.target.name} {title}")
+    return {
+        name: Estimate(one.value, one.draws + shifts[name]) if name in shifts and len(one.draws) else one
+        for name, one in estimates.items()
+    }
 
 
 def _error(values: Floats | None) -> float:
@@ -186,36 +178,30 @@ def _error(values: Floats | None) -> float:
         return np.nan if values is None or len(values) < 2 else aggregate(values.tolist()).error
 
 
-def _draws(evaluator: Evaluator, scores: Mapping[str, Score]) -> Draws | None:
-    name = RANKED[evaluator.target.likelihood][-1]
-    return None if evaluator.draws is None else Draws.of(evaluator.draws, scores[name].quantity)
-
-
 def _ranks(task: TaskBoard) -> _TaskRanks | None:
     """Rank the entries of a task; None where it has none, or its reference fails its diagnostics."""
-    if not task.ranked or not task.evaluator.reference.passed:
+    entries = task.ranked
+    if not entries or not task.evaluator.reference.passed:
         return None
-    points, replicates, contests, by_measure = [], [], [], {}
+    seeds = [[one.about.seed for one in entry.submissions] for entry in entries]
+    values = [
+        {key: np.array([one[ALL][key].value for one in entry.estimates]) for key in entry.mean[ALL]}
+        for entry in entries
+    ]
+    shifted = [
+        _shifted(task.evaluator, entry.title, entry.mean[ALL], own)
+        for entry, own in zip(entries, values, strict=True)
+    ]
+    replicates, contests, by_measure = [], [], {}
     for name in task.ranked_measures:
-        higher, means = MEASURES[name].higher, [entry.mean[ALL][name] for entry in task.ranked]
-        values = [np.array([one[ALL][name].value for one in entry.estimates]) for entry in task.ranked]
-        contests.append(Contest(higher, values, [one.draws for one in means]))
+        higher, means = MEASURES[name].higher, [entry.mean[ALL][name] for entry in entries]
+        own = [of_entry[name] for of_entry in values]
+        contests.append(Contest.of(higher, own, [one.draws for one in means], seeds))
         by_measure[name] = ranks(np.array([[one.value for one in means]]), higher)[0]
-        points.append(by_measure[name])
-        shifted = [_with_seeds(task, entry, name, one) for entry, one in zip(task.ranked, means, strict=True)]
-        replicates.append(ranks(np.stack(shifted, axis=1), higher))
-    titles = [entry.title for entry in task.ranked]
-    mean = np.mean(points, axis=0)
+        replicates.append(ranks(np.stack([one[name].draws for one in shifted], axis=1), higher))
+    titles = [entry.title for entry in entries]
+    mean = np.mean(list(by_measure.values()), axis=0)
     return _TaskRanks(titles, mean, np.mean(replicates, axis=0), by_measure, resolve(contests))
-
-
-def _with_seeds(task: TaskBoard, entry: FidelityEntry, name: str, mean: Estimate) -> Floats:
-    """Return the replicates of an entry's mean, which also vary with its seeds, as in its scores."""
-    evaluator = task.evaluator
-    values = {key: np.array([one[ALL][key].value for one in entry.estimates]) for key in entry.mean[ALL]}
-    key = f"{evaluator.target.name} {entry.title}"
-    shift = seed_shifts(values, evaluator.replicates, evaluator.seed, key).get(name)
-    return mean.draws if shift is None or not len(mean.draws) else mean.draws + shift
 
 
 def _by_title(submissions: Sequence[Submission]) -> dict[str, list[Submission]]:
@@ -236,21 +222,17 @@ def _by_title(submissions: Sequence[Submission]) -> dict[str, list[Submission]]:
 
 def _setting(submission: Submission) -> str:
     """Return 6 digits shared by submissions that differ in nothing but the seed; its source for a file without a run."""
-    run = submission.about.run
-    if run is None:
+    if submission.about.run is None:
         return str(submission.source)
-    same = {key: value for key, value in run.items() if key != "seed"}
-    return hashlib.sha256(json.dumps(same, sort_keys=True).encode()).hexdigest()[:6]
+    return hashlib.sha256(settings_of(submission).encode()).hexdigest()[:6]
 
 
 def baselines(target: Target, reference: NDArray[np.floating]) -> list[Submission]:
-    """Return the trivial submissions.
+    """Return the trivial submissions, from probabilities (N, C) or draws (N, M) of the reference.
 
     Classification: the most frequent class of the reference for every point; uniform probabilities; the reference's own
     class with certainty. Regression: the distribution of y over the training points, a standard Gaussian, for every
     point; the reference's mean with certainty.
-
-    Shapes: `reference` (N, C).
     """
     if target.likelihood == "gaussian":
         generator = numpy_generator(0, "fidelity baseline", target.name)

@@ -20,7 +20,6 @@ from retinabench.fidelity.leaderboard.tables import (
     groups_shown,
     power_text,
     ranking_tables,
-    recorded_table,
     refused_table,
     strength_table,
     task_table,
@@ -112,20 +111,10 @@ def budget_figure(tasks: Sequence[TaskBoard]) -> Figure:
         known = title in lines[:MOST_LINES]
         style = figures.mark(lines.index(title)) if known else None
         color, dashes = (style.color, style.linestyle) if style is not None else (MUTED, "-")
-        axes.plot(
-            x,
-            y,
-            marker="o",
-            markersize=3,
-            linewidth=1.4,
-            color=color,
-            linestyle=dashes,
-            label=title if known else None,
-        )
-    floor, least = (
-        tasks[0].evaluator.floor[ALL].get(name),
-        min((y for some in points.values() for _, y in some), default=0.0),
-    )
+        label = title if known else None
+        axes.plot(x, y, marker="o", markersize=3, linewidth=1.4, color=color, linestyle=dashes, label=label)
+    floor = tasks[0].evaluator.floor[ALL].get(name)
+    least = min((y for some in points.values() for _, y in some), default=0.0)
     if floor is not None and floor > least / NEAR:
         axes.axhline(floor, color=MUTED, linewidth=0.8, linestyle=(0, (1, 2)))
     axes.set(xscale="log", yscale="log", xlabel="gradients per training example", ylabel=MEASURES[name].label)
@@ -200,9 +189,9 @@ def _histogram(
     edges = np.linspace(0, most, 21)
     filled = np.histogram(reference, edges)[0] / len(reference)
     axes.stairs(filled, edges, color=MUTED, fill=True, alpha=0.3, linewidth=0)
-    for look, values in methods:
+    for line, values in methods:
         share = np.histogram(values, edges)[0] / len(values)
-        axes.stairs(share, edges, color=look.color, linestyle=look.linestyle, linewidth=1.5, baseline=None)
+        axes.stairs(share, edges, color=line.color, linestyle=line.linestyle, linewidth=1.5, baseline=None)
     axes.set(xlim=(0, most), xlabel=label, ylabel="share of points")
     return figure
 
@@ -298,11 +287,7 @@ def _tables(task: TaskBoard) -> list[Table]:
     by_strength = (strength_table(task, name) for name in task.ranked_measures)
     return [
         *(task_table(task, group) for group in groups_shown(task)),
-        *(
-            table
-            for table in (*by_strength, corruption_table(task), recorded_table(task))
-            if table is not None
-        ),
+        *(table for table in (*by_strength, corruption_table(task)) if table is not None),
     ]
 
 

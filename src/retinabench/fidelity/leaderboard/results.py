@@ -1,4 +1,4 @@
-"""Scores, ranks, entries and boards of the fidelity benchmark as typed results, and their JSON."""
+"""Scores, ranks, entries and boards of the fidelity benchmark, and their JSON."""
 
 from __future__ import annotations
 
@@ -125,12 +125,6 @@ class Rank:
             return cls(Quantity(float(value)), places)
         low, high = percentile_interval(replicates[:, None], points=True)
         return cls(Quantity(float(value), float(low[0]), float(high[0])), places)
-
-    @property
-    def text(self) -> str:
-        """The place where it is resolved, else the places that it shares."""
-        best, worst = self.places
-        return str(best) if best == worst else f"{best}–{worst}"
 
     def to_dict(self) -> JsonObject:
         """Return the rank and its interval for JSON."""

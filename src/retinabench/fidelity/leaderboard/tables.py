@@ -1,18 +1,18 @@
-"""The tables of a fidelity board: scores, ranking, usefulness, and rows that were printed or recorded before."""
+"""The tables of a fidelity board for terminal, Markdown and page.
+
+Every task has a table for each group of test points: the ranked entries first, then one chain of the reference against the others (the
+ceiling), the noise floor, numbers that others printed or that were recorded once, and the trivial entries. Beside closeness stand
+whether the posterior itself is useful, by the negative log-likelihood of the true classes or the CRPS of y, and how entries fare under
+damage, as in the table of the competition's paper.
+"""
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
-from importlib import resources
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.core.results import JsonObject
 from retinabench.fidelity import distances
 from retinabench.fidelity.leaderboard.results import (
     WHY_UNDEFINED,
@@ -25,133 +25,18 @@ from retinabench.fidelity.leaderboard.results import (
     TaskBoard,
 )
 from retinabench.fidelity.scoring import measures
-from retinabench.fidelity.scoring.grading import Evaluator
 from retinabench.fidelity.scoring.measures import ALL, MEASURES, mean_of
 from retinabench.fidelity.submissions.submission import Submission
 from retinabench.fidelity.targets.target import Target
-from retinabench.metrics.comparison import ranks
+from retinabench.reports.leaderboard.tables import rank_text
 from retinabench.reports.toolkit.number_format import TWO_DIGITS, NumberFormat, Quantity
+from retinabench.reports.toolkit.printed import printed_tables
 from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table
 
-
-@dataclass(frozen=True)
-class PrintedRow:
-    """A row of a table that was printed elsewhere."""
-
-    title: str
-    scores: dict[str, Score]
-
-
-def printed_rows(evaluator: Evaluator, group: str = ALL) -> list[PrintedRow]:
-    """Return the printed rows of a task's group, and the ceiling that an imported reference was published with."""
-    task, found = evaluator.target.name, []
-    ceiling = evaluator.reference.about.published_ceiling
-    if ceiling is not None and group == ALL:
-        scores = {name: _score([value]) for name, value in ceiling.items() if name in MEASURES}
-        found.append(PrintedRow("published ceiling", scores))
-    only = len(evaluator.resampling.groups) == 2  # all points, and one group that is the same
-    for row in _printed()["row"]:
-        if row["task"] == task and (row.get("group", ALL) == group or (only and "group" not in row)):
-            scores = {name: _score(value) for name, value in row.items() if name in MEASURES}
-            found.append(PrintedRow(row["title"], scores))
-    return found
-
-
-def final_ranking(tasks: Sequence[TaskBoard]) -> Table | None:
-    """Return the final ranking of 2021 as printed, where a task of the competition is on the board."""
-    if not any(task.target.points for task in tasks):
-        return None
-    rows = [Row(one["team"], [Cell(one["light"]), Cell(one["extended"])]) for one in _printed()["final"]]
-    note = "As printed in Wilson et al. 2022; the scores of the teams, an image there, are not known here."
-    columns = [Column("light track"), Column("extended track")]
-    return Table.of("Final ranking of the competition of 2021 (printed)", columns, rows, note=note)
-
-
-def _score(value: Sequence[float]) -> Score:
-    """Return a printed value, with its error where one was printed."""
-    return Score(Quantity(value[0], np.nan, np.nan, value[1] if len(value) > 1 else np.nan))
-
-
-@cache
-def _printed() -> JsonObject:
-    file = resources.files("retinabench.fidelity.leaderboard").joinpath("printed.toml")
-    return tomllib.loads(file.read_text(encoding="utf-8"))
-
-
-FILE = Path(__file__).parent / "recorded.toml"
-
-Values = Mapping[str, tuple[float, float]]
-
-"""Measure -> mean over seeds and its standard error."""
-
-
-@dataclass(frozen=True)
-class RecordedStanding:
-    """What entries scored on a task within one tier of the budget.
-
-    Attributes:
-        date: When they were scored.
-        seeds: How many seeds the entries have, in words.
-        entries: Title -> values.
-    """
-
-    date: str
-    seeds: str
-    entries: Mapping[str, Values]
-
-
-@cache
-def recorded(task: str, tier: int | None) -> RecordedStanding | None:
-    """Return the recorded standing of a task."""
-    content = tomllib.loads(FILE.read_text("utf-8")).get(task, {}).get(str(tier))
-    if content is None:
-        return None
-    entries = {
-        title: {one["measure"]: (one["value"], one["error"]) for one in cells}
-        for title, cells in content["entries"].items()
-    }
-    return RecordedStanding(str(content["date"]), str(content["seeds"]), entries)
-
-
-def recorded_table(task: TaskBoard) -> Table | None:
-    """Return the entries of a task among the recorded ones, the best first; None where none are, or submissions are shipped."""
-    standing = recorded(task.target.name, task.division.tier if task.division else None)
-    names = task.ranked_measures
-    if standing is None or not task.competitors or any(entry.shipped for entry in task.competitors):
-        return None
-    known = standing.entries
-    ours = {
-        entry.title: {name: entry.scores[ALL][name].quantity for name in names} for entry in task.competitors
-    }
-    values = [[of[name].value for name in names] for of in ours.values()]
-    values += [[of[name][0] for name in names] for of in known.values()]
-    table = np.array(values)
-    placed = np.mean(
-        [ranks(table[None, :, k], MEASURES[name].higher)[0] for k, name in enumerate(names)], axis=0
-    )
-    rows = []
-    for title, quantities in ours.items():
-        cells = [Cell.number(one.value, error=one.error) for one in quantities.values()]
-        rows.append(Row(f"{title} (here)", cells))
-    for title, of in known.items():
-        rows.append(Row(title, [Cell.number(of[name][0], error=of[name][1]) for name in names], control=True))
-    ordered = [
-        Row(rows[k].label, [Cell.number(float(placed[k]), form=TWO_DIGITS), *rows[k].cells], rows[k].control)
-        for k in np.argsort(placed, kind="stable")
-    ]
-    columns = [
-        Column("rank"),
-        *(Column(MEASURES[n].label, direction="higher" if MEASURES[n].higher else "lower") for n in names),
-    ]
-    note = (
-        f"Recorded on {standing.date} against the shipped reference, {standing.seeds}, ± the standard error over seeds. Their "
-        "submissions are not in the package: these ranks come from values alone, without intervals."
-    )
-    return Table.of(f"{task.target.title}: among the recorded entries", columns, ordered, note=note)
-
-
+MAP = "map"  # the entry
+_FORM = NumberFormat(3)
+Values = NDArray[np.float64]
 CEILING, FLOOR = "one chain of the reference", "noise floor"
-
 COLUMNS = {
     "categorical": (
         "agreement", "total_variation", "epistemic_correlation", "epistemic_error", "disagreement_gap",
@@ -159,14 +44,11 @@ COLUMNS = {
     ),
     "gaussian": ("wasserstein", "w2", "w2_kit", "w2_as_printed", "rmse", "crps", "coverage_90"),
 }  # fmt: skip
-
 TERMINAL_COLUMNS = {
     "categorical": ("agreement", "total_variation", "accuracy"),
     "gaussian": ("wasserstein", "crps"),
 }
-
 """Those that fit 80 columns."""
-
 _LEGEND = (
     "Intervals of 95 % over test points, and of the ranked measures over chains of the reference; with several seeds over these too, ± their "
     "standard error. Places are shared where differences are not resolved."
@@ -176,9 +58,7 @@ _SHIPPED = (
     "Entries without the mark (here) come with the package, as they were submitted, rounded and without posterior "
     "samples."
 )
-
 _ALONE = " With one seed of each entry, places hold for these runs alone: other seeds may change them."
-
 _DECLARED = "A budget that is declared was stated in the submission: no hashes of a run vouch for it."
 
 
@@ -212,7 +92,7 @@ def task_table(task: TaskBoard, group: str = ALL, *, terminal: bool = False) -> 
     floor = {name: Score(Quantity(value)) for name, value in task.evaluator.floor[group].items()}
     controls = [(CEILING, task.ceiling[group]), (FLOOR, floor)]
     first = len(task.competitors)
-    controls += [(one.title, one.scores) for one in printed_rows(task.evaluator, group)]
+    controls += printed_rows(task, group).items()
     rows[first:first] = [row(label, scores) for label, scores in controls if set(scores) & set(names)]
     title = "all test points" if group == ALL else group.replace("_", "-")
     division = "" if task.division is None else f"; {task.division.label}"
@@ -312,7 +192,7 @@ def _draws_cell(entry: FidelityEntry | None) -> Cell:
 
 
 def _rank_cell(rank: Rank | None) -> Cell:
-    return UNDEFINED if rank is None else Cell(rank.text)
+    return UNDEFINED if rank is None else Cell(rank_text(*rank.places))
 
 
 def _chain_cell(task: TaskBoard, label: str) -> Cell:
@@ -367,11 +247,41 @@ def _note(task: TaskBoard) -> str:
     return f"No ranking: the reference fails its own diagnostics ({'; '.join(reference.why)}). {_LEGEND} {declared}".rstrip()
 
 
-MAP = "map"  # the entry
+# ------------------------------------------------------------------------------------------ printed and recorded
 
-_FORM = NumberFormat(3)
 
-UsefulnessValues = NDArray[np.float64]
+def printed_rows(task: TaskBoard, group: str = ALL) -> dict[str, Mapping[str, Score]]:
+    """Return rows that others printed or that were recorded once, and the ceiling that an imported reference was published with.
+
+    Recorded rows stand beside entries of their tier where the package holds no submissions of the task.
+    """
+    found: dict[str, Mapping[str, Score]] = {}
+    ceiling = task.evaluator.reference.about.published_ceiling
+    if ceiling is not None and group == ALL:
+        found["published ceiling"] = {k: Score(Quantity(v)) for k, v in ceiling.items() if k in MEASURES}
+    alone = len(task.evaluator.resampling.groups) == 2  # all points, and one group that is the same
+    tier = task.division.tier if task.division else None
+    shipped = any(entry.shipped for entry in task.competitors)
+    for printed in printed_tables().values():
+        here = printed.task == task.target.name and (
+            (printed.group or ALL) == group or (alone and not printed.group)
+        )
+        if here and (printed.tier is None or (printed.tier == tier and not shipped)):
+            mark = "printed" if printed.tier is None else "recorded"
+            for title in printed.rows:
+                values = printed.values(title).items()
+                found[f"{title} ({mark})"] = {
+                    name: Score(Quantity(value, np.nan, np.nan, error)) for name, (value, error) in values
+                }
+    return found
+
+
+def final_ranking(tasks: Sequence[TaskBoard]) -> Table | None:
+    """Return the final ranking of 2021 as printed, where a task of the competition is on the board."""
+    return printed_tables()["competition-2021-final"].table() if any(t.target.points for t in tasks) else None
+
+
+# -------------------------------------------------------------------------------------------------- usefulness
 
 
 def usefulness_table(tasks: Sequence[TaskBoard]) -> Table | None:
@@ -401,7 +311,7 @@ def _usefulness_rows(task: TaskBoard, known: FidelityEntry | None) -> list[Row]:
     evaluator, reference = task.evaluator, task.evaluator.reference
     gaussian = task.target.likelihood == "gaussian"
     own = Submission(draws=reference.draws) if gaussian else Submission(reference.probs)
-    losses: list[UsefulnessValues | None] = [_losses(task, [own])]
+    losses: list[Values | None] = [_losses(task, [own])]
     losses.append(None if known is None else _losses(task, known.submissions))
     nothing = next(entry for entry in task.entries if entry.title in ("uniform", "marginal of y"))
     losses.append(_losses(task, nothing.submissions))
@@ -429,7 +339,7 @@ def _cell(loss: Quantity) -> Cell:
     return Cell(loss, _FORM, why="" if loss.defined else WHY_UNDEFINED["nll"])
 
 
-def _losses(task: TaskBoard, submissions: Sequence[Submission]) -> UsefulnessValues:
+def _losses(task: TaskBoard, submissions: Sequence[Submission]) -> Values:
     """Return the loss of each test point, (N,), the mean over seeds."""
     truth = task.evaluator.truth
     assert truth is not None
@@ -476,7 +386,7 @@ def corruption_table(task: TaskBoard) -> Table | None:
 
 def _of_cells(
     task: TaskBoard, submission: Submission, cells: Sequence[NDArray[np.intp]], names: Sequence[str]
-) -> UsefulnessValues:
+) -> Values:
     """Return the mean of each measure in each cell, (cells, measures)."""
     probs, reference, truth = submission.probs, task.evaluator.reference.probs, task.evaluator.truth
     assert probs is not None

@@ -190,7 +190,7 @@ class _Run:
         if self.done >= STUCK and not any(accepted.any() for _, accepted, _ in self.history[-STUCK:]):
             raise WorkError(
                 f"no chain has moved in the last {STUCK} transitions, with step sizes down to {step:.2g}. "
-                "Start with a smaller --step or a longer --burn-in; if that does not help, use --dtype float64"
+                "Start with a smaller --step or a longer --burn-in"
             )
 
     def check(self, state: hmc.State) -> None:
@@ -200,8 +200,8 @@ class _Run:
             broken = int((~finite).nonzero()[0])
             raise WorkError(
                 f"chain {broken} has a log-likelihood of {float(state.value[broken])} or a gradient that is not finite, at "
-                f"transition {self.done}. Transitions before it stay in the folder; a smaller --step, --dtype float64 or "
-                "another --seed may help"
+                f"transition {self.done}. Transitions before it stay in the folder; a smaller --step or another --seed "
+                "may help"
             )
 
     def write_row(self, rows: Any) -> None:

@@ -52,7 +52,6 @@ from retinabench.fidelity.submissions.submission import (
 from retinabench.fidelity.submissions.untrained.run import run_untrained
 from retinabench.fidelity.targets.data import TargetData, load, standardised
 from retinabench.fidelity.targets.density import build_network, likelihood_of, point_batches
-from retinabench.fidelity.targets.published_points import with_points
 from retinabench.fidelity.targets.target import Target
 from retinabench.methods.base import FidelitySettings, is_composed
 from retinabench.methods.registry import METHODS
@@ -146,12 +145,12 @@ class TargetRuns:
 
     def write(self, result: Predicted, run: Run, folder: Path) -> None:
         """Write the predictions of a run, and the submission of an entry's own run."""
-        entry_s_own = run == self.run
-        if not (entry_s_own and is_composed(METHODS[run.method.name])):
+        is_entry_run = run == self.run
+        if not (is_entry_run and is_composed(METHODS[run.method.name])):
             sink = io.BytesIO()
             np.savez(sink, values=result.values, cost=np.array([result.gradients, result.seconds]))
             write_bytes(folder / "predicted.npz", sink.getvalue(), checked=True)
-        if entry_s_own:
+        if is_entry_run:
             write_submission(submission_in(folder), self.submission(result), checked=True)
 
     def evidence(self, values: NDArray[np.float32]) -> dict[str, str]:
@@ -193,7 +192,6 @@ def run_entry(
     overrides: Sequence[str] = (),
     over_budget: str = "refuse",
     track: Track = "stated",
-    points: Path | None = None,
     resources: Resources = CPU,
 ) -> Path:
     """Train an entry on a target and predict its test points; found if it is done, continued if it was killed."""
@@ -203,8 +201,6 @@ def run_entry(
             f"'{target.name}' is scored on predictions alone: it has no data to train on",
             hint=f"Score a file: retinabench fidelity score FILE --task {target.name} --reference {target.name}.npz",
         )
-    if points is not None:
-        data = with_points(target, data, points)
     if name in UNTRAINED_TITLES:
         return run_untrained(
             name, target, data, budget=budget, seed=seed, out=out, overrides=overrides,

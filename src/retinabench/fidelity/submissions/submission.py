@@ -1,7 +1,19 @@
 """A submission to the fidelity benchmark: what a method predicts for a target's test points, and what it targets.
 
-classification   probs (N, C) float64, each row sums to 1; samples (S, N, C), optional: single posterior samples
-regression       draws (N, 1000): samples of y itself, noise included, in the standardised unit of the target
+    classification   probs (N, C) float64, each row sums to 1; samples (S, N, C), optional: single posterior samples
+    regression       draws (N, 1000): samples of y itself, noise included, in the standardised unit of the target
+
+Rows are the test points in the order of the target. A file is read in any of these formats, told apart by its first bytes; pickles
+are never loaded:
+
+    NPZ       arrays probs, samples, draws, and `meta`, a JSON text, where there is any: what `fidelity run` writes
+    Parquet   columns prob_0 … or draw_0 …, and optionally `point`, 0 to N - 1 in order
+    CSV       the same with a header; or bare numbers, as numpy.savetxt writes them
+    zip       NAME_probs.csv or NAME_samples.csv of bare numbers; NAME is the target's, or that of the competition
+
+A run belongs to the stated track where the posterior that it approximates is that of the target, temperature 1 and prior
+N(0, s² I), without augmentation and reweighting. Methods that state no density of the weights (MC dropout, SWAG) belong to it
+where the loss that they are trained on is the negative logarithm of the stated posterior. All others belong to the open track.
 """
 
 from __future__ import annotations
@@ -25,8 +37,8 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from retinabench.core.errors import InputError, printable
 from retinabench.core.files import check, write_bytes
-from retinabench.core.random_streams import numpy_generator
 from retinabench.core.results import JsonObject
+from retinabench.core.seeds import numpy_generator
 from retinabench.core.settings import Frozen
 from retinabench.core.untrusted import json_object
 from retinabench.fidelity.targets.target import Target

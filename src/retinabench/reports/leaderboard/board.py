@@ -1,4 +1,9 @@
-"""The board of a benchmark: submissions and the baselines that come with the package, ranked on every set."""
+"""The board of a benchmark: submissions and the baselines that come with the package, ranked on every set.
+
+The baselines are one Parquet file per benchmark in `shipped/`, made by `benchmarks/baselines.py`: a row per image, and per method and
+seed a column `p:METHOD:SEED` (P(referable), the mean over posterior samples, float32) and, of methods with an uncertainty of their
+own, `u:METHOD:SEED`. Labels and patients are those of the definition.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +24,10 @@ import pyarrow.parquet
 from retinabench.core.errors import InputError, nearest, printable
 from retinabench.core.files import write_bytes
 from retinabench.core.progress import QUIET, Progress
-from retinabench.core.results import JsonObject
+from retinabench.core.results import JsonObject, json_content
 from retinabench.data.frozen.definition import FrozenBenchmark, benchmark_names, frozen_benchmark, truth_of
-from retinabench.metrics.comparison import ScoreStandings, SetStandings, standings
+from retinabench.metrics.comparison import ScoreRanking, SetRanking, rank_methods
+from retinabench.metrics.registry import SCORES as SPECS
 from retinabench.predictions.io import find_files, method_names, read_predictions
 from retinabench.predictions.table import Predictions
 from retinabench.reports.leaderboard.submission import (
@@ -34,123 +40,64 @@ from retinabench.reports.leaderboard.submission import (
     read_submission,
 )
 
-HERE = Path(__file__).parent / "shipped"
-
+SHIPPED = Path(__file__).parent / "shipped"
 KEY = b"retinabench.baselines"
-
-
-@dataclass(frozen=True, eq=False)
-class BaselineSeed:
-    """One seed of a baseline."""
-
-    card: Card
-    seed: int
-    predictions: Predictions
-
-
-def write_baselines(benchmark: FrozenBenchmark, baselines: Sequence[BaselineSeed]) -> Path:
-    """Write the baselines of a benchmark into the package."""
-    first = baselines[0].predictions
-    order = np.lexsort((first.image_id, first.split != "test"))
-    ids = first.image_id[order]
-    columns: dict[str, Any] = {"image_id": ids, "split": first.split[order]}
-    cards: dict[str, Card] = {}
-    for one in baselines:
-        rows = np.argsort(one.predictions.image_id)
-        place = rows[np.searchsorted(one.predictions.image_id[rows], ids)]
-        if not np.array_equal(one.predictions.image_id[place], ids):
-            raise InputError(f"{one.card.name}, seed {one.seed}, predicts other images")
-        cards[one.card.name] = one.card
-        columns[f"p:{one.card.name}:{one.seed}"] = one.predictions.prob[place].astype(np.float32)
-        if (own := one.predictions.uncertainty) is not None:
-            columns[f"u:{one.card.name}:{one.seed}"] = own[place].astype(np.float32)
-    about = json.dumps([card.model_dump(mode="json") for card in cards.values()], sort_keys=True)
-    table = pa.table(columns).replace_schema_metadata({KEY: about.encode()})
-    sink = io.BytesIO()
-    numbers = [name for name in columns if name[:2] in ("p:", "u:")]
-    pa.parquet.write_table(
-        table,
-        sink,
-        compression="zstd",
-        use_dictionary=["split"],
-        use_byte_stream_split=numbers,
-        write_statistics=False,
-    )
-    write_bytes(HERE / f"{benchmark.name}.parquet", sink.getvalue())
-    return HERE / f"{benchmark.name}.parquet"
-
-
-@cache
-def baselines_of(name: str) -> tuple[Entry, ...]:
-    """Return the baselines of a benchmark, empty where none come with the package."""
-    file = HERE / f"{name}.parquet"
-    if not file.is_file():
-        return ()
-    table, truth = pyarrow.parquet.read_table(file), truth_of(name)
-    ids = table["image_id"].to_numpy().astype(np.str_)
-    split = table["split"].to_numpy().astype(np.str_)
-    rows = np.searchsorted(truth.image_id, ids)
-    entries = []
-    for content in json.loads(table.schema.metadata[KEY]):
-        card = Card(**content)
-        prefix = f"p:{card.name}:"
-        seeds = []
-        for column in (column for column in table.column_names if column.startswith(prefix)):
-            own = f"u:{column[2:]}"
-            one = Predictions(
-                ids,
-                truth.label[rows],
-                np.asarray(table[column], np.float64),
-                truth.grade[rows],
-                truth.patient_id[rows],
-                truth.domain[rows],
-                split,
-                np.asarray(table[own], np.float64) if own in table.column_names else None,
-            )
-            seeds.append(as_seed(one, card.title, int(column.removeprefix(prefix))))
-        entries.append(Entry(card, "baseline", {name: tuple(seeds)}))
-    return tuple(entries)
-
-
 SCORES = (
     "referral_accuracy_area", "referral_auroc_area", "auroc", "accuracy", "nll", "brier", "failure_auroc", "aurc",
     "ood_auroc",
 )  # fmt: skip
-
 """The scores of the board, in the order of its columns."""
-
 SCHEMA = "retinabench.board/1"
 
 
 @dataclass(frozen=True, eq=False)
 class BenchmarkBoard:
-    """The entries of one benchmark and their standings."""
+    """The entries of one benchmark by key, what tables call them (each title once), and by set their ranking."""
 
     benchmark: FrozenBenchmark
     entries: Mapping[str, Entry]
     titles: Mapping[str, str]
-    sets: Mapping[str, SetStandings]
-
-    def first(self, name: str) -> ScoreStandings:
-        """Return the standings on a set by the score that orders the tables."""
-        return self.sets[name][self.benchmark.primary]
+    sets: Mapping[str, SetRanking]
 
     def to_dict(self) -> JsonObject:
         """Return the board for JSON."""
+        name = self.benchmark.name
         return {
-            "benchmark": self.benchmark.name,
+            "benchmark": name,
             "listing_sha256": self.benchmark.listing_sha256,
             "entries": {
                 key: {
                     "kind": entry.kind,
-                    "seeds": [one.metadata.get("seed") for one in entry.predictions[self.benchmark.name]],
+                    "seeds": [one.metadata.get("seed") for one in entry.predictions[name]],
                     "card": entry.card.model_dump(mode="json"),
                     "notes": list(entry.notes),
                 }
                 for key, entry in self.entries.items()
             },
-            "sets": {name: one.to_dict() for name, one in self.sets.items()},
+            "sets": {
+                part: {
+                    "images": found.images,
+                    "patients": found.patients,
+                    "positives": found.positives,
+                    "scores": {score: _score_json(score, ranking) for score, ranking in found.scores.items()},
+                }
+                for part, found in self.sets.items()
+            },
         }
+
+
+def _score_json(score: str, ranking: ScoreRanking) -> JsonObject:
+    methods = {}
+    for key in ranking.order():
+        model = ranking.models[key]
+        numbers = json_content({name: getattr(model, name) for name in ("value", "low", "high", "error")})
+        methods[key] = {**numbers, "rank": model.best or None, "worst": model.worst or None}
+    return {
+        "direction": ranking.direction,
+        "version": SPECS[score].version,
+        "methods": methods,
+        "pairs": json_content(ranking.pairs),
+    }
 
 
 def make_boards(
@@ -162,43 +109,52 @@ def make_boards(
     seed: int = 0,
     progress: Progress = QUIET,
 ) -> list[BenchmarkBoard]:
-    """Rank entries, with the baselines of each benchmark among them."""
+    """Rank entries, with the baselines of each benchmark among them, on one board per benchmark that has an entry.
+
+    `names` are the benchmarks, by default all. Without replicates over patients nothing is resolved. Two entries of one name are
+    refused.
+    """
     twice = [name for name, count in Counter(e.card.name for e in entries).items() if count > 1]
     if twice:
         raise InputError(f"two submissions are named '{twice[0]}'", hint="Change the name on one card.")
-    found = []
-    chosen = [frozen_benchmark(name) for name in names] or [frozen_benchmark(n) for n in benchmark_names()]
+    boards = []
+    chosen = [frozen_benchmark(name) for name in names or benchmark_names()]
     with progress.track("Ranking", len(chosen), unit="benchmarks") as advance:
         for benchmark in chosen:
             own = [e for e in entries if benchmark.name in e.predictions]
             if every := [*baselines_of(benchmark.name), *own]:
-                found.append(_board(benchmark, every, scores, bootstrap, seed))
+                boards.append(_board(benchmark, every, scores, bootstrap, seed))
             advance(1)
-    return found
+    return boards
 
 
 def _board(
     benchmark: FrozenBenchmark, entries: Sequence[Entry], scores: Sequence[str], bootstrap: int, seed: int
 ) -> BenchmarkBoard:
     by_key = {entry.key: entry for entry in entries}
-    titles = Counter(entry.card.title for entry in entries)
-    sets = [*benchmark.sets, *(["joint"] if len(benchmark.sets) > 1 else [])]
-    ranked = standings(
-        {key: entry.predictions[benchmark.name] for key, entry in by_key.items()},
-        scores,
-        sets,
-        bootstrap=bootstrap,
-        seed=seed,
-    )
-    shown = {
-        key: entry.card.title if titles[entry.card.title] == 1 else f"{entry.card.title} ({entry.card.name})"
-        for key, entry in by_key.items()
+    count = Counter(entry.card.title for entry in entries)
+    titles = {
+        key: one.card.title if count[one.card.title] == 1 else f"{one.card.title} ({one.card.name})"
+        for key, one in by_key.items()
     }
-    return BenchmarkBoard(benchmark, by_key, shown, ranked)
+    sets = [*benchmark.sets, *(["joint"] if len(benchmark.sets) > 1 else [])]
+    predictions = {key: entry.predictions[benchmark.name] for key, entry in by_key.items()}
+    ranked, _ = rank_methods(predictions, bootstrap, seed, scores=scores, sets=sets)
+    return BenchmarkBoard(benchmark, by_key, titles, ranked)
+
+
+def known_score(score: str) -> str:
+    """Return the name of a score of the board, or raise `InputError` with the nearest one."""
+    if score not in SCORES:
+        raise InputError(f"'{score}' is no score of the board", hint=nearest(score, SCORES))
+    return score
+
+
+# ------------------------------------------------------------------------------------------------------ entries
 
 
 def read_entries(paths: Sequence[Path], benchmark: str | None = None) -> list[Entry]:
-    """Read submissions, folders of submissions, and bare predictions files."""
+    """Read submissions, folders of submissions, and bare predictions files, whose benchmark is found by their test images."""
     entries: list[Entry] = []
     files: list[Path] = []
     for path in paths:
@@ -210,7 +166,7 @@ def read_entries(paths: Sequence[Path], benchmark: str | None = None) -> list[En
 
 
 def entries_of_files(files: Sequence[Path], benchmark: str | None = None) -> list[Entry]:
-    """Return bare predictions files as entries, which no card describes."""
+    """Return bare predictions files as entries, which no card describes; those of one method are its seeds."""
     for file in files:
         check_size(file)
     predictions = [read_predictions(file) for file in files]
@@ -220,7 +176,9 @@ def entries_of_files(files: Sequence[Path], benchmark: str | None = None) -> lis
     entries = []
     for number, (title, seeds) in enumerate(by_title.items()):
         name = benchmark or _benchmark_of(seeds[0])
-        found = [as_seed(checked(one, frozen_benchmark(name)), title, k) for k, one in enumerate(seeds)]
+        found = [
+            as_seed(checked(one, frozen_benchmark(name)), title, one.metadata.get("seed")) for one in seeds
+        ]
         entries.append(Entry(_bare_card(title, number), "file", {name: tuple(found)}))
     return entries
 
@@ -254,8 +212,77 @@ def _bare_card(title: str, number: int) -> Card:
     )
 
 
-def known_score(score: str) -> str:
-    """Return the name of a score of the board, or raise `InputError` with the nearest one."""
-    if score not in SCORES:
-        raise InputError(f"'{score}' is no score of the board", hint=nearest(score, SCORES))
-    return score
+# ---------------------------------------------------------------------------------------------------- baselines
+
+
+@dataclass(frozen=True, eq=False)
+class BaselineSeed:
+    """One seed of a baseline: its card, its number, and the predictions of its validation and test images."""
+
+    card: Card
+    seed: int
+    predictions: Predictions
+
+
+def write_baselines(benchmark: FrozenBenchmark, baselines: Sequence[BaselineSeed]) -> Path:
+    """Write the baselines of a benchmark into the package: the seeds of all methods, of the same images."""
+    first = baselines[0].predictions
+    order = np.lexsort((first.image_id, first.split != "test"))
+    ids = first.image_id[order]
+    columns: dict[str, Any] = {"image_id": ids, "split": first.split[order]}
+    cards: dict[str, Card] = {}
+    for one in baselines:
+        rows = np.argsort(one.predictions.image_id)
+        place = rows[np.searchsorted(one.predictions.image_id[rows], ids)]
+        if not np.array_equal(one.predictions.image_id[place], ids):
+            raise InputError(f"{one.card.name}, seed {one.seed}, predicts other images")
+        cards[one.card.name] = one.card
+        columns[f"p:{one.card.name}:{one.seed}"] = one.predictions.prob[place].astype(np.float32)
+        if (own := one.predictions.uncertainty) is not None:
+            columns[f"u:{one.card.name}:{one.seed}"] = own[place].astype(np.float32)
+    about = json.dumps([card.model_dump(mode="json") for card in cards.values()], sort_keys=True)
+    table = pa.table(columns).replace_schema_metadata({KEY: about.encode()})
+    sink = io.BytesIO()
+    numbers = [name for name in columns if name[:2] in ("p:", "u:")]
+    pa.parquet.write_table(
+        table,
+        sink,
+        compression="zstd",
+        use_dictionary=["split"],
+        use_byte_stream_split=numbers,
+        write_statistics=False,
+    )
+    write_bytes(SHIPPED / f"{benchmark.name}.parquet", sink.getvalue())
+    return SHIPPED / f"{benchmark.name}.parquet"
+
+
+@cache
+def baselines_of(name: str) -> tuple[Entry, ...]:
+    """Return the baselines of a benchmark, one entry per method in the order of the file; empty where none come with the package."""
+    file = SHIPPED / f"{name}.parquet"
+    if not file.is_file():
+        return ()
+    table, truth = pyarrow.parquet.read_table(file), truth_of(name)
+    ids = table["image_id"].to_numpy().astype(np.str_)
+    split = table["split"].to_numpy().astype(np.str_)
+    rows = np.searchsorted(truth.image_id, ids)
+    entries = []
+    for content in json.loads(table.schema.metadata[KEY]):
+        card = Card(**content)
+        prefix = f"p:{card.name}:"
+        seeds = []
+        for column in (column for column in table.column_names if column.startswith(prefix)):
+            own = f"u:{column[2:]}"
+            one = Predictions(
+                ids,
+                truth.label[rows],
+                np.asarray(table[column], np.float64),
+                truth.grade[rows],
+                truth.patient_id[rows],
+                truth.domain[rows],
+                split,
+                np.asarray(table[own], np.float64) if own in table.column_names else None,
+            )
+            seeds.append(as_seed(one, card.title, int(column.removeprefix(prefix))))
+        entries.append(Entry(card, "baseline", {name: tuple(seeds)}))
+    return tuple(entries)

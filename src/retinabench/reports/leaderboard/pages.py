@@ -20,7 +20,6 @@ from retinabench.reports.evaluation.evaluation import GRID, SetPredictions, refe
 from retinabench.reports.leaderboard import tables as rows
 from retinabench.reports.leaderboard.board import BenchmarkBoard
 from retinabench.reports.leaderboard.submission import Entry
-from retinabench.reports.leaderboard.tables import PrintedMethod, printed_tables, table_2019
 from retinabench.reports.toolkit.figures import (
     MUTED,
     WIDTH,
@@ -203,8 +202,9 @@ def pairs_page(board: BenchmarkBoard, name: str, score: str) -> str:
     spec = SPECS[score]
     ranked = board.sets[name][score]
     standing = [
-        (key, board.titles[key], rows.rank_text(one), cell_html(rows.score_cell(one)))
-        for key, one in ranked.methods.items()
+        (key, board.titles[key], rows.rank_text(one.best, one.worst), cell_html(rows.score_cell(one)))
+        for key in ranked.order()
+        if (one := ranked.models[key])
     ]
     return _render(
         "pairs.html.j2",
@@ -235,16 +235,10 @@ def method_page(key: str, boards: Sequence[BenchmarkBoard], shown: Mapping[str, 
     )
 
 
-def printed_page(boards: Sequence[BenchmarkBoard], summaries: Sequence[PrintedMethod]) -> str:
+def printed_page(boards: Sequence[BenchmarkBoard]) -> str:
     """Return the page of printed values."""
-    tables = [table_2019(name, boards, summaries) for name in ("in_domain", "shifted")]
-    return _render(
-        "printed.html.j2",
-        title="Printed values",
-        tables=[*tables, *printed_tables()],
-        summaries=summaries,
-        root="",
-    )
+    tables = rows.printed_page_tables(boards)
+    return _render("printed.html.j2", title="Printed values", tables=tables, root="")
 
 
 def failures_of(board: BenchmarkBoard, key: str, *, shown: bool) -> list[Failure]:
@@ -273,14 +267,10 @@ def _method_section(board: BenchmarkBoard, key: str, shown: Sequence[Failure]) -
     name = board.benchmark.name
     sets: tuple[str, ...] = board.benchmark.sets
     seeds = board.entries[key].predictions[name]
-    reference = next(
-        (e for e in board.entries.values() if e.kind == "baseline" and e.card.name == REFERENCE), None
-    )
-    others = (
-        {}
-        if reference is None or reference.key == key
-        else {part: curves_of(reference.predictions[name], part) for part in sets}
-    )
+    references = [e for e in board.entries.values() if e.kind == "baseline" and e.card.name == REFERENCE]
+    others = {
+        part: curves_of(one.predictions[name], part) for one in references if one.key != key for part in sets
+    }
     ours = {part: curves_of(seeds, part) for part in sets}
     marks = set_marks(sets)
     legend = [LegendEntry(SET_LABELS[part], marks[part]) for part in sets]

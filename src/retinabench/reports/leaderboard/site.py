@@ -6,7 +6,7 @@
     methods/KEY.html                        card, all numbers, curves, failures, predictions; KEY changes with the content
     predictions/KEY/BENCHMARK/seed-N.parquet
     images/BENCHMARK/*.jpg                  of the failure galleries, where there are images
-    printed.html                            values printed in publications, unverified summaries, ours beside them
+    printed.html                            values printed in publications, ours beside them
     board.json                              all numbers
     site.json                               the manifest: every file of the site
 
@@ -31,7 +31,6 @@ from retinabench.reports.evaluation.examples import data_uri
 from retinabench.reports.leaderboard import pages
 from retinabench.reports.leaderboard.board import SCHEMA, BenchmarkBoard
 from retinabench.reports.leaderboard.pages import Failure, ImageSource, image_file
-from retinabench.reports.leaderboard.tables import PrintedMethod
 
 MANIFEST = "site.json"
 Content = Iterator[tuple[str, bytes]]
@@ -42,14 +41,10 @@ def write_site(
     boards: Sequence[BenchmarkBoard],
     out: Path,
     *,
-    summaries: Sequence[PrintedMethod] = (),
     images: Mapping[str, ImageSource] | None = None,
     progress: Progress = QUIET,
 ) -> Path:
-    """Write the site.
-
-    Shapes: `images` (H, W, 3).
-    """
+    """Write the site and return its index; `images` are by benchmark: image_id -> (H, W, 3) uint8 or None."""
     folder = Workspace(out, "leaderboard site", MANIFEST)
     folder.check_empty()
     with folder.lock():
@@ -59,7 +54,7 @@ def write_site(
         _write_manifest(out, sorted({*before, *names}))
         written: set[str] = set()
         with progress.track("Writing pages", len(names), unit="files") as advance:
-            for name, content in _contents(boards, summaries, images or {}, found):
+            for name, content in _contents(boards, images or {}, found):
                 write_bytes(out / name, content)
                 written.add(name)
                 advance(1)
@@ -101,7 +96,6 @@ def _download(key: str, benchmark: str, one: Predictions) -> str:
 
 def _contents(
     boards: Sequence[BenchmarkBoard],
-    summaries: Sequence[PrintedMethod],
     images: Mapping[str, ImageSource],
     found: Failures,
 ) -> Content:
@@ -122,7 +116,7 @@ def _contents(
             for score in of.scores:
                 yield f"{name}/{part}-{score}.html", pages.pairs_page(board, part, score).encode()
         yield f"{name}/index.html", pages.benchmark_page(board).encode()
-    yield "printed.html", pages.printed_page(boards, summaries).encode()
+    yield "printed.html", pages.printed_page(boards).encode()
     content: JsonObject = {"schema": SCHEMA, "benchmarks": [board.to_dict() for board in boards]}
     yield "board.json", json_text(content).encode()
     yield "index.html", pages.index_page(boards).encode()
@@ -134,20 +128,14 @@ def _images(board: BenchmarkBoard, source: ImageSource | None, found: Failures) 
     ids = {one.image_id for key in board.entries for one in found[key, name]}
     for image_id in sorted(ids) if source is not None else ():
         if source is not None and (image := source(image_id)) is not None:
-            yield (
-                f"images/{name}/{image_file(image_id)}",
-                base64.b64decode(data_uri(image)[0].partition(",")[2]),
-            )
+            jpeg = base64.b64decode(data_uri(image)[0].partition(",")[2])
+            yield f"images/{name}/{image_file(image_id)}", jpeg
 
 
 def _remove(out: Path, name: str) -> None:
     """Delete a file of the last site; a manifest that someone changed deletes nothing outside of the folder."""
     path = out / name
-    if (
-        ".." in Path(name).parts
-        or Path(name).is_absolute()
-        or not path.resolve().is_relative_to(out.resolve())
-    ):
+    if ".." in Path(name).parts or not path.resolve().is_relative_to(out.resolve()):
         raise InputError(f"names the file {name[:80]!r}, which is not in the site", file=out / MANIFEST)
     path.unlink(missing_ok=True)
     for parent in path.relative_to(out).parents:

@@ -1,10 +1,14 @@
 """A submission to the leaderboard: its card and the predictions of every seed, checked as a whole.
 
-my-method/
-  card.toml
-  retinabench-drawn-1-mini/seed-0.parquet      one file per seed, in any format of `read_predictions`
-  retinabench-drawn-1-mini/seed-1.parquet
-  submission.json                              written by `retinabench submit pack`: the hash of every file
+    my-method/
+      card.toml                                    what the method is, where its code is, what it cost and which data it saw
+      retinabench-drawn-1-mini/seed-0.parquet      one file per seed, in any format of `read_predictions`
+      retinabench-drawn-1-mini/seed-1.parquet
+      submission.json                              written by `retinabench submit pack`: the hash of every file
+
+A submission is an untrusted folder: links, other files, large files and names that lead out of it are refused. A file is compared
+with the truth that comes with the definition. Whether settings were chosen on the test images cannot be seen in probabilities; what
+a file says of it in its metadata can, and is refused.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -38,17 +42,41 @@ from retinabench.predictions.formats import parquet_bytes
 from retinabench.predictions.io import read_predictions
 from retinabench.predictions.table import Predictions
 
-CARD = "card.toml"
-
-MOST_CARD_BYTES = 64 * 1024
-
+CARD, MANIFEST, SCHEMA = "card.toml", "submission.json", "retinabench.submission/1"
+MOST_SEEDS, MOST_CARD_BYTES, MOST_MANIFEST_BYTES, MOST_BYTES = 100, 64 * 1024, 2**20, 64 * 2**20
+SEED_FILE = re.compile(r"seed-([0-9]{1,9})\.(parquet|csv|npz)")
+CHOICES = re.compile(
+    r"tun|fit|calibrat|select|chos|choice|threshold|temperature|criteri|stopp|optimi[sz]", re.IGNORECASE
+)
+ON_TEST = re.compile(r"(?<![a-z])test(?![a-z])", re.IGNORECASE)
 Line = Annotated[str, StringConstraints(min_length=1, max_length=200, strip_whitespace=True)]
-
 Text = Annotated[str, StringConstraints(min_length=1, max_length=4000, strip_whitespace=True)]
+Kind = Literal["baseline", "submission", "file"]
+
+
+# ---------------------------------------------------------------------------------------------------- the card
 
 
 class Card(Frozen):
-    """What a submission says of itself."""
+    """What a submission says of itself.
+
+    Args:
+        name: Short name for folders and links: small letters, digits and hyphens.
+        title: What tables call the method.
+        method: What it does, a few sentences.
+        authors: Who submits it.
+        code: Address of the code, https://…; empty for what comes with this package.
+        paper: Address of a paper, https://…, or empty.
+        compute: On what it was computed, and for how long.
+        hours: Hours of computation of one seed, on that machine.
+        data: Data that it was trained on beside the training images of the benchmark, one line each.
+        pretrained: Whether any weights come from other data.
+        ensemble: Trained networks that are pooled in one prediction, 1 for a single one.
+        deterministic: Whether the method has no randomness, so that one seed is enough.
+        tuned_on: What its settings were chosen on; the test images are not allowed.
+        images_sha256: Benchmark -> `listing_sha256` of the images that it was trained and tested on, which
+            `retinabench prepare BENCHMARK` prints.
+    """
 
     name: str = Field(max_length=60)
     title: Line
@@ -100,7 +128,7 @@ def is_address(text: str) -> bool:
 
 
 def read_card(folder: Path) -> Card:
-    """Read the card of a submission."""
+    """Read the card of a submission, or raise `InputError` with the entry that is missing, unknown or not valid."""
     file = kept_inside(folder, folder / CARD)
     try:
         if file.stat().st_size > MOST_CARD_BYTES:
@@ -121,7 +149,7 @@ def read_card(folder: Path) -> Card:
     try:
         card = Card(**tree)
     except ValidationError as error:
-        raise first_problem(error, file, _keys) from None
+        raise first_problem(error, file, lambda path: [] if path else list(Card.model_fields)) from None
     if not card.code:
         raise InputError("code is empty: a method without public code cannot be checked", file=file)
     return card
@@ -132,40 +160,29 @@ def card_toml(card: Card) -> str:
     lines, tables = [], []
     for key, value in card.model_dump().items():
         if isinstance(value, dict):
-            tables += [
-                f"\n[{key}]",
-                *(f"{_quoted(name)} = {_quoted(of)}" for name, of in sorted(value.items())),
-            ]
+            if value:
+                pairs = [f"{_quoted(name)} = {_quoted(of)}" for name, of in sorted(value.items())]
+                tables += [f"\n[{key}]", *pairs]
         elif isinstance(value, tuple):
             lines.append(f"{key} = [{', '.join(map(_quoted, value))}]")
         elif isinstance(value, str):
             lines.append(f"{key} = {_quoted(value)}")
         else:
             lines.append(f"{key} = {str(value).lower() if isinstance(value, bool) else value!r}")
-    return "\n".join([*lines, *(tables if len(tables) > 1 else [])]) + "\n"
+    return "\n".join([*lines, *tables]) + "\n"
 
 
 def _quoted(text: str) -> str:
     """Return a basic string of TOML."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda found: f"\\u{ord(found[0]):04x}", escaped) + '"'
+    return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda match: f"\\u{ord(match[0]):04x}", escaped) + '"'
 
 
-def _keys(path: Sequence[str]) -> list[str]:
-    return list(Card.model_fields) if not path else []
-
-
-MOST_BYTES = 64 * 2**20
-
-CHOICES = re.compile(
-    r"tun|fit|calibrat|select|chos|choice|threshold|temperature|criteri|stopp|optimi[sz]", re.IGNORECASE
-)
-
-ON_TEST = re.compile(r"(?<![a-z])test(?![a-z])", re.IGNORECASE)
+# --------------------------------------------------------------------------------------------- a predictions file
 
 
 def read_checked(file: Path, benchmark: FrozenBenchmark) -> Predictions:
-    """Read a predictions file and check it against a benchmark."""
+    """Read a predictions file and check it against a benchmark, see `checked`."""
     check_size(file)
     return checked(read_predictions(file), benchmark)
 
@@ -181,7 +198,10 @@ def check_size(file: Path) -> None:
 
 
 def checked(predictions: Predictions, benchmark: FrozenBenchmark) -> Predictions:
-    """Return predictions as `read_checked`, or raise `InputError`."""
+    """Return the test images in the order of the truth, then the validation images, with the mean over posterior samples.
+
+    Grades and patients are those of the truth. Raises `InputError` where the file is not complete or not of this benchmark.
+    """
     truth = truth_of(benchmark.name)
     rows = _rows_of(predictions, truth, benchmark)
     for column in ("label", "domain"):
@@ -192,17 +212,36 @@ def checked(predictions: Predictions, benchmark: FrozenBenchmark) -> Predictions
                 predictions,
                 f"is '{theirs[row]}' for image '{predictions.image_id[row]}', which is '{ours[row]}' in "
                 f"{benchmark.name} ({len(differ):,} images differ)",
+                "Every row states label, domain and split as `retinabench prepare` wrote them.",
                 row,
                 column,
-                "Every row states label, domain and split as `retinabench prepare` wrote them.",
             )
     _check_splits(predictions, truth, rows, benchmark)
-    _check_tuning(predictions)
+    for key, value in _leaves(predictions.metadata):
+        if CHOICES.search(key) and ON_TEST.search(value):
+            raise _refused(
+                predictions,
+                f"says in its metadata that {key[:80]} is {value[:80]!r}: a setting was chosen on the test images",
+                "Choose it on the validation images.",
+            )
     if np.array_equal(predictions.prob, predictions.label):
         raise _refused(
-            predictions, "every probability is the image's label", hint="Store what the model predicts."
+            predictions, "every probability is the image's label", "Store what the model predicts."
         )
-    return _canonical(predictions, truth, rows)
+    order = np.lexsort((rows, truth.split[rows] != "test"))
+    taken, own, about = rows[order], predictions.uncertainty, predictions.metadata
+    return Predictions(
+        image_id=truth.image_id[taken],
+        label=truth.label[taken],
+        probs=predictions.prob[order],
+        grade=truth.grade[taken],
+        patient_id=truth.patient_id[taken],
+        domain=truth.domain[taken],
+        split=predictions.split[order],
+        uncertainty=None if own is None else own[order],
+        metadata={key: about[key] for key in ("method", "title", "seed") if key in about},
+        source=predictions.source,
+    )
 
 
 def _rows_of(predictions: Predictions, truth: BenchmarkTruth, benchmark: FrozenBenchmark) -> NDArray[np.intp]:
@@ -210,13 +249,10 @@ def _rows_of(predictions: Predictions, truth: BenchmarkTruth, benchmark: FrozenB
     order = np.minimum(np.searchsorted(truth.image_id, predictions.image_id), len(truth.image_id) - 1)
     if (strange := np.flatnonzero(truth.image_id[order] != predictions.image_id)).size:
         row = int(strange[0])
-        raise _refused(
-            predictions,
-            f"'{predictions.image_id[row][:80]}' is no image of {benchmark.name} ({len(strange):,} are not)",
-            row,
-            "image_id",
-            "Use the ids of `retinabench prepare`.",
+        problem = (
+            f"'{predictions.image_id[row][:80]}' is no image of {benchmark.name} ({len(strange):,} are not)"
         )
+        raise _refused(predictions, problem, "Use the ids of `retinabench prepare`.", row, "image_id")
     return order
 
 
@@ -233,9 +269,9 @@ def _check_splits(
             predictions,
             f"is '{predictions.split[row]}' for image '{predictions.image_id[row]}' of the "
             f"{truth.split[rows[row]]} split of {benchmark.name} ({len(wrong):,} rows are wrong)",
+            "Predict the test images, and the validation images if you like; no training images.",
             row,
             "split",
-            "Predict the test images, and the validation images if you like; no training images.",
         )
     lacking = np.setdiff1d(truth.test, rows[of_test])
     if lacking.size:
@@ -243,18 +279,8 @@ def _check_splits(
             predictions,
             f"lacks {len(lacking):,} of the {len(truth.test):,} test images of {benchmark.name}, such as "
             f"'{truth.image_id[lacking[0]]}'",
-            hint="Every test image of every set must be predicted.",
+            "Every test image of every set must be predicted.",
         )
-
-
-def _check_tuning(predictions: Predictions) -> None:
-    for key, value in _leaves(predictions.metadata):
-        if CHOICES.search(key) and ON_TEST.search(value):
-            raise _refused(
-                predictions,
-                f"says in its metadata that {key[:80]} is {value[:80]!r}: a setting was chosen on the test images",
-                hint="Choose it on the validation images.",
-            )
 
 
 def _leaves(tree: Any, path: str = "") -> Iterator[tuple[str, str]]:
@@ -269,58 +295,24 @@ def _leaves(tree: Any, path: str = "") -> Iterator[tuple[str, str]]:
         yield path, tree if isinstance(tree, str) else json.dumps(tree, default=str)
 
 
-def _canonical(predictions: Predictions, truth: BenchmarkTruth, rows: NDArray[np.intp]) -> Predictions:
-    test = truth.split[rows] == "test"
-    order = np.lexsort((rows, ~test))
-    taken, own = rows[order], predictions.uncertainty
-    about = predictions.metadata
-    return Predictions(
-        image_id=truth.image_id[taken],
-        label=truth.label[taken],
-        probs=predictions.prob[order],
-        grade=truth.grade[taken],
-        patient_id=truth.patient_id[taken],
-        domain=truth.domain[taken],
-        split=predictions.split[order],
-        uncertainty=None if own is None else own[order],
-        metadata={key: about[key] for key in ("method", "title", "seed") if key in about},
-        source=predictions.source,
-    )
-
-
-def as_seed(predictions: Predictions, title: str, seed: int) -> Predictions:
-    """Return predictions under the title of their submission, as one of its seeds."""
+def as_seed(predictions: Predictions, title: str, seed: Any) -> Predictions:
+    """Return checked predictions as one of the seeds of a method with this title."""
     return replace(predictions, metadata={"method": title, "title": title, "seed": seed})
 
 
 def _refused(
-    predictions: Predictions,
-    problem: str,
-    row: int | None = None,
-    column: str | None = None,
-    hint: str | None = None,
+    predictions: Predictions, problem: str, hint: str, row: int | None = None, column: str | None = None
 ) -> InputError:
-    return InputError(
-        problem,
-        file=predictions.source,
-        row=None if row is None else row + 1,
-        column=column,
-        hint=hint,
-    )
+    number = None if row is None else row + 1
+    return InputError(problem, file=predictions.source, row=number, column=column, hint=hint)
 
 
-MANIFEST, SCHEMA = "submission.json", "retinabench.submission/1"
-
-MOST_SEEDS, MOST_MANIFEST_BYTES = 100, 2**20
-
-SEED_FILE = re.compile(r"seed-([0-9]{1,9})\.(parquet|csv|npz)")
-
-Kind = Literal["baseline", "submission", "file"]
+# --------------------------------------------------------------------------------------------------- the folder
 
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """A method on the board."""
+    """A method on the board: its card, where it comes from, benchmark -> checked predictions of its seeds, and notes for readers."""
 
     card: Card
     kind: Kind
@@ -340,8 +332,15 @@ class Entry:
         return f"{self.card.name}-{digest.hexdigest()[:8]}"
 
 
+def find_submissions(folder: Path) -> list[Path]:
+    """Return the submissions in a folder: itself, or those below it, sorted by name."""
+    if (folder / CARD).is_file():
+        return [folder]
+    return sorted(path.parent for path in folder.glob(f"*/{CARD}"))
+
+
 def read_submission(folder: Path) -> Entry:
-    """Read a submission and check all of it."""
+    """Read a submission and check all of it; raises `InputError` with the first thing that is wrong."""
     if not folder.is_dir() or folder.is_symlink():
         raise InputError("is not a folder", file=folder, hint="Name the folder that holds card.toml.")
     card = read_card(folder)
@@ -366,7 +365,7 @@ def read_submission(folder: Path) -> Entry:
 
 
 def pack(folder: Path, out: Path) -> Path:
-    """Check a submission and write it as the folder of a pull request, with the same bytes whenever it is repeated.
+    """Check a submission and write it as the folder of a pull request below `out`, with the same bytes whenever it is repeated.
 
     Predictions are written as Parquet: the mean over the posterior samples, without other columns than the benchmark's.
     """
@@ -384,31 +383,16 @@ def pack(folder: Path, out: Path) -> Path:
             file=target,
             hint="Delete it, or change the name on the card.",
         )
-    _check_target(folder, target, set(files))
-    for name, content in {**files, MANIFEST: manifest}.items():
-        write_bytes(target / name, content)
-    return target
-
-
-def find_submissions(folder: Path) -> list[Path]:
-    """Return the submissions in a folder: itself, or those below it, sorted by name."""
-    if (folder / CARD).is_file():
-        return [folder]
-    return sorted(path.parent for path in folder.glob(f"*/{CARD}"))
-
-
-def _check_target(folder: Path, target: Path, names: set[str]) -> None:
     if target.resolve() == folder.resolve():
         raise InputError("would be written over itself", file=folder, hint="Choose another --out.")
     there = {path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()}
-    if strangers := sorted(
-        name for name in there - names - {MANIFEST} if not Path(name).name.startswith(".")
-    ):
-        raise InputError(
-            f"holds '{strangers[0]}', which is no part of the submission",
-            file=target,
-            hint="Delete the folder.",
-        )
+    strangers = [name for name in there - {*files, MANIFEST} if not Path(name).name.startswith(".")]
+    if strangers:
+        problem = f"holds '{min(strangers)}', which is no part of the submission"
+        raise InputError(problem, file=target, hint="Delete the folder.")
+    for name, content in {**files, MANIFEST: manifest}.items():
+        write_bytes(target / name, content)
+    return target
 
 
 def _parts(folder: Path) -> Iterator[Path]:
@@ -434,20 +418,18 @@ def _seed_files(part: Path, benchmark: FrozenBenchmark, card: Card) -> list[tupl
     for path in sorted(part.iterdir()):
         match = SEED_FILE.fullmatch(path.name)
         if path.is_symlink() or not path.is_file() or not match:
-            raise InputError(
-                f"holds '{path.name[:80]}'", file=part, hint="Name the files seed-0.parquet, seed-1.csv, …"
-            )
+            hint = "Name the files seed-0.parquet, seed-1.csv, …"
+            raise InputError(f"holds '{path.name[:80]}'", file=part, hint=hint)
         if int(match[1]) in found:
             raise InputError(f"holds seed {int(match[1])} twice", file=part, hint="Leave one of them.")
         check_size(path)
         found[int(match[1])] = path
     needed = 1 if card.deterministic else benchmark.seeds
     if not needed <= len(found) <= MOST_SEEDS:
-        hint = "A method without randomness says deterministic = true on its card, and hands in one."
         raise InputError(
             f"holds {len(found)} seeds; {benchmark.name} asks for {needed} to {MOST_SEEDS}",
             file=part,
-            hint=hint,
+            hint="A method without randomness says deterministic = true on its card, and hands in one.",
         )
     return sorted(found.items())
 
@@ -456,17 +438,15 @@ def _check_copies(seeds: tuple[Predictions, ...], card: Card) -> None:
     """Raise where two seeds are the same file: their standard error would be too small."""
     for k, one in enumerate(seeds):
         for other in seeds[:k]:
-            same = len(one) == len(other) and np.array_equal(one.image_id, other.image_id)
-            if same and np.array_equal(one.prob, other.prob):
+            if np.array_equal(one.image_id, other.image_id) and np.array_equal(one.prob, other.prob):
                 raise InputError(
                     f"holds the same predictions as seed {other.metadata['seed']}",
                     file=one.source,
                     hint="Train each seed anew, or say deterministic = true and hand in one.",
                 )
     if card.deterministic and len(seeds) > 1:
-        raise InputError(
-            f"{len(seeds)} seeds of a method that its card calls deterministic", file=seeds[1].source
-        )
+        problem = f"{len(seeds)} seeds of a method that its card calls deterministic"
+        raise InputError(problem, file=seeds[1].source)
 
 
 def _check_images(card: Card, benchmark: FrozenBenchmark, folder: Path) -> list[str]:
@@ -506,11 +486,10 @@ def _read_manifest(file: Path) -> dict[str, str]:
         if file.is_symlink() or file.stat().st_size > MOST_MANIFEST_BYTES:
             raise InputError("is a link, or larger than 1 MB", file=file)
         content: Any = json.loads(file.read_text("utf-8"))
-        sums = content["sha256"]
-        if content["schema"] != SCHEMA or not isinstance(sums, dict):
+        if content["schema"] != SCHEMA:
             raise ValueError("another schema")
-        return {str(name): str(digest) for name, digest in sums.items()}
+        return {str(name): str(digest) for name, digest in content["sha256"].items()}
     except InputError:
         raise
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"is no list of hashes ({error})", file=file, hint="Pack it again.") from None

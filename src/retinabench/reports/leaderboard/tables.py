@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-import re
-import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 
 from markupsafe import Markup
 
-from retinabench.core.errors import InputError
-from retinabench.core.untrusted import kept_inside, visible
-from retinabench.metrics.comparison import Standing, standings
+from retinabench.metrics.comparison import RankedModel, RankedPair, rank_methods
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.registry import SCORES as SPECS
 from retinabench.metrics.registry import ScoreSpec
 from retinabench.reports.leaderboard.board import BenchmarkBoard
 from retinabench.reports.leaderboard.submission import Card, Kind
-from retinabench.reports.papers.tables import PRINTED
 from retinabench.reports.toolkit.number_format import THREE_DIGITS, NumberFormat, Quantity, p_value
+from retinabench.reports.toolkit.printed import printed_tables
 from retinabench.reports.toolkit.tables import Cell, Column, Row, Table, cell_html
 
 TERMINAL = ("referral_accuracy_area", "auroc", "accuracy", "nll")
-
 KINDS = {"baseline": "baseline", "submission": "submission", "file": "your file"}
+SIGNS = {"better": "▲", "worse": "▽", "tie": "·", "self": ""}
+PERCENT = NumberFormat(1, scale=100)
+RETAINED_2019 = (0.5, 0.7, 1.0)
+TITLES_2019 = {
+    "deterministic": "Deterministic", "mc_dropout": "MC dropout", "mfvi": "MFVI", "deep_ensemble": "Deep ensemble",
+    "ensemble_mc_dropout": "Ensemble MC dropout", "random": "Random referral",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ class SortableCell:
 
 @dataclass(frozen=True)
 class MethodRow:
-    """A method in a table of a benchmark: its card, the range of its rank, and a cell per score."""
+    """A method in a table of a benchmark: `key` names its page, `ranks` is the range of its rank by the primary score, `cells` are one per score."""
 
     key: str
     title: str
@@ -61,16 +59,17 @@ class PairCell:
     text: str
 
 
-def rank_text(standing: Standing) -> str:
+def rank_text(best: int, worst: int) -> str:
     """Return the range of a rank, such as `1–4`; a dash where the score is undefined."""
-    if not standing.rank:
+    if not best:
         return "–"
-    return str(standing.rank) if standing.rank == standing.worst else f"{standing.rank}–{standing.worst}"
+    return str(best) if best == worst else f"{best}–{worst}"
 
 
-def score_cell(standing: Standing, *, below: str = "") -> Cell:
-    """Return the cell of a score: the value with its interval and, of several seeds, its standard error."""
-    return Cell.number(standing.value, standing.low, standing.high, standing.error, below=below)
+def score_cell(model: RankedModel, *, with_rank: bool = False) -> Cell:
+    """Return the cell of a score: the value with its interval and, of several seeds, its standard error; below it the rank."""
+    below = f"rank {rank_text(model.best, model.worst)}" if with_rank and model.best else ""
+    return Cell.number(model.value, model.low, model.high, model.error, below=below)
 
 
 def specs_of(board: BenchmarkBoard, name: str) -> list[ScoreSpec]:
@@ -81,67 +80,61 @@ def specs_of(board: BenchmarkBoard, name: str) -> list[ScoreSpec]:
 
 def method_rows(board: BenchmarkBoard, name: str) -> list[MethodRow]:
     """Return the methods on a set, the best first by the primary score."""
-    specs, rows = specs_of(board, name), []
-    for key, standing in board.first(name).methods.items():
-        entry = board.entries[key]
-        cells = []
-        for spec in specs:
-            own = board.sets[name][spec.name].methods[key]
-            below = f"rank {rank_text(own)}" if own.rank else ""
-            order = f"{own.value:.12g}" if math.isfinite(own.value) else ""
-            cells.append(SortableCell(cell_html(score_cell(own, below=below)), order))
-        order = str(standing.rank * 1000 + standing.worst) if standing.rank else ""
-        rows.append(
-            MethodRow(
-                key, board.titles[key], entry.kind, entry.card, rank_text(standing), order, tuple(cells)
+    found, rows = board.sets[name], []
+    first = found[board.benchmark.primary]
+    for key in first.order():
+        models = [found[spec.name].models[key] for spec in specs_of(board, name)]
+        cells = tuple(
+            SortableCell(
+                cell_html(score_cell(one, with_rank=True)),
+                f"{one.value:.12g}" if math.isfinite(one.value) else "",
             )
+            for one in models
+        )
+        best, worst = first.models[key].best, first.models[key].worst
+        entry, order = board.entries[key], str(best * 1000 + worst) if best else ""
+        rows.append(
+            MethodRow(key, board.titles[key], entry.kind, entry.card, rank_text(best, worst), order, cells)
         )
     return rows
 
 
 def pair_matrix(board: BenchmarkBoard, name: str, score: str) -> list[tuple[str, str, list[PairCell]]]:
     """Return key, title and pairs of every method; rows and columns have the order of the ranking."""
-    found = board.sets[name][score]
-    pairs = {(one.a, one.b): one for one in found.pairs}
-    better = found.better()
+    ranking = board.sets[name][score]
+    better, order = ranking.better(), ranking.order()
     rows = []
-    for a in found.methods:
+    for a in order:
         cells = []
-        for b in found.methods:
-            if a == b:
-                cells.append(PairCell("self", "", ""))
-                continue
-            one, sign = (pairs[a, b], 1) if (a, b) in pairs else (pairs[b, a], -1)
-            state = "better" if (a, b) in better else "worse" if (b, a) in better else "tie"
-            text = _difference_text(
-                sign * one.difference, sorted((sign * one.low, sign * one.high)), one.p_holm
+        for b in order:
+            state = (
+                "self" if a == b else "better" if (a, b) in better else "worse" if (b, a) in better else "tie"
             )
-            cells.append(PairCell(state, {"better": "▲", "worse": "▽", "tie": "·"}[state], text))
+            cells.append(PairCell(state, SIGNS[state], "" if a == b else _pair_text(ranking.pair(a, b))))
         rows.append((a, board.titles[a], cells))
     return rows
 
 
-def _difference_text(difference: float, ends: Sequence[float], p: float) -> str:
-    quantity = Quantity(difference, ends[0], ends[1])
-    form = quantity.form(THREE_DIGITS)
-    interval = form.interval(ends[0], ends[1])
-    return f"{form(difference)} {interval}, p {p_value(p)}" if interval else form(difference)
+def _pair_text(pair: RankedPair) -> str:
+    form = Quantity(pair.difference, pair.low, pair.high).form(THREE_DIGITS)
+    interval = form.interval(pair.low, pair.high)
+    return (
+        f"{form(pair.difference)} {interval}, p {p_value(pair.p_holm)}" if interval else form(pair.difference)
+    )
 
 
 def ranking_table(board: BenchmarkBoard, name: str, score: str) -> Table:
     """Return the table of a set for the terminal, ordered by a score."""
-    ranked = board.sets[name][score]
-    others = [key for key in (score, *TERMINAL) if key in board.sets[name].scores]
-    specs = [SPECS[key] for key in dict.fromkeys(others)][:4]
+    found = board.sets[name]
+    specs = [SPECS[key] for key in dict.fromkeys((score, *TERMINAL)) if key in found.scores][:4]
     columns = [Column("rank"), *(Column(spec.label, direction=spec.direction) for spec in specs)]
     rows = []
-    for key, standing in ranked.methods.items():
-        cells = [Cell(rank_text(standing))]
-        cells += [score_cell(board.sets[name][spec.name].methods[key]) for spec in specs]
-        kind = board.entries[key].kind
+    for key in found[score].order():
+        model, kind = found[score].models[key], board.entries[key].kind
+        cells = [Cell(rank_text(model.best, model.worst))]
+        cells += [score_cell(found[spec.name].models[key]) for spec in specs]
         label = board.titles[key] if kind == "baseline" else f"{board.titles[key]} ({KINDS[kind]})"
         rows.append(Row(label, cells, control=False))
-    found = board.sets[name]
     caption = f"{board.benchmark.name}, {SET_LABELS[name].lower()}: {found.images:,} images, {found.positives:,} referable"
     note = "Ranks of methods that cannot be told apart are ranges (p < 0.05 by Holm's correction over all pairs)."
     return Table.of(caption, columns, rows, note=note)
@@ -149,182 +142,52 @@ def ranking_table(board: BenchmarkBoard, name: str, score: str) -> Table:
 
 def scores_table(board: BenchmarkBoard, key: str) -> Table:
     """Return all scores of one method, a row per score and a column per set."""
-    sets = list(board.sets)
-    names = list(dict.fromkeys(score for name in sets for score in board.sets[name].scores))
+    names = list(dict.fromkeys(score for found in board.sets.values() for score in found.scores))
     rows = []
     for score in names:
-        cells = []
-        for name in sets:
-            found: Mapping[str, Standing] = (
-                board.sets[name][score].methods if score in board.sets[name].scores else {}
-            )
-            cells.append(
-                score_cell(found[key], below=f"rank {rank_text(found[key])}") if key in found else Cell("–")
-            )
+        cells = [
+            score_cell(found[score].models[key], with_rank=True) if score in found.scores else Cell("–")
+            for found in board.sets.values()
+        ]
         rows.append(Row(SPECS[score].heading, cells))
-    columns = [Column(SET_LABELS[name]) for name in sets]
+    columns = [Column(SET_LABELS[name]) for name in board.sets]
     return Table.of(f"{board.benchmark.title}: all scores", columns, rows, row_header="score")
 
 
-HERE = Path(__file__).parent / "printed"
-
-ONE_DIGIT = NumberFormat(1)
-
-RETAINED = (0.5, 0.7, 1.0)  # of Table 1 of 2019
-
-TITLES = {
-    "deterministic": "Deterministic", "mc_dropout": "MC dropout", "mfvi": "MFVI", "deep_ensemble": "Deep ensemble",
-    "ensemble_mc_dropout": "Ensemble MC dropout", "random": "Random referral",
-}  # fmt: skip
-
-BENCHMARKS_2019 = {"in_domain": "diabetic_retinopathy_diagnosis", "shifted": "aptos2019"}
-
-METRICS = ("auc", "accuracy")
-
-MOST_BYTES, MOST_FILES = 64 * 1024, 1000
-
-Values = dict[float, tuple[float, float]]  # share retained -> mean and std, percent
+def printed_page_tables(boards: Sequence[BenchmarkBoard]) -> list[Table]:
+    """Return Table 1 of 2019 with our baselines beside the printed rows, and the competition's tables as printed."""
+    found = [_table_2019(name, boards) for name in ("in_domain", "shifted")]
+    return found + [printed_tables()[f"competition-2021-table-{number}"].table() for number in (2, 3)]
 
 
-@dataclass(frozen=True)
-class PrintedMethod:
-    """A method of a summary: its values by metric."""
-
-    benchmark: str
-    method: str
-    values: Mapping[str, Values]
-
-
-@cache
-def printed_tables() -> tuple[Table, ...]:
-    """Return the tables of `printed/*.toml`, each with its source."""
-    return tuple(_toml_table(file) for file in sorted(HERE.glob("*.toml")))
-
-
-def _toml_table(file: Path) -> Table:
-    content = tomllib.loads(file.read_text("utf-8"))
-    columns = [Column(label, direction=direction) for label, direction in content["columns"]]
-    rows = [Row(name, [Cell(text or "–") for text in cells]) for name, cells in content["rows"].items()]
-    caption = f"{content['source']}, Table {content['number']}, printed: {content['caption']}"
-    return Table.of(caption, columns, rows, row_header="method", note=content["note"])
-
-
-def table_2019(name: str, boards: Sequence[BenchmarkBoard], summaries: Sequence[PrintedMethod]) -> Table:
-    """Return Table 1 of 2019 for a set: its printed rows, ours at the same shares, and unverified ones."""
-    columns = [
-        Column(f"{label}, {100 * share:.0f} % retained", direction="higher")
-        for share in RETAINED
-        for label in ("AUROC", "accuracy")
+def _table_2019(name: str, boards: Sequence[BenchmarkBoard]) -> Table:
+    printed = printed_tables()[f"filos-2019-{name.replace('_', '-')}"]
+    columns = [Column(column.label, direction="higher") for column in printed.columns]
+    rows = [
+        Row(f"{TITLES_2019[key]}, printed", [Cell(text) for text in cells])
+        for key, cells in printed.rows.items()
     ]
-    rows = [Row(f"{TITLES[key]}, printed", _printed_cells(text)) for key, text in PRINTED[name].items()]
-    for summary in (one for one in summaries if one.benchmark == BENCHMARKS_2019[name]):
-        cells = [
-            _summary_cell(*summary.values.get(metric, {}).get(share, (math.nan, math.nan)))
-            for share in RETAINED
-            for metric in METRICS
-        ]
-        rows.append(Row(f"{summary.method}, unverified", cells))
     for board in boards:
         if name in board.sets:
-            rows += _our_rows(board, name)
-    data = "Kaggle EyePACS" if name == "in_domain" else "APTOS 2019"
-    return Table.of(
-        f"Filos et al. 2019, Table 1, {SET_LABELS[name].lower()}: percent of the images that are retained",
-        columns,
-        rows,
-        row_header="method",
-        note=f"Printed: on {data}, ± as printed. Ours: on other images, as named, ± the standard error over seeds; the "
-        "rows of one data set compare with each other, not with those of another. Unverified: anyone's summaries.",
+            rows += _our_rows(board, name, [column.measure for column in printed.columns])
+    note = (
+        "Printed: on the data of the paper, ± as printed. Ours: on other images, as named, ± the standard error over seeds; the rows of one "
+        "data set compare with each other, not with those of another."
     )
+    caption = f"{printed.source}, Table {printed.number}: {printed.caption}"
+    return Table.of(caption, columns, rows, row_header="method", note=note)
 
 
-def _printed_cells(text: str) -> list[Cell]:
-    """Return the cells as they are printed, not rounded again."""
-    words = text.split()
-    return [Cell(f"{value} ± {error}") for value, error in zip(words[::2], words[1::2], strict=True)]
-
-
-def _our_rows(board: BenchmarkBoard, name: str) -> Iterator[Row]:
-    chosen = {key: e for key, e in board.entries.items() if e.kind == "baseline"}
+def _our_rows(board: BenchmarkBoard, name: str, scores: Sequence[str]) -> Iterator[Row]:
+    """Yield the baselines of a board at the shares that the paper retains."""
+    chosen = {
+        key: e.predictions[board.benchmark.name] for key, e in board.entries.items() if e.kind == "baseline"
+    }
     if not chosen:
         return
-    wanted = {
-        (metric, share): f"{metric}_at_{round(100 * (1 - share))}"
-        for share in RETAINED
-        for metric in ("auroc", "accuracy")
-    }
-    found = standings(
-        {key: e.predictions[board.benchmark.name] for key, e in chosen.items()},
-        list(wanted.values()),
-        [name],
-        bootstrap=0,
-    )[name]
-    for key in board.first(name).methods:
+    ranked, _ = rank_methods(chosen, 0, 0, scores=scores, sets=[name])
+    for key in board.sets[name][board.benchmark.primary].order():
         if key in chosen:
-            cells = []
-            for score in wanted.values():
-                own = found[score].methods[key]
-                cells.append(Cell.number(100 * own.value, error=100 * own.error, form=ONE_DIGIT))
+            models = [ranked[name][score].models[key] for score in scores]
+            cells = [Cell.number(one.value, error=one.error, form=PERCENT) for one in models]
             yield Row(f"{board.titles[key]}, on {board.benchmark.name}", cells)
-
-
-def _summary_cell(mean: float, std: float) -> Cell:
-    """Return a cell as the file states it."""
-    if not math.isfinite(mean):
-        return Cell("–")
-    return Cell(f"{mean:.1f} ± {std:.1f}" if math.isfinite(std) else f"{mean:.1f}")
-
-
-def read_summaries(folder: Path) -> list[PrintedMethod]:
-    """Read summaries in the layout of 2019."""
-    files = sorted(folder.glob("*/*/*.csv"))
-    if not files or len(files) > MOST_FILES:
-        raise InputError(
-            f"holds {len(files):,} files BENCHMARK/METRIC/METHOD.csv",
-            file=folder,
-            hint=f"1 to {MOST_FILES:,} are read.",
-        )
-    found: dict[tuple[str, str], dict[str, Values]] = {}
-    for file in files:
-        metric, benchmark = file.parent.name, file.parent.parent.name
-        if metric not in METRICS or benchmark not in BENCHMARKS_2019.values():
-            known = " or ".join(BENCHMARKS_2019.values())
-            raise InputError(
-                "is no summary that is known", file=file, hint=f"Below {known}: auc or accuracy."
-            )
-        found.setdefault((benchmark, _title(file.stem)), {})[metric] = _read_values(kept_inside(folder, file))
-    return [PrintedMethod(benchmark, method, values) for (benchmark, method), values in sorted(found.items())]
-
-
-def _title(stem: str) -> str:
-    return TITLES.get(stem) or visible(re.sub(r"[_-]+", " ", stem))[:100]
-
-
-def _read_values(file: Path) -> Values:
-    try:
-        if file.stat().st_size > MOST_BYTES:
-            raise InputError("is larger than 64 KB", file=file)
-        rows = list(csv.DictReader(io.StringIO(file.read_text("utf-8-sig"), newline="")))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"cannot be read: {error}", file=file) from None
-    values: Values = {}
-    for number, row in enumerate(rows, start=1):
-        numbers = []
-        for column in ("retained_data", "mean", "std"):
-            try:
-                text = (row.get(column) or "").strip()
-                numbers.append(float(text) if text or column != "std" else math.nan)
-            except ValueError:
-                raise InputError("is no number", file=file, row=number, column=column) from None
-        share, mean, std = numbers
-        if not 0 < share <= 1 or not 0 <= mean <= 100:
-            raise InputError(
-                "needs a share in (0, 1] and a mean in percent",
-                file=file,
-                row=number,
-                hint="As the files of 2019.",
-            )
-        values[round(share, 2)] = (mean, std)
-    if not values:
-        raise InputError("holds no rows", file=file)
-    return values
