@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import combinations
 
 import numpy as np
 import pytest
@@ -11,22 +10,15 @@ import pytest
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET
 from retinabench.metrics.classification import grade_weight, roc_curve, sensitivity_on_chords
-from retinabench.metrics.over_seeds import aggregate
 from retinabench.metrics.scoring import referral_curve
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.metrics.weighted_images import Cases
 from retinabench.predictions.io import write_predictions
-from retinabench.predictions.table import Predictions
 from retinabench.reports.papers.collection import collect
 from retinabench.reports.papers.measurements import (
     GRID,
     RATES,
-    Curves,
-    MeasureJob,
-    Measurements,
-    MethodRuns,
     Origin,
-    measure,
     origin,
     read_labels,
     retained_weight,
@@ -140,38 +132,3 @@ def test_retained_images_share_ties():
     assert retained_weight(w, 0.75).tolist() == [1, 1, 0.5, 0.5]
     assert retained_weight(w, 0.5).tolist() == [1, 1, 0, 0]
     assert retained_weight(w, 1.0).tolist() == [1, 1, 1, 1]
-
-
-KEY = ("in_domain", "accuracy")
-
-LOSS = ("in_domain", "nll")
-
-BLOCKS = 50
-
-
-def test_the_jackknife_of_accuracy_is_its_closed_form():
-    """With one patient per block left out of 50 the variance is exactly s^2 / n."""
-    rng = np.random.default_rng(4)
-    label, prob = rng.integers(0, 2, 50), rng.random(50)
-    test = Predictions(np.arange(50).astype(str), label, prob, uncertainty=rng.random(50))
-    found = measure(MeasureJob(test, "corrected", 0, 0))
-    left_out = found.jackknife[KEY]
-    variance = 49 / 50 * np.sum((left_out - left_out.mean()) ** 2)
-    hit = (prob > 0.5) == label
-    assert variance == pytest.approx(hit.var(ddof=1) / 50, rel=1e-9)
-
-
-def test_ensembles_that_share_members_are_not_independent():
-    """All 20 triples of 6 seeds, each the mean of its members: the mean of all is that of the 6, and so is its error."""
-    member = np.random.default_rng(5).normal(size=6)
-    triples = list(combinations(range(6), 3))
-    values = [float(member[list(triple)].mean()) for triple in triples]
-    pooled = MethodRuns(
-        "ensemble", "m", True, None, [Measurements({}, {}, {}, {}, Curves({}, {}, {}))] * 20, [], triples
-    )
-    naive = aggregate(values).error
-    assert np.mean(values) == pytest.approx(member.mean())
-    assert pooled.standard_error(values) > 1.5 * naive
-    # Without seed j the mean is that of the five others: the jackknife of a mean, which is s / sqrt(n).
-    assert pooled.standard_error(values) == pytest.approx(member.std(ddof=1) / np.sqrt(6))
-    assert pooled.independent == 6

@@ -12,15 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError, nearest
-from retinabench.core.progress import Progress
+from retinabench.core.progress import Advance, Progress
 from retinabench.core.subprocesses import in_processes
 from retinabench.metrics.bootstrap import check_seed
+from retinabench.metrics.comparison import rank_methods
 from retinabench.metrics.paired import align
 from retinabench.metrics.scoring import RULES
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.io import ReadEach, find_files, read_each
 from retinabench.predictions.table import Predictions
 from retinabench.reports.papers.measurements import (
+    RANKED,
     STANDARD_BLUR,
     Collection,
     MeasureJob,
@@ -78,23 +80,35 @@ def collect(
     _refuse_duplicates(origins, paths)
     tests = _aligned(tests, origins)
     places = [_place(one) for one in origins]
-    jobs = [
-        MeasureJob(test, rules, bootstrap if places.count(place) == 1 and rules == "corrected" else 0, seed)
-        for test, place in zip(tests, places, strict=True)
-    ]
+    jobs = [MeasureJob(test, rules, seed) for test in tests]
     names = _names(origins)
     groups: dict[_Place, MethodRuns] = {}
     for k, measured in enumerate(_measured(jobs, workers, progress)):
         one = origins[k]
-        group = groups.setdefault(places[k], MethodRuns(names[k], one.base, one.ensemble, one.blur))
+        made = MethodRuns(names[k], one.base, one.ensemble, one.blur, label=str(k))
+        group = groups.setdefault(places[k], made)
         group.runs.append(measured)
         group.tests.append(tests[k])
-        if one.member_seeds:
-            group.member_seeds.append(one.member_seeds)
+        group.seeds.append(one.member_seeds or (None if one.seed is None else (one.seed,)))
     notes = tuple(dict.fromkeys(note for test in tests for note in test.notes))
     if any(test.patient_id is None for test in tests):
         notes += ("no patient_id: every image is its own cluster, errors and intervals may be too narrow",)
+    if rules == "corrected":
+        with progress.track("Comparing", len(paths), unit="files") as advance:
+            _rank(groups, bootstrap, seed, advance)
     return Collection(_results(groups), rules, bootstrap, seed, len(paths), notes)
+
+
+def _rank(groups: Mapping[_Place, MethodRuns], bootstrap: int, seed: int, advance: Advance) -> None:
+    """Compare the methods of each task, data set and criterion by all numbers; `advance` is told the number of files done."""
+    for key in dict.fromkeys((place.task, place.dataset, place.criterion) for place in groups):
+        own = [one for place, one in groups.items() if (place.task, place.dataset, place.criterion) == key]
+        seeds = {one.label: known for one in own if None not in (known := one.seeds)}
+        tests = {one.label: one.tests for one in own}
+        ranked, _ = rank_methods(tests, bootstrap, seed, scores=RANKED, seeds=seeds, advance=advance)
+        rankings = {(name, score): found for name, of in ranked.items() for score, found in of.scores.items()}
+        for one in own:
+            one.rankings = rankings
 
 
 def _place(one: Origin) -> _Place:
@@ -187,7 +201,7 @@ def _names(origins: Sequence[Origin]) -> list[str]:
 
 
 def _measured(jobs: Sequence[MeasureJob], workers: int | None, progress: Progress) -> list[Measurements]:
-    images = sum(len(job.test) * (1 + job.bootstrap / 50) for job in jobs)
+    images = sum(len(job.test) for job in jobs)
     processes = workers or (1 if images < _PARALLEL_FROM else os.cpu_count() or 1)
     found: list[Measurements | None] = [None] * len(jobs)
     with progress.track("Scoring", len(jobs), unit="files") as advance:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,15 +13,12 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.metrics import published, referral_curves
-from retinabench.metrics.bootstrap import cluster_bootstrap, cluster_codes, cluster_jackknife
 from retinabench.metrics.classification import Roc, grade_weight, roc_curve, sensitivity_on_chords
-from retinabench.metrics.image_sets import ImageSet, SetEvaluator, image_sets
-from retinabench.metrics.intervals import Ends
-from retinabench.metrics.over_seeds import aggregate, jackknife_error
+from retinabench.metrics.comparison import RankedModel, ScoreRanking
+from retinabench.metrics.image_sets import ImageSet, image_sets
 from retinabench.metrics.published import balanced_rows, rebalanced_rows
 from retinabench.metrics.referral_curves import Curve
 from retinabench.metrics.registry import REFERRED_PERCENT, SCORES
-from retinabench.metrics.scoring import interval_of
 from retinabench.metrics.weighted_images import Cases, Weighted
 from retinabench.predictions.table import Predictions
 
@@ -334,44 +331,28 @@ MEASUREMENTS_METRICS = ("accuracy", "nll", "auroc", "auprc")
 
 AT = ("accuracy", "auroc")  # metrics that are also read at single fractions referred
 
-LEVEL = 0.95
-
-BLOCKS = 50  # of patients: the relative error of the jackknife standard error is 1 / sqrt(2 x 49) = 10 %
+RANKED = (
+    *PLAIN, *DETECTION, *(f"referral_{metric}_area" for metric in MEASUREMENTS_METRICS),
+    *(f"{metric}_at_{p}" for metric in AT for p in REFERRED_PERCENT),
+)  # fmt: skip
+"""The numbers of a file."""
 
 
 @dataclass(frozen=True)
 class MeasureJob:
-    """One file to measure.
-
-    Attributes:
-        test: The test images; `uncertainty` orders their referral.
-        rules: "corrected" or "published".
-        bootstrap: Replicates for intervals, 0 for none.
-        seed: Seed of jackknife blocks, bootstrap and the random sets of the published rules.
-    """
+    """One file to measure: its test images, whose `uncertainty` orders their referral, the rules, and the seed of the random sets."""
 
     test: Predictions
     rules: str
-    bootstrap: int
     seed: int
 
 
 @dataclass(frozen=True)
 class Measurements:
-    """The numbers and curves of one predictions file.
-
-    Attributes:
-        value: Number by key, NaN where undefined.
-        why: Reason by key of an undefined number.
-        jackknife: By key (B,) values, each without one block of patients; empty under the published rules.
-        intervals: By key the interval that `score` gives, where a bootstrap was asked for.
-        curves: ROC and referral curves on common grids.
-    """
+    """The numbers of one predictions file by key, NaN where undefined, the reasons, and the curves on common grids."""
 
     value: dict[Key, float]
     why: dict[Key, str]
-    jackknife: dict[Key, Floats]
-    intervals: dict[Key, Ends]
     curves: Curves = field(repr=False)
 
     def get(self, key: Key) -> float:
@@ -389,44 +370,14 @@ def _corrected(job: MeasureJob) -> Measurements:
     assert test.uncertainty is not None
     sets = image_sets(test, test.uncertainty)
     curves: dict[tuple[str, str], Curve] = {}
-    out = Measurements({}, {}, {}, {}, corrected_curves(test, sets, curves))
+    out = Measurements({}, {}, corrected_curves(test, sets, curves))
     for images in sets:
         mine = {metric: curves[images.name, metric] for metric in MEASUREMENTS_METRICS}
         whole = images.whole
         point = _numbers(images.name, whole, mine, mine["auprc"].area)
         out.value.update(point)
         out.why.update({key: _why(key, images, mine) for key, v in point.items() if not np.isfinite(v)})
-        statistic = _statistic(images, mine["auprc"].area, len(point))
-        if cluster_codes(images.cluster)[1] > 1:
-            left_out = cluster_jackknife(statistic, images.cluster, blocks=BLOCKS, seed=job.seed)
-            out.jackknife.update(zip(point, left_out.T, strict=True))
-        if job.bootstrap:
-            drawn = cluster_bootstrap(statistic, images.cluster, replicates=job.bootstrap, seed=job.seed)
-            out.intervals.update(
-                {
-                    key: interval_of(SCORES[key[1]], whole, value, draws, LEVEL)
-                    for (key, value), draws in zip(point.items(), drawn.T, strict=True)
-                }
-            )
     return out
-
-
-def _statistic(images: ImageSet, area: float, count: int) -> Callable[[Floats], Floats]:
-    """Return the numbers of a set as a function of weights (N,); the referral AUPRC is read at a few counts, as in `score`."""
-    auprc = SetEvaluator(images, [SCORES["referral_auprc_area"]], np.array([area]))
-
-    def statistic(weight: Floats) -> Floats:
-        w = images.weigh(weight)
-        if w is None:
-            return np.full(count, np.nan)
-        curves = {
-            metric: referral_curves.curve_of(w, metric)
-            for metric in MEASUREMENTS_METRICS
-            if metric != "auprc"
-        }
-        return np.array(list(_numbers(images.name, w, curves, float(auprc(weight)[0])).values()))
-
-    return statistic
 
 
 def _numbers(name: str, w: Weighted, curves: dict[str, Curve], area: float) -> dict[Key, float]:
@@ -456,7 +407,7 @@ def _published(job: MeasureJob) -> Measurements:
     assert test.uncertainty is not None
     sets = published.score_sets(test, test.uncertainty, job.seed)
     curves, whole = published_curves(test, job.seed)
-    out = Measurements({}, {}, {}, {}, curves)
+    out = Measurements({}, {}, curves)
     for name, found in sets.items():
         for score, entry in found.scores.items():
             out.value[name, score] = entry.value
@@ -478,39 +429,26 @@ class MethodRuns:
         base: Title of the method of a single member.
         ensemble: Whether members are pooled.
         blur: Blur constant of the preprocessing, None if unknown.
+        label: Its name in `rankings`.
         runs: The measurements of each run.
         tests: The test images of each run.
-        member_seeds: The seeds that each run pools; as many as `runs` where every file states them.
+        seeds: The seeds that each run pools, None where its file does not state them.
+        rankings: By key the ranking of all methods of the task, empty under the published rules.
     """
 
     name: str
     base: str
     ensemble: bool
     blur: int | None
+    label: str = ""
     runs: list[Measurements] = field(default_factory=list)
     tests: list[Predictions] = field(default_factory=list)
-    member_seeds: list[tuple[int, ...]] = field(default_factory=list)
+    seeds: list[tuple[int, ...] | None] = field(default_factory=list)
+    rankings: Mapping[Key, ScoreRanking] = field(default_factory=dict)
 
-    @property
-    def independent(self) -> int:
-        """The number of independent trainings: of runs, or of seeds where runs share members."""
-        return (
-            len({seed for pooled in self.member_seeds for seed in pooled}) if self._shares else len(self.runs)
-        )
-
-    @property
-    def _shares(self) -> bool:
-        pooled = [seed for seeds in self.member_seeds for seed in seeds]
-        return len(self.member_seeds) == len(self.runs) and len(set(pooled)) < len(pooled)
-
-    def standard_error(self, values: Sequence[float]) -> float:
-        """Return the standard error of the mean over runs, NaN for a single run.
-
-        Ensembles that share members are not independent: their standard error is that of the jackknife over the seeds
-        of the members (`metrics.inference.over_seeds`).
-        """
-        shared = jackknife_error(values, self.member_seeds) if self._shares else np.nan
-        return shared if np.isfinite(shared) else aggregate(values).error
+    def ranked(self, key: Key) -> RankedModel | None:
+        """Return the mean of a number over runs with its errors, None where the task has none."""
+        return self.rankings[key].models[self.label] if key in self.rankings else None
 
 
 @dataclass(frozen=True)
