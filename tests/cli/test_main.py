@@ -290,8 +290,6 @@ def test_score_writes_the_fixed_json(tmp_path, capsys):
             file,
             "--json",
             str(tmp_path / "s.json"),
-            "--csv",
-            str(tmp_path / "s.csv"),
             "--bootstrap",
             "50",
             "-q",
@@ -309,8 +307,6 @@ def test_score_writes_the_fixed_json(tmp_path, capsys):
     direct = rb.score(rb.read_predictions(file), bootstrap=50).to_dict()["sets"]
     assert direct == found["sets"]
     assert "image is its own cluster" in capsys.readouterr().err
-    rows = (tmp_path / "s.csv").read_text().splitlines()
-    assert len(rows) == 1 + len(found["sets"]["in_domain"]["scores"])
 
 
 def test_several_files_make_one_table(tmp_path, capsys):

@@ -218,7 +218,7 @@ def test_files_of_one_method_are_its_seeds(table, tmp_path, capsys):
         (["--referable-from", "5"], "--referable-from 5 is no grade"),
         (["--method", "a", "--method", "b"], "--method is given 2 times for 1 files"),
         (["--model-seed", "1", "--model-seed", "2"], "--model-seed is given 2 times for 1 files"),
-        (["--referral", "0.1"], "--referral and --refer-above belong to --referral-list"),
+        (["--referral", "0.1"], "--referral belongs to --referral-list"),
         (["--referral-list", "x.csv", "--referral", "2"], "a share of 2 cannot be referred"),
     ],
 )

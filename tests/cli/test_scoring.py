@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import gc
 import json
 import subprocess
@@ -66,16 +65,6 @@ def test_json_of_one_file_and_of_several(file, tmp_path, capsys):
     assert "note: " in capsys.readouterr().err
 
 
-def test_csv_has_a_row_per_score(file, tmp_path):
-    out = tmp_path / "scores.csv"
-    assert run(["score", str(file), "--bootstrap", "0", "--csv", str(out), "--quiet"]) == 0
-    rows = list(csv.DictReader(out.read_text().splitlines()))
-    scores = rb.score(rb.read_predictions(file), bootstrap=0)["in_domain"].scores
-    assert [row["score"] for row in rows] == list(scores)
-    assert [float(row["value"]) for row in rows] == [one.value for one in scores.values()]
-    assert {row["low"] for row in rows} == {""}
-
-
 def test_json_to_standard_output_is_all_that_is_there(tmp_path, capsys):
     rng = np.random.default_rng(0)
     file = tmp_path / "p.csv"
@@ -99,8 +88,6 @@ def test_names_reach_the_terminal_as_text_and_json_without_the_folders_of_this_m
         "0",
         "--json",
         str(tmp_path / "s.json"),
-        "--csv",
-        str(tmp_path / "s.csv"),
         "-q",
     ]
     assert run(["score", *files, *arguments]) == 0
@@ -108,8 +95,7 @@ def test_names_reach_the_terminal_as_text_and_json_without_the_folders_of_this_m
     assert "\x1b" not in shown.out + shown.err
     assert "\u202e" not in shown.out + shown.err
     assert "[bold red]" in shown.out
-    for name in ("s.json", "s.csv"):
-        assert str(tmp_path.parent) not in (tmp_path / name).read_text()
+    assert str(tmp_path.parent) not in (tmp_path / "s.json").read_text()
     assert run(["score", files[0], "--referral-list", str(tmp_path / "r.csv"), "--bootstrap", "0", "-q"]) == 0
     assert ",'=1+1," in (tmp_path / "r.csv").read_text()
     write_predictions(read_predictions(files[0]), tmp_path / "again.csv")

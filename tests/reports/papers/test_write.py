@@ -61,7 +61,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert (out / "papers" / "tables" / "table-01-referral-country-shift.tex").is_file()
     assert command(["report", *files, "--labels", "x.csv"]) == 2
     assert "belong to --tables" in capsys.readouterr().err
-    assert command(["report", *files, "--tables", "--title", "x", "--out", str(out)]) == 2
+    assert command(["report", *files, "--tables", "--referral", "0.2", "--out", str(out)]) == 2
     assert "belong to the page" in capsys.readouterr().err
 
 

@@ -40,7 +40,7 @@ def cases(random: np.random.Generator) -> Iterator[Case]:
 
         two = ("@/a.parquet", "@/b.npz")
         for what, arguments in (
-            ("score", ("score", *two, "--json", "@/s.json", "--csv", "@/s.csv", "--bootstrap", "20")),
+            ("score", ("score", *two, "--json", "@/s.json", "--bootstrap", "20")),
             (
                 "list",
                 (

@@ -16,14 +16,13 @@ from retinabench.core.files import check_writable, write_bytes, write_json
 from retinabench.core.progress import QUIET
 from retinabench.core.progress import Progress as Bars
 from retinabench.core.results import JsonObject
-from retinabench.core.untrusted import csv_text, shown
 from retinabench.data.prepared import open_data
 from retinabench.metrics import selective
 from retinabench.metrics.clinical.thresholds import DEFAULT, GOALS, DecisionThreshold
 from retinabench.metrics.comparison import Comparison
 from retinabench.metrics.image_sets import PER_IMAGE, SET_LABELS
 from retinabench.metrics.policies import PolicyGrid
-from retinabench.metrics.proportions import Interval, finite_or_none
+from retinabench.metrics.proportions import Interval
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.score_results import Scores, SetScores
 from retinabench.metrics.scoring import Rules
@@ -180,8 +179,6 @@ SIGNED = NumberFormat(3, signed=True)
 
 LIST_SCHEMA = "retinabench.scores-list/1"
 
-_CSV_COLUMNS = ("file", "entry", "rules", "set", "score", "value", "low", "high", "version")
-
 Controls = Mapping[str, Mapping[str, float]]
 
 """Name of a control -> score -> value."""
@@ -250,19 +247,6 @@ def scores_json(found: Sequence[Scores], names: Sequence[str]) -> JsonObject:
     """Return what `retinabench score --json` writes of one file, or of several as a list."""
     files = [{**one.to_dict(), "entry": name} for one, name in zip(found, names, strict=True)]
     return files[0] if len(files) == 1 else {"schema": LIST_SCHEMA, "files": files}
-
-
-def scores_csv(found: Sequence[Scores], names: Sequence[str]) -> bytes:
-    """Return a CSV with one row per file, set and score."""
-    rows: list[Sequence[object]] = [_CSV_COLUMNS]
-    for scores, entry in zip(found, names, strict=True):
-        for set_name, one in scores.sets.items():
-            for name, value in one.scores.items():
-                numbers = [*map(finite_or_none, (value.value, value.low, value.high)), value.version]
-                rows.append(
-                    [scores.source and shown(scores.source), entry, scores.rules, set_name, name, *numbers]
-                )
-    return csv_text(rows).encode()
 
 
 TITLE = "Does the model know when it does not know?"
