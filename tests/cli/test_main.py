@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
 import json
 import os
 import re
@@ -12,117 +10,28 @@ import signal
 import subprocess
 import sys
 import time
-from typing import Annotated
 
 import numpy as np
 import pytest
 import typer
 from rich.table import Table
-from typer.testing import CliRunner
 
 import retinabench as rb
 from retinabench.cli.application import (
-    STANDARD_OUTPUT,
     ExitCode,
-    add_verbs,
-    application,
-    argument,
-    flag,
-    option,
     print_notes,
-    print_path,
-    print_result,
     print_table,
-    progress_of,
     say,
     say_error,
-    with_options,
 )
 from retinabench.cli.fidelity import VERBS
 from retinabench.cli.main import GROUPS
 from retinabench.cli.main import app as app_main
 from retinabench.cli.main import run as run_main
-from retinabench.core.progress import QUIET
 from retinabench.data.registry import DATASETS, TASKS
 from retinabench.experiments.config import read_toml
 from retinabench.methods.registry import METHODS
 from support.helpers import TINY, hear_interrupts, make_prepared
-
-
-def verb(
-    file: Annotated[str, argument("FILE", "What is read.")],
-    seed: Annotated[int, option("--seed", "N", "Seed of everything random.", min=0)] = 0,
-    quiet: Annotated[bool, flag("--quiet", "-q", help="No progress.")] = False,
-) -> None:
-    """Do one thing."""
-    print(file, seed, quiet)
-
-
-def other() -> None:
-    """Do another thing."""
-
-
-def app():
-    made = application("What all this is for.")
-    add_verbs(
-        made, {"do": (verb, "retinabench do FILE --seed 3"), "rest": (other, "retinabench rest")}, "Work"
-    )
-    return made
-
-
-def run(*words):
-    return CliRunner().invoke(app(), list(words), env={"COLUMNS": "120", "NO_COLOR": "1", "TERM": "dumb"})
-
-
-def test_a_verb_gets_its_values():
-    assert run("do", "a.csv", "--seed", "3", "-q").output == "a.csv 3 True\n"
-
-
-def test_help_names_values_and_ends_with_the_example():
-    for switch in ("-h", "--help"):
-        text = run("do", switch).output
-        assert "FILE" in text
-        assert "--seed" in text
-        assert "Seed of everything random." in text
-        assert text.strip().splitlines()[-1].strip() == "Example: retinabench do FILE --seed 3"
-
-
-def test_without_a_verb_the_groups_are_shown():
-    text = run().output
-    assert "What all this is for." in text
-    assert "Work" in text
-    assert "Do one thing." in text
-    assert "Do another thing." in text
-
-
-def test_a_value_below_its_limit_is_refused():
-    found = run("do", "a.csv", "--seed", "-1")
-    assert found.exit_code == 2
-    assert "--seed" in found.output
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """Two options and a field that is none."""
-
-    size: Annotated[int, "help"] = 3
-    name: Annotated[str | None, "help"] = None
-    inner: bool = False
-
-
-def test_annotated_fields_become_options_of_the_verb():
-    @with_options(Settings, "chosen")
-    def verb(chosen: Settings, seed: int = 0) -> tuple[Settings, int]:
-        """Do it."""
-        return chosen, seed
-
-    parameters = inspect.signature(verb).parameters
-    assert list(parameters) == ["size", "name", "seed"]
-    assert parameters["size"].default == 3
-    assert parameters["name"].annotation == Annotated[str | None, "help"]
-    assert verb.__doc__ == "Do it."
-    assert verb(seed=1, size=4, name=None) == (Settings(4), 1)
-
 
 RED = "\x1b[31m"
 
@@ -132,26 +41,6 @@ def table(text):
     found.add_column("name")
     found.add_row(text)
     return found
-
-
-def test_json_on_standard_output_stands_alone(capsys):
-    print_result(table("shown"), STANDARD_OUTPUT, lambda: {"auroc": 0.5})
-    print_path(STANDARD_OUTPUT, STANDARD_OUTPUT)
-    assert json.loads(capsys.readouterr().out) == {"auroc": 0.5}
-
-
-def test_json_in_a_file_leaves_the_table(tmp_path, capsys):
-    print_result(table("shown"), tmp_path / "r.json", lambda: {"auroc": 0.5})
-    print_path(tmp_path / "r.json", tmp_path / "r.json")
-    assert json.loads((tmp_path / "r.json").read_text()) == {"auroc": 0.5}
-    out = capsys.readouterr().out
-    assert "shown" in out
-    assert out.splitlines()[-1] == str(tmp_path / "r.json")
-
-
-def test_the_content_of_a_file_that_nobody_asked_for_is_not_made(capsys):
-    print_result(table("shown"), None, lambda: 1 / 0)
-    assert "shown" in capsys.readouterr().out
 
 
 def test_control_characters_are_spelled_out_everywhere(capsys):
@@ -164,18 +53,6 @@ def test_control_characters_are_spelled_out_everywhere(capsys):
     assert RED not in found.err
     assert found.out.count("[31mb") == 2
     assert found.err.count("[31mb") == 2
-
-
-def test_a_note_is_printed_once_and_on_standard_error(capsys):
-    print_notes(["first", "second", "first"])
-    found = capsys.readouterr()
-    assert found.out == ""
-    assert found.err.splitlines() == ["note: first", "note: second"]
-
-
-def test_quiet_has_no_progress():
-    assert progress_of(quiet=True) is QUIET
-    assert progress_of(quiet=False) is not QUIET
 
 
 def test_exit_codes_are_those_of_the_documentation():
@@ -309,16 +186,6 @@ def test_score_writes_the_fixed_json(tmp_path, capsys):
     assert "image is its own cluster" in capsys.readouterr().err
 
 
-def test_several_files_make_one_table(tmp_path, capsys):
-    files = [write_csv(tmp_path / f"{name}.csv") for name in ("ours", "theirs")]
-    assert run_main(["score", *files, "--bootstrap", "0", "--json", str(tmp_path / "s.json"), "-q"]) == 0
-    found = json.loads((tmp_path / "s.json").read_text())
-    assert [file["entry"] for file in found["files"]] == ["ours", "theirs"]
-    out = capsys.readouterr().out
-    assert "ours" in out
-    assert "theirs" in out
-
-
 def test_train_score_report_inspect(prepared, tmp_path, capsys):
     out = tmp_path / "runs"
     for method in ("map", "dropout"):
@@ -355,13 +222,6 @@ def test_train_score_report_inspect(prepared, tmp_path, capsys):
         assert says in capsys.readouterr().out
 
 
-def test_an_output_below_a_file_is_one_line(prepared, tmp_path, capsys):
-    (tmp_path / "file").write_text("x")
-    assert run_main(["train", "--data", str(prepared), "--out", str(tmp_path / "file"), "-q", *TINY]) == 2
-    assert "file" in one_line(capsys)
-    assert (tmp_path / "file").read_text() == "x"
-
-
 def test_a_read_only_disk_is_one_line(prepared, tmp_path, capsys, monkeypatch):
     def read_only(*_):
         raise OSError(30, "Read-only file system")
@@ -394,14 +254,6 @@ def test_a_loss_that_explodes_says_what_to_change(prepared, tmp_path, capsys):
     words = [*TINY, "optimizer.lr=1e30", "optimizer.warmup=0"]
     assert run_main(["train", "--data", str(prepared), "--out", str(tmp_path), "-q", *words]) == 1
     assert "Lower optimizer.lr" in one_line(capsys)
-
-
-def test_an_unknown_device_is_one_line(prepared, tmp_path, capsys):
-    assert (
-        run_main(["train", "--data", str(prepared), "--out", str(tmp_path), "--device", "gpu", "-q", *TINY])
-        == 2
-    )
-    assert "no device 'gpu' here. Valid: auto, cpu" in one_line(capsys)
 
 
 def test_ctrl_c_is_one_line_and_exit_130(prepared, tmp_path):
@@ -562,12 +414,6 @@ def test_three_zones_as_a_screening_team_meets_them(tmp_path, capsys):
     assert "the zones have no goal" in one_line(capsys)
 
 
-def test_a_configuration_that_is_a_folder_is_one_line(tmp_path, capsys):
-    (tmp_path / "folder.toml").mkdir()
-    assert run_main(["train", "--data", str(tmp_path), "--config", str(tmp_path / "folder.toml")]) == 2
-    assert "folder.toml: cannot be read" in one_line(capsys)
-
-
 def test_what_is_no_file_or_cannot_be_named_is_one_line(tmp_path, capsys):
     os.mkfifo(tmp_path / "pipe.csv")  # to read it would never end
     for arguments in (["score", str(tmp_path / "pipe.csv")], ["score", "a.csv", f"--json={os.devnull}"]):
@@ -618,15 +464,6 @@ def test_version_and_an_interrupted_command(capsys, monkeypatch):
     monkeypatch.setattr("retinabench.predictions.io.find_files", interrupted)
     assert run_main(["score", "x.csv"]) == 130
     assert "interrupted" in one_line(capsys)
-
-
-@pytest.mark.parametrize("no_color", ["", "1"])
-def test_the_help_is_coloured_only_where_it_may_be(no_color, capsys, monkeypatch):
-    """Rich decides; the test holds that nothing of ours forces a style."""
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("NO_COLOR", no_color)
-    assert run_main(["score", "-h"]) == 0
-    assert ("\x1b[3" in capsys.readouterr().out) == (not no_color)
 
 
 @pytest.mark.parametrize("no_color", ["", "1"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import inspect
 from collections import defaultdict
 
@@ -13,9 +12,8 @@ import typer
 
 import retinabench as rb
 from retinabench.cli import fidelity, options
-from retinabench.cli.concepts import Asked, asks_about_images
 from retinabench.cli.main import app, run
-from retinabench.cli.options import MOST_REPLICATES, FileReader, reads_predictions
+from retinabench.cli.options import MOST_REPLICATES
 
 HOMONYMS = {
     "--data": {"FOLDER", "BENCHMARK=FOLDER", "TASK=FOLDER"},
@@ -41,16 +39,6 @@ def parameters(command, path=()):
 
 
 FOUND = list(parameters(typer.main.get_command(app)))
-
-
-def test_an_option_takes_the_same_kind_of_value_everywhere():
-    kinds = defaultdict(set)
-    for _, one in FOUND:
-        for name in one.opts:
-            if name.startswith("-") and not one.hidden:
-                kinds[name].add(one.metavar or "")
-    several = {name: found for name, found in kinds.items() if len(found) > 1}
-    assert several == HOMONYMS
 
 
 def test_every_option_and_argument_is_described_in_a_sentence():
@@ -79,18 +67,6 @@ def test_options_of_all_verbs_have_one_description():
         "--engine",
     ):
         assert len(said[name]) == 1, name
-
-
-@pytest.mark.parametrize(("give", "settings"), [(reads_predictions, FileReader), (asks_about_images, Asked)])
-def test_the_shared_options_are_fields_of_their_dataclass(give, settings):
-    name = "reader" if settings is FileReader else "asked"
-    scope: dict[str, object] = {}
-    exec(f"def verb({name}):\n    return {name}", scope)
-    verb = give(scope["verb"])
-    added = inspect.signature(verb).parameters
-    own = [field.name for field in dataclasses.fields(settings)]
-    assert list(added) == [one for one in own if one not in ("unlabelled", "ungradable")]
-    assert verb(**{key: one.default for key, one in added.items()}) == settings()
 
 
 @pytest.mark.parametrize(
@@ -229,23 +205,6 @@ def test_wrong_options_are_refused_in_one_line(options, message, tmp_path, capsy
     assert message in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_a_seed_of_the_model_belongs_to_one_file(table, capsys):
-    files = [table(f"{k}.csv", 0.1) for k in range(2)]
-    assert run(["score", *files, *OPTIONS, "--method", "Ours", "--model-seed", "1", "-q"]) == 2
-    assert "--model-seed is given 1 times for 2 files" in capsys.readouterr().err
-    out = ["--referral-list", "refer.csv", "--referral", "0.1"]
-    assert run(["score", *files, *OPTIONS, *out, "--bootstrap", "0", "-q"]) == 2
-    assert "--referral-list needs one file" in capsys.readouterr().err
-
-
-def test_several_files_are_named_in_notes_that_not_all_share(table, capsys):
-    files = [table(f"{k}.csv", 0.1) for k in range(2)]
-    assert run(["score", files[0], files[1], *OPTIONS, "--bootstrap", "0", "-q"]) == 0
-    notes = capsys.readouterr().err.splitlines()
-    assert len([note for note in notes if "softmax over two classes" in note]) == 1
-    assert len(set(notes)) == len(notes)
-
-
 def test_the_referral_list_is_written(table, tmp_path, capsys):
     out = tmp_path / "refer.csv"
     command = ["score", table(), *OPTIONS, "--bootstrap", "0", "-q", "--referral-list", str(out)]
@@ -276,11 +235,3 @@ def test_decisions_in_the_place_of_probabilities_are_noticed(tmp_path, capsys):
         rb.write_predictions(rb.Predictions([str(k) for k in range(N)], LABEL, prob), path)
         assert run(["score", str(path), "--bootstrap", "0", "-q"]) == 0
         assert ("look like decisions" in capsys.readouterr().err) is expected
-
-
-def test_inverted_labels_are_noticed(tmp_path, capsys):
-    path = tmp_path / "p.csv"
-    rb.write_predictions(rb.Predictions([str(k) for k in range(N)], 1 - LABEL, PROB), path)
-    for bootstrap in ("0", "50"):
-        assert run(["score", str(path), "--bootstrap", bootstrap, "-q"]) == 0
-        assert "labels or probabilities look inverted" in capsys.readouterr().err

@@ -37,12 +37,6 @@ def test_folders_task_and_seed_are_those_of_the_options():
     assert (found.data, found.shifted, found.task, found.seed) == ("data", "far", "in_domain", 4)
 
 
-def test_a_name_with_quotes_stays_one_value():
-    with pytest.raises(Exception, match=r"no.*such") as told:
-        configured(model='no"such')
-    assert "\n" not in str(told.value)
-
-
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -72,10 +66,3 @@ def test_methods_are_listed_without_torch():
     code = f"{NO_TORCH}\nfrom retinabench.cli.main import run; sys.exit(run(['list', 'methods']))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "MC dropout" in done.stdout
-
-
-def test_an_unknown_kind_is_one_line_with_all(capsys):
-    assert run(["list", "method"]) == 2
-    said = capsys.readouterr().err
-    assert "targets" in said
-    assert said.count("\n") == 1

@@ -2,86 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-import retinabench as rb
-from retinabench.core.errors import InputError, WorkError
-from retinabench.experiments import conformance
-from retinabench.experiments.config import Run, load_run
+from retinabench.core.errors import InputError
 from retinabench.experiments.conformance import (
-    CHECKS,
-    OF_TRAINED,
-    NonconformingError,
-    Subject,
     check_method,
-    checks_of,
     easy_points,
     errors_of,
     find_method,
-    require,
 )
-from retinabench.methods import map as method
 from retinabench.methods.registry import METHODS
 
-
-def predicted(label, prob, **changes):
-    n = len(label)
-    about = {"method": "map", "seed": 0, "config_hash": "abc", "samples": 1, "members": 1} | changes
-    return rb.Predictions(
-        np.arange(2 * n), np.tile(label, 2), np.tile(prob, 2),
-        domain=np.repeat(["in_domain", "shifted"], n), split=np.tile(["validation", "test"], n), metadata=about,
-    )  # fmt: skip
-
-
-@dataclass
-class Pretended:
-    """A subject whose run is not computed."""
-
-    predictions: rb.Predictions
-    run: Run = field(default_factory=lambda: load_run(None, ["method=map"], data="d"))
-    finished: Path = Path("map-abc")
-    method: object = method
-
-
 LABEL = np.tile([0, 0, 1, 1], 8)
-
-
-def test_learning_is_an_auroc_of_easy_images_above_the_bound():
-    conformance.learns(Pretended(predicted(LABEL, 0.2 + 0.6 * LABEL)))
-    with pytest.raises(NonconformingError, match=r"AUROC is 0\.500"):
-        conformance.learns(Pretended(predicted(LABEL, np.full(32, 0.3))))
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"method": "mfvi"}, "states the method 'mfvi'"),
-        ({"seed": 4}, "states the seed 4"),
-        ({"config_hash": "xyz"}, "does not end in the run's hash"),
-    ],
-)
-def test_a_wrong_origin_is_named(changes, says):
-    conformance.records_its_origin(Pretended(predicted(LABEL, 0.5 * LABEL)))
-    with pytest.raises(NonconformingError, match=says):
-        conformance.records_its_origin(Pretended(predicted(LABEL, 0.5 * LABEL, **changes)))
-
-
-def test_a_method_without_build_or_card_is_named():
-    class Bare:
-        __doc__ = "A card."
-        fit = staticmethod(method.fit)
-
-    subject = Pretended(predicted(LABEL, 0.5 * LABEL))
-    conformance.states_its_settings(subject)
-    subject.method = Bare
-    with pytest.raises(NonconformingError, match="the module has no build"):
-        conformance.states_its_settings(subject)
 
 
 @pytest.mark.parametrize("name", ["bernoulli", "categorical", "gaussian", "multilabel"])
@@ -138,11 +74,6 @@ def test_what_is_no_method_is_named(tmp_path):
     assert find_method("map") == "map"
 
 
-def test_a_composed_method_is_not_asked_for_a_posterior_of_its_own():
-    assert set(checks_of("map")) == set(CHECKS)
-    assert set(CHECKS) - set(checks_of("ensemble")) == OF_TRAINED
-
-
 def test_a_file_is_checked_itself_where_a_plug_in_has_its_name(tmp_path, monkeypatch):
     (tmp_path / "edited.py").write_text(UNSEEDED)
     installed = EntryPoint("unseeded", "retinabench.methods.map", METHODS.group)
@@ -160,17 +91,3 @@ def test_a_file_with_the_name_of_a_built_in_method_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"clash\.py: the name 'map' is taken by a method of retinabench"):
         find_method(str(tmp_path / "clash.py"))
     assert find_method("retinabench.methods.map") == "map"
-
-
-def test_a_subject_names_its_method_and_a_users_network(tmp_path):
-    subject = Subject(load_run(None, ["method=map"], data="d"), tmp_path)
-    assert subject.method is method
-    assert subject.network is None
-    own = load_run(None, ["method=map", 'model.name="support.own_network:small"'], data="d")
-    assert Subject(own, tmp_path).network == "support.own_network:small"
-
-
-def test_a_requirement_that_is_not_met_is_an_error_of_the_work():
-    require(True, "not shown")
-    with pytest.raises(WorkError, match="the shape is wrong"):
-        require(False, "the shape is wrong")

@@ -21,20 +21,14 @@ from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources, check_likelihood
 from retinabench.experiments.run import execute
 from retinabench.methods import map as map_method
-from retinabench.methods.base import is_composed
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training import checkpoint
-from retinabench.methods.training.checkpoint import Checkpoint, save_tensors
+from retinabench.methods.training.checkpoint import save_tensors
 from retinabench.methods.training.likelihood import Bernoulli, Categorical, Gaussian, MultiLabel
 from retinabench.models.build import build_model
 from retinabench.models.settings import ModelConfig
 from support.helpers import TINY, make_prepared
 from support.killing import KILLING
-
-
-def test_an_absent_device_is_refused_in_one_line():
-    with pytest.raises(InputError, match="no device 'tpu' here"):
-        Resources("tpu").torch_device()
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -48,11 +42,6 @@ def test_a_method_supports_the_likelihoods_that_it_declares(name):
                 InputError, match=f"'{name}' does not support the likelihood {likelihood.name}"
             ):
                 check_likelihood(run, likelihood)
-
-
-def test_an_ensemble_supports_what_its_members_do():
-    run = load_run(None, ["method.name=ensemble", "method.member.name=temperature"], data="d")
-    assert run.method.supported() == ("bernoulli",)
 
 
 def test_an_unsupported_likelihood_is_refused_before_a_folder_is_made(tmp_path, monkeypatch):
@@ -81,17 +70,6 @@ def test_what_a_kill_left_beside_the_posterior_is_deleted(tmp_path):
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
-def test_metrics_are_there_whenever_the_state_is(tmp_path, monkeypatch):
-    def killed(path, content):
-        raise KeyboardInterrupt
-
-    saving = Checkpoint(tmp_path, history=[{"epoch": 1}])
-    monkeypatch.setattr(checkpoint, "save_tensors", killed)
-    with pytest.raises(KeyboardInterrupt):
-        saving.save({})
-    assert (tmp_path / "metrics.jsonl").read_text() == '{"epoch": 1}\n'
-
-
 def test_a_full_disk_is_named_although_pytorch_hides_it(tmp_path, monkeypatch):
     class Full(io.BytesIO):
         def write(self, data):
@@ -109,10 +87,6 @@ def test_a_full_disk_is_named_although_pytorch_hides_it(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "atomic_write", full)
     with pytest.raises(WorkError, match=r"last.pt: no space left"):
         save_tensors(tmp_path / "last.pt", {"w": torch.zeros(1000)})
-
-
-def test_composed_methods_are_those_with_member_runs():
-    assert {name for name, method in METHODS.items() if is_composed(method)} == {"ensemble", "temperature"}
 
 
 SMALL = {"name": "resnet18", "width": 4, "stem": "small"}

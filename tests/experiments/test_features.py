@@ -15,7 +15,6 @@ from retinabench.experiments.execution import Resources
 from retinabench.experiments.features import Extractor, cached_features, feature_scale, feature_source
 from retinabench.experiments.predict import predict_on
 from retinabench.experiments.run import execute
-from retinabench.experiments.run_folder import load_posterior
 from retinabench.models.build import build_model
 from retinabench.models.last_layer import SplitNetwork
 from retinabench.models.settings import ModelConfig
@@ -144,16 +143,6 @@ def test_what_a_head_cannot_do_is_said(tmp_path, weights, words, says):
         execute(frozen(weights, make_prepared(tmp_path / "data"), *words), tmp_path / "runs", CPU)
 
 
-@pytest.mark.parametrize("method", ["fsvi", "vbll"])
-def test_a_head_without_parameters_of_its_own_is_loaded_again(tmp_path, weights, method):
-    """The posteriors of these methods take the last layer out of the network, of which nothing is left."""
-    data = make_prepared(tmp_path / "data")
-    run = frozen(weights, data, f"method={method}", "optimizer.epochs=1")
-    loaded, posterior = load_posterior(execute(run, tmp_path / "runs", CPU))
-    assert loaded == run
-    assert posterior.predict(torch.zeros(2, 32), 3, torch.Generator()).shape == (3, 2, 2)
-
-
 def means(images):
     means.calls += 1
     return images.mean(axis=(1, 2), dtype=np.float64).astype(np.float32)
@@ -208,28 +197,6 @@ def test_the_cache_of_another_network_in_the_place_of_this_one_is_refused(tmp_pa
         cached_features(data, {"name": "means"}, means)
 
 
-@pytest.mark.parametrize("damage", [b"", b"\x93NUMPY", None])
-def test_a_damaged_cache_is_named(tmp_path, damage):
-    data = open_prepared(make_prepared(tmp_path / "data"))
-    cached_features(data, {"name": "means"}, means)
-    (path,) = data.folder.glob("features-*/00000.npy")
-    if damage is None:
-        np.save(path, np.zeros((1, 3), np.float32))
-    else:
-        path.write_bytes(damage)
-    with pytest.raises(InputError, match=r"00000.npy: is damaged.*Delete"):
-        cached_features(data, {"name": "means"}, means)
-
-
-def test_the_manifest_states_what_the_features_are_of(tmp_path):
-    data = open_prepared(make_prepared(tmp_path / "data"))
-    cached_features(data, {"name": "means"}, means)
-    (path,) = data.folder.glob("features-*/manifest.json")
-    manifest = json.loads(path.read_text())
-    assert manifest["network"] == {"name": "means"}
-    assert manifest["images"] == data.fingerprint
-
-
 @pytest.mark.parametrize("name", ["00000.npy", "SHA256SUMS"])
 def test_a_flipped_bit_is_found(tmp_path, name):
     data = open_prepared(make_prepared(tmp_path / "data"))
@@ -242,9 +209,3 @@ def test_a_flipped_bit_is_found(tmp_path, name):
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"is damaged.*[Dd]elete"):
         cached_features(data, {"name": "means"}, means)
-
-
-def test_features_that_are_not_finite_are_named(tmp_path):
-    data = open_prepared(make_prepared(tmp_path / "data"))
-    with pytest.raises(InputError, match=r"00000.npy: is damaged \(holds values that are not finite\)"):
-        cached_features(data, {"name": "nan"}, lambda images: np.full((len(images), 2), np.nan, np.float32))

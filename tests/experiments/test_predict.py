@@ -1,15 +1,12 @@
 """A run trained once predicts on any data set as if it had been trained with that one as its shifted domain."""
 
-import json
 import shutil
 
 import numpy as np
 import pytest
 import torch
 
-from retinabench.cli.main import run as command
 from retinabench.core.errors import InputError
-from retinabench.data.prepared import open_prepared
 from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources
 from retinabench.experiments.predict import predict_on
@@ -57,19 +54,6 @@ def test_it_refuses_what_it_cannot_do(folders, tmp_path):
     assert not (tmp_path / "x.csv").exists()
 
 
-def test_the_verb(folders, tmp_path, capsys):
-    ours, theirs = folders
-    folder = execute(
-        load_run(None, [*TINY, "task=in_domain"], data=str(ours)), tmp_path / "runs", Resources("cpu")
-    )
-    assert (
-        command(["predict", str(folder), "--data", str(theirs), "--out", str(tmp_path / "x.csv"), "-q"]) == 0
-    )
-    assert capsys.readouterr().out.strip() == str(tmp_path / "x.csv")
-    shifted = read_predictions(tmp_path / "x.csv").select(domain="shifted", split="test")
-    assert len(shifted) == 26 == (open_prepared(theirs).records.split == "test").sum()
-
-
 @pytest.mark.parametrize("words", [["method.name=dropout"], ["method.name=temperature", "model.inputs=unit"]])
 def test_without_the_training_data_the_other_images_have_the_same_bits(folders, tmp_path, words):
     ours, theirs = folders
@@ -105,25 +89,3 @@ def test_a_head_predicts_without_its_training_data(folders, tmp_path):
         found.append(read_predictions(predict_on(folder, theirs, tmp_path / f"{name}.csv", Resources("cpu"))))
         shutil.rmtree(data, ignore_errors=True)
     assert np.array_equal(*(one.select(domain="shifted").probs for one in found))
-
-
-def test_what_a_run_keeps_of_its_data_is_checked(folders, tmp_path):
-    ours, theirs = folders
-    data = shutil.copytree(ours, tmp_path / "ours")
-    folder = execute(
-        load_run(None, [*TINY, "task=in_domain"], data=str(data)), tmp_path / "runs", Resources("cpu")
-    )
-    shutil.rmtree(data)
-    (folder / "SHA256SUMS").unlink()
-    about = json.loads((folder / "inputs.json").read_text())
-    for change, says in (
-        ({"size": 32}, "holds images of 16 px"),
-        ({"settings": {"preprocess": "graham"}}, "prepared with another preprocess"),
-        ({"std": [0, 1, 1]}, "std.0: input should be greater than 0"),
-    ):
-        (folder / "inputs.json").write_text(json.dumps(about | change))
-        with pytest.raises(InputError, match=says):
-            predict_on(folder, theirs, tmp_path / "x.csv", Resources("cpu"))
-    (folder / "inputs.json").unlink()  # as of a run of an earlier version
-    with pytest.raises(InputError, match="ours: is not a folder"):
-        predict_on(folder, theirs, tmp_path / "x.csv", Resources("cpu"))

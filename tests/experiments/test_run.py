@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,15 +16,13 @@ from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources, member_runs
 from retinabench.experiments.exporting.model_files import leaf_runs
-from retinabench.experiments.run import combine, divided, execute, make_batches, metadata, predict, run_folder
+from retinabench.experiments.run import divided, execute, make_batches, metadata, predict, run_folder
 from retinabench.experiments.run_folder import (
     describe,
     describe_inputs,
     finished_run,
     folder_name,
-    load_posterior,
     read_inputs,
-    read_run,
     write_inputs,
 )
 from retinabench.metrics.classification import nll
@@ -44,19 +41,6 @@ def test_a_held_out_validation_split_is_called_validation(tmp_path):
     assert set(predictions.domain) == {"in_domain"}
     by_id = dict(zip(task.records.image_id, task.targets, strict=True))
     assert np.array_equal(predictions.label, [by_id[name] for name in predictions.image_id])
-
-
-@pytest.mark.parametrize(
-    ("parts", "task", "says"),
-    [
-        ((("in_domain", "train", 4),), "in_domain", "'validation'"),
-        ((("in_domain", "test", 40),), "in_domain", "'train'"),
-        ((("in_domain", "train", 40), ("in_domain", "test", 40)), "country_shift", "in_domain"),
-    ],
-)
-def test_a_missing_split_is_named(tmp_path, parts, task, says):
-    with pytest.raises(InputError, match=says):
-        load_task(make_prepared(tmp_path / "data", parts=parts), task)
 
 
 def test_moving_the_data_moves_no_run(tmp_path):
@@ -144,12 +128,6 @@ def test_a_cross_validation_tests_every_image_by_a_run_without_its_patient(tmp_p
         load_run(None, [*words, "cross_validation.fold=2"], data=str(data))
 
 
-def test_a_run_without_cross_validation_does_not_name_it():
-    run = load_run(None, TINY, data="d")
-    assert "cross_validation" not in run.model_dump(mode="json")
-    assert "cross_validation" not in run.identity("f")
-
-
 def run(*words, **given):
     return load_run(None, ["model.name=lenet", *words], data="d", **given)
 
@@ -161,24 +139,6 @@ def test_a_folder_is_named_by_what_it_is_and_by_its_hash():
     assert folder_name(one, "g") != folder_name(one, "f")
     folds = run("cross_validation.folds=5", "cross_validation.repeat=1", "cross_validation.fold=3")
     assert describe(folds) == "map lenet seed 0 fold 3 of 5 folds repeat 1"
-
-
-def test_the_settings_make_the_round_trip(tmp_path):
-    one = run("method=mfvi", "method.samples=3")
-    (tmp_path / "run.json").write_text(json.dumps({"run": one.model_dump(mode="json")}))
-    assert read_run(tmp_path) == one
-    with pytest.raises(InputError, match=r"holds no finished training \(posterior\.pt is missing\)"):
-        load_posterior(tmp_path)
-
-
-@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"run": {"model": {"name": "lenet"}, "data": 3}}'])
-def test_a_damaged_description_is_named(tmp_path, text):
-    (tmp_path / "run.json").write_text(text)
-    with pytest.raises(InputError, match=r"run\.json"):
-        read_run(tmp_path)
-    (tmp_path / "run.json").unlink()
-    with pytest.raises(InputError, match=r"holds no run \(run\.json is missing\)"):
-        read_run(tmp_path)
 
 
 def test_a_run_knows_its_data_and_keeps_what_it_needs_of_them(tmp_path):
@@ -259,23 +219,6 @@ def test_the_metadata_say_what_was_trained(opened):
     assert "blur" not in found
 
 
-def test_folds_are_joined_in_the_order_of_the_images(opened):
-    run, task = opened
-    whole = predict(run, task, Brightness(), make_batches(run, task, torch.device("cpu"))).select(
-        split="test"
-    )
-    parts = [whole.take(np.arange(k, len(whole), 2)) for k in (1, 0)]
-    division = run.model_copy(
-        update={"cross_validation": load_run(None, ["cross_validation.folds=2"], data="d").cross_validation}
-    )
-    joined = combine(division, task, [replace(one, metadata=whole.metadata) for one in parts])
-    row = {name: k for k, name in enumerate(task.image_id.tolist())}
-    assert np.all(np.diff([row[name] for name in joined.image_id.tolist()]) > 0)
-    assert sorted(joined.image_id) == sorted(whole.image_id)
-    weights = whole.metadata["weights"]
-    assert joined.metadata["weights"] == f"{weights}+{weights}"
-
-
 def described(folder, *words):
     run = load_run(None, [*TINY, *words], data=str(folder))
     task = load_task(folder, run.task)
@@ -290,11 +233,6 @@ def test_mean_and_std_are_those_of_the_training_images(tmp_path):
     np.testing.assert_allclose(found.std, pixels.std(axis=0), rtol=1e-4)
     assert (found.images, found.patients, found.size) == (len(train), len(train) // 2, 16)
     assert found.referable_from == 2
-
-
-def test_unscaled_inputs_have_mean_0_and_std_1(tmp_path):
-    found, _ = described(make_prepared(tmp_path / "data"), "model.inputs=unit")
-    assert (found.mean, found.std) == ((0, 0, 0), (1, 1, 1))
 
 
 def test_the_file_makes_the_round_trip_and_a_damaged_one_is_named(tmp_path):

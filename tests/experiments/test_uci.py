@@ -24,7 +24,6 @@ from retinabench.experiments.uci import (
     TITLES,
     SplitTraining,
     compare_methods,
-    draw_figure,
     matched_log_likelihood,
     mixture_log_likelihood,
     results,
@@ -125,16 +124,6 @@ def test_a_training_that_diverges_is_named(compared, tmp_path, capsys, monkeypat
     assert run([*words(compared / "source", tmp_path), "--epochs", "3"]) == 1
     assert "wine" in capsys.readouterr().err
     assert not list(tmp_path.rglob("*.jsonl"))
-
-
-def test_the_figure_shows_every_set_and_method(compared):
-    figure = draw_figure(results(compared / "out"))
-    assert len(figure.axes) == 4
-    assert [axes.get_title(loc="left") for axes in figure.axes[::2]] == ["Wine", "Yacht"]
-    svg = (compared / "out" / "uci.svg").read_text()
-    for title in TITLES.values():
-        assert title in svg
-    assert (compared / "out" / "uci.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_numbers_show_two_digits_of_their_error():

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import retinabench as rb
 from retinabench.core.errors import InputError
-from retinabench.integrations.pytorch import check_scores, predictions_of, scores_of
+from retinabench.integrations.pytorch import predictions_of
 
 RNG = np.random.default_rng(0)
 
@@ -37,21 +37,6 @@ def test_of_five_classes_the_label_is_the_grade_and_of_another_number_the_class(
     found = predictions_of(three, {"label": grade % 3}, referable_from=1)
     assert found.label.tolist() == (grade % 3 >= 1).tolist()
     np.testing.assert_allclose(found.prob, softmax(three, axis=1)[:, 1:].sum(axis=1))
-
-
-def test_columns_of_another_length_and_unknown_scores_are_refused():
-    with pytest.raises(InputError, match="label has 3 values for 20 images"):
-        predictions_of(np.zeros(20), {"label": [0, 1, 1]})
-    with pytest.raises(InputError, match=r"unknown score 'aurocc'.*'auroc'"):
-        check_scores(("aurocc",))
-    assert check_scores(["auroc", "nll"]) == ("auroc", "nll")
-
-
-def test_scores_are_those_of_score():
-    predictions = predictions_of(RNG.normal(size=20), {"label": LABEL})
-    found = scores_of(predictions, ["auroc", "nll"])
-    expected = rb.score(predictions, bootstrap=0)
-    assert found == {name: expected.value(name) for name in ("auroc", "nll")}
 
 
 N = 23
@@ -104,13 +89,6 @@ def test_columns_stand_in_the_third_place_or_in_a_dictionary(images):
         assert found.image_id.tolist() == known["image_id"]
         assert found.patient_id.tolist() == known["patient_id"]
     assert three.prob.tolist() == named.prob.tolist()
-
-
-def test_probabilities_are_taken_as_they_are(images):
-    model = nn.Sequential(network(1), nn.Sigmoid(), nn.Flatten(0))
-    found = rb.predict_torch(model, [(images, PYTORCH_LABEL)], outputs="probabilities")
-    with torch.no_grad():
-        np.testing.assert_allclose(found.prob, model.eval()(images), atol=1e-7)
 
 
 def test_samples_are_of_dropout_or_of_members(images):
@@ -169,8 +147,3 @@ def test_a_batch_or_output_of_another_form_is_one_line(model, batch, message):
 def test_what_is_no_model_or_loader_is_named(model, batches, says):
     with pytest.raises(InputError, match=says):
         rb.predict_torch(model, batches)
-
-
-def test_no_batches_are_one_line():
-    with pytest.raises(InputError, match="there are no batches"):
-        rb.predict_torch(nn.Linear(4, 1), [])

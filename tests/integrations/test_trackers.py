@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import struct
 import subprocess
 import sys
@@ -72,32 +71,6 @@ def test_settings_are_flat_and_paths_of_data_stay_here(tmp_path):
     assert (found.name, found.rows, found.scores) == (tmp_path.name, (), {})
 
 
-def test_rows_are_tagged_by_group(tmp_path):
-    row = {"epoch": 2, "loss": 0.5, "loss_kl": 0.1, "lr": 0.01, "validation_auroc": 0.9, "seconds": 3}
-    ((epoch, values),) = read_run(folder(tmp_path, [row])).rows
-    assert epoch == 2
-    assert values == {"loss": 0.5, "loss/kl": 0.1, "lr": 0.01, "validation/auroc": 0.9, "seconds": 3}
-
-
-def test_undefined_scores_are_left_out(tmp_path):
-    one_class = rb.Predictions(np.arange(4), [0, 0, 0, 0], [0.1, 0.2, 0.3, 0.7])
-    rb.write_predictions(one_class, folder(tmp_path) / "predictions.parquet")
-    scores = read_run(tmp_path).scores
-    assert scores["score/in_domain/accuracy"] == 0.75
-    assert "score/in_domain/auroc" not in scores
-
-
-def test_what_is_no_run_is_named(tmp_path):
-    with pytest.raises(InputError, match=r"is not a run folder \(run\.json is missing\)"):
-        read_run(tmp_path)
-    folder(tmp_path, [{"loss": 1}])
-    with pytest.raises(InputError, match=r"metrics\.jsonl, row 1: is not an epoch"):
-        read_run(tmp_path)
-    (tmp_path / "run.json").write_text("[]")
-    with pytest.raises(InputError, match="does not describe a run"):
-        read_run(tmp_path)
-
-
 def read_events(folder):
     """Return TensorBoard's own reading of a folder: {tag: [(step, value)]}, and the settings."""
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
@@ -154,19 +127,6 @@ def test_an_export_can_be_repeated_and_continued(unfinished, trained, tmp_path):
     assert [step for step, _ in scalars["loss"]] == [1, 2, 3]
     assert len(scalars["score/in_domain/auroc"]) == 1
     assert [path.name for path in (out / unfinished.name).iterdir()] == [FILE]
-
-
-def test_an_ensemble_has_scores_without_epochs(trained, tmp_path):
-    folder = tmp_path / "ensemble"
-    folder.mkdir()
-    for name in ("run.json", "predictions.parquet"):
-        shutil.copy(trained / name, folder)
-    record = read_run(folder)
-    assert record.rows == ()
-    assert "score/joint/accuracy" in record.scores
-    track_runs([folder], "tensorboard", tmp_path / "tb")
-    scalars, _ = read_events(tmp_path / "tb" / "ensemble")
-    assert [step for step, _ in scalars["score/joint/accuracy"]] == [0]
 
 
 class Server(types.ModuleType):

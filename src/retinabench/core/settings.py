@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
 from retinabench.core.errors import InputError, nearest
+from retinabench.core.files import check
 from retinabench.core.results import JsonObject
+
+Content = TypeVar("Content")
+MOST_BYTES = 2**22  # of a JSON file that is read as a whole
 
 
 class Frozen(BaseModel):
@@ -75,3 +80,23 @@ def first_problem(
     elif key:
         message = f"{message[:1].lower()}{message[1:]}"
     return InputError(f"{key}: {message}{given}" if key else f"{message}{given}", file=file)
+
+
+def read_checked(path: Path, validate: Callable[[Any], Content], hint: str | None = None) -> Content | None:
+    """Read a JSON file by its checksum and return what `validate` makes of it; None where there is no file.
+
+    Raises `InputError` where the file is damaged or `validate` refuses its content.
+    """
+    try:
+        if check(path, hint).stat().st_size > MOST_BYTES:
+            raise ValueError(f"it has more than {MOST_BYTES:,} bytes")
+        return validate(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except InputError:
+        raise
+    except ValidationError as error:
+        problem = str(first_problem(error, None, lambda _: []))
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        problem = str(error)
+    raise InputError(f"is damaged ({problem.rstrip('.')})", file=path, hint=hint)

@@ -13,11 +13,11 @@ from typing import Annotated
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field, PlainSerializer, PlainValidator, ValidationError
+from pydantic import Field, PlainSerializer, PlainValidator
 
 from retinabench.core.errors import InputError
 from retinabench.core.files import check, write_json
-from retinabench.core.settings import Frozen, first_problem
+from retinabench.core.settings import Frozen, read_checked
 from retinabench.data.loader import ImageSource
 from retinabench.data.prepared import PreparedSettings, open_prepared
 from retinabench.data.tasks import Task, load_task
@@ -87,17 +87,7 @@ def write_inputs(inputs: TrainedInputs, folder: Path) -> None:
 
 def read_inputs(folder: Path) -> TrainedInputs | None:
     """Return the inputs of a finished run, None for a run of an earlier version, which did not keep them."""
-    path = check(folder / INPUTS)
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"is damaged ({error})", file=path) from None
-    try:
-        return TrainedInputs.model_validate(content)
-    except ValidationError as error:
-        raise first_problem(error, path, lambda _: list(TrainedInputs.model_fields)) from None
+    return read_checked(folder / INPUTS, TrainedInputs.model_validate)
 
 
 def _input_scale(run: Run, task: Task) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -129,19 +119,12 @@ def describe(run: Run) -> str:
 
 def read_run(folder: Path, network: str | None = None) -> Run:
     """Read the settings of a run from its folder."""
-    try:
-        content = json.loads(check(folder / "run.json").read_text(encoding="utf-8"))["run"]
-        run = build_run(content, folder / "run.json")
-    except FileNotFoundError:
-        raise InputError("holds no run (run.json is missing)", file=folder) from None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"is damaged ({error})", file=folder / "run.json") from None
+    path = folder / "run.json"
+    run = read_checked(path, lambda content: build_run(content["run"], path))
+    if run is None:
+        raise InputError("holds no run (run.json is missing)", file=folder)
     name = named_network(run.model.name, network, folder, own=run.model.own)
-    return (
-        run if name == run.model.name else build_run({**content, "model": {**content["model"], "name": name}})
-    )
+    return run.model_copy(update={"model": run.model.model_copy(update={"name": name})})
 
 
 def load_posterior(folder: Path, device: str = "cpu", network: str | None = None) -> tuple[Run, Posterior]:

@@ -6,7 +6,6 @@ import contextlib
 import importlib
 import json
 import os
-import pickle
 import shutil
 import signal
 import subprocess
@@ -17,17 +16,15 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import fsspec
-import numpy as np
 import pytest
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from retinabench.core.errors import InputError, WorkError
 from retinabench.experiments.engines import ray_cluster
 from retinabench.experiments.engines.engine import LocalEngine
-from retinabench.experiments.engines.ray_cluster import MOST_LOG, RayEngine, Storage, end_of
+from retinabench.experiments.engines.ray_cluster import RayEngine, Storage
 from retinabench.experiments.engines.ray_cluster import checked_url as check
-from retinabench.experiments.engines.scheduler import Job, JobResult, ScheduledJob
-from retinabench.experiments.engines.worker import request_for
+from retinabench.experiments.engines.scheduler import Job
 from support.helpers import make_prepared
 from support.sweeps import SLOW, bits, meanwhile, met, small, sweep
 
@@ -53,17 +50,6 @@ def test_a_run_comes_back_as_it_went(folder, tmp_path, scheme):
     assert {path.name: path.read_bytes() for path in (tmp_path / "back" / "map-1").iterdir()} == {
         "run.json": b"run.json", "predictions.parquet": b"predictions.parquet", "done": b"",
     }  # fmt: skip
-
-
-def test_of_a_long_log_the_end_is_sent(tmp_path):
-    log = tmp_path / "log"
-    log.write_text("short\n")
-    assert end_of(log) == b"short\n"
-    log.write_text("".join(f"line {number}\n" for number in range(20_000)))
-    found = end_of(log)
-    assert MOST_LOG - 20 < len(found) <= MOST_LOG + 4
-    assert found.startswith(b"...\nline ")
-    assert found.endswith(b"line 19999\n")
 
 
 def test_a_broken_transfer_leaves_nothing_that_counts_as_done(folder, tmp_path, monkeypatch):
@@ -99,7 +85,6 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore:unclosed file .*/session_:ResourceWarning",
 )
 
-INLINE = 100 * 1024
 
 """Bytes of an argument or result that Ray sends in a message (`max_direct_call_object_size`); only larger ones are stored."""
 
@@ -260,28 +245,6 @@ def test_nodes_without_the_shared_folder_are_noticed(nodes, prepared, tmp_path, 
     )  # as where the nodes' /out is not ours
     with pytest.raises(InputError, match=r"is not here on .* that all nodes share, or add --storage"):
         list(RayEngine(nodes.address, device="cpu").compute([Job(small(prepared), tmp_path)]))
-
-
-def test_requests_and_results_are_sent_beside_the_object_store(prepared, tmp_path):
-    job = ScheduledJob(small(prepared), tmp_path / "run")
-    assert len(pickle.dumps(request_for(job, 1, "cpu", 1))) < INLINE / 2
-    result = JobResult("failed", 1.0, "x" * 1000), b"x" * (ray_cluster.MOST_LOG + 4)
-    assert len(pickle.dumps(result)) < INLINE
-
-
-@pytest.mark.slow
-def test_a_full_object_store_stops_no_run(nodes, prepared, tmp_path):
-    with connected(nodes.address):
-        size = node()["object_store_memory"]
-        held = [ray.get(ray.put(np.ones(8 * 2**20, np.uint8))) for _ in range(size // (8 * 2**20) + 2)]
-        url = ray_cluster.checked_url((tmp_path / "store").as_uri())
-        jobs = [Job(small(prepared, f"seed={seed}"), tmp_path / "here") for seed in range(2)]
-        outcomes = [
-            *RayEngine(device="cpu").compute(jobs[:1]),
-            *RayEngine(device="cpu", storage=url).compute(jobs[1:]),
-        ]
-        assert all(block.all() for block in held)  # they are in the store until here
-    assert {outcome.state for outcome in outcomes} == {"done"}
 
 
 @pytest.mark.slow

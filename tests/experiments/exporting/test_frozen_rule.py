@@ -11,7 +11,7 @@ from retinabench.cli.main import run as command
 from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources
-from retinabench.experiments.exporting.frozen_rule import FrozenRule, attach, read_rule, rule_content
+from retinabench.experiments.exporting.frozen_rule import FrozenRule, attach, read_rule
 from retinabench.experiments.exporting.model import export_run
 from retinabench.experiments.exporting.predict_images import predict_images
 from retinabench.experiments.run import execute
@@ -60,11 +60,6 @@ def test_the_model_calls_an_image_from_the_decision_threshold_on(decision, expec
     assert found.tolist() == [("not referable", "referable")[k] for k in expected]
 
 
-def test_an_uncertainty_that_the_model_does_not_state_is_refused():
-    with pytest.raises(InputError, match="it states none"):
-        FrozenRule("h", "w", uncertainty="own", threshold=0.5).decide(predictions())
-
-
 def written(folder, schema="transfer", **changes):
     content = {"schema": f"retinabench.{schema}/2", "model": {"config_hash": "h", "weights": "w"}, **changes}
     (folder / "threshold.json").write_text(json.dumps(content))
@@ -101,16 +96,6 @@ def test_both_kinds_are_read(tmp_path):
 def test_what_no_rule_says_is_refused(tmp_path, schema, content, says):
     with pytest.raises(InputError, match=says):
         read_rule(written(tmp_path, schema, **content))
-
-
-def test_the_content_names_the_model_that_it_was_chosen_for():
-    class Found:
-        def to_dict(self):
-            return {"schema": "retinabench.transfer/2"}
-
-    found = rule_content(Found(), "h", "w")
-    assert found == {"schema": "retinabench.transfer/2", "model": {"config_hash": "h", "weights": "w"}}
-    assert np.isclose(FrozenRule("h", "w").decision.value, 0.5)
 
 
 WORDS = [

@@ -15,15 +15,7 @@ from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources
 from retinabench.experiments.exporting.model import export_run
 from retinabench.experiments.exporting.model_files import (
-    FORMAT,
-    MOST_BYTES,
     leaf_runs,
-    member_file,
-    one_line,
-    read_about,
-    read_posterior,
-    read_scale,
-    read_tensors,
 )
 from retinabench.experiments.exporting.predict_images import predict_images
 from retinabench.experiments.run import execute
@@ -31,68 +23,6 @@ from retinabench.models.build import build_model
 from retinabench.models.settings import ModelConfig
 from retinabench.predictions.io import read_predictions
 from support.raw_images import prepared_from, raw_folder
-
-
-def content(*words, **changes):
-    run = load_run(None, ["method=dropout", *words], data="d").model_dump(mode="json")
-    recipe = {"size": 32, "preprocess": "graham", "blur": 30, "published": False}
-    return {
-        "format": FORMAT, "version": "0.2.0", "data": "eyes", "fingerprint": "abc", "run": run, "recipe": recipe,
-        "referable_from": 3,
-    } | changes  # fmt: skip
-
-
-def written(folder, value):
-    (folder / "model.json").write_text(value if isinstance(value, str) else json.dumps(value))
-    return folder
-
-
-def test_what_a_model_says_of_itself(tmp_path):
-    found = read_about(written(tmp_path, content("method.rate=0.2")))
-    assert found.run.method.rate == 0.2
-    assert found.run.data == "eyes"
-    assert (found.recipe.size, found.recipe.preprocess, found.referable_from) == (32, "graham", 3)
-    assert found.config_hash == found.run.hash("abc")
-    assert found.notes == ()
-
-
-@pytest.mark.parametrize(
-    ("value", "says"),
-    [
-        ("{", "is damaged"),
-        (" " * (MOST_BYTES + 1), "more than 1,048,576 bytes"),
-        (content(format="other/9"), "format 'other/9'"),
-        (content(referable_from=5), "referable_from"),
-        (content(referable_from=True), "referable_from"),
-        (content(code="import os"), "unknown key 'code'"),
-        (content(recipe={"size": 9, "preprocess": "none", "blur": 30, "published": False}), "recipe.size"),
-        (content("method.samples=10001"), "method.samples=10,001 is more than 10,000"),
-        (content("method=ensemble", "method.members=4"), "asks for 4 members, of which 0 are there"),
-    ],
-)
-def test_what_is_damaged_is_named_in_one_line(tmp_path, value, says):
-    with pytest.raises(InputError, match=says) as error:
-        read_about(written(tmp_path, value))
-    assert str(error.value).startswith(str(tmp_path / "model.json"))
-    assert "\n" not in str(error.value)
-
-
-def test_a_folder_without_one_says_how_to_make_it(tmp_path):
-    with pytest.raises(InputError, match=r"holds no exported model.*retinabench export"):
-        read_about(tmp_path)
-
-
-@pytest.mark.parametrize("method", [{"name": "noisy"}, {"name": "ensemble", "member": {"name": "noisy"}}])
-def test_a_method_of_a_plug_in_that_is_not_installed_says_so(tmp_path, method):
-    about = content()
-    about["run"]["method"] = method
-    with pytest.raises(
-        InputError, match=r"model of the method 'noisy', which is not installed.*Install the pack"
-    ):
-        read_about(written(tmp_path, about))
-
-
-CPU = torch.device("cpu")
 
 
 def run(*words):
@@ -108,55 +38,6 @@ def test_the_trained_members_of_pooled_runs_are_found():
     ):
         with pytest.raises(InputError, match=says):
             list(leaf_runs(run(*words)))
-
-
-def test_tensors_are_read_or_the_fault_is_named(tmp_path):
-    path = tmp_path / member_file(0)
-    with pytest.raises(InputError, match="is missing"):
-        read_tensors(path)
-    save_file({"w": torch.ones(2)}, path)
-    assert torch.equal(read_tensors(path, ("w",))["w"], torch.ones(2))
-    with pytest.raises(InputError, match="lacks the tensor 'v'"):
-        read_tensors(path, ("v",))
-    for bad in (torch.nan, torch.inf):
-        save_file({"w": torch.tensor([1.0, bad])}, path)
-        with pytest.raises(InputError, match="not finite"):
-            read_tensors(path)
-    path.write_bytes(b"\0" * 9)
-    with pytest.raises(InputError, match="is damaged"):
-        read_tensors(path)
-
-
-@pytest.mark.parametrize(
-    ("mean", "std", "says"),
-    [
-        (torch.zeros(3), torch.tensor([1.0, 0.0, 1.0]), "not all std are above 0"),
-        (torch.zeros(2), torch.ones(3), "not 3 numbers each"),
-        (torch.zeros(3), torch.ones(3, dtype=torch.float64), "not 3 numbers each"),
-    ],
-)
-def test_a_scale_that_is_none_is_refused(tmp_path, mean, std, says):
-    save_file({"mean": torch.zeros(3), "std": torch.full((3,), 2.0)}, tmp_path / "s")
-    assert np.array_equal(read_scale(tmp_path / "s", run())[1], [2, 2, 2])
-    save_file({"mean": mean, "std": std}, tmp_path / "s")
-    with pytest.raises(InputError, match=says):
-        read_scale(tmp_path / "s", run())
-
-
-def test_a_posterior_needs_as_many_numbers_as_its_network_has(tmp_path):
-    tensors = build_model(run().model, 3).state_dict()
-    found = read_posterior(run(), tensors, CPU, tmp_path / "p")
-    assert torch.equal(found.state()["conv1.weight"], tensors["conv1.weight"])
-    fewer = dict(list(tensors.items())[:-1])
-    with pytest.raises(InputError, match=r"another network .* parameters"):
-        read_posterior(run(), fewer, CPU, tmp_path / "p")
-    renamed = {f"x{name}": tensor for name, tensor in tensors.items()}
-    with pytest.raises(InputError, match="the tensors of another network"):
-        read_posterior(run(), renamed, CPU, tmp_path / "p")
-
-
-def test_an_error_of_many_lines_becomes_one():
-    assert one_line(ValueError("a\n  b " + "x" * 200)) == "a b " + "x" * 116
 
 
 NET = ["model.name=resnet18", "model.width=4", "model.stem=small"]
@@ -259,16 +140,12 @@ def test_a_model_predicts_fewer_images_at_a_time_where_memory_runs_out(model, mo
         ("a.png", "images are a str, not an array"),
         (None, "images are a NoneType"),
         (np.zeros((0, 32, 32, 3), np.uint8), "there are no images to predict"),
+        (np.zeros((1, 64, 64, 3), np.uint8), "images have shape"),
     ],
 )
 def test_what_are_no_images_is_named(model, images, says):
     with pytest.raises(InputError, match=rf"{says}.*Needed are \(N, 32, 32, 3\) uint8"):
         rb.load_model(model).predict(images)
-
-
-def test_images_of_another_shape_are_refused(model):
-    with pytest.raises(InputError, match=r"Needed are \(N, 32, 32, 3\) uint8"):
-        rb.load_model(model).predict(np.zeros((1, 64, 64, 3), np.uint8))
 
 
 @pytest.mark.parametrize(
@@ -327,7 +204,7 @@ def test_images_of_another_shape_are_refused(model):
         (lambda f: edit(f, lambda a: a.update(referable_from=True)), "is damaged"),
         (lambda f: edit(f, lambda a: a.update(code="import os")), "unknown key 'code'"),
         (lambda f: (f / "model.json").write_text("[" * 10**5), "is damaged"),
-        (lambda f: (f / "model.json").write_text(" " * (2**20 + 1)), "more than 1,048,576 bytes"),
+        (lambda f: (f / "model.json").write_text(" " * (2**22 + 1)), "more than 4,194,304 bytes"),
         (
             lambda f: edit(f, lambda a: a["run"]["model"].update(name="os:abort")),
             "whose code is not part of it",
@@ -342,11 +219,6 @@ def test_a_damaged_model_is_named_in_one_line(model, tmp_path, damage, says):
     with pytest.raises(InputError, match=says) as error:
         rb.load_model(copy)
     assert "\n" not in str(error.value)
-
-
-def test_an_absent_device_is_named(model):
-    with pytest.raises(InputError, match="no device 'cuda:99' here"):
-        rb.load_model(model, "cuda:99")
 
 
 def cut(path):
@@ -420,14 +292,6 @@ def test_only_a_finished_run_is_exported_into_an_empty_folder(tmp_path):
     export_run(run, tmp_path / "other")
     (tmp_path / "other" / "model.json").unlink()  # as after a kill before the end
     export_run(run, tmp_path / "other")
-
-
-def test_a_method_that_is_fitted_to_predictions_says_what_to_export(tmp_path):
-    data = prepared_from(raw_folder(tmp_path / "raw"), tmp_path / "data")
-    run = load_run(None, [*WORDS, "method=temperature"], data=str(data))
-    folder = execute(run, tmp_path / "runs", Resources("cpu"))
-    with pytest.raises(InputError, match="Export the run that it is fitted to"):
-        export_run(folder, tmp_path / "model")
 
 
 def test_a_network_of_another_shape_leaves_no_folder(tmp_path):

@@ -126,30 +126,6 @@ def test_labels_without_files_are_named_and_the_others_predicted(model, tmp_path
     assert len(read_predictions(found.predictions)) == found.images == 5
 
 
-@pytest.mark.parametrize(
-    ("source", "labels", "says"),
-    [
-        ("new", "new/labels.csv", r"holds no new/labels\.csv\. Give its path below that folder"),
-        ("absent", None, r"absent: does not exist\. Name an existing folder or zip"),
-        ("new", "other.csv", r"Name the folder that holds the images"),
-    ],
-)
-def test_hints_name_no_option_that_predict_lacks(model, tmp_path, source, labels, says):
-    raw = raw_folder(tmp_path / "new", images=2)
-    (raw / "other.csv").write_text("image,grade\nnone.png,0\n")
-    with pytest.raises(InputError, match=says) as caught:
-        predict_images(model, tmp_path / source, tmp_path / "p.csv", labels=labels)
-    assert not {"--source", "--on-bad"} & set(str(caught.value).split())
-
-
-def test_each_predictions_file_has_a_list_of_its_own(model, tmp_path):
-    raw = raw_folder(tmp_path / "new", images=2)
-    for name in ("a", "b"):
-        found = predict_images(model, raw, tmp_path / f"{name}.csv")
-        assert found.referral_list == tmp_path / f"{name}-referral-list.csv"
-    assert (tmp_path / "a-referral-list.csv").is_file()
-
-
 def test_labels_map_columns_and_are_scored(model, tmp_path):
     raw = raw_folder(tmp_path / "new", images=12)
     table = (raw / "labels.csv").read_text().replace("image,grade,patient", "file,icdr,mrn")

@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from retinabench.core.errors import InputError, WorkError
+from retinabench.core.errors import InputError
 from retinabench.data.prepared import open_prepared
 from retinabench.experiments import config
 from retinabench.experiments.config import load_run
 from retinabench.experiments.engines.scheduler import Outcome
 from retinabench.experiments.search import search as search_module
 from retinabench.experiments.search.ranking import write_ranking
-from retinabench.experiments.search.search import check_space, search, trial_runs
-from retinabench.experiments.search.space import points, read_space, space_of
+from retinabench.experiments.search.search import search, trial_runs
+from retinabench.experiments.search.space import points, space_of
 from retinabench.predictions.io import read_predictions
 from support.helpers import make_prepared
 from support.searching import SPACE, Serial, again, base_run, pretend, small_space
@@ -171,15 +171,6 @@ def test_a_trial_that_failed_is_ranked_last_and_tried_again_by_the_next_search(d
     assert facts(ranking) == facts(begun[1])
 
 
-def test_where_no_trial_has_a_value_there_is_no_best(data, tmp_path):
-    engine = Serial(lambda job: Outcome(job, "diverged", None, 1.0, 1, "the loss is not finite"))
-    ranking, _ = again(data, tmp_path, engine, trials=2)
-    with pytest.raises(WorkError, match=r"none of 2 trials .*not finite"):
-        _ = ranking.best
-    files = write_ranking(ranking, tmp_path / "ranking")
-    assert [file.name for file in files] == ["ranking.csv", "ranking.json"]
-
-
 def test_an_undefined_criterion_ranks_behind_every_value_with_its_reason(data, tmp_path):
     """A run folder whose file lacks the shifted validation rows, as of a user's own making."""
 
@@ -231,27 +222,6 @@ def test_two_searches_in_one_folder_the_second_is_refused(data, tmp_path):
     assert len(engine.computed) == 1
 
 
-def test_a_criterion_without_its_images_is_refused_before_anything_is_computed(data, tmp_path):
-    engine = Serial(pretend)
-    with pytest.raises(
-        InputError, match="no shifted validation images, which balanced_joint_accuracy_area needs"
-    ):
-        again(
-            data,
-            tmp_path,
-            engine,
-            base=base_run(data, "task=in_domain"),
-            criterion="balanced_joint_accuracy_area",
-        )
-    assert engine.computed == []
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_an_unknown_criterion_is_refused(data, tmp_path):
-    with pytest.raises(InputError, match="unknown criterion"):
-        again(data, tmp_path, criterion="auroc")
-
-
 # ------------------------------------------------------------------------------------------- files
 
 
@@ -297,12 +267,6 @@ def test_what_the_space_varies_may_differ_in_the_base(data, copy):
     assert engine.computed == []
 
 
-def test_a_damaged_manifest_is_refused(data, copy):
-    (copy / "sweep.json").write_text("{")
-    with pytest.raises(InputError, match=r"sweep\.json: is damaged"):
-        again(data, copy)
-
-
 @pytest.mark.parametrize(
     ("table", "words"),
     [
@@ -332,17 +296,3 @@ def test_values_that_fit_alone_but_not_together_name_the_trial():
     space = space_of({"method": {"samples": {"choices": [4, 6]}, "components": {"choices": [1, 2, 4]}}})
     with pytest.raises(InputError, match=r"trial \d+: .*no multiple of components"):
         trial_runs(base, space, 32, 0)
-
-
-def test_trials_take_the_values_of_their_points():
-    base, space = load_run("demo/dropout", data="x"), read_space("demo/dropout")
-    for run, values in zip(trial_runs(base, space, 6, 0), points(space, 0, 6, 0), strict=True):
-        assert (run.optimizer.lr, run.method.rate) == (values["optimizer.lr"], values["method.rate"])
-        assert run.optimizer.epochs == base.optimizer.epochs
-
-
-def test_members_of_an_ensemble_have_keys_of_their_own():
-    base = load_run("demo/ensemble", ["method.member.name=dropout"], data="x")
-    space = space_of({"method": {"member": {"rate": {"low": 0.1, "high": 0.3}}}})
-    check_space(base, space)
-    assert 0.1 <= trial_runs(base, space, 1, 0)[0].method.member.rate <= 0.3

@@ -82,12 +82,6 @@ def test_every_dyadic_interval_holds_its_share(seed):
         assert len(cells) == 2**m
 
 
-def test_the_points_fill_the_cube_more_evenly_than_random_ones():
-    ours = [qmc.discrepancy(unit_points(5, 0, 32, seed)) for seed in range(8)]
-    random = [qmc.discrepancy(np.random.default_rng(seed).random((32, 5))) for seed in range(8)]
-    assert max(ours) < min(random)
-
-
 # ------------------------------------------------------------------------------------- from [0, 1) to values
 
 
@@ -210,10 +204,3 @@ def test_a_bad_file_is_refused_by_name_and_key(tmp_path, text, words):
         read_space(file)
     for word in [str(file), *words]:
         assert word in str(caught.value)
-
-
-def test_an_unknown_name_and_an_absent_file_are_named(tmp_path):
-    with pytest.raises(InputError, match=r"unknown space 'demo/dropuot'\. Did you mean 'demo/dropout'\?"):
-        read_space("demo/dropuot")
-    with pytest.raises(InputError, match="does not exist"):
-        read_space(tmp_path / "absent.toml")

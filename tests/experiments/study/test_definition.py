@@ -6,7 +6,7 @@ import pytest
 
 from retinabench.core.errors import InputError
 from retinabench.experiments.study.definition import read_study, study_presets
-from retinabench.experiments.study.study import cells, most_runs, trials
+from retinabench.experiments.study.study import cells, trials
 from support.studies import MINIMAL, written
 
 
@@ -54,14 +54,6 @@ def test_what_is_wrong_is_named_with_its_cure(tmp_path, text, key, hint):
     assert hint in str(error.value)
 
 
-def test_the_file_is_named_and_an_unknown_preset_has_a_nearest_one(tmp_path):
-    file = written(tmp_path, MINIMAL.replace("seeds", "sedes"))
-    with pytest.raises(InputError, match=r"study\.toml"):
-        read_study(file)
-    with pytest.raises(InputError, match="Did you mean 'demo'"):
-        read_study("dmo")
-
-
 @pytest.mark.parametrize("name", sorted(study_presets()))
 def test_every_preset_fits_its_methods_and_spaces(name, tmp_path):
     study = read_study(name)
@@ -70,15 +62,6 @@ def test_every_preset_fits_its_methods_and_spaces(name, tmp_path):
         assert len(runs) == study.trials
         assert len({run.hash("f") for run in runs}) == study.trials
         assert all(run.method.name == cell.base.method.name for run in runs)
-
-
-def test_demo_is_as_large_as_promised():
-    study = read_study("demo")
-    assert len(study.methods) >= 4
-    assert study.trials >= 8
-    assert study.seeds >= 3
-    assert study.ensemble == 3
-    assert most_runs(study) == 2 * (study.seeds - 1)
 
 
 @pytest.mark.parametrize(

@@ -23,16 +23,12 @@ from retinabench.experiments.study.definition import Study, read_study
 from retinabench.experiments.study.prediction_files import ensembles, label_predictions
 from retinabench.experiments.study.status import read_status, status_lines
 from retinabench.experiments.study.study import (
-    SavedChoice,
     base_run,
     cells,
     compute,
     is_drawn,
     most_runs,
-    read_choices,
-    trials,
     with_seeds,
-    write_choices,
 )
 from retinabench.experiments.study.summary import summarise
 from retinabench.methods.training import loop
@@ -110,14 +106,6 @@ def test_trials_and_seeds_are_computed_once_each(finished):
     assert len(hashes) == 4 + len(choices)  # the chosen trials are the first seed's runs
     assert [table["criterion"] for table in summary["tables"]] == BOTH
     assert summary["complete"]
-
-
-def test_trials_keep_their_seconds_in_the_searches_tables(finished):
-    root, *_ = finished
-    for method in ("map", "dropout"):
-        folder = root / "out" / "country_shift" / method / f"{BOTH[0]}-corrected"
-        rows = json.loads((folder / "ranking.json").read_text())["rows"]
-        assert all(row["seconds"] > 0 for row in rows)
 
 
 def test_methods_with_the_same_runs_have_folders_of_their_own(tmp_path):
@@ -213,15 +201,6 @@ def test_another_configuration_under_the_same_name_is_refused(finished):
     assert engine.computed == []
 
 
-def test_a_criterion_without_its_images_is_refused_before_anything_is_computed(tmp_path):
-    data, engine = make_prepared(tmp_path / "data"), Serial()
-    definition = study(tmp_path, data, tasks={"in_domain": {"data": str(data)}})
-    with pytest.raises(InputError, match=r"tasks\.in_domain: has no shifted validation images"):
-        compute(definition, tmp_path / "out", engine)
-    assert engine.computed == []
-    assert not (tmp_path / "out").exists()
-
-
 def test_a_method_without_any_trial_does_not_stop_the_others(tmp_path):
     data = make_prepared(tmp_path / "data")
     definition = study(tmp_path, data, criteria=BOTH[:1], trials=1)
@@ -250,24 +229,11 @@ def test_the_published_choices_can_be_taken_instead_of_a_search(name, rules, tmp
     assert norms == {"per_filter" if rules == "published" else "layer"}
 
 
-def test_words_override_the_file(tmp_path):
-    study = read_study(written(tmp_path, MINIMAL), ["seeds=5", "base.optimizer.epochs=7", "seed=40"])
-    (cell,) = cells(study, tmp_path)
-    assert cell.base.optimizer.epochs == 7
-    assert [run.seed for run in with_seeds(study, cell.base)] == [40, 41, 42, 43, 44]
-
-
 def test_a_method_s_name_is_short_for_its_table(tmp_path):
     text = MINIMAL + '\n[methods.other]\nrun = {method = "dropout", optimizer = {lr = 0.2}}\n'
     study = read_study(written(tmp_path, text), ["base.method.samples=2", "base.optimizer.lr=0.1"])
     run = base_run(study, next(iter(study.tasks)), "other", tmp_path)
     assert (run.method.name, run.method.samples, run.optimizer.lr) == ("dropout", 2, 0.2)
-
-
-def test_a_search_shares_its_first_trials_with_a_longer_one(tmp_path):
-    short, long = (Study(**tiny(tmp_path, Path("data"), trials=n)) for n in (2, 5))
-    for a, b in zip(cells(short, tmp_path), cells(long, tmp_path), strict=True):
-        assert trials(short, a) == trials(long, b)[:2]
 
 
 def test_repeated_cross_validation_gives_every_repeat_seeds_and_ensembles_of_its_own(tmp_path):
@@ -278,27 +244,6 @@ def test_repeated_cross_validation_gives_every_repeat_seeds_and_ensembles_of_its
     assert all(run.cross_validation.folds == 4 for run in runs)
     assert ensembles(study) == [(0, 1), (0, 2), (1, 2), (3, 4), (3, 5), (4, 5)]
     assert most_runs(study) == 6
-
-
-def test_choices_make_the_round_trip_and_equal_ones_are_not_written_again(tmp_path):
-    study = read_study(written(tmp_path, MINIMAL))
-    (cell,) = cells(study, tmp_path / "out")
-    assert read_choices(cell) == {}
-    cell.folder.mkdir(parents=True)
-    choices = {"in_domain_auroc": SavedChoice(4, cell.base), "other": SavedChoice(2, None)}
-    write_choices(cell, choices)
-    assert read_choices(cell) == choices
-    file = cell.folder / "choices.json"
-    stamp = file.stat().st_mtime_ns
-    write_choices(cell, choices)
-    assert file.stat().st_mtime_ns == stamp
-    assert cell.runs == cell.folder / "runs"
-
-
-def test_an_ensemble_is_not_a_method_of_a_study(tmp_path):
-    study = read_study(written(tmp_path, MINIMAL), ["methods.map.run.method=ensemble"])
-    with pytest.raises(InputError, match=r"methods\.map: is an ensemble"):
-        cells(study, tmp_path)
 
 
 def test_tasks_that_draw_alike_share_their_data(tmp_path):

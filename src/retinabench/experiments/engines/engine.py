@@ -36,9 +36,8 @@ from retinabench.experiments.engines.scheduler import (
 from retinabench.experiments.engines.worker import JobRequest, request_for, run_request
 from retinabench.experiments.execution import Resources
 
-KILLED_FOR_MEMORY = Path(
-    "/proc/vmstat"
-)  # counts, on Linux, how many processes the kernel killed for lack of memory
+# Counts, on Linux, how many processes the kernel killed for lack of memory.
+KILLED_FOR_MEMORY = Path("/proc/vmstat")
 
 SPAWN = multiprocessing.get_context("spawn")
 

@@ -42,19 +42,14 @@ SPAWN = multiprocessing.get_context("spawn")
 ERRORS: dict[State, type[WorkError]] = {"diverged": DivergedError, "out_of_memory": OutOfMemoryError}
 
 
-def in_ranks(
-    work: Callable[[Request], None],
-    classify: Callable[[Exception], tuple[State, str]],
-    request: Request,
-    count: int,
-) -> None:
+def in_ranks(work: Callable[[Request], None], request: Request, count: int) -> None:
     """Do `work` in several processes that train together; return when all have."""
     place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "WORLD_SIZE": str(count)}
     started: dict[Connection, BaseProcess] = {}
     try:
         for rank in range(count):
             ours, theirs = SPAWN.Pipe()
-            process: BaseProcess = SPAWN.Process(target=_rank, args=(theirs, work, classify, request))
+            process: BaseProcess = SPAWN.Process(target=_rank, args=(theirs, work, request))
             with environment({**place, "RANK": str(rank), "LOCAL_RANK": str(rank)}):
                 process.start()
             theirs.close()
@@ -84,12 +79,7 @@ def _check(connection: Connection, process: BaseProcess) -> None:
         raise ERRORS.get(state, WorkError)(message)
 
 
-def _rank(
-    connection: Connection,
-    work: Callable[[Request], None],
-    classify: Callable[[Exception], tuple[State, str]],
-    request: Request,
-) -> None:
+def _rank(connection: Connection, work: Callable[[Request], None], request: Request) -> None:
     begin()
     try:
         work(request)
@@ -125,27 +115,13 @@ class JobRequest:
 
 
 def request_for(
-    job: ScheduledJob,
-    number: int,
-    device: str,
-    threads: int,
-    processes: int = 1,
-    readers: int | None = None,
+    job: ScheduledJob, number: int, device: str, threads: int, processes: int = 1, readers: int | None = None
 ) -> JobRequest:
     """Return the request for the `number`-th start of a job; paths are absolute: workers start in other folders."""
     run = job.run.model_dump(mode="json")
     paths = {key: str(Path(run[key]).absolute()) for key in ("data", "shifted") if run[key] is not None}
-    return JobRequest(
-        run | paths,
-        job.folder.absolute(),
-        job.log.absolute(),
-        number,
-        device,
-        threads,
-        versions(),
-        processes,
-        readers,
-    )
+    folder, log = job.folder.absolute(), job.log.absolute()
+    return JobRequest(run | paths, folder, log, number, device, threads, versions(), processes, readers)
 
 
 def versions() -> dict[str, str]:
@@ -156,7 +132,7 @@ def versions() -> dict[str, str]:
 def execute_request(request: JobRequest) -> None:
     """Compute a run, in this process or in several that train together."""
     if request.processes > 1:
-        in_ranks(execute_request, classify, replace(request, processes=1), request.processes)
+        in_ranks(execute_request, replace(request, processes=1), request.processes)
         return
     if versions() != request.versions:
         raise InputError(

@@ -5,7 +5,6 @@ The file `threshold.json` of an exported model is what `retinabench transfer --j
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +12,12 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from retinabench.core.errors import InputError
-from retinabench.core.files import check, write_bytes, write_json
+from retinabench.core.files import write_bytes, write_json
 from retinabench.core.results import JsonObject
-from retinabench.core.settings import first_problem
+from retinabench.core.settings import read_checked
 from retinabench.core.untrusted import kept_inside
 from retinabench.core.workspace import Workspace
 from retinabench.experiments.exporting.model_files import ABOUT, CARD, ModelAbout, read_about, weights_of
@@ -80,25 +79,15 @@ def rule_content(found: Transfer | Triage, config_hash: str, weights: str) -> Js
 
 def read_rule(folder: Path) -> FrozenRule | None:
     """Read the rule of an exported model, None where none is attached."""
-    path = check(folder / THRESHOLD, _HINT)
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise ValueError(f"it has more than {MOST_BYTES:,} bytes")
-        content = json.loads(kept_inside(folder, path).read_text(encoding="utf-8"))
+
+    def validate(content: object) -> FrozenRule:
         schema = str(content["schema"]) if isinstance(content, dict) and "schema" in content else ""
-        kind = next(
-            (kind for name, kind in _KINDS.items() if schema.startswith(f"retinabench.{name}/")), None
-        )
-        if kind is None:
-            raise ValueError("it is neither a threshold nor zones")
-        return kind.model_validate(content).rule()
-    except FileNotFoundError:
-        return None
-    except ValidationError as error:
-        problem = str(first_problem(error, None, lambda _: []))
-        raise InputError(f"is damaged ({problem})", file=path, hint=_HINT) from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"is damaged ({error})", file=path, hint=_HINT) from None
+        for name, kind in _KINDS.items():
+            if schema.startswith(f"retinabench.{name}/"):
+                return kind.model_validate(content).rule()
+        raise ValueError("it is neither a threshold nor zones")
+
+    return read_checked(kept_inside(folder, folder / THRESHOLD), validate, _HINT)
 
 
 class _Part(BaseModel):

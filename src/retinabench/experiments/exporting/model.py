@@ -277,9 +277,8 @@ def export_run(folder: Path, out: Path, network: str | None = None, *, scores: b
     finished = finished_run(folder, network)
     run, inputs = finished.run, finished.described()
     recipe = _recipe(inputs, folder)
-    how = {
-        key: value for key, value in asdict(recipe).items() if key != "corrupt"
-    }  # new images are not to be damaged
+    how = asdict(recipe)
+    del how["corrupt"]  # new images are not to be damaged
     with _nothing_left_of_a_failure(out):
         workspace = Workspace(out, "model", ABOUT)
         with workspace.lock():
@@ -341,9 +340,8 @@ def _portable(run: Run) -> JsonObject:
 
 
 def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    content = importlib.import_module("safetensors.torch").save(
-        {k: v.contiguous() for k, v in tensors.items()}
-    )
+    dense = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    content = importlib.import_module("safetensors.torch").save(dense)
     with atomic_write(path, checked=True) as handle:
         handle.write(content)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,13 +10,13 @@ from typing import Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field, StrictBool, StrictInt, ValidationError
+from pydantic import Field, StrictBool, StrictInt
 from torch import Tensor
 
 from retinabench.core.errors import InputError
 from retinabench.core.files import check
 from retinabench.core.results import JsonObject
-from retinabench.core.settings import Frozen, first_problem
+from retinabench.core.settings import Frozen, read_checked
 from retinabench.core.untrusted import kept_inside
 from retinabench.data.preprocessing.preprocess import Preprocess, Recipe
 from retinabench.experiments.config import Run, build_run
@@ -42,7 +41,6 @@ FORMAT = "retinabench.model/1"
 ABOUT = "model.json"
 CARD = "README.md"
 EXPORT_AGAIN = "Export the model again."
-MOST_BYTES = 2**20  # of model.json
 MOST_SAMPLES = 10_000  # per prediction
 
 
@@ -87,10 +85,10 @@ def read_about(folder: Path, model: str | None = None, *, run_code: bool = True)
     name = str(stated.get("name", "")) if isinstance(stated, dict) else ""
     if run_code:
         name = named_network(name, model, folder, own=is_own(name))
-    if isinstance(stated, dict) and _names_file(stated.get("weights")) and not stated.get("weights_sha256"):
-        raise InputError(
-            "model.weights names a file without its SHA-256", file=path
-        )  # it would be read to compute it
+    weights = stated.get("weights") if isinstance(stated, dict) else None
+    if isinstance(weights, str) and is_path(weights) and not stated.get("weights_sha256"):
+        # It would be read to compute it.
+        raise InputError("model.weights names a file without its SHA-256", file=path)
     _check_methods(content.run.get("method"), path)
     run = build_run({**content.run, "data": content.data}, path)
     _check(run, path)
@@ -104,23 +102,16 @@ def read_about(folder: Path, model: str | None = None, *, run_code: bool = True)
 
 
 def _content(path: Path, folder: Path) -> _Content:
-    if not path.is_file():
-        raise InputError(
-            "holds no exported model", file=folder, hint="Make one with: retinabench export RUN --out DIR"
-        )
-    check(path, EXPORT_AGAIN)
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise ValueError(f"it has more than {MOST_BYTES:,} bytes")
-        content = json.loads(kept_inside(folder, path).read_text(encoding="utf-8"))
+    def validate(content: object) -> _Content:
         if isinstance(content, dict) and content.get("format") != FORMAT:
             raise ValueError(f"format '{content.get('format')}', this version reads '{FORMAT}'")
         return _Content.model_validate(content)
-    except ValidationError as error:
-        problem = first_problem(error, None, lambda _: list(_Content.model_fields))
-        raise InputError(f"is damaged ({problem})", file=path, hint=EXPORT_AGAIN) from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"is damaged ({str(error).rstrip('.')})", file=path, hint=EXPORT_AGAIN) from None
+
+    found = read_checked(kept_inside(folder, path), validate, EXPORT_AGAIN)
+    if found is None:
+        hint = "Make one with: retinabench export RUN --out DIR"
+        raise InputError("holds no exported model", file=folder, hint=hint)
+    return found
 
 
 def _check_methods(stated: object, path: Path) -> None:
@@ -133,10 +124,6 @@ def _check_methods(stated: object, path: Path) -> None:
                 file=path,
                 hint="Install the package that brings it: a plug-in with this entry point in 'retinabench.methods'.",
             )
-
-
-def _names_file(weights: object) -> bool:
-    return isinstance(weights, str) and is_path(weights)
 
 
 def _check(run: Run, path: Path) -> None:
@@ -180,12 +167,9 @@ def read_tensors(path: Path, names: Sequence[str] = ()) -> dict[str, Tensor]:
     except InputError:
         raise
     except Exception as error:  # damaged headers raise errors of many kinds
-        raise InputError(
-            f"is damaged ({str(error).partition(chr(10))[0]})", file=path, hint=EXPORT_AGAIN
-        ) from None
-    for name in names:
-        if name not in tensors:
-            raise InputError(f"lacks the tensor '{name}'", file=path, hint=EXPORT_AGAIN)
+        raise InputError(f"is damaged ({one_line(error)})", file=path, hint=EXPORT_AGAIN) from None
+    if missing := [name for name in names if name not in tensors]:
+        raise InputError(f"lacks the tensor '{missing[0]}'", file=path, hint=EXPORT_AGAIN)
     for name, tensor in tensors.items():
         if not torch.isfinite(tensor).all():
             raise InputError(f"{name!r} holds values that are not finite", file=path)
@@ -254,9 +238,8 @@ def _check_size(
     try:
         needed = count(run.model)
     except RuntimeError:  # a tensor of more bytes than can be counted
-        raise InputError(
-            f"'{run.model.name}' of these settings does not fit into memory", file=path
-        ) from None
+        problem = f"'{run.model.name}' of these settings does not fit into memory"
+        raise InputError(problem, file=path) from None
     if needed > found:
         raise InputError(
             f"holds the tensors of another network ({found:,} values; '{run.model.name}' has {needed:,} parameters)",
