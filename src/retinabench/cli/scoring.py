@@ -91,7 +91,7 @@ def score(
     from retinabench.metrics.paired import check_seeds, have_same_images
     from retinabench.metrics.scoring import score as score_predictions
     from retinabench.predictions.io import find_files, method_names, notes_of_files
-    from retinabench.reports.evaluation.write import scores_json, scores_table
+    from retinabench.reports.evaluation.terminal import scores_json, scores_table
 
     paths = find_files(files)
     if referral_list is None and referral is not None:
@@ -159,7 +159,7 @@ def compare(
     from retinabench.metrics.comparison import compare as compare_predictions
     from retinabench.metrics.paired import check_seeds
     from retinabench.predictions.io import find_files, method_names
-    from retinabench.reports.evaluation.write import comparison_table
+    from retinabench.reports.evaluation.terminal import comparison_table
 
     paths = files if len(files) == 2 else find_files(files)
     predictions = reader.read(paths)

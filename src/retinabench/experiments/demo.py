@@ -19,7 +19,8 @@ from retinabench.experiments.run import execute
 from retinabench.predictions.io import read_predictions
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation.evaluation import EvaluationSettings, MethodPredictions, evaluate_methods
-from retinabench.reports.evaluation.write import percent_steps, scores_table, write_evaluation
+from retinabench.reports.evaluation.terminal import scores_table
+from retinabench.reports.evaluation.write import percent_steps, write_evaluation
 
 IMAGES, SIZE, SEEDS = 3200, 64, 3
 

@@ -20,8 +20,9 @@ from retinabench.reports.evaluation.evaluation import (
     SetPredictions,
     evaluate_methods,
 )
+from retinabench.reports.evaluation.terminal import scores_table
 from retinabench.reports.evaluation.verdict import Retained, SetOutcome, verdict
-from retinabench.reports.evaluation.write import scores_table, write_report
+from retinabench.reports.evaluation.write import write_report
 from retinabench.reports.toolkit.figures import mark
 from retinabench.reports.toolkit.number_format import Quantity
 from support.fake_predictions import population, predictions

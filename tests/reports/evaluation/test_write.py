@@ -17,14 +17,8 @@ from retinabench.predictions.io import write_predictions
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation import write
 from retinabench.reports.evaluation.evaluation import EvaluationSettings, MethodPredictions
-from retinabench.reports.evaluation.write import (
-    CONTENTS,
-    comparison_table,
-    percent_steps,
-    scores_json,
-    scores_table,
-    write_report,
-)
+from retinabench.reports.evaluation.terminal import comparison_table, scores_json, scores_table
+from retinabench.reports.evaluation.write import CONTENTS, percent_steps, write_report
 from retinabench.reports.guarantees import transfer_summary
 from retinabench.reports.toolkit.number_format import Quantity
 from support.fake_predictions import METHODS, population, predictions

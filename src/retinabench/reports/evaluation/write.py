@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from markupsafe import Markup
-from rich.console import Group
-from rich.text import Text
 
 from retinabench.core.errors import InputError
 from retinabench.core.files import check_writable, write_bytes, write_json
@@ -19,12 +16,10 @@ from retinabench.core.results import JsonObject
 from retinabench.data.prepared import open_data
 from retinabench.metrics import selective
 from retinabench.metrics.clinical.thresholds import DEFAULT, GOALS, DecisionThreshold
-from retinabench.metrics.comparison import Comparison
 from retinabench.metrics.image_sets import PER_IMAGE, SET_LABELS
 from retinabench.metrics.policies import PolicyGrid
 from retinabench.metrics.proportions import Interval
 from retinabench.metrics.registry import SCORES
-from retinabench.metrics.score_results import Scores, SetScores
 from retinabench.metrics.scoring import Rules
 from retinabench.predictions.io import ReadEach, find_files, method_names, read_each
 from retinabench.predictions.table import Predictions
@@ -41,19 +36,12 @@ from retinabench.reports.evaluation.evaluation import (
 )
 from retinabench.reports.evaluation.examples import ImageSource
 from retinabench.reports.evaluation.policies import page_explorer, pathways, policy_grids, policy_records
-from retinabench.reports.evaluation.verdict import SLIGHT, pooled, sentences, verdict, worth_of_scores
+from retinabench.reports.evaluation.verdict import SLIGHT, verdict
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.figures import LegendEntry
-from retinabench.reports.toolkit.number_format import NumberFormat, Quantity, join_names, p_value
+from retinabench.reports.toolkit.number_format import NumberFormat, Quantity, join_names
 from retinabench.reports.toolkit.tables import (
-    UNDEFINED,
-    Block,
-    Cell,
-    Column,
-    Row,
-    Table,
     csv_bytes,
-    to_terminal,
 )
 
 CONTENTS = (
@@ -169,84 +157,6 @@ def _notes(evaluation: Evaluation) -> list[str]:
     everyone = len(evaluation.methods)
     notes = [note if len(who) == everyone else f"{', '.join(who)}: {note}" for note, who in where.items()]
     return notes + [f"{scores}, {join_names(sets)}: {why}" for (scores, why), sets in undefined.items()]
-
-
-COLUMNS = ("auroc", "accuracy", "sensitivity", "referral_accuracy_area")
-
-SETS = ("in_domain", "shifted", "joint")
-
-SIGNED = NumberFormat(3, signed=True)
-
-LIST_SCHEMA = "retinabench.scores-list/1"
-
-Controls = Mapping[str, Mapping[str, float]]
-
-"""Name of a control -> score -> value."""
-
-
-def scores_table(
-    names: Sequence[str], scores: Sequence[Scores], controls: Mapping[str, Controls] | None = None
-) -> Group:
-    """Return the scores of methods on every set."""
-    groups: dict[str, list[Scores]] = {}
-    for name, one in zip(names, scores, strict=True):
-        groups.setdefault(name, []).append(one)
-    # Long headers would take the width of the names.
-    columns = [
-        Column(SCORES[score].heading.replace(", ", ",\n").replace("Referral ", "Referral\n"))
-        for score in COLUMNS
-    ]
-    blocks, said = [], []
-    for key in (key for key in SETS if any(key in one.sets for one in scores)):
-        rows = []
-        for name, files in groups.items():
-            found = [one[key] for one in files if key in one.sets]
-            if found:
-                rows.append(Row(name, [_score_cell(found, score) for score in COLUMNS]))
-                facts = worth_of_scores(name, key, found) if key != "joint" else None
-                said += [sentences(facts)] if facts is not None else []
-        for control, values in (controls or {}).get(key, {}).items():
-            cells = [Cell.number(values[score]) if score in values else Cell() for score in COLUMNS]
-            rows.append(Row(control, cells, control=True))
-        blocks.append(Block(columns, rows, SET_LABELS[key]))
-    seeds = len(groups) < len(scores)
-    note = "Per image. Below each value: its 95 % interval over patients"
-    note += " (of several seeds the mean of theirs); ± its standard error over seeds." if seeds else "."
-    lines = [Text(line + "\n") for line in said]
-    return Group(*lines, to_terminal(Table("", blocks, note=note)))
-
-
-def _score_cell(sets: Sequence[SetScores], score: str) -> Cell:
-    found = [one[score] for one in sets if score in one.scores]
-    values = [one.value for one in found if math.isfinite(one.value)]
-    if not values or len(values) < len(found):
-        return UNDEFINED
-    if len(values) > 1:
-        return Cell(pooled(found))
-    return Cell.number(found[0].value, found[0].low, found[0].high)
-
-
-def comparison_table(found: Comparison) -> Group:
-    """Return every score of every set: a, b, and a - b with its interval."""
-    columns = [Column(title) for title in ("a", "b", "a - b", "p (Holm)", "better")]
-    blocks = []
-    for key, one in found.sets.items():
-        rows = []
-        for name, score in one.scores.items():
-            difference = Cell.number(score.difference, score.low, score.high, form=SIGNED)
-            form = replace(Quantity(score.difference, score.low, score.high).form(), signed=False)
-            numbers = [Cell.number(one, form=form) for one in (score.a, score.b)]
-            numbers += [difference, Cell(p_value(score.p_holm))]
-            rows.append(Row(name, [*numbers, Cell(score.better or "")]))
-        blocks.append(Block(columns, rows, SET_LABELS[key]))
-    note = f"a = {found.a}\nb = {found.b}\nbetter: after Holm's correction over the scores of a set"
-    return to_terminal(Table("", blocks, note=note))
-
-
-def scores_json(found: Sequence[Scores], names: Sequence[str]) -> JsonObject:
-    """Return what `retinabench score --json` writes of one file, or of several as a list."""
-    files = [{**one.to_dict(), "entry": name} for one, name in zip(found, names, strict=True)]
-    return files[0] if len(files) == 1 else {"schema": LIST_SCHEMA, "files": files}
 
 
 TITLE = "Does the model know when it does not know?"
