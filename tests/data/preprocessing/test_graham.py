@@ -363,7 +363,9 @@ def test_every_stage_equals_the_golden_vector(golden, blur):
     masked = graham_module.mask_and_crop(subtracted, radius)
     assert np.array_equal(masked, bgr(golden, f"out_masked_blur{blur}"))
     # The JPEG codec is the platform's: equal here with libjpeg-turbo 3, but another may round otherwise.
-    difference = np.abs(graham.recompress(masked).astype(int) - bgr(golden, f"out_jpeg72_decoded_blur{blur}"))
+    difference = np.abs(
+        graham_module.recompress(masked).astype(int) - bgr(golden, f"out_jpeg72_decoded_blur{blur}")
+    )
     assert difference.mean() < 1
 
 
@@ -394,7 +396,7 @@ def test_resizing_equals_opencv(shape, scale):
     cv2 = pytest.importorskip("cv2")
     image = np.random.default_rng(1).integers(0, 256, (*shape, 3), dtype=np.uint8)
     expected = cv2.resize(image, (0, 0), fx=scale, fy=scale)
-    got = graham.resize_linear(image, scale)
+    got = graham_module.resize_linear(image, scale)
     assert got.shape == expected.shape
     # At exactly one half an odd edge is an average of two, whose tie OpenCV rounds to even.
     assert np.abs(got.astype(int) - expected).max() <= (scale == 0.5)
