@@ -28,8 +28,8 @@ from retinabench.cli.fidelity import VERBS
 from retinabench.cli.main import GROUPS
 from retinabench.cli.main import app as app_main
 from retinabench.cli.main import run as run_main
+from retinabench.core.settings import read_toml
 from retinabench.data.registry import DATASETS, TASKS
-from retinabench.experiments.config import read_toml
 from retinabench.methods.registry import METHODS
 from support.helpers import TINY, hear_interrupts, make_prepared
 

@@ -14,15 +14,8 @@ from torch import nn
 
 from retinabench.concepts.banks.bank import Bank, prepare_samples
 from retinabench.concepts.banks.definition import find_definition
-from retinabench.concepts.examinees import (
-    SYNTHETIC,
-    Answers,
-    ConceptNetwork,
-    default_optimizer,
-    read_answers,
-    train_network,
-    untrained_network,
-)
+from retinabench.concepts.examinees import SYNTHETIC, Answers, read_answers
+from retinabench.concepts.network import ConceptNetwork, default_optimizer, train_network, untrained_network
 from retinabench.concepts.questioning.examination import examine
 from retinabench.concepts.trained_answers import NetworkOptions
 from retinabench.core.errors import DivergedError, InputError

@@ -155,7 +155,7 @@ def test_ungradable_images_change_the_rates_where_they_are_referred():
     assert rates["Ungradable images count as referred"][0].value == pytest.approx(34 / 40)
 
 
-SAY = macros("say.html.j2", package="retinabench.reports.clinic")
+SAY = macros("say.html.j2", package="retinabench.reports")
 
 
 def kind(predictions, **arguments):

@@ -24,13 +24,8 @@ from retinabench.concepts.banks import masks
 from retinabench.concepts.banks.bank import prepare_samples, sample_rows
 from retinabench.concepts.banks.definition import BankDefinition
 from retinabench.concepts.banks.tables import PATIENT
-from retinabench.concepts.examinees import (
-    SYNTHETIC,
-    ConceptNetwork,
-    default_optimizer,
-    train_network,
-    untrained_network,
-)
+from retinabench.concepts.examinees import SYNTHETIC
+from retinabench.concepts.network import ConceptNetwork, default_optimizer, train_network, untrained_network
 from retinabench.core.errors import InputError
 from retinabench.core.files import write_bytes, write_json
 from retinabench.core.results import JsonObject

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -100,3 +101,21 @@ def read_checked(path: Path, validate: Callable[[Any], Content], hint: str | Non
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         problem = str(error)
     raise InputError(f"is damaged ({problem.rstrip('.')})", file=path, hint=hint)
+
+
+def read_toml(file: Path) -> JsonObject:
+    """Return the content of a TOML file; raises `InputError` where it is absent, unreadable or not TOML."""
+    try:
+        return tomllib.loads(file.read_bytes().decode("utf-8-sig"))
+    except FileNotFoundError:
+        raise InputError("does not exist", file=file) from None
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or error}", file=file) from None
+    except UnicodeDecodeError:
+        raise InputError("is not UTF-8 text", file=file, hint="Save it as UTF-8.") from None
+    except ValueError as error:  # also of numbers of thousands of digits
+        raise InputError(f"is not TOML: {error}", file=file) from None
+    except RecursionError:
+        raise InputError(
+            "is not TOML of settings: its tables or lists are nested too deep", file=file
+        ) from None

@@ -28,7 +28,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import JsonObject
-from retinabench.core.settings import Extended, Frozen, first_problem
+from retinabench.core.settings import Extended, Frozen, first_problem, read_toml
 from retinabench.methods.registry import METHODS
 from retinabench.methods.settings import Optimizer, TrainingRun
 from retinabench.models.registry import MODELS, has_choice
@@ -77,24 +77,6 @@ def override(tree: JsonObject, word: str) -> None:
         tree[table] = inner if isinstance(inner, dict) else {"name": inner}
         tree = tree[table]
     tree[key] = value
-
-
-def read_toml(file: Path) -> JsonObject:
-    """Return the content of a TOML file; raises `InputError` where it is absent, unreadable or not TOML."""
-    try:
-        return tomllib.loads(file.read_bytes().decode("utf-8-sig"))
-    except FileNotFoundError:
-        raise InputError("does not exist", file=file) from None
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror or error}", file=file) from None
-    except UnicodeDecodeError:
-        raise InputError("is not UTF-8 text", file=file, hint="Save it as UTF-8.") from None
-    except ValueError as error:  # also of numbers of thousands of digits
-        raise InputError(f"is not TOML: {error}", file=file) from None
-    except RecursionError:
-        raise InputError(
-            "is not TOML of settings: its tables or lists are nested too deep", file=file
-        ) from None
 
 
 def presets() -> dict[str, JsonObject]:

@@ -13,9 +13,8 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import JsonObject
-from retinabench.core.settings import Frozen, first_problem
+from retinabench.core.settings import Frozen, first_problem, read_toml
 from retinabench.data.preprocessing.graham import Crop
-from retinabench.experiments.config import read_toml
 
 HERE = Path(__file__).parent / "definitions"
 

@@ -21,7 +21,7 @@ from retinabench.concepts.questioning.referral import Agreement, AnyConcept, AtE
 from retinabench.concepts.questioning.strategy_comparison import StrategyComparison, StrategyCourse
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import JsonObject, json_content
-from retinabench.experiments.config import read_toml
+from retinabench.core.settings import read_toml
 from retinabench.metrics.clinical.thresholds import operating_points
 from retinabench.metrics.proportions import Interval
 from retinabench.reports.toolkit.number_format import COUNT, PERCENT, Quantity, percent

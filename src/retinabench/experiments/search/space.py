@@ -27,8 +27,7 @@ from scipy.stats import qmc
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.random_streams import numpy_generator
 from retinabench.core.results import JsonObject
-from retinabench.core.settings import Frozen, first_problem
-from retinabench.experiments.config import read_toml
+from retinabench.core.settings import Frozen, first_problem, read_toml
 
 HERE = Path(__file__).parent / "spaces"
 DIGITS = 6  # of a drawn value: the last bits of a logarithm differ between machines, and a run is its hash

@@ -33,9 +33,9 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import JsonObject
-from retinabench.core.settings import Frozen, first_problem
+from retinabench.core.settings import Frozen, first_problem, read_toml
 from retinabench.data.registry import TASKS
-from retinabench.experiments.config import override, read_toml
+from retinabench.experiments.config import override
 from retinabench.experiments.search.criteria import CRITERIA
 
 HERE = Path(__file__).parent / "studies"
