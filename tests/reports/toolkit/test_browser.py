@@ -155,28 +155,6 @@ def test_long_tables_are_filtered_and_sorted_by_number_and_text(browser, tmp_pat
     page.close()
 
 
-def test_pointing_shows_the_same_place_in_every_figure(opened):
-    for part in ("referral", "roc", "reliability"):
-        opened.click(f'nav a[href="#{part}"]')
-    figure = opened.locator("#referral-accuracy-in_domain-figure")
-    figure.focus()
-    figure.press("Home")
-    for _ in range(10):
-        figure.press("ArrowRight")
-    readouts = opened.locator("#referral .readout:visible")
-    assert readouts.count() >= 6  # an AUROC ends where few images of a class are left
-    assert all("20 % referred" in text.replace("\xa0", " ") for text in readouts.all_inner_texts())
-    own = figure.locator("xpath=ancestor::figure").locator(".readout")
-    assert "MAP: accuracy 0." in own.inner_text()
-    assert own.get_attribute("aria-live") == "polite"
-    roc = opened.locator("#roc-shifted-figure")
-    roc.hover()
-    assert opened.locator("#roc .readout:visible").count() == 3
-    assert opened.locator("#reliability .readout:visible").count() == 2  # the bin of each method's threshold
-    assert "predicted 0." in opened.locator("#reliability .readout:visible").first.inner_text()
-    assert opened.locator("#referral .readout:visible").count() == 0
-
-
 def test_the_pages_fit_a_phone(browser, report, clinic):
     check_phone(browser, report)
     check_phone(browser, clinic)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import re
 from importlib.resources import files
 from pathlib import Path
@@ -18,11 +17,9 @@ from retinabench.reports.toolkit.figures import (
     PAPER,
     VARIABLES,
     Mark,
-    Trace,
     canvas,
     mark,
     math_free,
-    points,
     save,
     thin,
     to_svg,
@@ -59,14 +56,8 @@ def test_the_swatch_has_colour_and_pattern_of_the_line():
     assert VARIABLES[one.color] == "c2"
 
 
-def luminance_of_figures(color: str) -> float:
-    rgb = np.array([int(color[i : i + 2], 16) for i in (1, 3, 5)]) / 255
-    linear = np.where(rgb <= 0.03928, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-    return float(linear @ [0.2126, 0.7152, 0.0722])
-
-
 def contrast(a: str, b: str) -> float:
-    light, dark = sorted((luminance_of_figures(a), luminance_of_figures(b)), reverse=True)
+    light, dark = sorted((luminance(a), luminance(b)), reverse=True)
     return (light + 0.05) / (dark + 0.05)
 
 
@@ -86,11 +77,6 @@ def test_the_style_sheet_has_the_colours_of_the_figures():
     light = palettes()[0]
     assert [light[f"c{i}"] for i in range(len(HUES))] == list(HUES)
     assert (light["ink"], light["muted"], light["paper"]) == (INK, MUTED, PAPER)
-
-
-def test_marks_differ():
-    assert len({mark(i) for i in range(24)}) == 24
-    assert all(mark(i).hue != mark(i + 1).hue and mark(i).dash != mark(i + 1).dash for i in range(11))
 
 
 def test_a_drawing_can_stand_beside_another():
@@ -148,47 +134,3 @@ def test_a_dollar_sign_opens_no_mathematics():
     figure, [[axes]] = canvas(200, 100)
     axes.set_title(math_free("$\\frac{"))
     assert "frac" in to_svg(figure, "x", title="t", description="d")
-
-
-X = np.array([0.0, 0.5, 1.0])
-
-
-def content(markup):
-    return json.loads(re.sub(r"</?script[^>]*>", "", markup))
-
-
-def test_points_are_those_of_the_drawn_line():
-    figure, [[axes]] = canvas(360, 260)
-    (line,) = axes.plot(X, [2.0, 3.0, 1.0], label="a")
-    axes.set(xlim=(0, 1), ylim=(0, 4), ylabel="value")
-    to_svg(figure, "f", title="t", description="d")
-    found = content(points(axes, "link", [Trace("k", "a", "c0", X, np.array([2.0, 3.0, 1.0]), "abc")], "xyz"))
-    pixels = axes.transData.transform(np.column_stack([line.get_xdata(), line.get_ydata()]))
-    scale, height = 72 / figure.dpi, 72 * figure.get_size_inches()[1]
-    expected = np.column_stack([scale * pixels[:, 0], height - scale * pixels[:, 1]])
-    assert np.allclose(found["lines"][0]["points"], expected, atol=0.06)
-    assert found["span"][:2] == pytest.approx(expected[[0, -1], 0], abs=0.06)
-    assert (found["link"], found["heads"], found["lines"][0]["texts"]) == ("link", "xyz", "abc")
-
-
-def test_undefined_values_have_no_point_and_others_stay_within_the_axes():
-    figure, [[axes]] = canvas(360, 260)
-    axes.set(xlim=(0, 1), ylim=(0, 4))
-    to_svg(figure, "f", title="t", description="d")
-    trace = Trace(
-        "k", "a", "c0", X, np.array([np.nan, 9.0, -1.0]), ["", "", ""], [0, 1, 2], np.array([0.1, 1 / 3, 1])
-    )
-    found = content(points(axes, "link", [trace]))
-    line, (_, _, bottom, top) = found["lines"][0], found["span"]
-    assert line["points"][0] is None
-    assert [one[1] for one in line["points"][1:]] == [top, bottom]
-    assert line["to"] == [0, 1, 2]
-    assert line["cuts"] == [0.1, 0.333333, 1.0]
-
-
-def test_a_text_cannot_end_the_script():
-    _, [[axes]] = canvas(360, 260)
-    trace = Trace("k", "</script><b>", "c0", X, X, ["<!--", "]]>", "&"])
-    markup = points(axes, "link", [trace])
-    assert markup.count("<") == 2
-    assert content(markup)["lines"][0]["name"] == "</script><b>"

@@ -14,9 +14,7 @@ from numpy.typing import NDArray
 
 from retinabench.metrics.clinical.thresholds import GOALS
 from retinabench.metrics.image_sets import SET_LABELS
-from retinabench.reports.evaluation.evaluation import BINS, GRID, Band, Evaluation, SetPredictions, referral
-from retinabench.reports.evaluation.evaluation import Floats as Floats_panels
-from retinabench.reports.evaluation.evaluation import Floats as Floats_traces
+from retinabench.reports.evaluation.evaluation import BINS, GRID, Evaluation, SetPredictions, referral
 from retinabench.reports.toolkit.figures import (
     BAD,
     FAINT,
@@ -29,15 +27,13 @@ from retinabench.reports.toolkit.figures import (
     Floats,
     Line,
     Panel,
-    Trace,
     canvas,
     draw_lines,
     light_grid,
-    points,
     thin,
     to_svg,
 )
-from retinabench.reports.toolkit.number_format import THREE_DIGITS, TWO_DIGITS, percent, plain
+from retinabench.reports.toolkit.number_format import percent, plain
 
 HEIGHT = 300
 
@@ -182,104 +178,11 @@ def _draw_histogram(axes: Axes, values: Floats, correct: NDArray[np.bool_], edge
         axes.text(1.02, height, f"{int(count)}", transform=place, fontsize=TEXT, color=color, va="center")
 
 
-STEP = 2
-
-"""One point of the grid in so many can be pointed at."""
-
-MOST_TRACES = 6
-
-PLACES = GRID[::STEP]
-
-
-def referral_points(figure: Figure, evaluation: Evaluation, name: str, metric: str) -> Markup:
-    """Return the points of a referral figure, after it was drawn."""
-    label = {"accuracy": "accuracy", "auroc": "AUROC", "nll": "NLL"}[metric]
-    traces = []
-    for i in _methods(evaluation):
-        band = evaluation.curves.get((i, name, metric))
-        if band is not None and np.isfinite(band.y).any():
-            texts = [f"{label} {text}" for text in _texts(band, STEP)]
-            traces.append(_trace(evaluation, i, name, band.y[::STEP], texts))
-    return points(figure.axes[0], "referral", traces, [f"{percent(share)} referred" for share in PLACES])
-
-
-def roc_points(figure: Figure, evaluation: Evaluation, name: str) -> Markup:
-    """Return the points of an ROC figure; each leads to the bin of probabilities that its threshold lies in."""
-    traces = []
-    for i in _methods(evaluation):
-        band, case = evaluation.curves.get((i, name, "roc")), evaluation.first(i, name)
-        if band is None or case is None or not np.isfinite(band.y).any():
-            continue
-        cuts = _cuts(case)
-        alone = len(evaluation.methods[i].predictions) == 1
-        said = [f", P above {plain(cut, 3)}" if alone else "" for cut in cuts]
-        texts = [f"sensitivity {text}{cut}" for text, cut in zip(_texts(band, STEP), said, strict=True)]
-        to = _bin_places(case)[case.bins_of(cuts)]
-        traces.append(_trace(evaluation, i, name, band.y[::STEP], texts, to.tolist(), cuts))
-    return points(figure.axes[0], "roc", traces, [f"Specificity {plain(1 - fpr)}" for fpr in PLACES])
-
-
-def observed_points(figure: Figure, evaluation: Evaluation, i: int) -> Markup:
-    """Return the points of the calibration figure of a method; each leads to the threshold at its mean probability."""
-    traces = []
-    for name, color in (("in_domain", "good"), ("shifted", "bad")):
-        case, band = evaluation.first(i, name), evaluation.curves.get((i, name, "observed"))
-        if case is None or band is None:
-            continue
-        x, filled = predicted_by_bin(case)
-        part = Band(band.x[filled], band.y[filled], band.low[filled], band.high[filled])
-        texts = [f"predicted {plain(p)}, observed {text}" for p, text in zip(x, _texts(part, 1), strict=True)]
-        called = (case.prob[~case.label][None] > x[:, None]).mean(axis=1) if (~case.label).any() else 0 * x
-        to = np.rint(called * (len(PLACES) - 1)).astype(int).tolist()
-        label = {"in_domain": "in-domain", "shifted": "shifted"}[name]
-        traces.append(Trace(f"{i}|{name}", label, color, x, part.y, texts, to))
-    return points(figure.axes[0], f"reliability-{i}", traces)
-
-
-def predicted_by_bin(case: SetPredictions) -> tuple[Floats_traces, NDArray[np.bool_]]:
+def predicted_by_bin(case: SetPredictions) -> tuple[Floats, NDArray[np.bool_]]:
     """Return the mean probability of every bin that holds an image, and (BINS,) which do."""
     total = np.bincount(case.bins, minlength=BINS)
     filled = total > 0
     return np.bincount(case.bins, case.prob, BINS)[filled] / total[filled], filled
-
-
-def _methods(evaluation: Evaluation) -> list[int]:
-    """Return the first methods, the leading one among them."""
-    rest = [i for i in range(len(evaluation.methods)) if i != evaluation.leader]
-    return sorted([evaluation.leader, *rest[: MOST_TRACES - 1]])
-
-
-def _trace(
-    evaluation: Evaluation,
-    i: int,
-    name: str,
-    y: Floats_traces,
-    texts: list[str],
-    to: list[int] | None = None,
-    cuts: Floats_traces | None = None,
-) -> Trace:
-    color = f"c{evaluation.marks[i].hue}"
-    return Trace(f"{i}|{name}", evaluation.methods[i].name, color, PLACES, y, texts, to or (), cuts)
-
-
-def _texts(band: Band, step: int) -> list[str]:
-    found = []
-    for value, low, high in zip(band.y[::step], band.low[::step], band.high[::step], strict=True):
-        form = THREE_DIGITS if not np.isfinite(high - low) else TWO_DIGITS.fitted(float(high - low))
-        found.append(f"{form(float(value))} {form.interval(float(low), float(high))}".rstrip())
-    return found
-
-
-def _bin_places(case: SetPredictions) -> NDArray[np.intp]:
-    """Return (BINS,) the place of each bin among those that hold an image; of an empty one, that of the next below."""
-    return np.asarray(np.maximum(np.cumsum(predicted_by_bin(case)[1]) - 1, 0), np.intp)
-
-
-def _cuts(case: SetPredictions) -> Floats_traces:
-    """Return for each place on the horizontal axis the threshold above which at most this share of the negatives lies."""
-    negatives = np.sort(case.prob[~case.label])[::-1]
-    allowed = np.floor(PLACES * len(negatives) + 1e-9).astype(int)
-    return np.asarray(np.append(negatives, 0.0)[np.minimum(allowed, len(negatives))], np.float64)
 
 
 LABELS = {"accuracy": "accuracy", "auroc": "AUROC", "nll": "NLL (nats)"}
@@ -343,7 +246,7 @@ def roc_panels(evaluation: Evaluation) -> list[Panel]:
             title = f"ROC curves, {SET_LABELS[name].lower()}"
             figure = roc_panel(lines)
             svg = to_svg(figure, f"roc-{name}", title=title, description=said)
-            out.append(Panel(SET_LABELS[name], svg, points=roc_points(figure, evaluation, name)))
+            out.append(Panel(SET_LABELS[name], svg))
         else:
             caption = "No ROC curve: this set has images of one class only."
             out.append(Panel(SET_LABELS[name], Markup(""), caption))
@@ -373,8 +276,7 @@ def referral_panels(evaluation: Evaluation) -> list[tuple[str, list[Panel]]]:
                 description=_at_share(evaluation, name, metric),
             )  # fmt: skip
             caption = _composition(evaluation, name) if metric == "accuracy" else ""
-            found = referral_points(figure, evaluation, name, metric)
-            panels.append(Panel(SET_LABELS[name], svg, caption, found))
+            panels.append(Panel(SET_LABELS[name], svg, caption))
         groups.append(
             ({"accuracy": "Accuracy", "auroc": "AUROC", "nll": "NLL, lower is better"}[metric], panels)
         )
@@ -404,8 +306,7 @@ def lead_panel(evaluation: Evaluation) -> Panel | None:
         "in_domain": "Referral of the most uncertain images",
         "shifted": "Referral of the most uncertain shifted images",
     }
-    found = referral_points(figure, evaluation, name, "accuracy")
-    return Panel(heading[name], svg, _composition(evaluation, name), found)
+    return Panel(heading[name], svg, _composition(evaluation, name))
 
 
 def _controls(evaluation: Evaluation, name: str, metric: str) -> list[Control]:
@@ -465,14 +366,14 @@ def histogram_panels(evaluation: Evaluation) -> list[Panel]:
     return panels
 
 
-def _uncertainty_limits(values: Floats_panels, entropy: bool) -> tuple[float, float]:
+def _uncertainty_limits(values: Floats, entropy: bool) -> tuple[float, float]:
     if entropy:
         return 0.0, float(np.log(2))
     low, high = float(values.min()), float(values.max())
     return (low, high) if high > low else (low - 0.5, low + 0.5)
 
 
-def _median(values: Floats_panels) -> str:
+def _median(values: Floats) -> str:
     return plain(float(np.median(values)), 2) if values.size else "none"
 
 
@@ -498,5 +399,5 @@ def reliability_panels(evaluation: Evaluation) -> list[Panel]:
                 figure, f"reliability-{i}",
                 title=f"Reliability of {method.name}, positive class", description="; ".join(said),
             )  # fmt: skip
-            panels.append(Panel(method.name, svg, points=observed_points(figure, evaluation, i)))
+            panels.append(Panel(method.name, svg))
     return panels

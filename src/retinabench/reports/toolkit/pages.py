@@ -38,7 +38,7 @@ from retinabench.reports.toolkit.number_format import (
 
 TOOLKIT = "retinabench.reports.toolkit"
 
-SCRIPTS = ("tables.js", "folds.js", "explore.js", "hover.js", "choices.js")
+SCRIPTS = ("tables.js", "folds.js", "explore.js", "choices.js")
 
 """The parts of the one script of all pages."""
 

@@ -69,8 +69,6 @@
     part("details").hidden = listed.length <= SHOWN;
     part("listed").textContent = listed.length < all ? listed.length + " of them, the most severe first" : "All of them, the most severe first";
     rows(part("missed"), listed.map(([id, patient, grade, prob]) => [id, patient, grade ?? "–", prob]));
-    const detail = { model: model.name, share: model.shares[j], cut: model.cuts[i] };
-    document.dispatchEvent(new CustomEvent("explored", { detail })); // figures mark the pair
   }
   function moved() {
     show();
