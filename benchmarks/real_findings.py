@@ -1,14 +1,23 @@
-"""Scores, tables and the figure of docs/results.md from what `real.py`, `real_finetuned.py` and `real_scratch.py` computed.
+"""Scores, tables and the figure of docs/results.md from what `real.py` computed.
 
-    python benchmarks/real_findings.py --out results-real
+    python benchmarks/real_findings.py --out results-real               # writes findings.md, the tables and the figure
+    python benchmarks/real_findings.py --out results-real --add         # adds the fine-tuned networks to real_finetuned.npz
+    python benchmarks/real_findings.py --out results-real --recorded    # what the tables say by strength; trains no network
 
-writes `findings.md` and `findings.json` below `--out`, docs/tables/real*.csv and docs/images/real-damage.png. Every mean is over runs (and kinds of damage), and
+The tables are docs/tables/real*.csv, the figure docs/images/real-damage.png. Every mean is over runs (and kinds of damage), and
 every interval a 95 % percentile interval over bootstrap replicates that draw patients, divisions and the seeds of each division, with
 replacement. All methods have the same replicates, so that differences between methods are paired. Of one run an interval holds the
 variation of the patients alone; two divisions tell little about the variation between divisions.
 
-`--recorded` takes the fine-tuned networks from `real_finetuned.npz` (`real_record.py`), which holds the official test images alone, and
-replaces what the tables say of them, and of the heads in `--out`, at each strength of the damage, and the figure.
+`real_finetuned.npz` records what the fine-tuned networks predict for the official test images, one row for each cross-validation:
+
+names: (R,) method and number, such as ``MC-dropout-0``.
+position: (M,) places of the images, undamaged and damaged, in the order of `real.Damaged`.
+mean: (R, M) P(referable).
+own/NAME: (M,) the own uncertainty of a method that has one, in place of the entropy.
+
+`--recorded` takes the fine-tuned networks from there, and replaces what the tables say of them, and of the heads in `--out`, at each
+strength of the damage, and the figure.
 """
 
 from __future__ import annotations
@@ -35,9 +44,8 @@ from real import (
     division_of,
     entropy,
 )
-from real_record import RECORD, recorded
 
-from retinabench.core.files import write_bytes, write_json
+from retinabench.core.files import atomic_write, write_bytes, write_json
 from retinabench.core.random_streams import numpy_generator
 from retinabench.data.prepared import open_prepared
 from retinabench.data.preprocessing.corruption import KINDS, STRENGTHS
@@ -48,37 +56,96 @@ from retinabench.metrics.registry import SCORES
 from retinabench.metrics.weighted_images import Batch, Cases, Weighted
 from retinabench.reports.toolkit.figures import canvas, light_grid, save
 
+RECORD = Path(__file__).with_name("real_finetuned.npz")
+
+
+def test_positions(split: NDArray[np.str_]) -> NDArray[np.intp]:
+    """Return the places of the official test images in the order of `real.Damaged`; `split` is that of each image (N,)."""
+    rows = [np.arange(len(split)), *(some for _, _, some in damaged_parts(split))]
+    return np.flatnonzero(split[np.concatenate(rows)] == "test")
+
+
+def recorded(file: Path, length: int) -> Iterator[tuple[str, dict[str, NDArray[np.float64]]]]:
+    """Yield the names of a record with their columns: mean and own uncertainty (`length`,), NaN where a run has no prediction."""
+    content = np.load(file, allow_pickle=False)
+    for name, mean in zip(content["names"].tolist(), content["mean"], strict=True):
+        found = {key: np.full(length, np.nan) for key in ("mean", "own")}
+        found["mean"][content["position"]] = mean
+        if f"own/{name}" in content:
+            found["own"][content["position"]] = content[f"own/{name}"]
+        yield name, found
+
+
+def add(file: Path, folder: Path, position: NDArray[np.intp]) -> int:
+    """Add the finished runs of a folder to a record, in place of older ones of their names; return how many it holds.
+
+    `position` (M,) are the places of the images that are recorded.
+    """
+    mean: dict[str, NDArray[np.float32]] = {}
+    own: dict[str, NDArray[np.float32]] = {}
+    if file.is_file():
+        content = np.load(file, allow_pickle=False)
+        mean |= dict(zip(content["names"].tolist(), content["mean"], strict=True))
+        own |= {name: content[name] for name in content.files if name.startswith("own/")}
+    for path in folder.glob("*.npz"):
+        found = np.load(path, allow_pickle=False)
+        if not np.isnan(found["mean"][position]).any():
+            mean[path.stem] = found["mean"][position].astype(np.float32)
+            if not np.isnan(found["own"][position]).any():
+                own[f"own/{path.stem}"] = found["own"][position].astype(np.float32)
+    names = sorted(mean)
+    table = np.stack([mean[name] for name in names])
+    with atomic_write(file) as sink:
+        np.savez_compressed(sink, names=np.array(names), position=position, mean=table, **own)
+    return len(names)
+
+
 Floats = NDArray[np.float64]
+
+
 Rows = list[list[str]]  # of a table, the head first
+
+
 NAMES = {
     "auroc": "AUROC", "accuracy": "accuracy", "nll": "NLL", "referral_accuracy_area": "referral accuracy",
     "referral_auroc_area": "referral AUROC", "failure_auroc": "failure AUROC",
 }  # fmt: skip
+
+
 REPLICATES, FEWER, MOST_SEEDS = 300, 100, 20  # fewer of a score that is slow
+
+
 MAIN = ("in domain", "damaged")
+
+
 TITLES = {"damaged": f"damage of strength {EVERYWHERE}"}  # of sets, where not their names
+
+
 TRUNKS = {
     "": "heads",
     ", fine-tuned": "finetuned",
     ", from scratch": "scratch",
 }  # suffix of a method -> folder
+
+
 DRAWN = ("MAP", "VBLL", "Laplace (evidence)", "IVON", "tuned SGLD", "DDU")  # by strength of the damage
+
+
 COLOURS = ("#444444", "#c26a1b", "#2a6f97", "#7a4fa3", "#3d8f5f", "#b03a48")
+
+
 BY_STRENGTH, FROM_MAP, BETWEEN = (  # names of tables
     "real-damage-by-strength",
     "real-differences-from-map",
     "real-differences-between-trunks",
 )
+
+
 PAGE = Path(__file__).resolve().parents[1]
 
 
 class Study:
-    """The predictions of all methods, and what they are scored on.
-
-    Args:
-        out: Folder of the computations.
-        record: Takes the fine-tuned networks from this file, and scores the official test images alone.
-    """
+    """The predictions of all methods, and what they are scored on."""
 
     def __init__(self, out: Path, record: Path | None = None) -> None:
         self.records = open_prepared(out / "data").records
@@ -377,91 +444,6 @@ def by_kind(study: Study, method: str = "MAP") -> Rows:
     return lines
 
 
-def claims_by_trunk(study: Study) -> str:
-    """The claims that a network from scratch, a frozen and a fine-tuned one can be asked alike."""
-    lines = []
-    for suffix in TRUNKS:
-        base = f"MAP{suffix}"
-        if base not in study.found:
-            continue
-        lines += [f"- {base}, {name}: {NAMES[score]} {interval(study.draws(base, name, score))}"
-                  for name in MAIN for score in ("auroc", "accuracy", "failure_auroc")]  # fmt: skip
-        for name in MAIN:
-            gain = study.draws(base, name, "referral_accuracy_area") - study.draws(base, name, "accuracy")
-            lines.append(f"- {base}, {name}: referral accuracy above accuracy {interval(gain)}")
-        lost = study.draws(base, "damaged", "failure_auroc") - study.draws(base, "in domain", "failure_auroc")
-        lines.append(f"- {base}: failure AUROC under damage less in domain {interval(lost)}")
-        pooled = [one for one in study.found if one.startswith("ensemble of") and trunk_of(one) == suffix]
-        for ensemble in pooled:
-            member = ensemble.split(" ", 3)[3]
-            for name in MAIN:
-                for score in ("auroc", "nll", "referral_accuracy_area"):
-                    gain = study.draws(ensemble, name, score) - study.draws(member, name, score)
-                    lines.append(f"- {ensemble} less its members, {name}: {NAMES[score]} {interval(gain)}")
-    return "\n".join(lines)
-
-
-def claims(study: Study) -> str:
-    """The numbers behind the claims, one line each."""
-    lines = []
-
-    def add(what: str, draws: Floats) -> None:
-        lines.append(f"- {what}: {interval(draws)}")
-
-    for name in ("in domain", "damaged"):
-        add(f"MAP, {name}: failure AUROC", study.draws("MAP", name, "failure_auroc"))
-        gain = study.draws("MAP", name, "referral_accuracy_area") - study.draws("MAP", name, "accuracy")
-        add(f"MAP, {name}: referral accuracy above accuracy (random referral: 0)", gain)
-    scores = list(NAMES)
-
-    def of_map(name: str, k: int, score: str) -> Floats:
-        return study.over_runs("MAP", study.found["MAP"][name][:, k, scores.index(score)])
-
-    for k, kind in enumerate(KINDS):
-        for score in ("auroc", "accuracy", "referral_accuracy_area"):
-            lost = of_map("damaged", k, score) - of_map("in domain", 0, score)
-            add(f"MAP, {kind} at 3 less undamaged: {score}", lost)
-        add(f"MAP, {kind} at 3: failure AUROC", of_map("damaged", k, "failure_auroc"))
-        add(f"MAP, {kind} at 5, 103 images: failure AUROC", of_map("strength 5", k, "failure_auroc"))
-    single = [
-        one
-        for one, found in study.found.items()
-        if not one.startswith("ensemble of") and not trunk_of(one) and "damaged" in found
-    ]
-    before = np.stack([study.draws(method, "in domain", "auroc") for method in single])
-    after = np.stack([study.draws(method, "damaged", "referral_accuracy_area") for method in single])
-    places = [np.argsort(np.argsort(one, axis=0), axis=0) for one in (before, after)]
-    same = np.array([np.corrcoef(a, b)[0, 1] for a, b in zip(places[0].T, places[1].T, strict=True)])
-    add("rank correlation of methods, AUROC in domain and referral accuracy under damage", same)
-    for method in single:
-        missed = []
-        for one in study.runs[method].values():
-            shares = []
-            for at in study.sets["damaged"]:
-                cases = study._cases(one, at)
-                certain = np.arange(len(at)) < len(at) // 2
-                weights = study.weights[:, study.row[at]][:, cases.order] * (cases.label & cases.error)
-                shares.append((weights * certain).sum(axis=1) / weights.sum(axis=1))
-            missed.append(np.nanmean(shares, axis=0))
-        add(
-            f"{method}, damaged: share of the missed referable images among the more certain half",
-            study.over_runs(method, np.stack(missed)),
-        )
-    sensitivity = SCORES["sensitivity_at_specificity_80"].function
-    for method, name in product(("MAP", "MC dropout"), MAIN):
-        of_run = np.full((len(study.runs[method]), REPLICATES + 1), np.nan)
-        for found, one in zip(of_run, study.runs[method].values(), strict=True):
-            values = []
-            for at in study.sets[name]:
-                cases = study._cases(one, at)
-                weights = study.weights[: FEWER + 1, study.row[at]][:, cases.order]
-                values.append([sensitivity(Weighted(cases, weight)) for weight in weights])
-            found[: FEWER + 1] = np.mean(values, axis=0)
-        draws = study.over_runs(method, of_run)[: FEWER + 1]
-        add(f"{method}, {name}: sensitivity at specificity 0.80", draws)
-    return "\n".join(lines)
-
-
 def figure(study: Study, path: Path) -> None:
     """Scores of some methods by strength of the damage: heads on the frozen trunk above, fine-tuned networks below."""
     drawing, axes = canvas(720, 470, 2, 3)
@@ -484,13 +466,24 @@ def figure(study: Study, path: Path) -> None:
     save(drawing, path, ("png",), dpi=110)
 
 
+def _summary(draws: Floats) -> tuple[float, ...]:
+    return (draws[0], *np.nanpercentile(draws[1:], [2.5, 97.5]))
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, default=Path("results-real"))
     parser.add_argument("--figure", type=Path, default=PAGE / "docs" / "images" / "real-damage")
     parser.add_argument("--tables", type=Path, default=PAGE / "docs" / "tables")
     parser.add_argument("--recorded", action="store_true", help="fine-tuned networks from real_finetuned.npz")
+    parser.add_argument(
+        "--add", action="store_true", help="finished fine-tuned networks to real_finetuned.npz"
+    )
     options = parser.parse_args(arguments)
+    if options.add:
+        position = test_positions(open_prepared(options.out / "data").records.split)
+        print(f"{RECORD.name}: {add(RECORD, options.out / 'finetuned', position)} cross-validations")
+        return
     if options.recorded:
         study = Study(options.out, RECORD)
         write_strengths(study, options.tables)
@@ -504,8 +497,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "## Under damage of strength 3", markdown(table(study, "damaged")),
         "## Differences from MAP, in domain", markdown(against_map(study, "in domain")),
         "## Differences from MAP, under damage of strength 3", markdown(against_map(study, "damaged")),
-        "## MAP by kind and strength", markdown(by_kind(study)), "## Claims", claims(study),
-        "## By trunk", markdown(by_trunk(study)), claims_by_trunk(study),
+        "## MAP by kind and strength", markdown(by_kind(study)), "## By trunk", markdown(by_trunk(study)),
         "## By strength", markdown(by_strength(study)), "## Between trunks", markdown(between_trunks(study)),
     ]  # fmt: skip
     write_bytes(options.out / "findings.md", "\n\n".join(parts).encode())

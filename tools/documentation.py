@@ -40,14 +40,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def tutorial(path: Path) -> tuple[str, dict[str, bytes]]:
-    """Execute a notebook.
-
-    Args:
-        path: A percent script.
-
-    Returns:
-        The page, and its figures by name.
-    """
+    """Execute a notebook."""
     import tempfile
 
     import jupytext

@@ -27,12 +27,7 @@ def browser() -> str:
 
 
 def screenshot(page: Path, out: Path) -> None:
-    """Write the first screen of a page.
-
-    Args:
-        page: An HTML file.
-        out: A PNG, of `WIDTH` x `HEIGHT` pixels.
-    """
+    """Write the first screen of a page."""
     from PIL import Image
 
     size = f"--window-size={WIDTH},{HEIGHT}"

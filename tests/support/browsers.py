@@ -38,12 +38,7 @@ _LEVELS = "[...document.querySelectorAll('h1, h2, h3, h4')].map((one) => Number(
 
 
 def screenshot(page: Any, name: str) -> None:
-    """Keep a picture of a whole page where `SCREENSHOTS` names a folder.
-
-    Args:
-        page: The page as it is shown.
-        name: Of the file.
-    """
+    """Keep a picture of a whole page where `SCREENSHOTS` names a folder."""
     if folder := os.environ.get(SCREENSHOTS):
         page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
 
@@ -51,14 +46,7 @@ def screenshot(page: Any, name: str) -> None:
 def faults(
     browser: Any, address: Path, scheme: str = "light", contrast: bool = True
 ) -> list[tuple[str, str, list[str]]]:
-    """Return what axe-core finds wrong by WCAG 2 AA and best practice, with all parts open.
-
-    Args:
-        browser: Draws the page.
-        address: The page.
-        scheme: `light` or `dark`.
-        contrast: Whether colours are compared, which takes most of the time.
-    """
+    """Return what axe-core finds wrong by WCAG 2 AA and best practice, with all parts open."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
     page = browser.new_page(color_scheme=scheme)
     page.goto(address.as_uri())

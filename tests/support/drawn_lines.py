@@ -12,14 +12,6 @@ def drawn_line(
     """Return the line that the released plot draws.
 
     Long curves are thinned to about 500 points; accuracy loses its last 100 drawn points, NLL its last 5 %.
-
-    Args:
-        curves: (seeds, M) values over the share referred.
-        metric: `accuracy`, `nll`, `auroc` or `auprc`.
-        no_oracle: Whether to take the oracle's share off once more, although the arrays hold none; the default there.
-
-    Returns:
-        x and y of the line.
     """
     arrays = np.asarray(curves, np.float64)
     if no_oracle:

@@ -41,11 +41,7 @@ class Batch:
 def run_batch(
     name: str, seed: int, log: OutcomeLog, scratch: Path, *, show: bool = False, most: int | None = None
 ) -> int:
-    """Run one batch of a campaign in this process and log it.
-
-    Returns:
-        The number of failures.
-    """
+    """Run one batch of a campaign in this process and log it."""
     module, start, trials, failed = load(name), time.monotonic(), 0, 0
     for outcome in islice(module.campaign(seed, scratch), most):
         log.outcome(name, seed, module.UNIT, outcome)

@@ -25,14 +25,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of one trial.
-
-    Args:
-        campaign: The row of the table that counts it: the campaign's name, with its part where it has several: ``kills at random times``.
-        case: What was tried, enough to repeat it with the batch's seed: ``"byte 812 of predictions.parquet"``.
-        verdict: How it ended.
-        detail: The error line, or how it failed.
-    """
+    """The result of one trial."""
 
     campaign: str
     case: str

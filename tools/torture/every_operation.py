@@ -16,16 +16,7 @@ NAME = "every_operation"
 
 
 def kill_at_every_operation(verb: Verb, log: OutcomeLog, scratch: Path) -> None:
-    """Kill a verb at each operation on its files and log the outcomes; operations in the log are not repeated.
-
-    Args:
-        verb: The command.
-        log: The log.
-        scratch: An empty folder.
-
-    Raises:
-        RuntimeError: The verb fails undisturbed, or there is no C compiler.
-    """
+    """Kill a verb at each operation on its files and log the outcomes; operations in the log are not repeated."""
     plan = interposed()
     if plan is None:
         raise RuntimeError("kills at operations need Linux and a C compiler")
@@ -39,15 +30,7 @@ def kill_at_every_operation(verb: Verb, log: OutcomeLog, scratch: Path) -> None:
 
 
 def kill_verbs(names: Sequence[str], log: OutcomeLog) -> None:
-    """Kill the verbs of some names, or all of them for none, at each operation.
-
-    Args:
-        names: Of `verbs.VERBS`.
-        log: The log.
-
-    Raises:
-        SystemExit: There is no such verb.
-    """
+    """Kill the verbs of some names, or all of them for none, at each operation."""
     known = {verb.name: verb for verb in VERBS}
     if unknown := sorted(set(names) - set(known)):
         raise SystemExit(f"torture: error: no command {unknown[0]!r}; there are {', '.join(known)}")

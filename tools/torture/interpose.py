@@ -40,14 +40,7 @@ class Plan:
             self._map = mmap.mmap(file.fileno(), SIZE)
 
     def set(self, folder: Path | None, at: int = 0, what: What = What.COUNT, number: int = 0) -> None:
-        """Count operations below `folder` from 0 on; None counts nothing.
-
-        Args:
-            folder: An absolute path, or None.
-            at: The operation at which it happens, counted from 1.
-            what: What happens.
-            number: The errno of a failure, the milliseconds of a delay.
-        """
+        """Count operations below `folder` from 0 on; None counts nothing."""
         self._map[32:SIZE] = bytes(4096)
         self._map[:32] = struct.pack("4q", 0, at, what, number)
         name = b"" if folder is None else os.fsencode(folder)

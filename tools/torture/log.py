@@ -15,11 +15,7 @@ COLUMNS = tuple(Verdict)
 
 
 class OutcomeLog:
-    """The log file.
-
-    Args:
-        path: Its path; created with the first line.
-    """
+    """The log file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

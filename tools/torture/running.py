@@ -34,14 +34,7 @@ PATIENCE = 600.0  # seconds for a command of a few seconds on a very busy machin
 
 @dataclass
 class Running:
-    """A command that runs in a session of its own.
-
-    Args:
-        process: Its number, and that of its session.
-        output: File with what it prints.
-        began: Monotonic time of its start.
-        status: As `os.waitpid` gives it, once it has ended.
-    """
+    """A command that runs in a session of its own."""
 
     process: int
     output: Path
@@ -92,18 +85,7 @@ def start(
     first: Callable[[], object] = int,
     modules: Path | None = None,
 ) -> Running:
-    """Start a `retinabench` command in a forked child.
-
-    Args:
-        arguments: The verb and its arguments.
-        folder: Its working folder.
-        output: File for what it prints.
-        first: Is called in the child before the command.
-        modules: Where the names of the modules that it has imported are written.
-
-    Returns:
-        The running command.
-    """
+    """Start a `retinabench` command in a forked child."""
     sys.stdout.flush()
     output.write_bytes(b"")
     began, process = time.monotonic(), os.fork()

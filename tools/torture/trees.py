@@ -31,16 +31,7 @@ LOGS = (
 
 @dataclass(frozen=True)
 class Undisturbed:
-    """What an undisturbed command leaves.
-
-    Args:
-        arguments: Of the command.
-        scratch: Folder of the batch.
-        files: Path below `out` -> content; None for one in which two runs differ.
-        operations: Operations on files, as `interpose.c` counts them.
-        seconds: How long it takes.
-        given: `Verb.given`.
-    """
+    """What an undisturbed command leaves."""
 
     arguments: list[str]
     scratch: Path
@@ -50,34 +41,12 @@ class Undisturbed:
     given: str = ""
 
     def start(self, folder: Path, number: int = 0, first: Callable[[], object] = int) -> Running:
-        """Start the command in a folder.
-
-        Args:
-            folder: The folder.
-            number: Tells several at once apart.
-            first: Is called in the child before the command.
-
-        Returns:
-            The running command.
-        """
+        """Start the command in a folder."""
         return start(self.arguments, folder, self.scratch / f"output-{number}", first)
 
 
 def undisturbed(verb: Verb, scratch: Path, plan: Plan, more: Collection[str] = ()) -> Undisturbed:
-    """Make the inputs, import what the command needs into this process, and run it twice.
-
-    Args:
-        verb: The command.
-        scratch: Folder of the batch.
-        plan: Counts the operations of the second run.
-        more: Inputs that are needed beside those of the command (`verbs.Verb`).
-
-    Returns:
-        What it leaves.
-
-    Raises:
-        RuntimeError: It fails undisturbed.
-    """
+    """Make the inputs, import what the command needs into this process, and run it twice."""
     plan.set(None)
     inputs = scratch / "inputs"
     make_inputs(inputs, {*verb.needs, *more})
@@ -186,13 +155,7 @@ def damage_in(out: Path) -> str:
 
 
 def wrong_after(verb: Verb, base: Undisturbed, folder: Path) -> str:
-    """Repeat the command in a folder that was disturbed, and say what differs from the undisturbed result; "" if nothing.
-
-    Args:
-        verb: The command.
-        base: What it leaves undisturbed.
-        folder: The working folder.
-    """
+    """Repeat the command in a folder that was disturbed, and say what differs from the undisturbed result; "" if nothing."""
     out = folder / "out"
     if damage := damage_in(out):
         return f"after the kill: {damage}"

@@ -24,17 +24,7 @@ RETINABENCH = (sys.executable, "-m", "retinabench")
 
 @dataclass(frozen=True)
 class Ended:
-    """How a trial's process ended.
-
-    Args:
-        code: Exit code of a command, negative for a signal; 0 where a function returned, 1 where it raised.
-        value: What a function returned.
-        error: The exception that a function raised, as text ``"Class: message"``; a command's standard error.
-        traceback: Where a function raised, for the detail of an outcome.
-        output: A command's standard output.
-        seconds: Wall time.
-        broken: Why the trial counts as failed whatever it printed: a hang, too much memory, a crash, a traceback; or "".
-    """
+    """How a trial's process ended."""
 
     code: int
     value: Any = None
@@ -54,17 +44,7 @@ class Ended:
 def isolated(
     function: Callable[..., Any], *arguments: Any, seconds: float = SECONDS, megabytes: int = MEGABYTES
 ) -> Ended:
-    """Call a function in a forked child; import what it needs before, so that the child starts with it.
-
-    Args:
-        function: Returns something small that can be pickled.
-        *arguments: Its arguments.
-        seconds: Limit of wall time.
-        megabytes: Limit of memory above what this process has, in MB: of addresses, so that a forged size fails at once.
-
-    Returns:
-        How it ended.
-    """
+    """Call a function in a forked child; import what it needs before, so that the child starts with it."""
     (ended,) = isolated_each(lambda _: function(*arguments), [0], seconds=seconds, megabytes=megabytes)
     return ended
 
@@ -80,16 +60,6 @@ def isolated_each(
     """Call a function with each item in forked children that work on one item after the other.
 
     A child that fails is replaced, so that no failure changes the next trial.
-
-    Args:
-        function: Returns something small that can be pickled.
-        items: Its arguments.
-        together: Items for one child at most.
-        seconds: Limit of wall time of each.
-        megabytes: As in `isolated`.
-
-    Yields:
-        How each ended, in order.
     """
     place = 0
     while place < len(items):
@@ -155,18 +125,7 @@ def command(
     program: Sequence[str] = RETINABENCH,
     **options: Any,
 ) -> Ended:
-    """Run a `retinabench` command in a process group of its own.
-
-    Args:
-        *arguments: The verb and its arguments.
-        seconds: Limit of wall time.
-        megabytes: Limit of resident memory, in MB, of each process.
-        program: What the arguments are given to.
-        **options: Of `subprocess.Popen`: ``cwd``, ``env``.
-
-    Returns:
-        How it ended; `broken` where it hung, used too much memory, crashed or printed a traceback.
-    """
+    """Run a `retinabench` command in a process group of its own."""
     start, broken = time.monotonic(), ""
     with tempfile.TemporaryFile("w+b") as output, tempfile.TemporaryFile("w+b") as error:
         process = subprocess.Popen(

@@ -44,14 +44,7 @@ space = {space}
 
 @dataclass(frozen=True)
 class Verb:
-    """One command.
-
-    Args:
-        name: For the table.
-        arguments: Folder of the inputs -> the arguments; the command writes below `out` of its working folder.
-        needs: Of the inputs that take seconds to make: ``data``, ``other``, ``weights``, ``runs``.
-        given: An input that stands below `out` before the command, since it writes into it; "" for none.
-    """
+    """One command."""
 
     name: str
     arguments: Callable[[Path], list[str]]
@@ -116,15 +109,7 @@ def _run(inputs: Path) -> str:
 
 
 def make_inputs(folder: Path, needs: Collection[str]) -> None:
-    """Make what commands read: tables of predictions, answers and a submission; a study; data and a finished run.
-
-    Args:
-        folder: Where.
-        needs: Which of ``data``, ``other``, ``weights`` and ``runs`` are needed.
-
-    Raises:
-        RuntimeError: The run cannot be made.
-    """
+    """Make what commands read: tables of predictions, answers and a submission; a study; data and a finished run."""
     folder.mkdir(parents=True)
     for name, seed in (("data", "0"), ("other", "1")):
         if name in needs:

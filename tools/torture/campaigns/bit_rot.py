@@ -25,13 +25,7 @@ RUN = "[a-z]*-mlp-seed-0-????????????"
 
 @dataclass(frozen=True)
 class Case:
-    """A folder, and who reads it.
-
-    Args:
-        verb: Makes the folder.
-        part: Share of the operations after which it is killed; 1 for a finished folder.
-        reads: Inputs and folder -> the arguments of a command that reads it and writes below `read`; None repeats the verb.
-    """
+    """A folder, and who reads it."""
 
     verb: str
     part: float

@@ -18,14 +18,15 @@ from torture.running import Running
 from torture.trees import Undisturbed, damage_in, fresh, undisturbed, wrong_after
 from torture.verbs import VERBS, Verb
 
-UNIT = "kills"
-AT_WRITES, OTHERS = 24, 8  # trials of one batch
+UNIT, SHARE = "kills", 9.0
+AT_WRITES, OTHERS, AT_RANDOM = 24, 8, 4  # trials of one batch
+TOGETHER = 5  # kills in one folder
 KINDS = ("SIGTERM", "SIGINT", "SIGINT twice", "SIGSTOP", "2 copies", "8 copies", "reader")
 PARTS = {"reader": "with a reader beside"}
 
 
 def campaign(seed: int, scratch: Path) -> Iterator[Outcome]:
-    """One verb: a range of its operations, signals, and copies at once; random times are in `random_kills.py`."""
+    """One verb: a range of its operations, signals, copies at once, and kills at random times."""
     plan = interposed()
     if plan is None:
         yield Outcome("kills", "all", Verdict.SKIPPED, "needs Linux and a C compiler")
@@ -40,6 +41,10 @@ def campaign(seed: int, scratch: Path) -> Iterator[Outcome]:
         after = rng.uniform(0, base.seconds)
         kind = KINDS[(number + seed) % len(KINDS)]
         yield trial(verb, base, plan, f"{kind} after {after:.3f} s", kind=kind, after=after)
+    for number in range(AT_RANDOM):
+        moments, wrong = _kill_often(verb, base, rng, TOGETHER)
+        case = f"{verb.name}: {number}: killed after {', '.join(f'{after:.3f}' for after in moments)} s"
+        yield Outcome("kills at random times", case, Verdict.FAILED if wrong else Verdict.EQUAL, wrong)
 
 
 def _operations(count: int, turn: int) -> list[int]:
@@ -59,21 +64,7 @@ def trial(
     after: float = 0.0,
     row: str = "",
 ) -> Outcome:
-    """Disturb a command once, and judge what it left.
-
-    Args:
-        verb: The command.
-        base: What it leaves undisturbed.
-        plan: Of operations on files.
-        case: For the outcome.
-        at: The operation at which it is killed; 0 disturbs it after a time.
-        kind: How it is disturbed then.
-        after: Seconds.
-        row: Of the table; by default by the kind.
-
-    Returns:
-        The outcome.
-    """
+    """Disturb a command once, and judge what it left."""
     folder = fresh(base)
     if at:
         plan.set(folder / "out", at, What.KILL_TORN)
@@ -119,3 +110,27 @@ def _disturb(running: Running, kind: str, after: float, folder: Path) -> str:
             time.sleep(0.01)
             running.send(number)
     return ""
+
+
+def _kill_often(verb: Verb, base: Undisturbed, rng: random.Random, times: int) -> tuple[list[float], str]:
+    """Kill a command in one folder until it ends before its kill, or so many times; return the moments, and what was wrong."""
+    folder, moments = fresh(base), list[float]()
+    while len(moments) < times:
+        after = rng.uniform(0, base.seconds)
+        running = base.start(folder)
+        deadline = time.monotonic() + after
+        while time.monotonic() < deadline and not running.ended():
+            time.sleep(0.001)
+        if not running.ended():
+            running.send(signal.SIGKILL)
+        ended = running.wait()
+        if left := running.orphans():
+            return moments, f"{len(left)} processes were left"
+        if ended.code != -signal.SIGKILL or ended.broken:
+            if ended.code or ended.broken:
+                return moments, f"not killed: {ended.broken or ended.code}: {ended.error[-300:]}"
+            break
+        moments.append(after)
+        if wrong := damage_in(folder / "out"):
+            return moments, wrong
+    return moments, wrong_after(verb, base, folder)

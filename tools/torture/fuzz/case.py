@@ -33,18 +33,7 @@ def nothing_wrong(folder: Path, printed: str) -> str:
 
 @dataclass(frozen=True)
 class Case:
-    """One input.
-
-    Args:
-        reader: The row of the table that counts it.
-        what: What was done to the input.
-        files: Name below the trial's folder -> content.
-        arguments: The command; "@" stands for the folder.
-        check: Compares an accepted reading with an independent one.
-        must: Whether it has to be accepted or refused; "" where both are right.
-        prepare: Changes the folder before the command runs, such as by copying a folder and damaging a file.
-        function: Reads the folder instead of a command, and returns what is wrong with an accepted reading, or "".
-    """
+    """One input."""
 
     reader: str
     what: str

@@ -1,4 +1,4 @@
-"""CSV files of predictions: valid tables in many dialects, tables with one fault each, and damaged files."""
+"""Files of predictions: valid tables in many dialects and formats, tables with one fault each, and damaged files."""
 
 from __future__ import annotations
 
@@ -7,18 +7,15 @@ import unicodedata
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from hypothesis import strategies as st
 
+from retinabench.predictions.formats import npz_bytes, parquet_bytes
+from retinabench.predictions.table import Predictions
 from torture.fuzz import plain
 from torture.fuzz.case import Case
 from torture.fuzz.damage import damages
-from torture.fuzz.tables import (
-    Truth,
-    csv_file,
-    dialects,
-    truths,
-    valid,
-)
+from torture.fuzz.tables import Truth, csv_file, dialects, npz_file, parquet_file, truths, valid
 
 SCORE = ("score", "@/table", "--bootstrap", "0", "--quiet", "--json", "@/scores.json")
 Columns = dict[str, list[Any]]
@@ -217,3 +214,54 @@ def as_read(content: bytes, reader: Callable[[bytes], Columns]) -> Callable[[Any
         return plain.score_differs(truth)(folder, printed)
 
     return check
+
+
+def of_package(truth: Truth) -> Predictions:
+    """The table as an object of this package."""
+    names = ("grade", "patient_id", "domain", "split", "uncertainty")
+    optional = {name: np.array(values) for name in names if (values := getattr(truth, name)) is not None}
+    groups = {name: np.array(values) for name, values in truth.further.items()}
+    ids, label, samples = np.array(truth.image_id), np.array(truth.label), np.array(truth.samples)
+    return Predictions(
+        ids, label, samples, **optional, subgroups=groups, metadata={"method": "dropout", "seed": 3}
+    )
+
+
+@st.composite
+def binary_files(draw: st.DrawFn) -> Case:
+    """A Parquet or NPZ file of this package or of another writer: accepted whole, and damaged refused or read right."""
+    truth, rng = draw(tables()), random.Random(draw(st.integers(0, 2**32)))
+    kind, own = draw(st.sampled_from(("Parquet", "NPZ"))), draw(st.booleans())
+    wanted = truth
+    if own:
+        content = (parquet_bytes if kind == "Parquet" else npz_bytes)(of_package(truth))
+    elif kind == "NPZ":
+        content = npz_file(truth, rng)
+    else:
+        content = parquet_file(truth, rng)
+        wanted = plain.truth_of(plain.parquet_columns(content))  # as single-precision numbers hold it
+    check, reader = plain.score_differs(wanted), f"predictions, {kind}"
+    if draw(st.booleans()):
+        return Case(reader, "valid", {"table": content}, SCORE, check, must="accept")
+    content, said = draw(damages(content))
+    if kind == "Parquet" and not own:
+        check = as_read(content, plain.parquet_columns)
+    return Case(reader, f"{'own' if own else 'foreign'}, {said}", {"table": content}, SCORE, check)
+
+
+@st.composite
+def odd_arrays(draw: st.DrawFn) -> Case:
+    """An NPZ file of which one array is odd or of another length."""
+    truth = draw(tables())
+    n, rng = len(truth), random.Random(draw(st.integers(0, 2**32)))
+    odd = (
+        b"", b"\x93NUMPY", b"not an array", np.zeros(n + 1), np.zeros((n, 1, 1)), np.zeros((n, 0)), np.array(3.0),
+        np.array([None] * n, object), np.arange(n) * 1j, np.full(n, np.datetime64("2020-01-01")), np.full(n, np.nan),
+        np.arange(n, dtype=np.uint64) + 2**63, np.array([0x110000, 0x41] * n, np.uint32).view("<U2"),
+    )  # fmt: skip
+    name = draw(
+        st.sampled_from(("image_id", "label", "probs", "patient_id", "grade", "uncertainty", "split"))
+    )
+    content = npz_file(truth, rng, other={name: rng.choice(odd)})
+    wrong = as_read(content, plain.npz_columns)
+    return Case("predictions, NPZ", f"odd array {name}", {"table": content}, SCORE, wrong)

@@ -10,7 +10,6 @@ import pytest
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 import real_findings
-import real_record
 from real import REPEATS, damaged_parts
 
 TABLES = Path(__file__).resolve().parents[2] / "docs" / "tables"
@@ -27,13 +26,13 @@ def columns(own, missing=()):
 
 
 def test_a_record_holds_the_test_images_of_every_complete_run(tmp_path):
-    position = real_record.test_positions(SPLIT)
+    position = real_findings.test_positions(SPLIT)
     np.savez(tmp_path / "DDU-0.npz", **columns(own=True))
     np.savez(tmp_path / "MAP-1.npz", **columns(own=False))
     np.savez(tmp_path / "MAP-2.npz", **columns(own=False, missing=[1]))  # position 1 is a test image
     file = tmp_path / "record.npz"
-    assert real_record.add(file, tmp_path, position) == 2
-    found = dict(real_record.recorded(file, len(columns(False)["mean"])))
+    assert real_findings.add(file, tmp_path, position) == 2
+    found = dict(real_findings.recorded(file, len(columns(False)["mean"])))
     assert list(found) == ["DDU-0", "MAP-1"]
     held = np.isin(np.arange(len(found["MAP-1"]["mean"])), position)
     # Undamaged, the test images; damaged, those at every strength and not the other images at strength 3.
@@ -47,12 +46,12 @@ def test_a_record_holds_the_test_images_of_every_complete_run(tmp_path):
 
 
 def test_runs_are_added_to_those_of_a_record(tmp_path):
-    position = real_record.test_positions(SPLIT)
+    position = real_findings.test_positions(SPLIT)
     for name in ("MAP-0", "MAP-1"):
         folder = tmp_path / name
         folder.mkdir()
         np.savez(folder / f"{name}.npz", **columns(own=False))
-        count = real_record.add(tmp_path / "record.npz", folder, position)
+        count = real_findings.add(tmp_path / "record.npz", folder, position)
     assert count == 2
 
 
@@ -67,7 +66,7 @@ def test_rows_of_a_table_are_replaced_in_place_and_new_ones_follow(tmp_path):
 
 
 def test_the_table_by_strength_has_five_runs_of_every_fine_tuned_method_and_all_of_the_record():
-    names = np.load(real_record.RECORD, allow_pickle=False)["names"].tolist()
+    names = np.load(real_findings.RECORD, allow_pickle=False)["names"].tolist()
     assert len(names) == len(set(names))
     runs: dict[str, int] = {}
     for name in names:
