@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import re
-
 import numpy as np
 import pytest
 
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation.evaluation import EvaluationSettings, MethodPredictions, evaluate_methods
 from retinabench.reports.evaluation.figures import (
-    MOST_TRACES,
     NHS,
-    PLACES,
     Control,
     Uncertainties,
     histogram_panel,
@@ -22,15 +17,12 @@ from retinabench.reports.evaluation.figures import (
     predicted_by_bin,
     referral_panel,
     referral_panels,
-    referral_points,
     reliability_panel,
     reliability_panels,
     roc_panel,
     roc_panels,
-    roc_points,
 )
 from retinabench.reports.toolkit.figures import GOOD, Line, mark
-from support.fake_predictions import population, predictions
 
 X = np.linspace(0, 1, 5)
 
@@ -94,53 +86,13 @@ def test_reliability_shows_the_observed_shares_and_the_histogram_as_shares():
     assert heights[[3, 7]].tolist() == pytest.approx([0.25 * 0.75, 0.25 * 0.25])
 
 
-@pytest.fixture(scope="module")
-def found():
-    people = population(80, 60)
-    methods = [MethodPredictions.of(f"m{k}", predictions("MAP", k, people)) for k in range(MOST_TRACES + 2)]
-    return evaluate_methods(methods, EvaluationSettings(bootstrap=0))
-
-
-def content(markup):
-    return json.loads(re.sub(r"</?script[^>]*>", "", markup))
-
-
-def test_referral_texts_are_the_curve_at_every_other_share(found):
-    figure = referral_panel([], [], label="accuracy", limits=(0, 1), referred=0.5)
-    points = content(referral_points(figure, found, "in_domain", "accuracy"))
-    assert points["heads"][25] == "50 % referred"
-    assert len(points["lines"]) == MOST_TRACES
-    assert found.leading in [line["name"] for line in points["lines"]]
-    first = points["lines"][0]
-    value = found.curves[0, "in_domain", "accuracy"].y[::2][10]
-    assert first["texts"][10].startswith(f"accuracy {value:.3f}")
-
-
-def test_a_threshold_on_the_roc_curve_has_its_false_positive_rate_and_leads_to_its_bin(found):
-    points = content(roc_points(roc_panel([]), found, "in_domain"))
-    line = points["lines"][0]
-    case = found.first(int(line["key"].partition("|")[0]), "in_domain")
-    negatives = case.prob[~case.label]
-    filled = np.flatnonzero(predicted_by_bin(case)[1])
-    for place in (0, 10, 25, 50):
-        cut = line["cuts"][place]
-        assert (negatives > cut + 1e-6).mean() <= PLACES[place] + 1e-9
-        assert case.bins_of(np.array([cut]))[0] >= filled[line["to"][place]]
-
-
-def test_bins_hold_the_mean_of_their_probabilities(found):
-    case = found.first(0, "in_domain")
-    means, filled = predicted_by_bin(case)
-    assert means.tolist() == pytest.approx([case.prob[case.bins == k].mean() for k in np.flatnonzero(filled)])
-
-
 def evaluated(label, prob, **columns):
     file = Predictions([f"i{k}" for k in range(len(label))], label, prob, **columns)
     return evaluate_methods([MethodPredictions.of("m", file)], EvaluationSettings(bootstrap=0, referred=0.25))
 
 
 @pytest.fixture(scope="module")
-def found_of_panels():
+def found():
     """Of 40 images the 10 with probabilities nearest to one half are called wrongly, and a quarter is referred."""
     label = np.arange(40) % 2
     return evaluated(label, np.where(np.arange(40) < 10, 0.6 - 0.2 * label, 0.1 + 0.8 * label))
@@ -152,8 +104,8 @@ def test_a_set_of_one_class_has_no_roc_curve_and_says_so():
     assert "images of one class only" in panel.caption
 
 
-def test_the_caption_states_what_is_retained(found_of_panels):
-    [(heading, [panel]), *others] = referral_panels(found_of_panels)
+def test_the_caption_states_what_is_retained(found):
+    [(heading, [panel]), *others] = referral_panels(found)
     assert heading == "Accuracy"
     assert [one for one, _ in others] == ["AUROC", "NLL, lower is better"]
     assert "accuracy 0.75 → 1" in panel.caption
@@ -161,14 +113,20 @@ def test_the_caption_states_what_is_retained(found_of_panels):
     assert "With 25 % referred: m 1" in panel.svg
 
 
-def test_the_figure_beside_the_verdict_is_of_the_last_domain(found_of_panels):
-    panel = lead_panel(found_of_panels)
+def test_the_figure_beside_the_verdict_is_of_the_last_domain(found):
+    panel = lead_panel(found)
     assert panel is not None
     assert panel.heading == "Referral of the most uncertain images"
     assert 'id="lead-figure"' in panel.svg
 
 
-def test_histograms_and_reliability_describe_the_errors(found_of_panels):
-    [histogram], [reliability] = histogram_panels(found_of_panels), reliability_panels(found_of_panels)
+def test_histograms_and_reliability_describe_the_errors(found):
+    [histogram], [reliability] = histogram_panels(found), reliability_panels(found)
     assert "in-domain: 10 of 40 incorrect" in histogram.svg
     assert "in-domain: predicted 0.50 on average, observed 0.50" in reliability.svg
+
+
+def test_bins_hold_the_mean_of_their_probabilities(found):
+    case = found.first(0, "in_domain")
+    means, filled = predicted_by_bin(case)
+    assert means.tolist() == pytest.approx([case.prob[case.bins == k].mean() for k in np.flatnonzero(filled)])
