@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from retinabench.cli import options
 from retinabench.cli.application import (
     argument,
     flag,
@@ -15,21 +16,6 @@ from retinabench.cli.application import (
     progress_of,
     say,
     with_options,
-)
-from retinabench.cli.options import (
-    PLAIN,
-    Bootstrap,
-    FileReader,
-    Json,
-    Out,
-    Rules,
-    Seed,
-    Silent,
-    Threads,
-    Threshold,
-    Uncertainty,
-    Workers,
-    reads_predictions,
 )
 from retinabench.core.errors import InputError
 
@@ -61,10 +47,10 @@ Images = Annotated[
 class Scoring:
     """What the options say of how predictions are scored."""
 
-    rules: Rules = "corrected"
-    bootstrap: Bootstrap = 1000
-    uncertainty: Uncertainty = "auto"
-    threshold: Threshold = "0.5"
+    rules: options.Rules = "corrected"
+    bootstrap: options.Bootstrap = 1000
+    uncertainty: options.Uncertainty = "auto"
+    threshold: options.Threshold = "0.5"
 
 
 STANDARD = Scoring()
@@ -75,17 +61,17 @@ scores_predictions = with_options(Scoring, "scoring")
 
 
 @scores_predictions
-@reads_predictions
+@options.reads_predictions
 def score(
     files: Annotated[list[Path], argument("FILE", "Predictions: Parquet, CSV or NPZ, or run folders.")],
     scoring: Scoring = STANDARD,
-    json: Json = None,
+    json: options.Json = None,
     referral_list: ReferralOut = None,
     referral: Referral = None,
-    workers: Threads = None,
-    seed: Seed = 0,
-    quiet: Silent = False,
-    reader: FileReader = PLAIN,
+    workers: options.Threads = None,
+    seed: options.Seed = 0,
+    quiet: options.Silent = False,
+    reader: options.FileReader = options.PLAIN,
 ) -> None:
     """Score predictions of any model from any framework: no training, no PyTorch."""
     from retinabench.metrics.paired import check_seeds, have_same_images
@@ -143,17 +129,17 @@ def _write_referral_list(
 
 
 @scores_predictions
-@reads_predictions
+@options.reads_predictions
 def compare(
     files: Annotated[
         list[Path],
         argument("FILE", "Two predictions files or run folders; or those of two methods, whose seeds join."),
     ],
     scoring: Scoring = STANDARD,
-    json: Json = None,
-    seed: Seed = 0,
-    quiet: Silent = False,
-    reader: FileReader = PLAIN,
+    json: options.Json = None,
+    seed: options.Seed = 0,
+    quiet: options.Silent = False,
+    reader: options.FileReader = options.PLAIN,
 ) -> None:
     """Compare two models on the same images: paired differences with patient-clustered intervals."""
     from retinabench.metrics.comparison import compare as compare_predictions
@@ -182,12 +168,12 @@ def compare(
 
 
 @scores_predictions
-@reads_predictions
+@options.reads_predictions
 def report(
     files: Annotated[
         list[Path], argument("FILE", "Predictions files or run folders; seeds of one method join.")
     ],
-    out: Out = Path("report"),
+    out: options.Out = Path("report"),
     data: Annotated[Path | None, option("--data", "FOLDER", "Prepared folder, for example images.")] = None,
     shifted: Annotated[
         Path | None, option("--shifted", "FOLDER", "The other one, as `train` had it.")
@@ -199,10 +185,10 @@ def report(
         float, option("--referral", "X", "Share referred in the page's statements and figures.")
     ] = 0.5,
     scoring: Scoring = STANDARD,
-    workers: Workers = None,
-    seed: Seed = 0,
-    quiet: Silent = False,
-    reader: FileReader = PLAIN,
+    workers: options.Workers = None,
+    seed: options.Seed = 0,
+    quiet: options.Silent = False,
+    reader: options.FileReader = options.PLAIN,
 ) -> None:
     """Write one self-contained page about one or more models, or the tables and figures of the papers."""
     from retinabench.reports.evaluation.evaluation import EvaluationSettings
