@@ -133,17 +133,3 @@ def lambda_module(function):
 def test_a_batch_or_output_of_another_form_is_one_line(model, batch, message):
     with pytest.raises(InputError, match=message):
         rb.predict_torch(model, [batch])
-
-
-@pytest.mark.parametrize(
-    ("model", "batches", "says"),
-    [
-        ([], [], "there is no model. Pass a module"),
-        (None, [], "the model is a NoneType, not a torch.nn.Module"),
-        ([nn.Linear(1, 1), "no"], [], "the model is a str"),
-        (nn.Linear(1, 1), None, "batches are a NoneType, not a data loader"),
-    ],
-)
-def test_what_is_no_model_or_loader_is_named(model, batches, says):
-    with pytest.raises(InputError, match=says):
-        rb.predict_torch(model, batches)

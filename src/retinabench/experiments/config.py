@@ -43,7 +43,7 @@ def find(source: str | Path) -> tuple[Path, JsonObject]:
     if Path(source).suffix == ".toml":
         return Path(source), read_toml(Path(source))
     known = _preset_files()
-    name = canonical(str(source))
+    name = str(source)
     if name not in known and Path(source).is_file():
         raise InputError(
             "is not named .toml", file=source, hint="Rename a file of settings, or name a preset."
@@ -103,11 +103,6 @@ def _preset_files() -> dict[str, tuple[Path, JsonObject]]:
         for criterion, values in block[task].items()
     }
     return files | rows
-
-
-def canonical(name: str) -> str:
-    """Return the name that `presets` knows for an earlier one: `published/map-country-joint` and its like."""
-    return name.replace("-", "/") if name.startswith("published/") else name
 
 
 def _run(method: str, row: JsonObject, shared: JsonObject) -> JsonObject:

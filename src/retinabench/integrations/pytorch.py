@@ -168,9 +168,7 @@ def predict_torch(
         >>> rb.predict_torch(model, [batch], samples=10).probs.shape
         (3, 10)
     """
-    members = _members(model)
-    if not isinstance(batches, Iterable):
-        raise InputError(f"batches are a {type(batches).__name__}, not a data loader or another iterable")
+    members = [model] if isinstance(model, nn.Module) else list(model)
     if samples > 1 and not all(_dropout_layers(one) for one in members):
         hint = "Use samples=1, or pass the members of an ensemble."
         raise InputError("samples need dropout layers (torch.nn.Dropout), and there are none", hint=hint)
@@ -178,19 +176,6 @@ def predict_torch(
     with _predicting(members, samples > 1, seed, place), torch.inference_mode():
         values, known = _collect(members, batches, samples, place)
     return predictions_of(values[:, 0] if values.shape[1] == 1 else values, known, outputs, referable_from)
-
-
-def _members(model: object) -> list[nn.Module]:
-    """Return the modules of a model, which are at least one."""
-    given = [model] if isinstance(model, nn.Module) or not isinstance(model, Iterable) else list(model)
-    found = [one for one in given if isinstance(one, nn.Module)]
-    others = [type(one).__name__ for one in given if not isinstance(one, nn.Module)]
-    if others or not found:
-        raise InputError(
-            f"the model is a {others[0]}, not a torch.nn.Module" if others else "there is no model",
-            hint="Pass a module, or a list of the modules of an ensemble.",
-        )
-    return found
 
 
 def _collect(

@@ -178,15 +178,8 @@ class ExportedModel:
         needed = (
             f"Needed are (N, {size}, {size}, 3) uint8: preprocess_bytes(data, model.recipe, name) makes one."
         )
-        if not isinstance(images, np.ndarray):
-            raise InputError(f"images are a {type(images).__name__}, not an array", hint=needed)
-        if images.size == 0:
-            raise InputError("there are no images to predict", hint=needed)
-        if images.ndim != 4 or images.shape[1:] != (size, size, 3) or images.dtype != np.uint8:
-            raise InputError(
-                f"images have shape {images.shape} and type {images.dtype}",
-                hint=needed,
-            )
+        if not len(images) or images.shape[1:] != (size, size, 3) or images.dtype != np.uint8:
+            raise InputError(f"images have shape {images.shape} and type {images.dtype}", hint=needed)
         return [self.inputs(images[k : k + most]) for k in range(0, len(images), most)]
 
     def _samples(self, run: Run, posterior: Posterior, inputs: Sequence[Tensor]) -> NDArray[np.float64]:
