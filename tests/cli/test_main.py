@@ -17,13 +17,7 @@ import typer
 from rich.table import Table
 
 import retinabench as rb
-from retinabench.cli.application import (
-    ExitCode,
-    print_notes,
-    print_table,
-    say,
-    say_error,
-)
+from retinabench.cli.application import ExitCode, print_notes, print_table, say, say_error
 from retinabench.cli.fidelity import VERBS
 from retinabench.cli.main import GROUPS
 from retinabench.cli.main import app as app_main
@@ -161,17 +155,7 @@ def test_a_bad_row_is_named(tmp_path, capsys, change, says):
 
 def test_score_writes_the_fixed_json(tmp_path, capsys):
     file = write_csv(tmp_path / "p.csv")
-    code = run_main(
-        [
-            "score",
-            file,
-            "--json",
-            str(tmp_path / "s.json"),
-            "--bootstrap",
-            "50",
-            "-q",
-        ]
-    )
+    code = run_main(["score", file, "--json", str(tmp_path / "s.json"), "--bootstrap", "50", "-q"])
     assert code == 0
     found = json.loads((tmp_path / "s.json").read_text())
     assert found["schema"] == "retinabench.scores/1"

@@ -83,13 +83,7 @@ def test_names_reach_the_terminal_as_text_and_json_without_the_folders_of_this_m
         )
         write_predictions(one, tmp_path / f"{number}.parquet")
     files = [str(tmp_path / f"{number}.parquet") for number in range(2)]
-    arguments = [
-        "--bootstrap",
-        "0",
-        "--json",
-        str(tmp_path / "s.json"),
-        "-q",
-    ]
+    arguments = ["--bootstrap", "0", "--json", str(tmp_path / "s.json"), "-q"]
     assert run(["score", *files, *arguments]) == 0
     shown = capsys.readouterr()
     assert "\x1b" not in shown.out + shown.err

@@ -152,11 +152,7 @@ def test_the_table_shows_the_best_and_counts_the_others():
     text = " ".join(console.export_text().split())
     trials = re.findall(r"(?<!\S)(\d+) (0\.\d{4})", text)
     assert trials == [(str(i), f"{0.5 + 0.01 * i:.4f}") for i in range(39, 29, -1)]
-    for part in (
-        "28 more in ranking.csv",
-        "1 diverged (trial 1: it broke)",
-        "1 out of memory (trial 2",
-    ):
+    for part in ("28 more in ranking.csv", "1 diverged (trial 1: it broke)", "1 out of memory (trial 2"):
         assert part in text
 
 

@@ -9,12 +9,7 @@ import pytest
 import torch
 
 from retinabench.core.errors import InputError
-from retinabench.experiments.conformance import (
-    check_method,
-    easy_points,
-    errors_of,
-    find_method,
-)
+from retinabench.experiments.conformance import check_method, easy_points, errors_of, find_method
 from retinabench.methods.registry import METHODS
 
 LABEL = np.tile([0, 0, 1, 1], 8)

@@ -36,8 +36,7 @@ BankImages = Annotated[
 ]
 
 Grid = Annotated[
-    int,
-    option("--grid", "N", "Ask about each of N x N regions of an image.", min=1, rich_help_panel=BANK),
+    int, option("--grid", "N", "Ask about each of N x N regions of an image.", min=1, rich_help_panel=BANK)
 ]
 
 Examinee = Annotated[
@@ -69,8 +68,7 @@ Trained = Annotated[
 ]
 
 Size = Annotated[
-    int | None,
-    option("--size", "N", "Side of what the network sees, in pixels.", rich_help_panel=NETWORK),
+    int | None, option("--size", "N", "Side of what the network sees, in pixels.", rich_help_panel=NETWORK)
 ]
 
 Epochs = Annotated[
@@ -118,8 +116,7 @@ asks_about_images = with_options(Asked, "asked")
 def occlude(
     folder: Annotated[Path, argument("RUN", "Folder of a finished run, or of an exported model.")],
     bank: Annotated[
-        str,
-        option("--bank", "NAME|FILE", "Images with outlined lesions: idrid, synthetic … or a TOML file."),
+        str, option("--bank", "NAME|FILE", "Images with outlined lesions: idrid, synthetic … or a TOML file.")
     ] = "idrid",
     source: Annotated[
         Path | None, option("--source", "PATH", "Folder or zip of the data set as downloaded.")

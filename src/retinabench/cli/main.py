@@ -104,7 +104,7 @@ GROUPS: dict[str, Verbs] = {
         ),
     },
     "Approximate inference": {
-        "uci": (studies.uci, "retinabench uci --source UCI_Datasets --sets boston,energy --out uci"),
+        "uci": (studies.uci, "retinabench uci --source UCI_Datasets --sets boston,energy --out uci")
     },
 }
 
@@ -125,8 +125,7 @@ def _print_version(asked: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool,
-        flag("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
+        bool, flag("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     pass

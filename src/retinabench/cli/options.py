@@ -24,8 +24,7 @@ READING, COMPUTING = "How files are read", "How it is computed"
 Out = Annotated[Path, option("--out", "FOLDER", "Folder to write into.")]
 Seed = Annotated[int, option("--seed", "N", "Seed of everything random.", min=0, rich_help_panel=COMPUTING)]
 Silent = Annotated[
-    bool,
-    flag("--quiet", "-q", help="No progress, only results and errors.", rich_help_panel=COMPUTING),
+    bool, flag("--quiet", "-q", help="No progress, only results and errors.", rich_help_panel=COMPUTING)
 ]
 Workers = Annotated[
     int | None,
@@ -74,8 +73,7 @@ Json = Annotated[
 ]
 MOST_REPLICATES = 1_000_000
 Bootstrap = Annotated[
-    int,
-    option("--bootstrap", "N", "Replicates for the intervals; 0: none.", min=0, max=MOST_REPLICATES),
+    int, option("--bootstrap", "N", "Replicates for the intervals; 0: none.", min=0, max=MOST_REPLICATES)
 ]
 
 # Of the verbs that train.

@@ -30,8 +30,7 @@ Referral = Annotated[
 ]
 
 Tables = Annotated[
-    bool,
-    flag("--tables", help="Instead of the page, the papers' tables and figures into OUT/papers."),
+    bool, flag("--tables", help="Instead of the page, the papers' tables and figures into OUT/papers.")
 ]
 Labels = Annotated[
     Path | None,
@@ -114,11 +113,7 @@ def score(
 
 
 def _write_referral_list(
-    predictions: Predictions,
-    out: Path,
-    uncertainty: str,
-    share: float | None,
-    threshold: float,
+    predictions: Predictions, out: Path, uncertainty: str, share: float | None, threshold: float
 ) -> tuple[str, ...]:
     from retinabench.core.files import write_bytes
     from retinabench.metrics.uncertainty import referral_list
@@ -196,12 +191,7 @@ def report(
     from retinabench.reports.papers.write import write_tables
 
     if tables:
-        if (data, referral, scoring.uncertainty, scoring.threshold) != (
-            None,
-            0.5,
-            "auto",
-            "0.5",
-        ):
+        if (data, referral, scoring.uncertainty, scoring.threshold) != (None, 0.5, "auto", "0.5"):
             given = "--data, --referral, --uncertainty and --threshold belong to the page"
             raise InputError(given, hint="Leave them out, or leave out --tables.")
         index, *_ = write_tables(

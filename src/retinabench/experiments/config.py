@@ -112,11 +112,7 @@ def _run(method: str, row: JsonObject, shared: JsonObject) -> JsonObject:
     # Published as 1 - momentum; rounded to what was printed.
     optimizer["momentum"] = round(1 - row["one_minus_momentum"], 10)
     own = {key: row[key] for key in row if key not in optimizer_keys and key != "one_minus_momentum"}
-    return {
-        "model": dict(shared["model"]),
-        "method": {"name": method, **own},
-        "optimizer": optimizer,
-    }
+    return {"model": dict(shared["model"]), "method": {"name": method, **own}, "optimizer": optimizer}
 
 
 @cache

@@ -205,8 +205,7 @@ def records_its_origin(subject: Subject) -> None:
     require(about["seed"] == run.seed, f"the file states the seed {about['seed']}")
     require(subject.finished.name.endswith(about["config_hash"]), "the folder does not end in the run's hash")
     require(
-        about["samples"] % about["members"] == 0,
-        f"{about['samples']} samples of {about['members']} members",
+        about["samples"] % about["members"] == 0, f"{about['samples']} samples of {about['members']} members"
     )
 
 

@@ -337,12 +337,7 @@ TRACKERS = {"tensorboard": to_tensorboard, "wandb": to_wandb, "mlflow": to_mlflo
 """Name -> what writes runs below a folder or to a server, and returns lines about what it wrote."""
 
 
-def track_runs(
-    folders: Sequence[Path],
-    to: str,
-    out: Path,
-    progress: Progress = QUIET,
-) -> list[str]:
+def track_runs(folders: Sequence[Path], to: str, out: Path, progress: Progress = QUIET) -> list[str]:
     """Export run folders, finished or still in training, one after the other; return a line for each that was written."""
     if to not in TRACKERS:
         raise InputError(f"unknown tracker '{to}'", hint=nearest(to, TRACKERS))

@@ -22,13 +22,7 @@ from retinabench.core.files import write_bytes
 from retinabench.core.progress import QUIET
 from retinabench.experiments.engines import engine as engines
 from retinabench.experiments.engines.engine import LocalEngine, make_engine
-from retinabench.experiments.engines.scheduler import (
-    LOSSES,
-    Job,
-    JobResult,
-    ScheduledJob,
-    compute,
-)
+from retinabench.experiments.engines.scheduler import LOSSES, Job, JobResult, ScheduledJob, compute
 from retinabench.experiments.engines.worker import classify, output_to, request_for, run_request
 from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import execute

@@ -14,9 +14,7 @@ from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources
 from retinabench.experiments.exporting.model import export_run
-from retinabench.experiments.exporting.model_files import (
-    leaf_runs,
-)
+from retinabench.experiments.exporting.model_files import leaf_runs
 from retinabench.experiments.exporting.predict_images import predict_images
 from retinabench.experiments.run import execute
 from retinabench.models.build import build_model

@@ -22,14 +22,7 @@ from retinabench.experiments.study.benchmark import benchmark
 from retinabench.experiments.study.definition import Study, read_study
 from retinabench.experiments.study.prediction_files import ensembles, label_predictions
 from retinabench.experiments.study.status import read_status, status_lines
-from retinabench.experiments.study.study import (
-    base_run,
-    cells,
-    compute,
-    is_drawn,
-    most_runs,
-    with_seeds,
-)
+from retinabench.experiments.study.study import base_run, cells, compute, is_drawn, most_runs, with_seeds
 from retinabench.experiments.study.summary import summarise
 from retinabench.methods.training import loop
 from retinabench.methods.training.checkpoint import load_tensors
@@ -170,11 +163,7 @@ def test_what_is_added_is_all_that_is_computed(tmp_path):
     [
         ("protocol", 1, r"another protocol: 1 there, \d+ here"),
         ("version", "0.0.1", r'another version: "0\.0\.1" there'),
-        (
-            "data",
-            {"country_shift": "f" * 64},
-            r'another data\.country_shift: "f+.* there',
-        ),
+        ("data", {"country_shift": "f" * 64}, r'another data\.country_shift: "f+.* there'),
     ],
 )
 def test_other_code_and_other_data_are_refused_with_both_sides(finished, key, value, words):
