@@ -22,20 +22,10 @@ def one_line(capsys):
 def prepare(name, source, out, *more):
     return run(
         [
-            "prepare",
-            name,
-            "--source",
-            str(source),
-            "--out",
-            str(out),
-            "--size",
-            "16",
-            "--workers",
-            "1",
-            "-q",
-            *more,
+            "prepare", name, "--source", str(source), "--out", str(out), "--size", "16", "--workers", "1",
+            "-q", *more,
         ]
-    )
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")

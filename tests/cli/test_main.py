@@ -182,19 +182,12 @@ def test_train_score_report_inspect(prepared, tmp_path, capsys):
     assert (
         run_main(
             [
-                "report",
-                *folders,
-                "--out",
-                str(tmp_path / "report"),
-                "--data",
-                str(prepared),
-                "--bootstrap",
-                "20",
-                "-q",
+                "report", *folders, "--out", str(tmp_path / "report"), "--data", str(prepared), "--bootstrap",
+                "20", "-q",
             ]
         )
         == 0
-    )
+    )  # fmt: skip
     assert "<svg" in (tmp_path / "report" / "index.html").read_text()
     capsys.readouterr()
     for path, says in (

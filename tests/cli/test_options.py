@@ -15,19 +15,6 @@ from retinabench.cli import fidelity, options
 from retinabench.cli.main import app, run
 from retinabench.cli.options import MOST_REPLICATES
 
-HOMONYMS = {
-    "--data": {"FOLDER", "BENCHMARK=FOLDER", "TASK=FOLDER"},
-    "--images": {"N", "PATH"},
-    "--keep": {"N", "FOLDER"},
-    "--model": {"NETWORK", "FUNCTION"},
-    "--out": {"FOLDER", "FILE"},
-    "--reference": {"FILE", "TASK=FILE", "TRUTH"},
-    "--rules": {"RULES", ""},
-    "--threshold": {"THRESHOLD", "RULE"},
-}
-
-"""Options whose value is of several kinds; an empty metavar stands for listed choices."""
-
 
 def parameters(command, path=()):
     """Yield verb and parameter of every command."""
@@ -136,51 +123,28 @@ def test_files_of_one_method_are_its_seeds(table, tmp_path, capsys):
     seeds = [word for k in range(3) for word in ("--model-seed", str(k))]
     out = tmp_path / "s.json"
     command = [
-        "score",
-        *files,
-        *OPTIONS,
-        "--method",
-        "Ours",
-        *seeds,
-        "--bootstrap",
-        "0",
-        "--json",
-        str(out),
-        "-q",
-    ]
+        "score", *files, *OPTIONS, "--method", "Ours", *seeds, "--bootstrap", "0", "--json", str(out), "-q",
+    ]  # fmt: skip
     assert run(command) == 0
     assert "±" in capsys.readouterr().out
     assert (
         run(
             [
-                "score",
-                *files,
-                *OPTIONS,
-                *[w for m in "aab" for w in ("--method", m)],
-                "--bootstrap",
-                "0",
+                "score", *files, *OPTIONS, *[w for m in "aab" for w in ("--method", m)], "--bootstrap", "0",
                 "-q",
             ]
         )
         == 0
-    )
+    )  # fmt: skip
     assert (
         run(
             [
-                "report",
-                *files,
-                *OPTIONS,
-                "--method",
-                "Ours",
-                *seeds,
-                "--bootstrap",
-                "5",
-                "--out",
+                "report", *files, *OPTIONS, "--method", "Ours", *seeds, "--bootstrap", "5", "--out",
                 str(tmp_path),
             ]
         )
         == 0
-    )
+    )  # fmt: skip
     rows = list(csv.DictReader((tmp_path / "table.csv").read_text().splitlines()))
     assert {(row["method"], row["files"]) for row in rows} == {("Ours", "3")}
 

@@ -48,14 +48,8 @@ def command(data, tmp_path, monkeypatch):
         fake = types.SimpleNamespace(make_engine=make_engine, precision_of=lambda *_: None)
         monkeypatch.setitem(sys.modules, "retinabench.experiments.engines.engine", fake)
         arguments = [
-            "tune",
-            "--data",
-            str(data),
-            "--space",
-            str(tmp_path / "space.toml"),
-            "--method",
-            "dropout",
-        ]
+            "tune", "--data", str(data), "--space", str(tmp_path / "space.toml"), "--method", "dropout",
+        ]  # fmt: skip
         arguments += ["--out", str(tmp_path / "sweep"), "--trials", "6", *words, *TINY]
         return cli.run([str(word) for word in arguments])
 

@@ -108,18 +108,9 @@ sys.exit(code)
 
 def command(prepared, out, method):
     return [
-        "train",
-        "--data",
-        str(prepared),
-        "--out",
-        str(out),
-        "--method",
-        method,
-        "--device",
-        "cpu",
-        "--quiet",
+        "train", "--data", str(prepared), "--out", str(out), "--method", method, "--device", "cpu", "--quiet",
         *TINY,
-    ]
+    ]  # fmt: skip
 
 
 def drive(how, target, arguments):

@@ -127,16 +127,9 @@ def listed(model, raw, folder):
 def test_an_attached_threshold_refers_the_images_that_transfer_refers(trained, tmp_path, capsys):
     raw, file, _, model = trained
     words = [
-        "transfer",
-        str(file),
-        "--goal",
-        "selective_risk=.6",
-        "--uncertainty",
-        "epistemic",
-        "--threshold",
-        "0.4",
-        "-q",
-    ]
+        "transfer", str(file), "--goal", "selective_risk=.6", "--uncertainty", "epistemic", "--threshold",
+        "0.4", "-q",
+    ]  # fmt: skip
     own = read_predictions(file).select(split="test")
     median = float(np.median(referral_uncertainty(own, "epistemic")[0]))
     assert command([*words, "--attach", str(model)]) == 0
@@ -222,19 +215,12 @@ def test_what_the_labels_refute_or_no_threshold_reaches_is_not_attached(trained,
     assert (
         command(
             [
-                "transfer",
-                str(file),
-                "--goal",
-                "selective_risk=.001",
-                "--confidence",
-                ".99",
-                "-q",
-                "--attach",
-                str(model),
+                "transfer", str(file), "--goal", "selective_risk=.001", "--confidence", ".99", "-q",
+                "--attach", str(model),
             ]
         )
         == 3
-    )
+    )  # fmt: skip
     assert "nothing is attached" in capsys.readouterr().err
     assert (model / "README.md").read_text() == before
 
