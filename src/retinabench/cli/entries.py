@@ -70,7 +70,7 @@ def _configurations(kind: Kind) -> Mapping[str, str]:
         return {name: _preset(content) for name, content in presets().items()}
     if kind == "studies":
         return {name: read_study(name).title for name in study_presets()}
-    return {name: ", ".join(one.key for one in space.read_space(name)) for name in space.spaces()}
+    return {name: ", ".join(space.read_space(name)) for name in space.spaces()}
 
 
 def _score(score: ScoreSpec) -> str:

@@ -156,7 +156,7 @@ def compare(
             hint="Name two files, or the files of two methods; --method gives a file another one.",
         )
     with progress_of(quiet).track("Comparing", 1, unit="pair") as advance:
-        found = compare_predictions(*sides, seed=seed, **vars(scoring))
+        found = compare_predictions(sides[0], sides[1], seed=seed, **vars(scoring))
         advance(1)
     print_result(comparison_table(found), json, found.to_dict)
     print_notes(found.notes)

@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -415,7 +415,7 @@ def draw_figure(found: Results) -> Figure:
         row[0].set_title(SETS[name].title, loc="left", fontsize=11, fontweight="bold", color=INK, pad=3)
     for panel, label in zip(axes[-1], COLUMNS.values(), strict=True):
         panel.set_xlabel(label)
-    dot = {"marker": "o", "linestyle": "none", "markersize": 6}
+    dot: dict[str, Any] = {"marker": "o", "linestyle": "none", "markersize": 6}
     handles = [
         axes[0][0].errorbar([], [], color=INK, label="ours", **dot),
         axes[0][0].errorbar([], [], color=MUTED, markerfacecolor=PAPER, label="as printed", **dot),

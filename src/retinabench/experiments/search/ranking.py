@@ -229,7 +229,7 @@ def _panel(axes: Axes, ranking: TrialRanking, key: str, name: str) -> None:
     room = max(0.05 * (high - low), 0.005)
     complement = isinstance(parameter, Range) and parameter.scale == "log_complement"
     for place, row in reversed(list(enumerate(ranking.rows))):  # the best one on top
-        value = row.values[key]
+        value: Any = row.values[key]
         at = value if isinstance(parameter, Range) else str(value)
         x, y = (1 - value if complement else at), (row.value if row.ranked else low - 2 * room)
         color = GOOD if place == 0 and row.ranked else REST if row.ranked else BAD

@@ -219,7 +219,9 @@ def by_engine(engine: JobEngine) -> Callable[[Sequence[Item[Job]]], Iterator[tup
     def compute(items: Sequence[Item[Job]]) -> Iterator[tuple[Item[Job], Result]]:
         of_job = {id(item.work): item for item in items}
         for outcome in engine.compute([item.work for item in items]):
-            item, scores, whys = of_job[id(outcome.job)], {}, {}
+            item = of_job[id(outcome.job)]
+            scores: dict[str, float | None] = {}
+            whys: dict[str, str] = {}
             if outcome.state == "done" and outcome.folder is not None:
                 scores, whys = all_criteria(outcome.folder)
             yield (

@@ -154,11 +154,12 @@ def space_of(tree: JsonObject, *, name: str = "space", file: Path | None = None)
     for key, table in _tables(tree, "", file):
         if key in parameters:
             raise InputError(f"{key} stands twice, dotted and as a table", file=file)
-        kind = Choices if "choices" in table else Range
+        kind: type[Range] | type[Choices] = Choices if "choices" in table else Range
+        options = list(kind.model_fields)
         try:
             parameters[key] = kind.model_validate(table)
         except ValidationError as error:
-            wrong = first_problem(error, None, lambda _, kind=kind: list(kind.model_fields))
+            wrong = first_problem(error, None, lambda _, options=options: options)  # type: ignore[misc]
             raise InputError(f"{key}: {wrong.problem}", file=file, hint=wrong.hint) from None
     if not parameters:
         raise InputError("the space is empty", file=file, hint="Give ranges or choices of one key or more.")

@@ -209,7 +209,7 @@ def _best_trial(study: Study, cell: StudyCell, space: Space, table: RunTable, cr
     write_ranking(ranking, folder)
     if table_file.read_bytes() != before:
         write_figure(ranking, folder)
-    searched = Counter(row.state for row in ranking.rows)
+    searched: Counter[str] = Counter(row.state for row in ranking.rows)
     try:
         return Chosen(cell, criterion, ranking.first.run, value=ranking.first.value, searched=searched)
     except WorkError as error:

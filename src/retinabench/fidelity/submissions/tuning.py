@@ -23,6 +23,7 @@ from retinabench.core.errors import DivergedError, InputError, WorkError, neares
 from retinabench.core.files import write_json
 from retinabench.core.results import JsonObject
 from retinabench.core.version import __version__
+from retinabench.experiments.engines.scheduler import State
 from retinabench.experiments.execution import Resources
 from retinabench.experiments.many import Item, Result, ResultTable, run_many
 from retinabench.experiments.search.space import Point, Space, points, space_of
@@ -133,7 +134,9 @@ def tune(
 
     def compute(items: Sequence[Item[Point]]) -> Iterator[tuple[Item[Point], Result]]:
         for item in items:
-            state, message, seconds, scores = "done", "", 0.0, {}
+            state: State = "done"
+            message, seconds = "", 0.0
+            scores: dict[str, float | None] = {}
             try:
                 file = run_entry(
                     name,
