@@ -10,12 +10,15 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from datetime import date
 from html import escape
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from retinabench.core.errors import InputError
+from retinabench.core.untrusted import shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,14 +34,45 @@ JsonObject = dict[str, Any]
 
 
 class Document:
-    """Base of dataclasses whose fields, in their order, are their JSON content; None in one of `_optional` is left out."""
+    """Base of dataclasses whose fields, in their order, are their JSON content.
 
+    A subclass changes that by class variables, in place of a `to_dict` of its own:
+
+    - `_schema`: its name and version, written first as `schema`;
+    - `_also`: properties that follow the fields;
+    - `_hidden`: fields that are not written;
+    - `_optional`: fields and properties that are left out where they are None;
+    - `_inline`: those whose content stands beside the others in place of inside them;
+    - `_keys`: field or property -> its key, where that differs.
+
+    Example:
+        >>> @dataclass(frozen=True)
+        ... class Missed(Document):
+        ...     _also, _optional, _keys = ("share",), ("why",), {"of": "images"}
+        ...     missed: int
+        ...     of: int
+        ...     why: str | None = None
+        ...     share = property(lambda self: self.missed / self.of)
+        >>> Missed(1, 4).to_dict()
+        {'missed': 1, 'images': 4, 'share': 0.25}
+    """
+
+    _schema: ClassVar[str] = ""
+    _also: ClassVar[Sequence[str]] = ()
+    _hidden: ClassVar[Collection[str]] = ()
     _optional: ClassVar[Collection[str]] = ()
+    _inline: ClassVar[Collection[str]] = ()
+    _keys: ClassVar[Mapping[str, str]] = {}
 
     def to_dict(self) -> JsonObject:
         """Return the JSON content: plain dictionaries, lists, text, finite numbers, and None where a number is undefined."""
-        content = {name: json_content(value) for name, value in vars_of(self).items()}
-        return {name: one for name, one in content.items() if one is not None or name not in self._optional}
+        content: JsonObject = {"schema": self._schema} if self._schema else {}
+        for name in (*vars_of(self), *self._also):
+            value = None if name in self._hidden else json_content(getattr(self, name))
+            if name in self._hidden or (value is None and name in self._optional):
+                continue
+            content |= value if name in self._inline else {self._keys.get(name, name): value}
+        return content
 
 
 def vars_of(result: object) -> dict[str, object]:
@@ -49,7 +83,8 @@ def vars_of(result: object) -> dict[str, object]:
 def json_content(value: object) -> Any:
     """Return a value as JSON holds it.
 
-    Dataclasses and named tuples become objects, arrays and sequences lists; NaN and infinity become None.
+    Dataclasses, pydantic models and named tuples become objects, arrays and sequences lists, dates text, paths what
+    `untrusted.shown` shows of them; NaN and infinity become None.
 
     Example:
         >>> json_content({"score": float("nan"), "counts": (1, 2)})
@@ -61,6 +96,8 @@ def json_content(value: object) -> Any:
         return value if math.isfinite(value) else None
     if hasattr(value, "to_dict"):
         return value.to_dict()
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
     if isinstance(value, np.ndarray | np.generic):
         return json_content(value.tolist())
     if is_dataclass(value):
@@ -68,9 +105,13 @@ def json_content(value: object) -> Any:
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return json_content(value._asdict())
     if isinstance(value, Mapping):
-        return {key: json_content(one) for key, one in value.items()}
+        return {key: json_content(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [json_content(one) for one in value]
+        return [json_content(item) for item in value]
+    if isinstance(value, date):
+        return str(value)
+    if isinstance(value, PurePath):
+        return shown(value)
     raise TypeError(f"{type(value).__name__} is no content of a document")
 
 
@@ -124,7 +165,7 @@ class IntervalRow:
 
 
 def axes_or_new(axes: Axes | None, height: float = 3.2) -> Axes:
-    """Return axes."""
+    """Return the axes that the user gave, or those of a new figure of this height in inches."""
     if axes is not None:
         return axes
     from matplotlib import pyplot

@@ -25,7 +25,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from retinabench.core.errors import InputError
@@ -60,7 +60,7 @@ def open_in_place(path: Path, flags: int) -> int:
     return os.open(path, flags | os.O_CREAT | NO_LINKS, 0o666)
 
 
-def shown(path: str | Path) -> str:
+def shown(path: str | PurePath) -> str:
     """Return a path as reports and JSON show it: without the folders that would tell of this machine and its user."""
     path = Path(path)
     if path.is_absolute():
