@@ -51,9 +51,8 @@ from retinabench.data.prepared import open_prepared
 from retinabench.data.preprocessing.corruption import KINDS, STRENGTHS
 from retinabench.metrics.bootstrap import cluster_codes, replicate_weight
 from retinabench.metrics.calibration import calibration_error_interval, calibration_error_of
-from retinabench.metrics.image_sets import score_rows
 from retinabench.metrics.registry import SCORES
-from retinabench.metrics.weighted_images import Batch, Cases, Weighted
+from retinabench.metrics.weighted_images import Cases, Weighted
 from retinabench.reports.toolkit.figures import canvas, light_grid, save
 
 RECORD = Path(__file__).with_name("real_finetuned.npz")
@@ -232,9 +231,9 @@ class Study:
         for r, one in enumerate(found):
             for p, at in enumerate(parts):
                 cases = self._cases(one, at)
-                batch = Batch(cases, self.weights[:, self.row[at]][:, cases.order])
+                w = Weighted(cases, self.weights[:, self.row[at]][:, cases.order])
                 for s, name in enumerate(NAMES):
-                    table[r, p, s] = score_rows(SCORES[name], batch)
+                    table[r, p, s] = SCORES[name](w)
         return table
 
     def _calibrated(

@@ -7,10 +7,7 @@
 `curves`: scikit-learn's loop ranks the retained images anew at every count. Its time at every count is extrapolated from a
 stratified sample of counts, and said to be; the values at the sampled counts are compared with ours.
 
-`engine`: the bootstrap replicates of every default score in the four sets, by the batched engine and by the plain loop over
-`ScoreSpec` functions that it replaces. Both compute the same replicates; the largest difference is printed. Times are
-processor seconds, medians over replicates computed in turn, so that a busy machine slows both. The loop is timed twice: with
-BLAS left to its threads, as version 0.1 left it, and with one. The threads spin while they wait, which is processor time.
+`engine`: the bootstrap replicates of every default score in the four sets, in processor seconds.
 
 `large`: reading and scoring of a large table, and the largest memory.
 """
@@ -97,43 +94,20 @@ def engine(images: int, replicates: int) -> None:
     for name in ("total", "epistemic"):
         uncertainty, _ = referral_uncertainty(predictions, name)
         with threadpool_limits(1, user_api="blas"):
-            found = [in_turn(one, replicates) for one in image_sets(predictions, uncertainty)]
-        # Last, because the threads go on spinning for a while after each call.
-        spinning = sum(spins(one, replicates) for one in image_sets(predictions, uncertainty))
-        batched, plain = (sum(times) for times in list(zip(*found, strict=True))[:2])
-        print(f"referral by {name}, {images} images in four sets, 1,000 replicates, processor seconds:")
-        print(f"  batched engine           {1000 * batched:7.1f}")
-        print(f"  plain loop, one thread   {1000 * plain:7.1f}   ratio {plain / batched:6.2f}")
-        print(f"  plain loop, BLAS threads {1000 * spinning:7.1f}   ratio {spinning / batched:6.2f}")
-        print(f"  largest difference of a replicate: {max(worst for *_, worst in found):.1e}")
+            seconds = sum(in_turn(one, replicates) for one in image_sets(predictions, uncertainty))
+        print(
+            f"referral by {name}, {images} images in four sets: 1,000 replicates in {1000 * seconds:.1f} processor seconds"
+        )
 
 
-def in_turn(one: ImageSet, replicates: int) -> tuple[float, float, float]:
-    """Processor seconds of a replicate, batched and plain (medians), and the largest difference of a score."""
-    evaluator, weights = SetEvaluator(one, one.scores), weights_of(one, replicates)
-    length = max(1, BLOCK // len(one))
-    evaluator.rows(weights[:1])  # indexes are made once
-    batched, plain, worst = [], [], 0.0
-    for first in range(0, replicates, length):
-        block = weights[first : first + length]
-        seconds, rows = processor(evaluator.rows, block)
-        batched.append(seconds / len(block))
-        for weight, row in zip(block, rows, strict=True):
-            seconds, values = processor(evaluator, weight)
-            plain.append(seconds)
-            worst = max(worst, float(np.nanmax(np.abs(values - row))))
-    return float(np.median(batched)), float(np.median(plain)), worst
-
-
-def spins(one: ImageSet, replicates: int) -> float:
-    """Median of the processor seconds of a replicate of the plain loop, with as many BLAS threads as there are cores."""
-    evaluator, weights = SetEvaluator(one, one.scores), weights_of(one, replicates)
-    return float(np.median([processor(evaluator, weight)[0] for weight in weights]))
-
-
-def weights_of(one: ImageSet, replicates: int) -> np.ndarray:
+def in_turn(one: ImageSet, replicates: int) -> float:
+    """Median processor seconds of a replicate."""
     codes, patients = cluster_codes(one.cluster)
-    return np.stack([replicate_weight(codes, patients, 0, number) for number in range(replicates)])
+    weights = np.stack([replicate_weight(codes, patients, 0, number) for number in range(replicates)])
+    evaluator, length = SetEvaluator(one, one.scores), max(1, BLOCK // len(one))
+    evaluator(weights[:1])  # indexes are made once
+    blocks = [weights[first : first + length] for first in range(0, replicates, length)]
+    return float(np.median([processor(evaluator, block)[0] / len(block) for block in blocks]))
 
 
 def processor(f, *given, **options):
@@ -209,9 +183,11 @@ def curves(images: int, replicates: int) -> None:
 
         def four(weight, cases=cases):
             w = cases.weighted(weight)
-            return np.array([accuracy_of(w), auroc_of(w), area_of(w, "accuracy"), area_of(w, "auroc")])
+            return np.stack(
+                [accuracy_of(w), auroc_of(w), area_of(w, "accuracy"), area_of(w, "auroc")], axis=1
+            )
 
-        four(np.ones(n))
+        four(np.ones((1, n)))
         start = time.perf_counter()
         draws = cluster_bootstrap(four, predictions.patient_id, replicates=replicates)
         seconds = time.perf_counter() - start

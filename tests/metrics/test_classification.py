@@ -13,8 +13,9 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from retinabench.core.errors import InputError
 from retinabench.metrics import classification
 from retinabench.metrics.published import balanced_rows, rebalanced_rows
-from retinabench.metrics.scoring import score
-from retinabench.metrics.weighted_images import Batch, Cases
+from retinabench.metrics.registry import SCORES
+from retinabench.metrics.scoring import referral_curve, score
+from retinabench.metrics.weighted_images import Cases, Weighted
 from retinabench.predictions.table import Predictions
 from support.repeated import weighted_and_repeated
 from support.shared_inputs import answers, cases_of, images
@@ -154,8 +155,6 @@ def test_balanced_scores_are_averages_of_the_domains():
 
 def test_balanced_is_the_limit_of_random_duplication():
     """The published draw scatters around the exact weights: 300 seeds agree to three standard errors."""
-    from retinabench.metrics.scoring import referral_curve
-
     p = predictions(260)
     u = -np.abs(p.prob - 0.5)
     far = p.domain == "shifted"
@@ -206,13 +205,13 @@ FORMULAS = {
 
 @pytest.mark.parametrize("name", FORMULAS)
 def test_a_weight_is_a_number_of_copies(name):
-    batch, copies = weighted_and_repeated()
+    w, copies = weighted_and_repeated()
     expected = [FORMULAS[name](y, p) for y, p, *_ in copies]
-    np.testing.assert_allclose(getattr(classification, name)(batch), expected, rtol=1e-12)
+    np.testing.assert_allclose(SCORES[name](w), expected, rtol=1e-12)
 
 
 def test_of_the_probability_and_of_the_uncertainty():
-    batch, copies = weighted_and_repeated()
+    w, copies = weighted_and_repeated()
     for name, oracle, columns in (
         ("auroc", roc_auc_score, (0, 1)),
         ("auprc", average_precision_score, (0, 1)),
@@ -220,12 +219,22 @@ def test_of_the_probability_and_of_the_uncertainty():
         ("ood_auprc", average_precision_score, (3, 2)),
     ):
         expected = [oracle(copy[columns[0]], copy[columns[1]]) for copy in copies]
-        np.testing.assert_allclose(getattr(classification, name)(batch), expected, rtol=1e-12, err_msg=name)
+        np.testing.assert_allclose(SCORES[name](w), expected, rtol=1e-12, err_msg=name)
 
 
 def test_one_class_and_one_domain_are_undefined():
     cases = Cases([1, 1, 0], [0.2, 0.5, 0.7])
-    batch = Batch(cases, np.array([[1.0, 1.0, 0.0], [1.0, 0.0, 1.0]])[:, cases.order])
-    assert np.isnan(classification.auroc_of_overall(batch)).tolist() == [True, False]
-    assert np.isnan(classification.ood_auroc(batch)).all()
-    assert np.isnan(classification.ood_auprc(batch)).all()
+    w = Weighted(cases, np.array([[1.0, 1.0, 0.0], [1.0, 0.0, 1.0]])[:, cases.order])
+    assert np.isnan(classification.auroc_of(w)).tolist() == [True, False]
+    assert np.isnan(classification.ood_auroc_of(w)).all()
+    assert np.isnan(classification.ood_auprc_of(w)).all()
+
+
+def test_the_sensitivity_within_a_rate_is_the_highest_of_scikit_learns_steps():
+    rng = np.random.default_rng(4)
+    y, p, rates = rng.integers(0, 2, 80), rng.uniform(0.05, 0.95, 80), np.linspace(0, 1, 13)
+    false, hit, _ = metrics.roc_curve(y, p, drop_intermediate=False)
+    expected = [hit[false <= rate + 1e-12].max() for rate in rates]
+    np.testing.assert_allclose(classification.sensitivity_within(Cases(y, p).weighted(), rates), expected)
+    one_class = Cases(np.zeros(3), [0.1, 0.2, 0.3]).weighted()
+    assert np.isnan(classification.sensitivity_within(one_class, np.array([0.5]))).all()

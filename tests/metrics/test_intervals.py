@@ -17,7 +17,7 @@ from sklearn.metrics import roc_auc_score
 
 from conftest import shared_path
 from retinabench.core.errors import InputError
-from retinabench.metrics.bootstrap import cluster_bootstrap, percentile_interval
+from retinabench.metrics.bootstrap import by_rows, cluster_bootstrap, percentile_interval
 from retinabench.metrics.comparison import compare
 from retinabench.metrics.intervals import (
     FEW,
@@ -144,7 +144,7 @@ def test_the_cluster_bootstrap_agrees():
     def statistic(weight):
         return np.array([roc_auc_score(y, s, sample_weight=weight) for s in (a, b)])
 
-    draws = cluster_bootstrap(statistic, patient, replicates=200)
+    draws = cluster_bootstrap(by_rows(statistic), patient, replicates=200)
     for draw, closed in (
         (draws[:, 0], auroc_error(y, a, patient)),
         (draws[:, 0] - draws[:, 1], auroc_difference(y, a, b, patient)),
@@ -210,7 +210,7 @@ def test_golden_bootstrap_errors():
         return np.array([SCORES["auroc"](cases.weighted(weight))])
 
     for key, cluster in (("se_bootstrap_patients", data["patient"]), ("se_bootstrap_eyes", np.arange(400))):
-        draws = cluster_bootstrap(statistic, cluster, replicates=2000, seed=7)
+        draws = cluster_bootstrap(by_rows(statistic), cluster, replicates=2000, seed=7)
         assert draws.std(ddof=1) == pytest.approx(golden[key], rel=0.05)
         if key.endswith("patients"):
             ends = [float(end[0]) for end in percentile_interval(draws)]

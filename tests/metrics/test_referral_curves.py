@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics
-from sklearn.metrics import average_precision_score, roc_auc_score
 
 from retinabench.core.errors import InputError
-from retinabench.metrics import ordered_pairs, weighted_images
+from retinabench.metrics import ordered_pairs, referral_curves, weighted_images
 from retinabench.metrics.ordered_pairs import (
     NEAR,
     Pairs,
@@ -25,18 +24,14 @@ from retinabench.metrics.ordered_pairs import (
 )
 from retinabench.metrics.referral_curves import (
     METRICS,
-    MIN_CLASS,
-    accuracy_area,
-    auroc_area,
-    average_precision,
+    auprc_values,
+    coarse_auprc_area,
     curve_of,
-    nll_area,
-    points,
-    referral_on_grid,
-    sensitivity_on_grid,
+    enough_of_both,
+    values_on_grid,
 )
 from retinabench.metrics.scoring import referral_curve
-from retinabench.metrics.weighted_images import Batch, Cases
+from retinabench.metrics.weighted_images import Cases
 from support.shared_inputs import big, images
 
 
@@ -75,8 +70,7 @@ def test_tails_and_blocks(drawn):
     counted = np.where(y[:, None], lower & ~y, ~lower & y)
     assert met_by(two_tails(y, lower), w) == pytest.approx((earlier & counted) @ w)
     ends = np.append(np.arange(9, len(p) - 1, 10), len(p) - 1)
-    below, block, tied = inside_blocks(y, p, ends)
-    assert (block == np.searchsorted(ends, below.target)).all()
+    below, tied = inside_blocks(y, p, ends)
     same = np.searchsorted(ends, np.arange(len(p)))
     own = (same[:, None] == same) & ~y & y[:, None]
     assert met_by([below], w) == pytest.approx((own & (p[:, None] > p)) @ w)
@@ -112,11 +106,11 @@ def test_auroc_of_a_large_balanced_set(uncertainty):
     value = curve_of(weighted, "auroc").value[::-1]
     for mass in rng.choice(weighted.mass[100:], 8):
         kept = u <= cases.uncertainty[cases.ends[np.searchsorted(weighted.mass, mass) - 1]]
-        block, fraction = weighted.locate(np.array([mass]))
-        assert fraction[0] == 1
+        at = weighted.locate(np.array([mass]))
+        assert at.fraction[0] == 1
         truth = metrics.roc_auc_score(y[kept], p[kept], sample_weight=w[kept])
         total, _ = cases.index(Pairs).cumulate(weighted.weight)
-        here = total[block[0] + 1] / (w[kept] @ (y[kept] == 1) * (w[kept] @ (y[kept] == 0)))
+        here = total[at.block[0] + 1] / (w[kept] @ (y[kept] == 1) * (w[kept] @ (y[kept] == 0)))
         assert here == pytest.approx(truth, abs=1e-12)
     assert len(value) == round(w.sum())
 
@@ -128,8 +122,7 @@ def test_levels_that_are_passed_through_give_the_bits_of_those_that_are_kept(tie
     u, w = rng.random(len(y)).round(3), rng.integers(0, 4, len(y)) * 0.7
     kept = Pairs(Cases(y, p, u)).cumulate(w)
     monkeypatch.setattr(weighted_images, "MANY", 1000)
-    for module in (ordered_pairs, ordered_pairs):
-        monkeypatch.setattr(module, "MANY", 1000)
+    monkeypatch.setattr(ordered_pairs, "MANY", 1000)
     monkeypatch.setattr(ordered_pairs, "PARTS", 2)
     pairs = Pairs(Cases(y, p, u))
     assert Cases(y, p, u).order.dtype == np.int32
@@ -304,107 +297,45 @@ def test_value_at_a_referred_fraction():
     assert curve.at(0.7) == curve.value[70]
 
 
-N = 60
+def test_average_precision_at_a_few_counts_is_that_of_every_count():
+    """Also of a block that is retained in part, and where there are too many probabilities to take rows together."""
+    y, p, rng = big(400)
+    for u in (rng.random(400), rng.integers(0, 20, 400).astype(float)):
+        w = Cases(y, p, u).weighted()
+        enough = np.flatnonzero(enough_of_both(w))
+        chosen = np.unique(np.linspace(enough[0], 399, referral_curves.COARSE).round().astype(int))
+        exact = auprc_values(w)[0][chosen].mean()
+        assert coarse_auprc_area(w) == pytest.approx(exact, abs=1e-12)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(referral_curves, "MANY_STEPS", 3)
+            rows = Cases(y, p, u).weighted(np.ones((2, 400)))
+            assert coarse_auprc_area(rows) == pytest.approx([exact] * 2, abs=1e-12)
 
 
-def ordered(seed=0):
-    """Images without ties, from the most certain on, twice: as they are, and with whole-number weights by repetition."""
-    rng = np.random.default_rng(seed)
-    return rng.integers(0, 2, N), rng.random(N), np.arange(N) / N
-
-
-def test_areas_are_means_over_the_retained_counts():
-    y, p, u = ordered()
-    batch = Batch(Cases(y, p, u), np.ones((1, N)))
-    counts = range(1, N + 1)
-    loss = -np.log(np.where(y == 1, p, 1 - p))
-    assert np.isclose(accuracy_area(batch)[0], np.mean([((p > 0.5) == y)[:k].mean() for k in counts]))
-    assert np.isclose(nll_area(batch)[0], np.mean([loss[:k].mean() for k in counts]))
-    both = [k for k in counts if min(y[:k].sum(), k - y[:k].sum()) >= MIN_CLASS]
-    assert np.isclose(auroc_area(batch)[0], np.mean([roc_auc_score(y[:k], p[:k]) for k in both]))
-    at = points(batch)
-    assert (at.enough[0].nonzero()[0] + 1).tolist() == both
-    np.testing.assert_allclose(at.positive[0], np.cumsum(y))
-    np.testing.assert_allclose(at.negative[0], np.cumsum(1 - y))
-
-
-def test_average_precision_of_the_retained_blocks_and_of_a_part_of_one():
-    y, p, u = ordered(1)
-    cases = Cases(y, p, u)
-    block = np.array([[3, 20, 40]])
-    found = average_precision(Batch(cases, np.ones((1, N))), block, np.array([[1.0, 1.0, 0.5]]))[0]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        expected = [average_precision_score(y[: k + 1], p[: k + 1]) for k in (3, 20)]
-        weight = np.append(np.ones(40), 0.5)
-        expected.append(average_precision_score(y[:41], p[:41], sample_weight=weight))
-    np.testing.assert_allclose(
-        found, np.where(np.array([y[:4].sum(), 1, 1]) > 0, expected, np.nan), atol=1e-12
-    )
-
-
-CURVES_N = 80
-
-SHARES = np.array([0.0, 0.25, 0.5])  # of 80 images whole numbers
-
-
-def drawn_of_curves(seed):
-    rng = np.random.default_rng(seed)
-    return (
-        rng.integers(0, 2, CURVES_N),
-        rng.uniform(0.05, 0.95, CURVES_N),
-        rng.permutation(CURVES_N).astype(float),
-        rng,
-    )
-
-
-def test_what_remains_scores_as_by_scikit_learn():
-    y, p, u, _ = drawn_of_curves(1)
-    found = referral_on_grid(
-        Batch(cases := Cases(y, p, u), np.ones((1, CURVES_N))[:, cases.order]), SHARES, 0.05
-    )
-    for k, kept in enumerate([u < CURVES_N * (1 - share) for share in SHARES]):
-        assert np.isclose(found["accuracy"][0, k], metrics.accuracy_score(y[kept], p[kept] > 0.5), atol=1e-12)
-        assert np.isclose(found["auroc"][0, k], metrics.roc_auc_score(y[kept], p[kept]), atol=1e-12)
-        assert np.isclose(found["nll"][0, k], metrics.log_loss(y[kept], p[kept]), atol=1e-12)
-
-
-def test_between_two_points_the_curve_is_linear_and_it_ends_where_few_remain():
-    y, p, u, _ = drawn_of_curves(2)
-    batch = Batch(Cases(y, p, u), np.ones((1, CURVES_N)))
-    share = 1 - np.array([40.0, 40.25, 41.0, 10.0, 9.0]) / CURVES_N
-    values = referral_on_grid(batch, share, 0.05)["accuracy"][0]
+def test_values_on_a_grid_are_those_of_scikit_learn_and_linear_between_counts():
+    rng = np.random.default_rng(1)
+    n = 80
+    y, p, u = rng.integers(0, 2, n), rng.uniform(0.05, 0.95, n), rng.permutation(n).astype(float)
+    w = Cases(y, p, u).weighted()
+    found = values_on_grid(w, np.array([0.0, 0.25, 0.5]), 0.05)
+    for k, kept in enumerate([u < n, u < 0.75 * n, u < 0.5 * n]):
+        assert np.isclose(found["accuracy"][k], metrics.accuracy_score(y[kept], p[kept] > 0.5), atol=1e-12)
+        assert np.isclose(found["auroc"][k], metrics.roc_auc_score(y[kept], p[kept]), atol=1e-12)
+        assert np.isclose(found["nll"][k], metrics.log_loss(y[kept], p[kept]), atol=1e-12)
+    values = values_on_grid(w, 1 - np.array([40.0, 40.25, 41.0, 10.0, 9.0]) / n, 0.05)["accuracy"]
     assert np.isclose(values[1], 0.75 * values[0] + 0.25 * values[2], atol=1e-12)
     assert np.isfinite(values[3])
     assert np.isnan(values[4])
-    assert np.isnan(referral_on_grid(batch, np.array([0.5]), 0.6)["accuracy"]).all()
+    assert np.isnan(values_on_grid(w, np.array([0.5]), 0.6)["accuracy"]).all()
 
 
-def test_a_weight_is_a_number_of_copies_with_ties_too():
-    y, p, _, rng = drawn_of_curves(3)
-    u, p = rng.integers(0, 12, CURVES_N).astype(float), np.round(p, 1)
-    weight = rng.multinomial(CURVES_N, np.full(CURVES_N, 1 / CURVES_N), 3).astype(float)
-    cases = Cases(y, p, u)
-    batch = Batch(cases, weight[:, cases.order])
-    grid = np.linspace(0, 1, 23)
-    found, roc = referral_on_grid(batch, grid, 0.05), sensitivity_on_grid(batch, grid)
-    for row, one in enumerate(weight):
-        copies = np.repeat(np.arange(CURVES_N), one.astype(int))
-        alone = Batch(Cases(y[copies], p[copies], u[copies]), np.ones((1, CURVES_N)))
-        for name, values in referral_on_grid(alone, grid, 0.05).items():
-            np.testing.assert_allclose(found[name][row], values[0], atol=1e-10, err_msg=name)
-        np.testing.assert_allclose(roc[row], sensitivity_on_grid(alone, grid)[0], atol=1e-12)
-
-
-def test_the_sensitivity_within_a_rate_is_the_highest_of_scikit_learns_steps():
-    y, p, u, _ = drawn_of_curves(4)
-    rates = np.linspace(0, 1, 13)
-    false, hit, _ = metrics.roc_curve(y, p, drop_intermediate=False)
-    expected = [hit[false <= rate + 1e-12].max() for rate in rates]
-    cases = Cases(y, p, u)
-    np.testing.assert_allclose(sensitivity_on_grid(Batch(cases, np.ones((1, CURVES_N))), rates)[0], expected)
-
-
-def test_without_a_class_there_is_no_sensitivity():
-    cases = Cases(np.zeros(3), [0.1, 0.2, 0.3], [0, 1, 2])
-    assert np.isnan(sensitivity_on_grid(Batch(cases, np.ones((1, 3))), np.array([0.5]))).all()
+def test_on_a_grid_a_weight_is_a_number_of_copies_with_ties_too():
+    rng = np.random.default_rng(3)
+    n, grid = 80, np.linspace(0, 1, 23)
+    y, p, u = rng.integers(0, 2, n), rng.uniform(0.05, 0.95, n).round(1), rng.integers(0, 12, n).astype(float)
+    weight = rng.multinomial(n, np.full(n, 1 / n), 3)
+    found = values_on_grid(Cases(y, p, u).weighted(weight), grid, 0.05)
+    for row, times in enumerate(weight):
+        alone = Cases(*(np.repeat(column, times) for column in (y, p, u))).weighted()
+        for name, values in values_on_grid(alone, grid, 0.05).items():
+            np.testing.assert_allclose(found[name][row], values, atol=1e-10, err_msg=name)

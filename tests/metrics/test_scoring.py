@@ -19,7 +19,6 @@ from retinabench.metrics import referral_curves, scoring
 from retinabench.metrics.bootstrap import cluster_bootstrap
 from retinabench.metrics.image_sets import SetEvaluator, image_sets
 from retinabench.metrics.registry import ON_REQUEST, SCORES, ScoreSpec
-from retinabench.metrics.scoring import scored_sets
 from retinabench.metrics.weighted_images import Cases
 from support.score_names import CONTRACT
 
@@ -138,6 +137,7 @@ def test_predictions_are_given_up_before_the_sets_are_scored(monkeypatch):
         alive.append(kept() is not None)
         return scored_sets(*arguments)
 
+    scored_sets = scoring.scored_sets
     monkeypatch.setattr(scoring, "scored_sets", scored)
     rb.score(held.pop(), bootstrap=0)
     assert alive == [False]
@@ -238,7 +238,7 @@ def test_replicates_of_the_auprc_area_are_those_of_every_count():
         SetEvaluator(images, [SCORES["referral_auprc_area"]]), images.cluster, replicates=40
     )
     exact = cluster_bootstrap(
-        lambda w: np.array([referral_curves.area_of(images.weigh(w), "auprc")]), images.cluster, replicates=40
+        lambda w: referral_curves.area_of(images.weigh(w)[0], "auprc")[:, None], images.cluster, replicates=40
     )
     assert np.sqrt(np.mean((quick - exact) ** 2)) < 0.05 * exact.std()
 
@@ -252,9 +252,7 @@ def test_a_moved_coarse_area_never_passes_1():
     evaluator = SetEvaluator(
         image_sets(test, prob * (1 - prob))[0], [SCORES["referral_auprc_area"]], np.ones(1)
     )
-    draws = np.array(
-        [evaluator(rng.multinomial(300, np.full(300, 1 / 300)).astype(float))[0] for _ in range(40)]
-    )
+    draws = evaluator(rng.multinomial(300, np.full(300, 1 / 300), 40).astype(float))
     assert draws.max() == 1
     assert draws.min() < 1
 
@@ -265,7 +263,7 @@ def mean_prob(w):
 
 @pytest.mark.parametrize("number", range(4))
 def test_many_weightings_at_once_are_one_after_the_other(number):
-    """In every set, for scores with a batched form and for a plug-in's without; the balanced set may lose a domain."""
+    """In every set, also for a plug-in's score of one weighting; the balanced set may lose a domain."""
     p = predictions()
     images = image_sets(p, -np.round(np.abs(p.prob - 0.5), 2))[number]
     plain = ScoreSpec("mean_prob", "Mean probability", "", "", 1, mean_prob)
@@ -273,8 +271,8 @@ def test_many_weightings_at_once_are_one_after_the_other(number):
     n = len(images)
     weight = np.random.default_rng(0).multinomial(n, np.full(n, 1 / n), 4).astype(float)
     weight[1, images.shifted] = 0 if number == 3 else weight[1, images.shifted]
-    one_by_one = np.array([evaluator(row) for row in weight])
-    np.testing.assert_allclose(evaluator.rows(weight), one_by_one, rtol=1e-12, atol=1e-12)
+    one_by_one = np.concatenate([evaluator(row[None]) for row in weight])
+    np.testing.assert_allclose(evaluator(weight), one_by_one, rtol=1e-12, atol=1e-12)
     assert np.isnan(one_by_one[1]).all() == (number == 3)
 
 

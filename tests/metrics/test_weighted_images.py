@@ -1,4 +1,4 @@
-"""Images sorted once: order, blocks of ties, and what is retained of fractional weights, by hand."""
+"""Images sorted once, blocks of ties, what is retained of fractional weights by hand; and every score over many weightings."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from retinabench.core.errors import InputError
 from retinabench.metrics import selective
+from retinabench.metrics.referral_curves import METRICS, area_of, coarse_auprc_area
 from retinabench.metrics.registry import SCORES
-from retinabench.metrics.selective import numbers_at
-from retinabench.metrics.weighted_images import Batch, Cases, RankedImages, is_positive
+from retinabench.metrics.weighted_images import Cases, RankedImages, Weighted, is_positive
 from support.shared_inputs import big, images
 
 
@@ -23,7 +23,7 @@ def test_half_is_not_positive_but_any_other_threshold_is_reached():
 def test_equal_values_of_a_ranking_are_one_step():
     ranking = RankedImages(np.array([0.2, 0.9, 0.2, 0.5]))
     assert ranking.values.tolist() == [0.9, 0.5, 0.2]
-    assert ranking.cumulate(np.array([1.0, 10.0, 100.0, 1000.0])).tolist() == [10, 1010, 1111]
+    assert ranking.cumulate(np.array([1.0, 10.0, 100.0, 1000.0])).tolist() == [0, 10, 1010, 1111]
 
 
 def test_images_lie_by_uncertainty_then_probability_then_label():
@@ -50,9 +50,9 @@ def test_fractional_weights_have_round_w_points_of_equal_mass():
     np.testing.assert_allclose(w.points, 3.2 / 3 * np.arange(1, 4))
     # The second point, 2.133, holds the first two images (2.0) and 0.133 / 1.2 of the third.
     np.testing.assert_allclose(w.retained(2), [0.5, 1.5, 3.2 * 2 / 3 - 2])
-    block, fraction = w.locate(np.array([0.5, 2.0, 3.2]))
-    assert block.tolist() == [0, 1, 2]
-    np.testing.assert_allclose(fraction, 1)
+    at = w.locate(np.array([0.5, 2.0, 3.2]))
+    assert at.block.tolist() == [0, 1, 2]
+    np.testing.assert_allclose(at.fraction, 1)
 
 
 def test_another_order_keeps_the_images():
@@ -62,29 +62,25 @@ def test_another_order_keeps_the_images():
     assert again.threshold == cases.threshold
 
 
-@pytest.mark.parametrize("weight", [[1.0], [1, -1, 1], [0, 0, 0], [1, np.nan, 1]])
+@pytest.mark.parametrize("weight", [[1.0], [1, -1, 1], [0, 0, 0], [1, np.nan, 1], [[1, 1, 1], [0, 0, 0]]])
 def test_weights_that_are_none_are_refused(weight):
     with pytest.raises(InputError, match="weights must be 3 finite numbers"):
         Cases([1, 0, 1], [0.9, 0.2, 0.4]).weighted(weight)
 
 
-def test_what_is_given_up_is_made_again(monkeypatch):
+def test_what_is_freed_is_made_again(monkeypatch):
     cases = Cases([0, 1, 1, 0], [0.1, 0.8, 0.4, 0.3], [3, 1, 1, 2])
     w = cases.weighted()
-    kept = w.points, w.mass, w.position, cases.by_prob.values, cases.log_loss
-    w.forget_curves()
+    kept = w.points, w.mass, w.at_points.fraction, cases.by_prob.values, cases.log_loss
+    w.forget()
     cases.forget()
-    again = w.points, w.mass, w.position, cases.by_prob.values, cases.log_loss
+    again = w.points, w.mass, w.at_points.fraction, cases.by_prob.values, cases.log_loss
     for a, b in zip(kept, again, strict=True):
         assert np.array_equal(a, b)
     monkeypatch.setattr("retinabench.metrics.weighted_images.MANY", 3)
     short = Cases([0, 1, 1, 0], [0.1, 0.8, 0.4, 0.3], [3, 1, 1, 2])
     assert short.order.dtype == np.int32
     assert (short.order == cases.order).all()
-    assert w.derived(vars) is w.derived(vars)
-
-
-BATCHED = [spec for spec in SCORES.values() if spec.batched is not None]
 
 
 def weightings(rng, n, rows=3):
@@ -94,48 +90,41 @@ def weightings(rng, n, rows=3):
     return np.concatenate([weight[weight.any(axis=1)] for weight in kinds])
 
 
-def check(cases, weight):
-    batch = Batch(cases, weight[:, cases.order])
-    for spec in BATCHED:
-        plain = [spec(cases.weighted(row)) for row in weight]
+def functions():
+    """All functions of many weightings: scores, areas of curves, the coarse area, and all values of two referred shares."""
+    found = {
+        name: spec for name, spec in SCORES.items() if not spec.by_rows and name != "referral_auprc_area"
+    }
+    found |= {
+        f"area of {metric}": lambda w, m=metric: area_of(w, m) for metric in METRICS if metric != "auprc"
+    }
+    found |= {f"at {r}": lambda w, r=r: selective.referred_values(w, r) for r in (0.1, 0.95)}
+    return found | {"coarse": coarse_auprc_area}
+
+
+def check_rows(cases, weight):
+    """Row r depends on row r alone, to the last bit; one weighting gives the same to rounding."""
+    ordered = weight[:, cases.order]
+    together = Weighted(cases, ordered)
+    for name, function in functions().items():
+        values = function(together)
+        alone = np.concatenate([function(Weighted(cases, row[None])) for row in ordered])
+        np.testing.assert_array_equal(values, alone, err_msg=name)
+        single = [function(Weighted(cases, row)) for row in ordered]
         # Shares of a class among the retained are quotients of sums of which a millionth may be left by fractional weights.
-        limit = 1e-9 if "_at_" in spec.name else 1e-12
-        np.testing.assert_allclose(spec.batched(batch), plain, rtol=limit, atol=limit, err_msg=spec.name)
-    for referred in (0.5, 0.1, 0.95):
-        plain = [selective.numbers(cases.weighted(row), referred) for row in weight]
-        found = numbers_at(batch, referred, selective.SPECIFICITY)
-        np.testing.assert_allclose(found, plain, rtol=1e-9, atol=1e-9, err_msg=f"at {referred}")
+        np.testing.assert_allclose(values, single, rtol=1e-9, atol=1e-9, err_msg=name)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(images(most=60), st.integers(0, 2**32), st.sampled_from([0.5, 0.25]))
-def test_every_batched_form_equals_its_function(case, seed, threshold):
+def test_many_weightings_at_once_are_one_after_the_other(case, seed, threshold):
     y, p, u, _ = case
     rng = np.random.default_rng(seed)
-    shifted = rng.random(len(y)) < 0.3
-    check(Cases(y, p, u, shifted, threshold), weightings(rng, len(y)))
+    check_rows(Cases(y, p, u, rng.random(len(y)) < 0.3, threshold), weightings(rng, len(y)))
 
 
 @pytest.mark.parametrize("kind", ["free", "entropy", "ties"])
 def test_also_of_many_images(kind):
     y, p, rng = big(900)
     u = {"free": rng.random(900), "entropy": p * (1 - p), "ties": rng.integers(0, 30, 900) / 30}[kind]
-    check(Cases(y, p, u, rng.random(900) < 0.2), weightings(rng, 900))
-
-
-def test_a_row_depends_on_its_own_weights_alone():
-    """To the last bit, so that more replicates, or other batches, leave the first ones as they are."""
-    y, p, rng = big(700)
-    for u in (rng.random(700), p * (1 - p), np.round(p, 1)):
-        cases = Cases(y, p, u, rng.random(700) < 0.2)
-        weight = weightings(rng, 700)
-        together = Batch(cases, weight)
-        alone = [Batch(cases, weight[k : k + 1]) for k in range(len(weight))]
-        for spec in BATCHED:
-            found = np.concatenate([spec.batched(one) for one in alone])
-            np.testing.assert_array_equal(spec.batched(together), found, err_msg=spec.name)
-
-
-def test_every_default_score_has_a_batched_form_but_the_one_that_is_read_at_a_few_counts():
-    plain = {spec.name for spec in SCORES.values() if spec.batched is None and spec.sets != ()}
-    assert plain == {"referral_auprc_area"}
+    check_rows(Cases(y, p, u, rng.random(900) < 0.2), weightings(rng, 900))

@@ -1,14 +1,14 @@
-"""Weighted images and the same images repeated, for tests of batched scores against other libraries."""
+"""Weighted images and the same images repeated, for tests of scores against other libraries."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from retinabench.metrics.weighted_images import Batch, Cases
+from retinabench.metrics.weighted_images import Cases, Weighted
 
 
 def weighted_and_repeated(seed=0, n=40, rows=4):
-    """Return a batch of whole-number weights, and for each row (label, prob, uncertainty, shifted) with images repeated.
+    """Return images with rows of whole-number weights, and for each row (label, prob, uncertainty, shifted) with images repeated.
 
     Probabilities and uncertainties have ties.
     """
@@ -18,4 +18,4 @@ def weighted_and_repeated(seed=0, n=40, rows=4):
     weight = rng.multinomial(n, np.full(n, 1 / n), rows)
     cases = Cases(label, prob, uncertainty, shifted)
     copies = [tuple(np.repeat(one, row) for one in (label, prob, uncertainty, shifted)) for row in weight]
-    return Batch(cases, weight[:, cases.order].astype(float)), copies
+    return Weighted(cases, weight[:, cases.order].astype(float)), copies

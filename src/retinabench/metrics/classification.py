@@ -1,48 +1,40 @@
-"""Accuracy, discrimination, proper scores and detection of shifted images, of weighted images."""
+"""Accuracy, discrimination, proper scores and detection of shifted images, of weighted images.
+
+A score takes `Weighted` images and returns its value (...,), NaN where undefined. `auroc` and `nll` take arrays: label (N,)
+0/1, prob (N,) = P(label = 1) and an optional weight (N,). An image is *positive by the model* where prob > 1/2; of sorted
+images, by the threshold they were given.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 
 from retinabench.core.errors import InputError
-from retinabench.metrics import calibration
-from retinabench.metrics.weighted_images import Batch, Bools, Cases, RankedImages, Weighted, cumulate, ratio
+from retinabench.metrics.weighted_images import Bools, Cases, Floats, Weighted, ratio
 
-Floats = NDArray[np.float64]
-
-
-def _weighted(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None) -> Weighted:
-    return Cases(label, prob).weighted(weight)
+EYEPACS_TEST = np.array([31_403, 3_042, 6_282, 977, 966]) / 42_670  # grades 0 to 4, counted in the label file
 
 
 # ------------------------------------------------------------------------------- from arrays
 
 
 def auroc(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """Return P(a positive image ranks above a negative one) + P(tie) / 2.
-
-    Shapes: `label` (N,), `prob` (N,), `weight` (N,).
-    """
-    return auroc_of(_weighted(label, prob, weight))
+    """Return P(a positive image ranks above a negative one) + P(tie) / 2; NaN with one class."""
+    return float(auroc_of(Cases(label, prob).weighted(weight)))
 
 
 def nll(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """Return the mean of -ln P(label); probabilities are clipped to [1e-15, 1 - 1e-15].
-
-    Shapes: `label` (N,), `prob` (N,), `weight` (N,).
-    """
-    return nll_of(_weighted(label, prob, weight))
+    """Return the mean of -ln P(label), nats per image; probabilities are clipped to [1e-15, 1 - 1e-15]."""
+    return float(nll_of(Cases(label, prob).weighted(weight)))
 
 
-# ------------------------------------------------------------------- from sorted, weighted images
+# ------------------------------------------------------------------- ratios of weighted sums
 
 
-def accuracy_of(w: Weighted) -> float:
+def accuracy_of(w: Weighted) -> Floats:
     """Share of correct predictions, sum of w over correct predictions / W.
 
     References:
@@ -51,7 +43,7 @@ def accuracy_of(w: Weighted) -> float:
     return w.mean(~w.cases.error)
 
 
-def nll_of(w: Weighted) -> float:
+def nll_of(w: Weighted) -> Floats:
     """Mean negative log likelihood -ln p(y), nats per image.
 
     References:
@@ -60,46 +52,116 @@ def nll_of(w: Weighted) -> float:
     return w.mean(w.cases.log_loss)
 
 
-def brier_of(w: Weighted) -> float:
+def brier_of(w: Weighted) -> Floats:
     """Mean squared error (p - y)^2 of the probability.
 
     References:
         Brier, Verification of forecasts expressed in terms of probability, Mon. Weather Rev. 78:1 (1950).
     """
-    return w.mean((w.cases.prob - w.cases.label) ** 2)
+    return w.mean(w.cases.squared_error)
 
 
-def brier_skill_of(w: Weighted) -> float:
+def brier_skill_of(w: Weighted) -> Floats:
     """1 - Brier / (pi (1 - pi)), pi the share of positive images: 0 for a forecast of pi, NaN with one class.
 
     References:
         Murphy, A new vector partition of the probability score, J. Appl. Meteorol. 12:595 (1973).
     """
-    variance = w.positives * w.negatives / w.total**2
-    return 1 - brier_of(w) / variance if variance > 0 else np.nan
+    return 1 - ratio(brier_of(w), w.positives * w.negatives / w.total**2)
 
 
-def accuracy_gain_of(w: Weighted) -> float:
+def accuracy_gain_of(w: Weighted) -> Floats:
     """Accuracy minus that of giving every image the larger class."""
-    return accuracy_of(w) - max(w.positives, w.negatives) / w.total
+    return accuracy_of(w) - np.maximum(w.positives, w.negatives) / w.total
 
 
-def sensitivity_of(w: Weighted) -> float:
+def sensitivity_of(w: Weighted) -> Floats:
     """Share TP / (TP + FN) of positive images that are positive by the model; NaN without positives.
 
     References:
         Altman and Bland, Diagnostic tests 1: sensitivity and specificity, BMJ 308:1552 (1994).
     """
-    return _ratio(float(w.positive @ w.cases.called), w.positives)
+    return ratio(w.sum(w.cases.label & w.cases.called), w.positives)
 
 
-def specificity_of(w: Weighted) -> float:
+def specificity_of(w: Weighted) -> Floats:
     """Share TN / (TN + FP) of negative images that are negative by the model; NaN without negatives.
 
     References:
         Altman and Bland, Diagnostic tests 1: sensitivity and specificity, BMJ 308:1552 (1994).
     """
-    return _ratio(float(w.negative @ ~w.cases.called), w.negatives)
+    return ratio(w.sum(~(w.cases.label | w.cases.called)), w.negatives)
+
+
+# ------------------------------------------------------------------------------- from a ranking
+
+
+def auroc_of(w: Weighted) -> Floats:
+    """Area under the ROC curve of the probability: P(a positive image ranks higher) + P(tie) / 2.
+
+    References:
+        Hanley and McNeil, The meaning and use of the area under a receiver operating characteristic (ROC) curve, Radiology
+        143:29 (1982).
+    """
+    return ordered_share(*w.ranked)
+
+
+def auprc_of(w: Weighted) -> Floats:
+    """Average precision of the probability: sum over thresholds of the gain in sensitivity times the precision.
+
+    References:
+        Davis and Goadrich, The relationship between precision-recall and ROC curves, ICML (2006).
+    """
+    hit, false = w.ranked
+    return average_precision(hit, hit + false)
+
+
+def ood_auroc_of(w: Weighted) -> Floats:
+    """P(a shifted image is more uncertain than an in-domain one) + P(tie) / 2; NaN outside joint sets.
+
+    References:
+        Hendrycks and Gimpel, A baseline for detecting misclassified and out-of-distribution examples in neural networks,
+        ICLR (2017).
+    """
+    shifted = _shifted_mass(w)
+    return ordered_share(w.mass - shifted, shifted)
+
+
+def ood_auprc_of(w: Weighted) -> Floats:
+    """Average precision of the uncertainty as a detector of shifted images; its chance level is their share.
+
+    References:
+        Hendrycks and Gimpel, A baseline for detecting misclassified and out-of-distribution examples in neural networks,
+        ICLR (2017).
+    """
+    hit, called = (sums[..., -1:] - sums[..., ::-1] for sums in (_shifted_mass(w), w.mass))
+    return average_precision(hit, called)
+
+
+def ordered_share(first: Floats, second: Floats) -> Floats:
+    """(...,) share of the pairs in which the image of the first kind comes before that of the second, ties half.
+
+    first, second: (..., G+1) masses of both kinds, cumulated over G steps of an order and led by 0. NaN where one has no mass.
+    """
+    pairs = (np.diff(second) * (first[..., 1:] + first[..., :-1])).sum(axis=-1)
+    return ratio(pairs / 2, first[..., -1] * second[..., -1])
+
+
+def average_precision(hit: Floats, called: Floats) -> Floats:
+    """(...,) average precision: a step sum, because the trapezoid is too high between points.
+
+    hit, called: (..., G+1) mass of the positive and of all images at or above each threshold, led by 0. NaN without positives.
+    """
+    precision = np.divide(hit, called, out=np.zeros_like(hit), where=called > 0)
+    return ratio((np.diff(hit) * precision[..., 1:]).sum(axis=-1), hit[..., -1])
+
+
+def _shifted_mass(w: Weighted) -> Floats:
+    """(..., B+1) mass of shifted images in the blocks before; 0 outside joint sets."""
+    return np.zeros_like(w.mass) if w.cases.shifted is None else w.block_sums(w.weight * w.cases.shifted)
+
+
+# ------------------------------------------------- what intervals count and rank, for one weighting
 
 
 def right_counts(w: Weighted) -> tuple[Bools, Floats]:
@@ -122,54 +184,10 @@ def ranked_classes(w: Weighted) -> tuple[Floats, Floats, Floats]:
     return w.cases.prob, w.positive, w.negative
 
 
-def auroc_of(w: Weighted) -> float:
-    """Area under the ROC curve of the probability: P(a positive image ranks higher) + P(tie) / 2.
-
-    References:
-        Hanley and McNeil, The meaning and use of the area under a receiver operating characteristic (ROC) curve, Radiology
-        143:29 (1982).
-    """
-    return ranked_auroc(w.cases.by_prob, w.positive, w.negative)
-
-
-def auprc_of(w: Weighted) -> float:
-    """Average precision of the probability: sum over thresholds of the gain in sensitivity times the precision.
-
-    References:
-        Davis and Goadrich, The relationship between precision-recall and ROC curves, ICML (2006).
-    """
-    return ranked_average_precision(w.cases.by_prob, w.positive, w.negative)
-
-
-# ------------------------------------------------------------------------------- from a ranking
-
-
-def ranked_auroc(ranking: RankedImages, positive: Floats, negative: Floats) -> float:
-    """Return the AUROC of any score.
-
-    Shapes: `positive` (N,), `negative` (N,).
-    """
-    hit, false = ranking.cumulate(positive), ranking.cumulate(negative)
-    if hit[-1] <= 0 or false[-1] <= 0:
-        return np.nan
-    before = np.concatenate(([0.0], hit[:-1]))
-    return float(np.diff(false, prepend=0.0) @ (hit + before) / (2 * hit[-1] * false[-1]))
-
-
-def ranked_average_precision(ranking: RankedImages, positive: Floats, negative: Floats) -> float:
-    """Return the average precision of any score: a step sum, because the trapezoid is too high between points.
-
-    References:
-        Davis and Goadrich, The relationship between precision-recall and ROC curves, ICML 2006.
-
-    Shapes: `positive` (N,), `negative` (N,).
-    """
-    hit, false = ranking.cumulate(positive), ranking.cumulate(negative)
-    if hit[-1] <= 0:
-        return np.nan
-    called = hit + false
-    precision = np.divide(hit, called, out=np.zeros_like(hit), where=called > 0)
-    return float(np.diff(hit, prepend=0.0) @ precision / hit[-1])
+def ranked_domains(w: Weighted) -> tuple[Floats, Floats, Floats]:
+    """Return what tells the domains apart: the uncertainty, and the mass of shifted and of in-domain images, all (N,)."""
+    shifted = np.zeros(len(w.cases), bool) if w.cases.shifted is None else w.cases.shifted
+    return w.cases.uncertainty, w.weight * shifted, w.weight * ~shifted
 
 
 # ------------------------------------------------------------------------------------ ROC curve
@@ -185,26 +203,16 @@ class Roc:
 
 
 def roc_curve(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) -> Roc:
-    """Return every exact point of the ROC curve, one per distinct probability.
-
-    Shapes: `label` (N,), `prob` (N,), `weight` (N,).
-    """
-    w = _weighted(label, prob, weight)
+    """Return every exact point of the ROC curve, one per distinct probability; refused with one class."""
+    w = Cases(label, prob).weighted(weight)
     if w.positives <= 0 or w.negatives <= 0:
         raise InputError("an ROC curve needs images of both classes", column="label")
-    ranking = w.cases.by_prob
-    return Roc(
-        np.concatenate(([0.0], ranking.cumulate(w.negative) / w.negatives)),
-        np.concatenate(([0.0], ranking.cumulate(w.positive) / w.positives)),
-        np.concatenate(([np.inf], ranking.values)),
-    )
+    hit, false = w.ranked
+    return Roc(false / w.negatives, hit / w.positives, np.append(np.inf, w.cases.by_prob.values))
 
 
 def sensitivity_on_chords(curve: Roc, rates: ArrayLike) -> Floats:
-    """Return the sensitivity of a curve at false-positive rates, on the chords between its points.
-
-    Shapes: `rates` (G,), returns (G,).
-    """
+    """Return the sensitivity (G,) at false-positive rates (G,), on the chords between the curve's points; at a jump its upper end."""
     x = np.asarray(rates, np.float64)
     rate, sensitivity = curve.false_positive_rate, curve.sensitivity
     last = np.append(np.flatnonzero(np.diff(rate)), len(rate) - 1)  # the top of every vertical piece
@@ -218,209 +226,28 @@ def sensitivity_on_chords(curve: Roc, rates: ArrayLike) -> Floats:
 
 
 def sensitivity_within(w: Weighted, rates: Floats) -> Floats:
-    """Return the highest sensitivity that a threshold reaches within each false-positive rate.
+    """Return the highest sensitivity (..., G) that a threshold reaches within each false-positive rate (G,).
 
-    Shapes: `rates` (G,), returns (G,).
+    On the steps of the ROC curve, without interpolation; NaN where one class is missing.
     """
-    if not (w.positives and w.negatives):
-        return np.full(len(rates), np.nan)
-    ranking = w.cases.by_prob
-    false = np.concatenate([[0.0], ranking.cumulate(w.negative) / w.negatives])
-    hit = np.concatenate([[0.0], ranking.cumulate(w.positive) / w.positives])
-    return np.asarray(hit[np.searchsorted(false, rates + 1e-12, side="right") - 1])
+    hit, false = w.ranked
+    both = np.asarray((w.positives > 0) & (w.negatives > 0))[..., None]
+    reached = false / np.where(both, false[..., -1:], 1.0)
+    rows = np.atleast_2d(reached)
+    last = np.stack([np.searchsorted(row, rates + 1e-12, side="right") - 1 for row in rows])
+    found = np.take_along_axis(hit, last.reshape(*hit.shape[:-1], len(rates)), axis=-1)
+    return np.where(both, found / np.where(both, hit[..., -1:], 1.0), np.nan)
 
 
-def _ratio(part: float, whole: float) -> float:
-    return float(part / whole) if whole > 0 else np.nan
-
-
-def accuracy(batch: Batch) -> Floats:
-    """(R,) `classification.accuracy_of`."""
-    return batch.mean(~batch.cases.error)
-
-
-def nll_of_overall(batch: Batch) -> Floats:
-    """(R,) `classification.nll_of`."""
-    return batch.mean(batch.cases.log_loss)
-
-
-def brier(batch: Batch) -> Floats:
-    """(R,) `classification.brier_of`."""
-    return batch.mean((batch.cases.prob - batch.cases.label) ** 2)
-
-
-def brier_skill(batch: Batch) -> Floats:
-    """(R,) `classification.brier_skill_of`."""
-    return 1 - ratio(brier(batch), batch.positives * batch.negatives / batch.total**2)
-
-
-def accuracy_gain(batch: Batch) -> Floats:
-    """(R,) `classification.accuracy_gain_of`."""
-    return accuracy(batch) - np.maximum(batch.positives, batch.negatives) / batch.total
-
-
-def sensitivity(batch: Batch) -> Floats:
-    """(R,) `classification.sensitivity_of`."""
-    return ratio(batch.sum(batch.cases.label & ~batch.cases.error), batch.positives)
-
-
-def specificity(batch: Batch) -> Floats:
-    """(R,) `classification.specificity_of`."""
-    return ratio(batch.sum(~batch.cases.label & ~batch.cases.error), batch.negatives)
-
-
-def ece_top_label(batch: Batch) -> Floats:
-    """(R,) `binned.ece_top_label_of`."""
-    return _expected_error(batch, batch.cases.index(_top_label_gaps))
-
-
-def ece_positive_class(batch: Batch) -> Floats:
-    """(R,) `binned.ece_positive_class_of`."""
-    return _expected_error(batch, batch.cases.index(_positive_class_gaps))
-
-
-def _expected_error(batch: Batch, gaps: sparse.csr_array) -> Floats:
-    """Sum over bins of |sum of w (observed - forecast)| / W."""
-    of_bins = np.ascontiguousarray(np.abs(gaps @ batch.weight.T).T)
-    return np.asarray(of_bins.sum(axis=1) / batch.total)
-
-
-def _top_label_gaps(cases: Cases) -> sparse.csr_array:
-    return _gaps(cases, "top_label")
-
-
-def _positive_class_gaps(cases: Cases) -> sparse.csr_array:
-    return _gaps(cases, "positive_class")
-
-
-def _gaps(cases: Cases, of: calibration.Of) -> sparse.csr_array:
-    """(bins, N) observed - forecast of each image, in the row of its bin."""
-    forecast, observed = calibration.judged(cases, of)
-    number = calibration.width_bin(forecast, calibration.BINS)
-    values = (observed - forecast, (number, np.arange(len(cases))))
-    return sparse.csr_array(values, shape=(calibration.BINS, len(cases)))
-
-
-Index = NDArray[np.integer[Any]]
-
-
-def auroc_of_overall(batch: Batch) -> Floats:
-    """(R,) `classification.auroc_of`."""
-    classes = batch.cases.index(_classes)
-    hit = cumulate(np.take(batch.by_prob, classes.positive, axis=1))
-    pairs = np.take(hit, classes.above, axis=1)
-    pairs += np.take(hit, classes.through, axis=1)
-    pairs *= np.take(batch.by_prob, classes.negative, axis=1)
-    return ratio(pairs.sum(axis=1) / 2, batch.positives * batch.negatives)
-
-
-def auprc(batch: Batch) -> Floats:
-    """(R,) `classification.auprc_of`."""
-    classes = batch.cases.index(_classes)
-    hit = np.take(cumulate(np.take(batch.by_prob, classes.positive, axis=1)), classes.step, axis=1)
-    called = np.take(cumulate(batch.by_prob), classes.called, axis=1)
-    gain = np.diff(hit, axis=1, prepend=0.0)
-    precision = np.divide(hit, called, out=np.zeros_like(hit), where=called > 0)
-    return ratio((gain * precision).sum(axis=1), batch.positives)
-
-
-def ood_auroc(batch: Batch) -> Floats:
-    """(R,) `shift.ood_auroc_of`."""
-    shifted = _shifted(batch)
-    near = batch.mass - shifted
-    pairs = np.diff(shifted, axis=1) * (near[:, 1:] + near[:, :-1])
-    return ratio(pairs.sum(axis=1) / 2, shifted[:, -1] * near[:, -1])
-
-
-def ood_auprc(batch: Batch) -> Floats:
-    """(R,) `shift.ood_auprc_of`."""
-    shifted = _shifted(batch)
-    hit = shifted[:, -1:] - shifted[:, :-1]
-    called = batch.mass[:, -1:] - batch.mass[:, :-1]
-    precision = np.divide(hit, called, out=np.zeros_like(hit), where=called > 0)
-    return ratio((np.diff(shifted, axis=1) * precision).sum(axis=1), shifted[:, -1])
-
-
-def _shifted(batch: Batch) -> Floats:
-    """(R, B+1) mass of shifted images in the blocks before; 0 outside joint sets."""
-    if batch.cases.shifted is None:
-        return np.zeros_like(batch.mass)
-    return batch.block_sums(batch.weight * batch.cases.shifted)
-
-
-@dataclass(frozen=True)
-class _Classes:
-    """Places in the order of falling probability, equal probabilities being one step.
-
-    positive (P,) and negative: where the images of each class stand. above, through: for each negative image the number of
-    positive ones above it, and with those tied to it. step, called: for each step with a positive image the number of positive ones, and of
-    all images, down to its end.
-    """
-
-    positive: Index
-    negative: Index
-    above: Index
-    through: Index
-    step: Index
-    called: Index
-
-
-def _classes(cases: Cases) -> _Classes:
-    ranking = cases.by_prob
-    label = cases.label[ranking.order]
-    starts = np.append(0, ranking.ends[:-1] + 1)
-    group = np.repeat(np.arange(len(starts)), ranking.ends + 1 - starts)
-    before = np.append(0, np.cumsum(label))
-    first, last = before[starts], before[ranking.ends + 1]
-    negative = np.flatnonzero(~label)
-    held = last > first
-    return _Classes(
-        np.flatnonzero(label),
-        negative,
-        first[group[negative]],
-        last[group[negative]],
-        last[held],
-        ranking.ends[held] + 1,
-    )
-
-
-EYEPACS_TEST = np.array([31_403, 3_042, 6_282, 977, 966]) / 42_670  # grades 0 to 4, counted in the label file
-
-
-def ood_auroc_of(w: Weighted) -> float:
-    """P(a shifted image is more uncertain than an in-domain one) + P(tie) / 2; NaN outside joint sets.
-
-    References:
-        Hendrycks and Gimpel, A baseline for detecting misclassified and out-of-distribution examples in neural networks,
-        ICLR (2017).
-    """
-    _, there, here = ranked_domains(w)
-    return ranked_auroc(w.cases.by_uncertainty, there, here)
-
-
-def ood_auprc_of(w: Weighted) -> float:
-    """Average precision of the uncertainty as a detector of shifted images; its chance level is their share.
-
-    References:
-        Hendrycks and Gimpel, A baseline for detecting misclassified and out-of-distribution examples in neural networks,
-        ICLR (2017).
-    """
-    _, there, here = ranked_domains(w)
-    return ranked_average_precision(w.cases.by_uncertainty, there, here)
-
-
-def ranked_domains(w: Weighted) -> tuple[Floats, Floats, Floats]:
-    """Return what tells the domains apart: the uncertainty, and the mass of shifted and of in-domain images, all (N,)."""
-    shifted = np.zeros(len(w.cases), bool) if w.cases.shifted is None else w.cases.shifted
-    return w.cases.uncertainty, w.weight * shifted, w.weight * ~shifted
+# ------------------------------------------------------------------------------- weights of sets
 
 
 def balanced_weight(shifted: NDArray[np.bool_], weight: Floats | None = None) -> Floats:
-    """(N,) weights that give both domains the same mass: shifted images count (mass in domain) / (mass shifted) fold.
+    """(..., N) weights that give both domains the same mass: shifted images count (mass in domain) / (mass shifted) fold.
 
-    weight: (N,) multiplicities to start from, such as those of a bootstrap replicate, or (R, N), each row by itself. The
-    result is NaN in all places of a row where one domain has no mass. No image is drawn at random: a score of the balanced
-    set is a function of the predictions. Replaces the random duplication of the published protocol, see `docs/deviations.md`.
+    weight: (..., N) multiplicities to start from, such as those of bootstrap replicates; None: 1 each. A row in which one domain
+    has no mass is NaN. No image is drawn at random: a score of the balanced set is a function of the predictions. Replaces the
+    random duplication of the published protocol, see `docs/deviations.md`.
     """
     weight = np.ones(len(shifted)) if weight is None else weight
     here, there = (

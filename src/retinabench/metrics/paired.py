@@ -34,7 +34,7 @@ from retinabench.core.errors import InputError
 from retinabench.core.results import Document
 from retinabench.metrics.bootstrap import Steps, cluster_bootstrap
 from retinabench.metrics.clinical.thresholds import FrozenThreshold
-from retinabench.metrics.image_sets import SETS, ImageSet, SetEvaluator, Together, image_sets
+from retinabench.metrics.image_sets import SETS, ImageSet, SetEvaluator, StackedEvaluators, image_sets
 from retinabench.metrics.intervals import (
     ALL_ALIKE,
     ONE_PATIENT,
@@ -259,7 +259,7 @@ def _paired_set(
     draws = np.empty((0, len(evaluators) * len(chosen)))
     if bootstrap:
         draws = cluster_bootstrap(
-            Together(evaluators),
+            StackedEvaluators(evaluators),
             images.cluster,
             replicates=bootstrap,
             seed=seed,

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from retinabench.core.registry import Registry
 from retinabench.metrics import calibration, classification, referral_curves, selective
@@ -30,13 +29,12 @@ from retinabench.metrics.intervals import (
     Ranked,
     Scaled,
 )
-from retinabench.metrics.weighted_images import Batch, Weighted
+from retinabench.metrics.weighted_images import Floats, Weighted
 
 Direction = Literal["higher", "lower", ""]
-
 Needs = Literal["", "classes", "ten", "positives", "negatives", "errors", "domains"]
-
 ON_REQUEST: tuple[str, ...] = ()
+REFERRED_PERCENT = (0, 10, 20, 30, 40, 50, 70)
 
 
 @dataclass(frozen=True)
@@ -53,9 +51,9 @@ class ScoreSpec:
         needs: What makes it defined: both ``classes``, ``ten`` images of each class, ``positives``, ``negatives``, right
             and wrong predictions (``errors``), or both ``domains``.
         sets: The sets that `retinabench.score` computes it for; None for all, `ON_REQUEST` for none.
-        batched: The same for many weightings at once, (R,) values equal to those of the function to 1e-12, of a share
-            of the retained to 1e-9; None where only the function is known. Bootstrap replicates use it.
-        interval: How its interval is computed, see `metrics.inference.interval_methods`.
+        interval: How its interval is computed, see `metrics.intervals`.
+        by_rows: Whether the function takes one weighting at a time and is called for each replicate, which is slow; else it
+            takes many weightings (R, N) as well and returns (R,).
         formula: Its definition, in the notation of `docs/scores.md`.
         misleads: When its value misleads, as the end of a sentence that begins with "It misleads when".
     """
@@ -65,17 +63,19 @@ class ScoreSpec:
     direction: Direction
     unit: str
     version: int
-    function: Callable[[Weighted], float]
+    function: Callable[[Weighted], Floats | float]
     needs: Needs = ""
     sets: tuple[str, ...] | None = None
     interval: IntervalMethod = field(default_factory=Percentile)
-    batched: Callable[[Batch], NDArray[np.float64]] | None = None
+    by_rows: bool = True
     formula: str = ""
     misleads: str = ""
 
-    def __call__(self, w: Weighted) -> float:
-        """Return the value for weighted images, NaN where undefined."""
-        return self.function(w)
+    def __call__(self, w: Weighted) -> Any:
+        """Return the value for one weighting, or values (R,) for R of them; NaN where undefined."""
+        if w.weight.ndim > 1 and self.by_rows:
+            return np.array([self.function(Weighted(w.cases, row)) for row in w.weight])
+        return w.derived(self.function)
 
     @property
     def sign(self) -> int:
@@ -115,36 +115,24 @@ class ScoreSpec:
         return reasons.get(self.needs, "undefined on this set")
 
 
-REFERRED_PERCENT = (0, 10, 20, 30, 40, 50, 70)
-
-
-_SHARE = Scaled(0.0, 1.0)
-
-_SHARE_OF_CLASSES = Scaled(0.0, 1.0, "classes")
-
-_BIASED = NoInterval(
-    "no interval: chance makes it larger, in replicates still more; see its null band and the debiased calibration error"
-)
-
-
-def _retained(**counted: Any) -> Proportion:
+def _share_of_retained(**counted: Any) -> Proportion:
     return Proportion(partial(selective.retained_counts, **counted), resampled=True)
 
 
-def _area(metric: str, direction: Direction, unit: str = "", needs: Needs = "") -> ScoreSpec:
+_SHARE = Scaled(0.0, 1.0)
+_SHARE_OF_CLASSES = Scaled(0.0, 1.0, "classes")
+_BIASED = NoInterval(
+    "no interval: chance makes it larger, in replicates still more; see its null band and the debiased calibration error"
+)
+_ERRORS = Ranked(selective.ranked_errors)
+_score = partial(ScoreSpec, by_rows=False)
+
+
+def _area(
+    metric: str, label: str, direction: Direction, interval: IntervalMethod, unit: str = "", needs: Needs = ""
+) -> ScoreSpec:
     function = partial(referral_curves.area_of, metric=metric)
-    label = f"Referral {_METRIC_LABELS[metric]} area"
-    interval = (
-        _SHARE if metric == "accuracy" else Scaled(0.0, math.inf if metric == "nll" else 1.0, "retained")
-    )
-    batched = {
-        "accuracy": referral_curves.accuracy_area,
-        "nll": referral_curves.nll_area,
-        "auroc": referral_curves.auroc_area,
-    }.get(metric)
-    return ScoreSpec(
-        f"referral_{metric}_area", label, direction, unit, 2, function, needs, None, interval, batched
-    )
+    return _score(f"referral_{metric}_area", label, direction, unit, 2, function, needs, interval=interval)
 
 
 def _at(metric: str, percent: int) -> ScoreSpec:
@@ -153,79 +141,45 @@ def _at(metric: str, percent: int) -> ScoreSpec:
     needs: Needs = "" if metric == "accuracy" else "classes"
     interval: IntervalMethod = _SHARE_OF_CLASSES
     if metric == "accuracy":
-        interval = _retained(success="right", referred=percent / 100)
+        interval = _share_of_retained(success="right", referred=percent / 100)
     return ScoreSpec(f"{metric}_at_{percent}", label, "higher", "", 2, function, needs, ON_REQUEST, interval)
 
 
 def referred_scores(referred: float = 0.5) -> dict[str, ScoreSpec]:
-    """Return the scores of what remains when a share is referred, such as `gain_at_50`, and those of the same images beside them.
-
-    Args:
-        referred: Share of the images that is referred.
-
-    Returns:
-        Name of the score -> the score.
-    """
+    """Return the scores of what remains when a share is referred, such as `gain_at_50`, by their names."""
     percent = f"{100 * referred:g}"
-    found = []
-
-    def add(name: str, label: str, direction: Direction, interval: IntervalMethod, needs: Needs = "") -> None:
-        function = partial(selective.number, name=name, referred=referred)
-        batched = partial(selective.number_at, name=name, referred=referred)
-        found.append(ScoreSpec(name, label, direction, "", 2, function, needs, ON_REQUEST, interval, batched))
+    at = f"{percent} % referred"
+    missed = Proportion(partial(selective.missed_counts, referred=referred), resampled=True)
 
     def kept(success: str, of: str = "images") -> Proportion:
-        return _retained(success=success, of=of, referred=referred)
+        return _share_of_retained(success=success, of=of, referred=referred)
 
-    def missed() -> Proportion:
-        return Proportion(partial(selective.missed_counts, referred=referred), resampled=True)
+    rows: list[tuple[str, str, Direction, IntervalMethod, Needs]] = [
+        ("accuracy", f"Accuracy, {at}", "higher", kept("right"), ""),
+        ("gain", "Gain over random referral", "higher", Scaled(-1.0, 1.0), ""),
+        ("closed", "Share of the possible gain", "higher", Scaled(high=1.0), "errors"),
+        ("perfect_accuracy", f"Accuracy of oracle referral, {at}", "higher", Percentile(), ""),
+        ("sensitivity", f"Sensitivity, {at}", "higher", kept("called", "positives"), "positives"),
+        ("specificity", f"Specificity, {at}", "higher", kept("not called", "negatives"), "negatives"),
+        ("prevalence", f"Referable share, {at}", "", kept("label"), ""),
+        ("missed", "Referable, missed", "lower", missed, "positives"),
+    ]
+    specs = {}
+    for part, label, direction, interval, needs in rows:
+        name = f"{part}_at_{percent}"
+        function = partial(selective.referred_value, name=name, referred=referred)
+        specs[name] = _score(name, label, direction, "", 2, function, needs, ON_REQUEST, interval)
+    return specs
 
-    told = f"{percent} % referred"
-    add(f"accuracy_at_{percent}", f"Accuracy, {told}", "higher", kept("right"))
-    add(f"gain_at_{percent}", "Gain over random referral", "higher", Scaled(-1.0, 1.0))
-    add(f"closed_at_{percent}", "Share of the possible gain", "higher", Scaled(high=1.0), "errors")
-    add(f"perfect_accuracy_at_{percent}", f"Accuracy of oracle referral, {told}", "higher", Percentile())
-    for side, called in (("sensitivity", "called"), ("specificity", "not called")):
-        of: Needs = "positives" if side == "sensitivity" else "negatives"
-        add(f"{side}_at_{percent}", f"{side.capitalize()}, {told}", "higher", kept(called, of), of)
-    add(f"prevalence_at_{percent}", f"Referable share, {told}", "", kept("label"))
-    add(f"missed_at_{percent}", "Referable, missed", "lower", missed(), "positives")
-    return {spec.name: spec for spec in found}
-
-
-_METRIC_LABELS = {"accuracy": "accuracy", "nll": "NLL", "auroc": "AUROC", "auprc": "AUPRC"}
-
-_JOINT = ("joint",)
 
 _BUILTIN = (
-    ScoreSpec(
-        "accuracy", "Accuracy", "higher", "", 2, classification.accuracy_of,
-        interval=Proportion(classification.right_counts), batched=classification.accuracy,
-    ),
-    ScoreSpec(
-        "auroc", "AUROC", "higher", "", 2, classification.auroc_of, "classes",
-        interval=Ranked(classification.ranked_classes), batched=classification.auroc_of_overall,
-    ),
-    ScoreSpec(
-        "auprc", "AUPRC", "higher", "", 2, classification.auprc_of, "positives",
-        interval=_SHARE_OF_CLASSES, batched=classification.auprc,
-    ),
-    ScoreSpec(
-        "nll", "NLL", "lower", "nats", 2, classification.nll_of, interval=Scaled(0.0, of="classes"),
-        batched=classification.nll_of_overall,
-    ),
-    ScoreSpec(
-        "brier", "Brier score", "lower", "", 2, classification.brier_of, interval=_SHARE_OF_CLASSES,
-        batched=classification.brier,
-    ),
-    ScoreSpec(
-        "ece_top_label", "ECE, top label", "lower", "", 2, calibration.ece_top_label_of, interval=_BIASED,
-        batched=classification.ece_top_label,
-    ),
-    ScoreSpec(
-        "ece_positive_class", "ECE, positive class", "lower", "", 2, calibration.ece_positive_class_of,
-        interval=_BIASED, batched=classification.ece_positive_class,
-    ),
+    _score("accuracy", "Accuracy", "higher", "", 2, classification.accuracy_of, interval=Proportion(classification.right_counts)),
+    _score("auroc", "AUROC", "higher", "", 2, classification.auroc_of, "classes", interval=Ranked(classification.ranked_classes)),
+    _score("auprc", "AUPRC", "higher", "", 2, classification.auprc_of, "positives", interval=_SHARE_OF_CLASSES),
+    _score("nll", "NLL", "lower", "nats", 2, classification.nll_of, interval=Scaled(0.0, of="classes")),
+    _score("brier", "Brier score", "lower", "", 2, classification.brier_of, interval=_SHARE_OF_CLASSES),
+    _score("ece_top_label", "ECE, top label", "lower", "", 2, calibration.ece_top_label_of, interval=_BIASED),
+    _score("ece_positive_class", "ECE, positive class", "lower", "", 2, calibration.ece_positive_class_of, interval=_BIASED),
     *(
         ScoreSpec(
             f"calibration_error_{of}", f"Calibration error, debiased, {of.replace('_', ' ')}", "lower", "", 1,
@@ -234,69 +188,55 @@ _BUILTIN = (
         )
         for of in get_args(calibration.Of)
     ),
-    ScoreSpec(
+    _score(
         "sensitivity", "Sensitivity", "higher", "", 2, classification.sensitivity_of, "positives",
-        interval=Proportion(classification.sensitivity_counts), batched=classification.sensitivity,
+        interval=Proportion(classification.sensitivity_counts),
     ),
-    ScoreSpec(
+    _score(
         "specificity", "Specificity", "higher", "", 2, classification.specificity_of, "negatives",
-        interval=Proportion(classification.specificity_counts), batched=classification.specificity,
+        interval=Proportion(classification.specificity_counts),
     ),
-    _area("accuracy", "higher"),
-    _area("nll", "lower", "nats"),
-    _area("auroc", "higher", needs="ten"),
-    _area("auprc", "higher", needs="ten"),
-    ScoreSpec(
-        "rc_index", "RC-Index@0.9", "higher", "", 2, selective.rc_index_of, interval=Scaled(of="errors"),
-        batched=selective.rc_index,
+    _area("accuracy", "Referral accuracy area", "higher", _SHARE),
+    _area("nll", "Referral NLL area", "lower", Scaled(0.0, math.inf, "retained"), "nats"),
+    _area("auroc", "Referral AUROC area", "higher", Scaled(0.0, 1.0, "retained"), needs="ten"),
+    _area("auprc", "Referral AUPRC area", "higher", Scaled(0.0, 1.0, "retained"), needs="ten"),
+    _score("rc_index", "RC-Index@0.9", "higher", "", 2, selective.rc_index_of, interval=Scaled(of="errors")),
+    _score("aurc", "AURC", "lower", "", 2, selective.aurc_of, interval=_SHARE),
+    _score("e_aurc", "E-AURC", "lower", "", 2, selective.e_aurc_of, interval=Scaled(0.0, of="errors")),
+    _score("augrc", "AUGRC", "lower", "", 2, selective.augrc_of, interval=_SHARE),
+    _score("failure_auroc", "Failure AUROC", "higher", "", 2, selective.failure_auroc_of, "errors", interval=_ERRORS),
+    _score("prr", "PRR", "higher", "", 2, selective.prr_of, "errors", interval=Ranked(selective.ranked_errors, -1.0)),
+    _score(
+        "ood_auroc", "OOD detection AUROC", "higher", "", 2, classification.ood_auroc_of, "domains", ("joint",),
+        Ranked(classification.ranked_domains),
     ),
-    ScoreSpec("aurc", "AURC", "lower", "", 2, selective.aurc_of, interval=_SHARE, batched=selective.aurc),
-    ScoreSpec(
-        "e_aurc", "E-AURC", "lower", "", 2, selective.e_aurc_of, interval=Scaled(0.0, of="errors"),
-        batched=selective.e_aurc,
-    ),
-    ScoreSpec("augrc", "AUGRC", "lower", "", 2, selective.augrc_of, interval=_SHARE, batched=selective.augrc),
-    ScoreSpec(
-        "failure_auroc", "Failure AUROC", "higher", "", 2, selective.failure_auroc_of, "errors",
-        interval=Ranked(selective.ranked_errors), batched=selective.failure_auroc,
-    ),
-    ScoreSpec(
-        "prr", "PRR", "higher", "", 2, selective.prr_of, "errors", interval=Ranked(selective.ranked_errors, -1.0),
-        batched=selective.prr,
-    ),
-    ScoreSpec(
-        "ood_auroc", "OOD detection AUROC", "higher", "", 2, classification.ood_auroc_of, "domains", _JOINT,
-        Ranked(classification.ranked_domains), classification.ood_auroc,
-    ),
-    ScoreSpec(
-        "ood_auprc", "OOD detection AUPRC", "higher", "", 2, classification.ood_auprc_of, "domains", _JOINT, Scaled(0.0, 1.0),
-        classification.ood_auprc,
+    _score(
+        "ood_auprc", "OOD detection AUPRC", "higher", "", 2, classification.ood_auprc_of, "domains", ("joint",), _SHARE,
     ),
     *(_at(metric, percent) for metric in ("accuracy", "auroc") for percent in REFERRED_PERCENT),
-    ScoreSpec(
-        "brier_skill", "Brier skill", "higher", "", 2, classification.brier_skill_of, "classes", ON_REQUEST,
-        Scaled(high=1.0), classification.brier_skill,
+    _score(
+        "brier_skill", "Brier skill", "higher", "", 2, classification.brier_skill_of, "classes", ON_REQUEST, Scaled(high=1.0)
     ),
-    ScoreSpec(
-        "accuracy_gain", "Accuracy over the larger class", "higher", "", 2, classification.accuracy_gain_of,
-        "", ON_REQUEST, Scaled(-1.0, 1.0), classification.accuracy_gain,
+    _score(
+        "accuracy_gain", "Accuracy over the larger class", "higher", "", 2, classification.accuracy_gain_of, "", ON_REQUEST,
+        Scaled(-1.0, 1.0),
     ),
     *(spec for name, spec in referred_scores().items() if name != "accuracy_at_50"),
-    ScoreSpec(
+    _score(
         "sensitivity_at_specificity_80", "Sensitivity at specificity 0.80", "higher", "", 2,
-        partial(selective.number, name="sensitivity_at_specificity_80"), "classes", ON_REQUEST,
+        partial(selective.referred_value, name="sensitivity_at_specificity_80"), "classes", ON_REQUEST,
         Proportion(selective.counts_at_specificity, resampled=True),
-        partial(selective.number_at, name="sensitivity_at_specificity_80"),
     ),
 )  # fmt: skip
-
 _DEFINITIONS = tomllib.loads(Path(__file__).with_name("definitions.toml").read_text("utf-8"))
 
 
 def _completed(spec: ScoreSpec) -> ScoreSpec:
-    entries = (one for name, one in _DEFINITIONS.items() if fnmatchcase(spec.name, name))
-    formula, misleads = next(((one["formula"], one.get("misleads", "")) for one in entries), ("", ""))
-    return replace(spec, formula=spec.formula or formula, misleads=spec.misleads or misleads)
+    entries = (entry for name, entry in _DEFINITIONS.items() if fnmatchcase(spec.name, name))
+    entry = next(entries, {"formula": ""})
+    return replace(
+        spec, formula=spec.formula or entry["formula"], misleads=spec.misleads or entry.get("misleads", "")
+    )
 
 
 SCORES: Registry[ScoreSpec] = Registry(

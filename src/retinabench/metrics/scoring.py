@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.metrics import published, referral_curves
@@ -27,152 +27,22 @@ from retinabench.metrics.referral_curves import METRICS, Curve, Metric
 from retinabench.metrics.registry import SCORES, ScoreSpec
 from retinabench.metrics.score_results import REFERRED, RetainedImages, Scores, ScoreValue, SetScores
 from retinabench.metrics.uncertainty import referral_uncertainty
-from retinabench.metrics.weighted_images import EPS, MANY, Cases, Weighted
+from retinabench.metrics.weighted_images import EPS, MANY, Cases, Floats, Weighted
 from retinabench.predictions.table import Predictions
 
-Floats = NDArray[np.float64]
-
-MAIN_CURVES = ("accuracy", "nll", "auroc", "auprc", "sensitivity", "specificity", "prevalence")
-
-CONTROL_CURVES = ("accuracy", "nll", "auroc")
-
-CONTROL_SUMMARIES = ("rc_index", "aurc", "e_aurc", "augrc")
-
-
-def interval_of(spec: ScoreSpec, whole: Weighted, value: float, draws: Floats, level: float) -> Ends:
-    """Return the interval of one score on one set, or why it has no value or no interval.
-
-    Shapes: `draws` (R,).
-    """
-    if not np.isfinite(value):
-        return Ends(why=spec.why_undefined(whole))
-    return spec.interval.ends([whole], value, draws, level) if len(draws) else Ends()
-
-
-class BootstrapSettings(NamedTuple):
-    """How intervals are computed, and the scores whose replicates (R, K) are kept, by the name of the set."""
-
-    replicates: int
-    seed: int
-    level: float
-    workers: int | None
-    wanted: Sequence[ScoreSpec]
-    kept: dict[str, Floats]
-
-
-def scored_sets(
-    sets: list[ImageSet],
-    validation: Predictions | None,
-    settings: BootstrapSettings,
-    advance: Callable[[int], None] | None,
-) -> dict[str, SetScores]:
-    """Return the scores of every set by the corrected rules."""
-    work = settings.replicates * sum(map(len, sets))
-    done = Steps(advance or (lambda steps: None), settings.replicates, max(work, 1))
-    found: dict[str, SetScores] = {}
-    with one_blas_thread():
-        while sets:
-            name = sets[0].name
-            found[name] = _scored(sets.pop(0), validation, settings, done)
-    return found
-
-
-def _scored(
-    images: ImageSet, validation: Predictions | None, settings: BootstrapSettings, done: Steps
-) -> SetScores:
-    """Return all scores of one set by the corrected rules."""
-    bootstrap, seed, level = settings[:3]
-    whole = images.whole
-    curves = {metric: _read(referral_curves.curve_of(whole, metric)) for metric in MAIN_CURVES}
-    areas = {f"referral_{metric}_area": curve for metric, curve in curves.items()}
-    point = np.array([areas[s.name].area if s.name in areas else s(whole) for s in images.scores])
-    draws = _replicates(images, point, settings, done)
-    scores = {}
-    for spec, value, column in zip(images.scores, point.tolist(), draws.T, strict=True):
-        low, high, why = interval_of(spec, whole, value, column, level)
-        reach = areas[spec.name].reach if spec.name in areas else None
-        scores[spec.name] = ScoreValue(value, low, high, spec.version, reach, why)
-    cases, weight = images.cases, whole.weight
-    retained = {f"{r:g}": _classes(whole, r) for r in REFERRED}
-    whole.forget_curves()
-    if len(cases) > MANY:
-        cases.forget()
-    calibration = set_calibration(whole, seed, level)
-    baseline = None
-    if images.name != "balanced":
-        baseline = baseline_of(whole, validation, bootstrap=bootstrap, seed=seed, level=level)
-    del whole
-    return SetScores(
-        len(images),
-        images.patients,
-        images.positives,
-        scores,
-        referral={metric: curve.referral for metric, curve in curves.items()},
-        calibration=calibration,
-        retained=retained,
-        controls={
-            "random": _control(cases, np.zeros(len(cases)), weight),
-            "oracle": _control(cases, cases.error, weight),
-        },
-        baseline=baseline,
-    )
-
-
-def _replicates(images: ImageSet, point: Floats, settings: BootstrapSettings, done: Steps) -> Floats:
-    """The bootstrap replicates (R, K) of the scores whose intervals need them, NaN of the others; those wanted are kept."""
-    replicates = settings.replicates
-    draws = np.full((replicates, len(point)), np.nan)
-    columns = [k for k, spec in enumerate(images.scores) if spec.interval.resampled]
-    wanted = settings.wanted if images.name != "balanced" else ()
-    if replicates:
-        statistic = SetEvaluator(
-            images,
-            [*(images.scores[k] for k in columns), *wanted],
-            np.append(point[columns], [spec(images.whole) for spec in wanted]),
-        )
-        found = cluster_bootstrap(
-            statistic, images.cluster, replicates=replicates, seed=settings.seed, workers=settings.workers,
-            advance=lambda rows: done.add(rows * len(images)),
-        )  # fmt: skip
-        draws[:, columns] = found[:, : len(columns)]
-        if wanted:
-            settings.kept[images.name] = found[:, len(columns) :]
-    return draws
-
-
-class ReadCurve(NamedTuple):
-    """What is shown of a curve: its area, how far it enters it (None unless it ranks classes), and its value by fraction referred."""
-
-    area: float
-    reach: float | None
-    referral: dict[str, float]
-
-
-def _read(curve: Curve) -> ReadCurve:
-    reach = curve.reach if referral_curves.ranks_classes(curve.metric) else None
-    return ReadCurve(curve.area, reach, {f"{r:g}": curve.at(r) for r in REFERRED})
-
-
-def _classes(w: Weighted, referred: float) -> RetainedImages:
-    """The retained images where this fraction is referred."""
-    count = len(w.points)
-    fractions = np.arange(count) / count
-    if fractions[-1] < referred:
-        return RetainedImages(np.nan, np.nan)
-    k = count - 1 - int(np.argmax(fractions >= referred - 1e-9))
-    return RetainedImages(float(w.retained_positives[k]), float(w.retained_negatives[k]))
-
-
-def _control(cases: Cases, uncertainty: Floats | NDArray[np.bool_], weight: Floats) -> dict[str, float]:
-    """Summaries of the same predictions in another order of referral, for the same axes."""
-    other = cases.reordered(uncertainty).weighted(weight)
-    values = {f"referral_{metric}_area": referral_curves.area_of(other, metric) for metric in CONTROL_CURVES}
-    return values | {name: SCORES[name](other) for name in CONTROL_SUMMARIES}
-
-
 Rules = Literal["corrected", "published"]
-
 RULES: tuple[Rules, ...] = get_args(Rules)
+MAIN_CURVES = ("accuracy", "nll", "auroc", "auprc", "sensitivity", "specificity", "prevalence")
+CONTROLS = (
+    "referral_accuracy_area",
+    "referral_nll_area",
+    "referral_auroc_area",
+    "rc_index",
+    "aurc",
+    "e_aurc",
+    "augrc",
+)
+"""Scores of the same predictions in a random and in the oracle's order of referral."""
 
 
 @dataclass(frozen=True)
@@ -264,7 +134,7 @@ def _scores_and_replicates(
     workers: int | None = None,
     advance: Callable[[int], None] | None = None,
 ) -> tuple[Scores, dict[str, Floats]]:
-    """Do the work of both; `held` has the predictions alone, and is emptied: the ids of millions of images are larger than all else."""
+    """Shared body. Pops `held` so that the ids are freed early: those of millions of images are larger than all else."""
     check_level(level)
     predictions = held.pop()
     seed, rules = settings.seed, settings.rules
@@ -282,11 +152,11 @@ def _scores_and_replicates(
         sets = published.score_sets(test, values, seed)
         notes.append("the published protocol has no intervals")
     else:
-        found = image_sets(test, values, cut.value)
+        parts = image_sets(test, values, cut.value)
         tuning = predictions.select(domain="in_domain", split="validation")
         del predictions, test, values
-        intervals = BootstrapSettings(bootstrap, seed, level, workers, wanted, replicates)
-        sets = scored_sets(found, tuning, intervals, advance)
+        settings_of_intervals = _Bootstrap(bootstrap, seed, level, workers, wanted, replicates)
+        sets = scored_sets(parts, tuning, settings_of_intervals, advance)
     notes += _inverted(sets, name)
     return Scores(rules, name, bootstrap, seed, sets, tuple(notes), *about, cut), replicates
 
@@ -376,14 +246,13 @@ def _described(name: str) -> str:
 def _inverted(sets: Mapping[str, SetScores], ordered_by: str) -> list[str]:
     notes = []
     for name in ("in_domain", "shifted"):
-        if name in sets and (one := sets[name].scores.get("auroc")) is not None:
-            notes += inversion_notes(name, one.value, one.high)
-        if (
-            ordered_by == "own"
-            and name in sets
-            and (one := sets[name].scores.get("failure_auroc")) is not None
-        ):
-            notes += uncertainty_inversion_notes(name, one.value, one.high)
+        scores = sets[name].scores if name in sets else {}
+        if "auroc" in scores:
+            notes += inversion_notes(name, scores["auroc"].value, scores["auroc"].high)
+        if ordered_by == "own" and "failure_auroc" in scores:
+            notes += uncertainty_inversion_notes(
+                name, scores["failure_auroc"].value, scores["failure_auroc"].high
+            )
     return notes
 
 
@@ -413,3 +282,115 @@ def _notes(test: Predictions, values: Floats, name: str, cut: FrozenThreshold) -
             f"{'uncertainty' if distinct == 1 else 'uncertainties'}: ties are shared evenly"
         )
     return notes
+
+
+# ------------------------------------------------------------------------------- one set by the corrected rules
+
+
+class _Bootstrap(NamedTuple):
+    """How intervals are computed, and the scores whose replicates (R, K) are kept, by the name of the set."""
+
+    replicates: int
+    seed: int
+    level: float
+    workers: int | None
+    wanted: Sequence[ScoreSpec]
+    kept: dict[str, Floats]
+
+
+def interval_of(spec: ScoreSpec, whole: Weighted, value: float, draws: Floats, level: float) -> Ends:
+    """Return the interval of one score on one set from its replicates (R,), or why it has no value or no interval."""
+    if not np.isfinite(value):
+        return Ends(why=spec.why_undefined(whole))
+    return spec.interval.ends([whole], value, draws, level) if len(draws) else Ends()
+
+
+def scored_sets(
+    sets: list[ImageSet],
+    validation: Predictions | None,
+    bootstrap: _Bootstrap,
+    advance: Callable[[int], None] | None,
+) -> dict[str, SetScores]:
+    """Return the scores of every set. The list is emptied: the indexes of a million images take several hundred megabytes."""
+    work = bootstrap.replicates * sum(map(len, sets))
+    done = Steps(advance or (lambda steps: None), bootstrap.replicates, max(work, 1))
+    scored: dict[str, SetScores] = {}
+    with one_blas_thread():
+        while sets:
+            name = sets[0].name
+            scored[name] = _scored(sets.pop(0), validation, bootstrap, done)
+    return scored
+
+
+def _scored(
+    images: ImageSet, validation: Predictions | None, bootstrap: _Bootstrap, done: Steps
+) -> SetScores:
+    seed, level = bootstrap.seed, bootstrap.level
+    whole = images.whole
+    curves = {metric: referral_curves.curve_of(whole, metric) for metric in MAIN_CURVES}
+    referral = {metric: {f"{r:g}": curve.at(r) for r in REFERRED} for metric, curve in curves.items()}
+    reach = {f"referral_{metric}_area": curves[metric].reach for metric in ("auroc", "auprc")}
+    retained = {f"{r:g}": _retained_images(curves["accuracy"], r) for r in REFERRED}
+    del curves
+    point = np.array([spec(whole) for spec in images.scores])
+    draws = _replicates(images, point, bootstrap, done)
+    scores = {}
+    for spec, value, column in zip(images.scores, point.tolist(), draws.T, strict=True):
+        low, high, why = interval_of(spec, whole, value, column, level)
+        scores[spec.name] = ScoreValue(value, low, high, spec.version, reach.get(spec.name), why)
+    whole.forget()
+    if len(images) > MANY:
+        images.cases.forget()
+    calibration = set_calibration(whole, seed, level)
+    baseline = None
+    if images.name != "balanced":
+        baseline = baseline_of(whole, validation, bootstrap=bootstrap.replicates, seed=seed, level=level)
+    orders = {"random": np.zeros(len(images)), "oracle": images.cases.error}
+    cases, weight = images.cases, whole.weight
+    del whole
+    return SetScores(
+        len(images),
+        images.patients,
+        images.positives,
+        scores,
+        referral=referral,
+        calibration=calibration,
+        retained=retained,
+        controls={name: _control(cases.reordered(order).weighted(weight)) for name, order in orders.items()},
+        baseline=baseline,
+    )
+
+
+def _control(w: Weighted) -> dict[str, float]:
+    return {name: float(SCORES[name](w)) for name in CONTROLS}
+
+
+def _retained_images(curve: Curve, referred: float) -> RetainedImages:
+    """The images of each class that are retained where at least this fraction is referred; NaN where none is."""
+    later = np.flatnonzero(curve.referred >= referred - 1e-9)
+    if not len(later):
+        return RetainedImages(np.nan, np.nan)
+    return RetainedImages(float(curve.positives[later[0]]), float(curve.negatives[later[0]]))
+
+
+def _replicates(images: ImageSet, point: Floats, bootstrap: _Bootstrap, done: Steps) -> Floats:
+    """The bootstrap replicates (R, K) of the scores whose intervals need them, NaN of the others; those wanted are kept."""
+    draws = np.full((bootstrap.replicates, len(point)), np.nan)
+    if not bootstrap.replicates:
+        return draws
+    columns = [k for k, spec in enumerate(images.scores) if spec.interval.resampled]
+    wanted = bootstrap.wanted if images.name != "balanced" else ()
+    whole = images.whole
+    evaluator = SetEvaluator(
+        images,
+        [*(images.scores[k] for k in columns), *wanted],
+        np.append(point[columns], [spec(whole) for spec in wanted]),
+    )
+    values = cluster_bootstrap(
+        evaluator, images.cluster, replicates=bootstrap.replicates, seed=bootstrap.seed, workers=bootstrap.workers,
+        advance=lambda rows: done.add(rows * len(images)),
+    )  # fmt: skip
+    draws[:, columns] = values[:, : len(columns)]
+    if wanted:
+        bootstrap.kept[images.name] = values[:, len(columns) :]
+    return draws

@@ -303,7 +303,7 @@ def _averages(values: Floats, patients: Sequence[str], replicates: int, seed: in
         return {kind: Interval(np.nan) for kind in KINDS}
 
     def means(weight: Floats) -> Floats:
-        return np.asarray(weight @ values / weight.sum())
+        return np.asarray(weight @ values / weight.sum(axis=1, keepdims=True))
 
     low, high = percentile_interval(cluster_bootstrap(means, patients, replicates=replicates, seed=seed))
     point = values.mean(axis=0)

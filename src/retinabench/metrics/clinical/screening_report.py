@@ -35,7 +35,7 @@ from retinabench.metrics.image_sets import SET_LABELS, inversion_notes
 from retinabench.metrics.intervals import Ends
 from retinabench.metrics.proportions import Interval, finite_or_none
 from retinabench.metrics.registry import SCORES
-from retinabench.metrics.weighted_images import Cases, Weighted
+from retinabench.metrics.weighted_images import Cases, Weighted, ratio
 from retinabench.predictions.check import Check
 from retinabench.predictions.table import Predictions
 from retinabench.predictions.values import GRADABLE, gradable_rows
@@ -113,11 +113,12 @@ def baseline_of(
     )
 
     def statistic(weight: Floats) -> Floats:
-        count, positives, right, squares = sums @ weight
+        """(R, 2) accuracy gain and Brier skill for weights (R, G) of patients."""
+        count, positives, right, squares = np.einsum("kg,rg->kr", sums, weight)
         share = positives / count
         variance = share * (1 - share)
         gain = (right - (positives if majority else count - positives)) / count
-        return np.array([gain, 1 - squares / count / variance if variance > 0 else np.nan])
+        return np.stack([gain, 1 - ratio(squares / count, variance)], axis=1)
 
     gain, skill = accuracy_gain_of(w), brier_skill_of(w)
     ends = [Ends(), Ends()]

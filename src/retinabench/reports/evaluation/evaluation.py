@@ -13,16 +13,15 @@ from retinabench.core.errors import InputError
 from retinabench.metrics import selective
 from retinabench.metrics.bootstrap import Statistic, cluster_bootstrap, cluster_codes, percentile_interval
 from retinabench.metrics.classification import sensitivity_within
-from retinabench.metrics.image_sets import SET_LABELS, score_rows
+from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.intervals import Ends, IntervalMethod, difference_method
 from retinabench.metrics.paired import check_seeds
-from retinabench.metrics.referral_curves import METRICS as REFERRAL
-from retinabench.metrics.referral_curves import MIN_CLASS, area_of, referral_on_grid, sensitivity_on_grid
+from retinabench.metrics.referral_curves import area_of, values_on_grid
 from retinabench.metrics.registry import SCORES, ScoreSpec, referred_scores
 from retinabench.metrics.score_results import Scores, ScoreValue
 from retinabench.metrics.scoring import ScoreSettings, score_and_replicates
 from retinabench.metrics.uncertainty import binary_entropy, referral_uncertainty
-from retinabench.metrics.weighted_images import Batch, Cases, Weighted, is_positive
+from retinabench.metrics.weighted_images import Cases, Weighted, is_positive
 from retinabench.predictions.columns import DOMAINS
 from retinabench.predictions.table import Predictions
 from retinabench.reports.toolkit.figures import Mark, mark
@@ -127,12 +126,7 @@ class SetPredictions:
 
 def referral(w: Weighted, metric: str) -> Floats:
     """Return a score (G,) of the retained images over `GRID` of the share referred; NaN where too few images remain."""
-    value = np.array(REFERRAL[metric](w)[0])
-    few = w.points < max(MIN_CLASS, FEWEST * w.total) - 1e-9
-    if metric == "auroc":
-        few |= np.minimum(w.retained_positives, w.retained_negatives) < MIN_CLASS - 1e-9
-    value[few] = np.nan
-    return np.asarray(np.interp((1 - GRID) * w.total, w.points, value, left=np.nan))
+    return values_on_grid(w, GRID, FEWEST)[metric]
 
 
 def observed(case: SetPredictions, weight: Floats) -> Floats:
@@ -149,19 +143,13 @@ class AllCurves:
         self.case = case
 
     def __call__(self, weight: Floats) -> Floats:
-        """Return the (K,) values for weights (N,)."""
-        w = self.case.cases.weighted(weight)
-        curves = [referral(w, metric) for metric in METRICS]
-        return np.concatenate([*curves, sensitivity_within(w, GRID), observed(self.case, weight)])
-
-    def rows(self, weight: Floats) -> Floats:
-        """Return (R, K) for weights (R, N): as a call for each row, to 1e-12, and much faster."""
+        """Return (R, K) for weights (R, N)."""
         cases = self.case.cases
-        batch = Batch(cases, np.take(weight, cases.order, axis=1))
-        curves = referral_on_grid(batch, GRID, FEWEST)
-        seen = np.stack([observed(self.case, one) for one in weight])
+        w = Weighted(cases, np.take(weight, cases.order, axis=1))
+        curves = values_on_grid(w, GRID, FEWEST)
+        seen = np.stack([observed(self.case, row) for row in weight])
         return np.concatenate(
-            [*(curves[name] for name in METRICS), sensitivity_on_grid(batch, GRID), seen], axis=1
+            [*(curves[name] for name in METRICS), sensitivity_within(w, GRID), seen], axis=1
         )
 
 
@@ -176,7 +164,7 @@ def replicated(
     Shapes: `prepare` (N,), returns (F, K).
     """
     functions = [prepare(case) for case in cases]
-    values = np.stack([f(np.ones(len(case))) for f, case in zip(functions, cases, strict=True)])
+    values = np.stack([f(np.ones((1, len(case))))[0] for f, case in zip(functions, cases, strict=True)])
     if not replicates:
         return values, np.full((len(cases), 1, values.shape[1]), np.nan)
     found = [
@@ -322,7 +310,7 @@ class Evaluation:
     @property
     def replicated(self) -> tuple[str, ...]:
         """Names of the scores in `replicates`."""
-        return *selective.names(self.settings.referred), *BASIC
+        return *selective.referred_names(self.settings.referred), *BASIC
 
     def at(self, name: str) -> str:
         """Return the name of a number at the share referred, such as `gain_at_50` for `gain`."""
@@ -514,10 +502,6 @@ def _sets(methods: Sequence[MethodPredictions]) -> list[str]:
     return [*sets, "joint"] if any(len(domains) == 2 for domains in of_files) else sets
 
 
-def _scores(batch: Batch, names: Sequence[str]) -> Floats:
-    return np.stack([score_rows(SCORES[name], batch) for name in names], axis=1)
-
-
 class _Changes:
     """Shifted minus in-domain scores, as a function of the weights of all images."""
 
@@ -528,17 +512,14 @@ class _Changes:
         ]
 
     def __call__(self, weight: Floats) -> Floats:
-        return np.asarray(self.rows(weight[None])[0])
-
-    def rows(self, weight: Floats) -> Floats:
         """Return (R, K) for weights (R, N), NaN where a replicate holds one domain alone."""
         found = np.full((2, len(weight), len(CHANGED)), np.nan)
         for out, rows, cases in zip(found, self.of, self.parts, strict=True):
             own = weight[:, rows]
             some = own.any(axis=1)
             if some.any():
-                batch = Batch(cases, np.take(own[some], cases.order, axis=1))
-                out[some] = _scores(batch, CHANGED)
+                w = Weighted(cases, np.take(own[some], cases.order, axis=1))
+                out[some] = np.stack([SCORES[name](w) for name in CHANGED], axis=1)
         return np.asarray(found[1] - found[0])
 
 
@@ -552,7 +533,7 @@ def _add_estimates(found: Evaluation, i: int, name: str, draws: Sequence[Floats]
     own = dict(zip(found.replicated, scored(specs, wholes, values, replicates), strict=True))
     # The scores of other rules come from `score` alone, without intervals.
     if found.settings.rules != "corrected":
-        own = {key: own[key] for key in selective.names(found.settings.referred)}
+        own = {key: own[key] for key in selective.referred_names(found.settings.referred)}
     found.estimates.update({(i, name, key): quantity for key, quantity in own.items()})
     blocks = [file[name].scores for file in found.files[i] if name in file.sets]
     for key in {key for block in blocks for key in block}:

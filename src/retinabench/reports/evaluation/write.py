@@ -293,7 +293,7 @@ def _controls(evaluation: Evaluation, name: str) -> dict[str, dict[str, float]]:
 
 def _added(evaluation: Evaluation, i: int, file: int) -> JsonObject:
     added: JsonObject = {}
-    own = {*selective.names(evaluation.settings.referred), *ADDED}
+    own = {*selective.referred_names(evaluation.settings.referred), *ADDED}
     for name in evaluation.sets:
         if (i, name) not in evaluation.replicates or file >= len(evaluation.replicates[i, name][0]):
             continue
