@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import hashlib
 import io
@@ -13,7 +14,7 @@ import tokenize
 import warnings
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -213,22 +214,49 @@ def read_csv(path: Path, reading: Reading) -> Predictions:
         raise InputError(
             "is larger than 2 GiB", file=path, hint="Convert it to Parquet, or score a part of it."
         )
+    encoding, delimiter, header_names = csv_dialect(path)
+    layout = recognise(header_names, reading.columns, str(path))
+    check_columns(path, layout.names, header_names)
+    _csv_size(path, sum(sample_number(name) is not None for name in layout.names))
+    places, layout = kept_places(layout)
+    numbers = {place for place, name in zip(places, layout.names, strict=True) if is_number(name)}
+    table = csv_columns(path, encoding, delimiter, len(header_names), places, numbers)
+    check_size(path, table.num_rows, max(1, len(places) - 2))
+    if not _ends_with_line_end(path):
+        note = f"row {table.num_rows:,}, the last, has no line end: if the file was cut off, its last value is not whole"
+        layout = replace(layout, notes=(*layout.notes, note))
+    with layout.own_names():
+        return Predictions(**arguments_of_arrow(str(path), table, layout, reading, {}, untyped=True))
+
+
+def csv_dialect(path: Path) -> tuple[str, str, list[str]]:
+    """Return the encoding, the delimiter and the column names of a CSV."""
     encoding, header = csv_header(path)
     delimiter = max(",;\t", key=header.count)
     if delimiter not in header and "|" in header:
         hint = "Separate them by commas, semicolons or tabs."
         raise InputError("separates its columns by '|'", file=path, hint=hint)
     fields = csv.reader([header], delimiter=delimiter, skipinitialspace=True)
-    header_names = [unquoted(name.strip()) for name in next(fields)]
-    layout = recognise(header_names, reading.columns, str(path))
-    check_columns(path, layout.names, header_names)
-    _csv_size(path, sum(sample_number(name) is not None for name in layout.names))
-    kept, layout = kept_places(layout)
-    places = [str(place) for place in kept]
-    every = [str(place) for place in range(len(header_names))]
+    return encoding, delimiter, [unquoted(name.strip()) for name in next(fields)]
+
+
+def csv_columns(
+    path: Path,
+    encoding: str,
+    delimiter: str,
+    width: int,
+    places: Sequence[int],
+    numbers: Collection[int],
+    null_values: Sequence[str] = ("",),
+) -> pa.Table:
+    """Read the columns at some places of a CSV, those at `numbers` as float64 where all their cells are numbers.
+
+    A decimal comma, a word among the numbers or a broken line: a second or third try reads it, or tells which.
+    """
+    every = [str(place) for place in range(width)]
 
     def load(text: bool, decimal: str) -> pa.Table:
-        kinds = (pa.float64() if is_number(name) and not text else pa.string() for name in layout.names)
+        kinds = {str(k): pa.float64() if k in numbers and not text else pa.string() for k in places}
         return pa.csv.read_csv(
             path,
             # Only one thread can say in which row a line is broken.
@@ -237,32 +265,22 @@ def read_csv(path: Path, reading: Reading) -> Predictions:
             ),
             parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
             convert_options=pa.csv.ConvertOptions(
-                column_types=dict(zip(places, kinds, strict=True)),
-                include_columns=places,
+                column_types=kinds,
+                include_columns=list(kinds),
                 decimal_point=decimal,
                 strings_can_be_null=True,
-                null_values=[""],
+                null_values=list(null_values),
                 quoted_strings_can_be_null=True,
             ),
         )
 
     try:
-        try:
-            table = load(text=False, decimal=".")
-        except pa.ArrowInvalid:
-            # A decimal comma, a word among the numbers or a broken line: the second try tells which.
-            try:
-                table = load(text=False, decimal=",") if delimiter != "," else load(text=True, decimal=".")
-            except pa.ArrowInvalid:
-                table = load(text=True, decimal=".")
+        for decimal in (".", ",")[: 2 if delimiter != "," else 1]:
+            with contextlib.suppress(pa.ArrowInvalid):
+                return unquote(load(False, decimal))
+        return unquote(load(True, "."))
     except (pa.ArrowInvalid, UnicodeError) as error:
         raise broken_csv(path, str(error)) from None
-    check_size(path, table.num_rows, max(1, len(places) - 2))
-    if not _ends_with_line_end(path):
-        note = f"row {table.num_rows:,}, the last, has no line end: if the file was cut off, its last value is not whole"
-        layout = replace(layout, notes=(*layout.notes, note))
-    with layout.own_names():
-        return Predictions(**arguments_of_arrow(str(path), unquote(table), layout, reading, {}, untyped=True))
 
 
 def _ends_with_line_end(path: Path) -> bool:

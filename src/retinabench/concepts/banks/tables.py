@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
-import pyarrow.csv
 from numpy.typing import NDArray
 
 from retinabench.concepts.banks.bank import UNKNOWN, Bank
@@ -22,7 +20,6 @@ from retinabench.concepts.banks.masks import collected, one_file, patient_of
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.files import check
 from retinabench.core.random_streams import numpy_generator
-from retinabench.core.untrusted import unquoted
 from retinabench.data.archives import Files
 from retinabench.data.dataset import ConceptImages
 from retinabench.data.labels import Row
@@ -30,7 +27,7 @@ from retinabench.data.labels import read_table as read_table_label_table
 from retinabench.predictions.arrow_columns import as_text, combined, not_a_number
 from retinabench.predictions.check import Check
 from retinabench.predictions.columns import check_count, check_size
-from retinabench.predictions.formats import broken_csv, csv_header, open_parquet, read_table, unquote
+from retinabench.predictions.formats import csv_columns, csv_dialect, open_parquet, read_table
 
 PATIENT = "patient_id"
 
@@ -167,7 +164,7 @@ def _columns(path: Path) -> tuple[bool, list[str]]:
     """Whether a file is Parquet, which its first bytes tell, and the names of its columns."""
     with open(check(path), "rb") as handle:
         parquet = handle.read(4) == b"PAR1"
-    names = open_parquet(path).schema_arrow.names if parquet else _csv_columns(path)[2]
+    names = open_parquet(path).schema_arrow.names if parquet else csv_dialect(path)[2]
     check_count(path, names)
     return parquet, names
 
@@ -190,46 +187,11 @@ def _wanted(path: Path, names: list[str], concepts: Sequence[str] | None) -> lis
     return wanted
 
 
-def _csv_columns(path: Path) -> tuple[str, str, list[str]]:
-    """Encoding, delimiter and column names."""
-    encoding, header = csv_header(path)
-    delimiter = max(",;\t", key=header.count)
-    names = next(csv.reader([header], delimiter=delimiter, skipinitialspace=True))
-    return encoding, delimiter, [unquoted(name.strip()) for name in names]
-
-
 def _csv(path: Path, wanted: list[str], name: str = "image_id") -> pa.Table:
-    encoding, delimiter, names = _csv_columns(path)
-
-    def load(text: bool, decimal: str) -> pa.Table:
-        return pa.csv.read_csv(
-            path,
-            read_options=pa.csv.ReadOptions(
-                encoding=encoding, column_names=names, skip_rows=1, use_threads=False
-            ),
-            parse_options=pa.csv.ParseOptions(delimiter=delimiter),
-            convert_options=pa.csv.ConvertOptions(
-                column_types={
-                    name: pa.string(),
-                    **{one: pa.string() if text else pa.float64() for one in wanted},
-                },
-                include_columns=[name, *wanted],
-                decimal_point=decimal,
-                strings_can_be_null=True,
-                null_values=["", "nan", "NaN"],
-            ),
-        )
-
-    # A decimal comma, a word among the numbers or a broken line: a later try reads it, or tells which.
-    for text, decimal in ((False, "."), *(((False, ","),) if delimiter != "," else ())):
-        try:
-            return unquote(load(text, decimal))
-        except pa.ArrowInvalid:
-            continue
-    try:
-        return load(True, ".")
-    except pa.ArrowInvalid as error:
-        raise broken_csv(path, str(error)) from None
+    encoding, delimiter, names = csv_dialect(path)
+    places = [names.index(one) for one in (name, *wanted)]
+    table = csv_columns(path, encoding, delimiter, len(names), places, places[1:], ("", "nan", "NaN"))
+    return table.rename_columns([name, *wanted])
 
 
 def read_label_table(definition: BankDefinition, layout: LabelTable, files: Files) -> ConceptImages:
