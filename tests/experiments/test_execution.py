@@ -136,7 +136,7 @@ def undisturbed(tmp_path_factory):
     return prepared, found
 
 
-FAST = [("after", 0.5, "map"), ("before", 0.9, "dropout"), ("before", 1.0, "map")]
+FAST = [("after", 0.5, "map"), ("before", 0.9, "dropout")]
 
 MOMENTS = [("before", 0.0), ("torn", 0.3), ("after", 0.5), ("before", 0.6), ("torn", 0.8), ("before", 0.9), ("after", 0.9), ("before", 1.0)]  # fmt: skip
 
@@ -191,7 +191,14 @@ def _epochs(out):
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-@pytest.mark.parametrize(("trained", "share"), [("head", 0.1), ("head", 0.9), ("1", 0.5), ("all", 0.5)])
+@pytest.mark.parametrize(
+    ("trained", "share"),
+    [
+        ("head", 0.1),
+        ("1", 0.5),
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in (("head", 0.9), ("all", 0.5))),
+    ],
+)
 def test_pretrained_networks_continue_to_the_same_bits(tmp_path, trained, share):
     """A head on cached features, the last stage alone, and the whole network; 0.1 is within the features of the first."""
     data = [make_prepared(tmp_path / name) for name in ("data", "again")]
