@@ -273,7 +273,7 @@ for how, target in json.loads(sys.argv[3]):
         os._exit(0)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
-# Number of the write within each command; the whole study has more than 60.
+# Number of the write within each command; the whole study has more than 30.
 KILLS = [("before", 1), ("torn", 9), ("after", 20)]
 
 

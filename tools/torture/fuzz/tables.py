@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import random
 import zipfile
 from collections.abc import Callable
@@ -17,24 +16,9 @@ import pyarrow.parquet
 from hypothesis import strategies as st
 
 WORDS = (
-    "img",
-    "left eye",
-    "IDRiD_",
-    "图像",
-    "œil-",
-    "Ä",
-    "a,b",
-    'say "x"',
-    "=1+1",
-    "-3",
-    "0007",
-    "<b>",
-    "1e5",
-    "%s",
-    "p'",
-    "a;b",
+    "img", "left eye", "IDRiD_", "图像", "œil-", "Ä", "a,b", 'say "x"', "=1+1", "-3", "0007", "<b>", "1e5", "%s", "p'", "a;b",
     "x\ty",
-)
+)  # fmt: skip
 CAMERAS = ("Topcon", "Canon CR-2", "", "0012", "=cmd()", "Zeiß")
 
 
@@ -179,10 +163,10 @@ def _cell(value: Any, dialect: Dialect) -> str:
     return text.replace(".", ",") if dialect.comma and isinstance(value, float) else text
 
 
-def parquet_file(truth: Truth, rng: random.Random, metadata: dict[str, Any] | None = None) -> bytes:
+def parquet_file(truth: Truth, rng: random.Random, *, single: bool = False) -> bytes:
     """Write a table as Parquet with a choice of column types, codecs and row groups, as foreign tools do."""
     text = rng.choice((pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())))
-    number = rng.choice((pa.float64(), pa.float64(), pa.float32()))
+    number = pa.float32() if single else pa.float64()
     whole = rng.choice((pa.int8(), pa.int64(), pa.float32(), pa.bool_()))
     columns: dict[str, pa.Array] = {}
     for name, values in truth.columns().items():
@@ -201,8 +185,6 @@ def parquet_file(truth: Truth, rng: random.Random, metadata: dict[str, Any] | No
         kind = rng.choice((pa.list_(number), pa.large_list(number), pa.list_(number, truth.width)))
         columns["probs"] = pa.array(truth.samples, kind)
     table = pa.table(columns)
-    if metadata is not None:
-        table = table.replace_schema_metadata({"retinabench": json.dumps(metadata)})
     sink = io.BytesIO()
     pa.parquet.write_table(
         table,
@@ -220,9 +202,7 @@ def as_float32(truth: Truth) -> Truth:
     return replace(truth, samples=[[float(np.float32(v)) for v in row] for row in truth.samples])
 
 
-def npz_file(
-    truth: Truth, rng: random.Random, metadata: Any = None, other: dict[str, Any] | None = None
-) -> bytes:
+def npz_file(truth: Truth, rng: random.Random, other: dict[str, Any] | None = None) -> bytes:
     """Write a table as NPZ, stored or deflated; `other` arrays replace or join its own."""
     arrays: dict[str, Any] = {
         "image_id": np.array(truth.image_id),
@@ -233,8 +213,6 @@ def npz_file(
         if (values := getattr(truth, name)) is not None:
             arrays[name] = np.array(values)
     arrays |= {f"subgroups/{name}": np.array(values) for name, values in truth.further.items()}
-    if metadata is not None:
-        arrays["metadata"] = np.array(metadata if isinstance(metadata, str) else json.dumps(metadata))
     members = {
         f"{name}.npy": npy_file(values)
         for name, values in (arrays | (other or {})).items()
