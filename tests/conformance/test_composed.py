@@ -5,28 +5,22 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from retinabench.experiments.config import load_run
-from retinabench.experiments.execution import Resources
-from retinabench.experiments.run import execute
 from retinabench.methods.base import is_composed
 from retinabench.methods.registry import METHODS
 from retinabench.predictions.io import read_predictions
-from support.helpers import TINY, make_prepared
 
-SINGLE = [name for name, method in METHODS.items() if not is_composed(method)]
+FAST = ("map", "dropout", "swag", "ddu")
+SINGLE = [
+    name if name in FAST else pytest.param(name, marks=pytest.mark.slow)
+    for name, method in METHODS.items()
+    if not is_composed(method)
+]
 
 
-@pytest.fixture(scope="module")
-def predicted(tmp_path_factory):
+@pytest.fixture
+def predicted(trained):
     """Return the predictions of a run given in words; members are shared."""
-    root = tmp_path_factory.mktemp("composed")
-    prepared = str(make_prepared(root / "data"))
-
-    def predict(*words):
-        run = load_run(None, [*TINY, *words], data=prepared)
-        return read_predictions(execute(run, root / "runs", Resources("cpu")) / "predictions.parquet")
-
-    return predict
+    return lambda *words: read_predictions(trained(*words) / "predictions.parquet")
 
 
 @pytest.mark.parametrize("name", SINGLE)

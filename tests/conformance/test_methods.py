@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 import pytest
 
@@ -12,23 +14,38 @@ from retinabench.experiments.run import execute
 from retinabench.methods.composed import Ensemble
 from retinabench.methods.registry import METHODS
 from retinabench.predictions.io import read_predictions
-from support.helpers import TINY, make_prepared
+from support.helpers import TINY
+
+# Continued after a stop it has the same bits: it is reproducible, too. Likelihoods of these take seconds each.
+SLOW = {"is_reproducible": METHODS, "learns_under_its_likelihoods": (
+    "sngp", "lora_ensemble", "rank1", "vbll", "gaussian_vi", "head_ensemble", "radial", "dropout_off", "fsvi", "batch_ensemble", "tta",
+)}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def prepared(tmp_path_factory):
-    return make_prepared(tmp_path_factory.mktemp("data") / "prepared")
-
-
-@pytest.fixture(scope="module")
-def subjects(prepared, tmp_path_factory):
+def subjects(prepared, runs, tmp_path_factory):
     """Every method as a subject of the checks; what one check computes, the next ones find."""
-    out = tmp_path_factory.mktemp("runs")
-    runs = {name: load_run(None, [*TINY, f"method.name={name}"], data=str(prepared)) for name in METHODS}
-    return {name: Subject(run, out / name) for name, run in runs.items()}
+
+    class Shared(Subject):
+        """A subject whose run other modules share."""
+
+        @cached_property
+        def finished(self):
+            return execute(self.run, runs, Resources("cpu"))
+
+    out = tmp_path_factory.mktemp("checks")
+    words = {name: [*TINY, f"method.name={name}"] for name in METHODS}
+    return {name: Shared(load_run(None, words[name], data=prepared), out / name) for name in METHODS}
 
 
-@pytest.mark.parametrize(("name", "check"), [(name, check) for name in METHODS for check in checks_of(name)])
+@pytest.mark.parametrize(
+    ("name", "check"),
+    [
+        pytest.param(name, check, marks=[pytest.mark.slow] if name in SLOW.get(check, ()) else [])
+        for name in METHODS
+        for check in checks_of(name)
+    ],
+)
 def test_a_method_keeps_its_contract(subjects, name, check):
     CHECKS[check](subjects[name])
 

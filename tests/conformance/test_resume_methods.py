@@ -15,79 +15,45 @@ from retinabench.experiments.run import execute, make_batches
 from retinabench.experiments.run_folder import load_posterior
 from retinabench.methods.base import is_composed
 from retinabench.methods.registry import METHODS
-from support.helpers import TINY, make_prepared
+from support.helpers import TINY
 
 ENGINE = Resources("cpu")
 SINGLE = [name for name, method in METHODS.items() if not is_composed(method)]
-OVER_WEIGHTS = [
-    "map",
-    "fsvi",
-    "vbll",
-    "laplace",
-    "sngp",
-    "swag",
-    "ivon",
-    "vogn",
-    "gaussian_vi",
-    "batch_ensemble",
-    "head_ensemble",
+FAST = ("map", "swag", "laplace", "csghmc", "ensemble")
+OVER_WEIGHTS = (
+    "map", "fsvi", "vbll", "laplace", "sngp", "swag", "ivon", "vogn", "gaussian_vi", "batch_ensemble", "head_ensemble",
     "lora_ensemble",
-]
+)  # fmt: skip
 
 
 class StoppedError(Exception):
     """Stands for the end of the process."""
 
 
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory):
-    return str(make_prepared(tmp_path_factory.mktemp("data") / "prepared"))
+def save_nothing(path, content):
+    raise StoppedError
 
 
-@pytest.fixture(scope="module")
-def undisturbed(prepared, tmp_path_factory):
-    """Return the finished folder of a method, computed once."""
-    out, found = tmp_path_factory.mktemp("undisturbed"), {}
-
-    def folder(name):
-        if name not in found:
-            found[name] = execute(method_run(name, prepared), out, ENGINE)
-        return found[name]
-
-    return folder
-
-
-def method_run(name, prepared):
-    return load_run(None, [*TINY, f"method.name={name}"], data=prepared)
-
-
-def stop_before_the_posterior_is_saved(monkeypatch):
-    def save_nothing(path, content):
-        raise StoppedError
-
-    monkeypatch.setattr(execution, "save_tensors", save_nothing)
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_stopped_before_its_posterior_is_saved_it_ends_with_the_same_bits(
-    undisturbed, prepared, tmp_path, name
-):
-    run = method_run(name, prepared)
+@pytest.mark.parametrize(
+    "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in METHODS]
+)
+def test_stopped_before_its_posterior_is_saved_it_ends_with_the_same_bits(trained, prepared, tmp_path, name):
+    run = load_run(None, [*TINY, f"method.name={name}"], data=prepared)
     with pytest.MonkeyPatch.context() as monkeypatch:
-        stop_before_the_posterior_is_saved(monkeypatch)
+        monkeypatch.setattr(execution, "save_tensors", save_nothing)
         with pytest.raises(StoppedError):
             execute(run, tmp_path, ENGINE)
     assert not list(tmp_path.glob("*/done"))
     torch.manual_seed(1)  # the global generator is where a new process has it: anywhere
-    reference, folder = undisturbed(name), execute(run, tmp_path, ENGINE)
+    reference, folder = trained(f"method.name={name}"), execute(run, tmp_path, ENGINE)
     for file in ["predictions.parquet", *(["posterior.pt"] if name in SINGLE else [])]:
         assert filecmp.cmp(reference / file, folder / file, shallow=False), file
 
 
 @pytest.mark.parametrize("name", OVER_WEIGHTS)
-def test_a_sample_is_one_function_however_the_images_are_cut(undisturbed, name):
+def test_a_sample_is_one_function_however_the_images_are_cut(trained, name):
     """The draws are the same; float32 sums may differ in their last digits with the size of a batch."""
-    run, posterior = load_posterior(undisturbed(name))
+    run, posterior = load_posterior(trained(f"method.name={name}"))
     data = make_batches(run, load_task(run.data, run.task), torch.device("cpu"))
     images, _ = next(data.rows(data.validation))
     generator = torch.Generator().manual_seed(3)
