@@ -1,13 +1,14 @@
 """`prepare` and `train` with data sets as a user has them: one command each, one clear line where that is not enough."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from data.test_archives import Server
 from retinabench.cli.main import run
 from retinabench.data.archives import Remote
-from retinabench.data.datasets import eyepacs
+from retinabench.data.registry import DATASETS
 from retinabench.predictions.io import read_predictions
 from support.helpers import TINY
 from support.kaggle_layout import write_aptos, write_eyepacs
@@ -111,7 +112,8 @@ def test_download_fetches_the_test_labels_and_goes_on(tmp_path, monkeypatch, cap
     assert "Add --download" in one_line(capsys)
     server = Server(body=labels, drops=[50])
     server.running.start()
-    monkeypatch.setattr(eyepacs, "SOLUTION", Remote(server.url, "retinopathy_solution.csv"))
+    remote = Remote(server.url, "retinopathy_solution.csv")
+    monkeypatch.setitem(DATASETS._loaded, "eyepacs", replace(DATASETS["eyepacs"], remote=lambda size: remote))
     try:
         assert prepare("eyepacs", source, tmp_path / "out", "--download") == 0
     finally:

@@ -8,9 +8,10 @@ from retinabench.cli.main import run
 from retinabench.core.errors import InputError
 from retinabench.data.archives import open_files
 from retinabench.data.dataset import make_records
-from retinabench.data.datasets import eyepacs, folder
+from retinabench.data.datasets import folder
 from retinabench.data.labels import Survey, check_distinct, grade_of, ids_of, read_table, refuse_typos
 from retinabench.data.prepared import open_prepared
+from retinabench.data.registry import DATASETS
 from support.kaggle_layout import drawn, write_eyepacs
 from support.own_images import prepare_own, write_own
 
@@ -25,7 +26,7 @@ def test_a_label_without_its_file_stops_the_preparation_and_is_listed(tmp_path, 
     (source / "train" / "stranger.jpeg").write_bytes(drawn("x.jpeg", 0))
     names = ", ".join(path.stem for path in gone)
     with pytest.raises(InputError, match=r"7 labelled images have no file: .*, …"):
-        eyepacs.records(source)
+        DATASETS["eyepacs"].records(source)
     arguments = [
         "prepare",
         "eyepacs",
@@ -44,7 +45,7 @@ def test_a_label_without_its_file_stops_the_preparation_and_is_listed(tmp_path, 
     assert {row.split(",")[0] for row in rows[1:]} == {*names.split(", "), "train/stranger.jpeg"}
     assert not (tmp_path / "out").exists()
     survey = Survey()
-    assert len(eyepacs.records(source, survey=survey)) == 88 - 7
+    assert len(DATASETS["eyepacs"].records(source, survey=survey)) == 88 - 7
     survey.check(tmp_path / "out", "skip")
     assert survey.lines()[0].startswith("7 labels without a file, left out (")
     assert survey.lines()[1] == "1 file without a label, left out (train/stranger.jpeg)"
@@ -70,7 +71,7 @@ def test_the_list_lies_beside_the_folder_wherever_that_is(tmp_path, monkeypatch)
 def test_labels_of_another_data_set_are_seen_at_once(tmp_path):
     write_eyepacs(tmp_path, share=SHARE)
     with pytest.raises(InputError, match="none of the 88 labelled images has a file"):
-        eyepacs.records(tmp_path, survey=Survey())
+        DATASETS["eyepacs"].records(tmp_path, survey=Survey())
 
 
 def test_labelled_files_of_another_kind_are_counted(tmp_path):

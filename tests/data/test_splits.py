@@ -13,7 +13,7 @@ from retinabench.core.errors import InputError
 from retinabench.data.archives import open_files
 from retinabench.data.dataset import join
 from retinabench.data.dataset import make_records as from_lists
-from retinabench.data.datasets import aptos, eyepacs
+from retinabench.data.label_tables import definition, labels
 from retinabench.data.registry import TASKS
 from retinabench.data.splits import fold_splits, hold_out
 from retinabench.data.tasks import SPLITS
@@ -24,8 +24,8 @@ from support.kaggle_layout import FELLOWS, GRADES, write_aptos, write_eyepacs
 def kaggle(tmp_path_factory):
     """EyePACS with APTOS as its shifted domain."""
     folder = tmp_path_factory.mktemp("kaggle")
-    ours = eyepacs.labels(open_files(write_eyepacs(folder / "eyepacs")))
-    theirs = aptos.labels(open_files(write_aptos(folder / "aptos")))
+    ours = labels(definition("eyepacs"), open_files(write_eyepacs(folder / "eyepacs")))
+    theirs = labels(definition("aptos"), open_files(write_aptos(folder / "aptos")))
     return join([ours, replace(theirs, domain=np.full(len(theirs), "shifted"))])
 
 

@@ -1,7 +1,7 @@
 """Registries of named entries: those of the package and those that installed plug-ins add.
 
 An entry is given as ``"package.module"`` or ``"package.module:attribute"`` and imported on first use, so that listing
-the names of a registry imports nothing. A plug-in adds entries without changes to this package, by declaring entry
+the names of a registry imports nothing; or as a TOML file below the folder of `definitions`, whose function reads it. A plug-in adds entries without changes to this package, by declaring entry
 points in its own ``pyproject.toml``::
 
     [project.entry-points."retinabench.methods"]
@@ -15,6 +15,7 @@ from __future__ import annotations
 import ast
 import importlib
 import sys
+import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
@@ -39,8 +40,14 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
         '[1]'
     """
 
-    def __init__(self, group: str, kind: str, builtin: Mapping[str, str | Entry]) -> None:
-        self.group, self.kind = group, kind
+    def __init__(
+        self,
+        group: str,
+        kind: str,
+        builtin: Mapping[str, str | Entry],
+        definitions: tuple[Path, str] | None = None,
+    ) -> None:
+        self.group, self.kind, self.definitions = group, kind, definitions
         self._builtin = dict(builtin)
         self._loaded: dict[str, Entry] = {}
 
@@ -73,6 +80,9 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
     def summary(self, name: str) -> str:
         """Return the first line of an entry's docstring, without importing it."""
         location = self._builtin.get(name) or (self._plugins[name].value if name in self._plugins else "")
+        if isinstance(location, str) and location.endswith(".toml") and self.definitions:
+            card = tomllib.loads((self.definitions[0] / location).read_text("utf-8"))["card"]
+            return str(card).partition("\n")[0]
         return docstring(location).partition("\n")[0] if isinstance(location, str) else ""
 
     def is_builtin(self, name: str) -> bool:
@@ -98,6 +108,9 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
                     hint="Rename its entry point or uninstall it.",
                 )
             entry = self._builtin[name]
+            if isinstance(entry, str) and entry.endswith(".toml") and self.definitions:
+                folder, function = self.definitions
+                return _import(function)(folder / entry)
             return _import(entry) if isinstance(entry, str) else entry
         point = self._plugins[name]
         try:

@@ -38,7 +38,7 @@ def file_stamp(source: str, root: Path | None) -> str:
 
 @dataclass(frozen=True)
 class ImageDataset:
-    """How a data set is read. The docstring of the module that defines `records` is its data card.
+    """How a data set is read. Its data card is `text`, else the docstring of the module that defines `records`.
 
     Args:
         records: ``records(source, survey=…, **options)`` -> `Records`. Source: the downloaded folder or archive;
@@ -53,6 +53,7 @@ class ImageDataset:
         needs_source: Whether the data set is read from files.
         counts: Split -> images of grades 0 … 4, or of all grades where they are not published by split; of the complete
             data set, for plans that are made before it is there.
+        text: The data card, as Markdown.
     """
 
     records: Callable[..., Records]
@@ -64,6 +65,7 @@ class ImageDataset:
     options: tuple[str, ...] = ("split",)
     needs_source: bool = True
     counts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    text: str = ""
 
     def image(self, source: str, root: Path | None, recipe: Recipe) -> NDArray[np.uint8]:
         """Return one image, preprocessed.
@@ -84,7 +86,7 @@ class ImageDataset:
     @property
     def card(self) -> str:
         """The data card, as Markdown."""
-        return inspect.getdoc(sys.modules[self.records.__module__]) or ""
+        return self.text or inspect.getdoc(sys.modules[self.records.__module__]) or ""
 
     def check_options(self, name: str, source: Path | None, options: Mapping[str, object]) -> None:
         """Check the options of a `prepare` command.

@@ -1,12 +1,14 @@
 """The registries of data sets and tasks.
 
-A new data set is one module that ends with ``DATASET = ImageDataset(...)``, and one name in `DATASETS`; a new task is one
-`Division` in `splits` and one name in `TASKS`. In another package, an entry point of the group takes the place of the
-name. Nothing is imported before it is used.
+A new data set is one definition in TOML (`label_tables.py` states the keys) where it is image files and tables of labels, else one
+module that ends with ``DATASET = ImageDataset(...)``, and one name in `DATASETS`; a new task is one `Division` in `splits` and one
+name in `TASKS`. In another package, an entry point of the group takes the place of the name. Nothing is imported before it is
+used.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from retinabench.core.registry import Registry
@@ -20,13 +22,14 @@ DATASETS: Registry[Any] = Registry(
     "data set",
     {
         "synthetic": "retinabench.data.datasets.synthetic:DATASET",
-        "eyepacs": "retinabench.data.datasets.eyepacs:DATASET",
-        "aptos": "retinabench.data.datasets.aptos:DATASET",
+        "eyepacs": "datasets/eyepacs.toml",
+        "aptos": "datasets/aptos.toml",
         "idrid": "retinabench.data.datasets.idrid:DATASET",
-        "messidor": "retinabench.data.datasets.messidor:DATASET",
+        "messidor": "datasets/messidor.toml",
         "retinamnist": "retinabench.data.datasets.medmnist:DATASET",
         "folder": "retinabench.data.datasets.folder:DATASET",
     },
+    definitions=(Path(__file__).parent, "retinabench.data.label_tables:dataset"),
 )
 
 TASKS: Registry[Division] = Registry(

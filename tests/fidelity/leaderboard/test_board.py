@@ -175,7 +175,12 @@ def contest(centres, seeds=3, spread=0.02, points=0.01, seed=0):
     random = np.random.default_rng(seed)
     values = [centre + spread * random.normal(size=seeds) for centre in centres]
     shared = points * random.normal(size=500)  # the same points for all
-    return Contest(False, values, [each.mean() + shared + 0.001 * random.normal(size=500) for each in values])
+    return independent(values, [each.mean() + shared + 0.001 * random.normal(size=500) for each in values])
+
+
+def independent(values, replicates):
+    """Entries whose seeds have nothing in common."""
+    return Contest.of(False, values, replicates, [[None] * len(each) for each in values])
 
 
 def test_far_entries_have_places_of_their_own_and_near_ones_share():
@@ -219,9 +224,10 @@ def test_the_power_is_that_of_the_noncentral_t(level, degrees):
 
 def test_a_single_seed_has_the_variance_of_the_others():
     several = contest([0.3, 0.32, 0.31], spread=0.05)
-    one = Contest(False, [several.seeds[0][:1], *several.seeds[1:]], several.replicates)
+    values, replicates = ([getattr(one, name) for one in several.sides] for name in ("values", "draws"))
+    one = independent([values[0][:1], *values[1:]], replicates)
     assert resolve([one]).resolved == 0
-    alone = Contest(False, [each[:1] for each in several.seeds], several.replicates)
+    alone = independent([each[:1] for each in values], replicates)
     assert resolve([alone]).resolved == 3  # nothing is known of the seeds: the ranks are those of these runs
 
 

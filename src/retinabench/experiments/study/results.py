@@ -112,7 +112,7 @@ def _published(
     found: dict[Key, dict[str, Sequence[float]]] = {}
     for set_name, kinds in MAIN.items():
         for kind in kinds:
-            values = {
+            values: dict[str, Sequence[float]] = {
                 name: [
                     of[set_name][kind].value if set_name in of and kind in of[set_name].scores else np.nan
                     for of in files

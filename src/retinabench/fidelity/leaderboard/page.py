@@ -44,15 +44,10 @@ from retinabench.reports.toolkit.pages import render
 from retinabench.reports.toolkit.tables import Table, to_markdown
 
 MOST_LINES = 8  # with a colour of their own
-
 NEAR = 10  # times the least distance: a floor farther below is not drawn
-
 BINS = 6  # of equally many points, for the calibration curves
-
 REFERENCE = "#b9b8b2"
-
 Curve = tuple[ArrayLike, ArrayLike]  # x and y
-
 LEVELS = np.linspace(0.1, 0.9, 9)  # of central intervals, for regression
 
 
@@ -207,7 +202,6 @@ def _axis(name: str) -> str:
 
 
 MOST_CURVES = 5  # more curves cannot be told apart
-
 MOST_NAMED = 4  # entries in a sentence
 
 

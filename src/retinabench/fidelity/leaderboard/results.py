@@ -43,12 +43,7 @@ Groups = Mapping[str, Mapping[str, "Score"]]
 
 @dataclass(frozen=True)
 class Draws:
-    """How many independent draws of the posterior are as far from the reference as an entry.
-
-    Attributes:
-        quantity: The number, with the interval that follows from that of the distance.
-        most: The number that are as far as the reference's own error: no more can be told.
-    """
+    """How many independent draws of the posterior are as far from the reference as an entry, and the most that can be told."""
 
     quantity: Quantity
     most: float
@@ -75,12 +70,7 @@ class Draws:
 
 @dataclass(frozen=True)
 class Score:
-    """A measure of one entry on one group of test points.
-
-    Attributes:
-        quantity: The value with its interval and, of several seeds, its standard error over seeds.
-        why: Reason of an undefined value.
-    """
+    """A measure of one entry on one group of test points: with interval and, of several seeds, standard error; why it is undefined."""
 
     quantity: Quantity
     why: str = ""
@@ -105,22 +95,14 @@ class Score:
 
 @dataclass(frozen=True)
 class Rank:
-    """A mean rank with its 95 % interval, NaN where it was not resampled, and the places that are resolved.
-
-    Attributes:
-        quantity: The mean rank.
-        places: Best and worst place that the resolved differences leave.
-    """
+    """A mean rank with its 95 % interval, NaN where it was not resampled, and the best and worst place that are resolved."""
 
     quantity: Quantity
     places: tuple[int, int] = (0, 0)
 
     @classmethod
     def of(cls, value: float, replicates: Floats, places: tuple[int, int]) -> Rank:
-        """Return the rank of a value.
-
-        Shapes: `replicates` (R,).
-        """
+        """Return the rank of a value with its replicates (R,)."""
         if not len(replicates):
             return cls(Quantity(float(value)), places)
         low, high = percentile_interval(replicates[:, None], points=True)
@@ -142,17 +124,10 @@ SCHEMA = "retinabench.fidelity-board/1"
 
 @dataclass(frozen=True, eq=False)
 class FidelityEntry:
-    """One method on one task: its seeds' submissions and their scores.
+    """One method on one task: the submissions of its seeds, their estimates and the mean of these, and its scores.
 
-    Attributes:
-        title: Title of the method, with a hash of its settings where several have the same title.
-        submissions: One per seed.
-        estimates: Of each seed, the estimates by group of test points and measure.
-        mean: The estimates averaged over seeds.
-        scores: By group and measure.
-        rank: Its rank on the task, None where it is not ranked.
-        draws: Equivalent exact draws, None where the reference keeps no states or samples.
-        marks: Why it is not ranked, where its submissions cannot be independent of the reference.
+    `marks` say why it is not ranked, where its submissions cannot be independent of the reference; `draws` are None where the
+    reference keeps no states or samples.
     """
 
     title: str
@@ -193,7 +168,7 @@ class FidelityEntry:
     def to_dict(self) -> JsonObject:
         """Return the entry for JSON."""
         first = self.submissions[0].about
-        record = {
+        record: JsonObject = {
             "title": self.title,
             **{key: getattr(first, key) for key in ("method", "seed", "seconds")},
             "budget": None if self.budget is None else self.budget.model_dump(),
@@ -245,11 +220,7 @@ class RankedDivision(Document):
 class TaskBoard:
     """The entries of one division on one task, in the order in which they were read, the trivial ones last.
 
-    Attributes:
-        evaluator: The task with its data and reference.
-        entries: The entries.
-        division: Track and tier that they share; None where they were scored together whatever theirs are.
-        resolution: What the task can tell apart; None where nothing is ranked.
+    `division` is None where they were scored together whatever theirs are, `resolution` where nothing is ranked.
     """
 
     evaluator: Evaluator

@@ -47,14 +47,40 @@ from retinabench.predictions.formats import DAMAGED_ARRAYS, METHODS, read_member
 from retinabench.predictions.io import MAX_TITLE
 
 Track = Literal["stated", "open"]
+Floats = NDArray[np.floating]
+Arrays = dict[str, NDArray[Any]]
 
+SCHEMA = "retinabench.fidelity-submission/1"
+SCHEMAS = (SCHEMA, "retinabench.fidelity-answers/1")  # the latter: of version 0.1
+FILE, EARLIER_FILE = "submission.npz", "answers.npz"  # the latter: of version 0.1
+KINDS = {"probs": np.float64, "samples": np.float16, "draws": np.float32}
+ARRAYS = (*KINDS, "meta")
+SIGNED = ("task", "target", "data", "seed", "run", "budget", "implied", "evidence")
+"""Metadata that the content hash covers, beside the arrays: all that decides where a submission stands."""
+MOST_GRADIENTS = 1e12  # per example, that a submission can state
+TIERS = (100, 1_000, 10_000, 100_000)  # of the budget, in gradient evaluations per training example
+DRAWS = 1000  # per test point of a regression
+KEPT_SAMPLES = 200  # in the submission of a classification
 TOLERANCE = 1e-6  # relative, of temperature and variance
+SUM_TOLERANCE = 1e-3  # of the sum of a row: text with four decimals passes
+COLUMN = re.compile(r"(prob|draw)_([0-9]{1,6})")
+HINT = "Write an NPZ with probs (N, C) or draws (N, 1000)."
 
-_TEMPERATURES = ("temperature", "kl_temperature")
+
+# ------------------------------------------------------------------------------------------- what a run targets
 
 
 class Implied(Frozen):
-    """The posterior that a run approximates, π(w) ∝ p(D | w)^(1/T) N(w; 0, v I)."""
+    """The posterior that a run approximates, π(w) ∝ p(D | w)^(1/T) N(w; 0, v I).
+
+    Args:
+        temperature: T; None where no T and v describe it.
+        prior_variance: v; None for an improper prior as well.
+        how: In which sense it is approximated, or why there is none.
+        augment: What changes the training images at random, or ``none``.
+        reweight: How classes are weighed, or ``none``.
+        loss_variance: Without T and v, the prior variance of the log posterior that it is trained on.
+    """
 
     temperature: float | None = None
     prior_variance: float | None = None
@@ -65,30 +91,21 @@ class Implied(Frozen):
 
     def departures(self, target: Target) -> list[str]:
         """Return in which points it is not the target's posterior, in words; an empty list where it is."""
-        found = []
-        if self.augment != "none":
-            found.append(f"augmentation ({self.augment})")
-        if self.reweight != "none":
-            found.append(f"reweighted classes ({self.reweight})")
+        found = [f"augmentation ({self.augment})"] * (self.augment != "none")
+        found += [f"reweighted classes ({self.reweight})"] * (self.reweight != "none")
         if found:
             return found
-        if self.temperature is None and not _close(self.loss_variance, target.prior_variance):
-            return [f"no target posterior: {self.how}"]
-        if self.temperature is not None:
-            if not _close(self.temperature, target.temperature):
-                found.append(f"temperature {self.temperature:.4g}, not {target.temperature:g}")
-            if not _close(self.prior_variance, target.prior_variance):
-                variance = "none" if self.prior_variance is None else f"{self.prior_variance:.4g}"
-                found.append(f"prior variance {variance}, not {target.prior_variance:.4g}")
-        return found
+        if self.temperature is None:
+            alike = _close(self.loss_variance, target.prior_variance)
+            return [] if alike else [f"no target posterior: {self.how}"]
+        if not _close(self.temperature, target.temperature):
+            found.append(f"temperature {self.temperature:.4g}, not {target.temperature:g}")
+        return found + _variance_departure(self.prior_variance, target)
 
     def text(self) -> str:
         """Return the posterior in a few words."""
-        extra = [
-            f"{name} {value}"
-            for name, value in (("augment", self.augment), ("reweight", self.reweight))
-            if value != "none"
-        ]
+        settings = {"augment": self.augment, "reweight": self.reweight}
+        extra = [f"{name} {value}" for name, value in settings.items() if value != "none"]
         if self.temperature is None:
             return ", ".join(["none", *extra])
         variance = "none" if self.prior_variance is None else f"{self.prior_variance:.3g}"
@@ -135,16 +152,20 @@ def _of_settings(run: JsonObject, target: Target) -> list[str]:
     found += [f"temperature {value:.4g}, not {target.temperature:g}" for value in cold[:1]]
     l2 = optimizer.get("l2")
     if isinstance(l2, int | float):
-        variance = 1 / (2 * target.train * l2) if l2 > 0 else None
-        if not _close(variance, target.prior_variance):
-            stated = "none" if variance is None else f"{variance:.4g}"
-            found.append(f"prior variance {stated}, not {target.prior_variance:.4g}")
+        found += _variance_departure(1 / (2 * target.train * l2) if l2 > 0 else None, target)
     return found
+
+
+def _variance_departure(variance: float | None, target: Target) -> list[str]:
+    if _close(variance, target.prior_variance):
+        return []
+    stated = "none" if variance is None else f"{variance:.4g}"
+    return [f"prior variance {stated}, not {target.prior_variance:.4g}"]
 
 
 def _temperatures(method: Any) -> Iterator[float]:
     while isinstance(method, Mapping):
-        for key in _TEMPERATURES:
+        for key in ("temperature", "kl_temperature"):
             if isinstance(value := method.get(key), int | float):
                 yield float(value)
         method = method.get("member")
@@ -158,19 +179,223 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-DRAWS = 1000  # per test point of a regression
-
-SUM_TOLERANCE = 1e-3  # of the sum of a row: text with four decimals passes
+# -------------------------------------------------------------------------------------------------- a submission
 
 
-Floats = NDArray[np.floating]
+class Budget(Frozen):
+    """Gradient evaluations per training example."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    limit: float | None = Field(None, ge=0, le=MOST_GRADIENTS, allow_inf_nan=False)
+    used: float = Field(0.0, ge=0, le=MOST_GRADIENTS, allow_inf_nan=False)
+    over: bool = False
+
+    @property
+    def tier(self) -> int | None:
+        """The smallest of `TIERS` under which it took part; None above all of them."""
+        most = self.used if self.limit is None else max(self.limit, self.used)
+        return next((tier for tier in TIERS if most <= tier), None)
+
+
+class About(Frozen):
+    """What a submission says of itself, as far as it does; entries of other names are kept."""
+
+    model_config = ConfigDict(extra="allow")
+
+    task: str | None = None
+    target: str | None = None
+    data: str | None = None
+    method: str | None = None
+    title: str | None = None
+    seed: int | None = None
+    run: JsonObject | None = None
+    budget: Budget | None = None
+    seconds: float | None = None
+    version: str | None = None
+    baseline: bool = False
+    implied: Implied | None = None
+    evidence: dict[str, str] | None = None
+    content: str | None = None
+
+    @property
+    def counted(self) -> bool:
+        """Whether its budget was counted by `fidelity run`; any other is declared.
+
+        The hashes show that nothing was changed by mistake. They are no proof against forgery, since anyone can compute them.
+        """
+        return bool(self.evidence) and self.content is not None
+
+    @classmethod
+    def read(cls, path: Path, meta: JsonObject) -> About:
+        """Return what the metadata of a file say; raises `InputError` where an entry is of another kind."""
+        try:
+            return cls(**meta)
+        except (ValidationError, TypeError) as error:
+            problem = str(error)
+            if isinstance(error, ValidationError):
+                detail = error.errors()[0]
+                problem = f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}"
+            raise InputError(f"has unreadable metadata: {problem}", file=path) from None
+
+    def changed(self, **entries: Any) -> About:
+        """Return a copy with other entries."""
+        return About(**{**self.to_dict(), **entries})
+
+    def to_dict(self) -> JsonObject:
+        """Return what is said, as JSON."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Submission:
+    """Predictions for a target's test points: probs (N, C) and samples (S, N, C), or draws (N, 1000); what it says of itself; its file."""
+
+    probs: Floats | None = None
+    samples: Floats | None = None
+    draws: Floats | None = None
+    about: About = field(default_factory=About)
+    source: Path | None = None
+
+    def departures(self, target: Target) -> list[str]:
+        """Return in which points it departs from the target's posterior, in words."""
+        return departures_of(self.about.run, self.about.implied, target)
+
+    def track(self, target: Target) -> Track:
+        """Return the track to which it belongs."""
+        return "open" if self.departures(target) else "stated"
+
+    @property
+    def title(self) -> str:
+        """The title of the method, else its name, else the name of the file."""
+        return printable(
+            str(self.about.title or self.about.method or (self.source and self.source.stem)), MAX_TITLE
+        )
+
+
+def submission_in(folder: Path) -> Path:
+    """Return the path of the submission in a run's folder, whether it exists or not."""
+    earlier = folder / EARLIER_FILE
+    return earlier if earlier.is_file() and not (folder / FILE).is_file() else folder / FILE
+
+
+def content_hash(arrays: Mapping[str, NDArray[Any]], about: About) -> str:
+    """Return the SHA-256 of the arrays in the types of `KINDS`, and of the metadata `SIGNED`."""
+    stated = {key: value for key, value in about.to_dict().items() if key in SIGNED}
+    digest = hashlib.sha256(json.dumps(stated, sort_keys=True).encode())
+    for name, kind in KINDS.items():
+        if name in arrays:
+            array = np.ascontiguousarray(arrays[name], kind)
+            digest.update(f"{name}{array.shape}".encode() + array.tobytes())
+    return digest.hexdigest()
+
+
+def write_submission(path: Path, submission: Submission, *, checked: bool = False) -> None:
+    """Write our own NPZ atomically: probs float64, samples float16, draws float32."""
+    arrays: dict[str, Any] = {}
+    for name, kind in KINDS.items():
+        values = getattr(submission, name)
+        if values is not None:
+            arrays[name] = np.asarray(values, kind)
+    about = submission.about
+    if about.evidence is not None:
+        about = about.changed(content=content_hash(arrays, about))
+    meta = np.array(json.dumps({"schema": SCHEMA, **about.to_dict()}, allow_nan=False))
+    sink = io.BytesIO()
+    np.savez_compressed(sink, meta=meta, **arrays)
+    write_bytes(path, sink.getvalue(), checked=checked)
+
+
+def read_submission(path: str | Path, target: Target, points: int, data: str = "") -> Submission:
+    """Read and check a submission."""
+    path = Path(path)
+    arrays, meta = read_arrays(path, target)
+    _check_schema(path, meta)
+    about = About.read(path, meta)
+    _check_origin(path, about, target, data)
+    if about.content is not None and about.content != content_hash(arrays, about):
+        hint = "Copy it again from where it was written."
+        raise InputError("was changed after it was written: its content hash differs", file=path, hint=hint)
+    wanted = "probs" if target.likelihood == "categorical" else "draws"
+    if wanted == "probs" and "probs" not in arrays and "samples" in arrays:
+        arrays["probs"] = np.asarray(arrays["samples"], np.float64).mean(axis=0)
+    if wanted not in arrays:
+        columns = f"prob_0 … prob_{target.outputs - 1}" if wanted == "probs" else f"draw_0 … draw_{DRAWS - 1}"
+        raise InputError(
+            f"holds no '{wanted}', which the task '{target.name}' asks for",
+            file=path,
+            hint=f"An array '{wanted}', or columns {columns}.",
+        )
+    if wanted == "draws":
+        return Submission(
+            draws=checked_draws(path, arrays["draws"], target, points), about=about, source=path
+        )
+    probs = checked_probs(path, arrays["probs"], target, points, "probs")
+    samples = arrays.get("samples")
+    if samples is not None:
+        if samples.ndim != 3:
+            raise InputError(f"has shape {samples.shape}, needed is (S, N, C)", file=path, column="samples")
+        if not len(samples):
+            raise InputError("holds no sample", file=path, column="samples", hint="Leave the array out.")
+        for one in samples:
+            checked_probs(path, np.asarray(one, np.float64), target, points, "samples")
+        check_samples(path, probs, samples)
+    return Submission(probs=probs, samples=samples, about=about, source=path)
+
+
+def _check_schema(path: Path, meta: JsonObject) -> None:
+    """Refuse a file that says it is something else; a reference has `samples` too, and would be scored against itself."""
+    if (schema := meta.get("schema")) not in (None, *SCHEMAS):
+        raise InputError(
+            f"is no submission: its schema is '{printable(str(schema), 80)}'",
+            file=path,
+            hint="Name a file that `retinabench fidelity run` wrote, or one of predictions alone.",
+        )
+
+
+def _check_origin(path: Path, about: About, target: Target, data: str) -> None:
+    """Refuse a submission that says it belongs to another task or to other data."""
+    if about.task not in (None, target.name):
+        raise InputError(
+            f"is for the task '{about.task}', not '{target.name}'",
+            file=path,
+            hint=f"--task {about.task}",
+        )
+    if data and about.data not in (None, data):
+        raise InputError(
+            f"is for other data (SHA-256 {str(about.data)[:12]}…, not {data[:12]}…)",
+            file=path,
+            hint="Only submissions for the same test points can be compared.",
+        )
+    if data and about.target not in (None, target.fingerprint(data)):
+        raise InputError(
+            f"is for another definition of '{target.name}'",
+            file=path,
+            hint="It was made by another version of the targets: run the method again.",
+        )
+
+
+def submission_of(values: NDArray[np.float32], target: Target, about: About, seed: int) -> Submission:
+    """Return the submission of S posterior samples: class probabilities, or means and stds (S, N, O)."""
+    if target.likelihood == "gaussian":
+        draws = y_draws(values, numpy_generator(seed, "exam", target.name))
+        return Submission(draws=draws.astype(np.float32), about=about)
+    kept = np.linspace(0, len(values) - 1, min(len(values), KEPT_SAMPLES)).round().astype(int)
+    return Submission(probs=values.mean(axis=0, dtype=np.float64), samples=values[kept], about=about)
+
+
+def y_draws(predicted: NDArray[np.float32], generator: np.random.Generator) -> NDArray[np.float64]:
+    """Draw y, noise included, (N, `DRAWS`), from a mixture of Gaussians with means and stds (S, N, 2), equally many of each."""
+    samples = np.arange(DRAWS) * len(predicted) // DRAWS
+    mean, std = predicted[samples, :, 0].T, predicted[samples, :, 1].T
+    return np.asarray(mean + std * generator.standard_normal(mean.shape), np.float64)
+
+
+# ------------------------------------------------------------------------------------------------- what it holds
 
 
 def checked_probs(path: Path, values: Floats, target: Target, points: int, column: str) -> Floats:
-    """Return probabilities that are valid.
-
-    Shapes: `values` (N, C).
-    """
+    """Return probabilities (N, C) whose rows sum to 1; the half precision of `samples` is allowed ten times the error."""
     classes = target.outputs
     if values.ndim != 2 or values.shape[1] != classes:
         raise InputError(
@@ -182,29 +407,18 @@ def checked_probs(path: Path, values: Floats, target: Target, points: int, colum
     outside = (values < -SUM_TOLERANCE) | (values > 1 + SUM_TOLERANCE)
     if outside.any():
         row, place = (int(k) for k in np.argwhere(outside)[0])
-        raise InputError(
-            f"holds {values[row, place]:.4g}, which is no probability",
-            file=path,
-            row=row + 1,
-            hint="Are these logits? Apply the softmax.",
-        )
+        problem = f"holds {values[row, place]:.4g}, which is no probability"
+        raise InputError(problem, file=path, row=row + 1, hint="Are these logits? Apply the softmax.")
     sums = values.sum(axis=1, dtype=np.float64)
     wrong = np.flatnonzero(np.abs(sums - 1) > (SUM_TOLERANCE if column == "probs" else 10 * SUM_TOLERANCE))
     if wrong.size:
-        raise InputError(
-            f"sums to {sums[wrong[0]]:.4g}",
-            file=path,
-            row=int(wrong[0]) + 1,
-            hint=f"Divide each row by its sum ({wrong.size} of {points} rows do not sum to 1).",
-        )
+        hint = f"Divide each row by its sum ({wrong.size} of {points} rows do not sum to 1)."
+        raise InputError(f"sums to {sums[wrong[0]]:.4g}", file=path, row=int(wrong[0]) + 1, hint=hint)
     return values
 
 
 def check_samples(path: Path, probs: Floats, samples: Floats) -> None:
-    """Refuse samples whose mean is not `probs`, up to the error of a mean of as many independent samples.
-
-    Shapes: `probs` (N, C), `samples` (S, N, C).
-    """
+    """Refuse samples (S, N, C) whose mean is not `probs` (N, C), up to the error of a mean of as many independent samples."""
     mean, std = samples.mean(axis=0, dtype=np.float64), samples.std(axis=0, dtype=np.float64)
     difference, error = float(np.abs(mean - probs).mean()), float(std.mean()) / math.sqrt(len(samples))
     if difference > 3 * error + 2 * SUM_TOLERANCE:
@@ -218,51 +432,30 @@ def check_samples(path: Path, probs: Floats, samples: Floats) -> None:
 
 
 def checked_draws(path: Path, values: Floats, target: Target, points: int) -> Floats:
-    """Return the first `DRAWS` draws of every test point.
-
-    Shapes: `values` (N, S).
-    """
+    """Return the first `DRAWS` of the draws (N, S) of every test point."""
     if values.ndim != 2:
         raise InputError(
             f"has shape {values.shape}, needed is ({points}, {DRAWS})", file=path, column="draws"
         )
     _check_rows(path, values, target, points)
     if values.shape[1] < DRAWS:
-        raise InputError(
-            f"holds {values.shape[1]} draws per test point, wanted are {DRAWS:,}",
-            file=path,
-            hint="Draw y itself, noise included, not its mean.",
-        )
+        problem = f"holds {values.shape[1]} draws per test point, wanted are {DRAWS:,}"
+        raise InputError(problem, file=path, hint="Draw y itself, noise included, not its mean.")
     return values[:, :DRAWS]  # as many for all: the noise of the distance depends on their number
 
 
 def _check_rows(path: Path, values: Floats, target: Target, points: int) -> None:
     if len(values) != points:
-        turned = values.shape[1] == points
-        raise InputError(
-            f"holds {len(values)} rows; the task '{target.name}' has {points} test points",
-            file=path,
-            hint="Turn it: one row per test point."
-            if turned
-            else "One row per test point, in the task's order.",
-        )
+        turned = "Turn it: one" if values.shape[1] == points else "One"
+        problem = f"holds {len(values)} rows; the task '{target.name}' has {points} test points"
+        raise InputError(problem, file=path, hint=f"{turned} row per test point, in the task's order.")
     broken = np.flatnonzero(~np.isfinite(values).all(axis=1))
     if broken.size:
-        raise InputError(
-            "holds a value that is not finite",
-            file=path,
-            row=int(broken[0]) + 1,
-            hint=f"{broken.size} of {points} rows do.",
-        )
+        hint = f"{broken.size} of {points} rows do."
+        raise InputError("holds a value that is not finite", file=path, row=int(broken[0]) + 1, hint=hint)
 
 
-Arrays = dict[str, NDArray[Any]]
-
-ARRAYS = ("probs", "samples", "draws", "meta")
-
-COLUMN = re.compile(r"(prob|draw)_([0-9]{1,6})")
-
-HINT = "Write an NPZ with probs (N, C) or draws (N, 1000)."
+# ------------------------------------------------------------------------------------------------ file formats
 
 
 def read_arrays(path: Path, target: Target) -> tuple[Arrays, JsonObject]:
@@ -412,13 +605,9 @@ def _columns(path: Path, names: list[str], values: NDArray[np.float64]) -> Array
         elif name == "point":
             order = np.flatnonzero(values[:, place] != np.arange(len(values)))
             if order.size:
-                raise InputError(
-                    f"is {values[order[0], place]:g} where point {order[0]} is due",
-                    file=path,
-                    row=int(order[0]) + 1,
-                    column="point",
-                    hint="Sort the rows by the test points' order in the task, 0 to N - 1.",
-                )
+                problem = f"is {values[order[0], place]:g} where point {order[0]} is due"
+                hint = "Sort the rows by the test points' order in the task, 0 to N - 1."
+                raise InputError(problem, file=path, row=int(order[0]) + 1, column="point", hint=hint)
     arrays = {}
     for kind, places in found.items():
         missing = next((k for k in range(len(places)) if k not in places), None)
@@ -431,241 +620,3 @@ def _columns(path: Path, names: list[str], values: NDArray[np.float64]) -> Array
             f"has the columns {', '.join(names[:6])}", file=path, hint="Wanted are prob_0 … or draw_0 …."
         )
     return arrays
-
-
-SCHEMA = "retinabench.fidelity-submission/1"
-
-SCHEMAS = (SCHEMA, "retinabench.fidelity-answers/1")  # the latter: of version 0.1
-
-KINDS = {"probs": np.float64, "samples": np.float16, "draws": np.float32}
-
-SIGNED = ("task", "target", "data", "seed", "run", "budget", "implied", "evidence")
-
-"""Metadata that the content hash covers, beside the arrays: all that decides where a submission stands."""
-
-FILE, EARLIER_FILE = "submission.npz", "answers.npz"  # the latter: of version 0.1
-
-MOST_GRADIENTS = 1e12  # per example, that a submission can state
-
-TIERS = (100, 1_000, 10_000, 100_000)  # of the budget, in gradient evaluations per training example
-
-
-class Budget(Frozen):
-    """Gradient evaluations per training example."""
-
-    model_config = ConfigDict(extra="ignore")
-
-    limit: float | None = Field(None, ge=0, le=MOST_GRADIENTS, allow_inf_nan=False)
-    used: float = Field(0.0, ge=0, le=MOST_GRADIENTS, allow_inf_nan=False)
-    over: bool = False
-
-    @property
-    def tier(self) -> int | None:
-        """The smallest of `TIERS` under which it took part; None above all of them."""
-        most = self.used if self.limit is None else max(self.limit, self.used)
-        return next((tier for tier in TIERS if most <= tier), None)
-
-
-class About(Frozen):
-    """What a submission says of itself, as far as it does; entries of other names are kept."""
-
-    model_config = ConfigDict(extra="allow")
-
-    task: str | None = None
-    target: str | None = None
-    data: str | None = None
-    method: str | None = None
-    title: str | None = None
-    seed: int | None = None
-    run: JsonObject | None = None
-    budget: Budget | None = None
-    seconds: float | None = None
-    version: str | None = None
-    baseline: bool = False
-    implied: Implied | None = None
-    evidence: dict[str, str] | None = None
-    content: str | None = None
-
-    @property
-    def counted(self) -> bool:
-        """Whether its budget was counted by `fidelity run`; any other is declared.
-
-        The hashes show that nothing was changed by mistake. They are no proof against forgery, since anyone can compute them.
-        """
-        return bool(self.evidence) and self.content is not None
-
-    @classmethod
-    def read(cls, path: Path, meta: JsonObject) -> About:
-        """Return what the metadata of a file say; raises `InputError` where an entry is of another kind."""
-        try:
-            return cls(**meta)
-        except (ValidationError, TypeError) as error:
-            detail = (
-                error.errors()[0] if isinstance(error, ValidationError) else {"loc": (), "msg": str(error)}
-            )
-            key = ".".join(map(str, detail["loc"]))
-            raise InputError(f"has unreadable metadata: {key}: {detail['msg']}", file=path) from None
-
-    def changed(self, **entries: Any) -> About:
-        """Return a copy with other entries."""
-        return About(**{**self.to_dict(), **entries})
-
-    def to_dict(self) -> JsonObject:
-        """Return what is said, as JSON."""
-        return self.model_dump(mode="json", exclude_unset=True)
-
-
-@dataclass(frozen=True, eq=False)
-class Submission:
-    """Predictions for a target's test points.
-
-    Shapes: `probs` (N, C), `samples` (S, N, C).
-    """
-
-    probs: Floats | None = None
-    samples: Floats | None = None
-    draws: Floats | None = None
-    about: About = field(default_factory=About)
-    source: Path | None = None
-
-    def departures(self, target: Target) -> list[str]:
-        """Return in which points it departs from the target's posterior, in words."""
-        return departures_of(self.about.run, self.about.implied, target)
-
-    def track(self, target: Target) -> Track:
-        """Return the track to which it belongs."""
-        return "open" if self.departures(target) else "stated"
-
-    @property
-    def title(self) -> str:
-        """The title of the method, else its name, else the name of the file."""
-        return printable(
-            str(self.about.title or self.about.method or (self.source and self.source.stem)), MAX_TITLE
-        )
-
-
-def submission_in(folder: Path) -> Path:
-    """Return the path of the submission in a run's folder, whether it exists or not."""
-    earlier = folder / EARLIER_FILE
-    return earlier if earlier.is_file() and not (folder / FILE).is_file() else folder / FILE
-
-
-def content_hash(arrays: Mapping[str, NDArray[Any]], about: About) -> str:
-    """Return the SHA-256 of the arrays in the types of `KINDS`, and of the metadata `SIGNED`."""
-    stated = {key: value for key, value in about.to_dict().items() if key in SIGNED}
-    digest = hashlib.sha256(json.dumps(stated, sort_keys=True).encode())
-    for name, kind in KINDS.items():
-        if name in arrays:
-            array = np.ascontiguousarray(arrays[name], kind)
-            digest.update(f"{name}{array.shape}".encode() + array.tobytes())
-    return digest.hexdigest()
-
-
-def write_submission(path: Path, submission: Submission, *, checked: bool = False) -> None:
-    """Write our own NPZ atomically: probs float64, samples float16, draws float32."""
-    arrays: dict[str, Any] = {}
-    for name, kind in KINDS.items():
-        values = getattr(submission, name)
-        if values is not None:
-            arrays[name] = np.asarray(values, kind)
-    about = submission.about
-    if about.evidence is not None:
-        about = about.changed(content=content_hash(arrays, about))
-    meta = np.array(json.dumps({"schema": SCHEMA, **about.to_dict()}, allow_nan=False))
-    sink = io.BytesIO()
-    np.savez_compressed(sink, meta=meta, **arrays)
-    write_bytes(path, sink.getvalue(), checked=checked)
-
-
-def read_submission(path: str | Path, target: Target, points: int, data: str = "") -> Submission:
-    """Read and check a submission."""
-    path = Path(path)
-    arrays, meta = read_arrays(path, target)
-    _check_schema(path, meta)
-    about = About.read(path, meta)
-    _check_origin(path, about, target, data)
-    if about.content is not None and about.content != content_hash(arrays, about):
-        hint = "Copy it again from where it was written."
-        raise InputError("was changed after it was written: its content hash differs", file=path, hint=hint)
-    wanted = "probs" if target.likelihood == "categorical" else "draws"
-    if wanted == "probs" and "probs" not in arrays and "samples" in arrays:
-        arrays["probs"] = np.asarray(arrays["samples"], np.float64).mean(axis=0)
-    if wanted not in arrays:
-        columns = f"prob_0 … prob_{target.outputs - 1}" if wanted == "probs" else f"draw_0 … draw_{DRAWS - 1}"
-        raise InputError(
-            f"holds no '{wanted}', which the task '{target.name}' asks for",
-            file=path,
-            hint=f"An array '{wanted}', or columns {columns}.",
-        )
-    if wanted == "draws":
-        return Submission(
-            draws=checked_draws(path, arrays["draws"], target, points), about=about, source=path
-        )
-    probs = checked_probs(path, arrays["probs"], target, points, "probs")
-    samples = arrays.get("samples")
-    if samples is not None:
-        if samples.ndim != 3:
-            raise InputError(f"has shape {samples.shape}, needed is (S, N, C)", file=path, column="samples")
-        if not len(samples):
-            raise InputError("holds no sample", file=path, column="samples", hint="Leave the array out.")
-        for one in samples:
-            checked_probs(path, np.asarray(one, np.float64), target, points, "samples")
-        check_samples(path, probs, samples)
-    return Submission(probs=probs, samples=samples, about=about, source=path)
-
-
-def _check_schema(path: Path, meta: JsonObject) -> None:
-    """Refuse a file that says it is something else; a reference has `samples` too, and would be scored against itself."""
-    if (schema := meta.get("schema")) not in (None, *SCHEMAS):
-        raise InputError(
-            f"is no submission: its schema is '{printable(str(schema), 80)}'",
-            file=path,
-            hint="Name a file that `retinabench fidelity run` wrote, or one of predictions alone.",
-        )
-
-
-def _check_origin(path: Path, about: About, target: Target, data: str) -> None:
-    """Refuse a submission that says it belongs to another task or to other data."""
-    if about.task not in (None, target.name):
-        raise InputError(
-            f"is for the task '{about.task}', not '{target.name}'",
-            file=path,
-            hint=f"--task {about.task}",
-        )
-    if data and about.data not in (None, data):
-        raise InputError(
-            f"is for other data (SHA-256 {str(about.data)[:12]}…, not {data[:12]}…)",
-            file=path,
-            hint="Only submissions for the same test points can be compared.",
-        )
-    if data and about.target not in (None, target.fingerprint(data)):
-        raise InputError(
-            f"is for another definition of '{target.name}'",
-            file=path,
-            hint="It was made by another version of the targets: run the method again.",
-        )
-
-
-KEPT_SAMPLES = 200  # in the submission of a classification
-
-
-def submission_of(values: NDArray[np.float32], target: Target, about: About, seed: int) -> Submission:
-    """Return the submission of the predictions of posterior samples.
-
-    Shapes: `values` (S, N, O).
-    """
-    if target.likelihood == "gaussian":
-        draws = y_draws(values, numpy_generator(seed, "exam", target.name))
-        return Submission(draws=draws.astype(np.float32), about=about)
-    kept = np.linspace(0, len(values) - 1, min(len(values), KEPT_SAMPLES)).round().astype(int)
-    return Submission(probs=values.mean(axis=0, dtype=np.float64), samples=values[kept], about=about)
-
-
-def y_draws(predicted: NDArray[np.float32], generator: np.random.Generator) -> NDArray[np.float64]:
-    """Draw y, noise included, from a mixture of Gaussians.
-
-    Shapes: `predicted` (S, N, 2).
-    """
-    samples = np.arange(DRAWS) * len(predicted) // DRAWS
-    mean, std = predicted[samples, :, 0].T, predicted[samples, :, 1].T
-    return np.asarray(mean + std * generator.standard_normal(mean.shape), np.float64)

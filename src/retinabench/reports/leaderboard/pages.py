@@ -101,7 +101,6 @@ def _referral(lines: Sequence[Line]) -> Figure:
 
 
 EACH = 6
-
 ImageSource = Callable[[str], NDArray[np.uint8] | None]
 
 
@@ -152,7 +151,6 @@ def image_file(image_id: str) -> str:
 
 
 PACKAGE = "retinabench.reports.leaderboard"
-
 REFERENCE = "map"  # whose curves stand beside those of every method
 
 

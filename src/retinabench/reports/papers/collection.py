@@ -103,7 +103,8 @@ def _rank(groups: Mapping[_Place, MethodRuns], bootstrap: int, seed: int, advanc
     """Compare the methods of each task, data set and criterion by all numbers; `advance` is told the number of files done."""
     for key in dict.fromkeys((place.task, place.dataset, place.criterion) for place in groups):
         own = [one for place, one in groups.items() if (place.task, place.dataset, place.criterion) == key]
-        seeds = {one.label: known for one in own if None not in (known := one.seeds)}
+        stated = {one.label: [seeds for seeds in one.seeds if seeds is not None] for one in own}
+        seeds = {one.label: stated[one.label] for one in own if None not in one.seeds}
         tests = {one.label: one.tests for one in own}
         ranked, _ = rank_methods(tests, bootstrap, seed, scores=RANKED, seeds=seeds, advance=advance)
         rankings = {(name, score): found for name, of in ranked.items() for score, found in of.scores.items()}

@@ -1,0 +1,55 @@
+"""The same six files give the same p-value in every verb that says which method is better."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from retinabench.cli.main import run
+from retinabench.core.progress import QUIET
+from retinabench.data.frozen.definition import truth_of
+from retinabench.predictions.io import write_predictions
+from retinabench.reports.leaderboard import board
+from retinabench.reports.papers.collection import collect
+from retinabench.reports.papers.comparison import column_cells
+from support.board_entries import NAME, noisy
+
+REPLICATES = "30"
+
+
+@pytest.fixture
+def six(tmp_path):
+    """Two methods with three seeds each on one frozen benchmark; the seeds are shared, and the second method is slightly worse."""
+    files, truth = [], truth_of(NAME)
+    for method, signal in (("ours", 1.0), ("theirs", 0.97)):
+        for seed in range(3):
+            metadata = {"method": method, "title": method, "seed": seed}
+            predictions = noisy(signal, seed)
+            patients = truth.patient_id[np.searchsorted(truth.image_id, predictions.image_id)]
+            files.append(tmp_path / f"{method}-{seed}.parquet")
+            write_predictions(replace(predictions, patient_id=patients, metadata=metadata), files[-1])
+    return files
+
+
+def test_compare_the_board_and_the_papers_tables_agree(six, tmp_path, monkeypatch):
+    monkeypatch.setattr(board, "baselines_of", lambda name: ())
+    words = [*map(str, six), "--bootstrap", REPLICATES, "--quiet", "--json"]
+    assert run(["compare", *words, str(tmp_path / "compare.json")]) == 0
+    assert run(["leaderboard", *words, str(tmp_path / "board.json"), "--score", "auroc"]) == 0
+    compared = json.loads((tmp_path / "compare.json").read_text())["sets"]
+    (ranked,) = json.loads((tmp_path / "board.json").read_text())["benchmarks"]
+    (results,) = collect(six, None, "corrected", int(REPLICATES), 0, 1, QUIET).results
+    first, second = results.methods
+    for part in ("in_domain", "shifted"):
+        for score in ("auroc", "accuracy", "nll", "referral_accuracy_area"):
+            ours = compared[part]["scores"][score]
+            (theirs,) = ranked["sets"][part]["scores"][score]["pairs"]
+            papers = first.rankings[part, score].pair(first.label, second.label)
+            assert ours["p"] == pytest.approx(theirs["p"], rel=1e-9) == pytest.approx(papers.p, rel=1e-9)
+            assert (theirs["difference"], theirs["low"]) == pytest.approx((papers.difference, papers.low))
+            assert theirs["p_holm"] == theirs["p"], "one pair"
+            marked = [cell.emphasis for cell in column_cells(results.methods, (part, score), "corrected")]
+            assert marked == ["best" if papers.p < 0.05 else "", ""]
