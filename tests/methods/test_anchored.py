@@ -10,22 +10,10 @@ import torch
 
 from retinabench.core.errors import InputError
 from retinabench.core.random_streams import torch_generator
-from retinabench.experiments.config import load_run
 from retinabench.methods import anchored
-from retinabench.methods.anchored import Anchors, anchored_objective, guided_walk, prior_std, without_l2
-from retinabench.methods.training.gradients import BatchInfo
-from retinabench.methods.training.likelihood import Bernoulli, Categorical, Gaussian
-from support.linear_gaussian import (
-    FEATURES,
-    NOISE,
-    POINTS,
-    PRIOR,
-    LinearGaussian,
-    fitted,
-    make_run,
-    truth,
-    weights,
-)
+from retinabench.methods.anchored import Anchors, guided_walk
+from retinabench.methods.training.likelihood import Gaussian
+from support.linear_gaussian import FEATURES, NOISE, PRIOR, LinearGaussian, fitted, make_run, truth, weights
 
 LR = "optimizer.lr=0.8"
 
@@ -52,38 +40,6 @@ def test_the_drawn_score_has_the_fisher_information_as_covariance():
 def test_a_run_without_a_prior_is_refused(method, words):
     with pytest.raises(InputError, match=r"draws anchors from the prior.*Set optimizer.l2 above 0"):
         fitted(make_run(method, *words))
-
-
-def test_weights_without_a_prior_have_no_anchor():
-    """With L2 on the `weights` only biases stay free, but their likelihood is drawn like that of all others."""
-    run = load_run(None, ["method.name=anchored", "method.anchors=matched"], data="d")
-    model = torch.nn.Linear(3, 2)
-    anchors = Anchors(model, run)
-    assert anchors.anchor.shape == (6,)
-    assert anchors.score.shape == (8,)
-
-
-def test_the_prior_is_that_of_the_l2_term():
-    run = make_run("anchored")
-    assert prior_std(run, POINTS) == pytest.approx(PRIOR)
-    assert without_l2(run.optimizer).l2 == 0
-
-
-def test_the_objective_is_the_likelihood_and_the_pull():
-    run = make_run("anchored", "method.anchors=matched")
-    _, batches = fitted(make_run("map", "optimizer.lr=0.1"))
-    model = LinearGaussian()
-    with torch.no_grad():
-        model.fc.weight.copy_(torch.tensor([[0.3, -0.7]]))
-    anchors = Anchors(model, run)
-    anchors.anchor, anchors.score = torch.tensor([1.0, 2.0]), torch.tensor([3.0, 5.0])
-    inputs, labels = next(iter(batches.epoch(0)))
-    terms = anchored_objective(model, batches, run, Gaussian(), anchors)(inputs, labels, BatchInfo.of(labels))
-    pull = run.optimizer.l2 * (0.7**2 + 2.7**2) - (3 * 0.3 - 5 * 0.7) / POINTS
-    assert float(terms["anchor"].detach()) == pytest.approx(pull, rel=1e-5)
-    again = Anchors(model, run)
-    again.load_state_dict(anchors.state_dict())
-    assert torch.equal(again.score, anchors.score)
 
 
 def anchor(seed):
@@ -126,29 +82,6 @@ def test_the_law_of_the_members(anchors):
     assert (abs(np.cov(members.T) - covariance) < 4 * error).all()
 
 
-@pytest.mark.parametrize("outputs", [1, 5])
-def test_labels_are_drawn_from_the_network_s_own_probabilities(outputs):
-    """20,000 draws; shares within 4 standard errors."""
-    logits = torch.randn(outputs, generator=torch.Generator().manual_seed(2))
-    likelihood = Bernoulli() if outputs == 1 else Categorical(outputs)
-    drawn = likelihood.sample(logits.expand(20_000, outputs), torch.Generator().manual_seed(3))
-    probs = (
-        torch.softmax(logits, 0)
-        if outputs > 1
-        else torch.stack([1 - logits.sigmoid()[0], logits.sigmoid()[0]])
-    )
-    shares = torch.bincount(drawn.long(), minlength=len(probs)) / 20_000
-    assert drawn.dtype == (torch.float32 if outputs == 1 else torch.int64)
-    assert ((shares - probs).abs() < 4 * (probs * (1 - probs) / 20_000).sqrt()).all()
-
-
-@pytest.mark.parametrize(("anchors", "extra"), [("prior", 0), ("matched", 1)])
-def test_passes_beside_the_epochs_are_told(anchors, extra):
-    for method, passes in (("anchored", 1), ("sequential_anchored", 7)):
-        run = make_run(method, f"method.anchors={anchors}", f"method.samples={passes}", epochs=30)
-        assert run.method.gradients_per_example(run.optimizer) == 30 + extra * passes
-
-
 @pytest.mark.parametrize(("case", "seed"), [("small", 2022), ("large", 2023)])
 def test_the_recorded_chain_is_followed_step_by_step(shared, case, seed):
     """Its numbers come from NumPy's legacy generator: start, directions, then e and u of every step."""
@@ -166,18 +99,6 @@ def test_the_recorded_chain_is_followed_step_by_step(shared, case, seed):
         )
         assert np.array_equal(position, expected)
         assert np.array_equal(direction, towards)
-
-
-def test_a_step_is_that_of_metropolis_coordinate_by_coordinate():
-    random = np.random.default_rng(3)
-    x, d = random.normal(size=50), random.choice([-1.0, 1.0], size=50)
-    e, u, std = random.normal(size=50), random.random(50), 0.7
-    position, direction = guided_walk(*(torch.from_numpy(value) for value in (x, d, e, u)), std)
-    for k in range(50):
-        proposal = x[k] + d[k] * abs(e[k])
-        accepted = u[k] <= math.exp(-(proposal**2) / (2 * std**2)) / math.exp(-(x[k] ** 2) / (2 * std**2))
-        assert float(position[k]) == pytest.approx(proposal if accepted else x[k])
-        assert float(direction[k]) == (d[k] if accepted else -d[k])
 
 
 def test_the_prior_is_its_stationary_law():

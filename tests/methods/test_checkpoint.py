@@ -11,27 +11,11 @@ import torch
 from torch import nn
 
 from retinabench.core.errors import InputError, WorkError
-from retinabench.methods.posteriors import DrawnWeights
 from retinabench.methods.settings import Optimizer
 from retinabench.methods.training import checkpoint as module
-from retinabench.methods.training.checkpoint import (
-    BEST,
-    LAST,
-    Checkpoint,
-    load_tensors,
-    save_tensors,
-    taking_over,
-)
+from retinabench.methods.training.checkpoint import BEST, LAST, Checkpoint, load_tensors, save_tensors
 from retinabench.methods.training.loop import _resume, make_optimizer
 from support.helpers import hear_interrupts
-
-
-def test_tensors_numbers_and_text_make_the_round_trip(tmp_path):
-    content = {"w": torch.arange(3.0), "nested": [{"epoch": 2, "name": "x"}], "none": None}
-    save_tensors(tmp_path / "a.pt", content)
-    found = load_tensors(tmp_path / "a.pt")
-    assert torch.equal(found.pop("w"), content.pop("w"))
-    assert found == content
 
 
 class Interrupted:
@@ -142,15 +126,6 @@ def test_a_training_continues_with_its_history_and_counts(tmp_path):
     ] == first.history
 
 
-def test_without_a_folder_or_as_a_follower_nothing_is_written(tmp_path):
-    for one in (Checkpoint(), Checkpoint(tmp_path, writes=False)):
-        one.save({"epoch": 1})
-        one.keep_best({"w": torch.ones(2)})
-        assert torch.equal(best_of(one), torch.ones(2))
-        assert one.resume() is None
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_checkpoint_is_due_after_its_interval(tmp_path, monkeypatch):
     now = [100.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
@@ -178,14 +153,6 @@ def saved(**changes):
     }
 
 
-def test_a_checkpoint_is_taken_over(tmp_path):
-    torch.save(saved(), tmp_path / LAST)
-    net, checkpoint = nn.Linear(3, 2), Checkpoint(tmp_path)
-    assert _resume(checkpoint, net, make_optimizer(net, Optimizer()), None, 2) == (1, 0.5)
-    assert checkpoint.history == [{"epoch": 1}]
-    assert checkpoint.counts == {"gradients": 3.0}
-
-
 @pytest.mark.parametrize(
     "changes",
     [
@@ -201,19 +168,6 @@ def test_a_checkpoint_of_another_training_is_refused_in_one_line(tmp_path, chang
         _resume(Checkpoint(tmp_path), net, make_optimizer(net, Optimizer()), None, 2)
 
 
-@pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("extra", [None, torch.zeros(3), [[1]], "x"])
-def test_a_method_s_state_must_be_a_dictionary(tmp_path, extra):
-    class Moments:
-        def load_state_dict(self, state):
-            state["count"]
-
-    torch.save(saved(extra=extra), tmp_path / LAST)
-    net = nn.Linear(3, 2)
-    with pytest.raises(InputError, match="not a dictionary"):
-        _resume(Checkpoint(tmp_path), net, make_optimizer(net, Optimizer()), Moments(), 2)
-
-
 def test_weights_that_are_missing_or_of_another_network_are_refused(tmp_path):
     net, checkpoint = nn.Linear(3, 2), Checkpoint(tmp_path)
     with pytest.raises(InputError, match=r"best\.pt: is missing, and last\.pt says"):
@@ -221,29 +175,3 @@ def test_weights_that_are_missing_or_of_another_network_are_refused(tmp_path):
     torch.save(nn.Linear(3, 5).state_dict(), tmp_path / BEST)
     with pytest.raises(InputError, match=r"best\.pt: holds the tensors of another network"):
         checkpoint.restore_best(net.load_state_dict)
-
-
-def test_lack_of_memory_is_not_taken_for_another_network(tmp_path):
-    with pytest.raises(RuntimeError, match="allocate"), taking_over(tmp_path / LAST):
-        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
-
-
-class Widths(DrawnWeights):
-    widths = torch.zeros(8)
-
-    @property
-    def beside(self):
-        return {"widths": self.widths}
-
-    def draw(self, samples, generator):
-        raise NotImplementedError
-
-
-@pytest.mark.parametrize(
-    "beside", [{"model": torch.zeros(8)}, {}, {"widths": torch.zeros(2, 8)}, {"widths": torch.zeros(7)}]
-)
-def test_tensors_beside_a_network_are_those_of_its_posterior(beside):
-    posterior = Widths(nn.Linear(3, 2), None)
-    state = {**posterior.model.state_dict(), **{f"beside/{name}": value for name, value in beside.items()}}
-    with pytest.raises(ValueError, match=r"beside the network|has shape"):
-        posterior.restore(state)

@@ -20,7 +20,6 @@ from retinabench.methods import composed, tta
 from retinabench.methods.composed import Ensemble, Temperature
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training import loop
-from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Bernoulli
 from retinabench.metrics.classification import nll
 from retinabench.models.build import build_model
@@ -45,14 +44,6 @@ def test_ensembles_of_other_seeds_share_no_member():
     nested = load_run(None, ["method.name=ensemble", "method.member.name=ensemble"], data="d")
     with pytest.raises(InputError, match=r"Raise method\.members"):
         Ensemble.member_runs(nested)
-
-
-def test_samples_are_pooled_member_by_member():
-    one, two = member(0), member(1)
-    found = Ensemble.combine([one, two])
-    np.testing.assert_array_equal(found.probs, np.hstack([one.probs, two.probs]))
-    assert found.metadata["members"] == 2
-    assert found.uncertainty is None
 
 
 def test_an_uncertainty_of_the_members_own_is_averaged_where_all_have_one():
@@ -81,16 +72,6 @@ def test_it_finds_the_temperature_that_made_the_labels():
     information = (expit(z) * expit(-z) * z**2).sum()
     found = composed.best_temperature(label, expit(2.5 * z)[:, None])
     assert np.log(found / 2.5) == pytest.approx(0, abs=4 / information**0.5)
-
-
-@pytest.mark.parametrize("samples", [1, 5])
-def test_no_other_temperature_has_a_lower_loss(samples):
-    random = np.random.default_rng(1)
-    label = (random.random(300) < 0.4).astype(np.int8)
-    probs = expit(3 * random.normal(label[:, None] - 0.5, 1, (300, samples)))
-    found = composed.best_temperature(label, probs)
-    losses = [nll(label, composed.scaled(probs, t).mean(axis=1)) for t in np.geomspace(0.05, 20, 2000)]
-    assert nll(label, composed.scaled(probs, found).mean(axis=1)) <= min(losses) + 1e-9
 
 
 def test_certain_predictions_stay_in_order_and_in_range():
@@ -156,12 +137,6 @@ def test_an_ensemble_of_temperatures_has_one_for_each_member(made):
     assert made["of ensemble"].metadata["title"] == "tempered ensemble of 2 MAP"
 
 
-def test_two_temperatures_are_refused():
-    run = load_run(None, ["method.name=temperature", "method.member.name=temperature"], data="d")
-    with pytest.raises(InputError, match="one temperature"):
-        Temperature.member_runs(run)
-
-
 NET = ModelConfig(name="resnet18", width=4, stem="small")
 
 
@@ -209,15 +184,6 @@ def finished(tmp_path_factory):
         return [member, execute(views, root, Resources("cpu"))]
 
 
-def test_without_a_run_to_share_the_member_is_trained_as_if_alone(finished):
-    settings, member = load_posterior(finished[0])
-    task = load_task(settings.data, settings.task)
-    batches = make_batches(settings, task, torch.device("cpu"))
-    views = run("method=tta", data=settings.data)
-    found = tta.fit(build_model(settings.model, 0), batches, views, Checkpoint(), Bernoulli()).state()
-    assert all(torch.equal(found[name], tensor) for name, tensor in member.state().items())
-
-
 def test_the_samples_are_the_member_s_predictions_of_images_turned_by_hand(finished):
     settings, member = load_posterior(finished[0])
     batches = make_batches(settings, load_task(settings.data, settings.task), torch.device("cpu"))
@@ -237,15 +203,6 @@ def test_the_samples_are_the_member_s_predictions_of_images_turned_by_hand(finis
     assert torch.allclose(found, pieces, atol=1e-5)
 
 
-def test_with_the_same_seed_the_first_sample_is_the_member_s_own_and_the_prediction_their_mean(finished):
-    own, views = (read_predictions(folder / "predictions.parquet") for folder in finished)
-    assert views.samples == 8
-    assert views.metadata["title"] == "MAP with augmented views"
-    assert np.array_equal(views.probs[:, 0], own.probs[:, 0])
-    assert np.allclose(views.prob, views.probs.mean(axis=1), atol=1e-12)
-    assert (np.ptp(views.probs, axis=1) > 0).mean() > 0.9
-
-
 def test_a_member_with_several_samples_predicts_each_view_with_all_of_them():
     settings = run("method=tta", "method.member.name=mfvi", "method.member.samples=3", "method.samples=2")
     posterior = tta.build(build_model(NET, 0), settings, Bernoulli())
@@ -256,15 +213,6 @@ def test_a_member_with_several_samples_predicts_each_view_with_all_of_them():
     mirrored = member.predict(images().flip(3), 3, generator)
     assert torch.equal(found[:3], member.predict(images(), 3, generator))
     assert torch.allclose(found[3:], mirrored, atol=1e-6)
-
-
-def test_an_uncertainty_of_the_member_is_kept():
-    plain, own = (
-        tta.build(build_model(NET, 0), run("method=tta", f"method.member.name={name}"), Bernoulli())
-        for name in ("map", "ddu")
-    )
-    assert not hasattr(plain, "uncertainty")
-    assert hasattr(own, "uncertainty")
 
 
 @pytest.mark.parametrize(

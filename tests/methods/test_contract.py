@@ -11,9 +11,6 @@ import entries
 from entries import posteriors
 from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
-from retinabench.methods.base import FidelitySettings, as_config, log_range
-from retinabench.methods.dropout import McDropout
-from retinabench.methods.map import Config as Map
 from retinabench.methods.registry import METHODS
 from retinabench.methods.settings import MethodConfig
 
@@ -50,21 +47,6 @@ def test_a_method_has_the_name_under_which_it_is_listed(name):
 def test_an_unknown_method_names_the_nearest():
     with pytest.raises(InputError, match=r"unknown method 'labplace'.*'laplace'"):
         METHODS.find("labplace")
-
-
-def test_a_configuration_of_another_method_is_a_fault_of_the_program():
-    run = load_run(None, ["method=dropout", "method.rate=0.25"], data="d")
-    assert as_config(run, McDropout.Config).rate == 0.25
-    with pytest.raises(TypeError, match=r"a run of the method 'dropout' came to .*methods\.map"):
-        as_config(run, Map)
-
-
-def test_an_entry_takes_all_of_the_budget_unless_it_says_so():
-    entry = FidelitySettings(name="x", title="X", method={"name": "map"})
-    assert (entry.share, entry.optimizer, entry.search) == (1, {}, {})
-    assert log_range(1e-3, 1) == {"low": 1e-3, "high": 1, "scale": "log"}
-    with pytest.raises(ValueError, match="share"):
-        FidelitySettings(name="x", title="X", method={}, share=0)
 
 
 POINTS, VARIANCE = 512, 1 / 30
@@ -138,12 +120,6 @@ def test_the_winners_settings_are_a_cold_posterior():
     warm = entry_run("method.name=gaussian_vi", "method.kl_temperature=0.25").target_posterior(POINTS)
     assert warm.temperature == 0.25
     assert warm.prior_variance == pytest.approx(VARIANCE)
-
-
-def test_without_an_l2_term_the_prior_is_flat():
-    assert entry_run("method.name=map", "optimizer.l2=0").target_posterior(POINTS).prior_variance == float(
-        "inf"
-    )
 
 
 def test_the_names_of_settings_in_version_0_1_are_still_read():

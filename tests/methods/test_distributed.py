@@ -20,7 +20,6 @@ from retinabench.methods.base import is_composed
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training import prediction
 from retinabench.methods.training.checkpoint import load_tensors
-from retinabench.methods.training.distributed import Ranks, current
 from retinabench.predictions.io import read_predictions
 from support.helpers import make_prepared
 
@@ -229,9 +228,3 @@ def test_weights_that_drift_apart_are_refused(prepared, tmp_path):
     codes, said = train(2, prepared, tmp_path / "runs", LENET, program=[str(method)])
     assert all(codes)  # 1, unless gloo aborts the one whose partner left first
     assert all("no longer hold the same weights" in line for line in said)
-
-
-def test_alone_there_is_one_rank_that_leads():
-    assert current() == Ranks(0, 1)
-    assert current().leads
-    assert not Ranks(1, 2).leads

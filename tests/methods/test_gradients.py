@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -15,7 +13,6 @@ from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.gradients import (
     BatchInfo,
-    class_weights,
     cross_entropy,
     describe_batch,
     gradients,
@@ -40,32 +37,6 @@ def test_minibatch_reweighting_is_the_reference(shared, case):
     assert float(reweighted) == pytest.approx(float(golden[f"out_{case}_mean"]), rel=1e-5)
     plain = float(golden[f"out_{case}_plain_bce_mean"])
     assert float(cross_entropy(logits, labels, Bernoulli(), "none", batch)) == pytest.approx(plain, rel=1e-5)
-
-
-def test_the_reweighted_loss_is_the_mean_over_classes_of_their_mean_losses():
-    """(1 / Kn) Σ CE / p(k) = ½ Σ_k mean of the losses of class k; a part of a batch takes the shares of the whole."""
-    logits = torch.linspace(-3, 2, 12)[:, None]
-    labels = (torch.arange(12) % 4 == 0).float()
-    losses = [
-        math.log1p(math.exp(-z if y else z)) for z, y in zip(logits[:, 0].tolist(), labels, strict=True)
-    ]
-    by_class = [np.mean([loss for loss, y in zip(losses, labels, strict=True) if y == k]) for k in (0, 1)]
-    batch = BatchInfo.of(labels)
-    assert float(cross_entropy(logits, labels, Bernoulli(), "minibatch", batch)) == pytest.approx(
-        np.mean(by_class)
-    )
-    parts = [
-        cross_entropy(logits[k : k + 4], labels[k : k + 4], Bernoulli(), "minibatch", batch)
-        for k in (0, 4, 8)
-    ]
-    assert float(torch.stack(parts).mean()) == pytest.approx(np.mean(by_class))
-
-
-def test_class_weights_give_both_classes_half_of_the_mass():
-    weights = class_weights(torch.tensor([1.0, 0, 0, 0, 0]), torch.tensor(0.2))
-    assert float(weights.sum()) == pytest.approx(5.0)
-    assert float(weights[0]) == pytest.approx(2.5)
-    assert float(weights[1:].sum()) == pytest.approx(2.5)
 
 
 def test_constant_weights_are_those_of_the_training_set_whatever_the_batch():
@@ -102,34 +73,12 @@ def test_a_rate_that_is_too_high_is_named_with_step_and_term(prepared):
     assert "bfloat16" not in said
 
 
-def test_a_penalty_that_breaks_first_is_named(prepared):
-    def breaks_at_five(model, step):
-        return ridge(model, step) * (float("inf") if step == 5 else 1.0)
-
-    with pytest.raises(
-        WorkError, match=r"'penalty' is not finite at step 6 \(epoch 2\).*penalty of the method"
-    ):
-        trained(prepared, penalty=breaks_at_five)
-
-
 def test_a_loss_that_starts_broken_points_at_the_data(prepared):
     def broken(model, step):
         return ridge(model, step) * float("nan")
 
     with pytest.raises(WorkError, match=r"at step 1 \(epoch 1\).*No step was taken yet.*bfloat16"):
         trained(prepared, "optimizer.precision=bfloat16", penalty=broken)
-
-
-def test_a_long_epoch_is_not_waited_for_on_a_cpu(prepared):
-    seen = []
-
-    def broken(model, step):
-        seen.append(step)
-        return ridge(model, step) * float("nan")
-
-    with pytest.raises(WorkError, match="at step 1 "):
-        trained(prepared, "optimizer.batch_size=1", penalty=broken)
-    assert len(seen) == 50  # of 64
 
 
 CPU = torch.device("cpu")
@@ -195,11 +144,6 @@ def test_a_step_that_runs_out_of_memory_has_the_gradient_of_the_whole_batch(most
     assert torch.allclose(whole, cut, atol=1e-6)
     assert sum(sizes) == 16
     assert max(sizes) == limits.training <= most
-
-
-def test_no_part_of_a_network_with_batch_norm_is_a_single_image():
-    assert taken("map", BatchLimits(training=2), net="resnet18", images=5)[2] == [3, 2]
-    assert taken("map", BatchLimits(training=2), images=5)[2] == [2, 2, 1]
 
 
 def test_a_step_begins_again_with_the_noise_and_statistics_that_it_began_with():

@@ -13,15 +13,13 @@ import torch
 from scipy.optimize import minimize
 from scipy.special import expit
 from torch import nn
-from torch.nn.functional import softplus
 
 from retinabench.data.dataset import ArrayDataset
 from retinabench.experiments.config import load_run
 from retinabench.fidelity.targets.data import TargetData
 from retinabench.fidelity.targets.density import point_batches
-from retinabench.methods import hmc, laplace
+from retinabench.methods import laplace
 from retinabench.methods.composed import Ensemble
-from retinabench.methods.map import PointPosterior
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Categorical, Gaussian
@@ -224,32 +222,6 @@ def grid(logistic):
     return w, density / density.sum()
 
 
-def test_hmc_is_the_truth(logistic, grid):
-    """64 chains of 200 draws, nearly independent: standard errors with 2,000 counted, four of them."""
-    x, y = (torch.from_numpy(values) for values in (logistic.x, logistic.y))
-
-    def log_likelihood(w):
-        a = w @ x.T
-        return (y * a - softplus(a)).sum(dim=1), (y - a.sigmoid()) @ x
-
-    generator, draws = torch.Generator().manual_seed(0), []
-    state = hmc.start(log_likelihood, torch.zeros(64, 2, dtype=torch.float64))
-    for number in range(220):
-        state, _ = hmc.transition(
-            log_likelihood, state, prior_variance=PRIOR, step=0.15, steps=hmc.steps_for(0.15, PRIOR), generator=generator
-        )  # fmt: skip
-        if number >= 20:
-            draws.append(state.weights)
-    drawn, (w, p) = torch.cat(draws).numpy(), grid
-    mean = p @ w
-    centred = w - mean
-    covariance = centred.T @ (p[:, None] * centred)
-    assert (np.abs(drawn.mean(axis=0) - mean) < 4 * np.sqrt(covariance.diagonal() / 2000)).all()
-    diagonal = covariance.diagonal()
-    error = np.sqrt((diagonal[:, None] * diagonal + covariance**2) / 2000)
-    assert (np.abs(np.cov(drawn.T) - covariance) < 4 * error).all()
-
-
 def test_map_and_diagonal_laplace_are_mode_and_curvature(logistic, mode):
     words = ["method.name=laplace", "method.weights=diagonal", f"method.prior_precision={1 / PRIOR}"]
     posterior = logistic.fit(*words, *DESCENT)
@@ -281,17 +253,3 @@ def test_vogn_reaches_its_fixed_point_by_quadrature(logistic):
     posterior = logistic.fit("method.name=vogn", *NATURAL)
     assert np.allclose(weights(posterior), mean, atol=0.04)
     assert np.allclose(deviations(posterior) ** -2, len(y) * (h + delta), rtol=0.08)
-
-
-def test_an_independent_gaussian_predicts_nearer_to_the_truth_than_the_mode(logistic, grid, mean_field, mode):
-    """Of the best one, found by quadrature: what the tests above compare the methods with is worth having."""
-    w, p = grid
-    truth = p @ expit(w @ logistic.x.T)
-    best = expit(activations(logistic, *mean_field)) @ NODE_WEIGHTS
-    assert np.abs(best - truth).mean() < 0.5 * np.abs(expit(logistic.x @ mode[0]) - truth).mean()
-
-
-def test_the_mode_s_posterior_has_no_width(logistic):
-    posterior = logistic.fit("method.name=map", "optimizer.epochs=1")
-    assert isinstance(posterior, PointPosterior)
-    assert len(posterior.predict(logistic.batches.source.inputs, 7, torch.Generator())) == 1

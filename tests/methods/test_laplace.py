@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -27,7 +25,7 @@ from retinabench.methods.laplace import (
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Bernoulli, Categorical, Gaussian
 from retinabench.models.build import build_model
-from retinabench.models.last_layer import split_last_layer, with_bias
+from retinabench.models.last_layer import with_bias
 from retinabench.models.networks.resnet import resnet18
 from support.helpers import TINY, make_prepared
 
@@ -78,21 +76,6 @@ def test_on_logistic_regression_the_curvature_is_the_hessian(outputs):
     assert torch.allclose(ours, hessian(loss)(theta.flatten()), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("floor", [0.0, 0.2])
-def test_a_regression_s_curvature_is_the_expected_hessian(floor):
-    """Of -log N(y; μ, (softplus(r) + floor)²) over y of the model itself, by Gauss and Hermite; off the diagonal it is 0."""
-    nodes, shares = np.polynomial.hermite_e.hermegauss(20)
-    likelihood = Gaussian(floor)
-    for mu, r in ((0.3, -2.0), (-1.0, 0.5), (0.0, 3.0)):
-        outputs = torch.tensor([[mu, r]], dtype=torch.float64)
-        expected = torch.zeros(2, 2, dtype=torch.float64)
-        for node, share in zip(nodes, shares / shares.sum(), strict=True):
-            y = mu + (nn.functional.softplus(outputs[:, 1]) + floor) * node
-            loss = hessian(lambda z, y=y: likelihood.negative_log_likelihood(z[None], y)[0])
-            expected += share * loss(outputs[0])
-        assert torch.allclose(likelihood.information(outputs)[0], expected, rtol=1e-9, atol=1e-9)
-
-
 @pytest.mark.parametrize("likelihood", [Bernoulli(), Categorical(2), Categorical(5), Gaussian()])
 def test_the_diagonal_is_that_of_the_explicit_gauss_newton_matrix(likelihood):
     model = resnet18(width=2, outputs=likelihood.outputs, stem="small").eval()
@@ -126,15 +109,6 @@ def test_the_evidence_s_precision_is_the_exact_one_of_bayesian_linear_regression
         minimize_scalar(minus_evidence, bounds=(-8, 8), method="bounded", options={"xatol": 1e-9}).x
     )
     assert delta == pytest.approx(exact, rel=1e-5)
-
-
-def test_the_evidence_s_precision_is_the_highest_point_of_the_formula():
-    random = np.random.default_rng(1)
-    eigenvalues, squared_norm = random.exponential(5, 30) * (random.random(30) < 0.6), 4.0
-    grid = np.geomspace(1e-4, 1e4, 20_001)
-    value = 0.5 * (30 * np.log(grid) - np.log(eigenvalues[:, None] + grid).sum(axis=0) - grid * squared_norm)
-    assert evidence_precision(eigenvalues, squared_norm) == pytest.approx(grid[value.argmax()], rel=2e-3)
-    assert evidence_precision(np.zeros(3), 1.0) < 1e-12
 
 
 def test_diagonal_samples_are_those_of_the_linearised_network():
@@ -208,43 +182,6 @@ def test_reweighted_training_gives_reweighted_curvature(opened):
             assert float(positive) == float((labels == 1).sum())
 
 
-def test_class_weights_are_those_of_the_labels_of_the_task(tmp_path):
-    """A task with another cut of the grades has other labels, and so another reweighted likelihood."""
-    run = load_run(
-        None, [*TINY, "method.name=laplace", "optimizer.reweight=minibatch"],
-        data=str(make_prepared(tmp_path / "data")),
-    )  # fmt: skip
-    task, found = load_task(run.data, run.task), {}
-    for cut in (2, 4):
-        data = replace(task.data, referable_from=cut)
-        batches = make_batches(run, replace(task, data=data), torch.device("cpu"))
-        posterior = laplace.build(build_model(run.model, 0), run, Bernoulli())
-        network = posterior.model.eval()
-        eigenvalues, _, _ = laplace.measure_last_layer(posterior, batches, run)
-        grade = data.records.grade[batches.train]
-        share = np.where(grade >= cut, (grade >= cut).mean(), (grade < cut).mean())
-        with torch.no_grad():
-            features = network.features(torch.cat([images for images, _ in batches.rows(batches.train)]))
-            p = network.head(features)[:, 0].sigmoid().double()
-        phi = with_bias(features).double()
-        hessian = phi.T @ ((torch.from_numpy(0.5 / share) * p * (1 - p))[:, None] * phi)
-        assert np.allclose(
-            eigenvalues, np.linalg.eigvalsh(hessian.numpy()), rtol=1e-4, atol=1e-6 * eigenvalues.max()
-        )
-        found[cut] = eigenvalues
-    assert not np.allclose(found[2], found[4], rtol=1e-2)
-
-
-def test_the_validation_split_s_precision_predicts_it_better(opened):
-    nlls = {}
-    for choice in ("evidence", "validation"):
-        run, data = opened("method.weights=diagonal", f"method.prior_precision={choice}")
-        posterior = laplace.fit(build_model(run.model, 0), data, run, Checkpoint(), Bernoulli())
-        assert isinstance(posterior, DiagonalPosterior)
-        nlls[choice] = laplace.validation_scores(posterior, data, run, 0, run.method.samples)["nll"]
-    assert nlls["validation"] < nlls["evidence"]
-
-
 def test_a_given_precision_is_taken_and_a_wrong_one_refused(opened):
     run, data = opened("method.prior_precision=1e6")
     posterior = laplace.fit(build_model(run.model, 0), data, run, Checkpoint(), Bernoulli())
@@ -255,15 +192,3 @@ def test_a_given_precision_is_taken_and_a_wrong_one_refused(opened):
     for wrong in ("0.0", "-1.0", "-1", "0", "guess"):
         with pytest.raises(InputError, match="prior_precision"):
             opened(f"method.prior_precision={wrong}")
-
-
-def test_it_works_on_a_network_without_bias_in_its_last_layer():
-    network = split_last_layer(nn.Sequential(nn.Flatten(), nn.Linear(12, 2, bias=False)))
-    posterior = LastLayerPosterior(network, Categorical(2), torch.eye(26))
-    assert posterior.predict(torch.rand(4, 3, 2, 2), 3, generator()).shape == (3, 4, 2)
-
-
-def test_samples_of_the_last_layer_are_many_where_nobody_says_how_many():
-    assert laplace.Config().samples == 100
-    assert laplace.Config(weights="diagonal").samples == 5
-    assert laplace.Config(samples=7).samples == 7

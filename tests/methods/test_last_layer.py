@@ -11,7 +11,6 @@ from scipy.stats import multivariate_normal
 from torch import nn
 from torch.func import functional_call, jacrev
 
-from retinabench.core.errors import InputError
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import BatchLimits, array_batches
 from retinabench.data.tasks import load_task
@@ -47,19 +46,6 @@ def test_the_diagonal_kl_is_the_released_one(shared):
     names = ("in_mean_q", "in_cov_q", "in_mean_p", "in_cov_p")
     kl = last_layer_variational.kl_diagonal(*(torch.from_numpy(golden[name]) for name in names))
     assert float(kl) == pytest.approx(float(golden["out_kl"]), rel=1e-6)  # both in float32
-
-
-def test_the_diagonal_kl_is_that_of_independent_normals():
-    mean, prior_mean = torch.randn(2, 4, 3, generator=generator())
-    variance, prior_variance = torch.rand(2, 4, 3, generator=generator(1)) + 0.1
-    one, other = (
-        torch.distributions.Normal(mean, variance.sqrt()),
-        torch.distributions.Normal(prior_mean, prior_variance.sqrt()),
-    )
-    expected = torch.distributions.kl_divergence(one, other).sum()
-    assert torch.allclose(
-        last_layer_variational.kl_diagonal(mean, variance, prior_mean, prior_variance), expected, rtol=1e-5
-    )
 
 
 def test_the_full_kl_is_that_of_the_multivariate_normals():
@@ -154,37 +140,6 @@ def test_the_objective_is_the_evidence_bound(batches, words, covariance):
             kl = torch.stack(one).sum()
         scale = 10 * len(images) / 4 if "method.kl_weight=released" in words else len(data.train)
         assert float(terms["function_kl"]) == pytest.approx(float(kl) / scale, rel=1e-4)
-
-
-def test_the_prediction_passes_the_trunk_once():
-    posterior = Fsvi.build(build_model(tiny_run().model, 0), tiny_run(), Bernoulli())
-    calls = []
-    posterior.model.trunk.register_forward_hook(lambda *_: calls.append(1))
-    probs = posterior.predict(torch.rand(4, 3, 16, 16), 5, generator())
-    assert probs.shape == (5, 4, 2)
-    assert len(calls) == 1
-
-
-def test_monochrome_context_keeps_batch_norm_s_statistics(batches):
-    run, data = batches
-    run = tiny_run("method.context=monochrome", data=run.data)
-    images, labels = next(data.epoch(0))
-    seen = {}
-    for context in ("batch", "monochrome"):
-        run = tiny_run(f"method.context={context}", data=run.data)
-        posterior = Fsvi.build(build_model(run.model, 0), run, Bernoulli())
-        posterior.model.train()
-        terms = Fsvi.objective(posterior, data, run)(images, labels, BatchInfo.of(labels))
-        seen[context] = posterior.model.trunk.bn1.running_mean.clone(), terms["function_kl"].item()
-        assert posterior.model.training
-    assert torch.equal(seen["batch"][0], seen["monochrome"][0])
-    assert seen["batch"][1] != seen["monochrome"][1]
-    plain = last_layer_variational.monochrome(images[:3], generator())
-    assert plain.shape == images[:3].shape
-    assert (plain == plain[:, :, :1, :1]).all()
-    assert all(
-        (image.flatten(1) == flat[:, :1, 0]).all(0).any() for image, flat in zip(images, plain, strict=False)
-    )
 
 
 def test_the_released_variance_stays_where_it_started(batches):
@@ -349,10 +304,3 @@ def test_a_smaller_rank_has_a_lower_bound_and_mean_field_the_inverse_of_the_prec
             assert np.allclose(covariance(posterior.head)[0].diagonal(), 1 / precision, rtol=1e-2)
     assert bounds[0] < bounds[1] - 0.01
     assert bounds[1] < bounds[2] + 1e-3
-
-
-def test_an_l2_term_of_nothing_is_no_prior(regression):
-    batches = array_batches(*regression, 30, 0, torch.device("cpu"))
-    run = load_run(None, ["method.name=vbll", "optimizer.l2=0"], data="points")
-    with pytest.raises(InputError, match="no prior of the last layer"):
-        Vbll.fit(nn.Linear(3, 1), batches, run, Checkpoint(), Bernoulli())

@@ -13,9 +13,7 @@ from retinabench.experiments.config import load_run
 from retinabench.experiments.run import make_batches
 from retinabench.methods import natural_gradients
 from retinabench.methods.natural_gradients import (
-    Ivon,
     IvonOptimizer,
-    NaturalGradientOptimizer,
     Vogn,
     VognOptimizer,
     initial_hessian,
@@ -23,7 +21,6 @@ from retinabench.methods.natural_gradients import (
     next_mean,
     single_gradients,
 )
-from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.gradients import BatchInfo, class_weights, cross_entropy
 from retinabench.methods.training.likelihood import Bernoulli, Categorical, Gaussian
 from retinabench.models.build import build_model
@@ -46,27 +43,6 @@ def test_a_step_is_that_of_newton_with_the_prior_and_is_clipped():
     clipped = next_mean(mean, momentum, h, 0.1, 0.2, 0.5, 1.0)
     torch.testing.assert_close(clipped, mean - 0.1 * direction.clamp(-1, 1))
     assert direction[1] > 1
-
-
-def test_a_first_step_at_the_initial_curvature_is_that_of_sgd():
-    """With h = h0 and the bias of the momentum corrected: rate (h0 + δ) (g + δ m) / (h0 + δ) = lr (g + δ m)."""
-    w = torch.nn.Parameter(torch.tensor([2.0]))
-    optimizer = NaturalGradientOptimizer(
-        [w], lr=0.1, lr_factor=1.0, ess=50.0, delta=0.5, hessian=3.0, beta1=0.9, beta2=0.99
-    )
-    assert float(optimizer.std(w).detach()) == pytest.approx((50 * 3.5) ** -0.5)
-    w.grad = torch.tensor([4.0])
-    with torch.no_grad():
-        optimizer.move(w, torch.tensor([3.0]))
-    assert float(w.detach()) == pytest.approx(2 - 0.1 * (4 + 0.5 * 2))
-
-
-def test_the_target_is_the_stated_posterior_whatever_the_l2_is_on():
-    words = ["method=ivon", "method.temperature=0.5", "optimizer.l2=0.01", "optimizer.l2_on=nothing"]
-    run = load_run(None, words, data="d")
-    found = run.method.target_posterior(run.optimizer, 100)
-    assert found.temperature == 0.5
-    assert found.prior_variance == pytest.approx(0.5 / (2 * 100 * 0.01))
 
 
 def test_25_steps_on_a_quadratic_are_the_recorded_ones(shared, monkeypatch):
@@ -105,82 +81,6 @@ def test_one_step_and_its_clipping_are_the_recorded_ones(shared):
     moved = next_mean(mean, momentum, hess, float(golden["lr"]), delta, 1.0, clip)
     assert np.allclose(moved, golden["mean_new_clipped"], rtol=1e-12)
     assert not np.allclose(moved, next_mean(mean, momentum, hess, float(golden["lr"]), delta, 1.0, 0.0))
-
-
-def test_three_steps_are_the_equations_of_the_paper():
-    """Algorithm 1 of Shen et al. (2024) in NumPy, on a quadratic in three weights with given noise."""
-    random = np.random.default_rng(5)
-    root = random.normal(size=(3, 3))
-    A, b = root @ root.T + np.eye(3), random.normal(size=3)
-    ess, delta, lr, beta1, beta2, m, h = 40.0, 0.3, 0.2, 0.9, 0.8, np.zeros(3), np.full(3, 0.5)
-    w = nn.Parameter(torch.zeros(3, dtype=torch.float64))
-    optimizer = IvonOptimizer(
-        [w], lr=lr, lr_factor=1.0, ess=ess, delta=delta, hessian=0.5, beta1=beta1, beta2=beta2
-    )
-    momentum, generator = np.zeros(3), torch.Generator().manual_seed(0)
-    for step in range(1, 4):
-        optimizer.zero_grad()
-        theta = optimizer.perturbed({"w": w}, generator)["w"]
-        drawn = theta.detach().numpy() - m  # m + ε / √(λ (h + δ))
-        (0.5 * theta @ torch.from_numpy(A) @ theta - torch.from_numpy(b) @ theta).backward()
-        optimizer.step()
-        g = A @ (m + drawn) - b
-        curvature = ess * (h + delta) * drawn * g
-        momentum = beta1 * momentum + (1 - beta1) * g
-        h = beta2 * h + (1 - beta2) * curvature + (1 - beta2) ** 2 / 2 * (h - curvature) ** 2 / (h + delta)
-        m = m - lr * (0.5 + delta) * (momentum / (1 - beta1**step) + delta * m) / (h + delta)
-        assert np.allclose(w.detach(), m, rtol=1e-10)
-        assert np.allclose(optimizer.std(w), (ess * (h + delta)) ** -0.5, rtol=1e-10)
-
-
-@pytest.mark.parametrize("samples", [1, 3])
-def test_on_a_gaussian_posterior_it_finds_the_mean_field_optimum(samples):
-    """Mean exact, variance 1 / diag(precision): 300 copies of one quadratic in four correlated weights.
-
-    The curvature estimate of one step spreads by less than 3 A_ii; averaged over 300 copies and at least 50
-    independent stretches of the 1,000 last steps its error is below 0.03 A_ii, and the same for the mean's.
-    """
-    random = torch.Generator().manual_seed(0)
-    root = torch.randn(4, 4, generator=random)
-    A, target = root @ root.T / 4 + 0.5 * torch.eye(4), torch.tensor([1.0, -1, 0.5, 2])
-    ess, delta = 50.0, 0.2
-    w = nn.Parameter(torch.zeros(300, 4))
-    optimizer = IvonOptimizer(
-        [w], lr=0.02, lr_factor=1.0, ess=ess, delta=delta, hessian=1.0, beta1=0.9, beta2=0.99
-    )
-    means, precisions = [], []
-    for step in range(2000):
-        losses = []
-        optimizer.zero_grad()
-        for _ in range(samples):
-            off = optimizer.perturbed({"w": w}, random)["w"] - target
-            losses.append(0.5 * torch.einsum("ni,ij,nj->", off, A, off))
-        torch.stack(losses).mean().backward()
-        optimizer.step()
-        if step >= 1000:
-            means.append(w.detach().mean(dim=0))
-            precisions.append(optimizer.std(w).pow(-2).mean(dim=0))
-    exact = torch.linalg.solve(A + delta * torch.eye(4), A @ target)
-    assert torch.allclose(torch.stack(means).mean(dim=0), exact, atol=0.02)
-    expected = ess * (A.diagonal() + delta)
-    assert torch.allclose(torch.stack(precisions).mean(dim=0), expected, rtol=0.04)
-
-
-def test_the_posterior_has_the_optimiser_s_width_and_a_colder_one_is_narrower(tmp_path):
-    prepared = str(make_prepared(tmp_path / "data"))
-    widths = {}
-    for temperature in (1.0, 0.25):
-        words = ["method.name=ivon", f"method.temperature={temperature}", "method.beta2=0.9"]
-        run = load_run(None, [*TINY, *words], data=prepared)
-        data = make_batches(run, load_task(run.data, run.task), torch.device("cpu"))
-        posterior = Ivon.fit(build_model(run.model, 0), data, run, Checkpoint(), Bernoulli())
-        widths[temperature] = posterior.stds["conv1.weight"]
-        images = next(data.rows(data.validation))[0][:2]
-        probs = posterior.predict(images, 3, torch.Generator().manual_seed(0))
-        assert (probs[0] != probs[1]).any()
-    # The start is the same; h, which the data move, counts four times as much in the colder posterior.
-    assert (widths[1.0] - 0.005).abs().max() > 1e-4
-    assert not torch.equal(widths[1.0], widths[0.25])
 
 
 SHORT = TINY[3:]  # without the network
@@ -238,21 +138,6 @@ def opened(tmp_path):
     return open_run
 
 
-@pytest.mark.parametrize("reweight", ["none", "minibatch"])
-def test_a_batch_in_parts_is_the_whole_batch(opened, reweight):
-    """Without batch norm, up to the rounding of float32 sums in another order over twelve steps."""
-    found = []
-    for parts in (1, 3):
-        run, data = opened("model.name=lenet", f"optimizer.accumulate={parts}", f"optimizer.reweight={reweight}",
-                           "method.beta2=0.9")  # fmt: skip
-        found.append(Vogn.fit(build_model(run.model, 0), data, run, Checkpoint(), Bernoulli()))
-    for name, deviation in found[0].stds.items():
-        assert torch.allclose(deviation, found[1].stds[name], rtol=1e-4), name
-        assert (deviation - 0.005).abs().max() > 1e-5, name
-    for one, other in zip(found[0].model.parameters(), found[1].model.parameters(), strict=True):
-        assert torch.allclose(one, other, atol=1e-5)
-
-
 @pytest.mark.parametrize("network", [["model.name=lenet"], RESNET], ids=["lenet", "resnet18"])
 def test_the_gradient_is_that_of_the_batch_and_the_squares_those_of_the_predicting_network(opened, network):
     """At no width that float32 can hold. With batch norm (resnet18) the two differ; the running statistics move as in any training."""
@@ -298,19 +183,3 @@ def test_two_steps_are_the_formulas():
         mean = mean - 0.1 * 0.7 * (momentum / (1 - 0.9**step) + 0.2 * mean) / (h + 0.2)
         assert torch.allclose(p.detach(), mean, rtol=1e-6)
         assert torch.allclose(optimizer.std(p), (50 * (h + 0.2)).rsqrt(), rtol=1e-6)
-
-
-def test_a_colder_posterior_is_narrower(opened):
-    """Where the prior outweighs the data, and the start is forgotten: 1 / √(λ δ), half as wide at four times λ."""
-    words = [
-        "model.name=lenet",
-        "optimizer.l2=0.5",
-        "optimizer.lr=1e-4",
-        "method.std=0.05",
-        "method.beta2=0.1",
-    ]
-    for temperature in (1.0, 0.25):
-        run, data = opened(*words, f"method.temperature={temperature}")
-        posterior = Vogn.fit(build_model(run.model, 0), data, run, Checkpoint(), Bernoulli())
-        widths = torch.cat([d.flatten() for d in posterior.stds.values()])
-        assert float(widths.median()) == pytest.approx((64 / temperature) ** -0.5, rel=0.02)

@@ -46,8 +46,7 @@ def test_evidence_and_mean_are_those_of_the_conjugate_regression():
     truth = torch.distributions.MultivariateNormal(torch.zeros(5, dtype=torch.float64), covariance)
     evidence = float(truth.log_prob(TRUTHS).exp())
     mean = torch.linalg.solve(
-        INPUTS.T @ INPUTS / NOISE**2 + torch.eye(2, dtype=torch.float64) / PRIOR,
-        INPUTS.T @ TRUTHS / NOISE**2,
+        INPUTS.T @ INPUTS / NOISE**2 + torch.eye(2, dtype=torch.float64) / PRIOR, INPUTS.T @ TRUTHS / NOISE**2
     )
     runs = [run(64, seed) for seed in range(40)]
     estimates = torch.tensor([math.exp(log) for log, _, _ in runs])
@@ -55,18 +54,6 @@ def test_evidence_and_mean_are_those_of_the_conjugate_regression():
     means = torch.stack([state.weights.mean(dim=0) for _, state, _ in runs])
     assert ((means.mean(dim=0) - mean).abs() < 4 * means.std(dim=0) / math.sqrt(40)).all()
     assert all(powers[-1] == 1 and powers == sorted(powers) for _, _, powers in runs)
-
-
-def test_a_transition_returns_the_likelihood_without_its_power():
-    generator = torch.Generator().manual_seed(2)
-    state = hmc.start(log_likelihood, torch.zeros(8, 2, dtype=torch.float64))
-    after, info = particles.moved(
-        log_likelihood, state, 0.1, prior_variance=PRIOR, step=0.3, steps=4, generator=generator
-    )
-    assert info.accepted.any()
-    value, gradient = log_likelihood(after.weights)
-    assert torch.allclose(after.value, value)
-    assert torch.allclose(after.gradient, gradient)
 
 
 def test_the_next_power_halves_the_effective_sample_size_or_is_one():
@@ -110,11 +97,6 @@ def test_the_direction_is_the_sum_over_all_pairs():
 def test_one_particle_climbs_to_the_maximum():
     slope = torch.tensor([[2.0, -3.0]])
     assert torch.equal(particles.stein_direction(torch.zeros(1, 2), slope), slope)
-
-
-def test_particles_in_one_place_follow_the_slope_together():
-    slope = torch.ones(4, 2)
-    assert torch.allclose(particles.stein_direction(torch.zeros(4, 2), slope), slope)
 
 
 def test_many_particles_have_the_moments_of_a_normal_distribution():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -27,11 +26,9 @@ from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.gradients import BatchInfo
 from retinabench.methods.training.likelihood import Bernoulli, Gaussian
-from retinabench.methods.training.posterior import precision
 from retinabench.models.build import build_model
-from retinabench.models.stochastic.drawing import Drawing, use_generator
+from retinabench.models.stochastic.drawing import Drawing
 from support.helpers import TINY, make_prepared
-from support.linear_gaussian import fitted, make_run
 
 
 def test_an_action_comes_once_before_its_step():
@@ -82,22 +79,6 @@ def test_samples_lie_in_the_run_s_folder_and_then_in_its_posterior(tmp_path, mon
         assert torch.equal(model(images).sigmoid()[:, 0], answer[:, 1])
 
 
-def test_samples_are_mapped_from_their_files_not_read(tmp_path):
-    if not (maps := Path("/proc/self/maps")).exists():
-        pytest.skip("needs a system that lists what is mapped")
-    run = make_run("sgld", "method.samples=3", "optimizer.lr=0.1")
-    posterior, _ = fitted(run, Checkpoint(tmp_path, interval=1e9))
-    assert len(posterior.samples) == 3
-    for number in range(3):
-        assert str(tmp_path / SAMPLES / f"0000{number}.pt") in maps.read_text()
-
-
-def test_an_untrained_posterior_answers_with_its_network():
-    model = build_model(load_run(None, TINY, data="d").model, 0)
-    images = torch.rand(2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
-    assert CollectedPosterior(model, Bernoulli()).predict(images, 4, torch.Generator()).shape == (1, 2, 2)
-
-
 OVER_WEIGHTS = ["mfvi", "radial", "rank1", "ivon", "swag"]
 
 DRAW_CACHE_TINY = ["model.name=resnet18", "model.width=4", "model.stem=small"]
@@ -136,17 +117,6 @@ def normals(monkeypatch):
 
 
 @pytest.mark.parametrize("name", OVER_WEIGHTS)
-def test_batches_of_one_prediction_draw_once(name, normals):
-    subject, images = posterior(name), images_of()
-    first = subject.predict(images, 3, generator(1))
-    normals.clear()
-    second = subject.predict(images_of(seed=6), 3, generator(1))
-    assert not normals
-    assert torch.equal(first, fresh(subject, images))
-    assert torch.equal(second, fresh(subject, images_of(seed=6)))
-
-
-@pytest.mark.parametrize("name", OVER_WEIGHTS)
 def test_nothing_stale_is_kept(name):
     """After a step of the optimiser, after `restore`, for another seed, for more samples."""
     subject, images = posterior(name), images_of()
@@ -176,14 +146,6 @@ def test_more_than_the_memory_allows_is_drawn_anew_to_the_same_bits(name, normal
     assert normals
 
 
-def test_gradients_go_through_a_fresh_draw():
-    subject, images = posterior("mfvi"), images_of()
-    subject.predict(images, 3, generator(1))
-    subject.model.eval()
-    subject.model(images.repeat(3, 1, 1, 1)).sum().backward()
-    assert all(p.grad is not None for p in subject.model.parameters())
-
-
 def posterior_of_drawn_weights(std):
     torch.manual_seed(0)
     model = nn.Linear(2, 2)
@@ -201,14 +163,6 @@ def test_predictions_have_the_mean_and_variance_of_a_linear_model_of_gaussian_we
         float(found.model(x).detach()[0, 0]), abs=4 * (variance / 4000) ** 0.5
     )
     assert float(drawn.var()) == pytest.approx(variance, rel=4 * (2 / 4000) ** 0.5)
-
-
-def test_a_sample_is_one_function_of_all_images():
-    found, x = posterior_of_drawn_weights(0.3), torch.randn(6, 2)
-    generator = torch.Generator().manual_seed(1)
-    whole = found.predict(x, 3, generator)
-    parts = [found.predict(x[k : k + 2], 3, generator) for k in (0, 2, 4)]
-    torch.testing.assert_close(torch.cat(parts, dim=1), whole)
 
 
 def test_a_point_has_no_width_and_the_state_makes_the_round_trip():
@@ -282,42 +236,6 @@ def test_the_noise_itself_is_exactly_the_same(monkeypatch):
         seen.append([model[place].noise[number] for place in (0, 3) for number in range(5)])
     for other in seen[1:]:
         assert all(torch.equal(a, b) for a, b in zip(seen[0], other, strict=True))
-
-
-@pytest.mark.parametrize("name", ["mfvi", "radial", "rank1"])
-def test_a_sample_is_one_network_for_all_images(name):
-    """A coherent function: a picture's answers do not depend on which other images_of are asked."""
-    model, images = posterior_of_sampled(name).model, images_of_sampled()
-    together = predict_samples(model, images, 5, 1)
-    apart = torch.cat([predict_samples(model, image[None], 5, 1) for image in images], dim=1)
-    assert torch.allclose(together, apart, atol=1e-6, rtol=0)
-    twice = predict_samples(model, torch.cat([images[:1], images[:1]]), 5, 1)
-    assert torch.allclose(twice[:, 0], twice[:, 1], atol=1e-6, rtol=0)
-
-
-@pytest.mark.parametrize("name", NOISY)
-def test_a_restored_posterior_predicts_the_same_bits(name):
-    one, other = posterior_of_sampled(name), posterior_of_sampled(name, seed=4)
-    before = other.predict(images_of_sampled(), 5, generator(1))
-    other.restore(one.state())
-    expected = one.predict(images_of_sampled(), 5, generator(1))
-    assert torch.equal(other.predict(images_of_sampled(), 5, generator(1)), expected)
-    assert not torch.equal(before, expected)
-
-
-@pytest.mark.parametrize("name", NOISY)
-def test_bfloat16_is_near_float32(name):
-    subject = posterior_of_sampled(name)
-    exact = subject.predict(images_of_sampled(), 5, generator(1))
-    with precision(run(name, "optimizer.precision=bfloat16"), torch.device("cpu")):
-        rough = subject.predict(images_of_sampled(), 5, generator(1))
-        subject.model.train()
-        use_generator(subject.model, generator(2))
-        subject.model(images_of_sampled()).float().sum().backward()
-    # bfloat16 keeps 8 bits; the networks are 18 layers deep, their logits of order one.
-    assert rough.dtype == torch.float32
-    assert torch.allclose(exact, rough, atol=0.03)
-    assert all(torch.isfinite(p.grad).all() for p in subject.model.parameters() if p.grad is not None)
 
 
 def test_a_mixture_predicts_the_average_over_its_components():

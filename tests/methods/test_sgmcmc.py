@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import filecmp
 import math
 
 import numpy as np
@@ -12,12 +11,8 @@ from torch import nn
 
 from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
-from retinabench.experiments.execution import Resources
-from retinabench.experiments.run import execute
 from retinabench.methods.posteriors import evenly_spaced
-from retinabench.methods.sgmcmc import Chain, ConstantStepConfig, CyclicalSghmc, Langevin, Sghmc, Sgld
-from retinabench.methods.training.checkpoint import Checkpoint
-from support.helpers import TINY, make_prepared
+from retinabench.methods.sgmcmc import CyclicalSghmc, Langevin, Sgld
 from support.linear_gaussian import fitted, make_run, truth, weights
 
 COPIES, IMAGES = 10_000, 50
@@ -61,13 +56,6 @@ def test_the_stationary_law_is_the_posterior_but_for_an_error_of_the_order_of_th
     h = share * (1 - momentum) / float(PRECISIONS.max())
     found = walk(round(3 / (share / 20)), lr=h * IMAGES, momentum=momentum)
     agrees(found, 1 / (PRECISIONS * (1 - h * PRECISIONS / (2 * (1 + momentum)))))
-
-
-def test_the_law_at_a_temperature_is_as_much_wider():
-    h = 0.02 / 20
-    found = walk(400, lr=h * IMAGES, temperature=0.25, momentum=0.9)
-    # The slowest coordinate still remembers its start at temperature 1: exp(-2 · 400 · 0.001 · 10 · a) for a = 1 is 3e-4.
-    agrees(found, 0.25 / (PRECISIONS * (1 - h * PRECISIONS / 3.8)))
 
 
 def test_the_prior_is_the_decay_of_its_group():
@@ -139,27 +127,6 @@ def test_mini_batches_add_an_error_of_the_same_order():
     assert ((extrapolated - exact).abs() < 4 * spread).all(), (extrapolated / exact, spread / exact)
 
 
-def test_it_continues_from_what_was_saved_with_the_same_noise():
-    def step(p, optimizer, count):
-        for _ in range(count):
-            p.grad = p.detach() / 10
-            optimizer.step()
-
-    def fresh(value):
-        p = nn.Parameter(value)
-        settings = {"lr": 0.1, "momentum": 0.9, "images": 10, "temperature": 1.0, "adapt": 3, "seed": 5}
-        return p, Langevin([{"params": [p], "weight_decay": 0.0}], **settings)
-
-    whole, first = fresh(torch.ones(4)), fresh(torch.ones(4))
-    step(*whole, 6)
-    step(*first, 2)
-    second = fresh(first[0].detach().clone())
-    second[1].load_state_dict(first[1].state_dict())
-    step(*second, 4)
-    assert torch.equal(whole[0], second[0])
-    assert not np.allclose(whole[0].detach().numpy(), 1)
-
-
 LR = 0.1
 
 
@@ -196,56 +163,9 @@ def test_samples_are_evenly_spaced_or_refused():
         evenly_spaced(10, 13, 4, run)
 
 
-class StoppedError(Exception):
-    """Stands for the end of the process."""
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["method.name=csghmc", "method.preconditioner=rmsprop", "optimizer.lr=1e-4"],
-        ["method.name=sequential_anchored", "method.anchors=matched"],
-        ["method.name=anchored", "method.anchors=matched"],
-        ["method.name=multiswag", "method.path=sgld", "method.components=2"],
-    ],
-    ids=" ".join,
-)
-@pytest.mark.parametrize("epoch", [pytest.param(1, marks=pytest.mark.slow), 2])
-def test_every_variant_continues_where_it_was_stopped(tmp_path, monkeypatch, words, epoch):
-    """The default settings do in `conformance/test_resume_methods.py`. Samples of a repeated epoch are written again."""
-    run = load_run(None, [*TINY, *words], data=str(make_prepared(tmp_path / "data")))
-    whole = execute(run, tmp_path / "whole", Resources("cpu"))
-    checkpoint = Checkpoint.save
-
-    def stop_before_saving(self, state):
-        if state["epoch"] == epoch + 1:
-            raise StoppedError
-        checkpoint(self, state)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Checkpoint, "save", stop_before_saving)
-        with pytest.raises(StoppedError):
-            execute(run, tmp_path / "again", Resources("cpu"))
-    again = execute(run, tmp_path / "again", Resources("cpu"))
-    for file in ("posterior.pt", "predictions.parquet"):
-        assert filecmp.cmp(whole / file, again / file, shallow=False)
-
-
-def test_the_momentum_of_the_optimiser_does_not_apply():
-    run = load_run(None, ["method=sgld", "optimizer.momentum=0.9"], data="d")
-    assert run.method.momentum(run.optimizer) == 0
-
-
 def test_the_step_falls_along_a_cosine_and_is_then_constant():
     factor = Sgld.Config(lr_factor=0.1).factor(10, [15, 20])
     assert [factor(0), factor(5), factor(10), factor(19)] == pytest.approx([1, 0.55, 0.1, 0.1])
-
-
-def test_the_momentum_is_the_optimisers():
-    run = load_run(None, ["method=sghmc", "optimizer.momentum=0.8"], data="d")
-    assert run.method.momentum(run.optimizer) == 0.8
-    assert isinstance(run.method, ConstantStepConfig)
-    assert (Sghmc.build, Sghmc.fit) == (Chain.build, Chain.fit)
 
 
 def test_the_step_of_a_cycle_is_a_cosine_from_1_to_0():

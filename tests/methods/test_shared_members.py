@@ -22,9 +22,8 @@ from retinabench.methods.training.likelihood import Bernoulli
 from retinabench.methods.training.loop import likelihood_only, train
 from retinabench.models.build import build_model
 from retinabench.models.networks.small import Head
-from retinabench.models.pretrained import freeze
 from retinabench.models.settings import ModelConfig
-from retinabench.models.stochastic.shared_weights import BatchEnsembleLayer, LowRank
+from retinabench.models.stochastic.shared_weights import BatchEnsembleLayer
 
 
 def test_each_member_is_one_sample():
@@ -95,16 +94,6 @@ def test_members_are_networks_with_multiplied_weights_to_the_last_bit(network):
     assert not torch.equal(found[0], found[1])
     assert torch.equal(posterior.predict(images, 2, torch.Generator()), found[:2])
     assert torch.equal(posterior.predict(images, 9, torch.Generator()), found)
-
-
-def test_frozen_stages_stay_as_they_are():
-    network = build_model(ModelConfig(name="resnet18", width=4, stem="small"), seed=3)
-    network.layer1.requires_grad_(False)
-    run = load_run(None, ["method.name=batch_ensemble"], data="d")
-    model = BatchEnsemble.build(network, run, Bernoulli()).model
-    kinds = {name.partition(".")[0] for name, m in model.named_modules() if isinstance(m, BatchEnsembleLayer)}
-    assert "layer1" not in kinds
-    assert {"conv1", "layer2", "fc"} <= kinds
 
 
 def test_every_member_is_trained_where_parts_of_a_batch_hold_fewer_images_than_members():
@@ -244,16 +233,3 @@ def test_the_state_of_k_members_is_the_trunk_and_k_times_adapters_and_head():
     (one, trunk), (five, same) = values(1), values(5)
     assert five == 5 * one
     assert trunk == same > one
-
-
-def test_frozen_stages_have_no_adapters():
-    network = build_model(NET, seed=3)
-    freeze(network.layer1)
-    model = LoraEnsemble.build(network, run(1), Bernoulli()).model
-    adapted = {name.split(".")[1] for name, m in model.named_modules() if isinstance(m, LowRank)}
-    assert adapted == {"conv1", "layer2", "layer3", "layer4"}
-
-
-def test_its_cost_counts_every_member():
-    settings = run(5)
-    assert settings.method.gradients_per_example(settings.optimizer) == 10

@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import nn
 
-from retinabench.core.errors import InputError
 from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
 from retinabench.experiments.run import make_batches
@@ -39,30 +38,6 @@ def test_moments_are_those_of_the_collected_vectors():
     assert np.allclose(moments.deviations, (table - running)[-5:], atol=1e-7)
 
 
-def test_collecting_continues_after_saving():
-    vectors = torch.randn(9, 4, generator=generator())
-    whole, first, second = (swag.Moments(4, 3, torch.device("cpu")) for _ in range(3))
-    for vector in vectors:
-        whole.collect(vector)
-    for vector in vectors[:5]:
-        first.collect(vector)
-    second.load_state_dict(first.state_dict())
-    for vector in vectors[5:]:
-        second.collect(vector)
-    assert torch.equal(second.mean, whole.mean)
-    assert torch.equal(second.variance, whole.variance)
-    assert torch.equal(second.deviations, whole.deviations)
-
-
-@pytest.mark.parametrize(
-    "change", [{"count": None}, {"count": -1}, {"mean": torch.zeros(6)}, {"deviations": torch.zeros(7, 2)}]
-)
-def test_moments_of_another_network_are_refused(change):
-    moments = swag.Moments(7, 5, torch.device("cpu"))
-    with pytest.raises(ValueError, match=r"count is|has shape"):
-        moments.load_state_dict({**moments.state_dict(), **change})
-
-
 @pytest.mark.parametrize("scale", [0.5, 1.0])
 def test_samples_have_the_covariance_of_the_formula(scale):
     """scale (diag + Dᵀ D / (K - 1)); 10,000 draws, each entry within 5 standard errors √((ab + c²) / 10,000)."""
@@ -75,14 +50,6 @@ def test_samples_have_the_covariance_of_the_formula(scale):
     error = ((diagonal[:, None] * diagonal + expected.square()) / count).sqrt()
     assert ((sampled.T.cov() - expected).abs() < 5 * error).all()
     assert ((sampled.mean(dim=0) - mean).abs() < 5 * (diagonal / count).sqrt()).all()
-
-
-def test_weights_survive_the_flat_vector():
-    model = build_model(load_run(None, TINY, data="d").model, 0)
-    back = swag.named_weights(model, swag.flat_weights(model))
-    for name, p in model.named_parameters():
-        assert torch.equal(back[name], p)
-        assert back[name].stride() == p.stride()
 
 
 def test_on_a_quadratic_it_measures_the_stationary_spread_of_sgd():
@@ -129,17 +96,6 @@ def test_it_fits_the_iterates_of_its_own_training(tmp_path, monkeypatch):
         [posterior.model.conv1(images).mean(dim=(0, 2, 3)) for images, _ in data.epoch(run.optimizer.epochs)]
     )
     assert torch.allclose(posterior.model.bn1.running_mean, sums.mean(dim=0), atol=1e-5)
-
-
-def test_a_step_in_parts_is_collected_once(tmp_path):
-    prepared = str(make_prepared(tmp_path / "data"))
-    found = []
-    for parts in (1, 2):
-        words = ["method.name=swag", "method.start=0.5", f"optimizer.accumulate={parts}"]
-        run = load_run(None, [*TINY, *words], data=prepared)
-        data = make_batches(run, load_task(run.data, run.task), torch.device("cpu"))
-        found.append(swag.Swag.fit(build_model(run.model, 0), data, run, Checkpoint(), Bernoulli()))
-    assert found[0].deviations.shape == found[1].deviations.shape == (6, len(found[0].variance))
 
 
 DRAWS = 8_000
@@ -190,32 +146,6 @@ def test_draws_have_mean_and_covariance_of_the_formula(family):
     assert (centred.mean(dim=0).abs() < 5 * found.std(dim=0) / math.sqrt(DRAWS)).all()
 
 
-def test_all_families_take_turns():
-    posterior = mixture("all", components=1)
-    posterior.variances, posterior.deviations = torch.zeros(1, 5), posterior.deviations[:, :, :5]
-    random = torch.Generator().manual_seed(2)
-    images = torch.eye(3)
-    answers = posterior.predict(images, 6, random)
-    # Without variance the diagonal family is a point: its draws are equal, the others' are not.
-    assert torch.equal(answers[0], answers[3])
-    assert not torch.equal(answers[1], answers[4])
-    assert not torch.equal(answers[2], answers[5])
-
-
-def test_one_low_rank_component_is_swag():
-    posterior = mixture("low_rank", components=1)
-    one, two = torch.Generator().manual_seed(4), torch.Generator().manual_seed(4)
-    torch.randint(1, (), generator=two)
-    own = posterior.sample("low_rank", one)
-    other = swag.draw(posterior.means[0], posterior.variances[0], posterior.deviations[0], 0.5, two)
-    assert torch.equal(own, other)
-
-
-def test_layers_are_stretches_of_the_flat_weights():
-    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.BatchNorm1d(4), nn.Linear(4, 1))
-    assert swag.layer_sizes(model) == [(16, 16), (8, 24), (5, 29)]
-
-
 @pytest.mark.parametrize("path", [pytest.param("sgd", marks=pytest.mark.slow), "sgld"])
 def test_what_it_is_on_a_known_posterior(path):
     """Along full-batch SGD a point at the mode: SWAG's spread is that of the gradient's noise. Along SGLD the posterior.
@@ -237,30 +167,3 @@ def test_what_it_is_on_a_known_posterior(path):
     else:
         assert (abs(np.log(found)) < 4 * math.sqrt(2 / 100) + 0.05).all()
         assert (error < 4 / math.sqrt(100)).all()
-
-
-def test_components_are_stretches_of_the_path(tmp_path, monkeypatch):
-    words = [*TINY, "method.name=multiswag", "method.components=2", "method.start=0.3"]
-    run = load_run(None, words, data=str(make_prepared(tmp_path / "data")))
-    data = make_batches(run, load_task(run.data, run.task), torch.device("cpu"))
-    seen = []
-    collect = swag.Moments.collect
-    monkeypatch.setattr(
-        swag.Moments,
-        "collect",
-        lambda self, w: (seen.append((id(self), w.clone())), collect(self, w))[1],
-    )
-    posterior = swag.MultiSwag.fit(build_model(run.model, 0), data, run, Checkpoint(), Bernoulli())
-    # 12 steps, collected from the fifth on: 8 iterates, 4 for each component.
-    assert [seen[0][0] == owner for owner, _ in seen] == [True] * 4 + [False] * 4
-    table = torch.stack([weights for _, weights in seen]).double()
-    for number, part in enumerate((table[:4], table[4:])):
-        assert torch.allclose(posterior.means[number].double(), part.mean(dim=0), atol=1e-6)
-        assert torch.allclose(posterior.variances[number].double(), part.var(dim=0, correction=0), atol=1e-8)
-    centre = posterior.means.mean(dim=0)
-    assert torch.allclose(swag.flat_weights(posterior.model), centre, atol=1e-7)
-
-
-def test_too_few_iterates_are_refused():
-    with pytest.raises(InputError, match="10 iterates are too few for 6 components"):
-        fitted(make_run("multiswag", "method.components=6", "optimizer.lr=0.1", "method.per_epoch=20"))

@@ -1,19 +1,16 @@
 """Settings, registry and construction of networks."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 from torch import nn
 
 from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
-from retinabench.experiments.execution import Resources
 from retinabench.methods.dropout import McDropout
-from retinabench.methods.training import loop
 from retinabench.methods.training.likelihood import Bernoulli
-from retinabench.models.build import build_model, build_published, compile_network, set_arithmetic
-from retinabench.models.registry import MODELS, has_choice, published_width, special_inputs, takes
+from retinabench.models.build import build_model, build_published, compile_network
+from retinabench.models.last_layer import split_last_layer
+from retinabench.models.registry import MODELS, published_width, special_inputs
 from retinabench.models.settings import ModelConfig
 
 
@@ -28,8 +25,8 @@ def test_every_network_builds_from_its_seed_and_splits_at_the_last_layer(name):
     x = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         outs = [net(x) for net in nets]
-        last = [module for module in nets[0].modules() if isinstance(module, torch.nn.Linear)][-1]
-        assert torch.equal(outs[0], last(nets[0].features(x)))
+        split = split_last_layer(build_model(config, 3).eval())
+        assert torch.equal(outs[0], split.head(split.features(x)))
     assert torch.equal(outs[0], outs[1])
     assert not torch.equal(outs[0], outs[2])
 
@@ -60,42 +57,7 @@ def test_glorot_and_he_scales():
     assert float(hidden.std()) == pytest.approx((2 / hidden.shape[1]) ** 0.5, rel=0.01)
 
 
-def test_rates_of_a_trunk_that_is_not_trained_are_noted(tmp_path):
-    net = {"name": "resnet18", "width": 4, "stem": "small"}
-    torch.save(build_model(ModelConfig(**net), seed=0).state_dict(), tmp_path / "w.pt")
-    said = []
-    progress = SimpleNamespace(say=said.append)
-    config = ModelConfig(**net, weights=str(tmp_path / "w.pt"), trained="head", layer_decay=0.5)
-    build_model(config, seed=0, progress=progress)
-    assert said == ["note: model.trunk_lr and model.layer_decay have no effect: the trunk is not trained"]
-
-
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
-
-
-@pytest.fixture(autouse=True)
-def as_before():
-    kept = (
-        torch.backends.cudnn.benchmark,
-        torch.backends.cudnn.allow_tf32,
-        torch.backends.cuda.matmul.allow_tf32,
-    )
-    yield
-    torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = (
-        kept
-    )
-
-
-def test_tf32_is_used_where_it_is_asked_for_and_nowhere_else():
-    for precision in ("float32", "tf32", "bfloat16"):
-        set_arithmetic(precision, GPU)
-        asked = precision == "tf32"
-        assert torch.backends.cudnn.allow_tf32 is asked
-        assert torch.backends.cuda.matmul.allow_tf32 is asked
-        assert torch.backends.cudnn.benchmark
-    torch.backends.cudnn.benchmark = False
-    set_arithmetic("tf32", CPU)
-    assert not torch.backends.cudnn.benchmark
 
 
 def test_a_network_is_compiled_unless_its_layers_draw(monkeypatch):
@@ -107,59 +69,6 @@ def test_a_network_is_compiled_unless_its_layers_draw(monkeypatch):
     assert compiled == [plain]
     compile_network(McDropout.build(plain, run, Bernoulli()).model, fall_back=True)
     assert compiled == [plain]
-
-
-def test_a_step_is_one_kernel_on_a_gpu_only(monkeypatch):
-    config = load_run(None, ["optimizer.name=adam"], data="none").optimizer
-    assert loop.make_optimizer(nn.Linear(2, 1), config).defaults["fused"] is None
-    made = {}
-    monkeypatch.setattr(torch.optim, "Adam", lambda groups, **options: made.update(options))
-    with torch.device("meta"):
-        network = nn.Linear(2, 1)
-    monkeypatch.setattr(nn.Parameter, "device", GPU, raising=False)
-    loop.make_optimizer(network, config)
-    assert made["fused"] is True
-
-
-def test_a_precision_that_nothing_names_is_that_of_the_device(monkeypatch):
-    assert Resources("cpu").precision() is None
-    assert load_run(None, [], "bfloat16", data="none").optimizer.precision == "bfloat16"
-    named = load_run(None, ["optimizer.precision=float32"], "bfloat16", data="none")
-    assert named == load_run(None, [], data="none")
-
-
-def test_two_cards_asked_for_and_one_there_is_one_line(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(
-        InputError, match=r"no device 'cuda:1' here\. Valid: auto, cpu, cuda, cuda:N; this machine has 1 GPU"
-    ):
-        Resources("cuda:1").torch_device()
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setenv("LOCAL_RANK", "1")
-    with pytest.raises(
-        InputError,
-        match=r"no device 'cuda:1' here\. Give torchrun --nproc-per-node 1: this machine has 1 GPU",
-    ):
-        Resources().torch_device()
-
-
-def test_widths_inputs_and_choices_are_read_off_the_builder():
-    assert published_width("resnet50") == 64
-    assert published_width("mlp-8-50-2") == 50
-    assert special_inputs("alexnet-swish") == "images of 32 x 32 pixels"
-    assert special_inputs("resnet18") == ""
-    assert has_choice("resnet18", "stem")
-    assert not has_choice("lenet", "stem")
-
-
-def test_a_builder_is_marked_by_what_it_takes():
-    @takes("tokens")
-    def build(*, outputs=1):
-        return outputs
-
-    assert build.inputs == "tokens"
-    assert build(outputs=2) == 2
 
 
 def test_an_unknown_network_names_the_nearest():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections import OrderedDict
 
 import pytest
@@ -12,25 +11,13 @@ from torch import nn
 from retinabench.experiments.config import load_run
 from retinabench.methods.layer_posteriors import Mfvi, Radial, Rank1
 from retinabench.methods.training.likelihood import Bernoulli
-from retinabench.models.build import build_model, initialise
+from retinabench.models.build import build_model
 from retinabench.models.networks.efficientnet_lite import efficientnet_lite0
 from retinabench.models.networks.resnet import resnet18, resnet34, resnet50
 from retinabench.models.pretrained import fine_tune, freeze
 from retinabench.models.settings import ModelConfig
 from retinabench.models.stochastic import dropout
-from retinabench.models.stochastic.drawing import (
-    Draw,
-    Drawing,
-    channels_last,
-    fan_in,
-    kl,
-    kl_terms,
-    random_signs,
-    standard_normal,
-    swap,
-    use_draws,
-    use_generator,
-)
+from retinabench.models.stochastic.drawing import Draw, Drawing, kl_terms, use_draws, use_generator
 from retinabench.models.stochastic.dropout import Dropout, add_dropout, dropout_sites
 from retinabench.models.stochastic.variational import Variational
 
@@ -55,50 +42,6 @@ def test_samples_that_share_a_pass_have_the_noise_of_their_own():
         use_generator(layer, one)
         alone.append(layer(torch.zeros(2, 4)))
     assert torch.equal(together, torch.cat(alone))
-
-
-def test_a_layer_without_a_generator_says_what_to_call():
-    with pytest.raises(RuntimeError, match="use_generator"):
-        Noise()(torch.zeros(1, 1))
-
-
-def test_a_weight_is_drawn_once_for_a_sample_with_a_cache_but_not_under_gradients():
-    layer, calls = Noise(), []
-    draw = Draw(torch.Generator(), cache={})
-
-    def weight():
-        calls.append(1)
-        return torch.ones(1)
-
-    for grad in (True, False, False):
-        with torch.set_grad_enabled(grad):
-            layer.cached(draw, weight)
-    assert len(calls) == 2
-    layer.cached(Draw(torch.Generator()), weight)
-    assert len(calls) == 3
-
-
-def test_noise_of_images_lies_channels_last():
-    shape = torch.Size((2, 3, 4, 5))
-    found = standard_normal(shape, torch.Generator().manual_seed(0))
-    assert found.shape == shape
-    assert found.is_contiguous(memory_format=torch.channels_last)
-    plain = torch.randn((2, 4, 5, 3), generator=torch.Generator().manual_seed(0))
-    assert torch.equal(found, plain.permute(0, 3, 1, 2))
-    flat = channels_last(torch.rand, torch.Size((6,)), torch.Generator().manual_seed(0))
-    assert torch.equal(flat, torch.rand(6, generator=torch.Generator().manual_seed(0)))
-
-
-def test_signs_are_fair():
-    """10,000 draws: four standard errors."""
-    signs = random_signs(torch.Size((10_000,)), torch.Generator().manual_seed(0))
-    assert set(signs.tolist()) == {-1.0, 1.0}
-    assert abs(float(signs.mean())) < 4 / 100
-
-
-def test_he_s_fan_in_counts_the_inputs_of_one_output():
-    assert fan_in(torch.nn.Conv2d(8, 6, 3, groups=2).weight) == 4 * 9
-    assert fan_in(torch.nn.Linear(8, 6).weight) == 8
 
 
 def run(method, **options):
@@ -192,34 +135,6 @@ def test_a_layer_used_twice_stays_one_layer_and_counts_once():
     assert len(kl_terms(model)) == 1
 
 
-def test_a_single_layer_is_a_network_too():
-    model = Mfvi.build(nn.Linear(3, 1), run("mfvi"), Bernoulli()).model
-    assert isinstance(model, Variational)
-    assert float(kl(model).detach()) > 0
-
-
-def test_surgeries_combine_and_copy():
-    model = Mfvi.build(add_dropout(resnet18(width=4, stem="small"), 0.1), run("mfvi"), Bernoulli()).model
-    twin = copy.deepcopy(model)
-    outputs = []
-    for network in (model, twin):
-        use_generator(network, torch.Generator().manual_seed(0))
-        outputs.append(network(torch.ones(2, 3, 16, 16)))
-    assert torch.equal(*outputs)
-
-
-def test_the_seed_decides_the_initial_spread():
-    one, same, other = (Mfvi.build(nn.Linear(9, 9), load_run(None, ["method.name=mfvi"], data="d", seed=seed), Bernoulli()).model.rho
-                        for seed in (1, 1, 2))  # fmt: skip
-    assert torch.equal(one, same)
-    assert not torch.equal(one, other)
-
-
-def test_what_swap_makes_is_up_to_the_caller():
-    model = swap(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)), lambda layer: nn.Identity())
-    assert isinstance(model[0], nn.Identity)
-
-
 def test_a_network_that_reads_the_geometry_of_its_layers_finds_it():
     """EfficientNet pads by the kernel and the stride of a convolution."""
     model = build_model(ModelConfig(name="efficientnet_lite0"), seed=0)
@@ -293,27 +208,6 @@ def test_dropout_keeps_the_mean_and_the_stated_share():
     assert abs((out == 0).float().mean() - 0.25) < 0.004
     assert torch.allclose(out[out > 0], torch.tensor(1 / 0.75))
     assert abs(out.mean() - 1) < 0.006
-
-
-def test_dropout_is_on_in_evaluation_and_reproducible():
-    model = add_dropout(resnet18(width=4, stem="small"), 0.5).eval()
-    initialise(model, torch.Generator().manual_seed(3))
-    x = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(1))
-    outs = []
-    for seed in (0, 1, 0):
-        use_generator(model, torch.Generator().manual_seed(seed))
-        outs.append(model(x).detach())
-    assert not torch.equal(outs[0], outs[1])
-    assert torch.equal(outs[0], outs[2])
-
-
-def test_dropout_rounds_its_rate_and_never_drops_everything():
-    assert Dropout(0.1).rate == pytest.approx(0.1, abs=2**-17)
-    nearly_all = Dropout(1 - 1e-9)
-    use_generator(nearly_all, torch.Generator().manual_seed(0))
-    out = nearly_all(torch.ones(7, 5, 3, 3))
-    assert nearly_all.rate < 1
-    assert torch.isfinite(out).all()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

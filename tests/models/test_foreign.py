@@ -8,9 +8,6 @@ import torch
 from torch import nn
 
 from retinabench.core.errors import InputError, OutOfMemoryError
-from retinabench.experiments.config import load_run
-from retinabench.methods.registry import METHODS
-from retinabench.methods.training.likelihood import Bernoulli
 from retinabench.models.build import build_model, build_trunk, check_size
 from retinabench.models.foreign import named_network, own_network, source_of
 from retinabench.models.last_layer import last_linear, split_last_layer
@@ -58,31 +55,7 @@ def test_timm_is_asked_for_by_name_where_it_is_absent(monkeypatch):
         build_model(ModelConfig(name="timm:resnet50"), 0)
 
 
-@pytest.mark.filterwarnings("ignore:these layers are left as they are")  # position and class tokens
-@pytest.mark.parametrize("method", ["dropout", "mfvi", "rank1"])
-@pytest.mark.parametrize("name", ["resnet18", "convnext_atto", "vit_tiny_patch16_224"])
-def test_surgery_reaches_into_timm_s_own_networks(name, method):
-    pytest.importorskip("timm", reason="timm is not installed")
-    network = build_model(ModelConfig(name=f"timm:{name}"), 0)
-    run = load_run(None, [f"method={method}", f"model.name=timm:{name}"], data="d")
-    posterior = METHODS[method].build(network, run, Bernoulli())
-    images = torch.randn(2, 3, 224, 224, generator=torch.Generator().manual_seed(0))
-    with torch.no_grad():
-        probs = posterior.predict(images, 2, torch.Generator().manual_seed(0))
-    assert probs.shape == (2, 2, 2)
-    assert not torch.equal(probs[0], probs[1])
-
-
 HERE = "support.own_network:"
-
-
-def test_its_weights_depend_on_the_seed_alone():
-    torch.manual_seed(5)
-    one, state = own_network(HERE + "make", 3, 1), torch.get_rng_state()
-    again = own_network(HERE + "make", 3, 1)
-    assert torch.equal(state, torch.get_rng_state())  # the global generator is where it was
-    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), again.parameters(), strict=True))
-    assert not torch.equal(one.answer.weight, own_network(HERE + "make", 4, 1).answer.weight)
 
 
 def test_its_last_layer_is_the_one_that_gives_the_logits_wherever_it_is_defined():
@@ -127,14 +100,6 @@ def test_what_is_no_network_is_refused_in_one_line(name, says):
     assert "\n" not in str(error.value)
 
 
-def test_images_of_a_size_that_it_does_not_take_are_refused():
-    with pytest.raises(
-        InputError, match=r"does not take images of 20 px \(RuntimeError.*Prepare the images.*otherwise mend"
-    ):
-        check_size(ModelConfig(name=mine.make), 20)
-    check_size(ModelConfig(name=mine.Pooled), 20)
-
-
 def test_a_size_that_does_not_fit_the_memory_is_not_blamed_on_the_network(monkeypatch):
     def scarce(*_):
         raise torch.OutOfMemoryError("no more")
@@ -144,13 +109,6 @@ def test_a_size_that_does_not_fit_the_memory_is_not_blamed_on_the_network(monkey
         OutOfMemoryError, match=r"ran out of memory: '.*' with 2 images of 20 px does not fit"
     ):
         check_size(ModelConfig(name=mine.Pooled), 20)
-
-
-def test_a_network_that_is_returned_twice_is_refused():
-    mine.SAME = mine.Pooled()
-    own_network(HERE + "same", 0, 1)
-    with pytest.raises(InputError, match="returns the same network again"):
-        own_network(HERE + "same", 0, 1)
 
 
 def test_a_function_that_no_other_process_could_import_is_refused():

@@ -10,7 +10,7 @@ from torch import nn
 
 from retinabench.core.errors import InputError
 from retinabench.models.foreign import MADE
-from retinabench.models.last_layer import split_last_layer, with_bias
+from retinabench.models.last_layer import split_last_layer
 from retinabench.models.networks import resnet
 
 
@@ -113,10 +113,3 @@ def test_the_check_of_what_follows_the_last_layer_leaves_no_trace():
     assert torch.equal(state, torch.get_rng_state())
     assert [module.training for module in (model, model.stem[2], model.stem[3])] == [True, False, True]
     assert all(torch.equal(one, other) for one, other in zip(model.buffers(), twin.buffers(), strict=True))
-
-
-def test_the_bias_is_a_feature_that_is_always_one():
-    layer = nn.Linear(4, 2)
-    features = torch.rand(5, 4)
-    weights = torch.cat([layer.weight, layer.bias[:, None]], dim=1)
-    assert torch.allclose(with_bias(features) @ weights.T, layer(features), atol=1e-6)

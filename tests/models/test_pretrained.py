@@ -1,8 +1,6 @@
 """Pretrained weights: names, loading, trained stages."""
 
-import logging
 import sys
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,7 +9,7 @@ from torch import nn
 from retinabench.core.errors import InputError
 from retinabench.methods.settings import Optimizer
 from retinabench.methods.training.loop import parameter_groups
-from retinabench.models.build import build_model, build_trunk, feature_width
+from retinabench.models.build import build_model
 from retinabench.models.networks.efficientnet_lite import efficientnet_lite0
 from retinabench.models.networks.resnet import resnet18
 from retinabench.models.pretrained import fine_tune, load_pretrained, named_as, stages
@@ -42,10 +40,7 @@ def test_the_norm_of_a_vision_transformer_is_found_under_either_name():
         ("", ["decoder.weight"]),
         ("module.model.", []),
         ("model.", ["criterion.pos_weight"]),  # Lightning, with a loss
-        (
-            "teacher.backbone.",
-            ["teacher.dino_head.weight"],
-        ),  # DINO and DINOv2
+        ("teacher.backbone.", ["teacher.dino_head.weight"]),  # DINO and DINOv2
         ("module.encoder_q.", ["module.encoder_k.conv1.weight", "module.queue"]),  # MoCo
     ],
 )
@@ -165,26 +160,6 @@ def test_stages_of_timm_s_networks(name, count):
         assert len(stages(timm.create_model(name, num_classes=0))) == count
 
 
-class Tokens(nn.Module):
-    """A trunk of two blocks with a parameter of its own, as the class token of a vision transformer."""
-
-    def __init__(self):
-        super().__init__()
-        self.token = nn.Parameter(torch.zeros(1, 2))
-        self.blocks = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2)])
-        self.fc = nn.Linear(2, 1)
-
-
-@pytest.mark.parametrize(("trained", "moves"), [("all", True), (2, False)])
-def test_a_parameter_outside_of_all_stages_counts_as_the_one_before_the_first(weights, trained, moves):
-    network = Tokens()
-    settings = ModelConfig(**NET, weights=weights, trained=trained, trunk_lr=0.1, layer_decay=0.5)
-    fine_tune(network, settings)
-    assert network.token.lr_factor == pytest.approx(0.025)  # the blocks have .05 and .1
-    assert network.token.requires_grad is moves
-    assert network.blocks[0].weight.lr_factor == pytest.approx(0.05)
-
-
 class Classifier(nn.Module):
     """A trunk of two stages, and a classifier of several modules, as torchvision's networks have."""
 
@@ -203,15 +178,6 @@ def test_the_head_is_of_no_stage_also_inside_a_sequence_of_modules(weights):
     assert network.features[1][0].weight.lr_factor == pytest.approx(0.1)
     moving = {name for name, parameter in network.named_parameters() if parameter.requires_grad}
     assert {name.rpartition(".")[0] for name in moving} == {"features.1.0", "classifier.1"}
-
-
-def test_the_head_is_trained_at_its_own_rate_in_a_stage_with_other_layers(weights):
-    network = Classifier(nn.Linear(2, 2), nn.ReLU())
-    fine_tune(network, ModelConfig(**NET, weights=weights, trained=1, trunk_lr=0.1))
-    assert network.classifier[2].weight.lr_factor == 1
-    assert network.classifier[0].weight.lr_factor == pytest.approx(0.1)
-    moving = {name for name, parameter in network.named_parameters() if parameter.requires_grad}
-    assert {name.rpartition(".")[0] for name in moving} == {"classifier.0", "classifier.2"}
 
 
 @pytest.fixture
@@ -306,31 +272,3 @@ def test_absent_weights_are_named_with_what_to_do(monkeypatch):
     monkeypatch.setitem(sys.modules, "timm", None)
     with pytest.raises(InputError, match="timm"):
         load_pretrained(nn.Linear(2, 1), ModelConfig(name="timm:resnet18.a1_in1k", weights="timm"))
-
-
-def test_a_failed_download_is_one_line_without_the_messages_of_the_hub(monkeypatch, caplog):
-    logger = logging.getLogger("huggingface_hub")
-
-    def hf_hub_download(name, file):
-        logger.warning("Retrying in 1s")
-        raise OSError("no network")
-
-    monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(hf_hub_download=hf_hub_download))
-    before = logger.level
-    with pytest.raises(InputError, match="no network"):
-        build_model(ModelConfig(name="resnet18", weights="hf-hub:a/b", weights_sha256="0" * 64), seed=0)
-    assert not caplog.records
-    assert logger.level == before
-
-
-def test_the_trunk_alone_gives_the_input_of_the_last_layer(tmp_path, state):
-    torch.save(state, tmp_path / "w.pt")
-    settings = config(tmp_path / "w.pt", trained="head")
-    assert feature_width(settings) == 32
-    network = resnet18(width=4, stem="small", outputs=1000)
-    network.load_state_dict(state)
-    network.eval()
-    images = torch.rand(2, 3, 32, 32)
-    with torch.no_grad():
-        assert torch.allclose(build_trunk(settings).features(images), network.features(images), atol=1e-6)
-    assert build_model(settings, seed=0).fc.in_features == 32

@@ -87,22 +87,6 @@ def without_noise(layer):
     return layer
 
 
-@pytest.mark.parametrize(
-    "layer", [nn.Linear(4, 6), nn.Conv2d(4, 6, 3, padding=1)], ids=["linear", "convolution"]
-)
-def test_each_component_is_the_layer_with_the_weight_times_its_outer_product(layer):
-    made = without_noise(rank1(layer)).eval()
-    x = torch.randn(2, 4, *(() if made.is_linear else (5, 5)), generator=generator(1))
-    use_draws(made, [Draw(generator(), number) for number in range(7)])
-    out = made(torch.cat([x] * 7)).chunk(7)
-    for number in range(7):
-        r, s = made.input_mean[number % 3], made.output_mean[number % 3]
-        weight = layer.weight * torch.outer(s, r).view(6, 4, *[1] * (layer.weight.ndim - 2))
-        expected = made.operation(x, weight, layer.bias)
-        assert torch.allclose(out[number], expected, atol=1e-5)
-    assert not torch.allclose(out[0], out[1])
-
-
 def test_rows_of_a_training_batch_take_turns_and_each_has_its_own_noise():
     made = rank1(nn.Linear(4, 6))
     x = torch.randn(1, 4, generator=generator(1)).repeat(9, 1)
@@ -116,17 +100,6 @@ def test_rows_of_a_training_batch_take_turns_and_each_has_its_own_noise():
     assert len(out.unique(dim=0)) == 3
 
 
-def test_factors_have_the_stated_mean_deviation_and_signs():
-    made = rank1(nn.Linear(500, 400), components=2)
-    signs = made.input_mean.detach()
-    assert set(signs.unique().tolist()) == {-1.0, 1.0}
-    # 1,000 signs: standard error sqrt(.75 * .25 / 1000) = 0.014; four of them.
-    assert float((signs > 0).float().mean()) == pytest.approx(0.75, abs=0.055)
-    stddev = functional.softplus(made.input_rho.detach())
-    # Dropout with rate 0.001; the median of the ρ is its centre.
-    assert float(stddev.median()) == pytest.approx(math.sqrt(0.001 / 0.999), rel=0.02)
-
-
 def test_the_divergence_is_the_mean_over_components():
     made = rank1(nn.Linear(5, 4), components=3, prior_mean="one")
     source = generator(3)
@@ -134,15 +107,6 @@ def test_the_divergence_is_the_mean_over_components():
     q = torch.distributions.Normal(made.input_mean, functional.softplus(made.input_rho))
     expected = torch.distributions.kl_divergence(q, torch.distributions.Normal(1, 0.05)).sum(dim=1).mean()
     assert float(made.kl_terms()[0].detach()) == pytest.approx(float(expected.detach()), rel=1e-5)
-
-
-def test_the_published_prior_fights_the_signs_and_ours_does_not():
-    published, ours = (
-        rank1(nn.Linear(400, 1), components=1, prior_mean=p).kl_terms()[0] for p in ("one", "sign")
-    )
-    negative = int((rank1(nn.Linear(400, 1), components=1).input_mean < 0).sum())
-    # (-1 - 1)² / (2 * 0.05²) = 800 nats for each -1.
-    assert float((published - ours).detach()) == pytest.approx(800 * negative, rel=1e-4)
 
 
 @pytest.mark.parametrize(("mean", "stddev"), [(1.05, 0.03), (-0.9, 0.06), (0.8, 0.05)])
@@ -156,15 +120,6 @@ def test_the_prior_of_the_sign_is_the_symmetric_mixture_up_to_log_two(mean, stdd
     made.input_mean.data.fill_(mean)
     made.input_rho.data.fill_(math.log(math.expm1(stddev)))
     assert float(made.kl_terms()[0].detach()) + math.log(2) == pytest.approx(exact, rel=1e-4)
-
-
-def test_samples_are_clipped_where_asked():
-    made = rank1(nn.Linear(50, 1), components=1, clip=1.01)
-    use_generator(made, generator())
-    drawn = made._sample(
-        made.input_mean, made.input_rho, torch.zeros(100, dtype=torch.long), Draw(generator(1))
-    )
-    assert float(drawn.detach().abs().max()) == pytest.approx(1.01)
 
 
 LAYERS = {
@@ -226,36 +181,6 @@ def test_each_member_learns_from_its_share_of_a_batch(kind):
         assert torch.allclose(one, other, rtol=1e-4, atol=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("rows", "number", "expected"),
-    [
-        (4, 0, [0, 0, 1, 1]),
-        (12, 0, [0] * 6 + [1] * 6),  # four images of three windows
-        (12, 3, [1] * 6 + [0] * 6),
-        (3, 0, [0, 0, 1]),
-        (1, 0, [0]),
-        (1, 1, [1]),
-    ],
-)
-def test_each_member_has_its_share_of_the_rows(rows, number, expected):
-    ensemble = made(nn.Linear(4, 6), members=2)
-    assert ensemble.pair_of(rows, Draw(torch.Generator(), number)).tolist() == expected
-
-
-def test_factors_start_around_one_are_never_decayed_and_learn_at_the_rate_of_the_weight():
-    layer = nn.Linear(3000, 2)
-    layer.weight.lr_factor = 0.1
-    ensemble = made(layer, members=4, std=0.2)
-    drawn = ensemble.input_factors.detach()
-    # 12,000 draws: the standard errors are 0.2 / sqrt(12000) = 0.0018 and 0.0013; four of each.
-    assert float(drawn.mean()) == pytest.approx(1, abs=0.0074)
-    assert float(drawn.std()) == pytest.approx(0.2, abs=0.0052)
-    assert {p.lr_factor for p in ensemble.parameters()} == {0.1}
-    fixed = {name for name, p in ensemble.named_parameters() if getattr(p, "no_decay", False)}
-    assert fixed == {"input_factors", "output_factors"}
-    assert bool((made(layer, std=0.0).input_factors == 1).all())
-
-
 LOW_RANK_LAYERS = {
     "linear": (nn.Linear(4, 6), (4,)),
     "convolution": (nn.Conv2d(4, 6, 3, padding=1, stride=2), (4, 5, 5)),
@@ -285,19 +210,6 @@ def test_every_member_starts_as_the_layer_to_the_last_bit(case):
     assert all(torch.equal(out, layer(x)) for out in made(torch.cat([x] * 3)).chunk(3))
 
 
-def test_at_full_rank_a_member_can_be_any_dense_update(case):
-    layer, x = case
-    made, dense = adapted(layer), copy.deepcopy(layer)
-    update = torch.randn(layer.weight.shape, generator=torch.Generator().manual_seed(2))
-    u, s, v = torch.linalg.svd(update.flatten(1), full_matrices=False)
-    made.up.data[1], made.down.data[1] = u * s, v
-    dense.weight.data += update
-    use_member(made, 1)
-    assert torch.allclose(made(x), dense(x), atol=1e-5)
-    use_member(made, 0)
-    assert torch.equal(made(x), layer(x))
-
-
 @pytest.mark.parametrize("scale", [1.0, 0.5])
 def test_the_first_step_at_full_rank_is_the_dense_step(scale):
     """With AᵀA = I a step of size t along B moves the weight by scale² times the dense step of size t."""
@@ -311,25 +223,6 @@ def test_the_first_step_at_full_rank_is_the_dense_step(scale):
     assert torch.allclose(moved, -0.1 * scale**2 * dense.weight.grad, atol=1e-5)
     assert made.weight.grad is None
     assert made.bias.grad is None
-
-
-def test_a_rank_that_a_layer_cannot_have_is_cut_and_the_scale_stays():
-    made = adapted(nn.Linear(4, 6), members=2, rank=8, alpha=4.0)
-    assert (made.down.shape, made.up.shape) == ((2, 4, 4), (2, 6, 4))
-    assert made.scale == 0.5
-    depthwise = adapted(nn.Conv2d(16, 16, 3, groups=16), rank=8)
-    assert depthwise.down.shape == (3, 8, 9)
-    wide = adapted(nn.Linear(400, 50), rank=50).down.detach()
-    # 60,000 draws of std 1 / 20: the standard error of their std is 0.05 / sqrt(120000) = 0.00014; four of it.
-    assert float(wide.std()) == pytest.approx(0.05, abs=0.0006)
-
-
-def test_adapters_learn_at_the_rate_of_the_weight_and_the_weight_stays():
-    layer = nn.Linear(4, 6)
-    layer.weight.lr_factor = layer.bias.lr_factor = 0.1
-    made = LowRank(layer, 2, 2, 2.0, torch.Generator())
-    assert {p.lr_factor for p in made.adapters()} == {0.1}
-    assert {name for name, p in made.named_parameters() if p.requires_grad} == {"down", "up"}
 
 
 def test_a_sample_passes_through_the_layer_of_its_number():

@@ -73,11 +73,6 @@ def prior_std(run: TrainingRun, images: int) -> float:
     return 1 / math.sqrt(2 * images * run.optimizer.l2)
 
 
-def without_l2(config: Optimizer) -> Optimizer:
-    """Return the optimiser's settings for a loss that holds the prior itself."""
-    return config.model_copy(update={"l2": 0.0})
-
-
 class Anchors:
     """The anchors a (A,) of a member, flat over the parameters with a prior, and its z (P,) over all trained ones."""
 
@@ -150,29 +145,26 @@ class Anchored:
 
         retinabench train --config demo/map method.name=ensemble method.members=10 method.member.name=anchored
 
-    **Target.** Temperature 1 and the prior N(0, s²) on the parameters of `optimizer.l2_on`, in this sense: for a
-    linear-Gaussian model of posterior covariance Σ, members with anchors from the `prior` have the right mean and
-    the covariance Σ² / s², which is smaller than Σ wherever the data determine anything (a twentieth of it for 20
-    points and s = ½, tested). Those with `matched` anchors have the covariance Σ and are exact draws (tested). For
-    a network both are approximations.
+    **Target.** Temperature 1 and the prior N(0, s²) on the parameters of `optimizer.l2_on`. For a linear-Gaussian model of posterior
+    covariance Σ, members with anchors from the `prior` have the right mean and the covariance Σ² / s², which is smaller than Σ
+    wherever the data determine anything; those with `matched` anchors are exact draws (both tested). For a network both are
+    approximations.
 
-    **Settings.** `anchors`: `prior`, as in practice, or `matched`: a ~ N(0, s² + s⁴ F), which Pearce et al.'s
-    theorem 1 asks for. F, the Fisher information, is not formed: after half of the epochs the labels of all images
-    are drawn from the network's own prediction, and the score of these labels, whose covariance is F, pulls at the
-    weights from then on.
+    **Settings.** `anchors`: `prior`, as in practice, or `matched`: a ~ N(0, s² + s⁴ F), which Pearce et al.'s theorem 1 asks for.
+    F, the Fisher information, is not formed: after half of the epochs the labels of all images are drawn from the network's own
+    prediction, and the score of these labels, whose covariance is F, pulls at the weights from then on.
 
     **Cost.** As MAP; `matched` takes one more pass over the training images.
 
-    **When it fails.** With anchors of the prior the members of a confident fit agree; what differs between them is
-    what the initial weights and the order of the images brought. A weight without L2 has no prior and no anchor. A
-    wide prior (small l2 and few images) has anchors far away: draw one member and look.
+    **When it fails.** With anchors of the prior the members of a confident fit agree; what differs between them is what the initial
+    weights and the order of the images brought. A weight without L2 has no prior and no anchor.
 
     **Source.** Pearce et al. 2020, Uncertainty in Neural Networks: Approximately Bayesian Ensembling; Lu & Van Roy
     2017 (perturbed targets).
     """
 
     class Config(AnchoredConfig):
-        """The options of `AnchoredConfig`, and no other."""
+        """The option of `AnchoredConfig`."""
 
         title = "anchored MAP"
 
@@ -201,7 +193,7 @@ class Anchored:
             run,
             checkpoint,
             objective=anchored_objective(model, batches, run, likelihood, anchors),
-            optimizer=make_optimizer(model, without_l2(run.optimizer)),
+            optimizer=make_optimizer(model, run.optimizer.model_copy(update={"l2": 0.0})),
             after_epoch=add_noise if anchors.matched else None,
             extra=anchors,
         )
@@ -269,11 +261,10 @@ class SequentialAnchored:
     the members' law is that of fresh ones, tested for both on a linear-Gaussian model. With too few a member lags
     between the minima of several anchors.
 
-    **Settings.** `samples` (members, all of which predict), `first` (the share of the training that the first one
-    takes), `lr_factor` (peak learning rate of the others over the first one's; each has a cosine of its own),
-    `walk` (std of a move over the prior's std; the authors' settings are 0.05 to 0.1), `anchors` (`prior` or
-    `matched`: the noise is drawn anew for each member at the last one's weights). The authors' 351 members in 1,000
-    epochs: `ensemble` of 3, `samples` = 117, `first` = 0.3, 332 epochs each.
+    **Settings.** `samples` (members, all of which predict), `first` (the share of the training that the first one takes),
+    `lr_factor` (peak learning rate of the others over the first one's; each has a cosine of its own), `walk` (std of a move over the
+    prior's std; the authors' settings are 0.05 to 0.1), `anchors` (the noise of `matched` ones is drawn anew for each member).
+    The authors' 351 members in 1,000 epochs: `ensemble` of 3, `samples` = 117, `first` = 0.3, 332 epochs each.
 
     **Cost.** One training. A member after the first: its share of the epochs, one write of the weights; `matched`
     one more pass over the training images. Storage as in `sgld`: one network in memory.
@@ -286,11 +277,7 @@ class SequentialAnchored:
     """
 
     class Config(AnchoredConfig):
-        """samples: members of the chain, all of which predict. first: the first one's share of the training.
-
-        lr_factor: the peak learning rate of the others over that of the first. walk: one move of the anchors, over the
-        prior's std. The other option is that of `AnchoredConfig`.
-        """
+        """The option of `AnchoredConfig`, and those described in the card."""
 
         title = "sequential anchored"
 
@@ -309,10 +296,7 @@ class SequentialAnchored:
     def fit(
         model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
     ) -> CollectedPosterior:
-        """Train the members one after the other and return them.
-
-        The checkpoint's validation is that of the network of the moment.
-        """
+        """Train the members one after the other and return them; the checkpoint's validation is that of the current network."""
         method: SequentialAnchored.Config = as_config(run, SequentialAnchored.Config)
         total = run.optimizer.epochs * batches.steps
         first = max(1, round(method.first * total))
@@ -334,7 +318,7 @@ class SequentialAnchored:
             select_last_epoch(run),
             checkpoint,
             objective=before_steps(objective, ends, collector.collect),
-            optimizer=make_optimizer(model, without_l2(run.optimizer)),
+            optimizer=make_optimizer(model, run.optimizer.model_copy(update={"l2": 0.0})),
             schedule=lambda step: run.optimizer.lr * rate(step, batches.steps, run, ends),
             extra=anchors,
         )
@@ -379,10 +363,9 @@ def rate(step: int, steps_per_epoch: int, run: TrainingRun, ends: list[int]) -> 
 def guided_walk(
     position: Tensor, direction: Tensor, noise: Tensor, uniform: Tensor, std: float
 ) -> tuple[Tensor, Tensor]:
-    """Move every coordinate once by a guided walk whose stationary law is N(0, std²).
+    """Move every coordinate once by a guided walk whose stationary law is N(0, std²); return positions and directions (P,).
 
-    A Metropolis chain of each coordinate that keeps its direction until a proposal is refused: propose x' = x + d |e|; accept
-    with probability min(1, π(x') / π(x)), otherwise stay and turn round, d ← -d.
+    Propose x' = x + d |e|; accept with probability min(1, π(x') / π(x)), otherwise stay and turn round, d ← -d.
 
     References:
         Gustafson (1998), "A guided walk Metropolis algorithm".

@@ -138,14 +138,8 @@ def fidelity_entry(
 ) -> FidelitySettings:
     """Return an entry from tables by dotted key.
 
-    Args:
-        name: Of the entry.
-        title: In tables and figures.
-        method: The table `method` of a run.
-        optimizer: The table `optimizer` of a run.
-        tuned: Dotted key -> its value for targets of classes and for those of regression; None leaves the default.
-        searched: Dotted key -> the range or choices that `fidelity tune` searches; a pair where they differ in the same way.
-        share: Share of the budget that the entry takes at most.
+    tuned: key -> its value for targets of classes and for those of regression; None leaves the default. searched: key -> the
+    range or choices that `fidelity tune` searches, or a pair of them.
     """
     changes: tuple[dict[str, JsonObject], dict[str, JsonObject]] = ({}, {})
     for key, values in (tuned or {}).items():
@@ -156,22 +150,18 @@ def fidelity_entry(
                 for part in path:
                     inner = inner.setdefault(part, {})
                 inner[last] = value
-    search: dict[str, dict[str, JsonObject]] = {}
-    if searched:
-        for place, likelihood in enumerate(("categorical", "gaussian")):
-            search[likelihood] = {
-                key: space[place] if isinstance(space, tuple) else space for key, space in searched.items()
-            }
+    pairs = {
+        key: space if isinstance(space, tuple) else (space, space) for key, space in (searched or {}).items()
+    }
+    search = {
+        likelihood: {key: pair[place] for key, pair in pairs.items()}
+        for place, likelihood in enumerate(("categorical", "gaussian"))
+        if pairs
+    }
     return FidelitySettings(
-        name=name,
-        title=title,
-        method=method,
-        optimizer=optimizer or {},
-        categorical=changes[0],
-        gaussian=changes[1],
-        share=share,
-        search=search,
-    )
+        name=name, title=title, method=method, optimizer=optimizer or {}, categorical=changes[0], gaussian=changes[1],
+        share=share, search=search,
+    )  # fmt: skip
 
 
 def log_range(low: float, high: float) -> JsonObject:

@@ -21,7 +21,6 @@ from retinabench.methods.settings import (
     TrainingRun,
     WithMember,
     member_run,
-    no_target,
 )
 from retinabench.metrics.classification import nll
 from retinabench.predictions.table import Predictions
@@ -82,10 +81,7 @@ class Ensemble:
 
     @staticmethod
     def combine(members: Sequence[Predictions]) -> Predictions:
-        """Pool the predictions of K members.
-
-        Shapes: `members` (N, S).
-        """
+        """Pool the predictions of K members. Shapes: `members` (N, S)."""
         first = members[0]
         for other in members[1:]:
             same = len(other) == len(first) and bool(
@@ -138,11 +134,9 @@ class Temperature:
 
     **Cost.** None beside the member's.
 
-    **When it fails.** T is that of the validation images. Under shift it stays what it was, and a T below 1 there
-    makes bad predictions worse. The order of the images within one sample does not change, so for MAP AUROC and
-    accuracy stay as they were; only with several samples can the predictive mean change its order. A
-    class-reweighted training shifts the logits by a constant, which no T undoes (`rb.score` offers prior
-    correction). With few validation images T is noisy.
+    **When it fails.** T is that of the validation images. Under shift it stays what it was, and a T below 1 there makes bad
+    predictions worse. The order of the images within one sample does not change: AUROC and accuracy of MAP stay as they were. A
+    class-reweighted training shifts the logits by a constant, which no T undoes (`rb.score` offers prior correction).
 
     **Source.** Guo et al. 2017, On Calibration of Modern Neural Networks.
     """
@@ -150,6 +144,7 @@ class Temperature:
     class Config(WithMember):
         """member: the method whose logits are scaled; its samples are kept."""
 
+        without_target = "logits are divided after training"
         likelihoods = ("bernoulli",)
         needs_validation_labels = True
 
@@ -162,10 +157,6 @@ class Temperature:
         def supported(self) -> tuple[str, ...]:
             """Return the likelihoods whose probabilities have one logit."""
             return self.likelihoods
-
-        def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
-            """Return the target posterior (see `MethodConfig`)."""
-            return no_target("logits are divided after training")
 
     @staticmethod
     def member_runs(run: TrainingRun) -> list[TrainingRun]:

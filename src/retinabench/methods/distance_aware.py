@@ -17,7 +17,7 @@ from retinabench.data.loader import Batches
 from retinabench.methods.base import as_config
 from retinabench.methods.laplace import LastLayerPosterior, last_layer_curvature
 from retinabench.methods.map import PointPosterior
-from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun, no_target
+from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.gradients import BatchInfo, Objective
 from retinabench.methods.training.likelihood import Likelihood
@@ -105,6 +105,7 @@ class Sngp:
         spectral_bound: largest spectral norm of a layer of the trunk where the trunk is trained; 0: no bound.
         """
 
+        without_target = "a prior over functions of the features; the weights below are points"
         title = "SNGP"
         likelihoods = ("bernoulli", "categorical", "multilabel")
 
@@ -114,10 +115,6 @@ class Sngp:
         length_scale: float = Field(2.0, gt=0)
         kernel_variance: float = Field(100.0, gt=0)
         spectral_bound: float = Field(6.0, ge=0)
-
-        def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
-            """Return the target posterior (see `MethodConfig`)."""
-            return no_target("a prior over functions of the features; the weights below are points")
 
     @staticmethod
     def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> LastLayerPosterior:
@@ -297,9 +294,9 @@ class Ddu:
     **Cost.** MAP's training, and one pass over the training images, whose features are in memory at once: (N, D) numbers in
     float64. Kept are at most min(N, D) directions per class. A prediction: two passes.
 
-    **When it fails.** The density does not depend on the labels: an image between the classes may be dense, and is then kept, and a familiar kind of
-    image that is hard is kept too. As the order of a referral in domain it is often worse than the entropy; it is made for images of other
-    kinds. With D far above N the shrunk covariance is nearly a sphere outside the training images' span.
+    **When it fails.** The density does not depend on the labels: an image between the classes may be dense, and is then kept. As the
+    order of a referral in domain it is often worse than the entropy; it is made for images of other kinds. With D far above N the
+    shrunk covariance is nearly a sphere outside the training images' span.
 
     **Source.** Mukhoti et al. 2023, Deep Deterministic Uncertainty: A New Simple Baseline; Lee et al. 2018, A Simple Unified
     Framework for Detecting Out-of-Distribution Samples and Adversarial Attacks; Ledoit and Wolf 2004.
@@ -350,10 +347,7 @@ class Ddu:
 
 
 def estimate_densities(posterior: DensityPosterior, features: Tensor, labels: Tensor) -> None:
-    """Give the posterior its Gaussians.
-
-    Shapes: `features` (N, D), `labels` (N,).
-    """
+    """Give the posterior its Gaussians. Shapes: `features` (N, D), `labels` (N,)."""
     classes, counts = torch.unique(labels, return_counts=True)
     if counts.min() < 2:
         raise InputError(

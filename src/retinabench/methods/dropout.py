@@ -14,13 +14,10 @@ from retinabench.methods.posteriors import SampledPosterior
 from retinabench.methods.settings import (
     AnyMethod,
     MethodConfig,
-    Optimizer,
-    TargetPosterior,
     TrainingRun,
     WithMember,
     member_run,
     method_config,
-    no_target,
 )
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
@@ -55,17 +52,13 @@ class McDropout:
     class Config(MethodConfig):
         """rate: share of activations dropped at each site. samples: forward passes per prediction."""
 
+        without_target = "no density of the weights is stated: noise on activations"
+        loss_is_log_posterior = True
         title = "MC dropout"
 
         name: Literal["dropout"] = "dropout"
         rate: float = Field(0.1, ge=0, lt=1)
         samples: int = Field(5, ge=1)
-
-        def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
-            """Return the target posterior (see `MethodConfig`)."""
-            return no_target(
-                "no density of the weights is stated: noise on activations", optimizer.target(points, "")
-            )
 
     @staticmethod
     def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> SampledPosterior:
@@ -117,6 +110,8 @@ class DropoutOff:
     class Config(WithMember):
         """member: MC dropout, whose weights are used."""
 
+        without_target = "one network, trained with noise on activations"
+        loss_is_log_posterior = True
         title = "Deterministic"
 
         name: Literal["dropout_off"] = "dropout_off"
@@ -129,10 +124,6 @@ class DropoutOff:
             if not isinstance(member, McDropout.Config):
                 raise ValueError(f"'{member.name}' has no dropout to switch off. Set member.name=dropout")
             return member
-
-        def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
-            """Return the target posterior (see `MethodConfig`)."""
-            return no_target("one network, trained with noise on activations", optimizer.target(points, ""))
 
     trained_by = staticmethod(member_run)
 

@@ -16,11 +16,10 @@ it is; IVON's temperature cools both). `optimizer.l2_on` does not apply.
 **Cost.** Twice the parameters; a step is `train_samples` passes with as many random numbers as there are
 weights. A prediction: S passes, the draws serving all its batches.
 
-**When it fails.** One draw serves the whole batch, so that gradients are noisier than flipout's: use a rate
-that falls to 0, and `train_samples` = 2, which takes the noise of a linear model out of its mean altogether. σ
-moves by Adam in units of ρ: from 0.01 to 0.2 takes a hundred steps at a rate of 0.03, and SGD, whose gradient
-of ρ is about 1 / N, never gets there. At T = 1 with few images most weights fall back to the prior, and the
-network underfits. The last epoch is used, and `metrics.jsonl` shows the scores of the mean.
+**When it fails.** One draw serves the whole batch, so that gradients are noisier than flipout's: use a rate that falls to 0,
+and `train_samples` = 2, which takes the noise of a linear model out of its mean. σ moves by Adam in units of ρ: from 0.01 to 0.2
+takes a hundred steps at a rate of 0.03, and SGD, whose gradient of ρ is about 1 / N, never gets there. At T = 1 with few images
+most weights fall back to the prior. The last epoch is used; `metrics.jsonl` shows the scores of the mean.
 
 **Source.** Graves 2011, Practical Variational Inference for Neural Networks; Blundell et al. 2015, Weight
 Uncertainty in Neural Networks.

@@ -1,6 +1,11 @@
 """Chains on flat parameters with full-batch gradients: Hamiltonian Monte Carlo, the no-U-turn sampler, microcanonical Langevin.
 
 Target: π(w) ∝ exp(ℓ(w)) N(w; 0, s² I), ℓ the summed log-likelihood, temperature 1. Letters: K chains, P parameters.
+
+Hamiltonian Monte Carlo: H(w, p) = -ℓ(w) + |w|² / 2s² + |p|² / 2. A transition refreshes p ~ N(0, I), takes L leapfrog steps of
+size ε and accepts with probability min(1, exp(H - H')). The trajectory L ε = π s / 2 is a quarter period of the prior's oscillator:
+along directions that the data do not touch, one transition is one independent draw (Neal 2011; Izmailov et al. 2021). All chains
+share one step size, which burn-in adapts to a target acceptance and which is then frozen.
 """
 
 from __future__ import annotations
@@ -61,10 +66,7 @@ def transition(
 
     The energies of float32 weights are too large to subtract: the differences of likelihood, prior and kinetic energy
     are taken apart, the last two element by element, and summed in float64. A trajectory that leaves the finite
-    numbers is rejected like any other.
-
-    Shapes: `log_likelihood` (K, P).
-    """
+    numbers is rejected like any other."""
     weights = state.weights
     # Drawn on the processor, so that the chain does not depend on the device's own generator.
     momentum = torch.randn(weights.shape, generator=generator, dtype=weights.dtype).to(weights.device)
@@ -156,10 +158,7 @@ class StepSize:
 def first_step(
     log_likelihood: LogLikelihood, state: State, prior_variance: float, generator: torch.Generator
 ) -> float:
-    """Return a step size whose single leapfrog step is accepted about half the time, by doubling or halving.
-
-    Shapes: `log_likelihood` (K, P).
-    """
+    """Return a step size whose single leapfrog step is accepted about half the time, by doubling or halving."""
     step, direction = math.sqrt(prior_variance) / 10, 0
     for _ in range(60):
         _, info = transition(
@@ -187,7 +186,10 @@ class TrajectoryPoint:
 
 @dataclass(frozen=True)
 class Tree:
-    """A stretch of a trajectory."""
+    """A stretch of a trajectory from `left` to `right`, with one of its points drawn by exp(-H) as `sample`.
+
+    log_weight: of the sum of the weights, relative to the start. momenta: their sum. going: whether it may be continued.
+    """
 
     left: TrajectoryPoint
     right: TrajectoryPoint
@@ -201,9 +203,14 @@ class Tree:
 
 @dataclass(frozen=True)
 class Nuts:
-    """The sampler at one step size.
+    """The no-U-turn sampler at one step size, for one chain (1, P): trajectories that end where they turn back.
 
-    Shapes: `log_likelihood` (1, P).
+    From a point the trajectory is doubled forwards or backwards in time at random, at most `depth` times, until its ends approach
+    each other or a step diverges. The next state is drawn from its points with weights exp(-H), later halves being preferred.
+
+    References:
+        Hoffman & Gelman 2014, "The No-U-Turn Sampler"; Betancourt 2017, "A Conceptual Introduction to Hamiltonian Monte
+        Carlo", appendix A, for the multinomial weights and the criterion of the summed momenta.
     """
 
     log_likelihood: LogLikelihood
@@ -277,9 +284,7 @@ def _log_sum(a: float, b: float) -> float:
 
 
 ENERGY_VARIANCE = 5e-4  # of a step, per parameter
-
 SCALE = 1.5  # energy variances that differ from it by more than this factor to the sixth power hardly count
-
 MEMORY = 150  # steps that the adaptation remembers
 
 
@@ -306,9 +311,19 @@ def microcanonical_step(
     length: float,
     generator: torch.Generator,
 ) -> tuple[ChainPoint, Tensor]:
-    """Move all chains once.
+    """Move all chains once by microcanonical Langevin Monte Carlo; return them and the energy error (K,).
 
-    Shapes: `log_likelihood` (K, P), returns (K,).
+    The velocity u is a unit vector. With S = -log π, time step ε and noise η the chain follows
+
+        dw = u dt,    du = -(1 - u uᵀ) ∇S / (P - 1) dt + η (1 - u uᵀ) dW,
+
+    whose stationary distribution of w is π whatever η. Leapfrog steps are half a turn of u, w + ε u, half a turn of u; then u is
+    partly refreshed, so that it forgets its direction over a length L. Without rejections the states are biased by the error of the
+    step: the squared energy error per parameter and step is held at `ENERGY_VARIANCE`.
+
+    References:
+        Robnik, De Luca, Silverstein & Seljak 2023, "Microcanonical Hamiltonian Monte Carlo"; Robnik & Seljak 2023, "Fluctuation
+        without dissipation", for the refreshment and the adaptation of the step.
     """
     before = point.state
     velocity, first = _turn(point.velocity, _slope(before, prior_variance), size / 2)

@@ -17,17 +17,15 @@ maximum of the marginal likelihood), or `validation` (least NLL on the validatio
 Reweighted training maximises a reweighted likelihood; H is then that of the same likelihood, with the classes'
 shares in the whole training set.
 
-**Cost.** MAP's training; then one pass over the training images (`last_layer`), or one with a backward pass per
-image and output (`diagonal`); `validation` adds about a dozen predictions of the validation split. Predictions:
-`last_layer` one pass in all; `diagonal` a pass and its derivative for each sample, measured as four passes
-each. Memory: (C (D + 1))² numbers, or P.
+**Cost.** MAP's training; then one pass over the training images (`last_layer`), or one with a backward pass per image and output
+(`diagonal`); `validation` adds about a dozen predictions of the validation split. Predictions: one pass in all, or four passes
+per sample (`diagonal`). Memory: (C (D + 1))² numbers, or P.
 
-**When it fails.** `last_layer` has the uncertainty of the last layer alone. With many more features than images
-most directions are as wide as the prior, and the evidence, which asks for less prior than the L2 term where MAP is
-not at its maximum, makes them wider still: `validation` then has the lower NLL. `diagonal` drops the correlations
-that determine most directions of a network with more weights than images: its variances are far too large, and
-the evidence, computed from them, chooses too small a δ: hence `validation` by default there. The evidence
-counts every image as an independent one; both eyes of a patient are not.
+**When it fails.** `last_layer` has the uncertainty of the last layer alone. With many more features than images most directions
+are as wide as the prior, and the evidence makes them wider still: `validation` then has the lower NLL. `diagonal` drops the
+correlations that determine most directions of a network with more weights than images: its variances are far too large, and the
+evidence chooses too small a δ: hence `validation` by default there. The evidence counts every image as an independent one; both
+eyes of a patient are not.
 
 **Source.** MacKay 1992; Daxberger et al. 2021, Laplace Redux; Immer et al. 2021 (linearised predictions).
 
@@ -123,7 +121,10 @@ class DiagonalPosterior:
                 name: self.stds[name] * torch.randn(p.shape, generator=draws, device=p.device)
                 for name, p in center.items()
             }
-            logits, change = _derivative(network, center, shift)
+            with torch.autocast(images.device.type, enabled=False), warnings.catch_warnings():
+                # PyTorch's forward mode calls a function that PyTorch has deprecated.
+                warnings.filterwarnings("ignore", ".*torch.jit.script", DeprecationWarning)
+                logits, change = jvp(network, (center,), (shift,))  # type: ignore[misc]  # no auxiliary output
             probs.append(self.likelihood.predictive(logits + change))
         return torch.stack(probs)
 
@@ -136,25 +137,10 @@ class DiagonalPosterior:
         self.stds = restore_with(self.model, state)
 
 
-def _derivative(
-    network: Callable[[dict[str, Tensor]], Tensor], center: dict[str, Tensor], shift: dict[str, Tensor]
-) -> tuple[Tensor, Tensor]:
-    """Return the logits at `center` and their derivative along `shift`, in float32."""
-    device = next(iter(center.values())).device.type
-    with torch.autocast(device, enabled=False), warnings.catch_warnings():
-        # PyTorch's forward mode calls a function that PyTorch has deprecated.
-        warnings.filterwarnings("ignore", ".*torch.jit.script", DeprecationWarning)
-        logits, change = jvp(network, (center,), (shift,))  # type: ignore[misc]  # no auxiliary output
-    return logits, change
-
-
 class Config(MethodConfig):
-    """weights: which are random. samples: per prediction; by default 100 of the last layer, which cost one pass in all, and 5 of
-    all weights. Five draws of logits with stds of several units leave a noise in their mean that reorders the images.
+    """weights, prior_precision: see the card. samples: by default 100 of the last layer, one pass in all, and 5 of all weights.
 
-    prior_precision: δ, a number or what chooses it: the `evidence`, or the NLL of the `validation` split. Default: the
-    evidence for the last layer; the validation split for the diagonal, which, without correlations, understates how well
-    the weights of a large network are determined, and whose evidence is then largest at too weak a prior.
+    Five draws of logits with stds of several units leave a noise in their mean that reorders the images.
     """
 
     title = "Laplace"

@@ -14,7 +14,7 @@ from retinabench.core.errors import InputError
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
 from retinabench.methods.base import as_config
-from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun, no_target
+from retinabench.methods.settings import MethodConfig, Optimizer, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.gradients import BatchInfo, Objective, cross_entropy, mean_loss
 from retinabench.methods.training.likelihood import Likelihood, expected_loss, random_outputs
@@ -174,18 +174,15 @@ class Fsvi:
     **Cost.** A step: MAP's, and S products with the last layer (draws in mirrored pairs, which keeps their noise
     from the trunk). A prediction of S samples: one pass in all.
 
-    **When it fails.** A wide start (`log_variance = -5`) drowns the small first weights of the last layer in noise,
-    and the trunk learns late: on the synthetic images AUROC then falls by up to 0.1 in twelve epochs. Only the last
-    layer is uncertain: what the trunk has learnt to ignore is ignored with confidence. With `covariance="full"` and
-    an independent prior, images with similar features are asked to be independent.
+    **When it fails.** A wide start (`log_variance = -5`) drowns the small first weights of the last layer in noise, and the trunk
+    learns late. Only the last layer is uncertain: what the trunk has learnt to ignore is ignored with confidence. With
+    `covariance="full"` and an independent prior, images with similar features are asked to be independent.
 
-    **Released Retina Benchmark.** Set `kl_weight = "released"` (KL / (M · batch of each of four devices)),
-    `log_variance = -19`, `variance_rate = 1`, `optimizer.reweight = "none"`, and `stochastic_mean` as tuned; loss
-    type 3 is `optimizer.l2_on = "nothing"`, loss type 5 `"norms_and_biases"` (released: norms). The released
-    softmax has two outputs, whose difference is our logit: its prior variance is 2 v, and that is what the presets
-    hold. The KL pulls on log σ² with M / 2 over *all* weights, so that at SGD's rate it hardly moves from -19: a
-    test shows this for a small network and a short training, and there the posterior is a point with a penalty on
-    its logits. Whether the released full-size runs end the same way was not tested.
+    **Released Retina Benchmark.** Set `kl_weight = "released"` (KL / (M · batch of each of four devices)), `log_variance = -19`,
+    `variance_rate = 1`, `optimizer.reweight = "none"`, and `stochastic_mean` as tuned; loss type 3 is `optimizer.l2_on =
+    "nothing"`, loss type 5 `"norms_and_biases"`. The released softmax has two outputs, whose difference is our logit: its prior
+    variance is 2 v, and that is what the presets hold. The KL pulls on log σ² with M / 2 over *all* weights, so that at SGD's rate it
+    hardly moves from -19 (tested for a small network): the posterior is then a point with a penalty on its logits.
 
     **Source.** Rudner et al. 2022, Tractable Function-Space Variational Inference in Bayesian Neural Networks.
     """
@@ -193,16 +190,14 @@ class Fsvi:
     class Config(MethodConfig):
         """samples, train_samples: draws of the last layer per prediction and per step.
 
-        prior_variance: of f(x) under the prior, per output. inducing: M, per step. context: where they come from: images
-        of the current `batch` (as released), or `monochrome` images, each in the colour of one pixel of the batch.
-        covariance: the KL's over the inducing inputs, its `diagonal` (as released) or in `full`; the prior is independent.
-        kl_weight: 1 / N (`training_set`, the evidence bound), or 1 / (M · batch of a device), as `released` for four devices.
-        stochastic_mean: q's mean at the inducing inputs from one draw of the last layer instead of from its mean
-        (released as `stochastic_linearization`). log_variance: initial log σ², drawn within 1 of it; released: -19. Well
-        above -8 its noise drowns the last layer's small first weights.
-        variance_rate: learning rate of log σ² relative to the network's; released: 1, which leaves σ where it started.
+        prior_variance: of f(x), per output. inducing: M, per step. context: images of the current `batch` (as released), or
+        `monochrome` ones, each in the colour of one pixel of the batch. covariance: of the KL, `diagonal` (as released) or
+        `full`. kl_weight: 1 / N (`training_set`, the evidence bound), or as `released`. stochastic_mean: q's mean at the
+        inducing inputs from one draw of the last layer. log_variance: initial log σ², drawn within 1 of it. variance_rate:
+        learning rate of log σ² relative to the network's.
         """
 
+        without_target = "a prior over functions; the weights below the last layer are points"
         title = "FSVI"
 
         name: Literal["fsvi"] = "fsvi"
@@ -220,10 +215,6 @@ class Fsvi:
         def gradients_per_example(self, optimizer: Optimizer) -> float:
             """Return the epochs: `train_samples` are of the last layer alone."""
             return float(optimizer.epochs)
-
-        def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
-            """Return the target posterior (see `MethodConfig`)."""
-            return no_target("a prior over functions; the weights below the last layer are points")
 
     @staticmethod
     def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> LastLayerSampler[GaussianLinear]:
@@ -354,6 +345,7 @@ class Vbll:
         1 / (2 N l2), so that the mean has the penalty of MAP. rate: learning rate of Λ and A relative to the network's.
         """
 
+        without_target = "the weights below the last layer and the biases are points"
         title = "VBLL"
 
         name: Literal["vbll"] = "vbll"
@@ -361,10 +353,6 @@ class Vbll:
         rank: int = Field(64, ge=0)
         prior_variance: float | None = Field(None, gt=0)
         rate: float = Field(30.0, gt=0)
-
-        def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
-            """Return the target posterior (see `MethodConfig`)."""
-            return no_target("the weights below the last layer and the biases are points")
 
     @staticmethod
     def build(

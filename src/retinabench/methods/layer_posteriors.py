@@ -32,11 +32,7 @@ RELEASED_EPOCHS = 200
 
 
 class VariationalConfig(MethodConfig):
-    """Options of every method with a variational objective.
-
-    samples: posterior samples per prediction. train_samples: forward passes per training step.
-    kl_temperature: T. annealing: the course of the KL's weight (`kl_weight`).
-    """
+    """Options of every method with a variational objective, described in `Mfvi`."""
 
     samples: int = Field(5, ge=1)
     train_samples: int = Field(1, ge=1)
@@ -45,12 +41,7 @@ class VariationalConfig(MethodConfig):
 
 
 class WeightConfig(VariationalConfig):
-    """Options of the methods with a posterior over every weight.
-
-    estimator: `flipout`, or `reparameterised` with one weight for the batch.
-    prior_mean: `tied` to the posterior's mean, as published, or `zero`. prior_stddev: None is sqrt(2 / fan-in).
-    stddev_mean_init, stddev_stddev_init: the initial σ, and the std of softplus⁻¹(σ) around it.
-    """
+    """Options of the methods with a posterior over every weight, described in `Mfvi`."""
 
     estimator: Literal["flipout", "reparameterised"] = "flipout"
     prior_mean: Literal["tied", "zero"] = "tied"
@@ -148,8 +139,7 @@ class WeightLayers:
 class Mfvi(WeightLayers):
     """Mean-field variational inference (Graves 2011, Blundell et al. 2015): an independent Gaussian for every weight.
 
-    **Idea.** Every weight of a convolution or linear layer gets an independent Gaussian; training fits its mean and
-    its standard deviation. Biases and norms stay points.
+    **Idea.** Every weight of a convolution or linear layer gets an independent Gaussian; biases and norms stay points.
 
     **Equation.** q(w) = Π N(w; μ, σ²), σ = log(1 + exp ρ), minimises
 
@@ -160,24 +150,21 @@ class Mfvi(WeightLayers):
     leaves mean and variance as they are and makes the images' noise uncorrelated. At prediction a sample is one
     weight for all images: one network.
 
-    **Settings** (`method.…`). `stddev_mean_init` 0.001 and `stddev_stddev_init` 0.1: the initial σ and its spread
-    on the scale of ρ. `prior_mean` `tied` (m = μ, published: the KL leaves the means to the L2 term) or `zero`;
-    `prior_stddev` τ, by default sqrt(2 / fan-in). `kl_temperature` 1. `annealing`: `linear` (1 from half of the
-    training on), `cyclical` (four rises; Fu et al. 2019), `linear_released`, `none`. `estimator` `flipout` or
-    `reparameterised`. `train_samples` 1, `samples` 5.
+    **Settings.** `stddev_mean_init` and `stddev_stddev_init`: the initial σ and its spread on the scale of ρ. `prior_mean`:
+    `tied` (m = μ, published: the KL leaves the means to the L2 term) or `zero`; `prior_stddev` τ, by default sqrt(2 / fan-in).
+    `kl_temperature` T. `annealing`: `linear` (1 from half of the training on), `cyclical` (four rises; Fu et al. 2019),
+    `linear_released`, `none`. `estimator`: `flipout` or `reparameterised`. `train_samples`, `samples`.
 
     **As published.** `annealing = "linear_released"`: the released code divides by 200 epochs and trains 90, so the
     KL's weight ends at 0.45. The paper calls the schedule cyclical and cites Bowman et al. 2015 for it, whose
     schedule rises once. `optimizer.l2_on = "norms_and_biases"`: the released L2 term left the means alone.
 
-    **Cost.** Two weights for one; a training step has two convolutions for one and draws as many normals as there
-    are weights. A prediction with S samples is S passes; S draws of all weights serve all its batches (up to 1 GiB,
-    beyond which each batch draws them anew).
+    **Cost.** Two weights for one; a training step has two convolutions for one and draws as many normals as there are weights. A
+    prediction is S passes; S draws of all weights serve all its batches (up to 1 GiB, beyond which each batch draws anew).
 
-    **When it fails.** The KL's gradient of ρ is about 1 / N for each weight: with few steps σ stays near where it
-    starts, and the reported uncertainty is the initial one. Look at `loss_kl` in `metrics.jsonl`: if it does not
-    fall, choose σ with care or train longer. With a tied mean, larger weights are free, and under batch norm they
-    make the relative noise smaller. With `zero`, the bound itself (T = 1) underfits small data sets.
+    **When it fails.** The KL's gradient of ρ is about 1 / N for each weight: with few steps σ stays near where it starts, and the
+    reported uncertainty is the initial one (look at `loss_kl` in `metrics.jsonl`). With a tied mean, larger weights are free, and
+    under batch norm they make the relative noise smaller. With `zero`, the bound itself (T = 1) underfits small data sets.
 
     **Source.** Graves 2011; Blundell et al. 2015; Wen et al. 2018; Band et al. 2021 (Retina Benchmark).
     """
@@ -223,9 +210,8 @@ class Mfvi(WeightLayers):
 class Radial(WeightLayers):
     """Radial Bayesian network (Farquhar et al. 2020): the weights' noise has a uniform direction and a normal length.
 
-    **Idea.** A Gaussian in D dimensions has nearly all its mass at distance sqrt(D) from the mean: samples of a
-    large layer are never near the mean, and gradients are noisy. The radial posterior has a uniform direction and a
-    normal length.
+    **Idea.** A Gaussian in D dimensions has nearly all its mass at distance sqrt(D) from the mean: samples of a large layer are
+    never near the mean. The radial posterior has a uniform direction and a normal length.
 
     **Equation.** w = μ + σ ∘ r z / ‖z‖, z ~ N(0, I), r ~ N(0, 1), over the layer's whole weight. The objective is
     MFVI's. The KL from N(m, τ²) is closed, constants included, since E[ε_i²] = 1 / D:
@@ -235,9 +221,8 @@ class Radial(WeightLayers):
 
     For D = 1 this is the Gaussian's. The paper and the released code estimate the cross-entropy by samples.
 
-    **Settings.** Those of MFVI, with `stddev_mean_init` 0.1, and `norm`: `layer`, or `per_filter` as released. With
-    `layer` the noise of a layer has length σ |r| beside a weight of length sqrt(2 · outputs), whatever the number
-    of inputs.
+    **Settings.** Those of MFVI, with `stddev_mean_init` 0.1, and `norm`: over the `layer`'s whole weight, or `per_filter` as
+    released. With `layer` the noise has length σ |r| beside a weight of length sqrt(2 · outputs), whatever the number of inputs.
 
     **As published.** The released code normalises over the last axis of the weight alone, the outputs of each input
     position, with one r for the layer: the noise is sqrt(input positions) longer, and the weights lie on a set
@@ -246,31 +231,21 @@ class Radial(WeightLayers):
 
     **Cost.** As MFVI.
 
-    **When it fails.** Values of σ that were tuned for `per_filter` (published: 0.00002 to 0.013) are too small for
-    `layer`: the samples are then the mean for all purposes, and the method is MAP. The KL is least at σ = sqrt(D)
-    τ, far from any useful start, and what is said of ρ under MFVI holds here. A last layer with few, small weights
-    gets relatively more noise.
+    **When it fails.** Values of σ that were tuned for `per_filter` (published: 0.00002 to 0.013) are too small for `layer`: the
+    method is then MAP. The KL is least at σ = sqrt(D) τ, far from any useful start, and what is said of ρ under MFVI holds here.
 
     **Source.** Farquhar, Osborne & Gal 2020.
     """
 
     class Config(WeightConfig):
-        """norm: over what the noise is normalised.
+        """norm: over what the noise is normalised; the other options are those of `WeightConfig`."""
 
-        `layer`: the layer's whole weight, as in the paper. `per_filter`: the outputs of each input position, as released.
-        The other options are those of MFVI. The noise of a layer has length σ, where MFVI's has σ sqrt(D), and the weight about
-        sqrt(2 · outputs): the default moves it by a share like MFVI's.
-        """
-
+        without_target = "the noise's law is not the one whose divergence from the prior is taken"
         title = "Radial"
 
         name: Literal["radial"] = "radial"
         stddev_mean_init: float = Field(0.1, gt=0)
         norm: Literal["layer", "per_filter"] = "layer"
-
-        def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
-            """Return the target posterior (see `MethodConfig`)."""
-            return no_target("the noise's law is not the one whose divergence from the prior is taken")
 
     @staticmethod
     def family(options: WeightConfig) -> str:
@@ -293,9 +268,9 @@ class Rank1:
     training, image b of a batch belongs to component b mod K, with noise of its own; posterior sample n is component n
     mod K, with one draw for all images. Hence `samples` is a multiple of `components`.
 
-    **Settings.** `components` 1. `positive` 0.75: share of factors that start at +1, the others at -1. `prior_mean`,
-    `prior_stddev` 0.05. `fast_lr` 1: learning rate of the distributions relative to W's. `clip`, `fast_norms`: as
-    released. Those of the objective as for MFVI.
+    **Settings.** `components` K. `positive`: share of factors that start at +1, the others at -1. `prior_mean` (`sign`, or `one`
+    as released), `prior_stddev`. `fast_lr`: learning rate of the distributions relative to W's. `clip` (of samples of r and s),
+    `fast_norms` (let `fast_lr` act on norms too): as released. Those of the objective as for MFVI.
 
     **The prior.** A row of W and its factor may both change sign and leave the network as it is, so a prior that knows
     only N(1, τ²) is arbitrary; it costs 800 nats for every factor that starts at -1, 10 million for ResNet-50.
@@ -308,22 +283,16 @@ class Rank1:
     **Cost.** 2 (inputs + outputs) K more parameters per layer. A training step multiplies every layer's input and
     output once more. A prediction with S samples is S passes.
 
-    **When it fails.** A component sees 1 / K of the images, and signs start the members far apart: in a short training
-    a mixture lags behind (synthetic images, 12 epochs of 19 steps, one seed: validation AUROC 0.915, 0.887, 0.839 for K
-    = 1, 2, 5). With K = 1 and the published τ the samples differ little.
+    **When it fails.** A component sees 1 / K of the images, and signs start the members far apart: in a short training a mixture
+    lags behind (synthetic images, 12 epochs: AUROC 0.915, 0.887, 0.839 for K = 1, 2, 5). With K = 1 the samples differ little.
 
     **Source.** Dusenberry et al. 2020; Wen et al. 2020 (BatchEnsemble).
     """
 
     class Config(VariationalConfig):
-        """Options of rank-1 beside the shared ones.
+        """The options of `VariationalConfig`, and those described in the card; `samples` is a multiple of `components`."""
 
-        components: K, of which samples is a multiple; each sees 1 / K of the images, so a mixture needs more epochs. positive: probability that a component's factor starts at +1, not -1.
-        prior_mean: `sign`, the nearer of +1 and -1, or `one`, as released. prior_stddev: of that prior.
-        fast_lr: learning rate of the distributions of r and s relative to the others'.
-        fast_norms: let it act on norms too, as released. clip: cuts samples of r and s at ±, 10 as released, None ours.
-        """
-
+        without_target = "random factors of two vectors per layer; the weights themselves are points"
         title = "Rank-1"
 
         name: Literal["rank1"] = "rank1"
@@ -343,10 +312,6 @@ class Rank1:
                     "whose shares must be equal"
                 )
             return self
-
-        def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
-            """Return the target posterior (see `MethodConfig`)."""
-            return no_target("random factors of two vectors per layer; the weights themselves are points")
 
     @staticmethod
     def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> SampledPosterior:

@@ -40,11 +40,9 @@ FALLING_RATE = {"momentum": 0.9, "schedule": "cosine"}
 
 
 class NaturalGradientConfig(MethodConfig):
-    """Options of both methods.
+    """samples: weight draws per prediction. std: of every weight under q at the start, which sets h0 = 1 / (λ std²) - δ.
 
-    samples: weight draws per prediction. std: of every weight under q at the start, which sets h0 = 1 / (λ std²) - δ.
-    beta2: decay of h's moving average; a training much shorter than 1 / (1 - beta2) steps leaves q about as wide as it
-    began. temperature: of the whole posterior, λ = N / temperature; below 1 it is a cold posterior.
+    beta2: decay of h's moving average. temperature: of the whole posterior, λ = N / temperature.
     The rest is the optimiser's: δ = 2 `l2`, on every parameter; beta1 = `momentum`; the learning rate is `lr` over
     1 - `momentum`, so that at h = h0 a step is as long as that of SGD in the same run.
     """
@@ -246,10 +244,9 @@ class Ivon(NaturalGradient):
     **Cost.** A step: one pass and one random number per weight. Three numbers per weight. A prediction: S passes, the
     draws serving all its batches.
 
-    **When it fails.** h needs 1 / (1 - β₂) steps to converge: in a short training q stays as wide as `std` made it. Too
-    wide a start (0.01 and more with a thousand images) drowns the gradient. A mean-field Gaussian at temperature 1 with
-    few images has the right width for every weight by itself and underfits the network as a whole. The last epoch is
-    used: `optimizer.select` does not apply, and `metrics.jsonl` shows the scores of the mean.
+    **When it fails.** h needs 1 / (1 - β₂) steps to converge: in a short training q stays as wide as `std` made it. Too wide a start
+    (0.01 and more with a thousand images) drowns the gradient. At temperature 1 with few images every weight has the right width by
+    itself and the network as a whole underfits. The last epoch is used; `metrics.jsonl` shows the scores of the mean.
 
     **Source.** Shen et al. 2024, Variational Learning is Effective for Large Deep Networks; Lin, Schmidt & Khan
     2020. Written from the papers.
@@ -381,11 +378,10 @@ class Vogn(NaturalGradient):
     second pass, and the squares are taken with the running statistics. Three numbers per weight. A prediction: S
     passes.
 
-    **When it fails.** The mean of g_n² is the Hessian only where the labels are drawn from the model: images that are
-    fitted too well make q too wide, outliers too narrow. On linear regression with residuals smaller than the noise
-    that is wrong however long it trains (`tests/methods/test_known_posteriors.py` has its fixed point). h needs 1 / (1
-    - β₂) steps to converge, as IVON's. With batch norm the first fifty steps take their squares with statistics that
-    have not converged yet. The last epoch is used.
+    **When it fails.** The mean of g_n² is the Hessian only where the labels are drawn from the model: images that are fitted too
+    well make q too wide, outliers too narrow (`tests/methods/test_known_posteriors.py` has the fixed point). h needs 1 / (1 - β₂)
+    steps to converge. With batch norm the first fifty steps take their squares with statistics that have not converged yet.
+    The last epoch is used.
 
     **Source.** Khan et al. 2018, Fast and Scalable Bayesian Deep Learning by Weight-Perturbation in Adam; Osawa et al.
     2019, Practical Deep Learning with Bayesian Principles. Written from the papers.

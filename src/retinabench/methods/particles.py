@@ -1,6 +1,14 @@
 """Particles on flat parameters: tempered sequential Monte Carlo and Stein variational gradient descent.
 
 Letters: K particles, P parameters.
+
+Sequential Monte Carlo: the distributions are π_λ(w) ∝ exp(λ ℓ(w)) N(w; 0, s² I) with λ from 0 to 1. At each of them the particles
+are weighted by exp((λ' - λ) ℓ), drawn again in proportion (systematic resampling), and moved by a transition of Hamiltonian Monte
+Carlo that leaves π_λ' invariant. The next λ is that at which the effective sample size is half of the particles. The product of
+the mean weights is an unbiased estimate of the evidence ∫ exp(ℓ(w)) N(w; 0, s² I) dw.
+
+References:
+    Del Moral, Doucet & Jasra 2006, "Sequential Monte Carlo Samplers"; Jasra, Stephens, Doucet & Tsagaris 2011, for the choice of λ.
 """
 
 from __future__ import annotations
@@ -30,10 +38,7 @@ class Tempered:
 
 
 def next_power(values: Tensor, power: float) -> float:
-    """Return the next λ, by bisection.
-
-    Shapes: `values` (K,).
-    """
+    """Return the next λ, by bisection. Shapes: `values` (K,)."""
     if effective(values * (1.0 - power)) >= SHARE * len(values):
         return 1.0
     low, high = power, 1.0
@@ -72,10 +77,7 @@ def moved(
     steps: int,
     generator: torch.Generator,
 ) -> tuple[hmc.State, hmc.Transition]:
-    """Move particles once by Hamiltonian Monte Carlo that leaves π_λ invariant.
-
-    Shapes: `log_likelihood` (K, P).
-    """
+    """Move particles once by Hamiltonian Monte Carlo that leaves π_λ invariant. Shapes: `log_likelihood` (K, P)."""
     tempered = hmc.State(state.weights, power * state.value, power * state.gradient)
     after, info = hmc.transition(
         Tempered(log_likelihood, power), tempered,
@@ -85,9 +87,14 @@ def moved(
 
 
 def stein_direction(weights: Tensor, slope: Tensor) -> Tensor:
-    """Return φ of all particles.
+    """Return the direction φ (K, P) of particles (K, P) with the gradient of log π at them.
 
-    Shapes: `weights` (K, P), `slope` (K, P), returns (K, P).
+    φ(w_i) = 1/K Σ_j [k(w_j, w_i) ∇ log π(w_j) + ∇_{w_j} k(w_j, w_i)],    k(a, b) = exp(-|a - b|² / h),
+
+    lowers the divergence of the particles from π fastest. h = median² / log(K + 1), over the distances of all pairs.
+
+    References:
+        Liu & Wang 2016, "Stein Variational Gradient Descent". Their bandwidth has log K.
     """
     squares = torch.cdist(weights, weights).square()
     width = bandwidth(squares)

@@ -95,7 +95,9 @@ class MethodConfig(Frozen):
     name: as in `METHODS`. samples: posterior samples per prediction. title: what readers call the method; the name where
     it is empty. likelihoods: names of those that it supports (`training/likelihood.py`). needs_validation_labels: whether
     predictions depend on labels of a validation split. needs_images: whether it takes images only, and no features of a trunk
-    that were computed once. keeps_trunk: whether it leaves the weights of the trunk as they are. pools_seeds: whether it combines runs that differ by their seed.
+    that were computed once. keeps_trunk: whether it leaves the weights of the trunk as they are. pools_seeds: whether it
+    combines runs that differ by their seed. without_target: why a run approximates no stated posterior;
+    loss_is_log_posterior: whether its loss is the logarithm of one nevertheless.
     """
 
     title: ClassVar[str] = ""
@@ -104,6 +106,8 @@ class MethodConfig(Frozen):
     needs_images: ClassVar[bool] = False
     keeps_trunk: ClassVar[bool] = False
     pools_seeds: ClassVar[bool] = False
+    without_target: ClassVar[str] = "not stated"
+    loss_is_log_posterior: ClassVar[bool] = False
 
     name: str
     samples: int = Field(1, ge=1, le=100_000)
@@ -122,7 +126,9 @@ class MethodConfig(Frozen):
 
     def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
         """Return the posterior that a run on N = `points` training points approximates."""
-        return no_target("not stated")
+        return no_target(
+            self.without_target, optimizer.target(points, "") if self.loss_is_log_posterior else None
+        )
 
 
 def method_config(value: Any) -> Any:

@@ -47,10 +47,9 @@ DECAY, EPSILON = 0.99, 1e-7  # of RMSprop, as in Izmailov et al. 2021
 
 
 class Langevin(torch.optim.Optimizer):
-    """The step above on parameter groups, each with its `weight_decay` as the prior's part of the gradient.
+    """The step above; a group's `weight_decay` is the prior's part of the gradient. images: N. adapt: 0 for C = I.
 
-    images: N. adapt: steps during which the preconditioner learns, 0 for C = I. The noise of a step depends on `seed` and
-    its number alone, so that a resumed training repeats it.
+    The noise of a step depends on `seed` and its number alone, so that a resumed training repeats it.
     """
 
     def __init__(
@@ -117,11 +116,7 @@ Schedule = Callable[[int], float]
 
 
 class ChainConfig(MethodConfig):
-    """samples: collected, and predicted with. burn_in: share of the training before the first of them.
-
-    temperature: T of the density exp(-U / T) that is sampled, 1 for the posterior. preconditioner: `rmsprop` gives every
-    weight a step of its own, learnt during the burn-in and then frozen; `lr` is then of the size of Adam's.
-    """
+    """samples: collected, and predicted with. burn_in, temperature, preconditioner: see `Sgld`."""
 
     samples: int = Field(5, ge=1)
     burn_in: float = Field(0.5, gt=0, lt=1)
@@ -133,11 +128,7 @@ class ChainConfig(MethodConfig):
         return optimizer.momentum
 
     def factor(self, first: int, ends: Sequence[int]) -> Schedule:
-        """Return the factor on the learning rate.
-
-        It is constant during the burn-in of `first` steps, then ½ (1 + cos(π t / cycle)) in cycles, each of which ends where
-        a sample is collected.
-        """
+        """Return 1 during the burn-in of `first` steps, then ½ (1 + cos(π t / cycle)) in cycles that end where samples are taken."""
         starts = [first, *ends]
 
         def at(step: int) -> float:
@@ -179,11 +170,7 @@ class Chain:
     def fit(
         model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
     ) -> CollectedPosterior:
-        """Run one chain and return its samples.
-
-        The rate also rises linearly from 0 over the first `optimizer.warmup` epochs. The checkpoint's validation is that of
-        the last iterate.
-        """
+        """Run one chain and return its samples; the checkpoint's validation is that of the last iterate."""
         method: ChainConfig = as_config(run, ChainConfig)
         total = run.optimizer.epochs * batches.steps
         first, warm = round(method.burn_in * total), round(run.optimizer.warmup * batches.steps)
@@ -221,33 +208,28 @@ class Sgld(Chain):
     A step is that of plain SGD of the learning rate `lr`; the noise has the variance 2 lr T / N. The step falls along a
     cosine during the burn-in and is constant afterwards, where samples are collected at equal distances.
 
-    **Target.** Temperature 1 and the prior N(0, 1 / (2 N l2)) on the parameters of `optimizer.l2_on`, flat on the
-    others. Exact as h → 0. On U = a (w - μ)² / 2 the variance is 1 / (a (1 - h a / 2)) with full batches, tested; the
-    noise of mini-batches adds an error of the same order, tested to halve with h. With `reweight` or `augment` the
-    likelihood is another one.
+    **Target.** Temperature 1 and the prior N(0, 1 / (2 N l2)) on the parameters of `optimizer.l2_on`, flat on the others. Exact as
+    h → 0: on U = a (w - μ)² / 2 the variance is 1 / (a (1 - h a / 2)) with full batches; the noise of mini-batches adds an error of
+    the same order (both tested). With `reweight` or `augment` the likelihood is another one.
 
-    **Settings.** `samples` (collected, and predicted with), `burn_in` (share of the training before them), `lr_factor`
-    (the constant step over the first one), `temperature` (T), `preconditioner`: `rmsprop` divides the step of every
-    weight by C = ε + √V, V the moving average of its squared gradient, and the noise by √C; `lr` is then of the size of
-    Adam's. A C that follows w asks for a drift Γ = ∇ · C⁻¹; the published preconditioned samplers leave it out, and so
-    sample another density than the posterior. Here C learns during the burn-in only and is then frozen: nothing is left
-    out. `optimizer.momentum`, `name`, `schedule`, `final_lr` and `select` do not apply; `warmup` does.
+    **Settings.** `samples`, `burn_in` (share of the training before them), `lr_factor` (the constant step over the first one),
+    `temperature` T, `preconditioner`: `rmsprop` divides the step of every weight by C and the noise by √C; C learns during the
+    burn-in and is then frozen, and `lr` is of the size of Adam's. `optimizer.momentum`, `name`, `schedule`, `final_lr` and `select`
+    do not apply; `warmup` does.
 
-    **Cost.** A step: SGD's, and one random number per weight. Samples are files below the run's folder while it trains,
-    and are read from `posterior.pt` as they predict, one network at a time: with 20 samples of a ResNet-18 (853 MiB) a
-    process takes 244 MiB of memory of its own, with 2 of them 238 MiB; the rest is the file's, which the system may
-    drop. A prediction: S passes.
+    **Cost.** A step: SGD's, and one random number per weight. Samples are files below the run's folder while it trains, and are
+    read from `posterior.pt` as they predict, one network at a time: 20 samples of a ResNet-18 (853 MiB) take 244 MiB of memory, 2 of
+    them 238 MiB. A prediction: S passes.
 
-    **When it fails.** Neighbouring samples are nearly the same network where the step is small; where it is large the
-    samples are too wide. With few images the posterior is wide, and a short chain from a random start has not reached
-    it: of four tiny runs of 12 steps on 64 images one ranked at 0.87 where MAP ranks at 1. Batch norm's running
-    statistics lag behind the iterates.
+    **When it fails.** Neighbouring samples are nearly the same network where the step is small; where it is large they are too
+    wide. With few images a short chain from a random start has not reached the posterior. Batch norm's running statistics lag
+    behind the iterates.
 
     **Source.** Welling & Teh 2011; Li et al. 2016 (the preconditioner); Izmailov et al. 2021 (the schedule).
     """
 
     class Config(ConstantStepConfig):
-        """The options of `ConstantStepConfig`, and no other."""
+        """The options of `ConstantStepConfig`."""
 
         title = "SGLD"
 
@@ -288,8 +270,7 @@ class Sghmc(Chain):
 
         v ← b v - √h ∇U(w) + √(2 (1 - b) T) C^½ ξ,   w ← w + √h C⁻¹ v,   h = lr / N,   b = `optimizer.momentum`
 
-    The steps are those of heavy-ball SGD of the same `lr` and b. Schedule, samples and their storage are those of
-    SGLD (`sgld`).
+    The steps are those of heavy-ball SGD of the same `lr` and b; all else is as in SGLD (`sgld`).
 
     **Target.** Temperature 1 and the prior N(0, 1 / (2 N l2)) on the parameters of `optimizer.l2_on`. Exact as h →
     0: on U = a (w - μ)² / 2 the variance is 1 / (a (1 - h a / (2 (1 + b)))) with full batches, tested.
@@ -308,7 +289,7 @@ class Sghmc(Chain):
     """
 
     class Config(ConstantStepConfig):
-        """The options of `ConstantStepConfig`, and no other."""
+        """The options of `ConstantStepConfig`."""
 
         title = "SGHMC"
 

@@ -15,7 +15,7 @@ from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
 from retinabench.methods.base import as_config
 from retinabench.methods.posteriors import SampledPosterior
-from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun, no_target
+from retinabench.methods.settings import MethodConfig, Optimizer, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.gradients import BatchInfo, Objective, cross_entropy
 from retinabench.methods.training.likelihood import Likelihood
@@ -31,6 +31,8 @@ from retinabench.models.stochastic.shared_weights import BatchEnsembleLayer, Low
 
 class MembersConfig(MethodConfig):
     """members: K. samples: the same number, since each member is one posterior sample."""
+
+    without_target = "members that share most of their weights, which are points"
 
     members: int = Field(4, ge=1)
     samples: int = Field(4, ge=1)
@@ -49,10 +51,6 @@ class MembersConfig(MethodConfig):
                 f"samples ({self.samples}) is not members ({self.members}), each of which is one sample. Leave out samples"
             )
         return self
-
-    def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
-        """Return the target posterior (see `MethodConfig`)."""
-        return no_target("members that share most of their weights, which are points")
 
 
 @dataclass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Literal
 
 import torch
@@ -25,7 +26,6 @@ from retinabench.methods.training.loop import (
     Stateful,
     learning_rate,
     likelihood_only,
-    make_optimizer,
     parameter_groups,
     select_last_epoch,
     train,
@@ -104,12 +104,7 @@ def named_weights(model: nn.Module, vector: Tensor) -> dict[str, Tensor]:
 
 
 class PathConfig(MethodConfig):
-    """Options of the methods that collect iterates, at a constant learning rate at the end of the training.
-
-    start: share of the training after which iterates are collected. lr_factor: the constant learning rate of that phase
-    over the run's peak rate. per_epoch: iterates collected in an epoch. rank: K, the largest number of deviations kept
-    (the latest).
-    """
+    """Options of methods that collect iterates at a constant learning rate: start, lr_factor, per_epoch and rank (see `Swag`)."""
 
     start: float = Field(0.75, ge=0, lt=1)
     lr_factor: float = Field(0.1, gt=0)
@@ -150,15 +145,9 @@ def train_path(
 
 @torch.no_grad()
 def set_mean(model: nn.Module, mean: Tensor, batches: Batches, run: TrainingRun) -> None:
-    """Give the network a mean (P,) of its weights, and take batch norm's statistics anew (`update_batch_norm`)."""
+    """Give the network a mean (P,) of its weights; batch norm's statistics become the average over the batches of one epoch."""
     for name, weights in named_weights(model, mean).items():
         model.get_parameter(name).copy_(weights)
-    update_batch_norm(model, batches, run)
-
-
-@torch.no_grad()
-def update_batch_norm(model: nn.Module, batches: Batches, run: TrainingRun) -> None:
-    """Set every batch norm's statistics to the average over the batches of one epoch of the training rows."""
     norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
     if not norms:
         return
@@ -204,11 +193,11 @@ class Swag:
         q(θ) = N(θ̄, scale · (diag(variance) + D Dᵀ / (K - 1)))
 
     θ̄ and the variance are those of all collected weights, the K columns of D the last deviations from the mean so
-    far. MultiSWAG is an `ensemble` of SWAG members.
+    far.
 
     **Settings.** `start` (share of the training before collecting), `lr_factor` (the constant rate, over the peak
-    rate), `per_epoch` (collections), `rank` K, `scale` (½: the paper; 1: the Retina Benchmark's script, with `start
-    = 0.78`, `rank = 20`, `per_epoch = 1`), `samples`.
+    rate), `per_epoch` (collections), `rank` K (the latest deviations), `scale` (½: the paper; 1: the Retina Benchmark's
+    script, with `start = 0.78`, `rank = 20`, `per_epoch = 1`), `samples` (weight draws per prediction).
 
     **Cost.** Training as MAP, one pass over the training images for the batch norms, (K + 2) P numbers. A
     prediction: S passes; S draws of K P products serve all its batches (up to 1 GiB of weights, beyond which each
@@ -225,43 +214,28 @@ class Swag:
     """
 
     class Config(PathConfig):
-        """samples: weight draws per prediction. scale: ½ as in the paper, 1 as in the Retina Benchmark's script.
+        """The options of `PathConfig`, samples, and scale; a scale of 0 is stochastic weight averaging."""
 
-        A scale of 0 is stochastic weight averaging; the other options are those of `PathConfig`.
-        """
-
+        without_target = "around a mode of the loss, as wide as the noise of SGD"
+        loss_is_log_posterior = True
         title = "SWAG"
 
         name: Literal["swag"] = "swag"
         samples: int = Field(5, ge=1)
         scale: float = Field(0.5, ge=0)
 
-        def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
-            """Return the target posterior (see `MethodConfig`)."""
-            return no_target(
-                "around a mode of the loss, as wide as the noise of SGD", optimizer.target(points, "")
-            )
-
     @staticmethod
     def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> SwagPosterior:
         """Return the network as the mean of a Gaussian of width 0."""
         mean = flat_weights(model)
-        return SwagPosterior(
-            model,
-            likelihood,
-            torch.zeros_like(mean),
-            mean.new_zeros(0, len(mean)),
-            as_config(run, Swag.Config).scale,
-        )
+        scale = as_config(run, Swag.Config).scale
+        return SwagPosterior(model, likelihood, torch.zeros_like(mean), mean.new_zeros(0, len(mean)), scale)
 
     @staticmethod
     def fit(
         model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
     ) -> SwagPosterior:
-        """Train, collect, set the mean, take batch norm's statistics anew, and return the Gaussian.
-
-        The checkpoint's validation is that of SGD.
-        """
+        """Train, collect, set the mean, and return the Gaussian; the checkpoint's validation is that of SGD."""
         method, posterior = as_config(run, Swag.Config), Swag.build(model, run, likelihood)
         total = run.optimizer.epochs * batches.steps
         first, every = method.phase(total, batches.steps)
@@ -314,8 +288,7 @@ class SwagMixture(DrawnWeights):
     def sample(self, family: str, generator: torch.Generator) -> Tensor:
         """Draw one vector (P,) of a family."""
         if family == "per_layer":
-            sizes = layer_sizes(self.model)
-            return torch.cat([self._block(family, slice(end - size, end), generator) for size, end in sizes])
+            return torch.cat([self._block(family, part, generator) for part in layer_slices(self.model)])
         return self._block(family, slice(None), generator)
 
     def _block(self, family: str, part: slice, generator: torch.Generator) -> Tensor:
@@ -327,15 +300,11 @@ class SwagMixture(DrawnWeights):
         return draw(mean, variance, self.deviations[chosen, :, part], 0.5 * self.scale, generator)
 
 
-def layer_sizes(model: nn.Module) -> list[tuple[int, int]]:
-    """Return size and end of each layer's stretch of the flat weights, which follow the modules."""
+def layer_slices(model: nn.Module) -> list[slice]:
+    """Return each layer's part of the flat weights, which follow the modules."""
     sizes = [sum(p.numel() for p in module.parameters(recurse=False)) for module in model.modules()]
-    ends, end = [], 0
-    for size in sizes:
-        if size:
-            end += size
-            ends.append((size, end))
-    return ends
+    ends = list(accumulate(sizes))
+    return [slice(end - size, end) for size, end in zip(sizes, ends, strict=True) if size]
 
 
 class Stretches:
@@ -357,9 +326,8 @@ class Stretches:
 class MultiSwag:
     """SWAG along the iterates of SGD or of SGLD, with Gaussians of several shapes and mixtures of them.
 
-    **Idea.** SWAG (`swag`) along the iterates of SGD or of SGLD, as a mixture of Gaussians of several shapes. An
-    `ensemble` of K of them is MultiSWAG, and with `path = "sgld"` the mixture that came second in the competition
-    of 2021.
+    **Idea.** The Gaussians of `swag` have several shapes. An `ensemble` of K of these methods is MultiSWAG, and with
+    `path = "sgld"` the mixture that came second in the competition of 2021.
 
         diagonal    N(θ̄, scale · diag(variance))
         low_rank    N(θ̄, scale · ½ (diag(variance) + D Dᵀ / (K - 1)))
@@ -387,11 +355,7 @@ class MultiSwag:
     """
 
     class Config(PathConfig):
-        """samples: weight draws per prediction. path: what is collected along, `sgd` or `sgld` (at temperature 1).
-
-        covariance, components: see above. scale: on the covariance. The other options are those of `PathConfig`, with `rank`
-        deviations for each component.
-        """
+        """The options of `PathConfig`, with `rank` deviations for each component, and those described in the card."""
 
         title = "SWAG mixture"
 
@@ -424,10 +388,7 @@ class MultiSwag:
     def fit(
         model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
     ) -> SwagMixture:
-        """Train, collect, take batch norm's statistics anew at the mean, and return the mixture.
-
-        The checkpoint's validation is that of the path.
-        """
+        """Train, collect, set the mean, and return the mixture; the checkpoint's validation is that of the path."""
         method, posterior = as_config(run, MultiSwag.Config), MultiSwag.build(model, run, likelihood)
         total = run.optimizer.epochs * batches.steps
         first, every = method.phase(total, batches.steps)
@@ -437,6 +398,12 @@ class MultiSwag:
                 f"{len(ends)} iterates are too few for {method.components} components of two and more",
                 hint="Lower method.components or method.start, or raise optimizer.epochs.",
             )
+        optimizer = None
+        if method.path == "sgld":
+            optimizer = Langevin(
+                parameter_groups(model, run.optimizer), lr=run.optimizer.lr, momentum=0.0, images=len(batches.train),
+                temperature=1.0, adapt=0, seed=run.seed,
+            )  # fmt: skip
         stretches = Stretches(method.components, posterior.means.shape[1], method.rank, batches.device)
 
         def collect(number: int) -> None:
@@ -444,7 +411,7 @@ class MultiSwag:
 
         train_path(
             PointPosterior(model, likelihood), batches, run, checkpoint,
-            ends=ends, collect=collect, extra=stretches, optimizer=_path_optimizer(model, batches, run),
+            ends=ends, collect=collect, extra=stretches, optimizer=optimizer,
         )  # fmt: skip
         if ends[-1] == total:
             collect(len(ends) - 1)
@@ -472,19 +439,4 @@ class MultiSwag:
                 "optimizer.lr": (log_range(0.01, 0.2), log_range(0.001, 0.03)),
             },
         ),
-    )
-
-
-def _path_optimizer(model: nn.Module, batches: Batches, run: TrainingRun) -> torch.optim.Optimizer:
-    """Return the run's own optimiser, or SGLD at temperature 1 (`langevin.py`)."""
-    if as_config(run, MultiSwag.Config).path == "sgd":
-        return make_optimizer(model, run.optimizer)
-    return Langevin(
-        parameter_groups(model, run.optimizer),
-        lr=run.optimizer.lr,
-        momentum=0.0,
-        images=len(batches.train),
-        temperature=1.0,
-        adapt=0,
-        seed=run.seed,
     )

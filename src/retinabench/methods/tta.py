@@ -16,10 +16,9 @@ pixel; or `affine`, random rotations, shifts, zooms and mirrorings as in `optimi
 
 **Cost.** The member's training, whose run is computed, or found done. A prediction is S times the member's.
 
-**When it fails.** The spread says how much the network depends on where things are, not what the training images
-leave undetermined: a network that is wrong about all views alike is certain. Views that were never trained on
-(`optimizer.augment`) lower the scores of a network that is sensitive to them. Features of a trunk that were computed
-once have no views.
+**When it fails.** The spread says how much the network depends on where things are, not what the training images leave
+undetermined. Views that were never trained on (`optimizer.augment`) lower the scores. Features that were computed once have no
+views.
 
 **Source.** Ayhan & Berens 2018, Test-time data augmentation for estimation of heteroscedastic aleatoric uncertainty
 in deep neural networks; Wang et al. 2019, Aleatoric uncertainty estimation with test-time augmentation for medical
@@ -42,12 +41,9 @@ from retinabench.methods.base import as_config, is_composed
 from retinabench.methods.registry import METHODS
 from retinabench.methods.settings import (
     MethodConfig,
-    Optimizer,
-    TargetPosterior,
     TrainingRun,
     WithMember,
     member_run,
-    no_target,
 )
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
@@ -60,6 +56,7 @@ View = Callable[[Tensor], Tensor]
 class Config(WithMember):
     """member: the method that predicts. views: `dihedral`, at most 8 of them, or `affine`. samples: S, the number of views."""
 
+    without_target = "predictions of several views of an image, by the weights of its member"
     needs_images = True
 
     name: Literal["tta"] = "tta"
@@ -85,10 +82,6 @@ class Config(WithMember):
     def describe(self, *, titles: bool = True) -> str:
         """Return the method in a few words, its member included."""
         return f"{self.member.describe(titles=titles)} {'with augmented views' if titles else 'tta'}"
-
-    def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
-        """Return the target posterior (see `MethodConfig`)."""
-        return no_target("predictions of several views of an image, by the weights of its member")
 
 
 @dataclass

@@ -52,8 +52,9 @@ def own_network(name: str, seed: int, outputs: int) -> nn.Module:
     if problem := _problem(network):
         raise InputError(f"'{name}' {problem}", file=source_of(name).file or None)
     setattr(network, MADE, True)
-    last = [m for m in network.modules() if isinstance(m, nn.Linear) and m.out_features == outputs][-1:]
-    for layer in last:
+    for layer in [m for m in network.modules() if isinstance(m, nn.Linear) and m.out_features == outputs][
+        -1:
+    ]:
         layer.gives_logits = True  # type: ignore[assignment]  # see `last_layer.last_linear`
     network.register_forward_pre_hook(_plain_layout)
     return network  # type: ignore[no-any-return]
@@ -156,14 +157,9 @@ class TimmNetwork(nn.Module):
         self.backbone = backbone
         self.fc = nn.Linear(width, outputs)
 
-    def features(self, x: Tensor) -> Tensor:
-        """(B, 3, H, W) -> (B, D), the input of the last layer."""
-        features: Tensor = self.backbone(x)
-        return features
-
     def forward(self, x: Tensor) -> Tensor:
         """(B, 3, H, W) -> logits (B, outputs)."""
-        logits: Tensor = self.fc(self.features(x))
+        logits: Tensor = self.fc(self.backbone(x))
         return logits
 
 
@@ -173,7 +169,13 @@ def timm_network(name: str, seed: int, outputs: int = 1) -> TimmNetwork:
     timm's own rules initialise the backbone. They draw from PyTorch's global generator, which is therefore seeded for
     this and put back afterwards. The last layer is drawn as in our own networks: N(0, 0.01²).
     """
-    timm = _timm()
+    try:
+        timm = importlib.import_module("timm")
+    except ImportError as error:
+        raise InputError(
+            f"a model named '{TIMM}…' needs the package timm, which does not import here ({error})",
+            hint="Install it with: pip install timm",
+        ) from None
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(seed, "weights"))
         try:
@@ -188,13 +190,3 @@ def timm_network(name: str, seed: int, outputs: int = 1) -> TimmNetwork:
         nn.init.normal_(network.fc.weight, 0, 0.01)
         nn.init.zeros_(network.fc.bias)
     return network
-
-
-def _timm() -> Any:
-    try:
-        return importlib.import_module("timm")
-    except ImportError as error:
-        raise InputError(
-            f"a model named '{TIMM}…' needs the package timm, which does not import here ({error})",
-            hint="Install it with: pip install timm",
-        ) from None

@@ -37,10 +37,7 @@ class SplitNetwork(nn.Module):
         self.width, self.name = width, name
 
     def features(self, images: Tensor) -> Tensor:
-        """Return the input of the last layer, (B, D), float32.
-
-        Shapes: `images` (B, 3, H, W).
-        """
+        """Return the input of the last layer, (B, D), float32. Shapes: `images` (B, 3, H, W)."""
         features: Tensor = self.trunk(images)
         if features.shape != (len(images), self.width):
             raise InputError(

@@ -26,15 +26,8 @@ SCALES: dict[
     "lite": ((127 / 255,) * 3, (128 / 255,) * 3),
 }
 OPTIONAL_SETTINGS = (
-    "activation",
-    "pool",
-    "weights",
-    "weights_sha256",
-    "trained",
-    "hidden",
-    "trunk_lr",
-    "layer_decay",
-)
+    "activation", "pool", "weights", "weights_sha256", "trained", "hidden", "trunk_lr", "layer_decay",
+)  # fmt: skip
 
 
 class ModelConfig(Extended):
@@ -103,13 +96,9 @@ class ModelConfig(Extended):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         timm = self.name.startswith(TIMM)
-        foreign = timm or self.own
-        fixed = foreign or published_width(self.name) is None
-        if fixed and self.width != ModelConfig.model_fields["width"].default:
-            raise ValueError(f"'{self.name}' has one width. Leave out model.width")
-        for choice in ("stem", "activation", "pool"):
+        for choice in ("width", "stem", "activation", "pool"):
             other = getattr(self, choice) != ModelConfig.model_fields[choice].default
-            if other and (foreign or not has_choice(self.name, choice)):
+            if other and (timm or self.own or not has_choice(self.name, choice)):
                 what = {"pool": "way of pooling"}.get(choice, choice)
                 raise ValueError(f"'{self.name}' has one {what}. Leave out model.{choice}")
         if timm and self.weights is None and re.search(r"\.[\w-]+$", self.name):

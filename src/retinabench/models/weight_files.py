@@ -23,11 +23,9 @@ from torch.serialization import safe_globals
 from retinabench.core.errors import InputError
 
 MAX_HEADER = 1 << 24
-
 """Bytes of a safetensors header, or of the list of tensors in a PyTorch archive: some 100,000 tensors."""
 
 SHARED = 4
-
 """All tensors together may claim so many times the bytes of their file: a tensor may be stored once and named twice."""
 
 KINDS = (
@@ -37,17 +35,17 @@ KINDS = (
 
 
 def load_archive(path: Path, *, mapped: bool = False, checked: bool = False) -> Any:
-    """Return the content of a file of `torch.save`; no code in it is ever run."""
+    """Return the content of a file of `torch.save`; `checked` compares its parts with their CRC-32, which PyTorch does not read."""
     size = path.stat().st_size
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
-        if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
-            raise ValueError("compressed, which PyTorch does not write")
-        if sum(entry.file_size for entry in entries) > size:
-            raise ValueError("claims more bytes than it holds")
-        if checked:
-            _check_parts(path)
+            if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
+                raise ValueError("compressed, which PyTorch does not write")
+            if sum(entry.file_size for entry in entries) > size:
+                raise ValueError("claims more bytes than it holds")
+            if checked and (damaged := archive.testzip()) is not None:
+                raise ValueError(f"is damaged: {damaged!r} does not match its CRC-32")
         if any(entry.filename.endswith("data.pkl") and entry.file_size > MAX_HEADER for entry in entries):
             raise ValueError(f"lists its tensors in more than {MAX_HEADER:,} bytes")
     with warnings.catch_warnings():  # of damaged files that it then refuses
@@ -72,13 +70,6 @@ def load_safetensors(path: Path) -> dict[str, Tensor]:
     tensors: dict[str, Tensor] = importlib.import_module("safetensors.torch").load_file(path)
     _check(tensors.values(), path.stat().st_size)
     return tensors
-
-
-def _check_parts(path: Path) -> None:
-    with zipfile.ZipFile(path) as archive:
-        damaged = archive.testzip()
-    if damaged is not None:
-        raise ValueError(f"is damaged: {damaged!r} does not match its CRC-32")
 
 
 def _check(tensors: Any, size: int) -> None:
@@ -107,7 +98,6 @@ def _tensors_in(content: Any) -> Iterator[Tensor]:
 
 
 State = dict[str, Tensor]
-
 NESTED = (
     "state_dict",
     "model",
@@ -116,7 +106,6 @@ NESTED = (
     "teacher",
     "student",
 )  # keys that hold the weights
-
 DEEPEST = 4
 
 

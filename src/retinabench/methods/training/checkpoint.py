@@ -71,9 +71,7 @@ def load_tensors(path: Path, *, mapped: bool = False) -> Any:
     check(path, hint=AGAIN)
     try:
         return load_archive(path, mapped=mapped)
-    except FileNotFoundError:
-        raise
-    except MemoryError:
+    except (FileNotFoundError, MemoryError):
         raise
     except Exception as error:  # torch raises half a dozen kinds for a damaged file
         why = str(error) if type(error) is ValueError else type(error).__name__
@@ -85,19 +83,8 @@ def taking_over(path: Path, hint: str = AGAIN) -> Iterator[None]:
     """Turn what a state of another network raises while it is taken over into one line that names its file."""
     try:
         yield
-    except InputError:
-        raise
-    except (
-        RuntimeError,
-        KeyError,
-        ValueError,
-        TypeError,
-        IndexError,
-        AttributeError,
-        RecursionError,
-        OverflowError,
-    ) as error:
-        if is_out_of_memory(error):
+    except Exception as error:
+        if isinstance(error, InputError | MemoryError) or is_out_of_memory(error):
             raise
         why = " ".join(str(error).split())[:120]
         raise InputError(f"holds the tensors of another network ({why})", file=path, hint=hint) from None

@@ -25,9 +25,7 @@ from retinabench.methods.training.likelihood import Likelihood
 from retinabench.models.stochastic.drawing import use_generator
 
 NEVER = 2**62
-
 LIKELIHOOD = "cross_entropy"
-
 EVERY = 50  # steps between two checks on a CPU; on a GPU a check would wait for the device
 
 
@@ -55,14 +53,12 @@ Objective = Callable[[Tensor, Tensor, BatchInfo], dict[str, Tensor]]
 
 
 def class_weights(labels: Tensor, positive_share: Tensor) -> Tensor:
-    """Weigh each example by 1 / (K p(k)), K = 2 classes, p(k) the share of its class k.
+    """Weigh labels (B,) by 1 / (K p(k)), K = 2 classes, p(k) the share of class k: weights (B,).
 
     The mean loss then is L = (1 / Kn) Σ CE / p(k). A batch with one class left gives every example 1/2.
 
     References:
         Band et al. (2021), "Benchmarking Bayesian deep learning on diabetic retinopathy detection tasks", equation A.1.
-
-    Shapes: `labels` (B,), `positive_share` (1), returns (B,).
     """
     share = torch.where(labels > 0.5, positive_share, 1 - positive_share)
     return 0.5 / share
@@ -71,9 +67,9 @@ def class_weights(labels: Tensor, positive_share: Tensor) -> Tensor:
 def cross_entropy(
     outputs: Tensor, labels: Tensor, likelihood: Likelihood, reweight: str, batch: BatchInfo
 ) -> Tensor:
-    """Return the mean negative log-likelihood in nats, a scalar, computed in float32.
+    """Return the mean negative log-likelihood of outputs (B, O) in nats, a scalar, computed in float32.
 
-    Shapes: `outputs` (B, O), `labels` (B,).
+    reweight: `minibatch` and `constant` weigh examples by `class_weights`, for one logit only; `none` does not.
     """
     if reweight == "none":
         return likelihood.mean_loss(outputs.float(), labels)
@@ -109,20 +105,14 @@ class FiniteCheck:
         """Raise `DivergedError` where a term of any process was not finite."""
         if not self._first:
             return
-        found = distributed.smallest(torch.stack(list(self._first.values()))).tolist()
-        first = dict(zip(self._first, found, strict=True))
+        steps = distributed.smallest(torch.stack(list(self._first.values()))).tolist()
+        first = dict(zip(self._first, steps, strict=True))
         step = min(first.values())
         if step < NEVER:
             raise DivergedError(self._explain([name for name, at in first.items() if at == step], step))
 
     def _explain(self, terms: list[str], step: int) -> str:
-        names = " and ".join(f"'{name}'" for name in terms)
-        epoch, optimizer, method = (
-            step // self._steps_per_epoch + 1,
-            self._run.optimizer,
-            self._run.method.name,
-        )
-        rate = self._schedule(step)
+        method = self._run.method.name
         if step == 0:
             hint = (
                 "No step was taken yet: look at the images and labels (retinabench inspect), "
@@ -135,31 +125,27 @@ class FiniteCheck:
             )
         else:
             hint = "The steps are too large. Lower optimizer.lr, or lengthen optimizer.warmup."
-        if optimizer.precision == "bfloat16":
+        if self._run.optimizer.precision == "bfloat16":
             hint += (
                 " bfloat16 holds 8 significant bits: optimizer.precision=float32 tells whether it is that."
             )
+        names = " and ".join(f"'{name}'" for name in terms)
         what = f"term {names} is" if len(terms) == 1 else f"terms {names} are"
-        return (
-            f"the loss {what} not finite at step {step + 1} (epoch {epoch}), learning rate {rate:.3g}. {hint}"
-        )
+        place = f"step {step + 1} (epoch {step // self._steps_per_epoch + 1})"
+        return f"the loss {what} not finite at {place}, learning rate {self._schedule(step):.3g}. {hint}"
 
 
 Terms = list[tuple[dict[str, Tensor], int]]  # of each part, with its number of images
 
 
 def describe_batch(labels: Tensor, step: int, batches: Batches, reweight: str) -> BatchInfo:
-    """Describe the batch of all processes, of which this one has the given labels; all call this together.
-
-    Shapes: `labels` (B,).
-    """
-    positive, whole = distributed.total(
-        torch.stack([labels.sum(), torch.full((), len(labels), device=labels.device)])
-    )
+    """Describe the batch of all processes, of which this one has the labels (B,); all call this together."""
+    size = torch.full((), len(labels), device=labels.device)
+    positive, whole = distributed.total(torch.stack([labels.sum(), size]))
     share = positive / whole
-    return BatchInfo(
-        step, whole, share.new_full((), batches.positive_share) if reweight == "constant" else share
-    )
+    if reweight == "constant":
+        share = share.new_full((), batches.positive_share)
+    return BatchInfo(step, whole, share)
 
 
 def gradients(
@@ -173,10 +159,7 @@ def gradients(
     limits: BatchLimits,
     accumulate: int,
 ) -> Terms:
-    """Leave the gradient of a batch in the parameters; return the terms and the number of images of every part.
-
-    Shapes: `images` (B, ...), `labels` (B,).
-    """
+    """Leave the gradient of a batch of images (B, ...) in the parameters; return the terms of every part."""
     state, restore_buffers = noise.get_state(), _kept_buffers(model)
 
     def begin_again() -> None:
@@ -187,14 +170,14 @@ def gradients(
         optimizer.zero_grad(set_to_none=True)
         parts = max(min(accumulate, max(1, len(labels) // 2)), -(-len(labels) // most))
         parts = min(parts, max(1, len(labels) // least))
-        found: Terms = []
+        result: Terms = []
         for some, theirs in zip(images.tensor_split(parts), labels.tensor_split(parts), strict=True):
             if len(theirs):  # of a last batch smaller than the number of processes, some get nothing
                 terms = objective(some, theirs, batch)
                 loss = sum(terms.values(), torch.zeros((), device=labels.device))
                 torch.autograd.backward(loss * (len(theirs) / batch.size))
-                found.append(({name: term.detach() for name, term in terms.items()}, len(theirs)))
-        return found
+                result.append(({name: term.detach() for name, term in terms.items()}, len(theirs)))
+        return result
 
     size, device, least = max(1, len(labels)), labels.device, _least_part(model)
     return with_less(attempt, begin_again, limits, "training", size, device, least)
@@ -246,17 +229,35 @@ def probe_limit(
     def compute(count: int) -> None:
         gradients(objective, model, optimizer, images[:count], labels[:count], batch, noise, BatchLimits(), 1)
 
+    def put_back() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        restore_buffers()
+
     # Momentum, and Adam's second moment: twice the parameters that are trained.
     reserved = sum(2 * p.nbytes for group in optimizer.param_groups for p in group["params"])
     size = max(1, len(labels))
-    found = probe(compute, size, meter, _least_part(model), reserved)
-    optimizer.zero_grad(set_to_none=True)
-    restore_buffers()
-    release(device)
-    limits.probed.append("training")
-    if found < size:
-        limits.set("training", found, f"{found} of {size} images of a batch fit the memory of {device}")
+    find_limit(compute, put_back, limits, "training", size, device, meter, _least_part(model), reserved)
     share_limits(limits, "training", device)
+
+
+def find_limit(
+    compute: Callable[[int], None],
+    put_back: Callable[[], None],
+    limits: BatchLimits,
+    work: Work,
+    size: int,
+    device: torch.device,
+    meter: Meter,
+    least: int = 1,
+    reserved: int = 0,
+) -> None:
+    """Record how many of `size` images `compute` takes at a time; `put_back` removes its traces."""
+    most = probe(compute, size, meter, least, reserved)
+    put_back()
+    release(device)
+    limits.probed.append(work)
+    if most < size:
+        limits.set(work, most, f"{most} of {size} images of a batch fit the memory of {device}")
 
 
 def share_limits(limits: BatchLimits, work: Work, device: torch.device) -> None:

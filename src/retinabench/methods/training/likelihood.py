@@ -30,7 +30,7 @@ class Likelihood(ABC):
     @property
     @abstractmethod
     def outputs(self) -> int:
-        """The number O of outputs that a network must have."""
+        """The number O of outputs that a network must have: one logit, one per class or label, or mean and raw std."""
 
     @abstractmethod
     def negative_log_likelihood(self, outputs: Tensor, labels: Tensor) -> Tensor:
@@ -227,9 +227,16 @@ class MultiLabel(Likelihood):
 
 @singledispatch
 def expected_loss(likelihood: Likelihood, mean: Tensor, variance: Tensor, labels: Tensor) -> Tensor:
-    """Return an upper bound of E[-log p(y | f)] in nats, (B,).
+    """Return an upper bound of E[-log p(y | f)] in nats, (B,), where f ~ N(mean (B, O), diag(variance (B, V))).
 
-    Shapes: `mean` (B, O), `variance` (B, V).
+    Of a Gaussian the expectation is exact; of labels it is bounded, so that a variational last layer is trained without sampling:
+
+        bernoulli     -(y - ½) m + log 2 cosh(ξ / 2), ξ² = m² + v: never above Jensen's bound of the logits ±f / 2
+        categorical   log Σ_c exp(m_c + v_c / 2) - m_y: Jensen's inequality for the log of the sum
+
+    References:
+        Jaakkola and Jordan (2000), "Bayesian parameter estimation via variational methods", Statistics and Computing 10;
+        Harrison, Willes and Snoek (2024), "Variational Bayesian last layers", ICLR (regression and classes).
     """
     raise TypeError(f"no bound of the expected loss is known for the likelihood '{likelihood.name}'")
 

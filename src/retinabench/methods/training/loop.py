@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -39,12 +38,7 @@ from retinabench.metrics.registry import SCORES
 from retinabench.models.build import compile_network
 from retinabench.models.stochastic.drawing import use_generator
 
-if TYPE_CHECKING:
-    from retinabench.methods.settings import Optimizer
-
-
 ParameterGroup = dict[str, Any]
-
 """Parameters and the settings of their optimiser, as PyTorch keeps them."""
 
 
@@ -169,9 +163,27 @@ def train(
     after_epoch: Callable[[int], None] | None = None,
     extra: Stateful | None = None,
 ) -> Trained:
-    """Train the network of `posterior` for the run's epochs; return the posterior of the selected epoch."""
+    """Train the network of `posterior` for the run's epochs; return the posterior of the selected epoch.
+
+    Args:
+        posterior: Around the network, whose parameters are changed in place.
+        batches: Training and validation data.
+        run: Settings of the optimiser and the seed.
+        checkpoint: Where the state is kept.
+        objective: Terms of the loss, whose sum is minimised. Default: `likelihood_only`.
+        optimizer: Default: `make_optimizer`. A group may have a factor `lr_factor` on the learning rate.
+        schedule: 0-based step -> learning rate. Default: that of the run.
+        after_epoch: Called with the 0-based epoch before its validation.
+        extra: Saved and restored with network and optimiser.
+    """
     config, model = run.optimizer, posterior.model
-    _set_up(posterior, batches, run)
+    if config.reweight != "none" and not posterior.likelihood.reweightable:
+        raise InputError(
+            f"optimizer.reweight={config.reweight} is for two classes, not for {posterior.likelihood}",
+            hint="Set optimizer.reweight=none.",
+        )
+    if config.compile and batches.device.type == "cuda":
+        compile_network(model, fall_back=True)
     objective = objective or likelihood_only(model, batches, run, posterior.likelihood)
     optimizer = optimizer or make_optimizer(model, config)
     schedule = schedule or (lambda step: learning_rate(step, batches.steps, config))
@@ -183,7 +195,9 @@ def train(
         advance(start * batches.steps)
         for epoch in range(start, config.epochs):
             began, final = time.perf_counter(), epoch + 1 == config.epochs
-            with _foreign_noise(run, batches.device, epoch):
+            with torch.random.fork_rng(devices=[batches.device] if batches.device.type == "cuda" else []):
+                # A user's network may draw from PyTorch's global generator (`nn.Dropout`).
+                torch.manual_seed(derive(run.seed, "foreign noise", epoch, distributed.current().rank))
                 losses = _epoch(model, batches, run, optimizer, schedule, objective, epoch, advance)
             share_limits(batches.limits, "training", batches.device)
             distributed.share_buffers(model)
@@ -192,13 +206,19 @@ def train(
                 after_epoch(epoch)
             due = final or (epoch + 1) % plan.every == 0
             scores = validation_scores(posterior, batches, run, epoch, plan.samples) if due else {}
-            if due and (criterion := _criterion(config.select, scores, final)) > best:
+            if config.select == "last":
+                criterion = 0.0 if final else -math.inf
+            else:
+                criterion = scores[config.select] * SCORES[config.select].sign if due else -math.inf
+            if criterion > best:
                 best = criterion
                 checkpoint.keep_best(posterior.state())
             rate = schedule((epoch + 1) * batches.steps - 1)
             checkpoint.history.append(_history_row(epoch, rate, losses, scores, time.perf_counter() - began))
             if final or checkpoint.due():
-                checkpoint.save(_state(model, optimizer, extra) | {"epoch": epoch + 1, "best": best})
+                state = {"model": network_state(model), "optimizer": optimizer.state_dict()}
+                state |= {"extra": extra.state_dict()} if extra is not None else {}
+                checkpoint.save({**state, "epoch": epoch + 1, "best": best})
     checkpoint.restore_best(posterior.restore)
     return posterior
 
@@ -219,18 +239,6 @@ def likelihood_only(
         return {"cross_entropy": cross_entropy(outputs, labels, likelihood, run.optimizer.reweight, batch)}
 
     return objective
-
-
-def _set_up(posterior: NetworkPosterior, batches: Batches, run: TrainingRun) -> None:
-    """Check that the likelihood can be reweighted, and compile the network where that is asked for."""
-    reweight, likelihood = run.optimizer.reweight, posterior.likelihood
-    if reweight != "none" and not likelihood.reweightable:
-        raise InputError(
-            f"optimizer.reweight={reweight} is for two classes, not for {likelihood}",
-            hint="Set optimizer.reweight=none.",
-        )
-    if run.optimizer.compile and batches.device.type == "cuda":
-        compile_network(posterior.model, fall_back=True)
 
 
 def _resume(
@@ -257,32 +265,6 @@ def _resume(
     return epoch, best
 
 
-def _state(model: nn.Module, optimizer: torch.optim.Optimizer, extra: Stateful | None) -> TrainingState:
-    state = {"model": network_state(model), "optimizer": optimizer.state_dict()}
-    return state | ({"extra": extra.state_dict()} if extra is not None else {})
-
-
-def _noise(run: TrainingRun, device: torch.device, epoch: int) -> torch.Generator:
-    """Return the generator of an epoch's noise; every process has its own."""
-    rank = distributed.current().rank
-    return torch_generator(device, run.seed, "noise", epoch, *(rank,) * (rank > 0))
-
-
-@contextmanager
-def _foreign_noise(run: TrainingRun, device: torch.device, epoch: int) -> Iterator[None]:
-    """Seed PyTorch's global generator, from which a user's network may draw (`nn.Dropout`), and put it back afterwards."""
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(derive(run.seed, "foreign noise", epoch, distributed.current().rank))
-        yield
-
-
-def _criterion(select: str, scores: dict[str, float], final: bool) -> float:
-    """Return what the selected epoch has the most of."""
-    if select == "last":
-        return 0.0 if final else -math.inf
-    return scores[select] * SCORES[select].sign
-
-
 def _history_row(
     epoch: int, rate: float, losses: dict[str, float], scores: dict[str, float], seconds: float
 ) -> dict[str, float]:
@@ -307,7 +289,8 @@ def _epoch(
     advance: Callable[[int], None],
 ) -> dict[str, float]:
     """Take one step per batch; return the mean of every loss term over the epoch's images."""
-    ranks, noise = distributed.current(), _noise(run, batches.device, epoch)
+    ranks = distributed.current()  # every process has noise of its own
+    noise = torch_generator(batches.device, run.seed, "noise", epoch, *(ranks.rank,) * (ranks.rank > 0))
     use_generator(model, noise)
     finite = FiniteCheck(run, batches.steps, schedule)
     model.train()
@@ -318,7 +301,7 @@ def _epoch(
         for group in optimizer.param_groups:
             group["lr"] = rate * group.get("lr_factor", 1.0)
         batch = describe_batch(labels, step, batches, run.optimizer.reweight)
-        for terms, part in gradients(
+        parts = gradients(
             objective,
             model,
             optimizer,
@@ -328,7 +311,8 @@ def _epoch(
             noise,
             batches.limits,
             run.optimizer.accumulate,
-        ):
+        )
+        for terms, part in parts:
             finite.record(terms, step)
             for name, term in terms.items():
                 totals[name] = totals.get(name, 0) + term.double() * part

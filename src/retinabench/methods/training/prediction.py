@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -17,10 +18,10 @@ from torch import Tensor
 from retinabench.core.errors import DivergedError, InputError
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.dataset import Rows
-from retinabench.data.loader import Batches, Work, meter_of, probe, release, with_less
+from retinabench.data.loader import Batches, Work, meter_of, with_less
 from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training import distributed
-from retinabench.methods.training.gradients import share_limits
+from retinabench.methods.training.gradients import find_limit, share_limits
 from retinabench.methods.training.posterior import Posterior, precision, sample_seeds
 from retinabench.metrics.classification import auroc, nll
 
@@ -42,65 +43,38 @@ def predict_rows(
 
     Shapes: `rows` (N,), `compute` (B, ...), returns (N, K).
     """
-    ranks, parts, start = distributed.current(), {}, 0
-    _probe(batches, rows, compute, generator, batch_size, work)
+    limits, device, ranks = batches.limits, batches.device, distributed.current()
+
+    def begin_again() -> None:
+        generator.set_state(state)
+
+    def in_parts(images: Tensor, most: int) -> Tensor:
+        return torch.cat([compute(part).cpu().double() for part in torch.split(images, most)])
+
+    state, meter = generator.get_state(), meter_of(device)
+    if meter is not None and work not in limits.probed and len(rows):  # never on a CPU
+        first, _ = next(iter(batches.source.load(batches.cut(rows, batch_size, work)[:1])))
+
+        def measured(count: int) -> None:
+            compute(first[:count])
+
+        find_limit(measured, begin_again, limits, work, len(first), device, meter)
+    share_limits(limits, work, device)
+    parts, start = {}, 0
     cut = batches.cut(rows, batch_size, work)
     loaded = batches.source.load(cut[ranks.rank :: ranks.count])
     for number, chunk in enumerate(cut):
         if number % ranks.count == ranks.rank:
             images, _ = next(loaded)
-            parts[start] = _computed(batches, images, compute, generator, work)
+            state = generator.get_state()
+            # Where its memory runs out, a batch is cut, and each part draws noise of its own.
+            attempt = partial(in_parts, images)
+            parts[start] = with_less(attempt, begin_again, limits, work, len(images), device)
         else:
             sample_seeds(samples, generator)
         start += len(chunk)
         advance(len(chunk))
-    return distributed.gather_rows(parts, len(rows), batches.device)
-
-
-def _probe(
-    batches: Batches,
-    rows: Rows,
-    compute: Callable[[Tensor], Tensor],
-    generator: torch.Generator,
-    batch_size: int,
-    work: Work,
-) -> None:
-    """Find how many images of a batch fit the memory, unless that is known; on a CPU nothing is done. No draw is used up."""
-    limits, device, state = batches.limits, batches.device, generator.get_state()
-    meter = meter_of(device)
-    if meter is not None and work not in limits.probed and len(rows):
-        images, _ = next(iter(batches.source.load(batches.cut(rows, batch_size, work)[:1])))
-
-        def measured(count: int) -> None:
-            compute(images[:count])
-
-        found = probe(measured, len(images), meter)
-        generator.set_state(state)
-        release(device)
-        limits.probed.append(work)
-        if found < len(images):
-            limits.set(work, found, f"{found} of {len(images)} images of a batch fit the memory of {device}")
-    share_limits(limits, work, device)
-
-
-def _computed(
-    batches: Batches,
-    images: Tensor,
-    compute: Callable[[Tensor], Tensor],
-    generator: torch.Generator,
-    work: Work,
-) -> Tensor:
-    """`compute` of one batch, cut where its memory runs out; each part then draws noise of its own."""
-
-    def attempt(most: int) -> Tensor:
-        return torch.cat([compute(part).cpu().double() for part in torch.split(images, most)])
-
-    state = generator.get_state()
-
-    def begin_again() -> None:
-        generator.set_state(state)
-
-    return with_less(attempt, begin_again, batches.limits, work, len(images), batches.device)
+    return distributed.gather_rows(parts, len(rows), device)
 
 
 class ValidationPlan(NamedTuple):

@@ -26,18 +26,13 @@ class AlexNet(nn.Module):
         self.fc1, self.fc2 = nn.Linear(64 * width, 4 * width), nn.Linear(4 * width, 4 * width)
         self.fc = nn.Linear(4 * width, outputs)
 
-    def features(self, x: Tensor) -> Tensor:
-        """(B, 3, 32, 32) -> (B, 4 width), the input of the last layer."""
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, 3, 32, 32) -> logits (B, outputs)."""
         for conv in (self.conv1, self.conv2):
             x = self.pool(self.act(conv(x)))
         for conv in (self.conv3, self.conv4, self.conv5):
             x = self.act(conv(pad(x, (0, 1, 0, 1))))
-        features: Tensor = self.act(self.fc2(self.act(self.fc1(x.flatten(1)))))
-        return features
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, 3, 32, 32) -> logits (B, outputs)."""
-        logits: Tensor = self.fc(self.features(x))
+        logits: Tensor = self.fc(self.act(self.fc2(self.act(self.fc1(x.flatten(1))))))
         return logits
 
 
@@ -65,17 +60,12 @@ class LeNet(nn.Module):
         self.fc2, self.act4 = nn.Linear(hidden, last), activation()
         self.fc = nn.Linear(last, outputs)
 
-    def features(self, x: Tensor) -> Tensor:
-        """(B, 3, H, W) -> (B, 14 width), the input of the last layer."""
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, 3, H, W) -> logits (B, outputs)."""
         x = self.pool1(self.act1(self.conv1(x)))
         x = self.pool2(self.act2(self.conv2(x)))
         x = self.act3(self.fc1(x.flatten(1)))
-        features: Tensor = self.act4(self.fc2(x))
-        return features
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, 3, H, W) -> logits (B, outputs)."""
-        logits: Tensor = self.fc(self.features(x))
+        logits: Tensor = self.fc(self.act4(self.fc2(x)))
         return logits
 
 
@@ -110,16 +100,12 @@ class VGG(nn.Module):
         activations = [name for name, module in self.named_modules() if isinstance(module, kinds)]
         self.dropout_sites = tuple(activations[:-1])
 
-    def features(self, x: Tensor) -> Tensor:
-        """(B, 3, H, W) -> (B, 16 width), the input of the last layer."""
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, 3, H, W) -> logits (B, outputs)."""
         for group in (self.stem, self.group2, self.group3, self.group4):
             x = self.pool(group(x))
         x = self.group5(x)
-        return torch.cat([x.mean(dim=(2, 3)), x.amax(dim=(2, 3))], dim=1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, 3, H, W) -> logits (B, outputs)."""
-        logits: Tensor = self.fc(self.features(x))
+        logits: Tensor = self.fc(torch.cat([x.mean(dim=(2, 3)), x.amax(dim=(2, 3))], dim=1))
         return logits
 
 
@@ -191,15 +177,10 @@ class CnnLstm(nn.Module):
         self.lstm = LSTM(FILTERS, CELLS)
         self.fc = nn.Linear(CELLS, outputs)
 
-    def features(self, tokens: Tensor) -> Tensor:
-        """(B, T) word numbers -> (B, 128), the input of the last layer."""
-        x = self.act(self.conv(self.embedding(tokens).transpose(1, 2)))
-        features: Tensor = self.lstm(max_pool1d(x, POOL).transpose(1, 2))
-        return features
-
     def forward(self, tokens: Tensor) -> Tensor:
         """(B, T) word numbers -> logits (B, outputs)."""
-        logits: Tensor = self.fc(self.features(tokens))
+        x = self.act(self.conv(self.embedding(tokens).transpose(1, 2)))
+        logits: Tensor = self.fc(self.lstm(max_pool1d(x, POOL).transpose(1, 2)))
         return logits
 
 

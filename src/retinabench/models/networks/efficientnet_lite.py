@@ -115,16 +115,14 @@ class EfficientNetLite(nn.Module):
         self.act2 = nn.ReLU6(inplace=True)
         self.classifier = nn.Linear(HEAD * (2 if pool == "mean_max" else 1), outputs)
 
-    def features(self, x: Tensor) -> Tensor:
-        """(B, 3, H, W) -> (B, 1280), or (B, 2560) with `mean_max`: the input of the last layer."""
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, 3, H, W) -> logits (B, outputs)."""
         x = self.act1(self.bn1(self.conv_stem(_same(x, self.conv_stem))))
         x = self.act2(self.bn2(self.conv_head(self.blocks(x))))
         mean = x.mean(dim=(2, 3))
-        return torch.cat([mean, x.amax(dim=(2, 3))], dim=1) if self.pool == "mean_max" else mean
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, 3, H, W) -> logits (B, outputs)."""
-        logits: Tensor = self.classifier(self.features(x))
+        logits: Tensor = self.classifier(
+            torch.cat([mean, x.amax(dim=(2, 3))], dim=1) if self.pool == "mean_max" else mean
+        )
         return logits
 
 

@@ -100,16 +100,12 @@ class ResNet(nn.Module):
             or name.endswith("downsample.1")
         )
 
-    def features(self, x: Tensor) -> Tensor:
-        """(B, 3, H, W) -> (B, D), the input of the last layer."""
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, 3, H, W) in [0, 1] -> logits (B, outputs)."""
         x = self.maxpool(self.act1(self.bn1(self.conv1(x))))
         for number in range(1, 5):
             x = self.get_submodule(f"layer{number}")(x)
-        return x.mean(dim=(2, 3))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, 3, H, W) in [0, 1] -> logits (B, outputs)."""
-        logits: Tensor = self.fc(self.features(x))
+        logits: Tensor = self.fc(x.mean(dim=(2, 3)))
         return logits
 
 
@@ -216,14 +212,9 @@ class ResNetFRN(nn.Module):
         self.blocks = nn.Sequential(*blocks)
         self.fc = nn.Linear(inputs, outputs)
 
-    def features(self, x: Tensor) -> Tensor:
-        """(B, 3, H, W) -> (B, 4 width), the input of the last layer."""
-        features: Tensor = self.blocks(self.act(self.stem(x)))
-        return features.mean(dim=(2, 3))
-
     def forward(self, x: Tensor) -> Tensor:
         """(B, 3, H, W) -> logits (B, outputs)."""
-        logits: Tensor = self.fc(self.features(x))
+        logits: Tensor = self.fc(self.blocks(self.act(self.stem(x))).mean(dim=(2, 3)))
         return logits
 
 

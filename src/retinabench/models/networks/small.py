@@ -18,14 +18,9 @@ class MLP(nn.Module):
         self.fc1, self.act1 = nn.Linear(inputs, width), activation()
         self.fc = nn.Linear(width, outputs)
 
-    def features(self, x: Tensor) -> Tensor:
-        """(B, inputs) -> (B, width), the input of the last layer."""
-        features: Tensor = self.act1(self.fc1(x.flatten(1)))
-        return features
-
     def forward(self, x: Tensor) -> Tensor:
         """(B, inputs) -> logits (B, outputs)."""
-        logits: Tensor = self.fc(self.features(x))
+        logits: Tensor = self.fc(self.act1(self.fc1(x.flatten(1))))
         return logits
 
 
@@ -36,9 +31,9 @@ class ImageMLP(MLP):
         super().__init__(3 * grid**2, width, outputs, nn.ReLU)
         self.pool = nn.AdaptiveAvgPool2d(grid)
 
-    def features(self, x: Tensor) -> Tensor:
-        """(B, 3, H, W) -> (B, width), the input of the last layer."""
-        return super().features(self.pool(x))
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, 3, H, W) -> logits (B, outputs)."""
+        return super().forward(self.pool(x))
 
 
 def mlp(*, width: int = 50, outputs: int = 1) -> ImageMLP:
@@ -66,14 +61,10 @@ class Head(nn.Module):
         self.fc = nn.Linear(features if hidden is None else hidden, outputs)
         self.dropout_sites = ("input",) if hidden is None else ("input", "act")
 
-    def features(self, x: Tensor) -> Tensor:
-        """(B, D) -> (B, D) or (B, hidden), the input of the last layer."""
-        x = self.input(x)
-        return x if self.hidden is None else self.act(self.hidden(x))
-
     def forward(self, x: Tensor) -> Tensor:
         """Features (B, D) -> logits (B, outputs)."""
-        logits: Tensor = self.fc(self.features(x))
+        x = self.input(x)
+        logits: Tensor = self.fc(x if self.hidden is None else self.act(self.hidden(x)))
         return logits
 
 

@@ -25,7 +25,11 @@ from retinabench.models.stochastic.variational import gaussian_kl, initial_rho
 
 
 class OuterProduct(Drawing, ABC):
-    """A layer in place of `layer`, whose weight is shared by K pairs of factors; posterior sample n has the pair n mod K."""
+    """A layer in place of `layer`, whose weight is multiplied by an outer product, W_k = W ∘ (s_k r_kᵀ), for K pairs of vectors.
+
+    y = s ∘ (W (r ∘ x)) + b: a pair per row of a training batch costs two multiplications. In evaluation posterior sample n has the
+    pair n mod K, and one weight, multiplied out, for all of its rows.
+    """
 
     def __init__(self, layer: Affine, pairs: int) -> None:
         super().__init__()
@@ -43,10 +47,7 @@ class OuterProduct(Drawing, ABC):
 
     @abstractmethod
     def factors(self, chosen: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
-        """Return r (B, inputs) and s (B, outputs).
-
-        Shapes: `chosen` (B,).
-        """
+        """Return r (B, inputs) and s (B, outputs). Shapes: `chosen` (B,)."""
 
     @abstractmethod
     def biases(self, chosen: Tensor) -> Tensor | None:
@@ -86,8 +87,9 @@ INITIAL_STDDEV = (math.sqrt(0.001 / 0.999), 0.1)
 
 
 class Rank1Layer(OuterProduct):
-    """A layer in place of `layer`, its weight and bias deterministic.
+    """A layer W ∘ (s_k r_kᵀ) whose r and s have N(mean_k, σ_k²) for each of K components (Dusenberry et al. 2020), W and b points.
 
+    While training, row b belongs to component b mod K, with noise of its own; posterior sample n to component n mod K.
     positive: probability of +1 in the components' initial means, random signs. prior_mean: `sign`, the nearer of +1 and
     -1, or `one`, as released. clip: cuts samples at ± this, or None. Parameters: `weight`, `bias`, and of shape (K,
     inputs) `input_mean`, `input_rho`, (K, outputs) `output_mean`, `output_rho`.
@@ -198,7 +200,7 @@ def _around_one(like: Tensor, std: float, generator: torch.Generator) -> nn.Para
 
 
 class LowRank(Drawing):
-    """A layer in place of `layer`, which starts as the same function for every member.
+    """A layer of weights W_k = W + (α / r) B_k A_k (Hu et al. 2021), which starts as the replaced layer for every member.
 
     Parameters: `weight` and `bias`, frozen; `down`, A of shape (K, r, inputs), N(0, 1 / inputs); `up`, B of shape (K, outputs, r), 0.
     """

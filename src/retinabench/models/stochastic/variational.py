@@ -130,6 +130,9 @@ class Prior(NamedTuple):
 class Variational(Drawing):
     """A layer in place of `layer`: its weight is the posterior's mean, its bias stays deterministic.
 
+    While training, either one weight for all rows of the pass (reparameterised, Kingma & Welling 2014), or flipout (Wen et al.
+    2018): row b has the perturbation σ ∘ ε ∘ s_b r_bᵀ with its own random signs, of the same mean and variance, so that the rows'
+    noise is uncorrelated. In evaluation each posterior sample is one weight, shared by its rows.
     stddev: the mean of the initial σ and the std s of ρ ~ softplus⁻¹(mean) + N(0, s²), cut at 2 s.
     Parameters: `weight` (the mean, under its old name), `rho` of the same shape, `bias`.
     """
