@@ -13,10 +13,10 @@ from torch import nn
 
 from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
-from retinabench.methods.layer_posteriors import Mfvi, Radial, elbo, kl_weight
+from retinabench.methods.layer_posteriors import Mfvi, Radial, Rank1, elbo, fast_parameters, kl_weight
 from retinabench.methods.training.gradients import BatchInfo
 from retinabench.methods.training.likelihood import Bernoulli
-from retinabench.methods.training.loop import make_optimizer
+from retinabench.methods.training.loop import make_optimizer, set_pace
 from retinabench.models.networks.resnet import resnet18
 from retinabench.models.stochastic.drawing import Draw, kl, use_draws, use_generator
 from retinabench.models.stochastic.variational import FAMILIES, Family, Prior, Variational
@@ -191,3 +191,31 @@ def test_cyclical_rises_four_times():
 def test_samples_must_give_every_component_its_share():
     with pytest.raises(InputError, match="no multiple of components"):
         run("rank1", "method.components=4", "method.samples=5")
+
+
+def test_rank1_sets_the_pace_of_its_distributions_alone():
+    settings = run("rank1")
+    model = Rank1.build(resnet18(width=4), settings, Bernoulli()).model
+    groups = {}
+    for norms in (False, True):
+        optimizer = make_optimizer(model, settings.optimizer)
+        set_pace(optimizer, fast_parameters(model, norms=norms), 0.6)
+        places = {id(p): group for group in optimizer.param_groups for p in group["params"]}
+        assert (
+            len(places)
+            == sum(len(group["params"]) for group in optimizer.param_groups)
+            == len(list(model.parameters()))
+        )
+        groups[norms] = {name: places[id(p)] for name, p in model.named_parameters()}
+    for name, group in groups[False].items():
+        fast = name.endswith(("_mean", "_rho"))
+        assert group.get("lr_factor", 1.0) == (0.6 if fast else 1.0)
+        assert (group["weight_decay"] > 0) == name.endswith(
+            ("conv1.weight", "conv2.weight", "downsample.0.weight", "fc.weight")
+        )
+    changed = {
+        name
+        for name in groups[True]
+        if groups[True][name].get("lr_factor") != groups[False][name].get("lr_factor")
+    }
+    assert changed == {name for name in groups[True] if ".bn" in f".{name}" or "downsample.1" in name}

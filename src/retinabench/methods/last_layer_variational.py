@@ -321,7 +321,7 @@ class Vbll:
         loss = mean_n B(y_n; φ_nᵀm, φ_nᵀS φ_n) + 1/N KL( q(w) ‖ N(0, s² I) ),   S⁻¹ = Λ^½ (I + A Aᵀ) Λ^½
 
     B ≥ E_q[-log p(y | f)]: exact for a regression, Jaakkola and Jordan's for two classes (tighter than the paper's, whose Jensen
-    bound is used for C classes; `training/expected_loss.py`). The paper's own noise on the logits is left out. The precision
+    bound is used for C classes; `training/likelihood.py`). The paper's own noise on the logits is left out. The precision
     is a diagonal Λ and A (D, R): with R = min(N, D) it holds the exact posterior of a linear regression, whose precision is the
     prior's plus N terms of rank one. Biases are points, and so is what determines the noise of a regression.
 

@@ -32,7 +32,7 @@ RELEASED_EPOCHS = 200
 
 
 class VariationalConfig(MethodConfig):
-    """Options of every method with a variational objective, described in `Mfvi`."""
+    """samples: per prediction. train_samples: passes per training step. kl_temperature: T. annealing: of the KL (`kl_weight`)."""
 
     samples: int = Field(5, ge=1)
     train_samples: int = Field(1, ge=1)
@@ -41,7 +41,7 @@ class VariationalConfig(MethodConfig):
 
 
 class WeightConfig(VariationalConfig):
-    """Options of the methods with a posterior over every weight, described in `Mfvi`."""
+    """estimator, prior_mean, prior_stddev, stddev_mean_init and stddev_stddev_init: see the card of `mfvi`."""
 
     estimator: Literal["flipout", "reparameterised"] = "flipout"
     prior_mean: Literal["tied", "zero"] = "tied"
