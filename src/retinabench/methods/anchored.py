@@ -188,15 +188,11 @@ class Anchored:
                 anchors.draw_score(model, batches, run, likelihood, draws)
 
         return train(
-            PointPosterior(model, likelihood),
-            batches,
-            run,
-            checkpoint,
+            PointPosterior(model, likelihood), batches, run, checkpoint,
             objective=anchored_objective(model, batches, run, likelihood, anchors),
             optimizer=make_optimizer(model, run.optimizer.model_copy(update={"l2": 0.0})),
-            after_epoch=add_noise if anchors.matched else None,
-            extra=anchors,
-        )
+            after_epoch=add_noise if anchors.matched else None, extra=anchors,
+        )  # fmt: skip
 
     FIDELITY = (
         fidelity_entry(
@@ -313,15 +309,11 @@ class SequentialAnchored:
             objective = before_steps(objective, begins, draw)
         objective = before_steps(objective, ends[:-1], lambda ended: anchors.move(ended + 1))
         train(
-            PointPosterior(model, likelihood),
-            batches,
-            select_last_epoch(run),
-            checkpoint,
+            PointPosterior(model, likelihood), batches, select_last_epoch(run), checkpoint,
             objective=before_steps(objective, ends, collector.collect),
             optimizer=make_optimizer(model, run.optimizer.model_copy(update={"l2": 0.0})),
-            schedule=lambda step: run.optimizer.lr * rate(step, batches.steps, run, ends),
-            extra=anchors,
-        )
+            schedule=lambda step: run.optimizer.lr * rate(step, batches.steps, run, ends), extra=anchors,
+        )  # fmt: skip
         collector.collect(method.samples - 1)
         return collector.posterior(method.samples, likelihood)
 

@@ -103,14 +103,10 @@ def fit(
     scales = Scales(model, options.std)
     undecayed = settings.model_copy(update={"l2": 0.0})  # the divergence holds the prior
     trained = train(
-        PointPosterior(model, likelihood),
-        batches,
-        select_last_epoch(run),
-        checkpoint,
+        PointPosterior(model, likelihood), batches, select_last_epoch(run), checkpoint,
         objective=bound(model, scales, batches, run, likelihood),
-        optimizer=make_optimizer(nn.ModuleList([model, scales]), undecayed),
-        extra=scales,
-    )
+        optimizer=make_optimizer(nn.ModuleList([model, scales]), undecayed), extra=scales,
+    )  # fmt: skip
     posterior = build(trained.model, run, likelihood)
     for name, std in scales.stds().items():
         posterior.stds[name] = std.detach()

@@ -321,14 +321,9 @@ class Rank1:
 
         def make(layer: Affine) -> nn.Module:
             return Rank1Layer(
-                layer,
-                components=options.components,
-                positive=options.positive,
-                prior_mean=options.prior_mean,
-                prior_stddev=options.prior_stddev,
-                clip=options.clip,
-                generator=generator,
-            )
+                layer, components=options.components, positive=options.positive, prior_mean=options.prior_mean,
+                prior_stddev=options.prior_stddev, clip=options.clip, generator=generator,
+            )  # fmt: skip
 
         return SampledPosterior(swap(model, make), likelihood)
 

@@ -139,13 +139,9 @@ class NaturalGradient:
         """Train q and return it. The checkpoint's validation is that of the mean."""
         optimizer = cls.make_optimizer(model, run, len(batches.train))
         train(
-            PointPosterior(model, likelihood),
-            batches,
-            select_last_epoch(run),
-            checkpoint,
-            objective=cls.objective(model, optimizer, run, likelihood),
-            optimizer=optimizer,
-        )
+            PointPosterior(model, likelihood), batches, select_last_epoch(run), checkpoint,
+            objective=cls.objective(model, optimizer, run, likelihood), optimizer=optimizer,
+        )  # fmt: skip
         posterior = point(model, likelihood)
         for name, p in model.named_parameters():
             if p.requires_grad:
@@ -159,16 +155,11 @@ class NaturalGradient:
         settings = run.optimizer
         ess, delta = points / options.temperature, 2 * settings.l2
         return cls.optimizer(
-            [p for p in model.parameters() if p.requires_grad],
-            lr=settings.lr,
-            lr_factor=1 / (1 - settings.momentum),
-            ess=ess,
-            delta=delta,
-            hessian=initial_hessian(options.std, ess, delta),
-            beta1=settings.momentum,
-            beta2=options.beta2,
+            [p for p in model.parameters() if p.requires_grad], lr=settings.lr,
+            lr_factor=1 / (1 - settings.momentum), ess=ess, delta=delta,
+            hessian=initial_hessian(options.std, ess, delta), beta1=settings.momentum, beta2=options.beta2,
             clip=getattr(options, "clip", 0.0),
-        )
+        )  # fmt: skip
 
 
 def next_hessian(h: Tensor, estimate: Tensor, beta2: float, delta: float) -> Tensor:

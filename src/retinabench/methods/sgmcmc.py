@@ -177,23 +177,16 @@ class Chain:
         ends = evenly_spaced(first, total, method.samples, run)
         shape, collector = method.factor(first, ends), Collector(model, checkpoint)
         optimizer = Langevin(
-            parameter_groups(model, run.optimizer),
-            lr=run.optimizer.lr,
-            momentum=method.momentum(run.optimizer),
-            images=len(batches.train),
-            temperature=method.temperature,
-            adapt=max(1, first) if method.preconditioner == "rmsprop" else 0,
-            seed=run.seed,
-        )
+            parameter_groups(model, run.optimizer), lr=run.optimizer.lr,
+            momentum=method.momentum(run.optimizer), images=len(batches.train), temperature=method.temperature,
+            adapt=max(1, first) if method.preconditioner == "rmsprop" else 0, seed=run.seed,
+        )  # fmt: skip
         train(
-            PointPosterior(model, likelihood),
-            batches,
-            select_last_epoch(run),
-            checkpoint,
+            PointPosterior(model, likelihood), batches, select_last_epoch(run), checkpoint,
             objective=before_steps(likelihood_only(model, batches, run, likelihood), ends, collector.collect),
             optimizer=optimizer,
             schedule=lambda step: run.optimizer.lr * shape(step) * (min(1.0, step / warm) if warm else 1.0),
-        )
+        )  # fmt: skip
         collector.collect(method.samples - 1)
         return collector.posterior(method.samples, likelihood)
 

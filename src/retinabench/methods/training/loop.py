@@ -302,16 +302,9 @@ def _epoch(
             group["lr"] = rate * group.get("lr_factor", 1.0)
         batch = describe_batch(labels, step, batches, run.optimizer.reweight)
         parts = gradients(
-            objective,
-            model,
-            optimizer,
-            images,
-            labels,
-            batch,
-            noise,
-            batches.limits,
+            objective, model, optimizer, images, labels, batch, noise, batches.limits,
             run.optimizer.accumulate,
-        )
+        )  # fmt: skip
         for terms, part in parts:
             finite.record(terms, step)
             for name, term in terms.items():
