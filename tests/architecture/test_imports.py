@@ -192,6 +192,6 @@ def test_public_functions_document_their_arguments_and_result():
             continue
         documented = function.__doc__ or ""
         wanted = [f"{argument}:" for argument in inspect.signature(function).parameters]
-        wanted += ["Returns:"] if "return" in function.__annotations__ else []
+        wanted += ["Returns:"] if function.__annotations__.get("return") != "None" else []
         missing += [f"{name} {one}" for one in wanted if one not in documented]
     assert missing == []

@@ -28,19 +28,12 @@ from retinabench.reports.toolkit.figures import Mark, mark
 from retinabench.reports.toolkit.number_format import Place, Quantity
 
 Floats = NDArray[np.float64]
-
 SETS = ("in_domain", "shifted", "joint")
-
 """The sets that the report shows; labels are in `metrics.sets`."""
-
 METRICS = ("accuracy", "auroc", "nll")
-
 GRID = np.linspace(0, 1, 101)
-
 BINS = 10
-
 FEWEST = 0.05
-
 """Share of the images below which a curve ends: it is too noisy where few images are left."""
 
 
@@ -211,12 +204,10 @@ def _with_intervals(
 
 
 Progress = Callable[[str, float], None]
-
 BASIC = (
     "auroc", "accuracy", "nll", "sensitivity", "specificity", "brier_skill", "accuracy_gain", "ece_positive_class",
     "referral_accuracy_area", "failure_auroc",
 )  # fmt: skip
-
 """Scores whose replicates the report needs, for paired differences between methods and for the mean of several seeds."""
 
 
@@ -432,7 +423,6 @@ class Evaluation:
 
 
 MOST_BAND_REPLICATES = 300
-
 CHANGED = ("auroc", "accuracy", "nll")
 
 

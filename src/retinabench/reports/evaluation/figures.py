@@ -36,9 +36,7 @@ from retinabench.reports.toolkit.figures import (
 from retinabench.reports.toolkit.number_format import percent, plain
 
 HEIGHT = 300
-
 NHS = (round(1 - GOALS["nhs"].specificity, 10), GOALS["nhs"].sensitivity)
-
 """False-positive rate and sensitivity of the NHS screening standard: specificity 80 %, sensitivity 85 %."""
 
 
@@ -186,7 +184,6 @@ def predicted_by_bin(case: SetPredictions) -> tuple[Floats, NDArray[np.bool_]]:
 
 
 LABELS = {"accuracy": "accuracy", "auroc": "AUROC", "nll": "NLL (nats)"}
-
 MOST_BANDS = 4
 
 

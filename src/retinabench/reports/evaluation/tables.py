@@ -18,19 +18,12 @@ MAIN = (
     "auroc", "accuracy", "sensitivity", "specificity", "brier_skill", "nll", "ece_positive_class",
     "referral_accuracy_area", "failure_auroc",
 )  # fmt: skip
-
 """Scores of the main table."""
-
 RETAINED = ("accuracy", "gain", "closed", "sensitivity", "specificity", "prevalence", "missed")
-
 """Scores of the table of the retained images, at the share referred."""
-
 FORMATS = {"gain": NumberFormat(3, signed=True), "closed": PERCENT, "prevalence": PERCENT, "missed": PERCENT}
-
 NHS = {"nhs": GOALS["nhs"]}
-
 NHS_SCORE = "sensitivity_at_specificity_80"
-
 FILE_COLUMNS = {
     "method": "Method as run", "model": "Network", "task": "Task", "seed": "Seed", "samples": "Samples",
     "members": "Members", "config_hash": "Configuration", "version": "Package",

@@ -27,19 +27,10 @@ from retinabench.reports.toolkit.tables import (
 )
 
 COLUMNS = ("auroc", "accuracy", "sensitivity", "referral_accuracy_area")
-
-
 SETS = ("in_domain", "shifted", "joint")
-
-
 SIGNED = NumberFormat(3, signed=True)
-
-
 LIST_SCHEMA = "retinabench.scores-list/1"
-
-
 Controls = Mapping[str, Mapping[str, float]]
-
 """Name of a control -> score -> value."""
 
 

@@ -14,11 +14,7 @@ from retinabench.reports.evaluation.worth import Worth, worth
 from retinabench.reports.toolkit.number_format import Quantity
 
 """A gain in Brier skill by a correction of the prior that is worth a sentence."""
-
-
 """The verdicts on a model that orders or scores the images wrongly."""
-
-
 Overall = Literal["better", "worse", "partly worse", "partly better", "unclear"]
 
 
@@ -200,11 +196,8 @@ class Verdict:
 
 
 FEW_ERRORS = 10
-
 FINDINGS_FEW_PATIENTS = 30
-
 SLIGHT = 0.6
-
 """An AUROC of shifted against in-domain images below this is called slight."""
 
 

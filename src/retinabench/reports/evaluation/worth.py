@@ -18,11 +18,7 @@ from retinabench.reports.toolkit.number_format import NumberFormat, Quantity
 from retinabench.reports.toolkit.pages import macros
 
 TELLING = 0.05
-
-
 ORDER: tuple[Kind, ...] = ("inverted", "not useful", "probabilities")
-
-
 USED = ("accuracy", "sensitivity", "specificity", "auroc", "failure_auroc", "ece_positive_class")
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,31 +27,118 @@ from retinabench.reports.papers.measurements import (
     RANKED,
     STANDARD_BLUR,
     Collection,
-    MeasureJob,
     Measurements,
     MethodRuns,
-    Origin,
     TaskResults,
     measure,
-    origin,
-    read_labels,
 )
 
 Floats = NDArray[np.float64]
-
+COLUMNS = ("file", "method", "task", "dataset", "criterion", "blur", "seed", "members")
+_INTEGERS = ("blur", "seed", "members")
 _PARALLEL_FROM = 400_000  # images in all files below which starting processes takes longer than measuring
 
 
 @dataclass(frozen=True)
-class _Place:
-    """What the runs of one method share."""
+class Origin:
+    """The run or ensemble behind a predictions file.
 
-    task: str
-    dataset: str
-    criterion: str
+    `setting` is a hash that runs share which differ by their seed alone; `criterion` what the configuration was tuned on; `blur`
+    the constant of Graham's preprocessing; `members` the number of pooled trainings. "" and None: unknown.
+    """
+
     method: str
     setting: str
-    blur: int | None
+    task: str = ""
+    dataset: str = ""
+    criterion: str = ""
+    blur: int | None = None
+    seed: int | None = None
+    members: int = 1
+    member_seeds: tuple[int, ...] = ()
+
+    @property
+    def base(self) -> str:
+        """The title of the method of a single member."""
+        return re.sub(r"^ensemble of \d+ |\s+ensemble( of \d+)?$", "", self.method) or self.method
+
+    @property
+    def ensemble(self) -> bool:
+        """Whether several trainings are pooled."""
+        return self.members > 1
+
+
+def origin(predictions: Predictions, labels: Mapping[str, str]) -> Origin:
+    """Return the origin of predictions, from labels, else from their metadata, else from the name of their file."""
+    metadata = predictions.metadata
+    stem = Path(predictions.source).stem if predictions.source else "model"
+    stated = {name: labels.get(name) or metadata.get(name) for name in COLUMNS}
+    seeds = metadata.get("member_seeds")
+
+    def integer(name: str) -> int | None:
+        return _integer(stated[name], name, predictions.source)
+
+    return Origin(
+        method=str(labels.get("method") or metadata.get("title") or metadata.get("method") or stem),
+        # Files that a label gives the same name are runs of one method, whatever their configurations.
+        setting="" if labels.get("method") else str(metadata.get("setting", "")),
+        task=str(stated["task"] or ""),
+        dataset=str(stated["dataset"] or metadata.get("data") or ""),
+        criterion=str(stated["criterion"] or ""),
+        blur=integer("blur"),
+        seed=integer("seed"),
+        members=integer("members") or 1,
+        member_seeds=tuple(seeds) if isinstance(seeds, list) else (),
+    )
+
+
+def _integer(value: object, name: str, source: str | None) -> int | None:
+    if value is None or value == "":
+        return None
+    try:
+        return int(str(value))
+    except ValueError:
+        raise InputError(
+            f"states {name} = {value!r}, which is not a whole number",
+            file=source,
+            hint="Correct it with --labels.",
+        ) from None
+
+
+def read_labels(path: Path | None, files: Sequence[Path]) -> Mapping[Path, Mapping[str, str]]:
+    """Read the CSV of labels."""
+    if path is None:
+        return {}
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as handle:
+            rows = list(csv.DictReader(handle))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"cannot be read: {error}", file=path) from None
+    if not rows or "file" not in rows[0]:
+        raise InputError("needs a column 'file' and one row per predictions file", file=path)
+    for column in rows[0]:
+        if column not in COLUMNS:
+            raise InputError(f"unknown column '{column}'", file=path, hint=nearest(str(column), COLUMNS))
+    known = {file.resolve() for file in files}
+    labels: dict[Path, Mapping[str, str]] = {}
+    for number, row in enumerate(rows, start=1):
+        file = (path.parent / (row["file"] or "")).resolve()
+        file = file / "predictions.parquet" if file.is_dir() else file
+        if file not in known:
+            raise InputError(
+                f"'{row['file']}' is not among the files of the command",
+                file=path,
+                row=number,
+                column="file",
+                hint="Paths are relative to this CSV.",
+            )
+        for column in _INTEGERS:
+            if (label := row.get(column)) and not label.strip().isdigit():
+                raise InputError(
+                    f"is '{label}', which is not a whole number", file=path, row=number, column=column
+                )
+        labels[file] = {column: (label or "").strip() for column, label in row.items()}
+    return labels
 
 
 def collect(
@@ -80,9 +169,9 @@ def collect(
     _refuse_duplicates(origins, paths)
     tests = _aligned(tests, origins)
     places = [_place(one) for one in origins]
-    jobs = [MeasureJob(test, rules, seed) for test in tests]
+    jobs = [(test, rules, seed) for test in tests]
     names = _names(origins)
-    groups: dict[_Place, MethodRuns] = {}
+    groups: dict[Origin, MethodRuns] = {}
     for k, measured in enumerate(_measured(jobs, workers, progress)):
         one = origins[k]
         made = MethodRuns(names[k], one.base, one.ensemble, one.blur, label=str(k))
@@ -99,7 +188,7 @@ def collect(
     return Collection(_results(groups), rules, bootstrap, seed, len(paths), notes)
 
 
-def _rank(groups: Mapping[_Place, MethodRuns], bootstrap: int, seed: int, advance: Advance) -> None:
+def _rank(groups: Mapping[Origin, MethodRuns], bootstrap: int, seed: int, advance: Advance) -> None:
     """Compare the methods of each task, data set and criterion by all numbers; `advance` is told the number of files done."""
     for key in dict.fromkeys((place.task, place.dataset, place.criterion) for place in groups):
         own = [one for place, one in groups.items() if (place.task, place.dataset, place.criterion) == key]
@@ -112,8 +201,9 @@ def _rank(groups: Mapping[_Place, MethodRuns], bootstrap: int, seed: int, advanc
             one.rankings = rankings
 
 
-def _place(one: Origin) -> _Place:
-    return _Place(one.task, one.dataset, one.criterion, one.method, one.setting, one.blur)
+def _place(one: Origin) -> Origin:
+    """Return what the runs of one method share."""
+    return replace(one, seed=None, members=1, member_seeds=())
 
 
 def _reduced(predictions: Predictions, exact: bool) -> Predictions:
@@ -191,7 +281,7 @@ def _aligned(tests: Sequence[Predictions], origins: Sequence[Origin]) -> list[Pr
 
 def _names(origins: Sequence[Origin]) -> list[str]:
     """Return the title of each file's method, with its setting where another method has the same title."""
-    settings: dict[_Place, set[str]] = {}
+    settings: dict[Origin, set[str]] = {}
     keys = [replace(_place(one), setting="") for one in origins]
     for one, key in zip(origins, keys, strict=True):
         settings.setdefault(key, set()).add(one.setting)
@@ -201,8 +291,10 @@ def _names(origins: Sequence[Origin]) -> list[str]:
     ]
 
 
-def _measured(jobs: Sequence[MeasureJob], workers: int | None, progress: Progress) -> list[Measurements]:
-    images = sum(len(job.test) for job in jobs)
+def _measured(
+    jobs: Sequence[tuple[Predictions, str, int]], workers: int | None, progress: Progress
+) -> list[Measurements]:
+    images = sum(len(test) for test, *_ in jobs)
     processes = workers or (1 if images < _PARALLEL_FROM else os.cpu_count() or 1)
     found: list[Measurements | None] = [None] * len(jobs)
     with progress.track("Scoring", len(jobs), unit="files") as advance:
@@ -212,7 +304,7 @@ def _measured(jobs: Sequence[MeasureJob], workers: int | None, progress: Progres
     return [one for one in found if one is not None]
 
 
-def _results(groups: Mapping[_Place, MethodRuns]) -> list[TaskResults]:
+def _results(groups: Mapping[Origin, MethodRuns]) -> list[TaskResults]:
     results = []
     for key in dict.fromkeys((place.task, place.dataset, place.criterion) for place in groups):
         methods = [

@@ -34,7 +34,6 @@ from retinabench.reports.papers.measurements import (
 from retinabench.reports.toolkit.figures import BAD, FAINT, GOOD, HUES, MUTED, PASS, Mark, canvas
 
 Floats = NDArray[np.float64]
-
 PANEL = (6 * 72 * 0.62, 4 * 72 * 0.62)  # a panel: the 6 x 4 inches of the released plots, scaled; in points
 
 
@@ -131,15 +130,12 @@ def outline(text: Text) -> None:
 
 
 EDGES = np.linspace(0, np.log(2), 31)
-
 NUMBERS = {  # (task, set, ensembles)
     ("severity_shift", "joint", False): "8", ("severity_shift", "joint", True): "9",
     ("country_shift", "in_domain", False): "10", ("country_shift", "in_domain", True): "11",
     ("country_shift", "shifted", False): "12", ("country_shift", "shifted", True): "13",
 }  # fmt: skip
-
 MOST = 6  # columns of one figure
-
 _CAPTION = (
     "Predictive entropy of right (blue) and wrong (red) predictions, each normalised to a density; all panels share "
     "their axes, and bars taller than the frame are cut. Numbers: images predicted right and wrong. All runs "
@@ -255,11 +251,8 @@ def _folded(name: str) -> str:
 
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".webp", ".ppm", ".jp2", ".gif")
-
 SHOWN = 4
-
 SIDE = 320  # pixels of an image in a figure
-
 BLURS = (5, 10, 20, 30)  # of section B.6
 
 
@@ -322,8 +315,6 @@ METRIC_LABELS = {
     "nll": "NLL of the retained (nats)",
     "auprc": "AUPRC of the retained",
 }
-
-
 BANDS = "Lines: means over runs; bands: ± one standard error over runs (none for a single run). "
 
 
@@ -463,13 +454,9 @@ def value_range(methods: Sequence[MethodRuns], metric: str, name: str) -> tuple[
 
 
 _CONTROLS = "Grey: the predictions of the best method referred at random and in the order of their true loss (oracle)."
-
 _TITLES = {**SET_LABELS, "rebalanced": "Shifted, grades as in EyePACS"}
-
 _ROC = "roc"
-
 Panel = tuple[str, str]
-
 """What a panel shows (ROC curves, or a metric over referral), and the set."""
 
 

@@ -36,7 +36,6 @@ from retinabench.reports.toolkit.number_format import NumberFormat
 from retinabench.reports.toolkit.tables import Block, Cell, Column, Row, Table
 
 _PERCENT = NumberFormat(1)
-
 PRINTED = {
     "in_domain": {
         "mc_dropout": "87.8 1.1  91.3 0.7  85.2 0.9  87.1 0.9  82.1 0.9  84.5 0.9",
@@ -55,7 +54,6 @@ PRINTED = {
         "random": "74.1 1.2  76.9 1.3  74.3 1.3  76.4 1.0  74.4 0.9  76.9 0.0",
     },
 }
-
 """Set -> name of the method's file -> AUC ±, accuracy ± at 50, 70 and 100 % retained."""
 
 
@@ -82,24 +80,16 @@ NUMBERS = {  # (kind, task, tuned on the joint validation set)
     ("areas", "country_shift", True): 10, ("areas", "severity_shift", True): 11,
     ("blur", "severity_shift", False): 12, ("blur", "country_shift", False): 13,
 }  # fmt: skip
-
 DETECTION = 3
-
 PERCENT = NumberFormat(1, scale=100)
-
 _DIGITS = NumberFormat(3)
-
 _PREDICTION = (("nll", "accuracy", "auprc"), ("auroc", "ece_top_label"))
-
 _AREAS = (
     ("referral_auroc_area", "referral_accuracy_area"),
     ("referral_nll_area", "referral_auprc_area"),
 )
-
 _IN_PERCENT = ("accuracy", "auprc", "auroc", "ood_auroc", "ood_auprc")
-
 _REFERRED = ((0.0, "No referral"), (0.5, "50 % referred"), (0.7, "70 % referred"))
-
 _BLOCK_TITLES = {
     ("country_shift", "in_domain"): "In-domain (EyePACS in the paper)",
     ("country_shift", "shifted"): "Population shift (APTOS 2019 in the paper)",
@@ -295,29 +285,20 @@ def _blur(results: TaskResults, rules: str) -> Table | str:
 
 
 Floats = NDArray[np.float64]
-
 BENCHMARKS = {"in_domain": "diabetic_retinopathy_diagnosis", "shifted": "aptos2019"}
-
 METRICS = {"accuracy": "accuracy", "auc": "auroc"}
-
 RETAINED = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-
 _FILOS_REFERRED = ((0.5, "50 % retained"), (0.3, "70 % retained"), (0.0, "100 % retained"))
-
 _FILE_NAMES = {
     "Deterministic": "deterministic", "MC dropout": "mc_dropout", "MFVI": "mfvi",
     "ensemble Deterministic": "deep_ensemble", "ensemble MAP": "deep_ensemble", "ensemble MC dropout": "ensemble_mc_dropout",
 }  # fmt: skip
-
 _POINTS = ("Deterministic", "MAP")  # methods of one network without noise
-
 _FILOS_BLOCK_TITLES = {
     "in_domain": "In-domain (Kaggle in the paper)",
     "shifted": "Shifted (APTOS 2019 in the paper)",
 }
-
 _BINS = 48
-
 _ROC_RETAINED = 0.6  # share retained where Figure 6 compares methods
 
 

@@ -24,22 +24,15 @@ from retinabench.core.files import write_bytes
 from retinabench.core.untrusted import visible
 
 INK, MUTED, FAINT, PAPER = "#1d1d1b", "#6a6a66", "#dcdbd5", "#fffffe"
-
 GOOD, BAD, PASS = "#2c6fae", "#c8452d", "#4f7f52"
-
 HUES = ("#0067a5", "#c4461a", "#00805e", "#9a4f96", "#8a6d00", "#3d3d6b")
-
 """One hue per method, by its index: blue, vermilion, green, purple, ochre, indigo; each has a contrast of 4.5 : 1."""
-
 DASHES: tuple[tuple[float, ...], ...] = ((), (5, 2), (1.2, 1.6), (7, 2, 1.2, 2))
-
 """Line patterns in multiples of the line width: solid, dashed, dotted, dash-dotted."""
-
 VARIABLES = {
     INK: "ink", MUTED: "muted", FAINT: "faint", PAPER: "paper", GOOD: "good", BAD: "bad", PASS: "pass",
     **{hue: f"c{i}" for i, hue in enumerate(HUES)},
 }  # fmt: skip
-
 """Colour -> variable of the style sheet."""
 
 
@@ -98,27 +91,18 @@ class Panel:
 
 
 Floats = NDArray[np.float64]
-
 WIDTH = 360
-
 """Width in CSS pixels of a panel that a page sets beside others, which a phone shows at about this size."""
-
 TEXT = 13
-
 """Size of the text of a page's figures in CSS pixels at their own width."""
-
 SMALLEST_TEXT = 12
-
 """Size in CSS pixels below which no text of a page's figure is ever shown."""
-
 MOST_POINTS = 200
-
 FORMATS: dict[str, dict[str, Any]] = {
     "svg": {"metadata": dict.fromkeys(("Date", "Creator", "Format", "Type"))},
     "pdf": {"metadata": {"CreationDate": None, "Creator": None, "Producer": None}},
     "png": {"metadata": {"Software": None}},
 }
-
 _RC: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],

@@ -22,9 +22,7 @@ from retinabench.core.untrusted import csv_text, visible
 from retinabench.reports.toolkit.number_format import DASH, MINUS, THREE_DIGITS, NumberFormat, Place, Quantity
 
 ARROWS = {"higher": "↑", "lower": "↓", "": ""}
-
 Direction = Literal["higher", "lower", ""]
-
 Emphasis = Literal["", "best", "good", "bad"]
 
 
@@ -102,7 +100,6 @@ class Cell:
 
 
 UNDEFINED = Cell("–")
-
 """A cell without content."""
 
 
@@ -181,7 +178,6 @@ _LATEX = {
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "↑": r"$\uparrow$", "↓": r"$\downarrow$",
     "—": "---", "–": "--", "−": "$-$", "<": r"\textless{}", ">": r"\textgreater{}", "\N{NO-BREAK SPACE}": "~",
 }  # fmt: skip
-
 _CLASSES = {"": "", "best": "best", "good": "yes", "bad": "no"}
 
 
@@ -435,7 +431,6 @@ def _letter(k: int) -> str:
 
 
 NARROWEST_LABEL = 12
-
 """Labels of rows are broken into lines of at least this many characters before the columns are given up."""
 
 
