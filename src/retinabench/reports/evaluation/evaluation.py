@@ -270,20 +270,12 @@ class Lead:
 
 @dataclass
 class Evaluation:
-    """Everything that a report says, by the index of a method and the name of a set.
+    """Everything that a report says, by the index of a method and the name of a set (`joint` last where it exists).
 
-    Attributes:
-        methods: Methods in the order in which they are shown.
-        settings: How the files are scored.
-        sets: Names of the sets, `joint` last where it exists.
-        marks: The colour and line pattern of each method.
-        files: Per method and seed the scores of the file.
-        leader: Index of the method with the largest referral accuracy area on the last set.
-        cases: (method, set) -> its files on that set.
-        estimates: (method, set, score) -> the score.
-        replicates: (method, set) -> values (F, K) and replicates (F, R, K) of the scores `replicated`.
-        curves: (method, set, curve) -> the curve with its band.
-        changes: (method, score) -> shifted minus in-domain.
+    `leader` has the largest referral accuracy area on the last set. `files`: per method and seed the scores of the file. `cases`:
+    (method, set) -> its files on that set. `estimates`: (method, set, score) -> the score. `replicates`: (method, set) -> values
+    (F, K) and replicates (F, R, K) of the scores `replicated`. `curves`: (method, set, curve). `changes`: (method, score) ->
+    shifted minus in-domain.
     """
 
     methods: list[MethodPredictions]

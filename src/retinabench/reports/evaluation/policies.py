@@ -24,16 +24,7 @@ IMAGES_PER_HOUR = 60.0
 
 @dataclass(frozen=True)
 class Pathway:
-    """What the leading method and the reader do on one set, at the stated pair of thresholds.
-
-    Attributes:
-        set: Name of the set.
-        positives: Number of referable images.
-        severe: Number of images of grade 3 and 4; None without grades.
-        alone: Number of referable images that the method misses without referral.
-        severe_alone: The same number of images of grade 3 and 4.
-        outcome: With referral.
-    """
+    """What the leading method and the reader do on one set at the stated pair of thresholds: numbers of images, of referable ones missed without referral (`alone`), the same of grade 3 and 4 (None without grades), and the outcome with referral."""
 
     set: str
     positives: int

@@ -53,15 +53,7 @@ class ShiftChange:
 
 @dataclass(frozen=True)
 class MissedImages:
-    """Referable images that the leading method calls not referable and retains when half are referred.
-
-    Attributes:
-        set: The set, the shifted one where there is one.
-        positives: Number of referable images.
-        share: The missed share of them.
-        prevalence: Share of referable images in the set.
-        retained: Share of referable images in the retained half.
-    """
+    """Referable images that the leading method calls not referable and retains: their share of `positives`; and the share of referable images in the set (`prevalence`) and among the retained."""
 
     set: str
     positives: int
@@ -72,15 +64,9 @@ class MissedImages:
 
 @dataclass(frozen=True)
 class MethodOrder:
-    """How the leading method compares with the others, by paired intervals on one set.
+    """How the leading method compares with the `others`, by paired intervals on one set.
 
-    Attributes:
-        set: The last set.
-        ahead: Names of the methods that it is ahead of.
-        level: Names of the methods that it cannot be told from.
-        others: Number of other methods.
-        nearest: Of `ahead`, the one with the smallest gap; "" where there is none.
-        gap: That gap.
+    It is ahead of some and cannot be told from others (`level`); `gap` is its difference from the `nearest` of those behind.
     """
 
     set: str
@@ -93,17 +79,10 @@ class MethodOrder:
 
 @dataclass(frozen=True)
 class ScreeningStandard:
-    """Which methods meet the NHS standard on a set at their decision thresholds: by both bounds, or by the estimates alone.
+    """Which methods meet the NHS standard on a set at their decision thresholds: by both bounds (`sure`), or by the estimates alone.
 
-    A threshold that was chosen on the same images meets nothing.
-
-    Attributes:
-        set: The set.
-        sure: Names of the methods that meet it by the lower bounds.
-        estimated: Names of the others that meet it by the estimates.
-        chosen_here: Whether some threshold was chosen on these images.
-        best: The method with the largest sensitivity at a specificity of 0.80, by a threshold chosen on these images.
-        reachable: That sensitivity.
+    A threshold that was chosen on the same images (`chosen_here`) meets nothing. `reachable` is the largest sensitivity at a
+    specificity of 0.80, of the method `best`, by a threshold chosen on these images.
     """
 
     set: str
@@ -116,15 +95,7 @@ class ScreeningStandard:
 
 @dataclass(frozen=True)
 class Dip:
-    """Where the accuracy of the leading method lies below random referral on a set.
-
-    Attributes:
-        set: The set.
-        low: Smallest share referred at which it does.
-        high: Largest share referred at which it does.
-        sure: Whether the upper end of the 95 % band lies below as well, somewhere.
-        lowest: The lowest accuracy there.
-    """
+    """Where the accuracy of the leading method lies below random referral: from `low` to `high` referred, down to `lowest`; `sure` if the upper end of the band does somewhere."""
 
     set: str
     low: float
@@ -162,21 +133,10 @@ class Retained:
 class Verdict:
     """Everything that the head of the page states; None or an empty list leaves a paragraph out.
 
-    Attributes:
-        worth: What the leading method is worth against the baseline, by set.
-        useful: Set -> number of methods that are useful there, and of methods.
-        overall: Whether referral by uncertainty beats random referral, over all methods and sets.
-        outcomes: The same by set.
-        gains: Sets on which the leading method gains, and its share of the possible gain is known.
-        scarce: Sets with too few errors or patients.
-        shift: The change under shift.
-        referral: Sets whose gain from referral is known, the shifted one first.
-        dips: Sets on which the curve of the leading method falls below random referral.
-        retained: What is retained, by set.
-        missed: Referable images that are missed.
-        order: How the methods compare.
-        screening: The screening standard by set.
-        detection: AUROC of the uncertainty of shifted against in-domain images.
+    `worth` is that of the leading method by set, `useful` the number of useful methods and of methods by set. `overall` and
+    `outcomes` (by set) say whether referral by uncertainty beats random referral. `gains` are the sets on which the leading method
+    gains by a known share of the possible gain, `referral` those whose gain is known, the shifted one first. `detection` is the
+    AUROC of the uncertainty of shifted against in-domain images.
     """
 
     worth: Sequence[Worth]

@@ -26,13 +26,8 @@ USED = ("accuracy", "sensitivity", "specificity", "auroc", "failure_auroc", "ece
 class Worth:
     """The facts about one method on one set.
 
-    Attributes:
-        method: Name of the method.
-        set: Name of the set.
-        kind: The verdict, see `judge`.
-        baseline: The baseline; of several seeds the first one's.
-        positives: Number of referable images.
-        scores: Score -> its value and interval: those of `USED`, and `accuracy_gain` and `brier_skill`.
+    `kind` is the verdict (see `judge`); `baseline` that of the first seed; `scores` holds those of `USED`, `accuracy_gain` and
+    `brier_skill`.
     """
 
     method: str

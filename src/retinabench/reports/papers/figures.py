@@ -39,15 +39,7 @@ PANEL = (6 * 72 * 0.62, 4 * 72 * 0.62)  # a panel: the 6 x 4 inches of the relea
 
 @dataclass(frozen=True)
 class PaperFigure:
-    """A figure of a paper.
-
-    Attributes:
-        name: Name of its files.
-        number: Its number in the paper, "" if it has none.
-        title: What it shows, with task and criterion.
-        caption: How it is read.
-        draw: Draws it.
-    """
+    """A figure of a paper: the name of its files, its number ("" if it has none), title, caption, and what draws it."""
 
     name: str
     number: str

@@ -37,6 +37,8 @@ CRITERION_TITLES = {
     JOINT_CRITERION: "tuned on the joint validation metric",
 }
 _CRITERION_SLUGS = {"in_domain_auroc": "tuned-in-domain", JOINT_CRITERION: "tuned-jointly"}
+
+
 def task_title(task: str) -> str:
     """Return the title of a task; an unknown one keeps its name."""
     return TASK_TITLES.get(task, task)

@@ -21,14 +21,7 @@ MINUS, DASH = "−", "–"
 
 @dataclass(frozen=True)
 class NumberFormat:
-    """How a number is written: `suffix` follows the value times `scale`, rounded to `digits` decimals.
-
-    Attributes:
-        digits: Number of decimals.
-        signed: Write a plus sign before positive numbers.
-        scale: Factor applied before rounding; 100 for percent.
-        suffix: Text after the number, such as " %".
-    """
+    """How a number is written: `suffix` follows the value times `scale`, rounded to `digits` decimals; `signed` writes a plus sign."""
 
     digits: int = 3
     signed: bool = False
@@ -101,15 +94,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number with its 95 % interval and its standard error; NaN where unknown.
-
-    Attributes:
-        value: The number itself.
-        low: Lower end of the interval.
-        high: Upper end of the interval.
-        error: Standard error, where there are several runs.
-        place: Where a page can be checked against the files beside it; None leaves the exact value out.
-    """
+    """A number with its 95 % interval and its standard error over runs, NaN where unknown; `place` names it in the files beside a page, None leaves its exact value out."""
 
     value: float
     low: float = math.nan

@@ -177,13 +177,7 @@ Thumbnails = Callable[[str], str]
 
 @dataclass(frozen=True)
 class Explorer:
-    """What a page's sliders show.
-
-    Attributes:
-        data: The JSON for the page's script.
-        reader: Sensitivity and specificity of the reader of the referred images.
-        same_images: Whether the rates were turned into thresholds on the test images themselves.
-    """
+    """What a page's sliders show: JSON for its script, sensitivity and specificity of the reader, and whether rates became thresholds on the test images themselves."""
 
     data: Markup
     reader: tuple[float, float]

@@ -28,15 +28,7 @@ Emphasis = Literal["", "best", "good", "bad"]
 
 @dataclass(frozen=True)
 class Column:
-    """A column.
-
-    Attributes:
-        label: The header.
-        group: What stands above several neighbouring columns.
-        direction: Which way is better; written as an arrow behind the label.
-        text: The column holds text: aligned left, and broken into lines where it is long.
-        facts: What the column is about (for example its set and score), as further columns of the CSV.
-    """
+    """A column: `group` stands above several neighbours, `text` is aligned left and broken into lines, `facts` (such as its set and score) are columns of the CSV."""
 
     label: str
     group: str = ""
@@ -54,14 +46,8 @@ class Column:
 class Cell:
     """A number with its interval and standard error, or text.
 
-    Attributes:
-        content: The number, or text.
-        form: How the number is written.
-        emphasis: "best" is bold; "good" and "bad" are coloured.
-        note: A word behind the number.
-        below: A short remark in small print below the content.
-        why: Why a number is undefined; a footnote in Markdown and LaTeX, small print in HTML.
-        runs: Number of runs that the number is the mean of.
+    `note` is a word behind it, `below` a remark in small print, `why` the reason of an undefined number (a footnote in Markdown and
+    LaTeX), `runs` the number of runs that it is the mean of.
     """
 
     content: Quantity | str = ""
@@ -105,14 +91,7 @@ UNDEFINED = Cell("–")
 
 @dataclass(frozen=True)
 class Row:
-    """A row: its label and one cell per column.
-
-    Attributes:
-        label: The row's header, for example the name of a method.
-        cells: One per column of the block.
-        control: The row is a reference rather than an entry: muted.
-        rule: A line is drawn above the row.
-    """
+    """A row: its label and one cell per column; `control`: a muted reference rather than an entry; `rule`: a line is drawn above it."""
 
     label: str
     cells: Sequence[Cell]
@@ -131,17 +110,10 @@ class Block:
 
 @dataclass(frozen=True)
 class Table:
-    """A table.
+    """A table of one or several blocks of rows.
 
-    Attributes:
-        caption: What the table shows.
-        blocks: Groups of rows; most tables have one.
-        row_header: Header of the column of row labels.
-        note: A remark below the table.
-        name: Name of its files and of its LaTeX label.
-        title: A short name before the caption; with `number` in Markdown and LaTeX.
-        number: Number in a paper, "" where it has none.
-        facts: What the table is about, as the first columns of the CSV.
+    `name` is that of its files and of its LaTeX label; `title` stands before the caption, with `number` ("" where a paper has none) in
+    Markdown and LaTeX; `facts` are the first columns of the CSV.
     """
 
     caption: str
