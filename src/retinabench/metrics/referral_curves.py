@@ -15,7 +15,7 @@ enter: N x N_positive simple operations, half a second for 42,670 images with 8,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -144,16 +144,19 @@ def ranks_classes(metric: str) -> bool:
     return metric in ("auroc", "auprc")
 
 
-def values_on_grid(w: Weighted, grid: Floats, fewest: float) -> dict[str, Floats]:
-    """Return accuracy, AUROC and NLL of the retained images, between two points of the curve linearly.
+def values_on_grid(
+    w: Weighted, grid: Floats, fewest: float, metrics: Sequence[str] = ("accuracy", "auroc", "nll")
+) -> dict[str, Floats]:
+    """Return metrics of the retained images on a grid of shares referred, between two points of the curve linearly.
 
     Args:
         w: One weighting or R.
         grid: (G,) shares referred.
         fewest: Share of the images that must be retained, and ten of them.
+        metrics: Names of `METRICS`; the AUPRC of one weighting only.
 
     Returns:
-        Name of the metric -> (..., G), NaN where fewer images are retained, or for AUROC fewer than ten of a class.
+        Name of the metric -> (..., G), NaN where fewer images are retained, or for AUROC and AUPRC fewer than ten of a class.
     """
     count, step = w.count[..., None], w.step[..., None]
     asked = np.asarray((1 - grid) * w.total[..., None])
@@ -166,9 +169,9 @@ def values_on_grid(w: Weighted, grid: Floats, fewest: float) -> dict[str, Floats
     on_it = (asked == low) | (following == number)
     least = np.maximum(MIN_CLASS, fewest * w.total)[..., None] - 1e-9
     found = {}
-    for name in ("accuracy", "auroc", "nll"):
+    for name in metrics:
         value = w.derived(METRICS[name])
-        defined = enough_of_both(w) if name == "auroc" else np.ones_like(value, bool)
+        defined = enough_of_both(w) if ranks_classes(name) else np.ones_like(value, bool)
         value = np.where(defined & (w.points >= least), value, np.nan)
         before, after = (np.take_along_axis(value, side - 1, axis=-1) for side in (number, following))
         with np.errstate(invalid="ignore", divide="ignore"):

@@ -15,6 +15,7 @@ from retinabench.core.errors import InputError
 from retinabench.metrics.bootstrap import cluster_codes, replicate_weight
 from retinabench.metrics.comparison import compare
 from retinabench.metrics.referral_curves import METRICS as REFERRAL
+from retinabench.metrics.referral_curves import values_on_grid
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.score_results import ScoreValue
 from retinabench.metrics.scoring import referral_curve
@@ -22,6 +23,8 @@ from retinabench.metrics.weighted_images import Cases
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation import evaluation
 from retinabench.reports.evaluation.evaluation import (
+    FEWEST,
+    GRID,
     METRICS,
     AllCurves,
     EvaluationSettings,
@@ -30,7 +33,6 @@ from retinabench.reports.evaluation.evaluation import (
     differences,
     evaluate_methods,
     observed,
-    referral,
 )
 from retinabench.reports.evaluation.policies import policy_grids
 from retinabench.reports.evaluation.verdict import verdict
@@ -43,7 +45,7 @@ def test_curves_are_those_of_the_scores(metric):
     case = SetPredictions.of(predictions("MC dropout", 0, population(400, 200)), "joint")
     assert case is not None
     curve = referral_curve(case.label, case.prob, case.uncertainty, metric)
-    mine = referral(case.cases.weighted(), metric)
+    mine = values_on_grid(case.cases.weighted(), GRID, FEWEST, [metric])[metric]
     for share in (0.0, 0.25, 0.5, 0.75):
         assert mine[round(100 * share)] == pytest.approx(curve.at(share), abs=1e-12)
 
@@ -66,7 +68,7 @@ def test_all_curves_of_many_weightings_are_those_of_one_after_the_other(kind):
     curves = AllCurves(case)
     weight = rng.multinomial(n, np.full(n, 1 / n), 6).astype(float)
     weight[5] *= np.arange(n) < 12  # few images, perhaps of one class
-    np.testing.assert_allclose(curves.rows(weight), np.stack([curves(one) for one in weight]), atol=1e-9)
+    np.testing.assert_array_equal(curves(weight), np.concatenate([curves(one[None]) for one in weight]))
 
 
 def test_observed_shares_by_bin_by_hand():
@@ -105,7 +107,7 @@ def test_oracle_referral_refers_every_error_first_at_any_threshold():
     for threshold in (0.5, 0.2, 0.8):
         case = SetPredictions.of(found, "in_domain", threshold=threshold)
         errors = int((~case.correct).sum())
-        accuracy = REFERRAL["accuracy"](case.oracle.weighted())[0]
+        accuracy = REFERRAL["accuracy"](case.oracle.weighted())
         assert accuracy[200 - errors - 1] == 1
         assert accuracy[-1] == np.mean((prob >= threshold) == label)
 
@@ -206,7 +208,7 @@ def test_what_is_resampled_beside_the_scores_is_what_it_is_alone(joint):
 
 def test_changes_are_shifted_minus_in_domain_by_scikit_learn(joint):
     changes, weight = evaluation._Changes(joint), weightings(joint)
-    found = changes.rows(weight)
+    found = changes(weight)
     for row, one in zip(found, weight, strict=True):
         parts = [np.flatnonzero((joint.domain == name) & (one > 0)) for name in ("in_domain", "shifted")]
         near, far = (roc_auc_score(joint.label[r], joint.prob[r], sample_weight=one[r]) for r in parts)
@@ -217,7 +219,7 @@ def test_changes_are_shifted_minus_in_domain_by_scikit_learn(joint):
 
 def test_a_replicate_of_one_domain_alone_has_no_change(joint):
     weight = (joint.domain == "shifted").astype(float)
-    assert np.isnan(evaluation._Changes(joint)(weight)).all()
+    assert np.isnan(evaluation._Changes(joint)(weight[None])).all()
 
 
 def test_the_score_of_several_seeds_is_their_mean_with_its_standard_error():

@@ -9,7 +9,7 @@ from scipy.stats import norm
 from retinabench.metrics.comparison import rank_methods
 from retinabench.predictions.table import Predictions
 from retinabench.reports.papers.comparison import column_cells, value_of
-from retinabench.reports.papers.measurements import Curves, Measurements, MethodRuns
+from retinabench.reports.papers.measurements import Measurements, MethodRuns
 
 KEY, LOSS = ("in_domain", "accuracy"), ("in_domain", "nll")
 
@@ -25,7 +25,7 @@ def studies(seed: int, levels: list[float], runs: int = 4, patients: int = 1000)
             threshold = np.sqrt(1.36) * norm.ppf(level + 0.01 * rng.normal())
             hit = 0.6 * rng.normal(size=patients) + hardness < threshold
             values = dict.fromkeys((KEY, LOSS), float(hit.mean()))
-            group.runs.append(Measurements(values, {}, Curves({}, {}, {})))
+            group.runs.append(Measurements(values))
             group.tests.append(Predictions(np.arange(patients), label, np.where(hit, 0.9, 0.1)))
         groups.append(group)
     ranked, _ = rank_methods({one.label: one.tests for one in groups}, 100, 0, scores=["accuracy", "nll"])

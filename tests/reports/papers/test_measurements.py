@@ -14,15 +14,9 @@ from retinabench.metrics.scoring import referral_curve
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.metrics.weighted_images import Cases
 from retinabench.predictions.io import write_predictions
-from retinabench.reports.papers.collection import collect
-from retinabench.reports.papers.measurements import (
-    GRID,
-    RATES,
-    Origin,
-    origin,
-    read_labels,
-    retained_weight,
-)
+from retinabench.reports.evaluation.evaluation import GRID
+from retinabench.reports.papers.collection import Origin, collect, origin, read_labels
+from retinabench.reports.papers.measurements import RATES, retained_weight
 from support.fake_predictions import population
 from support.written_papers import gathered as gathered_curves
 from support.written_papers import run

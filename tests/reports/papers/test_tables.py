@@ -221,9 +221,9 @@ def test_what_is_undefined_is_a_dash_with_a_reason(corrected):
     name = "table-02-referral-severity-shift"
     cell = corrected.cells(name)["MAP", "shifted", "auroc_at_0"]
     assert cell["value"] == ""
-    assert cell["why"] == "needs both classes: the set has 40 positive and 0 negative images"
+    assert cell["why"] == "needs both classes; the set has 40 positive and 0 negative images"
     assert "–<sup>a</sup>" in corrected.text(name)
-    assert "<sup>a</sup> needs both classes: the set has 40 positive" in corrected.text(name)
+    assert "<sup>a</sup> needs both classes; the set has 40 positive" in corrected.text(name)
     assert r"--\textsuperscript{a}" in corrected.text(name, ".tex")
 
 

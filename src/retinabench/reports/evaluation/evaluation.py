@@ -117,11 +117,6 @@ class SetPredictions:
         return np.unique(np.quantile(self.prob, np.linspace(0, 1, BINS + 1)[1:-1]))
 
 
-def referral(w: Weighted, metric: str) -> Floats:
-    """Return a score (G,) of the retained images over `GRID` of the share referred; NaN where too few images remain."""
-    return values_on_grid(w, GRID, FEWEST)[metric]
-
-
 def observed(case: SetPredictions, weight: Floats) -> Floats:
     """Return the share of referable images (BINS,) by bin of predicted probability, NaN in an empty bin."""
     total = np.bincount(case.bins, weight, BINS)

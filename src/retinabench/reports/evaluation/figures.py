@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from retinabench.metrics.clinical.thresholds import GOALS
 from retinabench.metrics.image_sets import SET_LABELS
-from retinabench.reports.evaluation.evaluation import BINS, GRID, Evaluation, SetPredictions, referral
+from retinabench.metrics.referral_curves import values_on_grid
+from retinabench.reports.evaluation.evaluation import BINS, FEWEST, GRID, Evaluation, SetPredictions
 from retinabench.reports.toolkit.figures import (
     BAD,
     FAINT,
@@ -312,7 +313,8 @@ def _controls(evaluation: Evaluation, name: str, metric: str) -> list[Control]:
     if not cases:
         return []
     start = evaluation.get(evaluation.leader, name, metric).value
-    oracle = np.mean([referral(case.oracle.weighted(), metric) for case in cases], axis=0)
+    curves = [values_on_grid(case.oracle.weighted(), GRID, FEWEST, [metric])[metric] for case in cases]
+    oracle = np.mean(curves, axis=0)
     return [
         Control("random", GRID, np.where(GRID < 1, start, np.nan)),
         Control("oracle", GRID, oracle),

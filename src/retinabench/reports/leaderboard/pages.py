@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from retinabench.metrics.classification import sensitivity_within
 from retinabench.metrics.image_sets import SET_LABELS
+from retinabench.metrics.referral_curves import values_on_grid
 from retinabench.metrics.registry import SCORES as SPECS
 from retinabench.predictions.table import Predictions
-from retinabench.reports.evaluation.evaluation import GRID, SetPredictions, referral
+from retinabench.reports.evaluation.evaluation import FEWEST, GRID, SetPredictions
 from retinabench.reports.leaderboard import tables as rows
 from retinabench.reports.leaderboard.board import BenchmarkBoard
 from retinabench.reports.leaderboard.submission import Entry
@@ -53,7 +54,7 @@ def curves_of(seeds: Sequence[Predictions], name: str) -> Curves:
     cases = [case for one in seeds if (case := SetPredictions.of(one, name)) is not None]
     wholes = [case.cases.weighted() for case in cases]
     roc = np.mean([sensitivity_within(w, GRID) for w in wholes], axis=0)
-    accuracy = np.mean([referral(w, "accuracy") for w in wholes], axis=0)
+    accuracy = np.mean([values_on_grid(w, GRID, FEWEST, ["accuracy"])["accuracy"] for w in wholes], axis=0)
     prob, label = (np.concatenate([getattr(case, key) for case in cases]) for key in ("prob", "label"))
     bins = np.array_split(np.argsort(prob, kind="stable"), BINS)
     shares = [np.array([values[rows].mean() for rows in bins if len(rows)]) for values in (prob, label)]

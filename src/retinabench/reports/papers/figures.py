@@ -22,8 +22,8 @@ from retinabench.data.preprocessing.preprocess import Recipe, preprocess_bytes
 from retinabench.metrics.clinical.thresholds import GOALS
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.uncertainty import binary_entropy
+from retinabench.reports.evaluation.evaluation import GRID
 from retinabench.reports.papers.measurements import (
-    GRID,
     JOINT_CRITERION,
     RATES,
     STANDARD_BLUR,

@@ -17,6 +17,7 @@ from retinabench.metrics.referral_curves import values_on_grid
 from retinabench.metrics.registry import REFERRED_PERCENT, SCORES
 from retinabench.metrics.weighted_images import Cases, Weighted
 from retinabench.predictions.table import Predictions
+from retinabench.reports.evaluation.evaluation import FEWEST, GRID
 
 STANDARD_BLUR = 30
 """Blur constant of both papers' preprocessing; files that state none belong to it."""
@@ -58,10 +59,8 @@ def slug(*parts: str) -> str:
 Floats = NDArray[np.float64]
 Key = tuple[str, str]
 """Set and score."""
-GRID = np.linspace(0, 1, 101)  # of the share referred
 RATES = {"corrected": np.linspace(0, 1, 201), "published": np.arange(0, 1.02, 0.02)}
 RETAINED = (0.6, 0.9)  # of the ROC curves after referral, Figure 6 of the 2019 paper
-FEWEST = 0.05  # share of the images below which a curve is too noisy to be drawn
 METRICS = published.METRICS
 CONTROLS = ("accuracy", "nll", "auroc")  # metrics with an oracle; that of the AUPRC takes too long
 DETECTION = ("ood_auroc", "ood_auprc")
@@ -143,7 +142,8 @@ def rebalanced(test: Predictions) -> Predictions | None:
 
 def retained_weight(w: Weighted, share: float) -> Floats:
     """Return (N,) weights, in the order of the cases, that retain this share of the mass; ties are shared evenly."""
-    block, fraction = w.locate(np.array([share * w.total]))
+    at = w.locate(np.array([share * w.total]))
+    block, fraction = at.block, at.fraction
     starts = np.concatenate(([0], w.cases.ends + 1))
     weight = w.weight.copy()
     weight[starts[block[0]] : starts[block[0] + 1]] *= fraction[0]
