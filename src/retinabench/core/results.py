@@ -68,10 +68,15 @@ class Document:
         """Return the JSON content: plain dictionaries, lists, text, finite numbers, and None where a number is undefined."""
         content: JsonObject = {"schema": self._schema} if self._schema else {}
         for name in (*vars_of(self), *self._also):
-            value = None if name in self._hidden else json_content(getattr(self, name))
-            if name in self._hidden or (value is None and name in self._optional):
+            if name in self._hidden:
                 continue
-            content |= value if name in self._inline else {self._keys.get(name, name): value}
+            value = json_content(getattr(self, name))
+            if value is None and name in self._optional:
+                continue
+            if name in self._inline:
+                content |= value
+            else:
+                content[self._keys.get(name, name)] = value
         return content
 
 

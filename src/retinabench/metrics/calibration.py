@@ -126,7 +126,7 @@ def ece_positive_class_of(w: Weighted) -> Floats:
 def _expected_error(w: Weighted, gaps: sparse.csr_array) -> Floats:
     """(...,) sum over bins of |sum of w (observed - forecast)| / W."""
     of_bins = np.ascontiguousarray(np.abs(gaps @ w.weight.T).T)
-    return of_bins.sum(axis=-1) / w.total
+    return np.asarray(of_bins.sum(axis=-1) / w.total)[()]
 
 
 def _gaps(cases: Cases, of: Of) -> sparse.csr_array:
@@ -202,9 +202,9 @@ class _PatientSums:
         )
         self.known = (mass > 0).sum(axis=0) > 1
         self.residual = residual[:, self.known]
-        self.total = mass.sum(axis=0)[self.known]
+        self.total: Floats = mass.sum(axis=0)[self.known]
         self.share = self.total / self.total.sum() if self.known.any() else self.total
-        sums = self.residual.sum(axis=0)
+        sums: Floats = self.residual.sum(axis=0)
         self.gap = sums / self.total
         above = sums**2 - (self.residual**2).sum(axis=0)
         self.square = float(self.share @ (above / (self.total**2 - (mass**2).sum(axis=0)[self.known])))

@@ -11,7 +11,7 @@ from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.classification import balanced_weight
 from retinabench.metrics.referral_curves import coarse_auprc_area
 from retinabench.metrics.registry import SCORES, ScoreSpec
-from retinabench.metrics.weighted_images import Cases, Floats, Weighted
+from retinabench.metrics.weighted_images import Cases, Floats, Index, Weighted
 from retinabench.predictions.table import Predictions
 
 SET_LABELS = {"in_domain": "In-domain", "shifted": "Shifted", "joint": "Joint", "balanced": "Balanced"}
@@ -61,7 +61,7 @@ class ImageSet:
         """Every image once; in the balanced set both domains with the same mass."""
         return self.cases.weighted(balanced_weight(self.shifted) if self.name == "balanced" else None)
 
-    def weigh(self, weight: Floats) -> tuple[Weighted | None, Floats]:
+    def weigh(self, weight: Floats) -> tuple[Weighted | None, Index]:
         """Return the images with weights (R, N), and which rows (R,) these are.
 
         A replicate of the balanced set that holds only one of the domains is left out; None where every one does.

@@ -13,12 +13,29 @@ from scipy import stats
 
 from retinabench.core.errors import InputError
 from retinabench.metrics.bootstrap import MAX_UNDEFINED, cluster_codes, percentile_interval
-from retinabench.metrics.proportions import clopper_pearson, clustered_proportion
-from retinabench.metrics.weighted_images import Weighted
+from retinabench.metrics.proportions import binary, clopper_pearson, clustered_proportion
+from retinabench.metrics.weighted_images import Floats, Weighted
 
 Bounds = tuple[float, float]
-
+Counts = Callable[[Weighted], tuple[NDArray[np.generic], Floats]]
+Of = Literal["patients", "classes", "retained", "errors"]
+Ranks = Callable[[Weighted], tuple[Floats, Floats, Floats]]
 ROUNDING = 1e-12  # replicates that differ by less are equal: an area of ones is 1 only up to rounding
+FEWEST_ERRORS = 5
+MORE_DEGREES = 5  # chosen by simulation, see `docs/intervals.md`
+MOST_EXACT = 4000  # the convolution takes less than a tenth of a second
+ONE_PATIENT = "no interval: there is a single patient"
+ONE_PATIENT_OF_CLASS = "no interval: a single patient has images of one of the classes"
+FEW = {
+    "patients": ONE_PATIENT,
+    "classes": ONE_PATIENT_OF_CLASS,
+    "retained": "no interval: fewer than four patients have images of one of the classes",
+    "errors": f"no interval: fewer than {FEWEST_ERRORS} patients have a wrong (or a correct) prediction, which decides the score",
+}
+UNDEFINED = "no interval: the score is undefined in more than 5 % of the bootstrap replicates"
+ALL_ALIKE = (
+    "no interval: every bootstrap replicate has the same value, so that an interval would have no width"
+)
 
 
 def scaled_interval(
@@ -49,7 +66,7 @@ def scaled_interval(
 
 
 def replicate_error(draws: ArrayLike) -> float:
-    """Return the standard deviation of the replicates of one score; NaN if over 5 % of them are undefined.
+    """Return the std of the replicates of one score; NaN if over 5 % of them are undefined.
 
     Shapes: `draws` (R,).
     """
@@ -72,9 +89,6 @@ def t_test(difference: float, error: float, degrees: float) -> float:
     if not error > 0 or degrees < 1:
         return math.nan
     return float(2 * stats.t.sf(abs(difference) / error, degrees))
-
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -143,7 +157,7 @@ def auroc_error(
 
     Shapes: `label` (N,), `score` (N,), `cluster` (N,), `weight` (N,).
     """
-    y = _labels(label)
+    y = binary(label, "label")
     w = np.ones(len(y)) if weight is None else np.asarray(weight, np.float64)
     return _error(y, _placements(y, _scores(score, len(y)), w), cluster, w, difference=False)
 
@@ -161,7 +175,7 @@ def auroc_difference(
 
     Shapes: `label` (N,), `score_a` (N,), `score_b` (N,), `cluster` (N,), `weight` (N,).
     """
-    y = _labels(label)
+    y = binary(label, "label")
     w = np.ones(len(y)) if weight is None else np.asarray(weight, np.float64)
     a, b = (_placements(y, _scores(score, len(y)), w) for score in (score_a, score_b))
     return _error(y, a - b, cluster, w, difference=True)
@@ -213,46 +227,11 @@ def _placements(y: NDArray[np.bool_], score: Floats, weight: Floats) -> Floats:
     return out
 
 
-def _labels(label: ArrayLike) -> NDArray[np.bool_]:
-    y = np.asarray(label)
-    if y.ndim != 1 or not np.isin(y, (0, 1)).all():
-        raise InputError("the labels must be (N,) zeros and ones", column="label")
-    return y.astype(bool)
-
-
 def _scores(score: ArrayLike, n: int) -> Floats:
     values = np.asarray(score, np.float64)
     if values.shape != (n,) or not np.isfinite(values).all():
         raise InputError(f"needed are {n} finite numbers, one per label", column="score")
     return values
-
-
-Counts = Callable[[Weighted], tuple[NDArray[np.generic], Floats]]
-
-Of = Literal["patients", "classes", "retained", "errors"]
-
-Ranks = Callable[[Weighted], tuple[Floats, Floats, Floats]]
-
-ONE_PATIENT = "no interval: there is a single patient"
-
-ONE_PATIENT_OF_CLASS = "no interval: a single patient has images of one of the classes"
-
-FEWEST_ERRORS = 5
-
-MORE_DEGREES = 5  # chosen by simulation, see `docs/intervals.md`
-
-FEW = {
-    "patients": ONE_PATIENT,
-    "classes": ONE_PATIENT_OF_CLASS,
-    "retained": "no interval: fewer than four patients have images of one of the classes",
-    "errors": f"no interval: fewer than {FEWEST_ERRORS} patients have a wrong (or a correct) prediction, which decides the score",
-}
-
-UNDEFINED = "no interval: the score is undefined in more than 5 % of the bootstrap replicates"
-
-ALL_ALIKE = (
-    "no interval: every bootstrap replicate has the same value, so that an interval would have no width"
-)
 
 
 class Ends(NamedTuple):
@@ -282,7 +261,7 @@ class IntervalMethod(Protocol):
 
 @dataclass(frozen=True)
 class Percentile:
-    """The percentile interval of the replicates: of a score of which nothing is known, such as that of a plug-in."""
+    """The percentile interval of the replicates. Default for plug-in scores."""
 
     resampled: bool = True
 
@@ -296,7 +275,16 @@ class Percentile:
 
 @dataclass(frozen=True)
 class Scaled:
-    """Student's t interval with the std of the bootstrap replicates, on the logit or logarithmic scale of the bounds; see `scaled_interval`."""
+    """Student's t interval with the std of the bootstrap replicates, on the logit or logarithmic scale of the bounds; see `scaled_interval`.
+
+    Args:
+        low: The least value of the score.
+        high: Its largest value.
+        of: Whose number, less one, are the degrees of freedom: `patients`; patients of the rarer of the `classes`, where the
+            score compares them; `retained`, for an area over referral: 5 more than the patients with a wrong prediction in the surer
+            half of the images, because these decide it, at most half of those of the rarer class; or `errors`: patients with the
+            rarer of wrong and correct predictions, and no interval below 5 of them.
+    """
 
     low: float = -math.inf
     high: float = math.inf
@@ -317,7 +305,8 @@ class Scaled:
 class Proportion:
     """Jeffreys' interval at an effective number of images, see `clustered_proportion`.
 
-    Shapes: `counts` (N,).
+    counts: weighted images -> success of each image in [0, 1] and what it counts for, both (N,). resampled: whether the images
+    that count depend on the sample, so that the replicates tell the variance.
     """
 
     counts: Counts
@@ -341,7 +330,8 @@ class Proportion:
 class Ranked:
     """Of an AUROC or a linear function of one: DeLong's or Obuchowski's error, Student's t on the logit scale; see `area_interval`.
 
-    Shapes: `parts` (N,).
+    parts: weighted images -> score, and mass of the positive and of the negative images, all (N,). low: the value where the
+    AUROC is 0.
     """
 
     parts: Ranks
@@ -434,9 +424,6 @@ def _checked(low: float, high: float, draws: Floats) -> Ends:
     if high > low:
         return Ends(low, high)
     return Ends(why=UNDEFINED if math.isnan(replicate_error(draws)) else ALL_ALIKE)
-
-
-MOST_EXACT = 4000  # the convolution takes less than a tenth of a second
 
 
 def holm(p_values: ArrayLike) -> Floats:

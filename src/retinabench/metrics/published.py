@@ -1,7 +1,16 @@
 """The released Retina Benchmark protocol, faults included: its scores, curves and sets.
 
 For comparison with published numbers only. What is wrong with each, and what the corrected rules do instead, is in
-`docs/deviations.md`.
+`docs/deviations.md`. Curves start with nothing referred and end with everything referred, where the value is 1 (0
+for NLL) by definition. Areas are plain means of these arrays.
+
+**Ties.** The released code sorts by NumPy's default sort, which is not stable: the order of images of equal
+uncertainty, and with it every curve, depends on the NumPy version and on the row order. Every function here takes an
+`order` for that reason; where it is None, `order_of` sorts as the released code does under the NumPy installed.
+
+Reference: google/uncertainty-baselines at 163351d4c923, `baselines/diabetic_retinopathy_detection`; the calibration
+error is that of google-research/robustness_metrics at 93ac2c25. Old scikit-learn semantics (before 1.6) hold: an
+AUROC of one class is an error, counted as 0 in a curve.
 """
 
 from __future__ import annotations

@@ -400,7 +400,8 @@ def coarse_auprc_area(w: Weighted) -> Floats:
     For bootstrap replicates, where every count would take minutes; the area itself uses every count.
     """
     if w.weight.ndim == 1:
-        return coarse_auprc_area(Weighted(w.cases, w.weight[None]))[0]
+        single: Floats = coarse_auprc_area(Weighted(w.cases, w.weight[None]))[0]
+        return single
     enough = enough_of_both(w) & w.there
     some = enough.any(axis=1)
     if not some.any():

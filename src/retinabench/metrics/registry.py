@@ -72,10 +72,11 @@ class ScoreSpec:
     misleads: str = ""
 
     def __call__(self, w: Weighted) -> Any:
-        """Return the value for one weighting, or values (R,) for R of them; NaN where undefined."""
+        """Return the value of one weighting as a float, or values (R,) of R of them; NaN where undefined."""
         if w.weight.ndim > 1 and self.by_rows:
             return np.array([self.function(Weighted(w.cases, row)) for row in w.weight])
-        return w.derived(self.function)
+        value = w.derived(self.function)
+        return value if w.weight.ndim > 1 else float(value)
 
     @property
     def sign(self) -> int:

@@ -16,6 +16,7 @@ from retinabench.core.results import (
     Tabular,
     draw_intervals,
     json_content,
+    vars_of,
 )
 from retinabench.core.untrusted import shown
 from retinabench.metrics.calibration import SetCalibration
@@ -75,7 +76,7 @@ class RetainedImages(Document):
 
 
 @dataclass(frozen=True)
-class SetScores(Tabular):
+class SetScores(Tabular, Document):
     """The scores of one set, by attribute (`.auroc`) and by name (`["auroc"]`).
 
     Args:
@@ -97,6 +98,8 @@ class SetScores(Tabular):
         >>> found["accuracy"].value, found.referral["accuracy"]["0.5"]
         (0.5, 1.0)
     """
+
+    _optional = ("calibration", "retained", "controls", "baseline")
 
     images: int
     patients: int | None
@@ -126,53 +129,21 @@ class SetScores(Tabular):
 
     def records(self) -> list[Row]:
         """Return one dictionary per score."""
-        return [
-            {
-                "score": SCORES[name].label,
-                "direction": SCORES[name].direction,
-                "value": found.value,
-                "low": found.low,
-                "high": found.high,
-                "why": found.why,
-            }
-            for name, found in self.scores.items()
-        ]
+        rows: list[Row] = []
+        for name, score in self.scores.items():
+            row: Row = {"score": SCORES[name].label, "direction": SCORES[name].direction}
+            rows.append(row | {key: getattr(score, key) for key in ("value", "low", "high", "why")})
+        return rows
 
     def plot(self, axes: Axes | None = None, scores: Sequence[str] = PLOTTED) -> Axes:
-        """Draw scores with their intervals.
-
-        Args:
-            axes: Where to draw; None: a new figure.
-            scores: Names of the scores; those that the set lacks are left out.
-
-        Returns:
-            The axes.
-        """
+        """Draw scores of these names with their intervals on `axes` (None: a new figure); those that the set lacks are left out."""
         return draw_intervals(self.interval_rows(scores), axes)
 
     def interval_rows(self, names: Sequence[str], ending: str = "") -> list[IntervalRow]:
-        """Return the lines of a plot.
-
-        Args:
-            names: Names of scores.
-            ending: What follows the label of each.
-
-        Returns:
-            One line for each that the set has.
-        """
+        """Return a line of a plot for each of these scores that the set has; `ending` follows its label."""
         check_known("score", names, list(SCORES))
         found = [(SCORES[name].label, self.scores[name]) for name in names if name in self.scores]
         return [IntervalRow(label + ending, one.value, one.low, one.high) for label, one in found]
-
-    def to_dict(self) -> JsonObject:
-        """Return the set's part of the JSON of `retinabench score`."""
-        names = ("images", "patients", "positives", "scores")
-        content = {name: json_content(getattr(self, name)) for name in names}
-        further = {
-            name: getattr(self, name)
-            for name in ("calibration", "referral", "retained", "controls", "baseline")
-        }
-        return content | {name: json_content(one) for name, one in further.items() if one is not None}
 
 
 @dataclass(frozen=True, repr=False)
@@ -231,15 +202,7 @@ class Scores(Tabular):
         return [{"set": SET_LABELS[name], **row} for name, one in self.sets.items() for row in one.records()]
 
     def plot(self, axes: Axes | None = None, scores: Sequence[str] = PLOTTED) -> Axes:
-        """Draw scores of every set with their intervals.
-
-        Args:
-            axes: Where to draw; None: a new figure.
-            scores: Names of the scores; those that a set lacks are left out.
-
-        Returns:
-            The axes.
-        """
+        """Draw scores of every set as `SetScores.plot` does."""
         rows = [
             row
             for score in scores
@@ -250,18 +213,11 @@ class Scores(Tabular):
 
     def to_dict(self) -> JsonObject:
         """Return what `retinabench score --json` writes: only dictionaries, lists, text, finite numbers and None."""
-        return {
-            "schema": SCHEMA,
-            "rules": self.rules,
-            "uncertainty": self.uncertainty,
-            "threshold": self.threshold.to_dict(),
-            "bootstrap": self.bootstrap,
-            "seed": self.seed,
+        shown_here = {
             "source": self.source and shown(self.source),
             "metadata": _plain_metadata(self.metadata),
-            "notes": list(self.notes),
-            "sets": json_content(self.sets),
         }
+        return {"schema": SCHEMA, **json_content(vars_of(self) | shown_here)}
 
 
 def check_known(kind: str, names: Sequence[str] | None, known: Sequence[str]) -> None:

@@ -58,7 +58,10 @@ def cumulate(mass: Floats) -> Floats:
 def ratio(part: Floats, whole: Floats) -> Floats:
     """part / whole of equal shapes, NaN where the whole is not above 0."""
     part = np.asarray(part)
-    return np.divide(part, whole, out=np.full(part.shape, np.nan), where=np.asarray(whole) > 0)[()]
+    quotient: Floats = np.divide(part, whole, out=np.full(part.shape, np.nan), where=np.asarray(whole) > 0)[
+        ()
+    ]
+    return quotient
 
 
 def is_positive(prob: Floats, threshold: float = 0.5) -> Bools:
@@ -206,8 +209,8 @@ class Points:
 
     def chosen(self, number: Index) -> Points:
         """Return the points (..., m) of these numbers."""
-        block, fraction = (np.take_along_axis(part, number, axis=-1) for part in (self.block, self.fraction))
-        return Points(block, fraction, self.blocks)
+        block = np.take_along_axis(self.block, number, axis=-1)
+        return Points(block, np.take_along_axis(self.fraction, number, axis=-1), self.blocks)
 
 
 class Weighted:

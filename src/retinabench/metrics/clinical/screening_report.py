@@ -120,7 +120,7 @@ def baseline_of(
         gain = (right - (positives if majority else count - positives)) / count
         return np.stack([gain, 1 - ratio(squares / count, variance)], axis=1)
 
-    gain, skill = accuracy_gain_of(w), brier_skill_of(w)
+    gain, skill = float(accuracy_gain_of(w)), float(brier_skill_of(w))
     ends = [Ends(), Ends()]
     if bootstrap:
         draws = cluster_bootstrap(statistic, np.arange(patients), replicates=bootstrap, seed=seed)
@@ -128,7 +128,7 @@ def baseline_of(
         ends = [one.ends([w], v, d, level) for one, v, d in zip(methods, (gain, skill), draws.T, strict=True)]
     return Baseline(
         "referable" if majority else "not referable",
-        max(w.positives, w.negatives) / w.total,
+        float(max(w.positives, w.negatives) / w.total),
         Interval(gain, ends[0].low, ends[0].high),
         Interval(skill, ends[1].low, ends[1].high),
         len(np.unique(codes[positive])),
@@ -146,7 +146,9 @@ def _corrected(w: Weighted, validation: Predictions | None) -> PriorCorrection |
         return None
     prob = correct_prior(w.cases.prob, float(np.exp(-offset)))
     moved = Cases(w.cases.label, prob, threshold=w.cases.threshold).weighted()
-    scores = [score(moved) for score in (accuracy_of, sensitivity_of, brier_skill_of, ece_positive_class_of)]
+    scores = [
+        float(score(moved)) for score in (accuracy_of, sensitivity_of, brier_skill_of, ece_positive_class_of)
+    ]
     return PriorCorrection(float(offset), split, *scores)
 
 
