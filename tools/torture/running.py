@@ -26,7 +26,7 @@ from retinabench.cli.main import main
 from retinabench.experiments.engines import engine
 from retinabench.reports.leaderboard import board
 from retinabench.reports.leaderboard.board import baselines_of
-from retinabench.reports.leaderboard.submission import Entry
+from retinabench.reports.leaderboard.submission import Submission
 from torture.trial import Ended, end_group
 
 PATIENCE = 600.0  # seconds for a command of a few seconds on a very busy machine
@@ -120,7 +120,7 @@ def start(
         os._exit(code)
 
 
-def _two_baselines(name: str) -> tuple[Entry, ...]:
+def _two_baselines(name: str) -> tuple[Submission, ...]:
     """Return the first two baselines of a benchmark: all of them take a minute and write 500 files."""
     return baselines_of(name)[:2]
 

@@ -76,6 +76,13 @@ class EyeTable(Frozen):
     columns: tuple[str, str]
 
 
+class RemoteFile(Frozen):
+    """A file that needs no login."""
+
+    url: str
+    name: str
+
+
 class Definition(Frozen):
     """A data set, see above."""
 
@@ -83,7 +90,7 @@ class Definition(Frozen):
     steps: str
     labels: tuple[LabelTable, ...]
     counts: dict[str, tuple[int, ...]]
-    remote: dict[str, str] | None = None
+    remote: RemoteFile | None = None
     eyes: EyeTable | None = None
 
 
@@ -95,7 +102,7 @@ def definition(name: str) -> Definition:
 def dataset(file: Path) -> ImageDataset:
     """Return the data set that a file defines."""
     defined = definition(file.stem)
-    remote = None if defined.remote is None else Remote(**defined.remote)
+    remote = None if defined.remote is None else Remote(defined.remote.url, defined.remote.name)
     return ImageDataset(
         partial(records, defined),
         defined.steps,

@@ -11,11 +11,11 @@ from scipy import stats
 
 from retinabench.fidelity.leaderboard.board import baselines, make_board, score_task
 from retinabench.fidelity.leaderboard.files import find_submissions, score_tasks
-from retinabench.fidelity.leaderboard.results import Board, Rank, RankedDivision, RankedEntry, Refused
+from retinabench.fidelity.leaderboard.results import FidelityBoards, RankedDivision, RankedEntry, Refused
 from retinabench.fidelity.scoring import resolution
 from retinabench.fidelity.scoring.resolution import Contest, places_of_ranks, resolve
 from retinabench.fidelity.submissions.submission import About, Submission, write_submission
-from retinabench.reports.toolkit.number_format import Quantity
+from retinabench.metrics.comparison import RankedModel
 from support.evaluators import ENERGY, FUNDUS
 from support.fake_reference import softmax
 from support.submissions import submission_meta
@@ -34,7 +34,7 @@ def test_nearer_submissions_rank_first_and_seeds_are_one_entry(folder, evaluator
         if e["title"] == "Near" and task["task"] == "fundus"
     ]
     assert near["seeds"] == [0, 1, 2]
-    (line,) = [one for one in tasks[0].entries if one.title == "Near"]
+    (line,) = [one for one in tasks[0].entries.values() if one.title == "Near"]
     values = [grade["all"]["total_variation"].value for grade in line.estimates]
     one = near["groups"]["all"]["total_variation"]
     assert one["value"] == pytest.approx(np.mean(values))
@@ -105,8 +105,8 @@ def test_of_seeds_with_and_without_samples_are_the_measures_that_both_have(tmp_p
         )
     (task,) = score_tasks(find_submissions([tmp_path]), evaluators)[0]
     (entry,) = task.competitors
-    assert entry.scores["all"]["total_variation"].quantity.defined
-    assert not entry.scores["all"]["epistemic_correlation"].quantity.defined
+    assert np.isfinite(task.value(entry.title, "all", "total_variation").value)
+    assert np.isnan(task.value(entry.title, "all", "epistemic_correlation").value)
 
 
 def test_trivial_submissions():
@@ -129,8 +129,8 @@ def test_no_entry_replaces_one_of_its_title(tmp_path, evaluators):
         meta = {"task": "fundus", "title": title, "baseline": False}
         write_submission(tmp_path / str(k) / "submission.npz", Submission(probs, about=About(**meta)))
     (scored,) = score_tasks(find_submissions([tmp_path]), evaluators)[0]
-    assert len(scored.competitors) == len({entry.title for entry in scored.entries}) - 3 == 4
-    assert "uniform" in {entry.title for entry in scored.entries if entry.baseline}
+    assert len(scored.competitors) == len(scored.entries) - 3 == 4
+    assert "uniform" in {entry.title for entry in scored.entries.values() if entry.kind == "trivial"}
 
 
 def test_divisions_are_ordered_by_track_then_tier():
@@ -148,9 +148,9 @@ def test_divisions_are_ordered_by_track_then_tier():
 
 def test_a_board_is_plain_json():
     ranked = RankedEntry(
-        "x", Rank(Quantity(1.5), (1, 2)), {"agreement": 1.0}, 2, RankedDivision("stated", 100)
+        "x", RankedModel(1.5, rank=1.5, best=1, worst=2), {"agreement": 1.0}, 2, RankedDivision("stated", 100)
     )
-    content = Board([], [ranked], [Refused(Path("a.npz"), "is a \x07 file")]).to_dict()
+    content = FidelityBoards([], [ranked], [Refused(Path("a.npz"), "is a \x07 file")]).to_dict()
     assert list(content) == ["schema", "tasks", "ranking", "refused"]
     assert content["ranking"] == [
         {
@@ -165,7 +165,7 @@ def test_undefined_scores_have_a_reason_and_no_interval(evaluators):
     probs = evaluators["fundus"].reference.probs
     bare = Submission(np.eye(5)[probs.argmax(axis=1)], about=About(title="x"))
     task = score_task(evaluators["fundus"], [bare])
-    record = next(entry for entry in task.entries if entry.title == "x").to_dict()["groups"]["all"]
+    record = next(entry for entry in task.to_dict()["entries"] if entry["title"] == "x")["groups"]["all"]
     assert record["epistemic_error"] == {"value": None, "why": "needs posterior samples"}
     assert record["nll"]["why"] == "a class that occurs got probability 0, or less than is stored"
     assert set(record["agreement"]) == {"value", "low", "high"}

@@ -53,7 +53,7 @@ def test_a_kept_submission_is_found_by_the_board_under_its_title(tmp_path, evalu
     assert task_of(file) == "fundus"
     (again,), _ = score_tasks([file], evaluators)
     assert again.competitors[0].title == "Theirs"
-    assert again.competitors[0].scores["all"]["agreement"].quantity.value == 1
+    assert again.value("Theirs", "all", "agreement").value == 1
 
 
 def test_keeping_a_submission_does_not_sign_what_no_run_has_signed(tmp_path, evaluators):
@@ -69,8 +69,8 @@ def test_keeping_a_submission_does_not_sign_what_no_run_has_signed(tmp_path, eva
         kept = tmp_path / f"kept-{name}"
         score_files([tmp_path / f"{name}.npz"], evaluators["fundus"], keep=kept)
         (again,), _ = score_tasks(find_submissions([kept]), evaluators)
-        entry = again.competitors[0].to_dict()
-        assert (entry["counted"], entry["declared"]) == (counted, not counted)
+        (entry,) = again.competitors
+        assert (entry.counted, entry.declared) == (counted, not counted)
 
 
 def test_one_title_is_for_one_file(tmp_path, evaluators):
@@ -163,7 +163,7 @@ def test_the_reference_handed_in_is_shown_and_not_ranked(tmp_path, evaluators):
     write_submission(tmp_path / "submission.npz", copy)
     (board,), _ = score_tasks([tmp_path / "submission.npz"], evaluators)
     (entry,) = board.competitors
-    assert entry.marks == ("equal to the reference",)
+    assert entry.notes == ("equal to the reference",)
     assert entry.rank is None
     assert not board.ranked
 
@@ -174,7 +174,7 @@ def test_a_submission_that_is_there_twice_is_one_seed(tmp_path, evaluators):
         one = Submission(probs, about=About(**submission_meta(FUNDUS, "MAP", seed)))
         write_submission(tmp_path / str(k) / "submission.npz", one)
     (board,), refused = score_tasks(find_submissions([tmp_path]), evaluators)
-    assert [len(entry.submissions) for entry in board.competitors] == [1]
+    assert [len(entry.seeds) for entry in board.competitors] == [1]
     assert ["holds the same predictions as" in one.why for one in refused] == [True, True]
 
 
@@ -190,7 +190,7 @@ def test_seeds_and_like_titles_are_kept_side_by_side(tmp_path, evaluators):
         score_files(files[:1], evaluators["fundus"], keep=kept, title=title)
     assert len(find_submissions([kept])) == 6
     (board,), _ = score_tasks(find_submissions([kept]), evaluators)
-    assert {entry.title: len(entry.submissions) for entry in board.competitors}["MAP"] == 3
+    assert {entry.title: len(entry.seeds) for entry in board.competitors}["MAP"] == 3
 
 
 def test_a_pipe_among_the_submissions_is_no_wait(folder, evaluators):
@@ -247,7 +247,7 @@ def test_a_lone_entry_is_ranked_among_those_that_are_shipped(packed, folder, eva
     own = [folder / "Middling-fundus-0" / "submission.npz"]
     (board,), refused = score_tasks(own, {"fundus": evaluators["fundus"]}, shipped=True)
     assert not refused
-    assert [(one.title, one.shipped, len(one.submissions)) for one in board.ordered if not one.baseline] == [
+    assert [(one.title, one.kind == "baseline", len(one.seeds)) for one in board.ordered if one.kind != "trivial"] == [
         ("Near", True, 3), ("Middling", False, 1), ("Far", True, 1),
     ]  # fmt: skip
     table = task_table(board)

@@ -189,7 +189,7 @@ def test_every_entry_is_a_dot_at_its_value(task):
     assert [label.get_text() for label in axes.get_yticklabels()] == [entry.title for entry in task.ordered]
     name = task.ranked_measures[0]
     dots = [line.get_xdata()[0] for line in axes.lines if line.get_marker() in "ox"]
-    assert dots == pytest.approx([entry.scores["all"][name].quantity.value for entry in task.ordered])
+    assert dots == pytest.approx([task.value(entry.title, "all", name).value for entry in task.ordered])
     assert page.board_width(task) == 180 + 290 * 2
 
 
@@ -240,14 +240,14 @@ def test_printed_rows_of_a_task_are_marked_and_have_their_values():
     rows = printed_rows(board("kit-cifar10"))
     assert len(rows) == 12
     assert all(title.endswith("(printed)") for title in rows)
-    quantity = rows["SGHMC-CLR (printed)"]["total_variation"].quantity
-    assert (quantity.value, quantity.error) == (0.099, 0.006)
-    assert rows["HMC (printed)"]["agreement"].quantity.value == pytest.approx(0.9401)
+    printed = rows["SGHMC-CLR (printed)"]["total_variation"]
+    assert (printed.value, printed.error) == (0.099, 0.006)
+    assert rows["HMC (printed)"]["agreement"].value == pytest.approx(0.9401)
     assert printed_rows(board("fundus")) == {}
     shifted = board("kit-cifar10-shifted", ("all", "clean", "corrupted"))
     for group, value in (("clean", 0.916), ("all", 0.787)):
         (only,) = printed_rows(shifted, group).values()
-        assert only["agreement"].quantity.value == value
+        assert only["agreement"].value == value
 
 
 @pytest.mark.parametrize("task", ["fundus", "idrid", "energy-gap"])

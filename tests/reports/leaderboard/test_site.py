@@ -151,7 +151,7 @@ def test_the_static_table_is_sorted_and_complete(built, board) -> None:
 
 def test_predictions_are_there_to_download_with_the_score_s_digits(built, board) -> None:
     for key, entry in board.entries.items():
-        for one in entry.predictions[NAME]:
+        for one in entry.seeds:
             read = read_predictions(
                 built / "predictions" / key / NAME / f"seed-{one.metadata['seed']}.parquet"
             )

@@ -19,21 +19,18 @@ from numpy.typing import NDArray
 from retinabench.core.seeds import numpy_generator
 from retinabench.core.untrusted import told_apart
 from retinabench.fidelity.leaderboard.results import (
-    Board,
-    Draws,
+    FidelityBoards,
     FidelityEntry,
-    Rank,
     RankedDivision,
     RankedEntry,
-    Score,
     TaskBoard,
+    scored,
 )
-from retinabench.fidelity.leaderboard.shipped import settings_of
+from retinabench.fidelity.leaderboard.shipped import is_shipped, settings_of
 from retinabench.fidelity.scoring.grading import Evaluator
 from retinabench.fidelity.scoring.measures import (
     ALL,
     MEASURES,
-    RANKED,
     Estimate,
     average,
     nearness,
@@ -43,8 +40,11 @@ from retinabench.fidelity.scoring.measures import (
 from retinabench.fidelity.scoring.resolution import Contest, Resolution, places_of_ranks, resolve
 from retinabench.fidelity.submissions.submission import DRAWS, About, Submission
 from retinabench.fidelity.targets.target import Target
+from retinabench.metrics.bootstrap import percentile_interval
+from retinabench.metrics.comparison import RankedModel, ScoreRanking, SetRanking
 from retinabench.metrics.over_seeds import aggregate
 from retinabench.metrics.paired import ranks
+from retinabench.reports.leaderboard.submission import Kind
 
 REGRESSION = ("wasserstein", "w2", "w2_kit", "w2_as_printed", "rmse", "crps", "coverage_90")
 NEEDS_DECISION = ("regret", "referral_area")
@@ -81,22 +81,51 @@ def score_task(
     gaussian = evaluator.target.likelihood == "gaussian"
     trivial = baselines(evaluator.target, reference.draws if gaussian else reference.probs)
     by_title = _by_title([*submissions, *trivial])
-    entries = [_entry(evaluator, title, seeds) for title, seeds in by_title.items()]
-    board = TaskBoard(evaluator, entries, division)
+    entries = {title: _entry(evaluator, title, seeds) for title, seeds in by_title.items()}
+    board = TaskBoard(entries, _sets(evaluator, entries), evaluator, division)
     if (found := _ranks(board)) is None:
         return board
-    ranks_of = {
-        title: Rank.of(found.mean[k], found.replicates[:, k], found.resolution.places[k])
-        for k, title in enumerate(found.titles)
-    }
-    ranked = [replace(entry, rank=ranks_of.get(entry.title)) for entry in entries]
-    return TaskBoard(evaluator, ranked, division, found.resolution)
+    for k, title in enumerate(found.titles):
+        rank = _rank(float(found.mean[k]), found.replicates[:, k], found.resolution.places[k])
+        entries[title] = replace(entries[title], rank=rank)
+    return replace(board, resolution=found.resolution)
 
 
-def make_board(tasks: Sequence[TaskBoard]) -> Board:
+def _sets(evaluator: Evaluator, entries: Mapping[str, FidelityEntry]) -> dict[str, SetRanking]:
+    """Return the values of all entries by group of test points and measure, intervals of several seeds vary with these."""
+    found = {}
+    for group, rows in evaluator.resampling.groups.items():
+        models: dict[str, dict[str, RankedModel]] = {name: {} for name in measures_of(evaluator.target)}
+        for title, entry in entries.items():
+            mean = entry.mean[group]
+            values = {name: np.array([one[group][name].value for one in entry.estimates]) for name in mean}
+            shifted = _shifted(evaluator, title, mean, values)
+            for name in models:
+                models[name][title] = scored(name, shifted.get(name), _error(values.get(name)))
+        scores = {
+            name: ScoreRanking("higher" if MEASURES[name].higher else "lower", of, ())
+            for name, of in models.items()
+        }
+        found[group] = SetRanking(len(rows), None, 0, scores)
+    return found
+
+
+def _rank(value: float, replicates: Floats, places: tuple[int, int]) -> RankedModel:
+    """Return a mean rank with the interval of its replicates (R,), and the places that are resolved."""
+    low = high = np.nan
+    if len(replicates):
+        (low,), (high,) = percentile_interval(replicates[:, None], points=True)
+    return RankedModel(
+        value, rank=value, rank_low=float(low), rank_high=float(high), best=places[0], worst=places[1]
+    )
+
+
+def make_board(tasks: Sequence[TaskBoard]) -> FidelityBoards:
     """Rank the entries of each division over tasks, those with a submission for every task that the division ranks."""
     divisions = sorted({task.division or RankedDivision() for task in tasks}, key=lambda one: one.key)
-    return Board(list(tasks), [row for division in divisions for row in _over_tasks(tasks, division)])
+    return FidelityBoards(
+        list(tasks), [row for division in divisions for row in _over_tasks(tasks, division)]
+    )
 
 
 def _over_tasks(tasks: Sequence[TaskBoard], division: RankedDivision) -> list[RankedEntry]:
@@ -118,9 +147,9 @@ def _over_tasks(tasks: Sequence[TaskBoard], division: RankedDivision) -> list[Ra
             for name, values in of.by_measure.items():
                 measured.setdefault(name, []).append(float(values[k]))
         by_measure = {name: float(np.mean(values)) for name, values in measured.items()}
-        rank = Rank.of(mean, over_tasks[:, number], shared[number])
+        rank = _rank(mean, over_tasks[:, number], shared[number])
         rows.append(RankedEntry(title, rank, by_measure, len(found), division))
-    return sorted(rows, key=lambda row: row.rank.quantity.value)
+    return sorted(rows, key=lambda row: row.rank.rank)
 
 
 def measures_of(target: Target) -> list[str]:
@@ -141,25 +170,16 @@ def _entry(evaluator: Evaluator, title: str, submissions: list[Submission]) -> F
         }
         for group, of_group in estimates[0].items()
     }
-    scores: dict[str, dict[str, Score]] = {}
-    for group, of_group in mean.items():
-        values = {name: np.array([one[group][name].value for one in estimates]) for name in of_group}
-        shifted = _shifted(evaluator, title, of_group, values)
-        scores[group] = {
-            name: Score.of(name, shifted.get(name), _error(values.get(name)))
-            for name in measures_of(evaluator.target)
-        }
-    draws = None
-    if evaluator.draws is not None:
-        draws = Draws.of(evaluator.draws, scores[ALL][RANKED[evaluator.target.likelihood][-1]].quantity)
+    about, likelihood = submissions[0].about, evaluator.target.likelihood
     marks: set[str] = set()
-    if not submissions[0].about.baseline:
-        classes = None if evaluator.target.likelihood == "gaussian" else evaluator.reference.probs
+    if not about.baseline:
+        classes = None if likelihood == "gaussian" else evaluator.reference.probs
         marks = {nearness(one, evaluator.reference) for one in submissions}
         marks |= {order_doubt(one, classes, evaluator.truth) for one in submissions}
-    return FidelityEntry(
-        title, submissions, estimates, mean, scores, marks=tuple(sorted(marks - {""})), draws=draws
-    )
+    kind: Kind = "submission"
+    if about.baseline or all(map(is_shipped, submissions)):
+        kind = "trivial" if about.baseline else "baseline"
+    return FidelityEntry(title, kind, submissions, tuple(sorted(marks - {""})), estimates, mean)
 
 
 def _shifted(
@@ -183,7 +203,7 @@ def _ranks(task: TaskBoard) -> _TaskRanks | None:
     entries = task.ranked
     if not entries or not task.evaluator.reference.passed:
         return None
-    seeds = [[one.about.seed for one in entry.submissions] for entry in entries]
+    seeds = [[one.about.seed for one in entry.seeds] for entry in entries]
     values = [
         {key: np.array([one[ALL][key].value for one in entry.estimates]) for key in entry.mean[ALL]}
         for entry in entries

@@ -13,7 +13,7 @@ from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.untrusted import shown
 from retinabench.fidelity.leaderboard.board import make_board, score_divisions, score_task
-from retinabench.fidelity.leaderboard.results import Board, Refused, TaskBoard
+from retinabench.fidelity.leaderboard.results import FidelityBoards, Refused, TaskBoard
 from retinabench.fidelity.leaderboard.shipped import beside, settings_of, shipped_submissions
 from retinabench.fidelity.reference.reference_file import read_reference
 from retinabench.fidelity.scoring.grading import Evaluator
@@ -78,7 +78,7 @@ def board_of(
     bootstrap: int = 1000,
     seed: int = 0,
     progress: Progress = QUIET,
-) -> Board:
+) -> FidelityBoards:
     """Find, score and rank all submissions below some folders, among those that come with the package."""
     data, reference = _paths(sources, "--data"), _paths(references, "--reference")
     files = find_submissions(folders)

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.files import write_bytes, write_json
-from retinabench.fidelity.leaderboard.results import Board, FidelityEntry, TaskBoard
+from retinabench.fidelity.leaderboard.results import FidelityBoards, FidelityEntry, TaskBoard
 from retinabench.fidelity.leaderboard.tables import (
     corruption_table,
     final_ranking,
@@ -67,16 +67,16 @@ def board_figure(task: TaskBoard) -> Figure:
     floor = task.evaluator.floor[ALL]
     for axes, name in zip(row, names, strict=True):
         if name in task.ceiling[ALL]:
-            ceiling = task.ceiling[ALL][name].quantity
-            if ceiling.bounded:
+            ceiling = task.ceiling[ALL][name]
+            if ceiling.low <= ceiling.high:
                 axes.axvspan(ceiling.low, ceiling.high, color=PASS, alpha=0.18, linewidth=0)
             axes.axvline(ceiling.value, color=PASS, linewidth=1.0)
         if name in floor:
             axes.axvline(floor[name], color=MUTED, linewidth=0.8, linestyle=(0, (1, 2)))
         for place, entry in zip(places, entries, strict=True):
-            score = entry.scores[ALL][name].quantity
-            color, marker = (MUTED, "x") if entry.baseline else (INK, "o")
-            if score.bounded:
+            score = task.value(entry.title, ALL, name)
+            color, marker = (MUTED, "x") if entry.kind == "trivial" else (INK, "o")
+            if score.low <= score.high:
                 axes.plot([score.low, score.high], [place, place], color=color, linewidth=1.2)
             axes.plot([score.value], [place], marker, color=color, markersize=5)
         axes.set(yticks=places, ylim=(-0.6, len(entries) - 0.4), xlabel=_axis(name))
@@ -93,10 +93,10 @@ def budget_figure(tasks: Sequence[TaskBoard]) -> Figure:
     """
     name = tasks[0].ranked_measures[-1]
     points: dict[str, list[tuple[float, float]]] = {}
-    for entry in (entry for task in tasks for entry in task.competitors):
+    for board, entry in ((one, entry) for one in tasks for entry in one.competitors):
         if entry.budget is not None and entry.budget.used > 0:
-            place = (entry.budget.used, entry.scores[ALL][name].quantity.value)
-            points.setdefault(entry.submissions[0].title, []).append(place)
+            place = (entry.budget.used, board.value(entry.title, ALL, name).value)
+            points.setdefault(entry.seeds[0].title, []).append(place)
     figure, [[axes]] = canvas(WIDTH, 300)
     lines = sorted(
         (title for title, some in points.items() if len(some) > 1), key=lambda title: max(points[title])[1]
@@ -220,7 +220,7 @@ class TaskSection:
     tables: list[Table]
 
 
-def write_board(board: Board, out: Path) -> Path:
+def write_board(board: FidelityBoards, out: Path) -> Path:
     """Write `board.json` (all numbers), `board.md` (all tables) and `index.html`; return the page's path."""
     write_json(out / "board.json", board.to_dict())
     write_bytes(out / "board.md", markdown(board).encode())
@@ -228,7 +228,7 @@ def write_board(board: Board, out: Path) -> Path:
     return out / "index.html"
 
 
-def markdown(board: Board) -> str:
+def markdown(board: FidelityBoards) -> str:
     """Return all tables, the ranking first."""
     tables = [
         *ranking_tables(board),
@@ -239,7 +239,7 @@ def markdown(board: Board) -> str:
     return "\n".join(to_markdown(table) for table in tables if table is not None)
 
 
-def page(board: Board) -> str:
+def page(board: FidelityBoards) -> str:
     """Return the page: self-contained, everything that comes from files escaped."""
     names = [task.target.name for task in board.tasks]
     sections = [_section(task, alone=names.count(task.target.name) == 1) for task in board.tasks]
@@ -259,12 +259,12 @@ def page(board: Board) -> str:
     return render("board.html.j2", context, package="retinabench.fidelity.leaderboard")
 
 
-def leads(board: Board) -> list[str]:
+def leads(board: FidelityBoards) -> list[str]:
     """Return a sentence on each ranking: which entries may be the nearest, as far as differences are resolved."""
     found = []
     for division in dict.fromkeys(entry.division for entry in board.ranking):
         ranking = [entry for entry in board.ranking if entry.division == division]
-        titles = [entry.title for entry in ranking if entry.rank.places[0] == 1]
+        titles = [entry.title for entry in ranking if entry.rank.best == 1]
         named = ", ".join(titles[:MOST_NAMED])
         more = f" and {len(titles) - MOST_NAMED} more" if len(titles) > MOST_NAMED else ""
         tasks = f" on {ranking[0].tasks} tasks" if ranking[0].tasks > 1 else ""
@@ -296,7 +296,7 @@ def _section(task: TaskBoard, *, alone: bool) -> TaskSection:
         "All test points, 95 % intervals. Green: one chain of the reference against the others. Dotted: the noise "
         "floor. Crosses: trivial submissions."
     )
-    shown = [entry for entry in task.ordered if not entry.baseline][:MOST_CURVES]
+    shown = [entry for entry in task.ordered if entry.kind != "trivial"][:MOST_CURVES]
     return TaskSection(
         name=_name(task),
         heading=task.target.title
@@ -312,7 +312,7 @@ def _section(task: TaskBoard, *, alone: bool) -> TaskSection:
     )
 
 
-def _budget_panels(board: Board) -> list[Panel]:
+def _budget_panels(board: FidelityBoards) -> list[Panel]:
     """Return a figure of the distance over the gradients for each task that has entries at several tiers."""
     panels = []
     for target in dict.fromkeys(task.target.name for task in board.tasks):
@@ -343,7 +343,7 @@ def _panels(task: TaskBoard, shown: list[FidelityEntry]) -> Iterator[Panel]:
     for kind in ("uncertainty", "calibration") if truth is not None else ("uncertainty",):
         for group in groups[1:] or groups:
             rows = evaluator.resampling.groups[group]
-            submissions = [entry.submissions[0] for entry in shown]
+            submissions = [entry.seeds[0] for entry in shown]
             values = [
                 (mark(k), np.asarray(one.draws if gaussian else one.probs)[rows])
                 for k, one in enumerate(submissions)

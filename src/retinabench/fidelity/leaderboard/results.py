@@ -1,44 +1,62 @@
-"""Scores, ranks, entries and boards of the fidelity benchmark, and their JSON."""
+"""The boards of the fidelity benchmark: entries, divisions, tasks, the ranking over tasks, and their JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError, printable
 from retinabench.core.results import Document, JsonObject, json_content
 from retinabench.core.untrusted import shown
-from retinabench.fidelity.leaderboard.shipped import is_shipped
 from retinabench.fidelity.scoring.grading import Estimates, Evaluator
 from retinabench.fidelity.scoring.measures import ALL, MEASURES, RANKED, DrawCurve, Estimate
 from retinabench.fidelity.scoring.resolution import Resolution
 from retinabench.fidelity.submissions.submission import Budget, Submission, Track
 from retinabench.fidelity.targets.target import Target
-from retinabench.metrics.bootstrap import percentile_interval
+from retinabench.metrics.comparison import RankedModel
+from retinabench.reports.leaderboard.board import Board, Entry
 from retinabench.reports.toolkit.number_format import Quantity
 
+SCHEMA = "retinabench.fidelity-board/1"
 WHY_UNDEFINED = {
     "epistemic_correlation": "needs posterior samples that differ",
     "epistemic_error": "needs posterior samples",
     "disagreement_gap": "needs posterior samples",
     "nll": "a class that occurs got probability 0, or less than is stored",
 }
-
-_BOUNDS = {
+BOUNDS = {
     **dict.fromkeys(("agreement", "total_variation", "accuracy", "referral_area", "coverage_90"), (0.0, 1.0)),
     **dict.fromkeys(("wasserstein", "w2", "w2_as_printed", "nll", "rmse", "crps", "regret"), (0.0, np.inf)),
 }
+Scores = Mapping[str, RankedModel]
+"""Values by measure."""
 
-Floats = NDArray[np.float64]
 
-Groups = Mapping[str, Mapping[str, "Score"]]
+def scored(name: str, estimate: Estimate | None, error: float = np.nan) -> RankedModel:
+    """Return the value of a measure with its interval, from its estimate and its standard error over seeds."""
+    if estimate is None or not np.isfinite(estimate.value):
+        return RankedModel(np.nan)
+    least, most = BOUNDS.get(name, (-np.inf, np.inf))  # a normal part of a replicate may pass them
+    low, high = (min(max(end, least), most) if np.isfinite(end) else end for end in estimate.interval())
+    return RankedModel(estimate.value, low, high, error=error)
 
-"""Scores by group of test points and measure."""
+
+def score_json(name: str, model: RankedModel) -> JsonObject:
+    """Return a value for JSON; an undefined one is None with a `why`."""
+    if not np.isfinite(model.value):
+        return {"value": None, "why": WHY_UNDEFINED.get(name, "undefined here")}
+    numbers = {key: json_content(getattr(model, key)) for key in ("value", "low", "high")}
+    return numbers | ({"error": model.error} if np.isfinite(model.error) else {})
+
+
+def rank_json(model: RankedModel) -> JsonObject:
+    """Return a mean rank with its interval, and the places that are resolved, for JSON."""
+    names = {"rank": "rank", "low": "rank_low", "high": "rank_high", "best": "best", "worst": "worst"}
+    return {key: json_content(getattr(model, name)) for key, name in names.items()}
 
 
 @dataclass(frozen=True)
@@ -49,7 +67,7 @@ class Draws:
     most: float
 
     @classmethod
-    def of(cls, curve: DrawCurve, distance: Quantity) -> Draws:
+    def of(cls, curve: DrawCurve, distance: RankedModel) -> Draws:
         """Return the number of draws of a distance with its interval."""
         value, low, high = (curve.draws(one) for one in (distance.value, distance.high, distance.low))
         return cls(Quantity(value, low, high), curve.most)
@@ -65,125 +83,36 @@ class Draws:
 
     def to_dict(self) -> JsonObject:
         """Return the number for JSON."""
-        return _interval(self.quantity) | {"most": self.most}
-
-
-@dataclass(frozen=True)
-class Score:
-    """A measure of one entry on one group of test points: with interval and, of several seeds, standard error; why it is undefined."""
-
-    quantity: Quantity
-    why: str = ""
-
-    @classmethod
-    def of(cls, name: str, estimate: Estimate | None, error: float = np.nan) -> Score:
-        """Return the score of a measure from its estimate."""
-        if estimate is None or not np.isfinite(estimate.value):
-            return cls(Quantity(np.nan), why=WHY_UNDEFINED.get(name, "undefined here"))
-        least, most = _BOUNDS.get(name, (-np.inf, np.inf))  # a normal part of a replicate may pass them
-        low, high = (min(max(end, least), most) if np.isfinite(end) else end for end in estimate.interval())
-        return cls(Quantity(estimate.value, low, high, error))
-
-    def to_dict(self) -> JsonObject:
-        """Return the score for JSON; an undefined value is None with a `why`."""
-        if not self.quantity.defined:
-            return {"value": None, "why": self.why}
-        return _interval(self.quantity) | (
-            {"error": self.quantity.error} if np.isfinite(self.quantity.error) else {}
-        )
-
-
-@dataclass(frozen=True)
-class Rank:
-    """A mean rank with its 95 % interval, NaN where it was not resampled, and the best and worst place that are resolved."""
-
-    quantity: Quantity
-    places: tuple[int, int] = (0, 0)
-
-    @classmethod
-    def of(cls, value: float, replicates: Floats, places: tuple[int, int]) -> Rank:
-        """Return the rank of a value with its replicates (R,)."""
-        if not len(replicates):
-            return cls(Quantity(float(value)), places)
-        low, high = percentile_interval(replicates[:, None], points=True)
-        return cls(Quantity(float(value), float(low[0]), float(high[0])), places)
-
-    def to_dict(self) -> JsonObject:
-        """Return the rank and its interval for JSON."""
-        interval = _interval(self.quantity)
-        best, worst = self.places
-        return {"rank": interval.pop("value"), **interval, "best": best, "worst": worst}
-
-
-def _interval(quantity: Quantity) -> JsonObject:
-    return {name: json_content(getattr(quantity, name)) for name in ("value", "low", "high")}
-
-
-SCHEMA = "retinabench.fidelity-board/1"
+        numbers = {key: json_content(getattr(self.quantity, key)) for key in ("value", "low", "high")}
+        return numbers | {"most": self.most}
 
 
 @dataclass(frozen=True, eq=False)
-class FidelityEntry:
-    """One method on one task: the submissions of its seeds, their estimates and the mean of these, and its scores.
+class FidelityEntry(Entry[Submission]):
+    """One method on one task: beside its seeds their estimates, and the mean of these.
 
-    `marks` say why it is not ranked, where its submissions cannot be independent of the reference; `draws` are None where the
-    reference keeps no states or samples.
+    Trivial entries are shown and not ranked; neither are those whose `notes` say that they cannot be independent of the reference.
     """
 
-    title: str
-    submissions: list[Submission]
-    estimates: list[Estimates]
-    mean: Estimates
-    scores: Groups
-    rank: Rank | None = None
-    marks: tuple[str, ...] = ()
-    draws: Draws | None = None
-
-    @property
-    def baseline(self) -> bool:
-        """Whether it is a trivial entry, which is shown but not ranked."""
-        return self.submissions[0].about.baseline
-
-    @property
-    def shipped(self) -> bool:
-        """Whether all its submissions came with the package."""
-        return all(is_shipped(one) for one in self.submissions)
+    estimates: Sequence[Estimates] = ()
+    mean: Estimates = field(default_factory=dict)
+    rank: RankedModel | None = None
 
     @property
     def budget(self) -> Budget | None:
         """The largest budget of its seeds; None where no submission states one."""
-        budgets = [one.about.budget for one in self.submissions if one.about.budget is not None]
+        budgets = [one.about.budget for one in self.seeds if one.about.budget is not None]
         return max(budgets, key=lambda budget: budget.used, default=None)
+
+    @property
+    def counted(self) -> bool:
+        """Whether its runs counted the budget of all its submissions."""
+        return all(one.about.counted for one in self.seeds)
 
     @property
     def declared(self) -> bool:
         """Whether it states a budget that no hashes of a run vouch for."""
         return self.budget is not None and not self.counted
-
-    @property
-    def counted(self) -> bool:
-        """Whether its runs counted the budget of all its submissions."""
-        return all(one.about.counted for one in self.submissions)
-
-    def to_dict(self) -> JsonObject:
-        """Return the entry for JSON."""
-        first = self.submissions[0].about
-        record: JsonObject = {
-            "title": self.title,
-            **{key: getattr(first, key) for key in ("method", "seed", "seconds")},
-            "budget": None if self.budget is None else self.budget.model_dump(),
-            "baseline": self.baseline,
-            "shipped": self.shipped,
-            "source": [shown(one.source) for one in self.submissions if one.source],
-            "groups": json_content(self.scores),
-            "seeds": [one.about.seed for one in self.submissions],
-            "marks": list(self.marks),
-            "equivalent_draws": json_content(self.draws),
-            "implied": None if first.implied is None else first.implied.model_dump(),
-            "counted": self.counted,
-            "declared": self.declared,
-        }
-        return record | ({"rank": self.rank.to_dict()} if self.rank is not None else {})
 
 
 @dataclass(frozen=True, order=True)
@@ -217,14 +146,13 @@ class RankedDivision(Document):
 
 
 @dataclass(frozen=True, eq=False)
-class TaskBoard:
-    """The entries of one division on one task, in the order in which they were read, the trivial ones last.
+class TaskBoard(Board[FidelityEntry]):
+    """The entries of one division on one task, the trivial ones last; its sets are groups of test points.
 
     `division` is None where they were scored together whatever theirs are, `resolution` where nothing is ranked.
     """
 
     evaluator: Evaluator
-    entries: list[FidelityEntry]
     division: RankedDivision | None = None
     resolution: Resolution | None = None
 
@@ -244,28 +172,22 @@ class TaskBoard:
         return RANKED[self.target.likelihood]
 
     @property
-    def competitors(self) -> list[FidelityEntry]:
-        """The entries that are not trivial."""
-        return [entry for entry in self.entries if not entry.baseline]
-
-    @property
-    def here(self) -> set[str]:
-        """Titles of the entries that did not come with the package, where others did."""
-        own = {entry.title for entry in self.competitors if not entry.shipped}
-        return own if len(own) < len(self.competitors) else set()
-
-    @property
     def ranked(self) -> list[FidelityEntry]:
         """The competitors that can be independent of the reference."""
-        return [entry for entry in self.competitors if not entry.marks]
+        return [entry for entry in self.competitors if not entry.notes]
 
     @cached_property
-    def ceiling(self) -> Groups:
-        """The scores of one chain of the reference against the others."""
+    def ceiling(self) -> Mapping[str, Scores]:
+        """The scores of one chain of the reference against the others, by group."""
         return {
-            group: {name: Score.of(name, estimate) for name, estimate in of_group.items()}
+            group: {name: scored(name, estimate) for name, estimate in of_group.items()}
             for group, of_group in self.evaluator.ceiling.items()
         }
+
+    def draws(self, title: str) -> Draws | None:
+        """Return the equivalent exact draws of an entry, None where the reference keeps no states or samples."""
+        curve = self.evaluator.draws
+        return None if curve is None else Draws.of(curve, self.value(title, ALL, self.ranked_measures[-1]))
 
     @property
     def chain_gradients(self) -> float | None:
@@ -274,16 +196,16 @@ class TaskBoard:
 
     @property
     def ordered(self) -> list[FidelityEntry]:
-        """The entries by rank, unranked ones by the first ranked measure, baselines last."""
+        """The entries by rank, unranked ones by the first ranked measure, trivial ones last."""
         name = self.ranked_measures[0]
         sign = -1 if MEASURES[name].higher else 1
 
         def key(entry: FidelityEntry) -> tuple[bool, float]:
-            value = entry.scores[ALL][name].quantity.value
+            value = self.value(entry.title, ALL, name).value
             place = sign * value if np.isfinite(value) else 0.0
-            return entry.baseline, entry.rank.quantity.value if entry.rank is not None else place
+            return entry.kind == "trivial", entry.rank.rank if entry.rank is not None else place
 
-        return sorted(self.entries, key=key)
+        return sorted(self.entries.values(), key=key)
 
     def to_dict(self) -> JsonObject:
         """Return task, reference, ceiling, noise floor and entries for JSON."""
@@ -309,11 +231,34 @@ class TaskBoard:
             },
             "points": self.points,
             "resolution": json_content(resolution),
-            "ceiling": json_content(self.ceiling),
+            "ceiling": {group: _scores_json(scores) for group, scores in self.ceiling.items()},
             "chain_gradients": self.chain_gradients,
             "floor": evaluator.floor,
-            "entries": json_content(self.entries),
+            "entries": [self._entry_json(entry) for entry in self.entries.values()],
         }
+
+    def _entry_json(self, entry: FidelityEntry) -> JsonObject:
+        first = entry.seeds[0].about
+        record = {
+            "title": entry.title,
+            **{key: getattr(first, key) for key in ("method", "seed", "seconds")},
+            "budget": None if entry.budget is None else entry.budget.model_dump(),
+            "baseline": entry.kind == "trivial",
+            "shipped": entry.kind == "baseline",
+            "source": [shown(one.source) for one in entry.seeds if one.source],
+            "groups": {group: _scores_json(self.scores(entry.title, group)) for group in self.sets},
+            "seeds": [one.about.seed for one in entry.seeds],
+            "marks": list(entry.notes),
+            "equivalent_draws": json_content(self.draws(entry.title)),
+            "implied": None if first.implied is None else first.implied.model_dump(),
+            "counted": entry.counted,
+            "declared": entry.declared,
+        }
+        return record | ({} if entry.rank is None else {"rank": rank_json(entry.rank)})
+
+
+def _scores_json(scores: Scores) -> JsonObject:
+    return {name: score_json(name, model) for name, model in scores.items()}
 
 
 @dataclass(frozen=True)
@@ -321,7 +266,7 @@ class RankedEntry:
     """An entry of the final ranking of a division: its mean rank over tasks, overall and by measure."""
 
     title: str
-    rank: Rank
+    rank: RankedModel
     by_measure: dict[str, float]
     tasks: int
     division: RankedDivision | None = None
@@ -329,7 +274,7 @@ class RankedEntry:
     def to_dict(self) -> JsonObject:
         """Return the entry for JSON."""
         return {
-            "title": self.title, **self.rank.to_dict(), "by_measure": self.by_measure, "tasks": self.tasks,
+            "title": self.title, **rank_json(self.rank), "by_measure": self.by_measure, "tasks": self.tasks,
             "division": json_content(self.division),
         }  # fmt: skip
 
@@ -352,7 +297,7 @@ class Refused:
 
 
 @dataclass(frozen=True, eq=False)
-class Board(Document):
+class FidelityBoards(Document):
     """The boards of tasks and divisions, the rankings of the divisions over tasks, and the files that were left out."""
 
     tasks: list[TaskBoard]
@@ -360,5 +305,5 @@ class Board(Document):
     refused: list[Refused] = field(default_factory=list)
 
     def to_dict(self) -> JsonObject:
-        """Return the board for JSON."""
+        """Return the boards for JSON."""
         return {"schema": SCHEMA, **super().to_dict()}

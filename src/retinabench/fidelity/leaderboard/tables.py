@@ -8,7 +8,7 @@ damage, as in the table of the competition's paper.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,18 +16,18 @@ from numpy.typing import NDArray
 from retinabench.fidelity import distances
 from retinabench.fidelity.leaderboard.results import (
     WHY_UNDEFINED,
-    Board,
+    FidelityBoards,
     FidelityEntry,
-    Rank,
     RankedDivision,
     RankedEntry,
-    Score,
+    Scores,
     TaskBoard,
 )
 from retinabench.fidelity.scoring import measures
 from retinabench.fidelity.scoring.measures import ALL, MEASURES, mean_of
 from retinabench.fidelity.submissions.submission import Submission
 from retinabench.fidelity.targets.target import Target
+from retinabench.metrics.comparison import RankedModel
 from retinabench.reports.leaderboard.tables import rank_text
 from retinabench.reports.toolkit.number_format import TWO_DIGITS, NumberFormat, Quantity
 from retinabench.reports.toolkit.printed import printed_tables
@@ -65,31 +65,31 @@ _DECLARED = "A budget that is declared was stated in the submission: no hashes o
 def task_table(task: TaskBoard, group: str = ALL, *, terminal: bool = False) -> Table:
     """Return the table of one group of a task's test points."""
     likelihood = task.target.likelihood
-    known = task.entries[0].scores[group]
+    known = task.scores(next(iter(task.entries)), group)
     wanted = (TERMINAL_COLUMNS if terminal else COLUMNS)[likelihood]
     without = task.evaluator.reference.external  # what an imported reference cannot tell has no column
-    names = [name for name in wanted if name in known and (known[name].quantity.defined or not without)]
+    names = [name for name in wanted if name in known and (np.isfinite(known[name].value) or not without)]
     with_draws = group == ALL and task.evaluator.draws is not None
-    ranked = group == ALL and any(entry.rank is not None for entry in task.entries)
+    ranked = group == ALL and any(entry.rank is not None for entry in task.entries.values())
     columns = [Column("place")] * ranked + [_column(name) for name in names[: len(task.ranked_measures)]]
     columns += [Column("exact draws")] * with_draws + [
         _column(name) for name in names[len(task.ranked_measures) :]
     ]
     columns += [Column("budget"), *[Column("targets")] * (not terminal)]
 
-    def row(label: str, scores: Mapping[str, Score], entry: FidelityEntry | None = None) -> Row:
+    def row(label: str, scores: Scores, entry: FidelityEntry | None = None) -> Row:
         cells = [UNDEFINED if entry is None else _rank_cell(entry.rank)] * ranked
         for number, name in enumerate(names):
-            cells += [_draws_cell(entry)] * (with_draws and number == len(task.ranked_measures))
+            cells += [_draws_cell(task, entry)] * (with_draws and number == len(task.ranked_measures))
             score = scores.get(name)
-            cells.append(UNDEFINED if score is None else _score_cell(score))
+            cells.append(UNDEFINED if score is None else _score_cell(name, score))
         cells.append(_chain_cell(task, label) if entry is None else _budget_cell(entry))
         if not terminal:
             cells.append(UNDEFINED if entry is None else _target_cell(entry, task.target))
-        return Row(_label(label, task.here), cells, control=entry is None or entry.baseline)
+        return Row(_label(label, task.here), cells, control=entry is None or entry.kind == "trivial")
 
-    rows = [row(entry.title, entry.scores[group], entry) for entry in task.ordered]
-    floor = {name: Score(Quantity(value)) for name, value in task.evaluator.floor[group].items()}
+    rows = [row(entry.title, task.scores(entry.title, group), entry) for entry in task.ordered]
+    floor = {name: RankedModel(value) for name, value in task.evaluator.floor[group].items()}
     controls = [(CEILING, task.ceiling[group]), (FLOOR, floor)]
     first = len(task.competitors)
     controls += printed_rows(task, group).items()
@@ -108,19 +108,19 @@ def strength_table(task: TaskBoard, name: str) -> Table | None:
     rows = [
         Row(
             _label(entry.title, task.here),
-            [_score_cell(entry.scores[group][name]) for group in strengths],
-            entry.baseline,
+            [_score_cell(name, task.value(entry.title, group, name)) for group in strengths],
+            entry.kind == "trivial",
         )
         for entry in task.ordered
     ]
-    ceiling = [_score_cell(task.ceiling[group][name]) for group in strengths]
+    ceiling = [_score_cell(name, task.ceiling[group][name]) for group in strengths]
     rows.insert(len(task.competitors), Row(CEILING, ceiling, True))
     division = "" if task.division is None else f"; {task.division.label}"
     caption = f"{task.target.title}: {MEASURES[name].label} by strength{division}"
     return Table.of(caption, [Column(group) for group in strengths], rows, row_header="entry")
 
 
-def ranking_tables(board: Board) -> list[Table]:
+def ranking_tables(board: FidelityBoards) -> list[Table]:
     """Return the final ranking of each division that has one."""
     divisions = list(dict.fromkeys(entry.division for entry in board.ranking))
     here = {title for task in board.tasks for title in task.here}
@@ -130,7 +130,7 @@ def ranking_tables(board: Board) -> list[Table]:
     ]
 
 
-def refused_table(board: Board) -> Table | None:
+def refused_table(board: FidelityBoards) -> Table | None:
     """Return the files that are not on the board with the reasons, or None where there are none."""
     if not board.refused:
         return None
@@ -150,7 +150,7 @@ def _ranking_table(ranking: list[RankedEntry], division: RankedDivision | None, 
             _label(entry.title, here),
             [
                 _rank_cell(entry.rank),
-                Cell(entry.rank.quantity, TWO_DIGITS),
+                Cell.number(entry.rank.rank, entry.rank.rank_low, entry.rank.rank_high, form=TWO_DIGITS),
                 *(Cell.number(entry.by_measure[name], form=TWO_DIGITS) for name in names),
             ],
         )
@@ -177,22 +177,22 @@ def _column(name: str) -> Column:
     return Column(about.label, direction="higher" if about.higher else "lower")
 
 
-def _score_cell(score: Score) -> Cell:
-    quantity = score.quantity
-    form = NumberFormat(1 if quantity.defined and abs(quantity.value) >= 10 else 3)
-    if np.isfinite(quantity.error):
-        return Cell.number(quantity.value, error=quantity.error, form=form)
-    return Cell(quantity, form, why=score.why)
+def _score_cell(name: str, score: RankedModel) -> Cell:
+    defined = np.isfinite(score.value)
+    form = NumberFormat(1 if defined and abs(score.value) >= 10 else 3)
+    if np.isfinite(score.error):
+        return Cell.number(score.value, error=score.error, form=form)
+    why = "" if defined else WHY_UNDEFINED.get(name, "undefined here")
+    return Cell(Quantity(score.value, score.low, score.high), form, why=why)
 
 
-def _draws_cell(entry: FidelityEntry | None) -> Cell:
-    return (
-        UNDEFINED if entry is None or entry.draws is None or not entry.draws.text else Cell(entry.draws.text)
-    )
+def _draws_cell(task: TaskBoard, entry: FidelityEntry | None) -> Cell:
+    draws = None if entry is None else task.draws(entry.title)
+    return UNDEFINED if draws is None or not draws.text else Cell(draws.text)
 
 
-def _rank_cell(rank: Rank | None) -> Cell:
-    return UNDEFINED if rank is None else Cell(rank_text(*rank.places))
+def _rank_cell(rank: RankedModel | None) -> Cell:
+    return UNDEFINED if rank is None else Cell(rank_text(rank.best, rank.worst))
 
 
 def _chain_cell(task: TaskBoard, label: str) -> Cell:
@@ -210,12 +210,12 @@ def _budget_cell(entry: FidelityEntry) -> Cell:
 
 def _target_cell(entry: FidelityEntry, target: Target) -> Cell:
     """Return what the first seed of an entry targets, and why it is not ranked where it is marked."""
-    if entry.baseline:
+    if entry.kind == "trivial":
         return UNDEFINED
-    first = entry.submissions[0]
+    first = entry.seeds[0]
     stated = "not stated" if first.about.implied is None else first.about.implied.text()
     departures = first.departures(target)
-    return Cell(stated, below="; ".join([*entry.marks, *departures]))
+    return Cell(stated, below="; ".join([*entry.notes, *departures]))
 
 
 def power_text(task: TaskBoard) -> str:
@@ -226,18 +226,18 @@ def power_text(task: TaskBoard) -> str:
     named = zip(task.ranked_measures, found.detectable, strict=True)
     power = [f"{value:.2g} in {MEASURES[name].label}" for name, value in named if value > 0]
     said = f"{found.resolved} of {found.pairs} pairs are resolved"
-    alone = "" if any(len(entry.submissions) > 1 for entry in task.ranked) else _ALONE
+    alone = "" if any(len(entry.seeds) > 1 for entry in task.ranked) else _ALONE
     return (f"{said}; power .8 for a difference of {' or '.join(power)}." if power else f"{said}.") + alone
 
 
 def _note(task: TaskBoard) -> str:
     reference = task.evaluator.reference
-    shipped = _SHIPPED if any(entry.shipped for entry in task.competitors) else ""
+    shipped = _SHIPPED if any(entry.kind == "baseline" for entry in task.competitors) else ""
     declared = _DECLARED if any(entry.declared for entry in task.competitors) else ""
     marked = (
-        f"'{entry.title}' is not ranked: {', '.join(entry.marks)}."
+        f"'{entry.title}' is not ranked: {', '.join(entry.notes)}."
         for entry in task.competitors
-        if entry.marks
+        if entry.notes
     )
     if reference.passed:
         verdict = reference.judgement.verdict
@@ -250,18 +250,18 @@ def _note(task: TaskBoard) -> str:
 # ------------------------------------------------------------------------------------------ printed and recorded
 
 
-def printed_rows(task: TaskBoard, group: str = ALL) -> dict[str, Mapping[str, Score]]:
+def printed_rows(task: TaskBoard, group: str = ALL) -> dict[str, Scores]:
     """Return rows that others printed or that were recorded once, and the ceiling that an imported reference was published with.
 
     Recorded rows stand beside entries of their tier where the package holds no submissions of the task.
     """
-    found: dict[str, Mapping[str, Score]] = {}
+    found: dict[str, Scores] = {}
     ceiling = task.evaluator.reference.about.published_ceiling
     if ceiling is not None and group == ALL:
-        found["published ceiling"] = {k: Score(Quantity(v)) for k, v in ceiling.items() if k in MEASURES}
+        found["published ceiling"] = {k: RankedModel(v) for k, v in ceiling.items() if k in MEASURES}
     alone = len(task.evaluator.resampling.groups) == 2  # all points, and one group that is the same
     tier = task.division.tier if task.division else None
-    shipped = any(entry.shipped for entry in task.competitors)
+    shipped = any(entry.kind == "baseline" for entry in task.competitors)
     for printed in printed_tables().values():
         here = printed.task == task.target.name and (
             (printed.group or ALL) == group or (alone and not printed.group)
@@ -271,7 +271,7 @@ def printed_rows(task: TaskBoard, group: str = ALL) -> dict[str, Mapping[str, Sc
             for title in printed.rows:
                 values = printed.values(title).items()
                 found[f"{title} ({mark})"] = {
-                    name: Score(Quantity(value, np.nan, np.nan, error)) for name, (value, error) in values
+                    name: RankedModel(value, error=error) for name, (value, error) in values
                 }
     return found
 
@@ -312,9 +312,9 @@ def _usefulness_rows(task: TaskBoard, known: FidelityEntry | None) -> list[Row]:
     gaussian = task.target.likelihood == "gaussian"
     own = Submission(draws=reference.draws) if gaussian else Submission(reference.probs)
     losses: list[Values | None] = [_losses(task, [own])]
-    losses.append(None if known is None else _losses(task, known.submissions))
-    nothing = next(entry for entry in task.entries if entry.title in ("uniform", "marginal of y"))
-    losses.append(_losses(task, nothing.submissions))
+    losses.append(None if known is None else _losses(task, known.seeds))
+    nothing = next(entry for entry in task.entries.values() if entry.title in ("uniform", "marginal of y"))
+    losses.append(_losses(task, nothing.seeds))
     first, found = losses[0], []
     assert first is not None
     for group, points in evaluator.resampling.groups.items():
@@ -356,7 +356,7 @@ def _losses(task: TaskBoard, submissions: Sequence[Submission]) -> Values:
 
 
 def _is_map(entry: FidelityEntry) -> bool:
-    return entry.submissions[0].about.method == MAP
+    return entry.seeds[0].about.method == MAP
 
 
 def corruption_table(task: TaskBoard) -> Table | None:
@@ -368,13 +368,13 @@ def corruption_table(task: TaskBoard) -> Table | None:
     names = (*task.ranked_measures, *(["accuracy"] if task.evaluator.truth is not None else []))
     rows = []
     for entry in task.ordered:
-        of_seeds = [_of_cells(task, one, cells, names) for one in entry.submissions]
+        of_seeds = [_of_cells(task, one, cells, names) for one in entry.seeds]
         mean = np.mean(of_seeds, axis=0)  # (cells, measures)
         shown = [
             Cell.number(float(mean[:, k].mean()), error=float(mean[:, k].std(ddof=1)), form=_FORM)
             for k in range(len(names))
         ]
-        rows.append(Row(entry.title, shown, entry.baseline))
+        rows.append(Row(entry.title, shown, entry.kind == "trivial"))
     columns = [
         Column(MEASURES[name].label, direction="higher" if MEASURES[name].higher else "lower")
         for name in names

@@ -12,10 +12,10 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -26,13 +26,14 @@ from retinabench.core.files import write_bytes
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.results import JsonObject, json_content
 from retinabench.data.frozen.definition import FrozenBenchmark, benchmark_names, frozen_benchmark, truth_of
-from retinabench.metrics.comparison import ScoreRanking, SetRanking, rank_methods
+from retinabench.metrics.comparison import RankedModel, ScoreRanking, SetRanking, rank_methods
 from retinabench.metrics.registry import SCORES as SPECS
 from retinabench.predictions.io import find_files, method_names, read_predictions
 from retinabench.predictions.table import Predictions
 from retinabench.reports.leaderboard.submission import (
     Card,
-    Entry,
+    Kind,
+    Submission,
     as_seed,
     check_size,
     checked,
@@ -50,25 +51,71 @@ SCORES = (
 SCHEMA = "retinabench.board/1"
 
 
+Seed = TypeVar("Seed")
+
+
 @dataclass(frozen=True, eq=False)
-class BenchmarkBoard:
-    """The entries of one benchmark by key, what tables call them (each title once), and by set their ranking."""
+class Entry(Generic[Seed]):
+    """A method on a board: what tables call it, where it comes from, what it handed in for each seed, and what readers must know."""
+
+    title: str
+    kind: Kind
+    seeds: Sequence[Seed]
+    notes: tuple[str, ...] = ()
+
+
+Entered = TypeVar("Entered", bound=Entry[Any])
+
+
+@dataclass(frozen=True, eq=False)
+class Board(Generic[Entered]):
+    """The entries of one benchmark or fidelity target by key; by set of images, or group of points, their values and ranks."""
+
+    entries: Mapping[str, Entered]
+    sets: Mapping[str, SetRanking]
+
+    @property
+    def competitors(self) -> list[Entered]:
+        """The entries that are methods."""
+        return [entry for entry in self.entries.values() if entry.kind != "trivial"]
+
+    @property
+    def here(self) -> set[str]:
+        """Titles of the entries that did not come with the package, where others did."""
+        own = {entry.title for entry in self.competitors if entry.kind != "baseline"}
+        return own if len(own) < len(self.competitors) else set()
+
+    def value(self, key: str, name: str, score: str) -> RankedModel:
+        """Return the value of an entry on a set by a score."""
+        return self.sets[name][score].models[key]
+
+    def scores(self, key: str, name: str) -> dict[str, RankedModel]:
+        """Return the values of an entry on a set by score."""
+        return {score: found.models[key] for score, found in self.sets[name].scores.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class MethodEntry(Entry[Predictions]):
+    """A method on the board of a benchmark, with its card."""
+
+    card: Card = field(kw_only=True)
+
+
+@dataclass(frozen=True, eq=False)
+class BenchmarkBoard(Board[MethodEntry]):
+    """The board of a frozen benchmark."""
 
     benchmark: FrozenBenchmark
-    entries: Mapping[str, Entry]
-    titles: Mapping[str, str]
-    sets: Mapping[str, SetRanking]
 
     def to_dict(self) -> JsonObject:
         """Return the board for JSON."""
-        name = self.benchmark.name
         return {
-            "benchmark": name,
+            "benchmark": self.benchmark.name,
             "listing_sha256": self.benchmark.listing_sha256,
             "entries": {
                 key: {
                     "kind": entry.kind,
-                    "seeds": [one.metadata.get("seed") for one in entry.predictions[name]],
+                    "seeds": [one.metadata.get("seed") for one in entry.seeds],
                     "card": entry.card.model_dump(mode="json"),
                     "notes": list(entry.notes),
                 }
@@ -101,7 +148,7 @@ def _score_json(score: str, ranking: ScoreRanking) -> JsonObject:
 
 
 def make_boards(
-    entries: Sequence[Entry],
+    entries: Sequence[Submission],
     names: Sequence[str] = (),
     *,
     scores: Sequence[str] = SCORES,
@@ -129,18 +176,23 @@ def make_boards(
 
 
 def _board(
-    benchmark: FrozenBenchmark, entries: Sequence[Entry], scores: Sequence[str], bootstrap: int, seed: int
+    benchmark: FrozenBenchmark,
+    entries: Sequence[Submission],
+    scores: Sequence[str],
+    bootstrap: int,
+    seed: int,
 ) -> BenchmarkBoard:
-    by_key = {entry.key: entry for entry in entries}
     count = Counter(entry.card.title for entry in entries)
-    titles = {
-        key: one.card.title if count[one.card.title] == 1 else f"{one.card.title} ({one.card.name})"
-        for key, one in by_key.items()
-    }
+    made = {}
+    for one in entries:
+        title = one.card.title if count[one.card.title] == 1 else f"{one.card.title} ({one.card.name})"
+        made[one.key] = MethodEntry(
+            title, one.kind, one.predictions[benchmark.name], one.notes, card=one.card
+        )
     sets = [*benchmark.sets, *(["joint"] if len(benchmark.sets) > 1 else [])]
-    predictions = {key: entry.predictions[benchmark.name] for key, entry in by_key.items()}
+    predictions = {key: entry.seeds for key, entry in made.items()}
     ranked, _ = rank_methods(predictions, bootstrap, seed, scores=scores, sets=sets)
-    return BenchmarkBoard(benchmark, by_key, titles, ranked)
+    return BenchmarkBoard(made, ranked, benchmark)
 
 
 def known_score(score: str) -> str:
@@ -153,9 +205,9 @@ def known_score(score: str) -> str:
 # ------------------------------------------------------------------------------------------------------ entries
 
 
-def read_entries(paths: Sequence[Path], benchmark: str | None = None) -> list[Entry]:
+def read_entries(paths: Sequence[Path], benchmark: str | None = None) -> list[Submission]:
     """Read submissions, folders of submissions, and bare predictions files, whose benchmark is found by their test images."""
-    entries: list[Entry] = []
+    entries: list[Submission] = []
     files: list[Path] = []
     for path in paths:
         if path.is_dir() and (submissions := find_submissions(path)):
@@ -165,7 +217,7 @@ def read_entries(paths: Sequence[Path], benchmark: str | None = None) -> list[En
     return [*entries, *(entries_of_files(find_files(files), benchmark) if files else [])]
 
 
-def entries_of_files(files: Sequence[Path], benchmark: str | None = None) -> list[Entry]:
+def entries_of_files(files: Sequence[Path], benchmark: str | None = None) -> list[Submission]:
     """Return bare predictions files as entries, which no card describes; those of one method are its seeds."""
     for file in files:
         check_size(file)
@@ -179,7 +231,7 @@ def entries_of_files(files: Sequence[Path], benchmark: str | None = None) -> lis
         found = [
             as_seed(checked(one, frozen_benchmark(name)), title, one.metadata.get("seed")) for one in seeds
         ]
-        entries.append(Entry(_bare_card(title, number), "file", {name: tuple(found)}))
+        entries.append(Submission(_bare_card(title, number), "file", {name: tuple(found)}))
     return entries
 
 
@@ -257,7 +309,7 @@ def write_baselines(benchmark: FrozenBenchmark, baselines: Sequence[BaselineSeed
 
 
 @cache
-def baselines_of(name: str) -> tuple[Entry, ...]:
+def baselines_of(name: str) -> tuple[Submission, ...]:
     """Return the baselines of a benchmark, one entry per method in the order of the file; empty where none come with the package."""
     file = SHIPPED / f"{name}.parquet"
     if not file.is_file():
@@ -284,5 +336,5 @@ def baselines_of(name: str) -> tuple[Entry, ...]:
                 np.asarray(table[own], np.float64) if own in table.column_names else None,
             )
             seeds.append(as_seed(one, card.title, int(column.removeprefix(prefix))))
-        entries.append(Entry(card, "baseline", {name: tuple(seeds)}))
+        entries.append(Submission(card, "baseline", {name: tuple(seeds)}))
     return tuple(entries)

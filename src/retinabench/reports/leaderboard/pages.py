@@ -20,7 +20,6 @@ from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation.evaluation import FEWEST, GRID, SetPredictions
 from retinabench.reports.leaderboard import tables as rows
 from retinabench.reports.leaderboard.board import BenchmarkBoard
-from retinabench.reports.leaderboard.submission import Entry
 from retinabench.reports.toolkit.figures import (
     MUTED,
     WIDTH,
@@ -201,7 +200,7 @@ def pairs_page(board: BenchmarkBoard, name: str, score: str) -> str:
     spec = SPECS[score]
     ranked = board.sets[name][score]
     standing = [
-        (key, board.titles[key], rows.rank_text(one.best, one.worst), cell_html(rows.score_cell(one)))
+        (key, board.entries[key].title, rows.rank_text(one.best, one.worst), cell_html(rows.score_cell(one)))
         for key in ranked.order()
         if (one := ranked.models[key])
     ]
@@ -224,11 +223,11 @@ def method_page(key: str, boards: Sequence[BenchmarkBoard], shown: Mapping[str, 
     sections = [_method_section(board, key, shown[board.benchmark.name]) for board in boards]
     return _render(
         "method.html.j2",
-        title=boards[0].titles[key],
+        title=boards[0].entries[key].title,
         entry=entry,
         key=key,
         kind=rows.KINDS[entry.kind],
-        facts=_facts(entry, boards),
+        facts=_facts(key, boards),
         sections=sections,
         root="../",
     )
@@ -242,7 +241,7 @@ def printed_page(boards: Sequence[BenchmarkBoard]) -> str:
 
 def failures_of(board: BenchmarkBoard, key: str, *, shown: bool) -> list[Failure]:
     """Return the failures of a method's first seed on all sets of a benchmark."""
-    first = board.entries[key].predictions[board.benchmark.name][0]
+    first = board.entries[key].seeds[0]
     return [one for name in board.benchmark.sets for one in failures(first, name, shown=shown)]
 
 
@@ -265,10 +264,10 @@ def _section(board: BenchmarkBoard, name: str) -> SetSection:
 def _method_section(board: BenchmarkBoard, key: str, shown: Sequence[Failure]) -> MethodSection:
     name = board.benchmark.name
     sets: tuple[str, ...] = board.benchmark.sets
-    seeds = board.entries[key].predictions[name]
-    references = [e for e in board.entries.values() if e.kind == "baseline" and e.card.name == REFERENCE]
+    seeds = board.entries[key].seeds
+    references = {k: e for k, e in board.entries.items() if e.kind == "baseline" and e.card.name == REFERENCE}
     others = {
-        part: curves_of(one.predictions[name], part) for one in references if one.key != key for part in sets
+        part: curves_of(one.seeds, part) for other, one in references.items() if other != key for part in sets
     }
     ours = {part: curves_of(seeds, part) for part in sets}
     marks = set_marks(sets)
@@ -288,9 +287,9 @@ def _method_section(board: BenchmarkBoard, key: str, shown: Sequence[Failure]) -
     )
 
 
-def _facts(entry: Entry, boards: Sequence[BenchmarkBoard]) -> list[Fact]:
-    card = entry.card
-    seeds = ", ".join(f"{len(entry.predictions[b.benchmark.name])} on {b.benchmark.title}" for b in boards)
+def _facts(key: str, boards: Sequence[BenchmarkBoard]) -> list[Fact]:
+    card = boards[0].entries[key].card
+    seeds = ", ".join(f"{len(b.entries[key].seeds)} on {b.benchmark.title}" for b in boards)
     return [
         Fact("By", card.authors),
         Fact("Computed on", f"{card.compute}; {card.hours:.3g} hours per seed"),

@@ -86,7 +86,7 @@ def _names(boards: Sequence[BenchmarkBoard], found: Failures) -> Iterator[str]:
         yield from (f"{name}/{part}-{score}.html" for part, of in board.sets.items() for score in of.scores)
         for key, entry in board.entries.items():
             yield f"methods/{key}.html"
-            yield from (_download(key, name, one) for one in entry.predictions[name])
+            yield from (_download(key, name, one) for one in entry.seeds)
             yield from (f"images/{name}/{one.file}" for one in found[key, name] if one.file)
 
 
@@ -104,7 +104,7 @@ def _contents(
     for board in boards:
         for key, entry in board.entries.items():
             by_key.setdefault(key, []).append(board)
-            for one in entry.predictions[board.benchmark.name]:
+            for one in entry.seeds:
                 yield _download(key, board.benchmark.name, one), parquet_bytes(one)
     for key, own in by_key.items():
         shown = {board.benchmark.name: found[key, board.benchmark.name] for board in own}

@@ -51,7 +51,8 @@ CHOICES = re.compile(
 ON_TEST = re.compile(r"(?<![a-z])test(?![a-z])", re.IGNORECASE)
 Line = Annotated[str, StringConstraints(min_length=1, max_length=200, strip_whitespace=True)]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=4000, strip_whitespace=True)]
-Kind = Literal["baseline", "submission", "file"]
+Kind = Literal["baseline", "submission", "file", "trivial"]
+"""Where an entry comes from: the package, a submission, a bare file; or it is no method, and shown without a rank."""
 
 
 # ---------------------------------------------------------------------------------------------------- the card
@@ -311,8 +312,8 @@ def _refused(
 
 
 @dataclass(frozen=True, eq=False)
-class Entry:
-    """A method on the board: its card, where it comes from, benchmark -> checked predictions of its seeds, and notes for readers."""
+class Submission:
+    """A method as it is handed in: its card, where it comes from, benchmark -> checked predictions of its seeds, and notes."""
 
     card: Card
     kind: Kind
@@ -339,7 +340,7 @@ def find_submissions(folder: Path) -> list[Path]:
     return sorted(path.parent for path in folder.glob(f"*/{CARD}"))
 
 
-def read_submission(folder: Path) -> Entry:
+def read_submission(folder: Path) -> Submission:
     """Read a submission and check all of it; raises `InputError` with the first thing that is wrong."""
     if not folder.is_dir() or folder.is_symlink():
         raise InputError("is not a folder", file=folder, hint="Name the folder that holds card.toml.")
@@ -361,7 +362,7 @@ def read_submission(folder: Path) -> Entry:
             file=folder,
             hint=f"Put them into a folder {' or '.join(benchmark_names())}.",
         )
-    return Entry(card, "submission", found, tuple(notes))
+    return Submission(card, "submission", found, tuple(notes))
 
 
 def pack(folder: Path, out: Path) -> Path:

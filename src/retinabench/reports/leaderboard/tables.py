@@ -94,7 +94,9 @@ def method_rows(board: BenchmarkBoard, name: str) -> list[MethodRow]:
         best, worst = first.models[key].best, first.models[key].worst
         entry, order = board.entries[key], str(best * 1000 + worst) if best else ""
         rows.append(
-            MethodRow(key, board.titles[key], entry.kind, entry.card, rank_text(best, worst), order, cells)
+            MethodRow(
+                key, board.entries[key].title, entry.kind, entry.card, rank_text(best, worst), order, cells
+            )
         )
     return rows
 
@@ -111,7 +113,7 @@ def pair_matrix(board: BenchmarkBoard, name: str, score: str) -> list[tuple[str,
                 "self" if a == b else "better" if (a, b) in better else "worse" if (b, a) in better else "tie"
             )
             cells.append(PairCell(state, SIGNS[state], "" if a == b else _pair_text(ranking.pair(a, b))))
-        rows.append((a, board.titles[a], cells))
+        rows.append((a, board.entries[a].title, cells))
     return rows
 
 
@@ -133,7 +135,9 @@ def ranking_table(board: BenchmarkBoard, name: str, score: str) -> Table:
         model, kind = found[score].models[key], board.entries[key].kind
         cells = [Cell(rank_text(model.best, model.worst))]
         cells += [score_cell(found[spec.name].models[key]) for spec in specs]
-        label = board.titles[key] if kind == "baseline" else f"{board.titles[key]} ({KINDS[kind]})"
+        label = (
+            board.entries[key].title if kind == "baseline" else f"{board.entries[key].title} ({KINDS[kind]})"
+        )
         rows.append(Row(label, cells, control=False))
     caption = f"{board.benchmark.name}, {SET_LABELS[name].lower()}: {found.images:,} images, {found.positives:,} referable"
     note = "Ranks of methods that cannot be told apart are ranges (p < 0.05 by Holm's correction over all pairs)."
@@ -180,9 +184,7 @@ def _table_2019(name: str, boards: Sequence[BenchmarkBoard]) -> Table:
 
 def _our_rows(board: BenchmarkBoard, name: str, scores: Sequence[str]) -> Iterator[Row]:
     """Yield the baselines of a board at the shares that the paper retains."""
-    chosen = {
-        key: e.predictions[board.benchmark.name] for key, e in board.entries.items() if e.kind == "baseline"
-    }
+    chosen = {key: e.seeds for key, e in board.entries.items() if e.kind == "baseline"}
     if not chosen:
         return
     ranked, _ = rank_methods(chosen, 0, 0, scores=scores, sets=[name])
@@ -190,4 +192,4 @@ def _our_rows(board: BenchmarkBoard, name: str, scores: Sequence[str]) -> Iterat
         if key in chosen:
             models = [ranked[name][score].models[key] for score in scores]
             cells = [Cell.number(one.value, error=one.error, form=PERCENT) for one in models]
-            yield Row(f"{board.titles[key]}, on {board.benchmark.name}", cells)
+            yield Row(f"{board.entries[key].title}, on {board.benchmark.name}", cells)
