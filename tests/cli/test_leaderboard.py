@@ -41,9 +41,3 @@ def test_a_frozen_benchmark_takes_no_other_settings(tmp_path, capsys, words) -> 
     assert run(["prepare", NAME, "--out", str(tmp_path / "d"), *words]) == 2
     assert "are frozen" in capsys.readouterr().err
     assert not (tmp_path / "d").exists()
-
-
-def test_bad_options_of_the_site_are_one_line(tmp_path, capsys) -> None:
-    assert run(["site", "--out", str(tmp_path / "s"), "--submissions", str(tmp_path / "absent")]) == 2
-    assert run(["site", "--out", str(tmp_path / "s"), "--data", "nonsense"]) == 2
-    assert "BENCHMARK=FOLDER" in capsys.readouterr().err

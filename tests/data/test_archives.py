@@ -89,18 +89,6 @@ def test_any_part_stands_for_all(tmp_path):
     assert open_files(tmp_path / "train.zip.003").names() == sorted(CONTENT)
 
 
-def test_one_image_costs_its_own_bytes_and_no_others(tmp_path, monkeypatch):
-    monkeypatch.setattr(archives, "AHEAD", 1000)
-    write_parts(tmp_path)
-    files = open_files(tmp_path)
-    read = []
-    original = Chain.readinto
-    monkeypatch.setattr(Chain, "readinto", lambda self, b: read.append(n := original(self, b)) or n)
-    assert files.read("train/7_left.jpeg") == CONTENT["train/7_left.jpeg"]
-    # The member, its header, and what the buffer reads ahead at both ends.
-    assert sum(read) < 3007 + 100 + 2 * 1000 < sum(map(len, CONTENT.values()))
-
-
 def test_a_process_opens_archives_once_and_again_when_they_change(tmp_path, monkeypatch):
     path = write_zip(tmp_path)
     opened = []
@@ -177,23 +165,6 @@ def test_whatever_bytes_are_damaged_the_archive_or_its_member_is_named(tmp_path,
     assert refused + sound == 300
 
 
-def test_odd_names_of_members_are_folders_and_files_as_usual(tmp_path):
-    (tmp_path / "a.zip").write_bytes(zipped({"./": b"", "./a/": b"", "./a/1.png": b"1", "a//2.png": b"2"}))
-    assert open_files(tmp_path / "a.zip").names() == ["a/1.png", "a/2.png"]
-
-
-def test_the_stamp_of_a_member_is_that_of_its_archive(tmp_path):
-    path = write_nested(tmp_path)
-    (tmp_path / "loose.csv").write_bytes(b"x")
-    before = open_files(tmp_path)
-    os.utime(path, ns=(0, path.stat().st_mtime_ns + 10**9))
-    after = open_files(tmp_path)
-    assert not before.fresh()
-    assert before.stamp("train/3_left.jpeg") != after.stamp("train/3_left.jpeg")
-    assert before.stamp("loose.csv") == after.stamp("loose.csv") != ""
-    assert after.stamp("nowhere.csv") == ""
-
-
 def test_a_damaged_member_is_named_when_it_is_read(tmp_path):
     (tmp_path / "a.zip").write_bytes(damaged())
     with pytest.raises(InputError, match=r"a\.zip: a\.jpg: is damaged in its archive \(Bad CRC-32\)"):
@@ -211,14 +182,6 @@ def test_a_large_compressed_archive_inside_an_archive_asks_for_unpacking_once(tm
     (tmp_path / "outer.zip").write_bytes(zipped({"train.zip": zipped(CONTENT)}, zipfile.ZIP_DEFLATED))
     with pytest.raises(InputError, match="Unpack the outer archive once"):
         open_files(tmp_path)
-
-
-def test_a_root_that_is_neither(tmp_path):
-    (tmp_path / "x.rar").write_bytes(b"Rar!")
-    with pytest.raises(InputError, match="neither a folder nor a zip"):
-        open_files(tmp_path / "x.rar")
-    with pytest.raises(InputError, match="does not exist"):
-        open_files(tmp_path / "nowhere")
 
 
 def test_linked_folders_are_read_and_a_circle_ends(tmp_path):
@@ -243,12 +206,6 @@ def test_compressed_archives_in_an_archive_are_limited_together(tmp_path, monkey
     monkeypatch.setattr("retinabench.data.archives.MOST_INNER", 3 * len(inner))
     with pytest.raises(InputError, match="holds compressed archives of"):
         open_files(tmp_path)
-
-
-def test_a_pipe_in_the_place_of_a_file_is_no_wait(tmp_path):
-    os.mkfifo(tmp_path / "1.png")
-    with pytest.raises(InputError, match="no regular file"):
-        open_files(tmp_path).read("1.png")
 
 
 BODY = os.urandom(900_000)
@@ -356,12 +313,6 @@ def test_a_server_without_ranges_begins_again(serve, tmp_path, waits):
     assert len(server.asked) == 2
 
 
-@pytest.mark.parametrize("extra", [0, 5])
-def test_a_part_that_is_too_long_or_whole(serve, tmp_path, waits, extra):
-    (tmp_path / "file.npz.part").write_bytes(BODY + b"x" * extra)
-    assert fetch(remote(serve()), tmp_path, wait=waits.append).read_bytes() == BODY
-
-
 def test_a_part_of_another_file_is_found_by_its_sum_and_deleted(serve, tmp_path):
     (tmp_path / "file.npz.part").write_bytes(b"y" * 1000)
     server = serve()
@@ -369,13 +320,6 @@ def test_a_part_of_another_file_is_found_by_its_sum_and_deleted(serve, tmp_path)
         fetch(remote(server), tmp_path)
     assert list(tmp_path.iterdir()) == []
     assert fetch(remote(server), tmp_path).read_bytes() == BODY
-
-
-def test_a_wrong_file_that_is_there_already_is_left_alone(serve, tmp_path):
-    (tmp_path / "file.npz").write_bytes(b"mine")
-    with pytest.raises(InputError, match="Move it away"):
-        fetch(remote(serve()), tmp_path)
-    assert (tmp_path / "file.npz").read_bytes() == b"mine"
 
 
 @pytest.mark.parametrize("code", [403, 404])
@@ -386,48 +330,12 @@ def test_a_refusal_is_final(serve, tmp_path, waits, code):
     assert len(server.asked) == 1
 
 
-def test_a_busy_server_gets_time(serve, tmp_path, waits):
-    server = serve(codes=[503, 429])
-    assert fetch(remote(server), tmp_path, wait=waits.append).read_bytes() == BODY
-    assert waits == [1, 2]
-
-
 def test_a_dead_server_is_given_up_and_what_came_is_kept(serve, tmp_path, waits):
     server = serve(drops=[100_000, 0, 0, 0, 0, 0, 0])
     with pytest.raises(WorkError, match=r"broke, 6 times. Repeat the command later; it continues at 100,000"):
         fetch(remote(server), tmp_path, wait=waits.append)
     assert (tmp_path / "file.npz.part").stat().st_size == 100_000
     assert waits == [1, 2, 4, 8, 16]
-
-
-def test_a_refused_connection_is_tried_six_times(tmp_path, waits):
-    with pytest.raises(WorkError, match="refused, 6 times"):
-        fetch(Remote("http://127.0.0.1:1/file", "file.npz"), tmp_path, wait=waits.append)
-
-
-def test_without_length_and_sum_the_end_is_the_end(serve, tmp_path):
-    assert fetch(remote(serve(length=False), md5=None), tmp_path).read_bytes() == BODY
-
-
-def test_progress_counts_megabytes(serve, tmp_path):
-    class Log:
-        def __init__(self):
-            self.steps, self.total = [], None
-
-        def track(self, what, total, unit=""):
-            from contextlib import nullcontext
-
-            self.total = total
-            return nullcontext(self.steps.append)
-
-        def say(self, line):
-            raise AssertionError(line)
-
-    body = os.urandom(5_500_000)
-    log = Log()
-    fetch(remote(serve(body=body), hashlib.md5(body).hexdigest()), tmp_path, log)
-    assert log.total == 6
-    assert sum(log.steps) in (5, 6)
 
 
 @pytest.mark.parametrize("url", ["http://example.org/x", "ftp://example.org/x", "file:///etc/passwd"])

@@ -74,16 +74,6 @@ def test_parts_become_splits_in_order():
     assert data.take(np.array([4, 0])).targets.tolist() == [1, 0]
 
 
-def test_ids_are_kept_only_if_every_part_has_them():
-    data = concatenate({"train": part(3, "train", np.array(["a", "b", "c"])), "test": part(2, "clean")})
-    assert data.image_id is None
-
-
-def test_columns_of_another_length_are_refused():
-    with pytest.raises(ValueError, match="groups has 2 rows, targets has 3"):
-        ArrayDataset(np.zeros((3, 1)), np.zeros(3), np.array(["a", "b"]))
-
-
 def described(data: Dataset) -> None:
     """Check what the contract says, on any data set."""
     rows = np.array([3, 0])

@@ -1,13 +1,10 @@
 """Labels and image files that belong together, and what is left over on either side."""
 
-from pathlib import Path
-
 import pytest
 
 from retinabench.cli.main import run
 from retinabench.core.errors import InputError
 from retinabench.data.archives import open_files
-from retinabench.data.dataset import make_records
 from retinabench.data.datasets import folder
 from retinabench.data.labels import Survey, check_distinct, grade_of, ids_of, read_table, refuse_typos
 from retinabench.data.prepared import open_prepared
@@ -58,22 +55,6 @@ def test_a_label_without_its_file_stops_the_preparation_and_is_listed(tmp_path, 
     ).read_text() == "name,reason\ntrain/stranger.jpeg,file without a label\n"
 
 
-def test_the_list_lies_beside_the_folder_wherever_that_is(tmp_path, monkeypatch):
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-    with pytest.raises(
-        InputError, match=r"1 labelled image has no file: x\. All are listed in .*here\.left_out\.csv"
-    ):
-        Survey(no_file=["x"]).check(Path(), "fail")
-    assert (tmp_path / "here.left_out.csv").is_file()
-
-
-def test_labels_of_another_data_set_are_seen_at_once(tmp_path):
-    write_eyepacs(tmp_path, share=SHARE)
-    with pytest.raises(InputError, match="none of the 88 labelled images has a file"):
-        DATASETS["eyepacs"].records(tmp_path, survey=Survey())
-
-
 def test_labelled_files_of_another_kind_are_counted(tmp_path):
     source = write_own(tmp_path / "in", ["image,grade", "a/1.jpg,0", "x.dcm,1", "y,2"])
     for name in ("x.dcm", "y.heic"):
@@ -100,13 +81,6 @@ def test_half_of_the_files_are_no_images(tmp_path, capsys):
     bad = (tmp_path / "out" / "bad.csv").read_text().splitlines()[1:]
     assert [line.split(",")[1] for line in bad] == names[::2]
     assert open_prepared(tmp_path / "out").records.source.tolist() == names[1::2]
-
-
-def test_one_value_stands_for_all_rows_of_a_column():
-    records = make_records(["a", "b"], [0, 4], split="test")
-    assert records.patient_id.tolist() == ["a", "b"]
-    assert records.split.tolist() == ["test", "test"]
-    assert records.domain.tolist() == ["in_domain", "in_domain"]
 
 
 GOOD = "image,level\n1_left,0\n1_right,3\n"

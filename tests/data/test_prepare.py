@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import zipfile
 from pathlib import Path
 
@@ -19,13 +18,10 @@ from PIL import Image
 
 from retinabench.cli.main import run
 from retinabench.core.errors import InputError
-from retinabench.core.files import write_bytes
-from retinabench.core.progress import Quiet
 from retinabench.data.prepare import plan, prepare
 from retinabench.data.prepared import open_prepared
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.data.registry import DATASETS
-from support.helpers import hear_interrupts
 from support.killing import KILLING
 
 COUNT = 300  # three shards
@@ -142,15 +138,6 @@ def test_skipped_files_leave_no_record_and_rows_still_find_their_pictures(source
     assert "5 bad files left out" in said
 
 
-def test_a_whole_shard_of_bad_files(source, tmp_path):
-    for number in range(128):
-        (source / "images" / f"{number}.png").write_bytes(b"")
-    data = prepare(**arguments(source, tmp_path / "out", on_bad="skip"))
-    assert [len(shard) for shard in data.shards] == [0, 128, 44]
-    assert tuple(data.images([0])[0, 8, 8]) == colour(128)
-    assert tuple(data.images([171, 128])[0, 8, 8]) == colour(299)
-
-
 def test_nothing_but_bad_files_is_never_a_data_set(source, tmp_path):
     for path in (source / "images").iterdir():
         path.write_bytes(b"")
@@ -159,42 +146,6 @@ def test_nothing_but_bad_files_is_never_a_data_set(source, tmp_path):
     assert "--on-bad" not in str(caught.value)
     with pytest.raises(InputError, match="no finished data set"):
         open_prepared(tmp_path / "out")
-
-
-def test_missing_files_and_folders_in_their_place_are_bad_files_too(source, tmp_path, monkeypatch):
-    from retinabench.data.datasets import idrid
-    from retinabench.data.image_dataset import ImageDataset
-    from retinabench.data.registry import DATASETS
-
-    records = idrid.records(source)  # the loader itself would name the missing one
-    monkeypatch.setitem(DATASETS._loaded, "idrid", ImageDataset(lambda *_, **__: records, "by hand"))
-    (source / "images" / "7.png").unlink()
-    (source / "images" / "8.png").unlink()
-    (source / "images" / "8.png").mkdir()
-    with pytest.raises(InputError, match="2 of 300"):
-        prepare(**arguments(source, tmp_path / "out"))
-    with open(tmp_path / "out" / "bad.csv", newline="") as handle:
-        reasons = {row["image_id"]: row["reason"] for row in csv.DictReader(handle)}
-    assert set(reasons) == {"image7", "image8"}
-    assert "does not exist" in reasons["image7"]
-    assert "directory" in reasons["image8"]
-
-
-def test_a_file_that_changed_since_the_interruption_is_read_again(source, tmp_path):
-    (source / "images" / "299.png").write_bytes(b"")
-    with pytest.raises(InputError, match=r"299\.png"):
-        prepare(**arguments(source, tmp_path / "out"))
-    write_photograph(source, 299)
-    write_photograph(source, 10, (31, 20))  # in a shard that was done
-    said = []
-
-    class Listening(Quiet):
-        def say(self, line):
-            said.append(line)
-
-    data = prepare(**arguments(source, tmp_path / "out", progress=Listening()))
-    assert data.files["width"].to_pylist()[10] == 31
-    assert any("2 parts are made again" in line for line in said)
 
 
 def zipped(source, file):
@@ -276,13 +227,6 @@ def test_killed_at_a_write_it_continues_to_the_same_bytes(whole, tmp_path, write
     assert same(whole, out)
 
 
-def test_tables_of_shards_that_a_kill_left_are_deleted(whole, tmp_path):
-    out = shutil.copytree(whole, tmp_path / "left")
-    write_bytes(out / "files-00000.parquet", b"left", checked=True)
-    prepare("synthetic", out, **SETTINGS)
-    assert same(whole, out)
-
-
 def test_a_damaged_shard_is_named_and_one_of_a_begun_folder_is_made_again(whole, tmp_path):
     out = shutil.copytree(whole, tmp_path / "damaged")
     shard = out / "images-00000.npy"
@@ -328,49 +272,12 @@ def test_a_folder_of_another_version_says_so(whole, tmp_path):
         prepare("synthetic", tmp_path / "prepare.json", **SETTINGS)
 
 
-@pytest.mark.parametrize("recipe", [Recipe(24, "none"), Recipe(24, "graham"), Recipe(24, "graham", 10)])
-def test_another_recipe_is_another_folder(whole, recipe):
-    with pytest.raises(InputError, match=r"with another (preprocess|blur)"):
-        prepare("synthetic", whole, **{**SETTINGS, "recipe": recipe})
-
-
-def test_the_manifest_says_what_was_prepared_from_what(whole):
-    about = json.loads((whole / "dataset.json").read_text())
-    assert about["settings"]["preprocess"] == "crop"
-    assert about["images"] == 320
-    assert about["bad"] == 0
-    assert len(about["source_sha256"]) == 64
-    assert about["version"]
-    files = open_prepared(whole).files
-    assert files["image_id"].to_pylist() == list(open_prepared(whole).records.image_id)
-    assert set(files["status"].to_pylist()) == {"ok"}
-    assert set(files["sha256"].to_pylist()) == {""}  # drawn: there are no files
-
-
 def test_a_shard_takes_no_more_than_100_mib():
     records = DATASETS.find("synthetic").records(None, images=320)
     for size, images in ((64, 128), (512, 128), (1024, 33), (2048, 8)):
         shards = plan("synthetic", records, None, Recipe(size), Path())
         assert len(shards[0].sources) == images
         assert sum(len(shard.sources) for shard in shards) == len(records)
-
-
-def test_a_damaged_folder_is_refused(whole, tmp_path):
-    prepare("synthetic", tmp_path / "x", **SETTINGS)
-    shard = next((tmp_path / "x").glob("images-*.npy"))
-    shard.write_bytes(shard.read_bytes()[:1000])
-    with pytest.raises(InputError, match="damaged"):
-        open_prepared(tmp_path / "x")
-
-
-def test_patients_never_stand_on_both_sides(whole):
-    records = open_prepared(whole).records
-    sides = {
-        split: set(records.patient_id[records.split == split]) for split in ("train", "validation", "test")
-    }
-    assert not sides["train"] & sides["validation"]
-    assert not sides["train"] & sides["test"]
-    assert not sides["validation"] & sides["test"]
 
 
 def test_a_full_disk_is_one_clear_line(tmp_path, monkeypatch):
@@ -381,27 +288,3 @@ def test_a_full_disk_is_one_clear_line(tmp_path, monkeypatch):
     with pytest.raises(RuntimeError, match="no space left on the disk"):
         prepare("synthetic", tmp_path / "full", **SETTINGS)
     assert list((tmp_path / "full").iterdir()) == []
-
-
-def test_ctrl_c_is_one_line_also_with_workers_and_the_command_continues(whole, tmp_path):
-    """The terminal interrupts the whole group of processes at once."""
-    command = [sys.executable, "-m", "retinabench", "prepare", "synthetic", "--size", "24", "--images", "160",
-               "--workers", "2", "--out", str(tmp_path / "out"), "--quiet"]  # fmt: skip
-    process = subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=hear_interrupts
-    )
-    deadline = time.monotonic() + 60
-    while not list((tmp_path / "out").glob("images-*.npy")) and time.monotonic() < deadline:
-        time.sleep(0.005)
-    os.killpg(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
-    if process.returncode:  # it may have finished in the same moment
-        assert process.returncode == 130
-        assert len(errors.splitlines()) == 1, errors
-    assert subprocess.run(command, check=False, capture_output=True).returncode == 0
-    assert same_pictures(whole, tmp_path / "out")
-
-
-def same_pictures(one, two):
-    names = [path.name for path in one.glob("images-*.npy")]
-    return all(filecmp.cmp(one / name, two / name, shallow=False) for name in names)

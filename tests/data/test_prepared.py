@@ -23,7 +23,6 @@ from retinabench.data.prepared import (
     open_prepared,
     write_shard,
 )
-from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import execute
@@ -82,11 +81,6 @@ def test_copies_with_damage_have_the_same_patients():
     assert not whole.same_source(PreparedSettings.from_json({"dataset": "folder", "corrupt": "blur:3"}))
     assert whole.other_pixels(damaged) == []
     assert whole.other_pixels(PreparedSettings()) == ["preprocess", "blur", "published"]
-
-
-def test_a_label_column_has_no_grades():
-    assert PreparedSettings.from_json(SETTINGS).graded
-    assert not PreparedSettings.from_json({"columns": {"label": "referable"}}).graded
 
 
 @pytest.mark.parametrize("name", ["../other/images-00000.npy", "/etc/hostname", "link.npy", None])
@@ -171,13 +165,6 @@ def test_shared_ids_get_the_name_of_their_data_set(folders):
     assert not set(joined.patient_id[:n]) & set(joined.patient_id[n:])
 
 
-def test_the_task_tests_on_the_other_set(folders):
-    task = load_task(folders[0], "country_shift", folders[1])
-    sizes = {name: len(rows) for name, rows in task.splits.items()}
-    assert sizes == {"train": 64, "validation": 24, "test": 32, "shifted_validation": 20, "shifted_test": 26}
-    assert "10 shifted images are the training split of their data set" in task.notes[-1]
-
-
 def test_train_on_one_set_and_predict_on_another(folders, tmp_path):
     ours, theirs = folders
     run = load_run(None, TINY, data=str(ours), shifted=str(theirs), task="country_shift")
@@ -196,18 +183,6 @@ def test_train_on_one_set_and_predict_on_another(folders, tmp_path):
     assert json.loads((folder / "run.json").read_text())["run"]["shifted"] == str(theirs)
 
 
-def test_a_shifted_set_makes_another_run_and_none_keeps_the_hash(folders):
-    ours, theirs = folders
-    alone = load_run(None, TINY, data=str(ours), task="in_domain")
-    fingerprint = open_data(ours).fingerprint
-    # The keys of a run's identity before data sets could be joined: hashes stay as they were.
-    keys = {"data", "task", "model", "method", "optimizer", "seed", "protocol"}
-    assert set(json.loads(alone.identity(fingerprint))) == keys
-    both = alone.model_copy(update={"shifted": str(theirs)})
-    assert both.hash(open_data(ours, theirs).fingerprint) != alone.hash(fingerprint)
-    assert open_data(ours, theirs).fingerprint != open_data(theirs, ours).fingerprint
-
-
 def test_sets_that_do_not_fit_are_refused(folders, tmp_path):
     ours, theirs = folders
     with pytest.raises(InputError, match="the same data"):
@@ -224,12 +199,6 @@ def test_sets_that_do_not_fit_are_refused(folders, tmp_path):
             open_data(ours, theirs)
     with pytest.raises(InputError, match="not a folder"):
         open_data(ours, tmp_path / "nowhere")
-
-
-@pytest.mark.parametrize("task", ["in_domain", "severity_shift"])
-def test_a_task_without_use_for_it_says_so(folders, task):
-    with pytest.raises(InputError, match="uses none of its images"):
-        load_task(folders[0], task, folders[1])
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.metrics.bootstrap import cluster_codes, replicate_weight
 from retinabench.metrics.comparison import compare
-from retinabench.metrics.paired import align, check_seeds, have_same_images
+from retinabench.metrics.paired import check_seeds, have_same_images
 from support.paired_models import models
 
 FAST = ("accuracy", "auroc", "nll", "referral_accuracy_area")
@@ -76,13 +76,6 @@ def test_other_images_or_labels_are_refused():
         compare(a, a, scores=["aurok"])
     with pytest.raises(InputError, match="unknown rules"):
         compare(a, a, rules="fair")
-
-
-def test_a_row_is_counted_in_the_file_and_not_in_its_test_split():
-    a = rb.Predictions(["x", "y"], [0, 1], [0.1, 0.2])
-    b = rb.Predictions(["v", "x", "y"], [0, 0, 0], [0.1, 0.2, 0.3], split=["validation", "test", "test"])
-    with pytest.raises(InputError, match=r"model 2, row 3, column 'label': is '0' for image 'y'"):
-        align([a, b])
 
 
 def test_seeds_of_a_method_hold_the_same_images_and_are_no_copies():

@@ -104,16 +104,6 @@ def test_a_column_spelt_like_split_is_refused_unless_split_is_given(tmp_path):
     assert folder.records(tmp_path, split="test").split.tolist() == ["test"]
 
 
-def test_two_tables_ask_which(tmp_path):
-    write_own(tmp_path, ["image,grade", "a/1.jpg,0"])
-    (tmp_path / "more.csv").write_text("x\n")
-    with pytest.raises(InputError, match=r"holds 2 CSV files\. Name the one with the labels: --labels"):
-        folder.records(tmp_path)
-    survey = Survey()
-    assert len(folder.records(tmp_path, labels="ours.csv", split="test", survey=survey)) == 1
-    assert sorted(survey.no_label) == ["a/2.jpg", "b/3.png"]
-
-
 @pytest.mark.parametrize(
     ("eye", "cells"),
     [
@@ -141,7 +131,3 @@ def test_two_tables_ask_which(tmp_path):
 )
 def test_eyes_are_read_in_several_languages(eye, cells):
     assert {folder.eye_of(cell) for cell in cells} == {eye}
-
-
-def test_cells_that_name_no_eye_are_unknown_and_told_once():
-    assert folder.eyes_of(["1", "OD", "2", "1"]) == (["", "right", "", ""], ["1", "2"])

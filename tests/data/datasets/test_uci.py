@@ -82,13 +82,6 @@ def test_damage_is_named(tmp_path, name, text, says):
     assert says in str(found.value)
 
 
-def test_absent_sets_are_named(tmp_path):
-    with pytest.raises(InputError, match="Did you mean 'yacht'"):
-        read(tmp_path, "yatch")
-    with pytest.raises(InputError, match=r"holds no UCI set 'boston'.*bostonHousing/data\.txt"):
-        read(tmp_path, "boston")
-
-
 @pytest.mark.parametrize(
     ("name", "points", "features"),
     [
@@ -130,19 +123,6 @@ def test_the_middle_third_is_that_of_brute_force(items, distinct):
     assert middle_third(values).tolist() == expected
 
 
-def test_the_middle_third_of_a_feature_is_held_out(tmp_path):
-    table = write_set(tmp_path / "wine")  # features 0, 2 and 3, target 1
-    data = read_middle_third(tmp_path / "wine", "wine", 1)
-    train, test = data.part("train"), data.part("test")
-    held = np.zeros(40, bool)
-    held[sorted(range(40), key=lambda i: (table[i, 2], i))[13:26]] = True
-    np.testing.assert_array_equal(test.inputs, table[held][:, [0, 2, 3]])
-    np.testing.assert_array_equal(test.targets, table[held, 1])
-    np.testing.assert_array_equal(train.inputs, table[~held][:, [0, 2, 3]])
-    np.testing.assert_array_equal(train.targets, table[~held, 1])
-    assert (set(train.groups), set(test.groups)) == ({"train"}, {"gap"})
-
-
 def test_the_rule_gives_the_published_gaps_up_to_ties(shared):
     """The files of `energy` name rows with the same values of the feature as ours; the same rows where no tie is cut."""
     data = np.loadtxt(shared("data", "uci", "energy", "data.txt"))
@@ -173,10 +153,3 @@ def test_a_gap_of_a_damaged_set_is_refused(tmp_path, name, text, feature, says):
     with pytest.raises(InputError) as found:
         read_middle_third(tmp_path / "concrete", "concrete", feature)
     assert says in str(found.value)
-
-
-def test_a_gap_of_an_unknown_or_absent_set_is_refused():
-    with pytest.raises(InputError, match="Did you mean 'concrete'"):
-        read_middle_third(None, "concret", 0)
-    with pytest.raises(InputError, match=r"data of 'concrete' do not come with the package.*--data"):
-        read_middle_third(None, "concrete", 0)

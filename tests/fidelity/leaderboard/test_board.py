@@ -71,14 +71,6 @@ def test_an_entry_that_missed_a_task_is_not_in_the_final_ranking(folder, evaluat
     assert [row["title"] for row in found["ranking"]] == ["Near", "Middling"]
 
 
-def test_a_lone_entry_on_all_tasks_has_no_ranking_over_them(folder, evaluators):
-    for title in ("Middling", "Far"):
-        (folder / f"{title}-energy-gap-0" / "submission.npz").unlink()
-    board = make_board(score_tasks(find_submissions([folder]), evaluators)[0])
-    assert [len(task.ranked) for task in board.tasks] == [3, 1]
-    assert not board.ranking
-
-
 def test_settings_of_one_title_are_told_apart(tmp_path, evaluators):
     probs = 0.8 * evaluators["fundus"].reference.probs + 0.2 / 5
     for k, rate in enumerate((0.1, 0.2)):
@@ -119,31 +111,6 @@ def test_trivial_submissions():
     marginal, point = (one.draws for one in baselines(ENERGY, np.array([[1.0, 3.0], [5.0, 5.0]])))
     assert (point[:, 0] == [2, 5]).all()
     assert marginal.shape == point.shape == (2, 1000)
-
-
-def test_no_entry_replaces_one_of_its_title(tmp_path, evaluators):
-    base = evaluators["fundus"].reference.probs
-    titles = ["uniform", "MAP", "MAP", "MAP (2/submission.npz)"]
-    for k, title in enumerate(titles):
-        probs = 0.8 * base + 0.2 * np.random.default_rng(k).dirichlet(np.ones(5), len(base))
-        meta = {"task": "fundus", "title": title, "baseline": False}
-        write_submission(tmp_path / str(k) / "submission.npz", Submission(probs, about=About(**meta)))
-    (scored,) = score_tasks(find_submissions([tmp_path]), evaluators)[0]
-    assert len(scored.competitors) == len(scored.entries) - 3 == 4
-    assert "uniform" in {entry.title for entry in scored.entries.values() if entry.kind == "trivial"}
-
-
-def test_divisions_are_ordered_by_track_then_tier():
-    divisions = [
-        RankedDivision("open", 100),
-        RankedDivision("stated"),
-        RankedDivision("stated", 1000),
-        RankedDivision("stated", 100),
-    ]
-    ordered = sorted(divisions, key=lambda one: one.key)
-    assert [one.short for one in ordered] == [
-        "stated, up to 100", "stated, up to 1,000", "stated, no tier", "open, up to 100",
-    ]  # fmt: skip
 
 
 def test_a_board_is_plain_json():

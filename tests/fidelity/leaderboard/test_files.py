@@ -1,7 +1,6 @@
 """Submissions found, scored, copied for a board, and those that come with the package."""
 
 import json
-import os
 from dataclasses import replace
 from functools import partial
 
@@ -34,15 +33,6 @@ from support.evaluators import ENERGY, FUNDUS, N
 from support.submissions import DATA, submission_meta
 
 
-def test_files_that_name_no_task_and_empty_folders_are_refused(tmp_path):
-    np.savez(tmp_path / "submission.npz", probs=np.eye(5))
-    with pytest.raises(InputError, match=r"does not state its task.*--keep"):
-        task_of(tmp_path / "submission.npz")
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match=r"empty: holds no submission\.npz"):
-        find_submissions([tmp_path / "empty"])
-
-
 def test_a_kept_submission_is_found_by_the_board_under_its_title(tmp_path, evaluators):
     probs = evaluators["fundus"].reference.probs
     np.savetxt(tmp_path / "theirs.csv", probs, delimiter=",")
@@ -71,16 +61,6 @@ def test_keeping_a_submission_does_not_sign_what_no_run_has_signed(tmp_path, eva
         (again,), _ = score_tasks(find_submissions([kept]), evaluators)
         (entry,) = again.competitors
         assert (entry.counted, entry.declared) == (counted, not counted)
-
-
-def test_one_title_is_for_one_file(tmp_path, evaluators):
-    files = [tmp_path / name / "submission.npz" for name in "ab"]
-    for file in files:
-        write_submission(
-            file, Submission(np.full((N, 5), 0.2), about=About(**submission_meta(FUNDUS, "MAP")))
-        )
-    with pytest.raises(InputError, match="one --title for 2 files"):
-        score_files(files, evaluators["fundus"], title="x")
 
 
 def forged(path, probs, **meta):
@@ -126,23 +106,6 @@ def test_bad_files_are_named_and_the_board_stands(attacked):
     assert "its data are absent" in why["no-data"]
     assert why["not-a-sum"].startswith("row 4: holds 1.03, which is no probability")
     assert len(board.to_dict()["refused"]) == 9
-
-
-def test_a_board_of_bad_files_alone_is_refused(tmp_path):
-    forged(tmp_path / "a" / "submission.npz", np.eye(5), task="none")
-    with pytest.raises(InputError, match=r"none of 1 submissions is usable"):
-        board_of([tmp_path])
-
-
-def test_nothing_is_kept_before_all_is_valid(tmp_path, evaluators):
-    probs = evaluators["fundus"].reference.probs
-    np.savetxt(tmp_path / "good.csv", probs, delimiter=",")
-    np.savetxt(tmp_path / "bad.csv", probs + 1, delimiter=",")
-    with pytest.raises(InputError, match=r"bad\.csv"):
-        score_files(
-            [tmp_path / "good.csv", tmp_path / "bad.csv"], evaluators["fundus"], keep=tmp_path / "kept"
-        )
-    assert not (tmp_path / "kept").exists()
 
 
 def test_tracks_and_tiers_are_ranked_apart(tmp_path, evaluators):
@@ -191,14 +154,6 @@ def test_seeds_and_like_titles_are_kept_side_by_side(tmp_path, evaluators):
     assert len(find_submissions([kept])) == 6
     (board,), _ = score_tasks(find_submissions([kept]), evaluators)
     assert {entry.title: len(entry.seeds) for entry in board.competitors}["MAP"] == 3
-
-
-def test_a_pipe_among_the_submissions_is_no_wait(folder, evaluators):
-    (folder / "pipe").mkdir()
-    os.mkfifo(folder / "pipe" / "submission.npz")
-    boards, refused = score_tasks(find_submissions([folder]), evaluators)
-    assert len(boards) == 2
-    assert [one.why for one in refused] == ["is a pipe or a device, and no file"]
 
 
 @pytest.fixture
@@ -272,10 +227,3 @@ def test_other_seeds_and_settings_stay_beside_the_shipped_ones(packed):
     tier = Budget(limit=100.0)
     (another,) = (replace(one, about=one.about.model_copy(update={"budget": tier})) for one in own)
     assert len(beside([another], found)) == len(found)
-
-
-def test_what_the_compact_form_cannot_hold_is_refused(folder, tmp_path):
-    one = read_submission(folder / "Near-energy-gap-0" / "submission.npz", ENERGY, N, DATA["energy-gap"])
-    wide = type(one)(draws=np.asarray(one.draws) * 1000, about=one.about, source=one.source)
-    with pytest.raises(InputError, match="compact form"):
-        pack(ENERGY, DATA["energy-gap"], [wide], tmp_path)

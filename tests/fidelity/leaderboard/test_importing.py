@@ -102,13 +102,6 @@ def test_the_zip_of_the_development_phase_is_read(tmp_path):
     assert entry.title == "submission"
 
 
-def test_a_copy_says_that_it_is_not_ranked(published, tmp_path):
-    found = evaluator(DERMA, published / "medmnist_probs.csv", tmp_path)
-    board = score_files([published / "medmnist_probs.csv", published / "p.csv"], found)
-    note = task_table(board, terminal=True).note
-    assert "'medmnist_probs' is not ranked: equal to the reference." in note
-
-
 def test_draws_are_scored_without_labels(published, tmp_path):
     found = evaluator(UCI, published / "uci_samples.csv", tmp_path)
     board = score_files([published / "submission.zip"], found)

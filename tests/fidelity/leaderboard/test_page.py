@@ -12,7 +12,7 @@ from retinabench.fidelity.leaderboard import page
 from retinabench.fidelity.leaderboard.board import make_board, score_task
 from retinabench.fidelity.leaderboard.files import find_submissions, score_tasks
 from retinabench.fidelity.leaderboard.page import markdown, write_board
-from retinabench.fidelity.leaderboard.results import WHY_UNDEFINED, RankedDivision
+from retinabench.fidelity.leaderboard.results import RankedDivision
 from retinabench.fidelity.leaderboard.tables import (
     corruption_table,
     final_ranking,
@@ -64,35 +64,6 @@ def test_ranked_entries_come_first_then_the_controls_then_the_baselines(folder, 
     ]
 
 
-def test_budgets_that_no_run_vouches_for_are_marked(evaluators):
-    probs = evaluators["fundus"].reference.probs[:, ::-1]
-    signed = {"evidence": {"manifest": "0" * 64}, "content": "0" * 64}
-    over = {"budget": {"limit": 10, "used": 12.0, "over": True}}
-    entries = [
-        Submission(probs, about=About(**(submission_meta(FUNDUS, title) | more)))
-        for title, more in (("Counted", signed), ("Declared", {}), ("Both", over))
-    ]
-    table = task_table(score_task(evaluators["fundus"], entries))
-    place = [column.label for column in table.blocks[0].columns].index("budget")
-    said = {row.label: row.cells[place].below for row in table.blocks[0].rows}
-    assert (said["Counted"], said["Declared"], said["Both"]) == ("", "declared", "over 10, declared")
-    assert "A budget that is declared" in table.note
-    counted = task_table(score_task(evaluators["fundus"], entries[:1]))
-    assert "declared" not in counted.note
-
-
-def test_places_of_single_seeds_are_said_to_hold_for_these_runs(evaluators):
-    probs = evaluators["fundus"].reference.probs
-    near, far = (
-        Submission(share * probs + (1 - share) / 5, about=About(**submission_meta(FUNDUS, title)))
-        for title, share in (("Near", 0.9), ("Far", 0.3))
-    )
-    again = Submission(0.8 * probs + 0.04, about=About(**submission_meta(FUNDUS, "Near", 1)))
-    for submissions, said in (([near, far], True), ([near, again, far], False)):
-        note = task_table(score_task(evaluators["fundus"], submissions)).note
-        assert ("places hold for these runs alone" in note) == said
-
-
 def test_the_posterior_is_compared_with_map_and_with_nothing():
     evaluator = evaluator_of(FUNDUS, classified(N, 5))
     certain = np.full((N, 5), 0.05 / 4)
@@ -108,18 +79,6 @@ def test_the_posterior_is_compared_with_map_and_with_nothing():
     assert uniform.value == pytest.approx(np.log(5))
     assert over_map.value == pytest.approx(nll + np.log(0.95))
     assert over_uniform.low < nll - np.log(5) < over_uniform.high
-
-
-def test_an_infinite_loss_of_map_has_its_reason():
-    evaluator = evaluator_of(FUNDUS, classified(N, 5))
-    wrong = np.zeros((N, 5))
-    wrong[np.arange(N), (evaluator.truth + 1) % 5] = 1.0
-    about = About(**submission_meta(FUNDUS, "MAP"))
-    table = usefulness_table([score_task(evaluator, [Submission(wrong, about=about)])])
-    _, known, uniform, over_map, over_uniform = table.blocks[0].rows[0].cells
-    assert not any(one.defined for one in (known, over_map))
-    assert known.why == over_map.why == WHY_UNDEFINED["nll"] != ""
-    assert uniform.why == over_uniform.why == ""
 
 
 def test_a_task_without_map_and_a_regression_have_what_is_known():
@@ -183,30 +142,12 @@ def task(folder, evaluators):
     return score_tasks(find_submissions([folder]), evaluators)[0][0]
 
 
-def test_every_entry_is_a_dot_at_its_value(task):
-    figure = page.board_figure(task)
-    axes = figure.axes[0]
-    assert [label.get_text() for label in axes.get_yticklabels()] == [entry.title for entry in task.ordered]
-    name = task.ranked_measures[0]
-    dots = [line.get_xdata()[0] for line in axes.lines if line.get_marker() in "ox"]
-    assert dots == pytest.approx([task.value(entry.title, "all", name).value for entry in task.ordered])
-    assert page.board_width(task) == 180 + 290 * 2
-
-
 def test_distance_over_gradients_has_a_line_for_an_entry_at_several_tiers(task):
     (axes,) = page.budget_figure([task, task]).axes
     lines = {line.get_label(): line for line in axes.lines}
     assert set(lines) >= {"Near", "Middling", "Far"}
     assert lines["Near"].get_xdata() == pytest.approx([8, 8])
     assert axes.get_xscale() == "log"
-
-
-def test_a_floor_far_below_all_entries_is_not_drawn(task):
-    near = page.budget_figure([task, task]).axes[0]
-    task.evaluator.floor["all"]["total_variation"] = 1e-9
-    far = page.budget_figure([task, task]).axes[0]
-    assert len(near.lines) == len(far.lines) + 1
-    assert far.get_ylim()[0] > 1e-4
 
 
 def test_uncertainty_and_calibration_panels_draw_reference_and_methods():

@@ -19,11 +19,6 @@ from support.fake_reference import softmax
 from support.small_submissions import DATA, ENERGY, FUNDUS, N, meta
 
 
-def test_more_draws_than_wanted_are_cut(tmp_path, draws):
-    np.savez(tmp_path / "x.npz", draws=np.concatenate([draws, draws], axis=1))
-    assert (read_submission(tmp_path / "x.npz", ENERGY, N).draws == draws).all()
-
-
 def spoilt(values, **changes):
     out = np.array(values)
     for row, value in changes.items():
@@ -150,29 +145,6 @@ def test_objects_in_an_npz_are_not_unpickled(tmp_path):
     np.savez(tmp_path / "o.npz", probs=np.array([{"a": 1}], object))
     with pytest.raises(InputError, match="never unpickled"):
         read_submission(tmp_path / "o.npz", SUBMISSION_FILES_FUNDUS, N)
-
-
-def test_a_zip_of_another_task_says_what_it_holds(tmp_path):
-    with zipfile.ZipFile(tmp_path / "z", "w") as archive:
-        archive.writestr("cifar_probs.csv", "1 0")
-    with pytest.raises(InputError, match=r"holds cifar_probs\.csv\. Wanted is fundus_probs\.csv"):
-        read_submission(tmp_path / "z", SUBMISSION_FILES_FUNDUS, N)
-
-
-def test_a_missing_file_and_a_folder_are_named(tmp_path):
-    with pytest.raises(InputError, match="does not exist"):
-        read_submission(tmp_path / "nothing", SUBMISSION_FILES_FUNDUS, N)
-    with pytest.raises(InputError, match=r"Name submission\.npz in it"):
-        read_submission(tmp_path, SUBMISSION_FILES_FUNDUS, N)
-
-
-def test_metadata_may_be_long_and_must_be_text(tmp_path, probs):
-    path = tmp_path / "long.npz"
-    write_submission(path, Submission(probs=probs, about=About(title="a", run={"notes": "x" * 5000})))
-    assert read_submission(path, SUBMISSION_FILES_FUNDUS, N).title == "a"
-    np.savez(path, probs=probs, meta=np.array('{"title": "\\ud800"}'))
-    with pytest.raises(InputError, match="has unreadable metadata"):
-        read_submission(path, SUBMISSION_FILES_FUNDUS, N)
 
 
 def test_damaged_bytes_raise_no_other_error(tmp_path, probs):

@@ -17,8 +17,6 @@ from retinabench.reports.leaderboard.board import (
     BaselineSeed,
     baselines_of,
     entries_of_files,
-    known_score,
-    make_boards,
     read_entries,
     write_baselines,
 )
@@ -83,21 +81,6 @@ def test_bare_files_of_one_method_are_its_seeds_and_find_their_benchmark(tmp_pat
     write_predictions(noisy(1.0).take(range(10)), files[0])
     with pytest.raises(InputError, match="holds the test images of no benchmark"):
         read_entries(files[:1])
-
-
-def test_two_submissions_of_one_name_are_refused(entries) -> None:
-    with pytest.raises(InputError, match="two submissions are named 'evil'"):
-        make_boards([*entries, entries[0]], [NAME])
-
-
-def test_an_unknown_score_names_the_nearest() -> None:
-    assert known_score("nll") == "nll"
-    with pytest.raises(InputError, match="Did you mean 'auroc'"):
-        known_score("aurocc")
-
-
-def test_a_rank_that_is_not_resolved_is_a_range() -> None:
-    assert [tables.rank_text(*places) for places in ((2, 5), (3, 3), (0, 0))] == ["2–5", "3", "–"]
 
 
 def test_the_matrix_is_antisymmetric_and_has_the_order_of_the_ranking(board) -> None:

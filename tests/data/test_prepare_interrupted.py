@@ -1,7 +1,6 @@
 """Killed at any moment, two at once, a full disk: the same command ends with the same bytes, in flat memory."""
 
 import filecmp
-import os
 import signal
 import subprocess
 import sys
@@ -88,41 +87,6 @@ def test_two_commands_in_one_folder_at_once(source, whole, tmp_path):
     same(whole, out)
 
 
-def test_two_commands_with_different_settings_never_mix(source, tmp_path):
-    out = tmp_path / "out"
-    pair = [
-        subprocess.Popen(command(source, out, "--size", size, workers=1), stderr=subprocess.PIPE, text=True)
-        for size in ("32", "48")
-    ]
-    ended = [(process.communicate(timeout=120)[1], process.returncode) for process in pair]
-    assert sorted(code for _, code in ended) == [0, 2]
-    assert "with another size" in "".join(errors for errors, _ in ended)
-
-
-def test_a_full_disk_is_one_line_and_the_work_goes_on_when_there_is_room(source, whole, tmp_path):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o"]
-    if (
-        os.name != "posix"
-        or subprocess.run([*mount, "size=5m", "none", disk], check=False, capture_output=True).returncode
-    ):
-        pytest.skip("needs the right to mount a small disk")
-    try:  # four shards of 3.5 MB
-        full = subprocess.run(command(source, disk / "out"), check=False, capture_output=True, text=True)
-        assert full.returncode == 1
-        (line,) = full.stderr.splitlines()
-        assert "no space left on the disk" in line
-        assert not list((disk / "out").glob(".*.part"))
-        assert not (disk / "out" / "dataset.json").exists()
-        subprocess.run([*mount, "remount,size=50m", "none", disk], check=True)
-        again = subprocess.run(command(source, disk / "out"), check=False, capture_output=True, text=True)
-        assert again.returncode == 0, again.stderr
-        same(whole, disk / "out")
-    finally:
-        subprocess.run(["umount", disk], check=True)
-
-
 PEAK = """
 import sys
 from pathlib import Path
@@ -134,6 +98,7 @@ print(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
 """
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_images(tmp_path):
     if not Path("/proc/self/status").exists():
         pytest.skip("needs Linux to see a process's peak memory")
