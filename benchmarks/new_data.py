@@ -1,4 +1,4 @@
-"""What a certificate is worth on new data: alarms of the monitor, the screen without labels, verdicts, and estimates under shift.
+"""What a certificate is worth on new data: alarms of the monitor, the screen without labels, and verdicts.
 
     OMP_NUM_THREADS=1 python benchmarks/new_data.py
 
@@ -17,9 +17,7 @@ from scipy.special import expit
 from retinabench.metrics.follow_up import conformal_p_values, drift_log_wealth, first_alarm, log_wealth
 from retinabench.metrics.guarantees.certificate import LabelledRisk, judge
 from retinabench.metrics.guarantees.goals import Goal, ReferralCases
-from retinabench.metrics.guarantees.shift.estimates import estimates_under_shift
-from retinabench.metrics.guarantees.shift.resemblance import resemblance
-from retinabench.metrics.guarantees.shift.weighted import Images
+from retinabench.metrics.guarantees.resemblance import resemblance
 
 LEVEL, RETAINED = 0.05, 0.2
 SETTINGS = {
@@ -132,36 +130,6 @@ def verdicts(studies):
         print(f"  {patients} patients; risk {'; '.join(shown)}")
 
 
-def estimates(studies, patients=600):
-    goals = [Goal("selective_risk", 0.07), Goal("sensitivity", 0.85)]
-    print(
-        f"\nEstimates without labels, {patients} validation and {patients} new patients: coverage of 95 % intervals"
-    )
-    for name, setting in SETTINGS.items():
-        truth = [true_value(goal, RETAINED, **setting) for goal in goals]
-        many = eyes(np.random.default_rng(1), 200_000, **setting)[0]
-        rng = np.random.default_rng(4)
-        covered, refused = np.zeros((2, 2)), np.zeros((2, 2))
-        broken, given = np.zeros(2), np.zeros(2)
-        for _ in range(studies):
-            (old, p), (new, q) = eyes(rng, patients), eyes(rng, patients, **setting)
-            unlabelled = Images(q, new.uncertainty, new.patient, new.weight)
-            for k, one in enumerate(estimates_under_shift(old, p, unlabelled, goals, RETAINED).assumed):
-                for j, goal in enumerate(goals):
-                    found = one.targets[str(goal)]
-                    refused[k, j] += found.why is not None
-                    covered[k, j] += found.risk.low <= truth[j] <= found.risk.high
-                if one.threshold is not None:
-                    given[k] += 1
-                    misses = [goal.spec.estimate(many, one.threshold).value for goal in goals]
-                    broken[k] += misses[0] > goals[0].value or misses[1] < goals[1].value
-        for k, assumed in enumerate(("covariate shift", "label shift")):
-            shares = covered[k] / np.maximum(studies - refused[k], 1)
-            print(f"  {name}, assumed {assumed}: error {shares[0]:.0%}, sensitivity {shares[1]:.0%}; refused "
-                  f"{refused[k].max() / studies:.0%}; threshold given {given[k] / studies:.0%}, "
-                  f"breaks a goal {broken[k] / max(given[k], 1):.0%}")  # fmt: skip
-
-
 PLAIN = true_value(Goal("selective_risk", 0.05), RETAINED)
 
 
@@ -171,7 +139,7 @@ def main():
     )
     parser.add_argument("--studies", type=int, default=1000)
     studies = parser.parse_args().studies
-    for part, share in ((false_alarms, 1), (delays, 10), (screen, 5), (verdicts, 2), (estimates, 5)):
+    for part, share in ((false_alarms, 1), (delays, 10), (screen, 5), (verdicts, 2)):
         start = time.perf_counter()
         part(studies // share)
         print(f"  [{time.perf_counter() - start:.0f} s]", flush=True)

@@ -210,7 +210,7 @@ def test_files_without_new_images_are_refused(folder, capsys):
     assert "known.csv and 1 more: every patient is in the validation split" in capsys.readouterr().err
 
 
-def test_labels_of_new_images_may_be_empty(folder, capsys):
+def test_labels_of_new_images_may_be_empty(folder):
     lines = (folder / "holds.csv").read_text().splitlines()
     place = [name.strip('"') for name in lines[0].split(",")].index("label")
     rows = [line.split(",") for line in lines[1:]]
@@ -222,10 +222,3 @@ def test_labels_of_new_images_may_be_empty(folder, capsys):
     )
     content = json.loads((folder / "monitor.json").read_text())
     assert (content["images"], content["labelled"]) == (400, 200)
-    assert (
-        content["expected"]["covariate_shift"]["targets"]["selective_risk <= 0.08"]["risk"]["value"]
-        is not None
-    )
-    shown = capsys.readouterr().out
-    assert "covariate shift" in shown
-    assert "refer above" in shown

@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 import retinabench as rb
 from retinabench.data.synthetic.fundus import draw
-from retinabench.metrics.guarantees.shift.resemblance import resemblance
+from retinabench.metrics.guarantees.resemblance import resemblance
 from retinabench.metrics.guarantees.transfer import transfer
 from retinabench.metrics.uncertainty import referral_uncertainty
 

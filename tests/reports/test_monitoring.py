@@ -20,7 +20,6 @@ from retinabench.reports.monitoring import (
     LEAST,
     evidence_panel,
     evidence_table,
-    expected_table,
     goal_text,
     headline,
     monitor_tables,
@@ -125,10 +124,6 @@ def test_the_latest_windows_are_narrower_than_all(found):
     assert whole.blocks[0].rows[0].cells[2].content == "–"  # no share of referred images is known
 
 
-def test_without_estimates_there_is_no_table_of_them(found):
-    assert expected_table(replace(found, expected=None)) is None
-
-
 def test_headline_tables_and_findings_stand_in_this_order():
     found = monitor(follow_up(np.random.default_rng(0), 200), GOALS)
     out = io.StringIO()
@@ -209,7 +204,6 @@ def test_the_page_is_whole_escaped_and_states_the_limits_of_the_alarms(watched):
     assert "<script" not in without_script(text)
     assert not re.search(r'(?:src|href)="(?!#)', text)
     assert text.count('role="img"') == 2 + 2 + len(PAGE_GOALS.goals)
-    assert "Before the labels arrive" in text
     assert "ever raised is at most 5 %, however often one looks" in " ".join(text.split())
     assert "gave no alarm in 94 to 96 %" in " ".join(text.split())
 
@@ -223,7 +217,4 @@ def test_the_page_fits_a_phone_and_is_accessible(watched, browser, tmp_path):
 def test_the_same_follow_up_gives_the_same_page(watched):
     text = page(watched["unlabelled"])
     assert page(watched["unlabelled"]) == text
-    assert (
-        "Before the labels arrive" not in text
-    )  # without validation images there is nothing to estimate from
     assert "earlier patients of this follow-up" in " ".join(text.split())

@@ -1,4 +1,20 @@
-"""The new patients of a monitored threshold, day by day, and the wealth of the bets against its promise."""
+"""The new patients of a monitored threshold, day by day, and the wealth of the bets against its promise.
+
+Let x_1, x_2, … >= -1 be observed one after the other. The hypothesis is E[x_t | past] <= 0 for every t: under it, no
+bets on positive x have an expected gain. Staking a share lambda < 1 from time k on gives the wealth prod_{s > k} (1 + lambda x_s).
+The wealth here is the average over shares lambda and starting times k,
+
+    W_t = mean_lambda [ sum_{k < t} w_k prod_{k < s <= t} (1 + lambda x_s) + r_t ],    r_t = 1 - sum_{k < t} w_k,
+
+a nonnegative supermartingale that starts at 1. By Ville's inequality P(W_t >= 1 / level for some t) <= level: an alarm at
+1 / level is raised at most at the stated rate, however often and for however long one looks. The weights w_k = r_k - r_{k+1} with
+r_k = 1 / log2(k + 3) for k >= 1 and r_0 = 1 put one half on the start, and fall slowly enough that a change after k steps costs
+only about log(k) + 2 log(log(k)) of the logarithm of the wealth.
+
+The unit of every sequential test is a patient, at the first day on which the patient has images; later days are shown but not
+tested, since a patient who was misjudged once is likely to be misjudged again. Units are ordered by day and, within a day, by
+patient id. The order depends on nothing else, so that a file to which later days were added gives the same history again.
+"""
 
 from __future__ import annotations
 

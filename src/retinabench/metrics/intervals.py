@@ -1,4 +1,12 @@
-"""Intervals and tests of scores: the scale of a bounded score, the closed-form error of an AUROC, and one interval method per kind of score."""
+"""Intervals and tests of scores: the scale of a bounded score, the closed-form error of an AUROC, and one interval method per kind of score.
+
+A score with a bound at 0 or 1 is skewed near it: its percentile intervals miss the truth on the far side, up to four times
+too often with 100 patients. On the logit or the logarithmic scale its distribution is nearly normal, and no end of an
+interval lies beyond the bound.
+
+Every table, page and exporter shows the interval of this method. No method gives an interval without width: where the sample
+says nothing about the other side, there is either a bound that holds or none, with the reason.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,25 @@
-"""`monitor`: whether a certificate still holds on new patients."""
+"""`monitor`: whether a certificate still holds on new patients.
+
+Three things are watched, patient after patient (`follow_up`):
+
+* **The certified risks**, with labels. A patient with the sums num and den of a risk with the goal a enters an e-process
+  (`follow_up`) by x = (num - a den) / (a m), where m bounds den: 1 per image of a random patient, the largest number of images of a
+  validation patient per image (a patient with more counts as so many). While E[num] <= a E[den] holds at all times, the alarm is ever raised with probability at most
+  `level`. Several risks are watched together by the mean of their wealths; one that reaches (number of risks) / level by itself is
+  named. A patient without labels changes nothing; which patients have labels must not depend on whether the model is wrong.
+* **Drift**, without labels: conformal p-values of each patient's mean probability and mean uncertainty among the validation patients,
+  if the files hold some, and all earlier patients. While patients are exchangeable it is raised with probability at most `level`.
+  It sees changes of these distributions and no others: errors of which the model is sure leave no trace in them.
+* **Per window of time**: the share referred, calibration in the large (observed minus predicted share of referable images) and the
+  risks, with 95 % intervals that are clustered by patient and valid for one window each, not for a search among them.
+
+A certificate of `transfer`, watched on later predictions::
+
+    certified = read_certificate(Path("transfer.json"))
+    files = [rb.read_predictions(name, unlabelled=True) for name in ("follow-up.csv", "validation.csv")]
+    images, reference = follow_up(files, certified.uncertainty, certified.decision, "date")
+    found = monitor(images, certified, reference=reference)  # found.alarm, found.to_dict(), found.plot()
+"""
 
 from __future__ import annotations
 
@@ -45,8 +66,6 @@ from retinabench.metrics.guarantees.goals import (
     ratio_interval,
     weights,
 )
-from retinabench.metrics.guarantees.shift.estimates import ShiftEstimates, estimates_under_shift
-from retinabench.metrics.guarantees.shift.weighted import Images
 from retinabench.metrics.proportions import Interval, clustered_proportion
 
 if TYPE_CHECKING:
@@ -207,7 +226,6 @@ class Monitoring(Tabular):
     reference: int
     unit: str
     windows: tuple[Window, ...]
-    expected: ShiftEstimates | None
     notes: tuple[str, ...]
 
     @property
@@ -222,18 +240,12 @@ class Monitoring(Tabular):
 
     def records(self) -> list[Row]:
         """Return one dictionary per window of time."""
-        return [
-            {
-                "start": one.start,
-                "images": one.images,
-                "patients": one.patients,
-                "labelled": one.labelled,
-                "referred": one.referred.value,
-                "calibration": one.calibration.value,
-                **{name: risk.value for name, risk in one.risks.items()},
-            }
-            for one in self.windows
-        ]
+        rows: list[Row] = []
+        for window in self.windows:
+            row: Row = {name: getattr(window, name) for name in ("start", "images", "patients", "labelled")}
+            row |= {"referred": window.referred.value, "calibration": window.calibration.value}
+            rows.append(row | {name: risk.value for name, risk in window.risks.items()})
+        return rows
 
     def plot(self, axes: Axes | None = None) -> Axes:
         """Draw the evidence against the certificate and for drift, day by day, and the wealth of an alarm."""
@@ -250,19 +262,9 @@ class Monitoring(Tabular):
 
     def to_dict(self) -> JsonObject:
         """Return plain dictionaries for JSON."""
-        rest = {
-            name: json_content(one)
-            for name, one in vars_of(self).items()
-            if name not in ("certified", "reference")
-        }
-        return {
-            "schema": RESULT_SCHEMA,
-            "alarm": self.alarm,
-            **{name: rest.pop(name) for name in ("level", "images", "patients", "labelled")},
-            "certified": self.certified.to_dict(),
-            **rest,
-            "drift": {**self.drift.to_dict(), "reference_patients": self.reference},
-        }
+        content: JsonObject = json_content(vars_of(self))
+        content["drift"]["reference_patients"] = content.pop("reference")
+        return {"schema": RESULT_SCHEMA, "alarm": self.alarm, **content}
 
 
 LEVEL = 0.05
@@ -293,7 +295,10 @@ def monitor(
     if units.later:
         notes.append(f"{units.later:,} images of later days of a patient are shown per window but not tested")
     if not images.labelled.any():
-        notes.append("no labels: the certified risks cannot be watched, only drift")
+        notes.append(
+            "no labels: the certified risks cannot be watched, only drift. No threshold can be chosen from images without labels: "
+            "label a sample of them (`retinabench plan` says how many)"
+        )
     judged = [(goal, *certified.sums(goal, images)) for goal in certified.goals]
     paths = [_risk_path(certified, *one, images, units) for one in judged]
     informative = [units.sums(den) > 0 for _, _, den in judged]
@@ -311,7 +316,7 @@ def monitor(
     return Monitoring(
         certified, level, len(images), len(units.day), int(images.labelled.sum()), overall, risks, combined, drift,
         0 if reference is None else len(np.unique(reference.patient)), unit, shown,
-        _expected(certified, reference, images), tuple(notes),
+        tuple(notes),
     )  # fmt: skip
 
 
@@ -329,21 +334,6 @@ def _notes_on_patients(images: Watched, certified: Certified) -> list[str]:
     return [
         f"{np.count_nonzero(alone):,} of {len(alone):,} images have no patient_id: each is its own patient, and alarms may be too many"
     ]
-
-
-def _expected(certified: Certified, reference: Watched | None, images: Watched) -> ShiftEstimates | None:
-    """What labelled validation images say of the images without labels, under either kind of shift."""
-    new = images.take(~images.labelled)
-    if reference is None or not len(new):
-        return None
-    reference = reference.take(reference.labelled)
-    if len(set(reference.label.tolist())) < 2:
-        return None
-    codes = np.unique(new.patient, return_inverse=True)[1]
-    unlabelled = Images(new.prob, new.uncertainty, codes, weights(codes, certified.per))
-    return estimates_under_shift(
-        certified.cases(reference), reference.prob, unlabelled, certified.goals, certified.threshold
-    )
 
 
 def _evidence(

@@ -1,4 +1,12 @@
-"""Referral policies on a grid of thresholds."""
+"""Referral policies on a grid of thresholds.
+
+These numbers are for exploration. A pair of thresholds that is chosen because of them is chosen on the scored images, and
+needs images of its own to be judged on, or a guarantee (`metrics/guarantees`).
+
+`policies.json` of `report` has `schema` (``retinabench.policies/1``), `reader`, and `entries`, per method its name (`entry`) and what `clinic`
+writes into its own: `thresholds` (T), `referrals` (R rules), `frozen` (the places of the stated pair), and `sets`: set -> subgroup (``""`` is
+the whole set) -> T rows of R outcomes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,14 @@
-"""Intervals of proportions: of independent trials, of images of shared patients, of many at once, and of their combinations."""
+"""Intervals of proportions: of independent trials, of images of shared patients, of many at once, and of their combinations.
+
+The method is MOVER (method of variance estimates recovery): the distance of each end of a combination from its value is made
+of the distances of the proportions' own ends from theirs. With intervals that hold at 0 and 1, the combination's does too,
+where a standard error would be 0.
+
+References:
+    Zou, Huang and Zhang, A note on confidence interval estimation for a linear function of binomial proportions, Comput. Stat.
+    Data Anal. 53:1080 (2009); Donner and Zou, Closed-form confidence intervals for functions of the normal mean and standard
+    deviation, Stat. Methods Med. Res. 21:347 (2012).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,26 @@
-"""Sample sizes of a proportion, of an AUROC and of a certified threshold, with patients who have several images."""
+"""Sample sizes of a proportion, of an AUROC and of a certified threshold, with patients who have several images.
+
+The variance of an AUROC is that of DeLong's and Obuchowski's placement values under the equal-variance binormal model,
+with a design effect for each class. With A the AUROC, z = Phi^-1(A), Q = P(Z1 <= z, Z2 <= z) for standard normal variables of
+correlation 1/2, and n1 and n0 images of the classes:
+
+    variance = (D1 / n1 + D0 / n0) (Q - A^2) + (A - 2 Q + A^2) / (n1 n0)
+
+Q is the probability that two positive images are both ranked above a negative one; the last term is of smaller order. The
+covariance of the placements of a patient's positive and negative images is negative and left out, which errs on the side of more
+patients.
+
+Both count independent images of one class; `planning` turns them into images and patients.
+
+The four criteria of Riley et al., each as the number of independent images whose standard error gives a 95 % interval of
+the stated width. What a model's linear predictors logit(p) look like is taken from a pilot; or from the AUROC and the
+prevalence, as those of a calibrated model with normal scores (logit(p) is normal in each class, with standard deviation
+d = sqrt(2) Phi^-1(AUROC) and means logit(prevalence) +- d^2/2).
+
+References:
+    Riley, Debray, Collins, Archer, Ensor, van Smeden and Snell, Minimum sample size for external validation of a clinical
+    prediction model with a binary outcome, Stat. Med. 40:4230 (2021).
+"""
 
 from __future__ import annotations
 

@@ -106,8 +106,6 @@ EVIDENCE = NumberFormat(2)
 
 SIGNED = NumberFormat(3, signed=True)
 
-THRESHOLD = NumberFormat(4)
-
 LARGE = 1e4
 
 LATEST = 6  # windows on the terminal
@@ -117,11 +115,9 @@ PACKAGE = "retinabench.reports"
 
 def monitor_tables(found: Monitoring) -> Group:
     """Return the headline, the tables and what they mean, for the terminal."""
-    tables = [evidence_table(found), windows_table(found, LATEST), expected_table(found)]
+    tables = [evidence_table(found), windows_table(found, LATEST)]
     said = [f"{one.lead} {one.text}" for one in findings(found)]
-    if found.expected is not None:
-        said.append(expected_note(found))
-    shown = Group(*(to_terminal(one) for one in tables if one is not None))
+    shown = Group(*map(to_terminal, tables))
     return Group(Text(headline(found), style="bold"), shown, Text("\n".join(said)))
 
 
@@ -180,35 +176,6 @@ def windows_table(found: Monitoring, most: int | None = None) -> Table:
     return Table.of(title, [Column(head) for head in heads], rows, row_header="From")
 
 
-def expected_table(found: Monitoring) -> Table | None:
-    """Return the estimates for images without labels; None where there are none."""
-    if found.expected is None:
-        return None
-    columns = [Column(one.name) for one in found.expected.assumed]
-    rows = [
-        Row(
-            goal_text(name),
-            [_estimate(one.targets[name].risk, one.targets[name].why) for one in found.expected.assumed],
-        )
-        for name in found.overall
-    ]
-    thresholds = [_threshold(one.threshold) for one in found.expected.assumed]
-    rows.append(Row("refer above, for every goal", thresholds))
-    prevalence = found.expected.prevalence
-    rows.append(
-        Row("share of referable images", [UNDEFINED, _estimate(prevalence.prevalence, prevalence.why)])
-    )
-    return Table.of("Images without labels", columns, rows, row_header="Assumed")
-
-
-def _threshold(value: float | None) -> Cell:
-    return Cell("none") if value is None else Cell.number(value, form=THRESHOLD)
-
-
-def _estimate(value: Interval, why: str | None) -> Cell:
-    return Cell.number(None, why=why or "") if why else _cell(value)
-
-
 def _cell(value: Interval, form: NumberFormat | None = None) -> Cell:
     return (
         Cell.number(value.value, value.low, value.high, form=form)
@@ -245,11 +212,6 @@ def windows_note(found: Monitoring) -> str:
     return _say("windows", found)
 
 
-def expected_note(found: Monitoring) -> str:
-    """Return how estimates without labels are to be read."""
-    return _say("expected", found)
-
-
 def _say(name: str, found: Monitoring) -> str:
     macro = getattr(pages.macros("sentences.j2", package=PACKAGE), name)
     goals = found.broken or found.certified.goals
@@ -276,8 +238,6 @@ def page(found: Monitoring) -> str:
         "contents": CONTENTS,
         "findings": findings(found),
         "evidence": evidence_table(found),
-        "expected": expected_table(found),
-        "expected_note": expected_note(found),
         "windows": windows_table(found),
         "windows_note": windows_note(found),
         "legend": _legend(found),

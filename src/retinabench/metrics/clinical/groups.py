@@ -1,4 +1,11 @@
-"""Screening per site and subgroup: who is missed more often than others."""
+"""Screening per site and subgroup: who is missed more often than others.
+
+The worst group is found by looking at all of them, so that its interval must hold for all of them at once. The intervals of
+the groups are therefore given at two levels: 95 % each, and simultaneously by Bonferroni's inequality, each at
+1 - 0.05 / K for K groups of all columns. Bonferroni needs nothing of the groups: those of two columns share their images, and a
+patient may be in two groups. A bootstrap of the largest deviation would be narrower, but its replicates of a group without an
+error have no width, which is the group that matters.
+"""
 
 from __future__ import annotations
 

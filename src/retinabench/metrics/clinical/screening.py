@@ -1,4 +1,15 @@
-"""What screening at a threshold does to patients: counts, rates with intervals, operating points, per set."""
+"""What screening at a threshold does to patients: counts, rates with intervals, operating points, per set.
+
+| reading of "referred" | sensitivity | specificity | when it is meant |
+|---|---|---|---|
+| `retained_only` | TP_ret / P_ret | TN_ret / N_ret | how good is the model on what it keeps |
+| `screen_positive` | (TP_ret + P_ref) / P | TN_ret / N | a referred patient goes to the clinic like a positive one |
+| `expert` | (TP_ret + P_ref) / P | (TN_ret + N_ref) / N | an expert who never errs: an upper bound |
+| `reader` | (TP_ret + s P_ref) / P | (TN_ret + p N_ref) / N | a reader of stated sensitivity s and specificity p |
+
+A patient is referable if one image is, called so if one retained image is, and referred if an image is and no retained one is called
+referable.
+"""
 
 from __future__ import annotations
 

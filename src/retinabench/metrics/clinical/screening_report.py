@@ -1,4 +1,12 @@
-"""`clinic`: whether a model's uncertainty can drive referral, against doing nothing and against calling everyone."""
+"""`clinic`: whether a model's uncertainty can drive referral, against doing nothing and against calling everyone.
+
+The baseline predicts the same for every image, that of the larger class ("not referable" below a prevalence of one
+half), and for probabilities the prevalence of the set. A model below it is worse than no model.
+
+`baseline` in the JSON of `score` holds the larger class and its accuracy, `accuracy_gain`, `brier_skill`, `positive_patients`, and `corrected`,
+the same model with every log odds moved by `offset` so that as many images are positive as predicted. A model is *useful* if accuracy or
+Brier skill exceed the baseline with their interval, and *not useful* if neither does, one is below, and AUROC is below 0.70.
+"""
 
 from __future__ import annotations
 

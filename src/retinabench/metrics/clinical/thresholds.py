@@ -1,4 +1,11 @@
-"""The probability from which an image is called referable, and the rule by which it is referred."""
+"""The probability from which an image is called referable, and the rule by which it is referred.
+
+An image is positive where its probability is at least the threshold. The default, 0.5, keeps the rule of the papers:
+positive where the probability is above 0.5.
+
+The rule everywhere is "positive iff prob >= threshold". Nothing is interpolated: every operating point
+is reached by a threshold.
+"""
 
 from __future__ import annotations
 

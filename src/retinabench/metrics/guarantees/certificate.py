@@ -1,4 +1,54 @@
-"""The certificate of a threshold, and what refutes it."""
+"""The certificate of a threshold, and what refutes it.
+
+**The claim.** With probability at least 1 - delta over the draw of the validation patients, the certified threshold t satisfies every
+goal, E[num(t)] / E[den(t)] <= goal (`goals`), for new patients of the same population. Nothing is assumed of the model, the
+uncertainty, or of how images of one patient depend on each other; only that patients are independent draws, that the rule
+(model, decision threshold, uncertainty, goals) was fixed without their labels, and that no patient has more images than
+`most_images` (the largest number among the validation patients, unless it is given).
+
+**One sequence, no planning part.** Candidates are all observed uncertainties, in ascending order (with more than 2,000 images, rounded up
+to three digits, which is a part of the rule). Each is tested with all images
+(`sequence`); the last candidate before the first failure is certified. For one goal, let t* be the smallest threshold with a risk
+above the goal: a fixed number. The images retained at the largest observed uncertainty <= t* are those retained at t* itself.
+A sequence that ends beyond t* has thus passed the test *at t**, a fixed threshold whose null hypothesis is true: that happens with
+probability <= delta, however many candidates there are.
+
+**Where it begins.** Of targets that are a share of all images, or of all referable ones, the risk is 0 where all images are referred, and
+the sequence begins there. A risk among the retained needs retained images: there the sequence begins at s, the k-th smallest of
+the patients' *smallest* uncertainties among images that count, with k fixed by the number of patients who have such an image, goal, delta and
+the usual number of images of a patient.
+
+- The risk at s is above the goal: given s, the k - 1 patients with a smaller value are independent draws of those who retain an image at s,
+  and patients with a larger one retain none. The test at s is passed with probability <= delta.
+- The risk at s is at most the goal, and t* is the first threshold beyond s where it is not: then at least k patients retain an image at
+  t*. Given their number they are independent draws, and the test at t* is passed with probability <= delta.
+
+The two cases exclude each other, so that delta covers both. A second sequence with a tenth of delta begins where every patient with an image
+that counts retains one (k is the number of these patients). It is run if the first one does not reach the end, and is used only if it does.
+
+**Where the argument is not exact.** (a) The k-th patient, whose smallest uncertainty is s, is no such draw: one of k patients. (b) If many
+patients share the value s, the event that the sequence begins there says something about how many of them lie below it. (c) If the
+risk is above the goal on several separate stretches of thresholds (of any of the goals), and s falls now on one, now on the other side of
+the end of a stretch, the bound is delta times their number. (d) Which uncertainties are rounded, the usual number of images, and `most_images`
+where it is not given are read off the validation images, without their labels. In populations made to be such, with the risk just above the goal
+wherever it may be, no more certificates than delta were wrong (`benchmarks/guarantees.py --adversarial`).
+
+**Several goals.** The threshold is the smallest of those certified for each goal. If it breaks a goal, it lies beyond the smallest t* of all
+goals, and the sequence of the goal with this t*, a fixed one, ended beyond it: still delta, not delta times the number of goals. It must not lie below
+the place where the sequence of a goal begins, of which nothing was tested: that is refused. A bound on the share referred pulls the
+other way (its sequence begins where no image is referred, and refers more and more): the two directions then have delta / 2 each.
+
+References:
+    Angelopoulos, Bates, Candès, Jordan and Lei, Learn then Test: calibrating predictive algorithms to achieve risk control, Ann. Appl.
+    Stat. 19:1641 (2025), arXiv 2110.01052, for fixed-sequence testing and several risks.
+
+The risk is that of the very estimand that was certified: for the error of the retained images, num and den are 1 for a wrong
+retained and for a retained image (per image), or these divided by the number of images of the patient (per image of a random
+patient). With the ratio r and the effective number of images m of `metrics.proportions`, which allows for the dependence of
+the images of a patient, and k = r m, the tests are those of Clopper and Pearson: P(Binomial(m, goal) >= k) refutes the bound where
+it is small, P(Binomial(m, goal) <= k) confirms it, both continued to real k and m by the incomplete beta function. The exact
+interval of `clustered_proportion` is what these tests do not reject. `benchmarks/new_data.py` has their error rates.
+"""
 
 from __future__ import annotations
 
@@ -144,7 +194,7 @@ def certify(
 ) -> Certificate:
     """Certify the threshold that refers the fewest images and satisfies every goal with confidence 1 - delta.
 
-    Claim, assumptions and proof are at the top of this file. The result does not depend on the order of the rows, on the names of the
+    Claim, assumptions and proof stand at the top of this file. The result does not depend on the order of the rows, on the names of the
     patients, or on a seed.
 
     Examples:

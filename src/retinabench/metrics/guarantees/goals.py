@@ -1,4 +1,23 @@
-"""What is promised: goals, and the risks that they bound."""
+"""What is promised: goals, and the risks that they bound.
+
+A rule retains the images with uncertainty <= t and refers the others to an expert. With w the weight of an image, the sums run over
+the images of a new patient, and the expectation over patients:
+
+    per image                        w = 1:                  all images of all patients count alike
+    per image of a random patient    w = 1 / (images of the patient):    all patients count alike
+
+| target | num | den |
+|---|---|---|
+| `selective_risk`, 1 - `accuracy` | retained and wrong | retained |
+| `missed_referable`, 1 - `sensitivity` | referable, retained and called negative | referable |
+| `missed_severe`, 1 - `severe_sensitivity` | grade >= 3, retained and called negative | grade >= 3 |
+| 1 - `specificity` | not referable, retained and called positive | not referable |
+| 1 - `npv` | referable, retained and called negative | retained and called negative |
+| 1 - `ppv` | not referable, retained and called positive | retained and called positive |
+| `referral_rate` (`workload`) | referred | all |
+
+Referred images count as read without error: sensitivity is that of model and expert together.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,31 @@
-"""Guarantees that hold at every look: betting and confidence sequences."""
+"""Guarantees that hold at every look: betting and confidence sequences.
+
+X is a patient's sum over images, num - goal * den (`goals`), so that E[X] <= 0 says that the risk E[num] / E[den] is at most the
+goal. X is at most `bound`; nothing else is assumed of its distribution, so that images of one patient may depend on each other in
+any way. A bettor who expects less owns W = prod_p (1 - l_p X_p), with 0 <= l_p <= 1 / bound chosen from the patients before p. If
+E[X] >= 0, then E[W] <= 1, and by Markov's inequality P(W >= 1 / delta) <= delta (Waudby-Smith and Ramdas).
+
+**Bets that aim at the deadline.** All patients are there at once, so that only the wealth after the last one matters. The stake is that
+of the option that pays a fixed target if the risk turns out low, and nothing else: with mu the number of errors still expected at a
+risk equal to the goal, each patient bringing one with chance q, and w = wealth / target, the wealth is kept near
+P(Binomial <= m) with the m of w = Phi(2 (sqrt(m) - sqrt(mu)) / sqrt(1 - q)) (the square-root approximation): l is chosen so that an
+error leaves this for m - 1 and mu - q.
+The size of an error of a patient (two eyes may fail together) is estimated from the patients before. This decides only how large
+the bets are: the test is valid for any of them, and for one image per patient it nearly agrees with the binomial test.
+
+**No order.** A wealth depends on the order of the patients; the mean over many orders depends on it hardly, and a mean of wealths is
+again at most 1 in expectation. Patients are first sorted by their content, then shuffled by fixed random numbers: neither the
+order of the rows nor the names of the patients, nor a seed, change a result. So that the mean reaches 1 / delta where most orders
+do, the target of each is 1.25 / delta.
+
+The bets of `follow_up` are others, because wealth counts there after every patient and for ever: they have no deadline,
+no fixed number of patients, and start anew at every time.
+
+References:
+    Waudby-Smith and Ramdas, Estimating means of bounded random variables by betting, J. R. Stat. Soc. B 86:1 (2024). Voráček and
+    Orabona, STaR-Bets: sequential target-recalculating bets for tighter confidence intervals, arXiv 2505.22422 (2025), whose
+    bets aim at a deadline as well.
+"""
 
 from __future__ import annotations
 

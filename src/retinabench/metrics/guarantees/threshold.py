@@ -16,7 +16,7 @@ from retinabench.core.results import IntervalRow, JsonObject, Tabular, draw_inte
 from retinabench.metrics.clinical.screening import referral_view_intervals
 from retinabench.metrics.guarantees.certificate import Certificate, LabelledRisk, Refutation, Verdict, judge
 from retinabench.metrics.guarantees.goals import TARGETS, Goal, ReferralCases
-from retinabench.metrics.guarantees.shift.resemblance import Resemblance, resemblance
+from retinabench.metrics.guarantees.resemblance import Resemblance, resemblance
 from retinabench.metrics.proportions import Interval
 from retinabench.predictions.table import Predictions
 

@@ -1,4 +1,19 @@
-"""Two thresholds: call, refer, or release."""
+"""Two thresholds: call, refer, or release.
+
+**Two certificates.** The negative zone is a rule of its own: it retains the images with prob <= a, calls all of them negative, and refers
+the others. So is the positive zone, with -prob <= -b. `certificate.certify` widens each, a ascending and b descending, as long as its
+goals are shown: NPV, sensitivity and missed (severe) disease of the negative zone, PPV and specificity of the positive one. The
+expert counts as reading without error, so that no goal depends on the other zone. Both claims hold together with
+probability at least 1 - delta, as each is tested at delta / 2; if only one zone has goals, the other one is empty, and it is tested at delta.
+
+**Zones that would meet.** A sequence that ended before its first false hypothesis has certified *all* candidates from its begin to its
+end, together. Where the widest zones overlap, the pair a < b of certified candidates that leaves the expert the fewest images is
+taken; among equals that with two zones, and with the smaller negative one. The level is the same.
+
+References:
+    Angelopoulos, Pomerantz, Do, Bates, Bridge, Elton, Lev, González, Jordan and Malik, Conformal triage for medical imaging AI
+    deployment, medRxiv 2024.02.09.24302543 (2024).
+"""
 
 from __future__ import annotations
 
