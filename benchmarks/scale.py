@@ -199,7 +199,7 @@ def _examined(folder: Path, n: int, concepts: int, questions: int) -> tuple[str,
         columns = {f"concept {k}": values[:, k] for k in range(concepts)}
         pa.parquet.write_table(pa.table({"image_id": name, **columns}), folder / f"{file}.parquet")
     arguments = ["examine", "--answers", str(folder / "answers.parquet"), "--truth", str(folder / "truth.parquet"),
-                 "--strategy", "precision", "--questions", str(questions), "--repetitions", "0",
+                 "--strategy", "precision", "--questions", str(questions),
                  "--out", str(folder / "out"), "--quiet"]  # fmt: skip
     what = f"`examine`, a bank of {n:,} images by {concepts} concepts, {questions} questions"
     return what, arguments

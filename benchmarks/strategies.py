@@ -16,17 +16,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from scipy import stats
 
 from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.banks.masks import drawn
 from retinabench.concepts.banks.tables import read_bank
 from retinabench.concepts.examinees import SYNTHETIC, Examinee, read_answers
 from retinabench.concepts.questioning.examination import examine
-from retinabench.concepts.questioning.strategy_comparison import compare_strategies, mean_interval
+from retinabench.concepts.questioning.strategies import STRATEGIES
+from retinabench.core.random_streams import derive
 
 REPETITIONS = 10
 PUBLISHED = ("biased-1", "biased-2", "unbiased")
-LEVELS = {"50 %": 0, "80 %": 1, "95 %": 3}
+LEVELS = {"50 %": 0.5, "80 %": 0.8, "95 %": 0.95}
 
 
 def main() -> None:
@@ -48,18 +50,49 @@ def show(title: str, bank: Bank, answers: Path | None = None) -> None:
         table = read_answers(answers, bank)
         factories = {"network": lambda seed: table, **factories}
     for name, factory in factories.items():
-        found = compare_strategies(bank, factory, repetitions=REPETITIONS).to_dict()["strategies"]
-        as_printed = compare_strategies(
-            bank, factory, ["uncertainty"], REPETITIONS, rules="published"
-        ).to_dict()
-        rows = {strategy: (found[strategy], *widths(bank, factory, strategy)) for strategy in found}
-        rows["uncertainty, published rule"] = (as_printed["strategies"]["uncertainty"], "", "")
-        for strategy, (one, mean, widest) in rows.items():
-            # All strategies end with every question asked, so the levels are the same for all.
-            reached = list(one["questions_to"].values())
-            cells = [interval(reached[place].values(), 0) for place in LEVELS.values()]
+        courses = {
+            strategy: course(bank, factory, strategy) for strategy in STRATEGIES if strategy != "claims"
+        }
+        courses["uncertainty, published rule"] = course(bank, factory, "uncertainty", "published")
+        start = courses["random"][0, 0]
+        # The lowest level that every strategy always reached: all end with every question asked.
+        lowest = min(float(rows[:, -1].max()) for rows in courses.values())
+        for strategy, rows in courses.items():
+            levels = [start - share * (start - lowest) for share in LEVELS.values()]
+            cells = [interval(mean_interval(questions_to(rows, level)), 0) for level in levels]
+            mean, widest = ("", "") if "rule" in strategy else widths(bank, factory, strategy)
             print(f"| {name} | {strategy} | {' | '.join([*cells, mean, widest])} |")
     print()
+
+
+def course(
+    bank: Bank, factory: Callable[[int], Examinee], strategy: str, rules: str = "corrected"
+) -> np.ndarray:
+    """Return the mean uncertainty after 0, 1, … questions of each repetition, (repetitions, questions + 1)."""
+    seeds = [derive(0, "repetition", repetition) for repetition in range(REPETITIONS)]
+    total = int(bank.cells.sum())
+    return np.stack(
+        [
+            examine(
+                bank, factory(seed), strategy=strategy, questions=total, seed=seed, rules=rules
+            ).uncertainty
+            for seed in seeds
+        ]
+    )
+
+
+def questions_to(rows: np.ndarray, level: float) -> np.ndarray:
+    """Return the questions until the mean uncertainty is at most `level`, (repetitions,); NaN where it never is."""
+    below = rows <= level + 1e-12
+    return np.where(below.any(axis=1), below.argmax(axis=1), np.nan)
+
+
+def mean_interval(values: np.ndarray) -> tuple[float, float, float]:
+    """Return the mean with Student's 95 % interval, as Figure 4 of Fountoukidou and Sznitman (2019) has it."""
+    n = len(values)
+    mean = float(values.mean())
+    half = float(stats.t.ppf(0.975, n - 1) * values.std(ddof=1) / np.sqrt(n))
+    return mean, mean - half, mean + half
 
 
 def widths(bank: Bank, factory: Callable[[int], Examinee], strategy: str) -> tuple[str, str]:

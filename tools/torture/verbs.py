@@ -92,7 +92,7 @@ VERBS = (
     Verb("fidelity tune", _fidelity("tune", "ivon", "--task", "fundus-small", "--trials", "1", "--budget", "3", "--out", "out")),
     Verb("examine", lambda i: [
         "examine", "--answers", f"{i}/answers.csv", "--truth", f"{i}/truth.csv", "--questions", "15", "--out", "out",
-        "--repetitions", "0", "--quiet",
+        "--quiet",
     ]),
     Verb("feature cache", _train("map", "model.trained=head", "optimizer.augment=none", "model.weights={inputs}/weights.safetensors", data="out/data"),
          ("data", "weights"), "data"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from retinabench.cli.application import argument, flag, option, print_notes, progress_of, say, with_options
+from retinabench.cli.application import argument, option, print_notes, progress_of, say, with_options
 from retinabench.cli.options import MOST_REPLICATES, Device, Out, OwnModel, Readers, Seed, Silent
 from retinabench.core.errors import InputError, nearest
 
@@ -173,8 +173,6 @@ BankName = Annotated[
     ),
 ]
 
-Figures = Annotated[bool, flag("--figures", help="Write Figures 2 to 4 of the publication to OUT/figures.")]
-
 Concepts = Annotated[
     str | None,
     option("--concepts", "CONCEPTS", "Columns of the truth file, separated by commas; default: all."),
@@ -241,8 +239,6 @@ QuestionRules = Annotated[
     typer.Option("--rules", help="corrected: skip saturated cells; published: ask them until empty."),
 ]
 
-Repetitions = Annotated[int, option("--repetitions", "N", "To compare all strategies; 0: do not.", min=0)]
-
 
 @asks_about_images
 def examine(
@@ -261,8 +257,6 @@ def examine(
     predictions: MainDecision = None,
     threshold: ReferAt = "0.5",
     rules: QuestionRules = "corrected",
-    repetitions: Repetitions = 10,
-    figures: Figures = False,
     seed: Seed = 0,
     quiet: Silent = False,
 ) -> None:
@@ -280,8 +274,6 @@ def examine(
         predictions=predictions,
         threshold=threshold,
         rules=rules,
-        repetitions=repetitions,
-        figures=figures,
         seed=seed,
     )
     found = _examined(answers, truth, bank, out, options, asked, progress_of(quiet))

@@ -1,4 +1,4 @@
-"""Examinations of files: `examination.json`, `transcript.jsonl`, `comparison.json` and the page."""
+"""Examinations of files: `examination.json`, `transcript.jsonl` and the page."""
 
 from __future__ import annotations
 
@@ -11,23 +11,15 @@ from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.banks.tables import ReaderPanel, read_reference
 from retinabench.concepts.examinees import Examinee, read_answers
 from retinabench.concepts.inference.rates import Rate
-from retinabench.concepts.inference.unpredictability import Reading
 from retinabench.concepts.questioning.examination import examine
 from retinabench.concepts.questioning.referral import Decisions, agreement, decisions, enter_readers
-from retinabench.concepts.questioning.strategy_comparison import compare_strategies
-from retinabench.concepts.report.figures import write_figures
 from retinabench.concepts.report.findings import ExaminationReport, parse_goals, together
 from retinabench.concepts.report.page import write_report
-from retinabench.concepts.report.snapshot import snapshot
 from retinabench.core.errors import InputError
 from retinabench.core.files import write_json
 from retinabench.core.progress import QUIET, Progress
-from retinabench.core.results import json_content
 from retinabench.metrics.clinical.thresholds import DecisionThreshold
 from retinabench.predictions.io import read_predictions
-
-# Questions of one repetition of the comparison if their number is not given: the paper's largest bank has 2,200.
-LONGEST = 5000
 
 
 @dataclass(frozen=True)
@@ -37,27 +29,16 @@ class ExamineOptions:
     concepts: Sequence[str] | None = None
     strategy: str | None = None
     questions: int | None = None
-    tolerance: float | None = None
-    patience: int | None = None
     claims: Sequence[str] = ()
     confidence: float = 0.95
     goals: Sequence[str] = ()
     predictions: Path | None = None
     reference: str | None = None
     threshold: str = "0.5"
-    reading: Reading = "std"
     rules: Literal["corrected", "published"] = "corrected"
-    kernel: Literal["published", "fitted"] = "published"
-    repetitions: int = 10
-    figures: bool = False
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.repetitions == 1:
-            hint = "At least 2, or 0 to leave the comparison out."
-            raise InputError("--repetitions 1 gives no interval", hint=hint)
-        if self.figures and not self.repetitions:
-            raise InputError("--figures needs repetitions", hint="Leave --repetitions out.")
         if self.predictions is None and self.threshold != "0.5":
             raise InputError("--threshold is of the referrals of --predictions", hint="Name their file.")
         if not self.claims and self.confidence != 0.95:
@@ -91,14 +72,10 @@ def examine_bank(
         progress=progress,
         strategy=options.strategy,
         questions=options.questions,
-        tolerance=options.tolerance,
-        patience=options.patience,
         claim=options.claims,
         confidence=options.confidence,
         seed=options.seed,
-        reading=options.reading,
         rules=options.rules,
-        kernel=options.kernel,
         transcript=out / "transcript.jsonl",
     )
     if panel is not None:
@@ -106,10 +83,7 @@ def examine_bank(
     referral = None if decided is None else agreement(bank, examined.record, decided)
     report = ExaminationReport(examined, goals, together(bank), referral)
     write_json(out / "examination.json", report.to_dict(), checked=True)
-    if options.repetitions:
-        _compare(bank, examinee, out, report, options, progress)
-    else:
-        write_report(report, out)
+    write_report(report, out)
     return report
 
 
@@ -119,35 +93,6 @@ def _decisions(bank: Bank, options: ExamineOptions) -> Decisions | None:
         return None
     predictions = read_predictions(options.predictions)
     return decisions(bank, predictions, DecisionThreshold.parse(options.threshold).freeze(predictions))
-
-
-def _compare(
-    bank: Bank,
-    examinee: Examinee,
-    out: Path,
-    report: ExaminationReport,
-    options: ExamineOptions,
-    progress: Progress,
-) -> None:
-    """Compare all strategies, and write the comparison, the page with it and the figures."""
-    comparison = compare_strategies(
-        bank,
-        lambda _: examinee,
-        repetitions=options.repetitions,
-        questions=options.questions or LONGEST,
-        seed=options.seed,
-        reading=options.reading,
-        rules=options.rules,
-        progress=progress,
-    )
-    state = snapshot(bank, examinee, seed=options.seed, reading=options.reading, rules=options.rules)
-    write_json(out / "comparison.json", comparison.to_dict() | {"state": json_content(state)}, checked=True)
-    write_report(report, out, comparison, state)
-    if options.figures:
-        write_figures(
-            report.examination, comparison, state, out / "figures",
-            questions=options.questions or LONGEST, seed=options.seed, reading=options.reading, progress=progress,
-        )  # fmt: skip
 
 
 def summary_lines(report: ExaminationReport) -> list[str]:

@@ -12,7 +12,6 @@ from retinabench.concepts.banks.tables import ReaderPanel, majority
 from retinabench.concepts.inference.claims import new_sequence
 from retinabench.concepts.questioning.examination import examine
 from retinabench.concepts.questioning.referral import agreement, decisions, enter_readers
-from retinabench.concepts.questioning.strategy_comparison import StrategyComparison, StrategyCourse
 from retinabench.concepts.report.findings import (
     ConceptPair,
     ConceptRate,
@@ -29,7 +28,6 @@ from retinabench.concepts.report.findings import (
     referral_tables,
     scarce_samples,
     short_decimal,
-    strategy_order,
     together,
 )
 from retinabench.concepts.report.page import render
@@ -297,23 +295,6 @@ def test_groups_of_concepts_are_joined():
     bank = Bank(None, list("abcde"), np.zeros((1, 5), np.int8))
     [group] = entangled(ExaminationReport(examine(bank, lambda *_: 0.5), together=pairs))
     assert (group.names, group.most) == (list("abcd"), 2)
-
-
-def test_strategies_are_compared_with_random_over_the_middle():
-    steps = np.arange(21)
-    bank = Bank(None, ["x"], np.repeat([[0], [1]], 10, axis=0).astype(np.int8))
-    report = ExaminationReport(examine(bank, lambda *_: 0.5))
-
-    def curve(shift):
-        mean = 2 - 0.05 * steps + shift
-        return StrategyCourse(mean, mean - 0.1, mean + 0.1, {})
-
-    strategies = {"random": curve(0), "fast": curve(-0.3), "slow": curve(0.3), "alike": curve(0.05)}
-    order = strategy_order(report, StrategyComparison(steps, 2, "std", "corrected", strategies))
-    assert (order.faster, order.slower, order.compared, order.complete) == (["fast"], ["slow"], True, True)
-    del strategies["random"]
-    order = strategy_order(report, StrategyComparison(steps[:-1], 2, "std", "corrected", strategies))
-    assert (order.faster, order.compared, order.complete) == ([], False, False)
 
 
 def test_what_was_not_asked_is_said(bank):

@@ -9,10 +9,8 @@ import pytest
 
 from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.questioning.examination import examine
-from retinabench.concepts.questioning.strategy_comparison import compare_strategies
 from retinabench.concepts.report.findings import ExaminationReport, together
 from retinabench.concepts.report.page import CONTENTS, render, write_report
-from retinabench.concepts.report.snapshot import snapshot
 from support.browsers import check_phone, faults
 from support.examinees import CONCEPTS, examinee
 from support.reading_pages import Reader, without_script
@@ -21,17 +19,8 @@ EVIL = "<script>alert('x')</script>\"&$\\frac{"
 
 
 @pytest.fixture(scope="module")
-def comparison(bank):
-    who = examinee(bank)
-    compared = compare_strategies(
-        bank, lambda _: who, ("random", "uncertainty", "precision"), 3, questions=60
-    )
-    return compared, snapshot(bank, who, ("random", "uncertainty"))
-
-
-@pytest.fixture(scope="module")
-def html(found, comparison):
-    return render(found, *comparison)
+def html(found):
+    return render(found)
 
 
 def page_of(bank, **options):
@@ -56,7 +45,7 @@ def test_the_page_needs_nothing_but_itself_and_is_well_formed(html):
     assert wanted <= set(ids)
     assert {anchor for anchor, _ in CONTENTS} - {"readers", "referral"} <= set(ids)
     figures = [a for tag, a in reader.elements if tag == "svg" and a.get("role") == "img"]
-    assert len(figures) == 1 + 4 + 1 + 2 * 2  # rates, concepts, progress, two concepts by two strategies
+    assert len(figures) == 1 + 4  # rates and concepts
     assert all("scope" in a for tag, a in reader.elements if tag == "th")
 
 
@@ -71,9 +60,8 @@ def test_hostile_names_stay_text(tmp_path, bank):
     hostile = Bank([f"s{k}" for k in range(120)], names, bank.truth)
     who = examinee(hostile)
     found = examine(hostile, who, claim=[f"sensitivity of {names[0]} >= 0.5"])
-    compared = compare_strategies(hostile, lambda _: who, ("random", "precision"), 2, questions=30)
     report = ExaminationReport(found, together=together(hostile))
-    page = write_report(report, tmp_path, compared, snapshot(hostile, who, ("random",)))
+    page = write_report(report, tmp_path)
     text = page.read_text()
     assert "<script" not in without_script(text)
     assert "alert(" in text
@@ -91,8 +79,8 @@ def test_names_of_any_script_are_shown(bank):
     assert Reader(html).open == []
 
 
-def test_the_same_arguments_give_the_same_bytes(found, comparison, tmp_path):
-    first, second = (write_report(found, tmp_path / name, *comparison) for name in "ab")
+def test_the_same_arguments_give_the_same_bytes(found, tmp_path):
+    first, second = (write_report(found, tmp_path / name) for name in "ab")
     assert first == tmp_path / "a" / "index.html"
     assert first.read_bytes() == second.read_bytes()
 

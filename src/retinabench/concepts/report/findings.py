@@ -18,7 +18,6 @@ from retinabench.concepts.inference.claims import RateEnds, needed
 from retinabench.concepts.inference.rates import ALPHA, ANYTHING, LEAST, Rate
 from retinabench.concepts.questioning.examination import Examination, Readers
 from retinabench.concepts.questioning.referral import Agreement, AnyConcept, AtEqualGrade, Share, Shares
-from retinabench.concepts.questioning.strategy_comparison import StrategyComparison, StrategyCourse
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import JsonObject, json_content
 from retinabench.core.settings import read_toml
@@ -455,23 +454,6 @@ class Entangled:
     most: int
 
 
-@dataclass(frozen=True)
-class StrategyOrder:
-    """Strategies whose interval lies below or above that of random questions, mostly, between 10 % and 50 % of the questions.
-
-    Attributes:
-        faster: Names of those below.
-        slower: Names of those above.
-        compared: Whether random questions were among the strategies.
-        complete: Whether every question of the bank was asked in the end.
-    """
-
-    faster: Sequence[str]
-    slower: Sequence[str]
-    compared: bool
-    complete: bool
-
-
 def recognised(report: ExaminationReport) -> Recognition:
     """Return the concepts by what their answers show."""
     names: dict[str, list[str]] = {"recognised": [], "open": [], "reversed": [], "unknown": []}
@@ -535,21 +517,3 @@ def left_open(report: ExaminationReport) -> list[ConceptRate]:
         for rate in pair
         if rate.asked < rate.of and rate.standing == wanted and (rate.concept, rate.measure) not in scarce
     ]
-
-
-def strategy_order(report: ExaminationReport, comparison: StrategyComparison) -> StrategyOrder:
-    """Compare every strategy of `compare_strategies` with random questions, by their 95 % intervals."""
-    curves, questions = comparison.strategies, comparison.questions
-    complete = questions[-1] == int(report.examination.bank.cells.sum())
-    if "random" not in curves:
-        return StrategyOrder([], [], False, complete)
-    middle = slice(len(questions) // 10, 1 + len(questions) // 2)
-
-    def mostly(below: StrategyCourse, above: StrategyCourse) -> bool:
-        high, low = (np.asarray(one)[middle] for one in (below.high, above.low))
-        return bool(np.mean(high < low) > 0.5)
-
-    others = {name: curve for name, curve in curves.items() if name != "random"}
-    faster = [name for name, curve in others.items() if mostly(curve, curves["random"])]
-    slower = [name for name, curve in others.items() if mostly(curves["random"], curve)]
-    return StrategyOrder(faster, slower, True, complete)

@@ -8,12 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
 from retinabench.concepts.inference.claims import Claim
 from retinabench.concepts.inference.rates import ALPHA, Rate
 from retinabench.concepts.inference.unpredictability import AnswerRanking
-from retinabench.concepts.questioning.strategy_comparison import QuestionsTo, StrategyComparison
 from retinabench.concepts.report import figures
 from retinabench.concepts.report.findings import (
     ConceptRate,
@@ -26,12 +23,10 @@ from retinabench.concepts.report.findings import (
     recognised,
     referral_tables,
     scarce_samples,
-    strategy_order,
 )
-from retinabench.concepts.report.snapshot import Snapshot
 from retinabench.core.files import write_bytes
 from retinabench.reports.toolkit import pages
-from retinabench.reports.toolkit.figures import HUES, LegendEntry, Mark, Panel, mark, to_svg
+from retinabench.reports.toolkit.figures import HUES, Panel, to_svg
 from retinabench.reports.toolkit.number_format import COUNT, PERCENT, TWO_DIGITS, percent, plain
 from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table
 
@@ -39,38 +34,28 @@ TITLE = "Which concepts does the model recognise?"
 CONTENTS = (
     ("verdict", "Results"), ("claims", "Claims"), ("concepts", "Concepts"), ("readers", "Readers"), ("referral", "Referral"),
     ("performance", "Answers"),
-    ("strategies", "Strategies"), ("state", "Snapshot"), ("reading", "Definitions"), ("repeat", "Reproduction"),
+    ("reading", "Definitions"), ("repeat", "Reproduction"),
 )  # fmt: skip
 
 
-def write_report(
-    report: ExaminationReport,
-    out: Path,
-    comparison: StrategyComparison | None = None,
-    state: Snapshot | None = None,
-) -> Path:
+def write_report(report: ExaminationReport, out: Path) -> Path:
     """Write the page of an examination; the same arguments give the same bytes."""
-    write_bytes(out / "index.html", render(report, comparison, state).encode())
+    write_bytes(out / "index.html", render(report).encode())
     return out / "index.html"
 
 
-def render(
-    report: ExaminationReport, comparison: StrategyComparison | None = None, state: Snapshot | None = None
-) -> str:
+def render(report: ExaminationReport) -> str:
     """Return the page of an examination."""
     found = report.examination
     tables = {
         "claims": _claims_table(found.claims) if found.claims else None,
         "readers": readers_tables(found.readers) if found.readers else [],
         "referral": referral_tables(report.referral) if report.referral else [],
-        "strategies": _progress_figure(comparison) if comparison else None,
-        "state": _state_figures(state) if state else None,
     }
     context = {
         "title": TITLE,
         "found": found,
         "referral": report.referral,
-        "comparison": comparison,
         "questions": int(found.bank.cells.sum()),
         "goals": report.goals,
         "cut_offs": cut_offs(report),
@@ -83,7 +68,6 @@ def render(
         "confidence": 1 - ALPHA,
         "exploratory": [claim for claim in found.claims if not claim.registered],
         "registered": [claim for claim in found.claims if claim.registered],
-        "order": strategy_order(report, comparison) if comparison else None,
         "rates_figure": _rates_figure(report),
         "claims_table": tables["claims"],
         "companion_table": _companion_table(report),
@@ -93,11 +77,6 @@ def render(
         "performance_figures": _performance_figures(report),
         "silent": [name for name, one in found.concepts.items() if not any(one.counts.values())],
         "patients": any(rate.counted for pair in report.rates for rate in pair),
-        "progress_figure": tables["strategies"],
-        "strategies": [LegendEntry(name, sign) for name, sign in _marks(comparison)],
-        "strategies_table": _strategies_table(comparison) if comparison else None,
-        "state_figures": tables["state"],
-        "state_questions": state.questions if state else 0,
     }
     contents = [(anchor, label) for anchor, label in CONTENTS if tables.get(anchor, True)]
     return pages.render(
@@ -135,46 +114,6 @@ def _performance_figures(report: ExaminationReport) -> list[Panel]:
         caption = f"uncertainty: {plain(without)} without, {plain(having)} with"
         panels.append(Panel(concept, svg, caption))
     return panels
-
-
-def _marks(comparison: StrategyComparison | None) -> list[tuple[str, Mark]]:
-    return [(name, mark(number)) for number, name in enumerate(comparison.strategies if comparison else ())]
-
-
-def _progress_figure(comparison: StrategyComparison) -> Panel:
-    asked = np.asarray(comparison.questions, np.float64)
-    lines, said = [], []
-    for name, sign in _marks(comparison):
-        one = comparison.strategies[name]
-        lines.append(figures.course(sign, asked, one))
-        first, half, last = (one.mean[k] for k in (0, len(one.mean) // 2, -1))
-        said.append(f"{name}: {first:.2f} at first, {half:.2f} half-way, {last:.2f} at last")
-    svg = to_svg(
-        figures.progress_panel(lines), "progress",
-        title="Uncertainty against the number of questions, by strategy", description="; ".join(said),
-    )  # fmt: skip
-    return Panel("Uncertainty against questions", svg)
-
-
-def _state_figures(state: Snapshot) -> list[tuple[str, list[Panel]]]:
-    """Return a panel per strategy for each concept, all panels of a concept on one scale."""
-    groups = []
-    for i, concept in enumerate(state.concepts):
-        drawn, limits = figures.states(state, concept)
-        panels = []
-        for j, (name, parts) in enumerate(drawn.items()):
-            asked = [int(half.sum()) for half in parts[0].reshape(2, 50)]
-            told = f"{pages.counted(asked[0], 'question')} without, {asked[1]} with"
-            title = f"{concept} after {state.questions} questions, {name}"
-            svg = to_svg(
-                figures.performance_panel(*parts, limits=limits),
-                f"state-{i}-{j}",
-                title=title,
-                description=told,
-            )
-            panels.append(Panel(name, svg, told))
-        groups.append((concept, panels))
-    return groups
 
 
 def _companion_table(report: ExaminationReport) -> Table:
@@ -243,18 +182,3 @@ def _claim_cell(claim: Claim) -> Cell:
     holds = claim.decided == "holds"
     text = f"{'Holds' if holds else 'Does not hold'}, decided {after}."
     return Cell(text, emphasis="good" if holds else "bad")
-
-
-def _strategies_table(comparison: StrategyComparison) -> Table:
-    """Return the questions that each strategy needs to reach a level of uncertainty, with the interval over repetitions."""
-    reached = {name: one.questions_to for name, one in comparison.strategies.items()}
-    levels = list(next(iter(reached.values())))
-    columns = [Column(f"to {float(level):.2f}") for level in levels]
-    rows = [Row(name, [_questions_cell(one[level]) for level in levels]) for name, one in reached.items()]
-    return Table.of("Questions until the uncertainty reaches a level", columns, rows, row_header="Strategy")
-
-
-def _questions_cell(one: QuestionsTo) -> Cell:
-    if one.value is None:
-        return Cell("not always")
-    return Cell.number(one.value, one.low, one.high, form=COUNT)
