@@ -58,7 +58,7 @@ def test_a_member_is_where_its_anchor_pulls_it():
 
 @pytest.mark.parametrize("anchors", ["prior", "matched"])
 def test_the_law_of_the_members(anchors):
-    """100 members: N(mean, Σ) with matched anchors, N(mean, Σ² / s²) with the prior's. Each entry within 4 standard errors.
+    """48 members: N(mean, Σ) with matched anchors, N(mean, Σ² / s²) with the prior's. Each entry within 4 standard errors.
 
     Σ is the posterior's covariance. Σ² / s² is a twentieth of it here: the prior's anchors alone are not its draws.
     """
@@ -66,7 +66,7 @@ def test_the_law_of_the_members(anchors):
     members = np.stack(
         [
             posterior.model.fc.weight.detach().double().numpy()[0]
-            for seed in range(100)
+            for seed in range(48)
             for posterior, _ in [
                 fitted(make_run("anchored", LR, f"method.anchors={anchors}", seed=seed, epochs=epochs))
             ]
@@ -77,8 +77,8 @@ def test_the_law_of_the_members(anchors):
     if anchors == "prior":
         covariance = covariance @ covariance / PRIOR**2
     spread = np.sqrt(covariance.diagonal())
-    assert (abs(members.mean(axis=0) - mean) < 4 * spread / np.sqrt(100)).all()
-    error = np.sqrt((np.outer(spread**2, spread**2) + covariance**2) / 100)
+    assert (abs(members.mean(axis=0) - mean) < 4 * spread / np.sqrt(48)).all()
+    error = np.sqrt((np.outer(spread**2, spread**2) + covariance**2) / 48)
     assert (abs(np.cov(members.T) - covariance) < 4 * error).all()
 
 
