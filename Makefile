@@ -67,6 +67,7 @@ dist: $(VENV)/dev.stamp
 	rm -rf dist
 	$(INSTALL) build
 	$(BIN)/python -m build --quiet
+	$(BIN)/python -m build --quiet --outdir dist/references references
 
 bench: $(VENV)/dev.stamp
 	@for file in benchmarks/*.py; do case $$file in */gpu_*|*/real*|*/interval_coverage.py|*/results.py|*baselines.py) ;; *) echo "== $$file"; $(BIN)/python $$file || exit 1 ;; esac; done
@@ -80,9 +81,9 @@ $(VENV)/train.stamp: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/docs.stamp: $(VENV)/train.stamp
-	$(INSTALL) --editable '.[train,docs]'
+	$(INSTALL) --editable ./references --editable '.[train,docs]'
 	touch $@
 
 $(VENV)/dev.stamp: $(VENV)/train.stamp
-	$(INSTALL) --editable '.[train,dev]'
+	$(INSTALL) --editable ./references --editable '.[train,dev]'
 	touch $@

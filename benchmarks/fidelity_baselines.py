@@ -3,7 +3,7 @@
     python benchmarks/fidelity_baselines.py fidelity-runs [--add] [--data idrid=data/idrid] [--reference TASK=FILE] [--out FOLDER]
 
 Reads every submission below the folders as the board does, leaves out those that it would not rank, and writes one compact file
-per task into the package (`fidelity/leaderboard/shipped`), in place of what is there or, with `--add`, beside it. A task whose data
+per task into the data package (`retinabench-references`), in place of what is there or, with `--add`, beside it. A task whose data
 or reference are not at hand is left out, and named. Of a classification it prints, per tier, the share of the variance of one run's
 agreement and total variation that its seed carries: where that is large, a task needs more seeds.
 """

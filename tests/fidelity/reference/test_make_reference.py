@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import asdict, replace
-from importlib import resources
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,6 +11,7 @@ import torch
 from retinabench.cli import fidelity
 from retinabench.core.errors import InputError
 from retinabench.fidelity import distances
+from retinabench.fidelity.data_package import packaged
 from retinabench.fidelity.reference import convergence, make_reference
 from retinabench.fidelity.reference.chains import Chains
 from retinabench.fidelity.reference.reference_file import read_reference, write_reference
@@ -183,11 +183,10 @@ def test_the_ceiling_is_each_chain_against_all_others():
 @pytest.mark.parametrize("task", SHIPPED)
 def test_what_is_shipped_passes_its_own_diagnostics(task):
     chosen = TARGETS[task]
-    file = resources.files("retinabench.fidelity.reference").joinpath("shipped", f"{task}.npz")
-    with resources.as_file(file) as path:
-        assert path.stat().st_size < 2_100_000
-        # Of data that the user brings, the file alone knows the hash.
-        data = chosen.sha256 or json.loads(str(np.load(path)["meta"]))["data"]
+    path = packaged("chains") / f"{task}.npz"
+    assert path.stat().st_size < 2_100_000
+    # Of data that the user brings, the file alone knows the hash.
+    data = chosen.sha256 or json.loads(str(np.load(path)["meta"]))["data"]
     found = read_reference(chosen, data)
     assert found.passed, found.why
     assert found.chains >= 4
@@ -215,9 +214,8 @@ def test_what_is_shipped_passes_its_own_diagnostics(task):
 )
 def test_the_references_of_regressions_pass_by_their_states(task, data, points, error, apart):
     chosen = TARGETS[task]
-    file = resources.files("retinabench.fidelity.reference").joinpath("shipped", f"{task}.npz")
-    with resources.as_file(file) as path:  # of data that the user brings, the file alone knows the hash
-        known = chosen.sha256 or json.loads(str(np.load(path)["meta"]))["data"]
+    path = packaged("chains") / f"{task}.npz"
+    known = chosen.sha256 or json.loads(str(np.load(path)["meta"]))["data"]
     found = read_reference(chosen, known)
     assert found.judgement.verdict == "passed"
     assert found.chains == 8

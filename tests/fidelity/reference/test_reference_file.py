@@ -6,13 +6,13 @@ import json
 import math
 import re
 from dataclasses import replace
-from importlib import resources
 
 import numpy as np
 import pytest
 from pydantic import ValidationError
 
 from retinabench.core.errors import InputError
+from retinabench.fidelity.data_package import packaged
 from retinabench.fidelity.reference import convergence
 from retinabench.fidelity.reference.make_reference import make_reference
 from retinabench.fidelity.reference.reference_file import (
@@ -303,9 +303,8 @@ def test_metadata_that_say_something_else_are_refused(tmp_path, meta):
 
 @pytest.mark.parametrize("target", ["fundus", "banana", "drawn-head"])
 def test_what_a_shipped_file_states_is_written_as_it_was_read(tmp_path, target):
-    file = resources.files("retinabench.fidelity.reference").joinpath("shipped", f"{target}.npz")
-    with resources.as_file(file) as path:
-        stated = json.loads(str(np.load(path)["meta"]))
+    path = packaged("chains") / f"{target}.npz"
+    stated = json.loads(str(np.load(path)["meta"]))
     write_reference(tmp_path / "r.npz", read_reference(TARGETS[target], stated["data"]))
     assert json.loads(str(np.load(tmp_path / "r.npz")["meta"])) == stated
 

@@ -1,6 +1,6 @@
 """The submissions that come with the package: every entry and seed of the board, so that a lone new entry is ranked among them.
 
-`shipped/TASK.npz` holds the submissions of a task in a compact form, which `pack` writes and `shipped_submissions` reads:
+`boards/TASK.npz` of `retinabench-references` holds the submissions of a task in a compact form, which `pack` writes and `shipped_submissions` reads:
 
     meta        JSON: data and fingerprint of the target, and what each submission says of itself
     roots       (E, N, C) uint16, of a classification: square roots of the probabilities in units of 1 / 65,535, which hold small
@@ -27,10 +27,11 @@ from retinabench.core.errors import InputError
 from retinabench.core.files import write_bytes
 from retinabench.core.results import JsonObject
 from retinabench.fidelity import distances
+from retinabench.fidelity.data_package import packaged
 from retinabench.fidelity.submissions.submission import DRAWS, About, Submission
 from retinabench.fidelity.targets.target import Target
 
-FOLDER = Path(__file__).parent / "shipped"
+FOLDER = packaged("boards") or Path(__file__).parent / "shipped"
 SCHEMA = "retinabench.fidelity-shipped/2"
 UNIT = 65_535
 THOUSANDTHS = 1000

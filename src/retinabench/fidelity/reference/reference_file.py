@@ -1,4 +1,8 @@
-"""The file of a reference: its arrays and where the shipped ones are."""
+"""The file of a reference: its arrays, the verdict on them, and where those that come along are.
+
+The chains come with `retinabench-references` (`data_package.py`). Of a classification the package itself has an extract: the
+means of the chains and their errors, with the verdict on the whole file.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,8 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Literal, cast
+from typing import Annotated, Any, BinaryIO, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +23,7 @@ from retinabench.core.files import atomic_write, check
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import Frozen
 from retinabench.core.untrusted import json_object
+from retinabench.fidelity.data_package import INSTALL, packaged
 from retinabench.fidelity.reference import convergence
 from retinabench.fidelity.reference.convergence import (
     THRESHOLDS,
@@ -386,42 +390,85 @@ class Reference(ReferenceArrays):
         return np.concatenate(list(self.chain_draws), axis=1)
 
 
+@dataclass(frozen=True, eq=False)
+class Extract(Reference):
+    """A reference of the package without its chains: the verdict on them is stated."""
+
+    stated: Judgement = Judgement()
+
+    @cached_property
+    def judgement(self) -> Judgement:
+        """The verdict that the package states."""
+        return self.stated
+
+
 def write_reference(path: Path, reference: Reference) -> None:
     """Write a reference file atomically."""
-    known = {one.name: getattr(reference, one.name) for one in fields(reference) if one.name != "about"}
+    known = {one.name: getattr(reference, one.name) for one in fields(ReferenceArrays) if one.name != "about"}
     arrays = {name: value for name, value in known.items() if value is not None}
     meta = json.dumps({"schema": SCHEMA, **reference.about.to_dict()}, allow_nan=False)
     with atomic_write(path) as sink:
         np.savez_compressed(sink, meta=np.array(meta), **arrays)
 
 
+def write_extract(path: Path, reference: Reference) -> None:
+    """Write the arrays of a classification without its chains and samples, and the verdict on them."""
+    judgement = {"why": reference.judgement.why, "reservations": reference.judgement.reservations}
+    about = reference.about.changed(judgement=judgement)
+    means = replace(
+        reference,
+        about=about,
+        samples=None,
+        states=None,
+        half_states=None,
+        history=None,
+        half_history=None,
+        start=None,
+    )
+    write_reference(path, means)
+
+
 def read_reference(target: Target, data_sha256: str, path: str | Path | None = None) -> Reference:
     """Read a reference."""
     if path is None:
-        shipped = resources.files("retinabench.fidelity.reference").joinpath("shipped", f"{target.name}.npz")
-        name: str | Path = f"reference of '{target.name}'"
-        if target.points:
-            hint = f"Import the published predictions: retinabench fidelity import FILE --task {target.name} --out {target.name}.npz"
-            raise InputError(f"no predictions of '{target.name}' come with the package", hint=hint)
-        if not shipped.is_file():
-            raise InputError(
-                f"no reference of '{target.name}' comes with the package",
-                hint=f"Make one, and name it: retinabench fidelity reference {target.name} --out {target.name}.npz",
-            )
-        with shipped.open("rb") as stream:
-            reference = _read(cast(BinaryIO, stream), name)
+        return _read_packaged(target, data_sha256)
+    name = Path(path)
+    try:
+        with check(name).open("rb") as stream:
+            reference = _read(stream, name)
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", file=name) from None
+    _check(reference, target, data_sha256, name)
+    _check_arrays(reference, target, name)
+    return reference
+
+
+def _read_packaged(target: Target, data_sha256: str) -> Reference:
+    """Read the reference of `retinabench-references`, or the extract of it."""
+    name = f"reference of '{target.name}'"
+    if target.points:
+        hint = f"Import the published predictions: retinabench fidelity import FILE --task {target.name} --out {target.name}.npz"
+        raise InputError(f"no predictions of '{target.name}' come with the package", hint=hint)
+    folder = packaged("chains")
+    whole = None if folder is None else folder / f"{target.name}.npz"
+    extract = Path(__file__).parent / "shipped" / f"{target.name}-means.npz"
+    if whole is not None and whole.is_file():
+        with whole.open("rb") as stream:
+            reference = _read(stream, name)
+        _check_arrays(reference, target, name)
+    elif extract.is_file():
+        with extract.open("rb") as stream:
+            reference = _read(stream, name, extract=True)
     else:
-        name = Path(path)
-        try:
-            with check(name).open("rb") as stream:
-                reference = _read(stream, name)
-        except OSError as error:
-            raise InputError(f"cannot be read: {error.strerror}", file=name) from None
+        made = f"retinabench fidelity reference {target.name} --out {target.name}.npz"
+        hint = f"Those that come along: {INSTALL}. Others are made, and named: {made}"
+        raise InputError(f"no reference of '{target.name}' is installed", hint=hint)
     _check(reference, target, data_sha256, name)
     return reference
 
 
-def _read(stream: BinaryIO, name: str | Path) -> Reference:
+def _read(stream: BinaryIO, name: str | Path, *, extract: bool = False) -> Reference:
+    """Read a file; the verdict that it states counts for an extract of the package alone."""
     try:
         with zipfile.ZipFile(stream) as archive:
             members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
@@ -429,7 +476,12 @@ def _read(stream: BinaryIO, name: str | Path) -> Reference:
         meta = json_object(str(arrays.pop("meta")))
         if meta.pop("schema", None) != SCHEMA:
             raise KeyError(SCHEMA)
-        return Reference(ReferenceAbout.model_validate(meta), **arrays)
+        stated = meta.pop("judgement", None)
+        about = ReferenceAbout.model_validate(meta)
+        if not extract:
+            return Reference(about, **arrays)
+        verdict = Judgement(tuple(stated["why"]), tuple(stated["reservations"]))
+        return Extract(about, **arrays, stated=verdict)
     except InputError:
         raise
     except (*DAMAGED_ARRAYS, OSError):
@@ -456,7 +508,6 @@ def _check(reference: Reference, target: Target, data_sha256: str, name: str | P
             file=name,
             hint="Make it again by: retinabench fidelity reference",
         )
-    _check_arrays(reference, target, name)
 
 
 def _check_arrays(reference: Reference, target: Target, name: str | Path) -> None:

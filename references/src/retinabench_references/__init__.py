@@ -1,0 +1,1 @@
+"""Files of references and boards; `retinabench.fidelity` finds them."""
