@@ -1,4 +1,10 @@
-"""Files of a data set in folders and archives, and their download."""
+"""Files of a download: a folder, a zip, zips in a folder, or a zip in parts; nothing is unpacked to the disk.
+
+Kaggle distributes `train.zip.001 … train.zip.005`, one zip in parts. The parts are read as one seekable stream, so that
+reading one image reads the central directory (once) and the bytes of that image.
+
+Downloads go over one connection, by https alone, are resumed after interruptions, and verified.
+"""
 
 from __future__ import annotations
 

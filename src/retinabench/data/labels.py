@@ -1,4 +1,8 @@
-"""Tables of labels, and the image that each row belongs to."""
+"""Tables of labels, and the image that each row belongs to.
+
+The rule for all data sets: an image is used if it has a label and a file. A label without a file stops the
+preparation unless bad files are skipped; a file without a label is left out; both are listed.
+"""
 
 from __future__ import annotations
 

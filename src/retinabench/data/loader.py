@@ -1,4 +1,13 @@
-"""Batches of a prepared data set: reading ahead, memory, augmentation."""
+"""Batches: rows of a data set as tensors, in an order that depends on seed and epoch alone; augmentation, and the memory of a device.
+
+`flip` mirrors. `affine` adds the rotation, shift and zoom of Leibig et al. 2017, which the diabetic-retinopathy
+benchmark of Filos et al. 2019 took over.
+
+On a GPU the memory is measured before a training, its first validation and its prediction (`probe`), and where it runs out all the
+same, the work is done again with half as many images at a time (`with_less`). A limit changes no batch of the training: a larger batch is cut into parts whose
+gradients are added up, as `optimizer.accumulate` does by choice. On a CPU nothing is probed, and nothing is cut before memory
+runs out.
+"""
 
 from __future__ import annotations
 

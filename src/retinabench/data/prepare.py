@@ -1,4 +1,13 @@
-"""`prepare`: raw images become a prepared folder."""
+"""Prepare a data set: every image once, in parallel, into shards; a killed command continues.
+
+A file that cannot be read does not stop the others: all files are read, and then the command fails with a table of the
+bad ones, or leaves them out. A command that continues reads bad files again, and makes the shards again whose files have
+changed since. A complete folder is never changed.
+
+`images-00000.npy` is written first and `files-00000.parquet` second, so that the second marks a complete shard. A shard
+depends on its images and the recipe alone: whenever it is made, it has the same bytes. When the folder is complete,
+`files.parquet` replaces the tables of the shards.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,18 @@
-"""A prepared folder: its manifest and shards."""
+"""Prepared folders: the records of a data set and its images, ready to be read fast.
+
+A prepared folder holds
+
+- `prepare.json`: the settings that it is made from (`core.workspace`), written first;
+- `images-00000.npy …`: shards of uint8 images (n, size, size, 3);
+- `records.parquet`: the records, in the order of the images;
+- `files.parquet`: the status of every source file (`prepare.SCHEMA`); files that could not be read have no image and no
+  record, and are listed in `bad.csv` as well;
+- `truth.npy`, only in those of a concept bank: (n, C) int8 in the order of the records;
+- `dataset.json`: name, size, fingerprint, hash of the source; written last, so that it marks a complete folder. It takes the
+  place of the file `done` of other folders: folders that version 0.1 prepared have none, and must still be found complete.
+
+Shards differ in length where files were left out; `Prepared.starts` says with which row each begins.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,16 @@
-"""An image file becomes the array that a network sees."""
+"""From the bytes of a file to a square image of the retina: decode, preprocess, resize.
+
+| `--preprocess` | gives |
+|---|---|
+| `crop` (default) | the field of view fills the square, as in 2019 |
+| `graham` | minus its local average: 4 image - 4 blur + 128, sigma = radius / `--blur`, grey outside 90 % of the field of view |
+| `graham --published` | exactly the released code's pixels, faults included; several times slower |
+| `none` | the whole image, padded with black |
+
+The format is found by content, not by extension. Greyscale, palette, CMYK and 16-bit images become RGB (16 bits are scaled, not
+clipped), transparency becomes black, the camera's orientation is applied. Bytes after an image's end are ignored;
+an incomplete image is refused, and so is one of more than 100 megapixels, before memory is allocated for it.
+"""
 
 from __future__ import annotations
 

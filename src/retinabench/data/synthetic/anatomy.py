@@ -1,4 +1,8 @@
-"""The anatomy of a drawn retina: disc, fovea and vessels."""
+"""The healthy retina: pigment, choroid, optic disc, fovea, arteries and veins, in eye coordinates.
+
+Sizes follow the textbooks at 25 degrees of visual angle per unit, about 7.3 mm of retina: disc diameter 2 mm,
+disc to fovea nearly 3 disc diameters, arcade veins at the disc 0.19 mm, arteries two thirds of that.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The lesions of a drawn retina and where they lie."""
+"""Lesions of diabetic retinopathy: their appearance, and where they lie.
+
+Every kind is drawn on a layer of its own, whose values are the share of the pixel that the lesion covers, so
+its mask is known. Not modelled: intraretinal microvascular abnormalities, macular oedema without exudates,
+laser scars, fibrous tissue and detachment, and any other disease.
+"""
 
 from __future__ import annotations
 
