@@ -81,7 +81,6 @@ def test_the_same_command_continues(files):
         (["--concepts", "haemorrhage,haemorrhage"], "column 'haemorrhage': is named twice as a concept"),
         (["--confidence", "0.9"], "--confidence is of the decisions of claims"),
         (["--threshold", "0.3"], "--threshold is of the referrals of --predictions"),
-        (["--reading", "area"], "--reading"),
         (["--goal", "sensitivity=85"], "--goal 'sensitivity=85' is no goal"),
     ],
 )

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import linalg, optimize
+from scipy import linalg
 
 from retinabench.concepts.banks.bank import CHUNK, Bank
 from retinabench.concepts.inference.claims import RateEnds, new_sequence
@@ -84,14 +84,13 @@ class Performance:
         Rasmussen and Williams, Gaussian Processes for Machine Learning (2006), algorithm 2.1.
     """
 
-    def __init__(self, kernel: Kernel = PUBLISHED, places: Floats = CENTRES) -> None:
-        self.kernel = kernel
+    def __init__(self, places: Floats = CENTRES) -> None:
         self.counts = np.zeros(len(places), np.int64)
         self._points = np.concatenate([places, GRID])
         self._occupied: list[int] = []
         self._diagonal: list[float] = []  # of L
         self._w = np.empty((len(places), len(self._points)))
-        self._variance = np.full(len(GRID), kernel.signal)
+        self._variance = np.full(len(GRID), PUBLISHED.signal)
 
     def add(self, place: int) -> bool:
         """Count one answer in a bin; return whether the bin was new, so that the variance changed."""
@@ -99,8 +98,8 @@ class Performance:
         if self.counts[place] > 1:
             return False
         above = self._w[: len(self._occupied)]
-        row = self.kernel.covariance(self._points[[place]], self._points)[0] - above[:, place] @ above
-        self._diagonal.append(float(np.sqrt(row[place] + self.kernel.noise)))
+        row = PUBLISHED.covariance(self._points[[place]], self._points)[0] - above[:, place] @ above
+        self._diagonal.append(float(np.sqrt(row[place] + PUBLISHED.noise)))
         row /= self._diagonal[-1]
         self._w[len(self._occupied)] = row
         self._occupied.append(place)
@@ -133,44 +132,13 @@ class Performance:
         return np.array([left, right]) * (4 / BINS)
 
 
-def posterior(counts: NDArray[np.int64], kernel: Kernel = PUBLISHED) -> Performance:
+def posterior(counts: NDArray[np.int64]) -> Performance:
     """Return the process given the (100,) counts of the bins."""
-    found = Performance(kernel)
+    found = Performance()
     for place in np.flatnonzero(counts).tolist():
         found.add(place)
     found.counts[:] = counts
     return found
-
-
-def log_evidence(counts: NDArray[np.int64], kernel: Kernel) -> float:
-    """Return the log marginal likelihood of the counts at the centres of the occupied bins."""
-    places = np.flatnonzero(counts)
-    x, y = CENTRES[places], counts[places].astype(np.float64)
-    factor = linalg.cholesky(kernel.covariance(x, x) + kernel.noise * np.eye(len(x)), lower=True)
-    z = linalg.solve_triangular(factor, y, lower=True)
-    return float(-z @ z / 2 - np.log(np.diag(factor)).sum() - len(x) / 2 * np.log(2 * np.pi))
-
-
-def fit_kernel(counts: NDArray[np.int64]) -> Kernel:
-    """Return the kernel that maximises the evidence of the counts (type II maximum likelihood), from three starts.
-
-    With fewer than three occupied bins, which fit any length, the published kernel is returned.
-
-    Bounds: signal and noise within 1e-4 … 1e6, length within 0.01 … 1.
-    """
-    if np.count_nonzero(counts) < 3:
-        return PUBLISHED
-
-    def loss(log: Floats) -> float:
-        return -log_evidence(counts, Kernel(*np.exp(log).tolist()))
-
-    scale = float(np.mean(counts[counts > 0].astype(np.float64) ** 2))
-    starts = [
-        np.log([scale, scale * share, length]) for share, length in ((0.02, 0.1), (0.5, 0.3), (0.1, 0.03))
-    ]
-    bounds = [(np.log(1e-4), np.log(1e6))] * 2 + [(np.log(0.01), 0.0)]
-    tries = [optimize.minimize(loss, np.clip(s, *np.transpose(bounds)), bounds=bounds) for s in starts]
-    return Kernel(*np.exp(min(tries, key=lambda found: float(found.fun)).x).tolist())
 
 
 NEVER = -1.0  # the value of a question that is asked already or has no known truth

@@ -20,11 +20,9 @@ from retinabench.concepts.inference.unpredictability import (
     GRID,
     PUBLISHED,
     AnswerRanking,
-    Kernel,
     Performance,
     Reading,
     bin_of,
-    fit_kernel,
     outcomes,
     posterior,
 )
@@ -55,7 +53,6 @@ class ConceptResult:
     bins: NDArray[np.int64]
     performance: Performance
     uncertainty: NDArray[np.float64]
-    kernel: Kernel
     sensitivity: Rate
     specificity: Rate
     accuracy: Rate
@@ -65,7 +62,6 @@ class ConceptResult:
     def to_dict(self) -> JsonObject:
         """Return the JSON content."""
         u_minus, u_plus = self.uncertainty.tolist()
-        kernel = self.kernel
         return {
             "counts": self.counts,
             "bins": self.bins.tolist(),
@@ -76,7 +72,7 @@ class ConceptResult:
                 "sd": np.sqrt(self.performance.variance()).tolist(),
                 "u_minus": u_minus,
                 "u_plus": u_plus,
-                "kernel": {"signal": kernel.signal, "noise": kernel.noise, "length": kernel.length},
+                "kernel": json_content(PUBLISHED),
             },
             "sensitivity": self.sensitivity.to_dict(),
             "specificity": self.specificity.to_dict(),
@@ -112,7 +108,6 @@ class Examination:
     seed: int
     reading: Reading
     rules: str
-    kernel: str
     stopped: str
     bins: NDArray[np.int64]
     uncertainty: NDArray[np.float64]
@@ -154,15 +149,13 @@ class Examination:
     def _result(self, place: int) -> ConceptResult:
         bins = self.bins[place]
         counts = outcomes(bins)
-        kernel = fit_kernel(bins) if self.kernel == "fitted" else PUBLISHED
-        model = posterior(bins, kernel)
+        model = posterior(bins)
         without, having = (self.answered.cell(place, sign) for sign in (0, 1))
         return ConceptResult(
             counts=counts,
             bins=bins,
             performance=model,
             uncertainty=model.uncertainty(self.reading),
-            kernel=kernel,
             sensitivity=rate(having, self.rates),
             specificity=rate(without, self.rates),
             accuracy=accuracy((without, having)),
@@ -280,7 +273,6 @@ def examine(
     seed: int = 0,
     reading: Reading = "std",
     rules: Literal["corrected", "published"] = "corrected",
-    kernel: Literal["published", "fitted"] = "published",
     transcript: str | Path | None = None,
     random: np.random.Generator | None = None,
     progress: Progress = QUIET,
@@ -300,7 +292,7 @@ def examine(
         )
     bins = np.stack([model.counts for model in models])
     progressed = np.array(course)
-    return Examination(bank, name, seed, reading, rules, kernel, stopped, bins, progressed, claims, record)
+    return Examination(bank, name, seed, reading, rules, stopped, bins, progressed, claims, record)
 
 
 @dataclass(frozen=True)
