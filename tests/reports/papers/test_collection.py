@@ -49,19 +49,6 @@ def test_two_data_sets_under_one_task_have_tables_of_their_own(tmp_path, monkeyp
     assert {(row["dataset"], row["runs"]) for row in detection} == {("north", "2"), ("south", "2")}
 
 
-def test_seeds_are_told_apart_by_data_set(tmp_path):
-    first, second = collect(write_runs(tmp_path, two_data_sets()), None, "corrected", 0, 0, 1, QUIET).results
-    assert (first.dataset, second.dataset) == ("north", "south")
-    assert [len(method.runs) for method in first.methods] == [2, 2]
-    assert first.slug == "country-shift-north-tuned-in-domain"
-
-
-def test_a_data_set_is_not_named_where_a_task_has_one(tmp_path):
-    files = write_runs(tmp_path, two_data_sets()[:4])
-    (results,) = collect(files, None, "corrected", 0, 0, 1, QUIET).results
-    assert results.dataset == ""
-
-
 def test_files_of_the_same_images_are_one_data_set_whatever_its_names(tmp_path):
     runs = two_data_sets()[:2]
     runs[1] = replace(runs[1], metadata={**runs[1].metadata, "dataset": "elsewhere"})
@@ -145,19 +132,3 @@ def test_bad_options(tmp_path, given, says):
         gathered(write_runs(tmp_path, [run("MAP", 0, PEOPLE)]), **given)
     with pytest.raises(InputError, match="nothing to tabulate"):
         gathered([])
-
-
-def test_without_patients_the_page_says_so(tmp_path):
-    one = replace(run("MAP", 0, PEOPLE), patient_id=None)
-    notes = gathered(write_runs(tmp_path, [one])).notes
-    assert any("every image is its own cluster" in note for note in notes)
-
-
-def test_ensembles_name_their_members_in_the_file(tmp_path):
-    one = run("deep ensemble of 3", 0, PEOPLE)
-    runs = [
-        replace(one, metadata={**one.metadata, "seed": k, "member_seeds": list(seeds)})
-        for k, seeds in enumerate([(0, 1, 2), (0, 1, 3)])
-    ]
-    (study,) = gathered(write_runs(tmp_path, runs)).results
-    assert study.methods[0].seeds == [(0, 1, 2), (0, 1, 3)]

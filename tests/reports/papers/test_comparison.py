@@ -8,7 +8,7 @@ from scipy.stats import norm
 
 from retinabench.metrics.comparison import rank_methods
 from retinabench.predictions.table import Predictions
-from retinabench.reports.papers.comparison import column_cells, value_of
+from retinabench.reports.papers.comparison import column_cells
 from retinabench.reports.papers.measurements import Measurements, MethodRuns
 
 KEY, LOSS = ("in_domain", "accuracy"), ("in_domain", "nll")
@@ -47,12 +47,6 @@ def test_the_best_is_bold_and_so_is_its_equal_and_the_worse_is_not(key):
 def test_nothing_is_bold_where_the_best_beats_none():
     assert bold(studies(1, [0.85, 0.85, 0.85])) == [False] * 3
     assert bold(studies(1, [0.85])) == [False]
-
-
-def test_the_published_rules_mark_the_best_mean_alone():
-    cells = column_cells(studies(1, [0.85, 0.85, 0.85]), KEY, "published")
-    assert sum(cell.emphasis == "best" for cell in cells) == 1
-    assert max(cells, key=value_of).emphasis == "best"
 
 
 def test_one_true_winner_is_found():

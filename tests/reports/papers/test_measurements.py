@@ -15,7 +15,7 @@ from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.metrics.weighted_images import Cases
 from retinabench.predictions.io import write_predictions
 from retinabench.reports.evaluation.evaluation import GRID
-from retinabench.reports.papers.collection import Origin, collect, origin, read_labels
+from retinabench.reports.papers.collection import collect, read_labels
 from retinabench.reports.papers.measurements import RATES, retained_weight
 from support.fake_predictions import population
 from support.written_papers import gathered as gathered_curves
@@ -52,18 +52,6 @@ def test_labels_make_runs_of_files(tmp_path):
     assert [(g.name, g.blur) for g in first.blur_variants] == [("Ours", 30), ("Ours", 5)]
     assert [(g.name, len(g.runs)) for g in second.methods] == [("Theirs", 1)]
     assert second.criterion == ""
-
-
-def test_files_without_labels_are_methods_of_their_own(tmp_path):
-    (study,) = gathered(bare(tmp_path, 2)).results
-    assert [g.name for g in study.methods] == ["ours-0", "ours-1"]
-    assert study.task == ""
-
-
-def test_a_name_by_hand_joins_settings(tmp_path):
-    one = run("MAP", 0, PEOPLE)
-    assert origin(one, {"method": "Ours"}) == Origin("Ours", "", seed=0)
-    assert origin(one, {}).setting != ""
 
 
 @pytest.mark.parametrize(

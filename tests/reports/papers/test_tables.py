@@ -15,42 +15,12 @@ from retinabench.metrics.published import aggregate as published_aggregate
 from retinabench.metrics.scoring import referral_curve
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
-from retinabench.reports.papers import tables
+from retinabench.reports.papers import filos
 from retinabench.reports.papers.collection import collect
-from retinabench.reports.papers.tables import PRINTED, with_printed
+from retinabench.reports.papers.filos import PRINTED
 from retinabench.reports.papers.write import table_files, tables_of
-from retinabench.reports.toolkit.tables import Cell, Row
 from support.fake_predictions import METHODS, population
 from support.written_papers import TITLES, Written, run, write_runs
-
-
-def test_printed_values_stand_below_their_method():
-    rows = [Row(name, [Cell("x")] * 6) for name in ("dropout", "ours", "guess")]
-    found = with_printed(rows, ["mc_dropout", "none_of_these", "random"], "shifted")
-    assert [row.label for row in found] == [
-        "dropout",
-        "dropout, printed in 2019",
-        "ours",
-        "guess",
-        "guess, printed in 2019",
-    ]
-    assert [row.control for row in found] == [False, True, False, False, True]
-    assert [(cell.content.value, cell.content.error) for cell in found[1].cells][:2] == [
-        (79.9, 0.3),
-        (84.1, 1.5),
-    ]
-
-
-@pytest.mark.parametrize("name", PRINTED)
-def test_every_row_has_six_numbers_with_errors(name):
-    for file, text in PRINTED[name].items():
-        numbers = [float(word) for word in text.split()]
-        assert len(numbers) == 12, file
-        assert max(numbers[1::2]) < 2
-        accuracy = numbers[2::4]
-        if name == "in_domain":  # under the shift, random referral moves it by chance
-            assert accuracy == sorted(accuracy, reverse=True), file
-
 
 COUNTRY = "country-shift-tuned-in-domain"
 
@@ -80,12 +50,8 @@ def test_the_table_reads_retained_shares_and_ends_with_random_referral(corrected
         assert own["best"] == "0"
 
 
-def test_the_severity_shift_is_not_in_the_2019_paper(corrected):
-    assert not [name for name in {f.stem for f in corrected.files} if "2019" in name and "severity" in name]
-
-
 def test_the_leaderboard_has_the_published_layout(study):
-    files = tables.leaderboard(study)
+    files = filos.filos_leaderboard(study)
     words = {"map", "mc_dropout", "mfvi", "deep_ensemble", "ensemble_mc_dropout", "random"}
     benchmarks = ("diabetic_retinopathy_diagnosis", "aptos2019")
     assert set(files) == {f"{b}/{m}/{w}.csv" for b in benchmarks for m in ("accuracy", "auc") for w in words}
@@ -97,19 +63,9 @@ def test_the_leaderboard_has_the_published_layout(study):
     assert lines[2] == f"0.6,{values.mean():.1f},{values.std(ddof=1):.1f}"
 
 
-def test_random_referral_changes_nothing(study):
-    lines = tables.leaderboard(study)["aptos2019/auc/random.csv"].decode().splitlines()
-    assert len({line.partition(",")[2] for line in lines[1:]}) == 1
-
-
-def test_two_methods_of_one_word_keep_their_files(study):
-    taken: set[str] = set()
-    assert [tables._unused("map", taken) for _ in range(3)] == ["map", "map_2", "map_3"]
-
-
 def test_the_printed_values_stand_below_ours_on_the_paper_s_data_alone(study):
     def labels(results):
-        return [row.label for block in tables.table(results, collected).blocks for row in block.rows]
+        return [row.label for block in filos.filos_table(results, collected).blocks for row in block.rows]
 
     collected = SimpleNamespace(rules="corrected")
     assert not [label for label in labels(study) if "printed" in label]
@@ -118,7 +74,7 @@ def test_the_printed_values_stand_below_ours_on_the_paper_s_data_alone(study):
         first = replace(study.methods[0], tests=about)
         results = replace(study, methods=[first, *study.methods[1:]])
         assert labels(results).count("MC dropout, printed in 2019") == sets
-    rows = {row.label: row for row in tables.table(results, collected).blocks[1].rows}
+    rows = {row.label: row for row in filos.filos_table(results, collected).blocks[1].rows}
     auc, accuracy, *_ = rows["MC dropout, printed in 2019"].cells
     assert [(one.content.value, one.content.error) for one in (auc, accuracy)] == [(79.9, 0.3), (84.1, 1.5)]
     assert list(rows)[list(rows).index("MC dropout") + 1] == "MC dropout, printed in 2019"

@@ -9,7 +9,7 @@ from PIL import Image
 
 from retinabench.cli.main import run as command
 from retinabench.core.progress import QUIET
-from retinabench.reports.papers import tables
+from retinabench.reports.papers import filos
 from retinabench.reports.papers.write import FORMATS, write, write_tables
 from retinabench.reports.toolkit.figures import save
 from support.fake_predictions import population
@@ -43,7 +43,7 @@ def test_everything_is_written_and_listed(tmp_path):
 
 def test_a_figure_has_the_same_bytes_every_time(tmp_path):
     collection = gathered(tmp_path, [run("MAP", 0, PEOPLE, task="country_shift")])
-    (one, *_) = tables.figures(collection.results[0], collection)
+    (one, *_) = filos.filos_figures(collection.results[0], collection)
     first, second = (save(one.draw(), tmp_path / name / "figure", FORMATS) for name in ("a", "b"))
     for a, b in zip(first, second, strict=True):
         assert a.read_bytes() == b.read_bytes(), a.suffix

@@ -10,7 +10,6 @@ from retinabench.reports.toolkit.number_format import (
     Quantity,
     join_names,
     p_value,
-    percent,
     plain,
 )
 
@@ -24,13 +23,6 @@ from retinabench.reports.toolkit.number_format import (
 )  # fmt: skip
 def test_plain(value: float, digits: int, signed: bool, text: str) -> None:
     assert plain(value, digits, signed=signed) == text
-
-
-def test_percent_and_intervals() -> None:
-    assert percent(0.256) == "26 %"
-    assert percent(math.nan) == "undefined"
-    assert NumberFormat(2).interval(0.1, 0.2) == "[0.10, 0.20]"
-    assert NumberFormat(2).interval(0.1, math.nan) == ""
 
 
 def test_names_are_joined_and_escaped() -> None:
@@ -69,12 +61,6 @@ def test_the_ends_of_an_interval_can_always_be_told_apart() -> None:
             digits = form.digits
             assert 10.0**-digits <= (high - low) / 5 * 1.001 or digits == 6
             assert digits == 0 or 10.0 ** (1 - digits) > (high - low) / 5
-
-
-def test_percent_of_a_wide_and_a_narrow_interval() -> None:
-    share = NumberFormat(0, scale=100, suffix=" %")
-    assert Quantity(0.343, 0.28, 0.40).form(share)(0.343) == "34 %"
-    assert Quantity(0.9523, 0.935, 0.969).form(share)(0.9523) == "95.2 %"
 
 
 def test_quantity_carries_its_exact_value() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import jinja2
 import pytest
 
 import retinabench as rb
@@ -116,20 +115,6 @@ def test_a_text_template_escapes_what_is_marked(package: str):
     assert text.startswith(r"&lt;script&gt;alert('x')&lt;/script&gt; \| \*a\* and <script>")
     assert "Caption" not in text
     assert "| 0.500 |" in text
-
-
-def test_a_missing_name_is_an_error(package: str):
-    known = context()
-    del known["number"]
-    with pytest.raises(jinja2.UndefinedError, match="number"):
-        pages.render("page.html.j2", known, package=package)
-
-
-def test_counts_and_capitals():
-    assert pages.counted(1, "image") == "1 image"
-    assert pages.counted(1200, "image") == "1,200 images"
-    assert pages.counted(2, "study", "studies") == "2 studies"
-    assert pages.capitalise("on MAP") == "On MAP"
 
 
 def test_a_percent_sign_stays_with_its_number_and_names_are_quoted(package: str):

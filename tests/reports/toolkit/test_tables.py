@@ -10,18 +10,13 @@ import re
 import pytest
 from rich.console import Console
 
-from retinabench.reports.toolkit.number_format import NumberFormat, Place
+from retinabench.reports.toolkit.number_format import NumberFormat
 from retinabench.reports.toolkit.tables import (
-    UNDEFINED,
-    Block,
     Cell,
     Column,
     Row,
     Table,
     cell_text,
-    csv_bytes,
-    escape_latex,
-    escape_markdown,
     to_csv,
     to_html,
     to_latex,
@@ -29,40 +24,6 @@ from retinabench.reports.toolkit.tables import (
     to_terminal,
 )
 from support.small_tables import example
-
-
-def test_a_column_has_an_arrow_for_its_direction():
-    assert Column("AUROC", direction="higher").header == "AUROC\N{NO-BREAK SPACE}↑"
-    assert Column("NLL", direction="lower").header == "NLL\N{NO-BREAK SPACE}↓"
-    assert Column("Images").header == "Images"
-
-
-def test_a_number_without_interval_or_value_is_undefined_there():
-    place = Place("m", "in_domain", "auroc")
-    cell = Cell.number(0.9, 0.8, error=0.05, place=place, runs=3)
-    number = cell.content
-    assert (number.value, number.low, number.error, number.place) == (0.9, 0.8, 0.05, place)
-    assert math.isnan(number.high)
-    assert cell.defined
-    assert cell.runs == 3
-    assert not Cell.number(None, why="one class").defined
-    assert not Cell.number(math.nan).defined
-
-
-def test_text_is_defined_whatever_it_says():
-    assert Cell("").defined
-    assert UNDEFINED.content == "–"
-
-
-def test_a_table_is_as_wide_as_its_widest_block():
-    rows = [Row("a", [Cell("1")])]
-    one = Block([Column("x")], rows)
-    two = Block([Column("x"), Column("y")], [Row("a", [Cell("1"), Cell("2")])])
-    assert Table("both", [one, two]).width == 2
-    assert Table("none", []).width == 0
-    made = Table.of("caption", [Column("x")], rows, row_header="Method", note="a note", name="file")
-    assert (made.caption, made.row_header, made.note, made.name) == ("caption", "Method", "a note", "file")
-    assert [len(block.rows) for block in made.blocks] == [1]
 
 
 def test_cell_on_one_line() -> None:
@@ -110,11 +71,6 @@ def test_latex_groups_columns_and_escapes() -> None:
     assert text.count(r"\begin{") == text.count(r"\end{") == 2
 
 
-def test_markdown_rows_keep_their_columns_whatever_a_name_holds() -> None:
-    rows = [line for line in to_markdown(example()).splitlines() if line.startswith("|")]
-    assert [len(re.findall(r"(?<!\\)\|", row)) for row in rows] == [4] * len(rows)
-
-
 def test_latex_is_balanced_and_every_row_is_as_wide() -> None:
     text = to_latex(example())
     plain = re.sub(r"\\[\\{}&%$#_]", "", text)  # without escaped characters
@@ -146,15 +102,6 @@ def test_csv_has_a_line_per_cell_with_all_digits() -> None:
     assert (rows[2]["value"], rows[2]["why"]) == ("", "one class only")
 
 
-def test_csv_leaves_unknown_numbers_empty() -> None:
-    assert csv_bytes(["a", "b", "c"], [[0.1, None, math.nan]]) == b"a,b,c\n0.1,,\n"
-
-
-@pytest.mark.parametrize("text", ["a\nb", "a \t b"])
-def test_escapes_put_text_on_one_line(text: str) -> None:
-    assert escape_markdown(text) == escape_latex(text) == "a b"
-
-
 def rendered(table: Table, width: int = 80) -> str:
     console = Console(width=width, file=io.StringIO(), color_system=None)
     console.print(to_terminal(table))
@@ -177,12 +124,6 @@ def test_intervals_stand_below_and_nothing_is_marked_up() -> None:
 def test_interval_with_negative_ends() -> None:
     table = Table.of("x", [Column("a")], [Row("r", [Cell.number(-0.1, -0.2, 0.1)])])
     assert "−0.20 … 0.10" in rendered(table)
-
-
-def test_interval_and_standard_error_are_both_shown() -> None:
-    text = rendered(wide(), 120)
-    assert "0.10–0.15" in text
-    assert text.count("± 0.004") == 5
 
 
 @pytest.mark.parametrize("width", [20, 30, 40, 60, 80, 100])

@@ -9,7 +9,7 @@ import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from retinabench.metrics.clinical.thresholds import GOALS
@@ -22,15 +22,17 @@ from retinabench.reports.toolkit.figures import (
     GOOD,
     INK,
     MUTED,
-    PASS,
     TEXT,
     WIDTH,
     Floats,
     Line,
     Panel,
     canvas,
+    diagonal,
     draw_lines,
+    goal_region,
     light_grid,
+    percent_axis,
     thin,
     to_svg,
 )
@@ -64,7 +66,7 @@ def referral_panel(
     _draw_controls(axes, controls, limits)
     draw_lines(axes, lines)
     axes.set(xlim=(0, 1), ylim=limits, xlabel="referred to the expert", ylabel=label)
-    axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
+    percent_axis(axes.xaxis)
     axes.yaxis.set_major_locator(MaxNLocator(5))
     light_grid(axes, "y")
     return figure
@@ -73,14 +75,11 @@ def referral_panel(
 def roc_panel(lines: Sequence[Line]) -> Figure:
     """Draw ROC curves with the region that meets the NHS standard and its corner point, which the page's legend explains."""
     figure, [[axes]] = canvas(WIDTH, WIDTH)
-    fpr, tpr = NHS
-    axes.fill_between([0, fpr], tpr, 1, color=PASS, alpha=0.13, linewidth=0)
-    axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.7, linestyle=(0, (2, 3)))
+    diagonal(axes)
     draw_lines(axes, lines)
-    axes.plot([fpr], [tpr], marker="o", markersize=6, color=PASS, linestyle="none", zorder=5)
+    goal_region(axes, *NHS, markersize=6)
     axes.set(xlim=(0, 1), ylim=(0, 1.005), xlabel="1 − specificity", ylabel="sensitivity", aspect="equal")
-    axes.set_xticks(np.linspace(0, 1, 6))
-    axes.set_yticks(np.linspace(0, 1, 6))
+    axes.set(xticks=np.linspace(0, 1, 6), yticks=np.linspace(0, 1, 6))
     return figure
 
 
@@ -129,7 +128,7 @@ def reliability_panel(
     Shapes: `points` (B,).
     """
     figure, [[axes]] = canvas(WIDTH, WIDTH)
-    axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.7, linestyle=(0, (2, 3)))
+    diagonal(axes)
     edges = np.linspace(0, 1, 21)
     for (color, x, y, low, high), count in zip(points, counts, strict=True):
         share = count / max(count.sum(), 1)
@@ -142,8 +141,7 @@ def reliability_panel(
         xlim=(0, 1), ylim=(0, 1.005), xlabel="predicted P(referable)", ylabel="observed share referable",
         aspect="equal",
     )  # fmt: skip
-    axes.set_xticks(np.linspace(0, 1, 6))
-    axes.set_yticks(np.linspace(0, 1, 6))
+    axes.set(xticks=np.linspace(0, 1, 6), yticks=np.linspace(0, 1, 6))
     return figure
 
 

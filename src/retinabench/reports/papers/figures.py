@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 from matplotlib.text import Text
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
@@ -31,7 +31,20 @@ from retinabench.reports.papers.measurements import (
     MethodRuns,
     TaskResults,
 )
-from retinabench.reports.toolkit.figures import BAD, FAINT, GOOD, HUES, MUTED, PASS, Mark, canvas
+from retinabench.reports.toolkit.figures import (
+    BAD,
+    FAINT,
+    GOOD,
+    HUES,
+    MUTED,
+    PASS,
+    Mark,
+    canvas,
+    diagonal,
+    goal_region,
+    math_free,
+    percent_axis,
+)
 
 Floats = NDArray[np.float64]
 PANEL = (6 * 72 * 0.62, 4 * 72 * 0.62)  # a panel: the 6 x 4 inches of the released plots, scaled; in points
@@ -65,14 +78,9 @@ def method_legend(figure: Figure, names: Sequence[str], marks: Sequence[Mark]) -
         for m in marks
     ]
     figure.legend(
-        handles, [_plain(name) for name in names], loc="outside lower center", ncols=columns, frameon=False,
+        handles, [math_free(name) for name in names], loc="outside lower center", ncols=columns, frameon=False,
         fontsize=8.5, handlelength=3.2,
     )  # fmt: skip
-
-
-def _plain(name: str) -> str:
-    """Escape a name that matplotlib would otherwise read as mathematics."""
-    return name.replace("$", r"\$")
 
 
 def panel_title(axes: Axes, letter: str, text: str) -> None:
@@ -83,7 +91,7 @@ def panel_title(axes: Axes, letter: str, text: str) -> None:
 def referral_axes(axes: Axes, label: str) -> None:
     """Label the axes: share referred over a score of the retained images."""
     axes.set(xlim=(0, 1), xlabel="referred to the expert", ylabel=label)
-    axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
+    percent_axis(axes.xaxis)
     axes.yaxis.set_major_locator(MaxNLocator(5))
     style_axes(axes)
 
@@ -135,7 +143,7 @@ _CAPTION = (
 )
 
 
-def figures(results: TaskResults) -> tuple[list[PaperFigure], list[str]]:
+def histogram_figures(results: TaskResults) -> tuple[list[PaperFigure], list[str]]:
     """Return the histograms of single methods and of ensembles per set (Severity Shift: both sets together)."""
     if not results.methods:
         return [], []
@@ -150,11 +158,13 @@ def figures(results: TaskResults) -> tuple[list[PaperFigure], list[str]]:
         for pooled in (False, True):
             methods = [method for method in results.methods if method.ensemble == pooled]
             for part in range(0, len(methods), MOST):
-                made.append(_figure(results, name, pooled, methods[part : part + MOST], part // MOST))
+                made.append(
+                    _histogram_figure(results, name, pooled, methods[part : part + MOST], part // MOST)
+                )
     return made, []
 
 
-def _figure(
+def _histogram_figure(
     results: TaskResults, name: str, pooled: bool, methods: Sequence[MethodRuns], part: int
 ) -> PaperFigure:
     number = "" if results.criterion == JOINT_CRITERION else NUMBERS.get((results.kind, name, pooled), "")
@@ -162,16 +172,16 @@ def _figure(
     stem = file_name(kind, number, results) + (f"-{part + 1}" if part else "")
     which = "ensembles" if pooled else "single methods"
     title = f"Uncertainty by grade, {SET_LABELS[name].lower()}, {which}, {results.title()}"
-    return PaperFigure(stem, number, title, _CAPTION, partial(_draw, methods, name))
+    return PaperFigure(stem, number, title, _CAPTION, partial(_draw_histograms, methods, name))
 
 
-def _draw(methods: Sequence[MethodRuns], name: str) -> Figure:
+def _draw_histograms(methods: Sequence[MethodRuns], name: str) -> Figure:
     pairs = [[_densities(method, name, grade) for method in methods] for grade in range(5)]
     figure, grid = canvas(80 + 118 * len(methods), 5 * 74 + 40, 5, len(methods), sharex=True, text=11)
     top = _top([density for row in pairs for right, wrong, *_ in row for density in (right, wrong)])
     for grade, (line, cells) in enumerate(zip(grid, pairs, strict=True)):
         for axes, cell in zip(line, cells, strict=True):
-            _panel(axes, *cell, top)
+            _density_panel(axes, *cell, top)
         line[0].set_ylabel("density", fontsize=7.5)
         line[-1].text(
             1.04, 0.5, f"grade {grade}", transform=line[-1].transAxes, rotation=270, va="center", fontsize=9
@@ -209,7 +219,7 @@ def _top(densities: Sequence[Floats]) -> float:
     return float(1.15 * np.quantile(values, 0.95)) if values.size else 1.0
 
 
-def _panel(axes: Axes, right: Floats, wrong: Floats, rights: int, wrongs: int, top: float) -> None:
+def _density_panel(axes: Axes, right: Floats, wrong: Floats, rights: int, wrongs: int, top: float) -> None:
     for density, color in ((right, GOOD), (wrong, BAD)):
         axes.stairs(density, EDGES, color=color, fill=True, alpha=0.45, linewidth=0)
         axes.stairs(density, EDGES, color=color, linewidth=0.7)
@@ -234,7 +244,7 @@ def _panel(axes: Axes, right: Floats, wrong: Floats, rights: int, wrongs: int, t
 
 def _folded(name: str) -> str:
     """Break a long name into at most three lines."""
-    words, lines = name.replace("$", r"\$").split(), [""]
+    words, lines = math_free(name).split(), [""]
     for word in words:
         if len(lines[-1]) + len(word) > 18 and lines[-1]:
             lines.append("")
@@ -248,7 +258,7 @@ SIDE = 320  # pixels of an image in a figure
 BLURS = (5, 10, 20, 30)  # of section B.6
 
 
-def figures_of_preprocessing_images(folder: Path, rules: str) -> list[PaperFigure]:
+def preprocessing_figures(folder: Path, rules: str) -> list[PaperFigure]:
     """Return the figures of some images of a folder, evenly spaced in the order of their names."""
     if not folder.is_dir():
         raise InputError("is not a folder", file=folder, hint="Name a folder of fundus images.")
@@ -370,7 +380,12 @@ def roc_panel(
         values = [run.curves.roc[name, share] for run in method.runs if (name, share) in run.curves.roc]
         if values:
             draw_runs(axes, mark, x, values)
-    axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.7, linestyle=(0, (2, 3)), zorder=1)
+    roc_axes(axes)
+
+
+def roc_axes(axes: Axes) -> None:
+    """Label the axes of ROC curves, with the diagonal and the NHS point."""
+    diagonal(axes)
     nhs_point(axes)
     axes.set(xlim=(-0.03, 0.93), ylim=(0.45, 1.02), xlabel="1 − specificity", ylabel="sensitivity")
     style_axes(axes)
@@ -379,8 +394,7 @@ def roc_panel(
 def nhs_point(axes: Axes) -> None:
     """Mark the NHS standard, sensitivity 85 % at specificity 80 %, and the region that meets it."""
     point = 1 - GOALS["nhs"].specificity, GOALS["nhs"].sensitivity
-    axes.fill_between([0, point[0]], point[1], 1, color=PASS, alpha=0.13, linewidth=0)
-    axes.plot(*[[value] for value in point], marker="o", markersize=5, color=PASS, linestyle="none", zorder=5)
+    goal_region(axes, *point, markersize=5)
     outline(
         axes.annotate(
             "NHS", point, (5, -4), textcoords="offset points", fontsize=8, color=PASS, va="top", zorder=6
@@ -452,9 +466,7 @@ Panel = tuple[str, str]
 """What a panel shows (ROC curves, or a metric over referral), and the set."""
 
 
-def figures_of_curve_figures(
-    results: TaskResults, collection: Collection
-) -> tuple[list[PaperFigure], list[str]]:
+def curve_figures(results: TaskResults, collection: Collection) -> tuple[list[PaperFigure], list[str]]:
     """Return the figures of curves of some results, and a line for each that cannot be drawn."""
     made, missing = [], []
     if results.methods:
@@ -485,7 +497,7 @@ def _main(results: TaskResults, collection: Collection) -> PaperFigure:
     if (_ROC, "joint") in panels:
         note = "The shifted set has one class and therefore no ROC curve; the joint set is shown instead. "
     caption = f"{note}{BANDS}Green: the NHS standard, sensitivity 85 % at specificity 80 %. {_CONTROLS}"
-    return _curve_figures_figure("results", number, "ROC and referral", caption, results, collection, panels)
+    return _curve_figure("results", number, "ROC and referral", caption, results, collection, panels)
 
 
 def _by_metric(results: TaskResults, collection: Collection) -> list[PaperFigure]:
@@ -503,7 +515,7 @@ def _by_metric(results: TaskResults, collection: Collection) -> list[PaperFigure
             title = title[0].upper() + title[1:]
             number = "14" if numbered else ""
             made.append(
-                _curve_figures_figure(
+                _curve_figure(
                     f"referral-{metric}", number, title, BANDS + _CONTROLS, results, collection, panels
                 )
             )
@@ -521,7 +533,7 @@ def _rebalanced(results: TaskResults, collection: Collection) -> list[PaperFigur
     roc, referral = ("16", "17") if results.task == "country_shift" else ("", "")
     title = "class-balanced shifted set"
     return [
-        _curve_figures_figure(
+        _curve_figure(
             "balanced-roc",
             roc,
             f"ROC, {title}",
@@ -530,7 +542,7 @@ def _rebalanced(results: TaskResults, collection: Collection) -> list[PaperFigur
             collection,
             [(_ROC, name) for name in sets],
         ),
-        _curve_figures_figure(
+        _curve_figure(
             "balanced-referral", referral, f"Referral, {title}", caption, results, collection, curves
         ),
     ]
@@ -571,7 +583,7 @@ def _draw_blurs(results: TaskResults, collection: Collection) -> Figure:
     return figure
 
 
-def _curve_figures_figure(
+def _curve_figure(
     kind: str,
     number: str,
     title: str,
@@ -580,7 +592,7 @@ def _curve_figures_figure(
     collection: Collection,
     panels: Sequence[Panel],
 ) -> PaperFigure:
-    draw = partial(_curve_figures_draw, results, collection, panels)
+    draw = partial(_draw_curves, results, collection, panels)
     return PaperFigure(file_name(kind, number, results), number, f"{title}, {results.title()}", caption, draw)
 
 
@@ -592,7 +604,7 @@ def _possible(methods: Sequence[MethodRuns], panels: Sequence[Panel]) -> list[Pa
     ]
 
 
-def _curve_figures_draw(results: TaskResults, collection: Collection, panels: Sequence[Panel]) -> Figure:
+def _draw_curves(results: TaskResults, collection: Collection, panels: Sequence[Panel]) -> Figure:
     columns = min(2, len(panels))
     figure, grid = panel_grid(-(-len(panels) // columns), columns)
     places = [axes for row in grid for axes in row]

@@ -15,11 +15,16 @@ from pathlib import Path
 from retinabench.core.files import write_bytes
 from retinabench.core.progress import QUIET, Progress
 from retinabench.predictions.io import ReadEach, read_each
-from retinabench.reports.papers import figures as histograms
-from retinabench.reports.papers import tables as filos
 from retinabench.reports.papers.collection import collect
-from retinabench.reports.papers.figures import PaperFigure
-from retinabench.reports.papers.measurements import Collection, TaskResults, task_title
+from retinabench.reports.papers.figures import (
+    PaperFigure,
+    curve_figures,
+    histogram_figures,
+    preprocessing_figures,
+)
+from retinabench.reports.papers.filos import filos_figures, filos_leaderboard, filos_results, filos_table
+from retinabench.reports.papers.measurements import Collection, task_title
+from retinabench.reports.papers.retina_tables import retina_tables
 from retinabench.reports.toolkit.figures import save
 from retinabench.reports.toolkit.pages import macros, render
 from retinabench.reports.toolkit.tables import Table, to_csv, to_latex, to_markdown
@@ -52,10 +57,9 @@ def write_tables(
 
 def write(collection: Collection, out: Path, images: Path | None, progress: Progress) -> list[Path]:
     """Write tables, figures and index; return the files, the index first."""
-    of_2019 = filos.results_of(collection)
     tables, missing = tables_of(collection)
     figures, also_missing = figures_of(collection, images)
-    files = [*table_files(tables, out), *_leaderboard_files(of_2019, out)]
+    files = [*table_files(tables, out), *_leaderboard_files(collection, out)]
     with progress.track("Drawing", len(figures), unit="figures") as advance:
         for figure in figures:
             files += save(figure.draw(), out / "figures" / figure.name, FORMATS, dpi=200, font_size=10)
@@ -67,7 +71,7 @@ def write(collection: Collection, out: Path, images: Path | None, progress: Prog
         "tables": tables,
         "figures": figures,
         "missing": [*missing, *also_missing],
-        "leaderboard": bool(of_2019),
+        "leaderboard": bool(filos_results(collection)),
     }
     write_bytes(index, render("index.md.j2", context, package=_PACKAGE).encode())
     return [index, *files]
@@ -75,9 +79,9 @@ def write(collection: Collection, out: Path, images: Path | None, progress: Prog
 
 def tables_of(collection: Collection) -> tuple[list[Table], list[str]]:
     """Return all tables, captions complete, and a line for each that cannot be made."""
-    tables, missing = filos.tables(collection)
-    tables += [filos.table(results, collection) for results in filos.results_of(collection)]
-    return [_captioned(table, collection) for table in tables], missing
+    found, missing = retina_tables(collection)
+    found += [filos_table(results, collection) for results in filos_results(collection)]
+    return [_captioned(table, collection) for table in found], missing
 
 
 def table_files(tables: Sequence[Table], out: Path) -> list[Path]:
@@ -98,19 +102,16 @@ def figures_of(collection: Collection, images: Path | None) -> tuple[list[PaperF
     figures: list[PaperFigure] = []
     missing: list[str] = []
     for results in collection.results:
-        for found, lines in (
-            histograms.figures_of_curve_figures(results, collection),
-            histograms.figures(results),
-        ):
+        for found, lines in (curve_figures(results, collection), histogram_figures(results)):
             figures += found
             missing += lines
     if images is None:
         missing.append("Figures 6, 7 and 18 (preprocessing) need --images.")
     else:
-        figures += histograms.figures_of_preprocessing_images(images, collection.rules)
+        figures += preprocessing_figures(images, collection.rules)
     figures.sort(key=_order)
-    for results in filos.results_of(collection):
-        figures += filos.figures(results, collection)
+    for results in filos_results(collection):
+        figures += filos_figures(results, collection)
     return figures, missing
 
 
@@ -119,11 +120,11 @@ def _order(figure: PaperFigure) -> tuple[int, str]:
     return int(number[0]) if number else 99, figure.name
 
 
-def _leaderboard_files(of_2019: Sequence[TaskResults], out: Path) -> list[Path]:
-    files = []
+def _leaderboard_files(collection: Collection, out: Path) -> list[Path]:
+    files, of_2019 = [], filos_results(collection)
     for results in of_2019:
         folder = out / "leaderboard" / results.slug if len(of_2019) > 1 else out / "leaderboard"
-        for path, content in filos.leaderboard(results).items():
+        for path, content in filos_leaderboard(results).items():
             files.append(folder / path)
             write_bytes(files[-1], content)
     return files

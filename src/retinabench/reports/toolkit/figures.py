@@ -15,9 +15,11 @@ import numpy as np
 from markupsafe import Markup
 from matplotlib import rc_context, rcdefaults, rcParams
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
 from retinabench.core.files import write_bytes
@@ -151,6 +153,22 @@ def light_grid(axes: Axes, axis: Literal["both", "x", "y"] = "y") -> None:
     """Draw a faint grid behind the data."""
     axes.grid(axis=axis, color=FAINT, linewidth=0.6)
     axes.set_axisbelow(True)
+
+
+def percent_axis(axis: Axis) -> None:
+    """Write the ticks of an axis of shares in percent."""
+    axis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
+
+
+def diagonal(axes: Axes) -> None:
+    """Draw the dotted line of equal coordinates."""
+    axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.7, linestyle=(0, (2, 3)), zorder=1)
+
+
+def goal_region(axes: Axes, fpr: float, sensitivity: float, markersize: float) -> None:
+    """Mark a goal of an ROC figure: its point, and the region that meets it."""
+    axes.fill_between([0, fpr], sensitivity, 1, color=PASS, alpha=0.13, linewidth=0)
+    axes.plot([fpr], [sensitivity], marker="o", markersize=markersize, color=PASS, linestyle="none", zorder=5)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,292 @@
+"""Filos et al. 2019: Table 1 with the printed numbers, Figures 4 to 6, and the CSV files of the leaderboard."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+from matplotlib.colors import LinearSegmentedColormap, LogNorm, to_rgb
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from retinabench.metrics.image_sets import SET_LABELS
+from retinabench.metrics.over_seeds import aggregate
+from retinabench.metrics.uncertainty import binary_entropy
+from retinabench.reports.papers import figures as shared
+from retinabench.reports.papers.figures import BANDS, PaperFigure
+from retinabench.reports.papers.measurements import (
+    RATES,
+    Collection,
+    MethodRuns,
+    TaskResults,
+)
+from retinabench.reports.papers.retina_tables import PERCENT, method_rows, referral_columns
+from retinabench.reports.toolkit.figures import BAD, GOOD, INK, MUTED, PAPER, Mark, percent_axis
+from retinabench.reports.toolkit.number_format import NumberFormat
+from retinabench.reports.toolkit.tables import Block, Cell, Row, Table
+
+_PERCENT = NumberFormat(1)
+PRINTED = {
+    "in_domain": {
+        "mc_dropout": "87.8 1.1  91.3 0.7  85.2 0.9  87.1 0.9  82.1 0.9  84.5 0.9",
+        "mfvi": "86.6 1.1  88.1 1.1  84.0 1.0  85.0 1.0  82.1 1.2  84.3 0.7",
+        "deep_ensemble": "87.2 0.9  89.9 0.9  84.9 0.8  86.1 1.0  81.8 1.1  84.6 0.7",
+        "deterministic": "84.9 1.1  86.1 0.6  82.3 1.2  84.9 0.5  82.0 1.0  84.2 0.6",
+        "ensemble_mc_dropout": "88.1 1.2  92.4 0.9  85.4 1.0  88.1 1.0  82.5 1.1  85.3 1.0",
+        "random": "81.8 1.2  84.8 0.9  82.0 1.3  84.3 0.7  82.0 0.9  84.2 0.5",
+    },
+    "shifted": {
+        "mc_dropout": "79.9 0.3  84.1 1.5  76.8 0.2  79.9 1.7  74.0 0.4  78.6 1.7",
+        "mfvi": "77.8 0.1  81.1 0.3  75.5 0.0  78.6 0.2  74.5 0.3  77.2 0.1",
+        "deep_ensemble": "80.8 0.7  84.3 0.7  78.5 0.6  80.4 0.8  76.2 0.9  78.8 0.5",
+        "deterministic": "76.3 0.5  77.5 1.2  73.5 0.6  77.7 1.1  73.8 0.4  76.5 1.2",
+        "ensemble_mc_dropout": "82.3 1.2  87.1 1.3  79.8 1.0  82.8 1.4  77.2 1.1  79.4 1.4",
+        "random": "74.1 1.2  76.9 1.3  74.3 1.3  76.4 1.0  74.4 0.9  76.9 0.0",
+    },
+}
+"""Set -> name of the method's file -> AUC ±, accuracy ± at 50, 70 and 100 % retained."""
+
+
+def with_printed(rows: list[Row], files: list[str], set_name: str) -> list[Row]:
+    """Put the printed values below the row of each method that the paper has."""
+    found = []
+    for row, file in zip(rows, files, strict=True):
+        found.append(row)
+        if (printed := PRINTED[set_name].get(file)) is not None:
+            numbers = [float(word) for word in printed.split()]
+            cells = [
+                Cell.number(value, error=error, form=_PERCENT)
+                for value, error in zip(numbers[::2], numbers[1::2], strict=True)
+            ]
+            found.append(Row(f"{row.label}, printed in 2019", cells, control=True))
+    return found
+
+
+Floats = NDArray[np.float64]
+BENCHMARKS = {"in_domain": "diabetic_retinopathy_diagnosis", "shifted": "aptos2019"}
+METRICS = {"accuracy": "accuracy", "auc": "auroc"}
+RETAINED = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+_FILOS_REFERRED = ((0.5, "50 % retained"), (0.3, "70 % retained"), (0.0, "100 % retained"))
+_FILE_NAMES = {
+    "Deterministic": "deterministic", "MC dropout": "mc_dropout", "MFVI": "mfvi",
+    "ensemble Deterministic": "deep_ensemble", "ensemble MAP": "deep_ensemble", "ensemble MC dropout": "ensemble_mc_dropout",
+}  # fmt: skip
+_POINTS = ("Deterministic", "MAP")  # methods of one network without noise
+_FILOS_BLOCK_TITLES = {
+    "in_domain": "In-domain (Kaggle in the paper)",
+    "shifted": "Shifted (APTOS 2019 in the paper)",
+}
+_BINS = 48
+_ROC_RETAINED = 0.6  # share retained where Figure 6 compares methods
+
+
+def filos_results(collection: Collection) -> list[TaskResults]:
+    """Return the results that the 2019 paper could have had: all but the Severity Shift."""
+    return [one for one in collection.results if one.methods and not one.task.startswith("severity_shift")]
+
+
+def filos_table(results: TaskResults, collection: Collection) -> Table:
+    """Return Table 1 of the 2019 paper, with random referral as its last row; on its data, with the printed values."""
+    blocks = []
+    for name in ("in_domain", "shifted"):
+        if not results.holds(name):
+            continue
+        columns = referral_columns(name, _FILOS_REFERRED)
+        rows = method_rows(results.methods, columns, collection.rules, PERCENT)
+        unreferred = rows[0].cells[-2:]  # AUROC and accuracy of the first method with all images retained
+        random = [replace(unreferred[k % 2], emphasis="") for k in range(len(columns))]
+        rows.append(Row(f"Random referral of {results.methods[0].name}", random, rule=True))
+        if name in _printed_sets(results):
+            names = [*map(_file_name, results.methods), "random"]
+            rows = with_printed(rows, names, name)
+        title = _FILOS_BLOCK_TITLES[name] if results.task == "country_shift" else SET_LABELS[name]
+        blocks.append(Block(columns, rows, title))
+    return Table(
+        "AUC and accuracy of the images that are retained, the certain ones. Random referral: its expected value.",
+        blocks,
+        "Method",
+        name=f"table-2019-1-{results.slug}",
+        title=f"Referral, {results.title()}",
+        number="1 of the 2019 paper",
+        facts={"task": results.task, "dataset": results.dataset, "criterion": results.criterion},
+    )
+
+
+def _printed_sets(results: TaskResults) -> tuple[str, ...]:
+    """Return the sets of the paper's Table 1 that the results were measured on: EyePACS, and APTOS as the shifted one."""
+    data = str(results.methods[0].tests[0].metadata.get("data", ""))
+    if results.kind not in ("hold_out_2019", "country_shift") or not data.startswith("eyepacs"):
+        return ()
+    return ("in_domain", "shifted") if data == "eyepacs+aptos" else ("in_domain",)
+
+
+def filos_leaderboard(results: TaskResults) -> dict[str, bytes]:
+    """Return the leaderboard's files by their path below its folder.
+
+    Mean and std are over runs, the std with ddof 1; it is empty for a single run. A share at which the value is undefined
+    has no row.
+    """
+    files = {}
+    for name, benchmark in BENCHMARKS.items():
+        if not results.holds(name):
+            continue
+        for metric, score in METRICS.items():
+            taken: set[str] = set()
+            for method in results.methods:
+                stem = _unused(_file_name(method), taken)
+                files[f"{benchmark}/{metric}/{stem}.csv"] = _csv(method, name, score, RETAINED)
+            all_retained = (1.0,) * len(RETAINED)
+            stem = _unused("random", taken)
+            files[f"{benchmark}/{metric}/{stem}.csv"] = _csv(results.methods[0], name, score, all_retained)
+    return files
+
+
+def _csv(method: MethodRuns, name: str, score: str, retained: Sequence[float]) -> bytes:
+    lines = ["retained_data,mean,std"]
+    for share, read_at in zip(RETAINED, retained, strict=True):
+        values = _at_share(method, name, score, round(1 - read_at, 1))
+        if np.isfinite(values).all():
+            found = aggregate(100 * values)
+            std = f"{found.std:.1f}" if np.isfinite(found.std) else ""
+            lines.append(f"{share:.1f},{found.mean:.1f},{std}")
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _at_share(method: MethodRuns, name: str, score: str, referred: float) -> Floats:
+    """Return the (runs,) values of a score where this share is referred."""
+    return np.array([run.get((name, f"{score}_at_{round(100 * referred)}")) for run in method.runs])
+
+
+def _file_name(method: MethodRuns) -> str:
+    base = re.sub(r" \([0-9a-f]+\)$", "", method.base)
+    known = _FILE_NAMES.get(f"ensemble {base}" if method.ensemble else base)
+    return known or re.sub(r"[^a-z0-9]+", "_", method.name.lower()).strip("_") or "method"
+
+
+def _unused(stem: str, taken: set[str]) -> str:
+    """Return the stem, numbered if it is taken, and take it."""
+    k, unused = 1, stem
+    while unused in taken:
+        k += 1
+        unused = f"{stem}_{k}"
+    taken.add(unused)
+    return unused
+
+
+def filos_figures(results: TaskResults, collection: Collection) -> list[PaperFigure]:
+    """Return Figures 4, 5 and, where there is an ROC curve, 6."""
+    sampled = _sampled(results.methods)
+    others = (
+        one for one in results.methods if one.base in _POINTS and not one.ensemble and one is not sampled
+    )
+    map_ = next(others, None)
+    across = f"the probability of {map_.name}" if map_ else "its own probability"
+    entropy = (
+        f"Entropy of {sampled.name} against {across}, in-domain, first run; dark: more images (logarithmic). Grey: the "
+        "entropy of that probability."
+    )
+    retained = f"{BANDS}Grey: random referral of the first method, expected value."
+    roc = f"(a) {sampled.name} at 100, 90 and 60 % retained. (b) All methods at 60 % retained. In-domain. {BANDS}"
+    made = [
+        ("4", "Uncertainty and probability", entropy, partial(_draw_entropy, sampled, map_ or sampled)),
+        ("5", "AUC and accuracy by share retained", retained, partial(_draw_retained, results)),
+    ]
+    if shared.has_roc_curve(results.methods, "in_domain"):
+        made.append(("6", "ROC after referral", roc, partial(_draw_roc, results, collection, sampled)))
+    return [
+        PaperFigure(
+            f"figure-2019-{number}-{results.slug}",
+            f"{number} of the 2019 paper",
+            f"{title}, {results.title()}",
+            caption,
+            draw,
+        )
+        for number, title, caption, draw in made
+    ]
+
+
+def _sampled(methods: Sequence[MethodRuns]) -> MethodRuns:
+    """Return MC dropout, else the first method that is not MAP, else the first."""
+    single = [method for method in methods if not method.ensemble] or list(methods)
+    dropout = [method for method in single if "dropout" in method.name.lower()]
+    return (dropout or [method for method in single if method.base not in _POINTS] or single)[0]
+
+
+def _draw_entropy(one: MethodRuns, sure: MethodRuns) -> Figure:
+    test, other = one.tests[0], sure.tests[0]
+    rows = test.domain == "in_domain" if (test.domain == "in_domain").any() else np.ones(len(test), bool)
+    entropy, prob = binary_entropy(test.prob[rows]), other.prob[rows]
+    right = ((test.prob > 0.5) == (test.label == 1))[rows]
+    edges = np.linspace(0, 1, _BINS + 1), np.linspace(0, np.log(2), _BINS + 1)
+    counts = [np.histogram2d(prob[part], entropy[part], edges)[0].T for part in (right, ~right)]
+    figure, [places] = shared.panel_grid(1, 2)
+    for k, (axes, count, name, color) in enumerate(
+        zip(places, counts, ("right", "wrong"), (GOOD, BAD), strict=True)
+    ):
+        shade = LinearSegmentedColormap.from_list(
+            name, [_mixed(color, PAPER, 0.7), to_rgb(color), _mixed(color, INK, 0.6)]
+        )
+        if count.any():
+            norm = LogNorm(1, max(count.max(), 2))
+            axes.pcolormesh(
+                *edges, np.ma.masked_equal(count, 0), cmap=shade, norm=norm, linewidth=0, rasterized=True
+            )
+        x = np.linspace(0, 1, 201)
+        axes.plot(x, binary_entropy(x), color=MUTED, linewidth=0.7, linestyle=(0, (2, 3)))
+        axes.set(
+            xlim=(0, 1), ylim=(0, 0.72), xlabel="p(referable | image)", ylabel="predictive entropy (nats)"
+        )
+        shared.style_axes(axes)
+        shared.panel_title(axes, "ab"[k], f"{name} predictions ({int(count.sum()):,})")
+    return figure
+
+
+def _mixed(color: str, other: str, share: float) -> Floats:
+    """Return a colour mixed with this share of another one."""
+    return (1 - share) * np.array(to_rgb(color)) + share * np.array(to_rgb(other))
+
+
+def _draw_retained(results: TaskResults) -> Figure:
+    sets = [name for name in ("in_domain", "shifted") if results.holds(name)]
+    shown = [(metric, name) for name in sets for metric in ("auroc", "accuracy")]
+    figure, grid = shared.panel_grid(len(sets), 2)
+    marks = shared.method_marks(results.methods)
+    x = np.array(RETAINED)
+    for k, ((metric, name), axes) in enumerate(zip(shown, [a for row in grid for a in row], strict=True)):
+        for method, mark in zip(results.methods, marks, strict=True):
+            values = np.stack(
+                [_at_share(method, name, metric, round(1 - share, 1)) for share in RETAINED], axis=1
+            )
+            if np.isfinite(values).any():
+                shared.draw_runs(axes, mark, x, list(values), marker="os^Dv*"[mark.hue], markersize=3.5)
+        start = float(_at_share(results.methods[0], name, metric, 0.0).mean())
+        axes.set(xlim=(0.485, 1.015), xlabel="retained", ylabel="AUC" if metric == "auroc" else "accuracy")
+        percent_axis(axes.xaxis)
+        shared.style_axes(axes)
+        if np.isfinite(start):
+            shared.control_line(axes, x, np.full(len(x), start), "random")
+        shared.panel_title(axes, "abcd"[k], SET_LABELS[name])
+    shared.method_legend(figure, [method.name for method in results.methods], marks)
+    return figure
+
+
+def _draw_roc(results: TaskResults, collection: Collection, one: MethodRuns) -> Figure:
+    figure, [[left, right]] = shared.panel_grid(1, 2)
+    x = RATES[collection.rules]
+    for k, share in enumerate((1.0, 0.9, _ROC_RETAINED)):
+        values = [
+            run.curves.roc["in_domain", share] for run in one.runs if ("in_domain", share) in run.curves.roc
+        ]
+        if values:
+            shared.draw_runs(left, Mark(k + 3, k), x, values, label=f"{100 * share:.0f} % retained")
+    left.legend(loc="center", fontsize=8, frameon=False)
+    shared.roc_axes(left)
+    marks = shared.method_marks(results.methods)
+    shared.roc_panel(right, results.methods, marks, "in_domain", collection, _ROC_RETAINED)
+    shared.panel_title(left, "a", f"{one.name}, by share retained")
+    shared.panel_title(right, "b", f"{100 * _ROC_RETAINED:.0f} % retained")
+    shared.method_legend(figure, [method.name for method in results.methods], marks)
+    return figure

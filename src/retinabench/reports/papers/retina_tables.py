@@ -1,0 +1,232 @@
+"""The tables of the Retina Benchmark (Band et al. 2021)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from retinabench.metrics.image_sets import SET_LABELS
+from retinabench.metrics.registry import SCORES
+from retinabench.reports.papers.comparison import column_cells
+from retinabench.reports.papers.measurements import (
+    JOINT_CRITERION,
+    STANDARD_BLUR,
+    Collection,
+    MethodRuns,
+    TaskResults,
+    criterion_title,
+    has_set,
+)
+from retinabench.reports.toolkit.number_format import NumberFormat
+from retinabench.reports.toolkit.tables import Block, Cell, Column, Row, Table
+
+NUMBERS = {  # (kind, task, tuned on the joint validation set)
+    ("referral", "country_shift", False): 1, ("referral", "severity_shift", False): 2,
+    ("prediction", "country_shift", False): 4, ("prediction", "severity_shift", False): 5,
+    ("areas", "country_shift", False): 6, ("areas", "severity_shift", False): 7,
+    ("prediction", "country_shift", True): 8, ("prediction", "severity_shift", True): 9,
+    ("areas", "country_shift", True): 10, ("areas", "severity_shift", True): 11,
+    ("blur", "severity_shift", False): 12, ("blur", "country_shift", False): 13,
+}  # fmt: skip
+DETECTION = 3
+PERCENT = NumberFormat(1, scale=100)
+_DIGITS = NumberFormat(3)
+_PREDICTION = (("nll", "accuracy", "auprc"), ("auroc", "ece_top_label"))
+_AREAS = (
+    ("referral_auroc_area", "referral_accuracy_area"),
+    ("referral_nll_area", "referral_auprc_area"),
+)
+_IN_PERCENT = ("accuracy", "auprc", "auroc", "ood_auroc", "ood_auprc")
+_REFERRED = ((0.0, "No referral"), (0.5, "50 % referred"), (0.7, "70 % referred"))
+_BLOCK_TITLES = {
+    ("country_shift", "in_domain"): "In-domain (EyePACS in the paper)",
+    ("country_shift", "shifted"): "Population shift (APTOS 2019 in the paper)",
+    ("severity_shift", "in_domain"): "In-domain (no, mild or moderate: grades 0 to 2)",
+    ("severity_shift", "shifted"): "Severity shift (severe or proliferative: grades 3 and 4)",
+}
+
+
+def retina_tables(collection: Collection) -> tuple[list[Table], list[str]]:
+    """Return all tables that the files allow, and a line for each that they do not."""
+    made: list[Table] = []
+    missing: list[str] = []
+    built = [
+        build(results, collection.rules)
+        for build in (_referral, _prediction, _areas, _blur)
+        for results in collection.results
+    ]
+    for found in (*built, _detection(collection)):
+        if isinstance(found, Table):
+            made.append(found)
+        elif found:
+            missing.append(found)
+    made.sort(key=lambda table: (int(table.number) if table.number else 99, table.name))
+    return made, missing
+
+
+def score_column(set_name: str, score: str, group: str, label: str, **facts: str) -> Column:
+    """Return a column of a score of a set."""
+    return Column(label, group, SCORES[score].direction, facts={"set": set_name, "score": score, **facts})
+
+
+def method_rows(
+    methods: Sequence[MethodRuns],
+    columns: Sequence[Column],
+    rules: str,
+    form: dict[str, NumberFormat] | NumberFormat,
+) -> list[Row]:
+    """Return one row per method."""
+    cells = []
+    for column in columns:
+        key = column.facts["set"], column.facts["score"]
+        one = form if isinstance(form, NumberFormat) else form[key[1]]
+        cells.append(column_cells(methods, key, rules, one))
+    return [Row(method.name, [of_column[k] for of_column in cells]) for k, method in enumerate(methods)]
+
+
+def referral_columns(set_name: str, shares: Sequence[tuple[float, str]]) -> list[Column]:
+    """Return AUROC and accuracy of a set at some shares referred, each share with its header."""
+    return [
+        score_column(set_name, f"{metric}_at_{round(100 * share)}", header, _label(metric))
+        for share, header in shares
+        for metric in ("auroc", "accuracy")
+    ]
+
+
+def _label(score: str) -> str:
+    return f"{SCORES[score].label} (%)" if score in _IN_PERCENT else SCORES[score].label
+
+
+def _table(kind: str, results: TaskResults, title: str, caption: str, blocks: Sequence[Block]) -> Table:
+    number = ""
+    if results.criterion in ("", "in_domain_auroc", JOINT_CRITERION):
+        number = str(NUMBERS.get((kind, results.kind, results.criterion == JOINT_CRITERION), ""))
+    name = "-".join(part for part in ("table", number.zfill(2) * bool(number), kind, results.slug) if part)
+    facts = {"task": results.task, "dataset": results.dataset, "criterion": results.criterion}
+    return Table(
+        caption,
+        blocks,
+        "Method",
+        name=name,
+        title=f"{title}, {results.title()}",
+        number=number,
+        facts=facts,
+    )
+
+
+def _standard_blur_missing(kind: str, results: TaskResults) -> str:
+    return results.missing(kind, f"a file at the standard blur {STANDARD_BLUR}")
+
+
+def _referral_blocks(methods: Sequence[MethodRuns], results: TaskResults, rules: str) -> list[Block]:
+    blocks = []
+    for name in ("in_domain", "shifted"):
+        if has_set(methods, name):
+            columns = referral_columns(name, _REFERRED)
+            title = _BLOCK_TITLES.get((results.kind, name), SET_LABELS[name])
+            blocks.append(Block(columns, method_rows(methods, columns, rules, PERCENT), title))
+    return blocks
+
+
+def _referral(results: TaskResults, rules: str) -> Table | str:
+    if not results.methods:
+        return _standard_blur_missing("referral", results)
+    caption = "AUROC and accuracy of the images that are retained when the most uncertain are referred to an expert."
+    return _table(
+        "referral", results, "Expert referral", caption, _referral_blocks(results.methods, results, rules)
+    )
+
+
+def _score_blocks(
+    results: TaskResults, parts: Sequence[Sequence[str]], sets: Sequence[str], rules: str
+) -> list[Block]:
+    """Return one block per part: its scores on all sets that the results hold."""
+    blocks = []
+    for scores in parts:
+        columns = [
+            score_column(name, score, _label(score), SET_LABELS[name])
+            for score in scores
+            for name in sets
+            if results.holds(name)
+        ]
+        form = {score: PERCENT if score in _IN_PERCENT else _DIGITS for score in scores}
+        blocks.append(Block(columns, method_rows(results.methods, columns, rules, form)))
+    return blocks
+
+
+def _prediction(results: TaskResults, rules: str) -> Table | str:
+    if not results.methods:
+        return _standard_blur_missing("prediction", results)
+    blocks = _score_blocks(results, _PREDICTION, ("in_domain", "shifted", "joint"), rules)
+    caption = "Predictive performance and calibration of all images, none referred. NLL in nats; ECE of the top label, 15 bins."
+    return _table("prediction", results, "Prediction and calibration", caption, blocks)
+
+
+def _areas(results: TaskResults, rules: str) -> Table | str:
+    if not results.methods:
+        return _standard_blur_missing("areas", results)
+    blocks = _score_blocks(results, _AREAS, tuple(SET_LABELS), rules)
+    caption = (
+        "Areas under the selective prediction curves: each metric of the retained images, averaged over the share "
+        "referred. Balanced: both domains have the same total weight."
+    )
+    return _table("areas", results, "Selective prediction", caption, blocks)
+
+
+def _detection(collection: Collection) -> Table | str:
+    """Return Table 3: the detection of shifted images by the uncertainty, all tasks side by side."""
+    found = [results for results in collection.results if results.holds("joint")]
+    primary = [results for results in found if results.criterion != JOINT_CRITERION] or found
+    if not primary:
+        return "Table 3 (detection of shifted images) needs a file with images of both domains."
+    one_criterion = len({results.criterion for results in primary}) == 1
+    names = list(dict.fromkeys(method.name for results in primary for method in results.methods))
+    columns: list[Column] = []
+    cells: dict[str, list[Cell]] = {name: [] for name in names}
+    for results in primary:
+        facts = {"task": results.task, "dataset": results.dataset, "criterion": results.criterion}
+        for score in ("ood_auroc", "ood_auprc"):
+            column = score_column("joint", score, results.title(not one_criterion), _label(score), **facts)
+            of_methods = column_cells(results.methods, ("joint", score), collection.rules, PERCENT)
+            by_name = dict(zip((method.name for method in results.methods), of_methods, strict=True))
+            columns.append(column)
+            for name in names:
+                absent = Cell.number(None, form=PERCENT, why="there is no such file", runs=0)
+                cells[name].append(by_name.get(name, absent))
+    block = Block(columns, [Row(name, cells[name]) for name in names])
+    caption = "How well the uncertainty that orders the referral tells shifted images from those of the training domain."
+    tuned = criterion_title(primary[0].criterion) if one_criterion else ""
+    title = f"Detection of shifted images, {tuned}" if tuned else "Detection of shifted images"
+    facts = {"task": "", "dataset": "", "criterion": ""}
+    return Table(
+        caption,
+        [block],
+        "Method",
+        name=f"table-{DETECTION:02d}-detection",
+        title=title,
+        number=str(DETECTION),
+        facts=facts,
+    )
+
+
+def _blur(results: TaskResults, rules: str) -> Table | str:
+    if not results.blur_variants:
+        if results.criterion == JOINT_CRITERION:
+            return ""
+        return results.missing("blur", "files of several blur constants (metadata or label `blur`)")
+    bases = [method.base for method in results.blur_variants]
+    methods = sorted(
+        results.blur_variants,
+        key=lambda one: (bases.index(one.base), one.ensemble, one.blur or STANDARD_BLUR),
+    )
+    named = [replace(one, name=f"{one.name}, blur {one.blur or STANDARD_BLUR}") for one in methods]
+    first = [k > 0 and methods[k].name != methods[k - 1].name for k in range(len(methods))]
+    blocks = [
+        replace(block, rows=[replace(row, rule=rule) for row, rule in zip(block.rows, first, strict=True)])
+        for block in _referral_blocks(named, results, rules)
+    ]
+    caption = (
+        "Referral by the blur constant of the preprocessing: the standard deviation of the Gaussian that averages "
+        "the surround is the radius of the field of view divided by the blur constant."
+    )
+    return _table("blur", results, "Effect of the blur constant", caption, blocks)
