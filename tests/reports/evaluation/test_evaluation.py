@@ -14,6 +14,7 @@ import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.metrics.bootstrap import cluster_codes, replicate_weight
 from retinabench.metrics.comparison import compare
+from retinabench.metrics.intervals import difference_method
 from retinabench.metrics.referral_curves import METRICS as REFERRAL
 from retinabench.metrics.referral_curves import values_on_grid
 from retinabench.metrics.registry import SCORES
@@ -30,9 +31,9 @@ from retinabench.reports.evaluation.evaluation import (
     EvaluationSettings,
     MethodPredictions,
     SetPredictions,
-    differences,
     evaluate_methods,
     observed,
+    quantities,
 )
 from retinabench.reports.evaluation.policies import policy_grids
 from retinabench.reports.evaluation.verdict import verdict
@@ -86,7 +87,7 @@ def test_differences_average_over_seeds_and_have_a_t_interval():
     values = np.array([[1.0], [3.0]])
     replicates = np.stack([np.linspace(0, 1, 101), np.linspace(2, 3, 101)])[..., None]
     whole = Cases([0, 1] * 20, np.linspace(0, 1, 40)).weighted()
-    [found] = differences([SCORES["accuracy"]], [whole], values, replicates)
+    [found] = quantities([difference_method(SCORES["accuracy"].interval)], [whole], values, replicates)
     assert (found.value, found.error) == (2.0, 1.0)
     half = stats.t.ppf(0.975, 39) * np.linspace(1, 2, 101).std(ddof=1)
     assert (found.low, found.high) == (pytest.approx(2 - half), pytest.approx(2 + half))
@@ -148,14 +149,19 @@ def test_methods_on_other_images_are_not_ranked():
     assert "leads here because" not in page
 
 
-def test_a_stated_difference_is_that_of_compare():
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_a_stated_difference_is_that_of_compare(seeds):
+    """Whatever the order of the rows; the seeds of both methods are the same, so that they are paired."""
     people = population(200, 100)
-    files = [predictions("MC dropout", seed, people) for seed in (0, 1)]
-    methods = [MethodPredictions.of(name, one) for name, one in zip("ab", files, strict=True)]
-    evaluation = evaluate_methods(methods, EvaluationSettings(bootstrap=60, seed=3))
-    compared = compare(*files, bootstrap=60, seed=3, scores=["accuracy_at_50", "nll"]).sets["joint"].scores
+    a = [predictions("MC dropout", seed, people) for seed in range(seeds)]
+    b = [predictions("MAP", seed, people) for seed in range(seeds)]
+    b = [one.take(np.random.default_rng(0).permutation(len(one))) for one in b]
+    methods = [MethodPredictions.of("a", a), MethodPredictions.of("b", b)]
+    found = evaluate_methods(methods, EvaluationSettings(bootstrap=60, seed=3))
+    names = ["accuracy_at_50", "nll", "auroc", "accuracy"]
+    compared = compare(a, b, bootstrap=60, seed=3, scores=names).sets["joint"].scores
     for name, other in compared.items():
-        gap = evaluation.difference(0, 1, "joint", name)
+        gap = found.difference(0, 1, "joint", name)
         assert other.high > other.low
         assert (gap.value, gap.low, gap.high) == pytest.approx((other.difference, other.low, other.high))
 

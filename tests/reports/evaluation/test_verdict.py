@@ -149,7 +149,7 @@ def evaluation(gains: list[dict[str, Quantity]], **scores: Quantity) -> Evaluati
         for name, gain in of_sets.items():
             case = SetPredictions.of(file, name)
             assert case is not None
-            found.cases[i, name] = [case]
+            found.cases[i, name], found.seeds[i, name] = [case], [(i,)]
             number = len(found.replicated)
             found.replicates[i, name] = np.zeros((1, number)), np.zeros((1, 5, number))
             found.estimates[i, name, "gain_at_50"] = gain

@@ -15,7 +15,7 @@ from retinabench.metrics.bootstrap import Statistic, cluster_bootstrap, cluster_
 from retinabench.metrics.classification import sensitivity_within
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.intervals import Ends, IntervalMethod, difference_method
-from retinabench.metrics.paired import check_seeds
+from retinabench.metrics.paired import Methods, PairedSet, Subsets, check_seeds, seeds_of
 from retinabench.metrics.referral_curves import area_of, values_on_grid
 from retinabench.metrics.registry import SCORES, ScoreSpec, referred_scores
 from retinabench.metrics.score_results import Scores, ScoreValue
@@ -106,15 +106,18 @@ class SetPredictions:
     @cached_property
     def bins(self) -> NDArray[np.intp]:
         """(N,) the equally filled bin of every probability; equal probabilities share one."""
-        return self.bins_of(self.prob)
+        edges = np.unique(np.quantile(self.prob, np.linspace(0, 1, BINS + 1)[1:-1]))
+        return np.asarray(np.searchsorted(edges, self.prob, side="left"))
 
-    def bins_of(self, prob: Floats) -> NDArray[np.intp]:
-        """Return the bin of other probabilities."""
-        return np.asarray(np.searchsorted(self._edges, prob, side="left"))
-
-    @cached_property
-    def _edges(self) -> Floats:
-        return np.unique(np.quantile(self.prob, np.linspace(0, 1, BINS + 1)[1:-1]))
+    def in_order_of(self, other: SetPredictions) -> Cases:
+        """Return the cases with their rows in the order of those of the same images elsewhere."""
+        if np.array_equal(self.image_id, other.image_id):
+            return self.cases
+        rows = np.empty(len(self), np.intp)
+        rows[np.argsort(other.image_id)] = np.argsort(self.image_id)
+        patient = cluster_codes(self.cluster[rows])[0]
+        columns = self.label[rows], self.prob[rows], self.uncertainty[rows]
+        return Cases(*columns, threshold=self.threshold, patient=patient)
 
 
 def observed(case: SetPredictions, weight: Floats) -> Floats:
@@ -162,30 +165,13 @@ def replicated(
     return values, np.stack(found)
 
 
-def scored(
-    specs: Sequence[ScoreSpec], wholes: Sequence[Weighted], values: Floats, replicates: Floats
-) -> list[Quantity]:
-    """Return the mean of K scores over F seeds, each with the interval that its kind asks for.
-
-    Shapes: `values` (F, K), `replicates` (F, R, K).
-    """
-    return _with_intervals([spec.interval for spec in specs], wholes, values, replicates)
-
-
-def differences(
-    specs: Sequence[ScoreSpec], wholes: Sequence[Weighted], values: Floats, replicates: Floats
-) -> list[Quantity]:
-    """Return the mean of K differences of scores over F seeds, as `scored`; the interval is that of `difference_method`.
-
-    Shapes: `values` (F, K), `replicates` (F, R, K).
-    """
-    methods = [difference_method(spec.interval) for spec in specs]
-    return _with_intervals(methods, wholes, values, replicates)
-
-
-def _with_intervals(
+def quantities(
     methods: Sequence[IntervalMethod], wholes: Sequence[Weighted], values: Floats, replicates: Floats
 ) -> list[Quantity]:
+    """Return the mean of K numbers over F seeds, each with the interval of its kind.
+
+    Shapes: `values` (F, K), `replicates` (F, R, K).
+    """
     files, mean = len(values), values.mean(axis=0)
     error = values.std(axis=0, ddof=1) / np.sqrt(files) if files > 1 else np.full(len(mean), np.nan)
     found = []
@@ -268,7 +254,7 @@ class Evaluation:
     """Everything that a report says, by the index of a method and the name of a set (`joint` last where it exists).
 
     `leader` has the largest referral accuracy area on the last set. `files`: per method and seed the scores of the file. `cases`:
-    (method, set) -> its files on that set. `estimates`: (method, set, score) -> the score. `replicates`: (method, set) -> values
+    (method, set) -> its files on that set, `seeds` what is behind each. `estimates`: (method, set, score) -> the score. `replicates`: (method, set) -> values
     (F, K) and replicates (F, R, K) of the scores `replicated`. `curves`: (method, set, curve). `changes`: (method, score) ->
     shifted minus in-domain.
     """
@@ -280,6 +266,7 @@ class Evaluation:
     files: list[list[Scores]] = field(default_factory=list)
     leader: int = 0
     cases: dict[tuple[int, str], list[SetPredictions]] = field(default_factory=dict)
+    seeds: dict[tuple[int, str], Subsets] = field(default_factory=dict)
     estimates: dict[tuple[int, str, str], Quantity] = field(default_factory=dict)
     replicates: dict[tuple[int, str], tuple[Floats, Floats]] = field(default_factory=dict)
     curves: dict[tuple[int, str, str], Band] = field(default_factory=dict)
@@ -338,15 +325,20 @@ class Evaluation:
         return cases[0] if cases else None
 
     def difference(self, a: int, b: int, name: str, score: str) -> Quantity:
-        """Return the difference of a score between two methods."""
+        """Return the difference of a score between two methods, with the interval of the one comparison (`metrics.paired`)."""
         if score not in self.replicated or not self._paired(a, b, name):
             return Quantity(self.get(a, name, score).value - self.get(b, name, score).value)
-        k = self.replicated.index(score)
-        (values_a, found_a), (values_b, found_b) = self.replicates[a, name], self.replicates[b, name]
-        gap = np.atleast_2d(values_a[:, k].mean() - values_b[:, k].mean())
-        found = found_a[..., k].mean(axis=0) - found_b[..., k].mean(axis=0)
-        wholes = [case.cases.weighted() for i in (a, b) for case in self.cases[i, name]]
-        return differences([self.spec(score)], wholes, gap, found[None, :, None])[0]
+        k = [self.replicated.index(score)]
+        values, draws = (
+            np.concatenate(part) for part in zip(*(self.replicates[i, name] for i in (a, b)), strict=True)
+        )
+        drawn = draws[..., k].transpose(1, 0, 2)[: self.settings.bootstrap]
+        cases = self.cases[a, name], self.cases[b, name]
+        whole = tuple(case.in_order_of(cases[0][0]).weighted() for of_method in cases for case in of_method)
+        one = PairedSet(name, len(cases[0][0]), None, 0, (self.spec(score),), values[:, k], drawn, whole)
+        rows = range(len(cases[0])), range(len(cases[0]), len(whole))
+        test = Methods(one, 0, rows, [self.seeds[i, name] for i in (a, b)]).test(0, 1, 0.95)
+        return Quantity(test.difference, test.low, test.high)
 
     def best(self, name: str, score: str) -> int | None:
         """Return the method whose paired interval against every other one excludes 0 in its favour, if any."""
@@ -436,6 +428,10 @@ def evaluate_methods(
             cases = [case for case in made if case is not None]
             if cases:
                 found.cases[i, name] = cases
+                seeds = seeds_of(method.name, method.predictions)
+                found.seeds[i, name] = [
+                    own for own, case in zip(seeds, made, strict=True) if case is not None
+                ]
                 _add_estimates(found, i, name, [draws[name] for _, draws in scored if name in draws])
                 _add_curves(found, i, name)
         _add_changes(found, i)
@@ -507,7 +503,8 @@ def _add_estimates(found: Evaluation, i: int, name: str, draws: Sequence[Floats]
     values = np.array([[spec(whole) for spec in specs] for whole in wholes])
     replicates = np.stack(draws) if draws else np.full((len(values), 1, len(specs)), np.nan)
     found.replicates[i, name] = values, replicates
-    own = dict(zip(found.replicated, scored(specs, wholes, values, replicates), strict=True))
+    methods = [spec.interval for spec in specs]
+    own = dict(zip(found.replicated, quantities(methods, wholes, values, replicates), strict=True))
     # The scores of other rules come from `score` alone, without intervals.
     if found.settings.rules != "corrected":
         own = {key: own[key] for key in selective.referred_names(found.settings.referred)}
@@ -551,5 +548,6 @@ def _add_changes(found: Evaluation, i: int) -> None:
     )
     specs = [SCORES[key] for key in CHANGED]
     wholes = [case.cases.weighted() for name in SETS[:2] for case in found.cases[i, name]]
-    for key, quantity in zip(CHANGED, differences(specs, wholes, values, replicates), strict=True):
+    methods = [difference_method(spec.interval) for spec in specs]
+    for key, quantity in zip(CHANGED, quantities(methods, wholes, values, replicates), strict=True):
         found.changes[i, key] = quantity

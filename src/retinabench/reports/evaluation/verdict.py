@@ -84,7 +84,7 @@ def verdict(evaluation: Evaluation) -> Verdict:
     worths = {name: [_worth(e, i, name) for i in range(len(e.methods))] for name in sets}
     kinds = {name: [one.kind for one in found if one is not None] for name, found in worths.items()}
     return Verdict(
-        worth=[one for found in worths.values() if (one := found[e.leader]) is not None],
+        worth=[own for found in worths.values() if (own := found[e.leader]) is not None],
         useful={name: (found.count("useful"), len(found)) for name, found in kinds.items()},
         overall=_overall(outcomes),
         outcomes=outcomes,
@@ -96,7 +96,7 @@ def verdict(evaluation: Evaluation) -> Verdict:
         retained={name: left for name in e.sets if (left := _retained(e, name)) is not None},
         missed=_missed(e, sets[-1]),
         order=_order(e),
-        screening=[one for name in sets if (one := _screening(e, name)) is not None],
+        screening=[goal for name in sets if (goal := _screening(e, name)) is not None],
         detection=detection if detection is not None and detection.defined else None,
     )
 

@@ -32,7 +32,7 @@ from retinabench.reports.evaluation.evaluation import (
     MethodPredictions,
     Progress,
     evaluate_methods,
-    scored,
+    quantities,
 )
 from retinabench.reports.evaluation.examples import ImageSource
 from retinabench.reports.evaluation.policies import page_explorer, pathways, policy_grids, policy_records
@@ -296,7 +296,8 @@ def _added(evaluation: Evaluation, i: int, file: int) -> JsonObject:
         values, replicates = (array[file : file + 1] for array in evaluation.replicates[i, name])
         wholes = [evaluation.cases[i, name][file].cases.weighted()]
         specs = [evaluation.spec(score) for score in evaluation.replicated]
-        found = zip(evaluation.replicated, scored(specs, wholes, values, replicates), strict=True)
+        methods = [spec.interval for spec in specs]
+        found = zip(evaluation.replicated, quantities(methods, wholes, values, replicates), strict=True)
         added[name] = {key: _finite(quantity) for key, quantity in found if key in own}
     return added
 

@@ -227,7 +227,7 @@ def _draw_entropy(one: MethodRuns, sure: MethodRuns) -> Figure:
         zip(places, counts, ("right", "wrong"), (GOOD, BAD), strict=True)
     ):
         shade = LinearSegmentedColormap.from_list(
-            name, [_mixed(color, PAPER, 0.7), to_rgb(color), _mixed(color, INK, 0.6)]
+            name, np.stack([_mixed(color, PAPER, 0.7), np.array(to_rgb(color)), _mixed(color, INK, 0.6)])
         )
         if count.any():
             norm = LogNorm(1, max(count.max(), 2))
