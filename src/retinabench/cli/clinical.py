@@ -67,23 +67,10 @@ AboveSpecificity = Annotated[
     float | None, option("--above-specificity", "X", "A goal that must be shown to be exceeded.")
 ]
 
-OtherAuroc = Annotated[
-    float | None, option("--other-auroc", "X", "Of a second model, from which the first must be told apart.")
-]
-
 Power = Annotated[float, option("--power", "X", "Probability of showing what must be shown.")]
 
 ImagesPerPatient = Annotated[
     float | None, option("--images-per-patient", "X", "Mean number; default 2, or the pilot's.")
-]
-
-Correlation = Annotated[
-    float | None,
-    option(
-        "--correlation",
-        "X",
-        "Of the model's being right on two images of a patient; default 0.5, or the pilot's.",
-    ),
 ]
 
 ReferralRate = Annotated[
@@ -190,10 +177,8 @@ def plan(
     half_width: HalfWidth = 0.05,
     above_sensitivity: AboveSensitivity = None,
     above_specificity: AboveSpecificity = None,
-    other_auroc: OtherAuroc = None,
     power: Power = 0.8,
     images_per_patient: ImagesPerPatient = None,
-    correlation: Correlation = None,
     threshold: Threshold = "0.5",
     json: Json = None,
     reader: FileReader = PLAIN,
@@ -203,9 +188,9 @@ def plan(
     from retinabench.reports.clinic import plan_table
 
     predictions = None if pilot is None else reader.read([pilot])[0]
-    stated = Stated(prevalence, sensitivity, specificity, auroc, images_per_patient, correlation)
+    stated = Stated(prevalence, sensitivity, specificity, auroc, images_per_patient)
     assumptions = stated_assumptions(stated, predictions, threshold)
-    aims = Aims(half_width, above_sensitivity, above_specificity, other_auroc, power=power)
+    aims = Aims(half_width, above_sensitivity, above_specificity, power=power)
     found = plan_study(assumptions, aims)
     print_result(plan_table(found), json, found.to_dict)
     print_notes((*(() if predictions is None else predictions.notes), *found.notes))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import logit
 
 from retinabench.core.errors import InputError
-from retinabench.core.results import BLUE, JsonObject, Row, Tabular, axes_or_new, json_content
+from retinabench.core.results import BLUE, Document, JsonObject, Row, Tabular, axes_or_new
 from retinabench.metrics import sample_sizes
 from retinabench.metrics.bootstrap import check_level
 from retinabench.metrics.clinical.thresholds import DEFAULT, DecisionThreshold, FrozenThreshold, two_by_two
@@ -81,7 +81,6 @@ class Stated:
     specificity: float | None = None
     auroc: float | None = None
     images_per_patient: float | None = None
-    correlation: float | None = None
 
     def among(self, *names: str) -> dict[str, float]:
         """Return those of some values that are stated, by name."""
@@ -109,7 +108,7 @@ def stated_assumptions(
             hint="Give --prevalence, such as 0.1, or the predictions of a pilot.",
         )
     mates = found.clusters.mates if stated.images_per_patient is None else None
-    shared = stated.among("images_per_patient", "correlation")
+    shared = stated.among("images_per_patient")
     return replace(found, clusters=replace(found.clusters, **shared, mates=mates))
 
 
@@ -157,8 +156,6 @@ class Aims:
         half_width: Half-width of the intervals of sensitivity, specificity and AUROC.
         above_sensitivity: A sensitivity that must be shown to be exceeded; None: none.
         above_specificity: A specificity that must be shown to be exceeded; None: none.
-        other_auroc: AUROC of a second model from which the first must be told; None: none.
-        between: Correlation between the two estimates of the AUROC.
         power: Probability of showing what must be shown.
         level: Level of the intervals; tests have (1 - level) / 2 on each side.
     """
@@ -166,8 +163,6 @@ class Aims:
     half_width: float = 0.05
     above_sensitivity: float | None = None
     above_specificity: float | None = None
-    other_auroc: float | None = None
-    between: float = 0.5
     power: float = 0.8
     level: float = 0.95
 
@@ -194,8 +189,10 @@ class Requirement:
 
 
 @dataclass(frozen=True)
-class StudyPlan(Tabular):
+class StudyPlan(Tabular, Document):
     """The patients that each question needs; `patients` is the number that answers all of them."""
+
+    _schema, _also = SCHEMA, ("patients", "decisive")
 
     assumptions: Assumptions
     aims: Aims
@@ -227,18 +224,6 @@ class StudyPlan(Tabular):
         axes.set_xlabel("patients")
         axes.spines[["top", "right"]].set_visible(False)
         return axes
-
-    def to_dict(self) -> JsonObject:
-        """Return plain dictionaries, lists, text, finite numbers and None."""
-        return {
-            "schema": SCHEMA,
-            "assumptions": self.assumptions.to_dict(),
-            "aims": json_content(self.aims),
-            "patients": self.patients,
-            "decisive": self.decisive,
-            "requirements": json_content(self.requirements),
-            "notes": list(self.notes),
-        }
 
 
 def plan_study(assumptions: Assumptions, aims: Aims | None = None) -> StudyPlan:
@@ -281,16 +266,7 @@ def _of_auroc(given: Assumptions, aims: Aims) -> dict[str, Requirement]:
     needed = sample_sizes.images_for_auroc(given.auroc, aims.half_width, q, clusters, aims.level)
     text = f"AUROC of {given.auroc:.3g} to within {aims.half_width:g}"
     source = "Obuchowski 1998, binormal"
-    found = {"auroc": _requirement(given, text, needed, math.nan, source)}
-    if aims.other_auroc is not None:
-        pair = given.auroc, aims.other_auroc
-        needed = sample_sizes.images_for_difference(
-            pair, aims.between, q, clusters, power=aims.power, level=aims.level
-        )
-        text = f"AUROC of {pair[0]:.3g} told from {pair[1]:.3g} on the same images (power {aims.power:g})"
-        source = "Obuchowski and McClish 1997, binormal"
-        found["auroc_difference"] = _requirement(given, text, needed, math.nan, source)
-    return found
+    return {"auroc": _requirement(given, text, needed, math.nan, source)}
 
 
 def _of_validation(given: Assumptions) -> dict[str, Requirement]:

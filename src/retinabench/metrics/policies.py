@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.core.results import Document, JsonObject, json_content
+from retinabench.core.results import Document
 from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.clinical.decision_curve import SEVERE
 from retinabench.metrics.clinical.groups import group_members
-from retinabench.metrics.clinical.screening import Screened
+from retinabench.metrics.clinical.screening import Screened, reading_calls
 from retinabench.metrics.clinical.thresholds import FrozenThreshold, ReferralRule, referral_rules
 from retinabench.metrics.proportions import (
     Interval,
@@ -81,23 +81,16 @@ class RankedImage:
 
 
 @dataclass(frozen=True)
-class PolicyGrid:
+class PolicyGrid(Document):
     """The outcomes of all pairs of thresholds."""
+
+    _hidden, _keys = ("images",), {"rules": "referrals", "outcomes": "sets"}
 
     thresholds: tuple[FrozenThreshold, ...]
     rules: tuple[ReferralRule, ...]
     frozen: tuple[int, int]
     outcomes: Mapping[str, Mapping[str, Sequence[Sequence[PolicyOutcome]]]]
     images: Mapping[str, Sequence[RankedImage]]
-
-    def to_dict(self) -> JsonObject:
-        """Return the grid for JSON."""
-        return {
-            "thresholds": json_content(self.thresholds),
-            "referrals": json_content(self.rules),
-            "frozen": json_content(self.frozen),
-            "sets": json_content(self.outcomes),
-        }
 
 
 def policy_grid(predictions: Predictions, stated: Screened, *, most_groups: int = MOST_GROUPS) -> PolicyGrid:
@@ -202,7 +195,7 @@ class _Group:
     def sums(self, said: Bools, sent: Bools) -> tuple[dict[str, Sums], NDArray[np.intp]]:
         """Return the sums of every share of K policies, and (2, K) images missed; said (1, M), sent (K, M)."""
         y, every = self.y, np.ones(len(self.y))
-        called = np.where(sent, np.where(y, self.reader[0], 1 - self.reader[1]), said)
+        called = reading_calls(y, said, sent, self.reader)["reader"]
         lost = y & ~said & ~sent
         return {
             "sensitivity": self._of(called, every, y),

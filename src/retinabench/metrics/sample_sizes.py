@@ -192,23 +192,6 @@ def check_share(name: str, value: float) -> None:
         raise InputError(f"the {name} is {value:g}", hint="It lies between 0 and 1.")
 
 
-def auroc_standard_error(
-    auroc: float, positives: float, negatives: float, *, effects: tuple[float, float] = (1.0, 1.0)
-) -> float:
-    """Return the standard error of an AUROC under the equal-variance binormal model.
-
-    References:
-        Obuchowski, Sample size calculations in studies of test accuracy, Stat. Methods Med. Res. 7:371 (1998), with an
-        approximation of the same variance; Hanley and McNeil, Radiology 143:29 (1982), for the decomposition.
-    """
-    both = _ranked_above_twice(auroc)
-    placement = both - auroc**2
-    pair = auroc - 2 * both + auroc**2
-    return math.sqrt(
-        placement * (effects[0] / positives + effects[1] / negatives) + pair / (positives * negatives)
-    )
-
-
 def images_for_auroc(
     auroc: float, half_width: float, prevalence: float, clusters: Clusters, level: float = 0.95
 ) -> float:
@@ -218,40 +201,6 @@ def images_for_auroc(
         raise InputError(f"the half-width is {half_width:g}", hint="It lies between 0 and 0.5, such as 0.05.")
     target = half_width / float(stats.norm.ppf((1 + level) / 2))
     return _images_for_variance(auroc, target**2, prevalence, clusters)
-
-
-def images_for_difference(
-    auroc: tuple[float, float],
-    between: float,
-    prevalence: float,
-    clusters: Clusters,
-    *,
-    power: float = 0.8,
-    level: float = 0.95,
-) -> float:
-    """Return the number of images that show a difference between two models' AUROCs on the same images.
-
-    The variance of the difference is V1 + V2 - 2 r sqrt(V1 V2), under the hypothesis of no difference 2 V (1 - r) at the mean
-    AUROC; the two-sided test has the level 1 - `level`.
-
-    References:
-        Obuchowski and McClish, Sample size determination for diagnostic accuracy studies involving binormal ROC curve
-        indices, Stat. Med. 16:1529 (1997).
-    """
-    for value in auroc:
-        _check_auroc(value)
-    if auroc[0] == auroc[1]:
-        raise InputError("the two AUROCs are equal", hint="State two that differ.")
-    if not 0 <= between < 1:
-        raise InputError(
-            f"the correlation between the AUROCs is {between:g}", hint="It lies in [0, 1), such as 0.5."
-        )
-    check_share("power", power)
-    one, two = (_unit_variance(value, prevalence, clusters) for value in auroc)
-    null = 2 * (1 - between) * _unit_variance((auroc[0] + auroc[1]) / 2, prevalence, clusters)
-    alternative = one + two - 2 * between * math.sqrt(one * two)
-    z = float(stats.norm.ppf((1 + level) / 2)), float(stats.norm.ppf(power))
-    return ((z[0] * math.sqrt(null) + z[1] * math.sqrt(alternative)) / (auroc[0] - auroc[1])) ** 2
 
 
 def _unit_variance(auroc: float, prevalence: float, clusters: Clusters) -> float:

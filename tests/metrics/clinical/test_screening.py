@@ -15,7 +15,6 @@ from retinabench.metrics.clinical.decision_curve import net_benefit, predictive_
 from retinabench.metrics.clinical.screening import (
     patient_level,
     referral_view_intervals,
-    referral_views,
     ungradable_images,
 )
 from retinabench.metrics.clinical.screening_report import clinic
@@ -72,38 +71,12 @@ def test_golden_readings(data):
     }
     for key, want in views.items():
         sent = most_uncertain(data, float(key.split("_")[1]))
-        ours = referral_views(data["y"], data["p"] >= 0.5, sent)
-        counts = ours["retained_only"]
-        assert (counts.tp, counts.tn, counts.fp, counts.fn) == tuple(
-            want[k] for k in ("tp", "tn", "fp", "fn")
-        )
+        ours = referral_view_intervals(data["y"], data["p"] >= 0.5, sent, data["patient"])
         for reading, theirs in names.items():
             for name, value in want[theirs].items():
-                assert getattr(ours[reading], rates[name]) == pytest.approx(value, abs=1e-12)
-
-
-def test_reading_intervals_hold_their_values(data):
-    sent = most_uncertain(data, 0.8)
-    found = referral_view_intervals(data["y"], data["p"] >= 0.5, sent, data["patient"])
-    views = referral_views(data["y"], data["p"] >= 0.5, sent)
-    for reading, rates in found.items():
-        for rate, one in rates.items():
-            assert one.value == pytest.approx(getattr(views[reading], rate), abs=1e-14)
-            assert one.low <= one.value <= one.high
-
-
-def test_weights_count_as_copies(data):
-    weight = np.random.default_rng(0).integers(0, 3, 400)
-    sent = most_uncertain(data, 0.7)
-    rows = np.repeat(np.arange(400), weight)
-    weighted = referral_views(data["y"], data["p"] >= 0.5, sent, weight=weight)
-    copied = referral_views(data["y"][rows], data["p"][rows] >= 0.5, sent[rows])
-    assert weighted == copied
-    first = net_benefit(data["y"], data["p"], [0.1, 0.4], weight=weight, referred=sent, referral_cost=0.01)
-    second = net_benefit(
-        data["y"][rows], data["p"][rows], [0.1, 0.4], referred=sent[rows], referral_cost=0.01
-    )
-    np.testing.assert_allclose(first.model, second.model, atol=1e-14)
+                found = ours[reading][rates[name]]
+                assert found.value == pytest.approx(value, abs=1e-12)
+                assert found.low <= found.value <= found.high
 
 
 def test_golden_patients(data, golden):
@@ -132,8 +105,8 @@ def test_readings_by_hand():
     label = [1, 1, 0, 0, 1, 1, 0]
     positive = [1, 0, 0, 1, 0, 1, 1]
     referred = [0, 0, 0, 0, 1, 1, 1]
-    views = referral_views(label, positive, referred, reader=(0.9, 0.8))
-    found = {name: (view.sensitivity, view.specificity) for name, view in views.items()}
+    views = referral_view_intervals(label, positive, referred, np.arange(7), reader=(0.9, 0.8))
+    found = {name: (view["sensitivity"].value, view["specificity"].value) for name, view in views.items()}
     assert found["retained_only"] == pytest.approx((1 / 2, 1 / 2))
     assert found["screen_positive"] == pytest.approx((3 / 4, 1 / 3))
     assert found["expert"] == pytest.approx((3 / 4, 2 / 3))
@@ -157,12 +130,14 @@ def test_it_gathers_what_the_functions_say():
         people = patient_level(part.label, part.prob, part.patient_id, threshold=0.4)
         assert one["patients"]["tp"] == (people.label & people.positive).sum()
         assert one["referred"] == sent.sum()
-        for reading, value in referral_views(part.label, said, sent).items():
-            assert one["readings"][reading]["specificity"]["value"] == pytest.approx(value.specificity)
+        for reading, rates in referral_view_intervals(part.label, said, sent, part.patient_id).items():
+            assert one["readings"][reading]["specificity"]["value"] == rates["specificity"].value
         after = patient_level(part.label, part.prob, part.patient_id, threshold=0.4, referred=sent)
-        views = referral_views(after.label, after.positive, after.referred)
+        views = referral_view_intervals(
+            after.label, after.positive, after.referred, np.arange(len(after.label))
+        )
         assert one["patient_readings"]["reader"]["sensitivity"]["value"] == pytest.approx(
-            views["reader"].sensitivity
+            views["reader"]["sensitivity"].value
         )
         ppv = predictive_values(table.sensitivity, table.specificity, 0.05)[0]
         assert one["predictive_values"]["0.05"]["ppv"]["value"] == pytest.approx(ppv)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.core.results import JsonObject, json_content
+from retinabench.core.results import Document, JsonObject, json_content, vars_of
 from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.proportions import (
     Interval,
@@ -21,6 +21,7 @@ from retinabench.metrics.proportions import (
 from retinabench.predictions.table import Predictions
 
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
 THRESHOLDS = np.round(np.arange(0.05, 0.501, 0.01), 2)
 
@@ -61,33 +62,19 @@ def predictive_value_intervals(
 
 
 @dataclass(frozen=True)
-class DecisionCurve:
+class DecisionCurve(Document):
     """Net benefit at each threshold probability, in true positives per case; (T,) each."""
+
+    _optional = ("low", "high", "over_all_low", "over_all_high")
 
     threshold: Floats
     model: Floats
     treat_all: Floats
-    standardised: Floats
     treat_none: float = 0.0
     low: Floats | None = None
     high: Floats | None = None
     over_all_low: Floats | None = None
     over_all_high: Floats | None = None
-
-    def to_dict(self) -> JsonObject:
-        """Return the curve for JSON."""
-        names = (
-            "threshold",
-            "treat_none",
-            "model",
-            "treat_all",
-            "low",
-            "high",
-            "over_all_low",
-            "over_all_high",
-        )
-        values = {name: getattr(self, name) for name in names}
-        return {name: json_content(one) for name, one in values.items() if one is not None}
 
 
 def net_benefit(
@@ -98,48 +85,42 @@ def net_benefit(
     referred: ArrayLike | None = None,
     reader: tuple[float, float] = (1.0, 1.0),
     referral_cost: float = 0.0,
-    weight: ArrayLike | None = None,
     cluster: ArrayLike | Sequence[Hashable] | None = None,
 ) -> DecisionCurve:
     """Return the decision curve: NB(t) = TP/n - FP/n * t / (1 - t), positive where prob >= t.
 
-    Treating all has q - (1 - q) t / (1 - t) with q the prevalence, treating none 0; standardised is NB / q. With `referred` the
+    Treating all has q - (1 - q) t / (1 - t) with q the prevalence, treating none 0. With `referred` the
     model's call counts for the retained only; a reader decides on the referred, and `referral_cost` true positives are paid
     for each of them: NB(t) - referral_cost * referred / n.
 
     References:
         Vickers and Elkin, Decision curve analysis, Med. Decis. Making 26:565 (2006).
 
-    Shapes: `label` (N,), `prob` (N,), `thresholds` (T,), `referred` (N,), `weight` (N,), `cluster` (N,).
+    Shapes: `label` (N,), `prob` (N,), `thresholds` (T,), `referred` (N,), `cluster` (N,).
     """
     y, p = binary(label, "label"), np.asarray(prob, np.float64)
     t = np.atleast_1d(np.asarray(thresholds, np.float64))
     if ((t < 0) | (t >= 1)).any():
         raise InputError("a threshold probability lies outside [0, 1)")
     sent = np.zeros(len(y), bool) if referred is None else binary(referred, "referred")
-    w = np.ones(len(y)) if weight is None else np.asarray(weight, np.float64)
-    if not len(y) == len(p) == len(sent) == len(w):
-        raise InputError(
-            f"{len(p)} probabilities, {len(sent)} referrals and {len(w)} weights for {len(y)} labels"
-        )
-    n, odds = w.sum(), t / (1 - t)
+    if not len(y) == len(p) == len(sent):
+        raise InputError(f"{len(p)} probabilities and {len(sent)} referrals for {len(y)} labels")
+    n, odds = len(y), t / (1 - t)
     s, specificity = reader
-    tp = _at_least(p, w * (y & ~sent), t) + s * w[y & sent].sum()
-    fp = _at_least(p, w * (~y & ~sent), t) + (1 - specificity) * w[~y & sent].sum()
-    model = (tp - odds * fp) / n - referral_cost * w[sent].sum() / n
-    prevalence = float(w[y].sum() / n)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        standardised = model / prevalence if prevalence > 0 else np.full(len(t), np.nan)
-    curve = DecisionCurve(t, model, prevalence - (1 - prevalence) * odds, standardised)
-    if cluster is None or weight is not None:
+    tp = _at_least(p, y & ~sent, t) + s * (y & sent).sum()
+    fp = _at_least(p, ~y & ~sent, t) + (1 - specificity) * (~y & sent).sum()
+    model = (tp - odds * fp) / n - referral_cost * sent.sum() / n
+    prevalence = float(y.mean())
+    curve = DecisionCurve(t, model, prevalence - (1 - prevalence) * odds)
+    if cluster is None:
         return curve
     return _with_intervals(curve, y, p, sent, reader, referral_cost, cluster)
 
 
-def _at_least(prob: Floats, mass: Floats, thresholds: Floats) -> Floats:
-    """Mass of the cases with prob >= t, for each threshold."""
+def _at_least(prob: Floats, case: Bools, thresholds: Floats) -> Floats:
+    """Number of the cases with prob >= t, for each threshold."""
     order = np.argsort(prob, kind="stable")
-    below = np.append(0.0, np.cumsum(mass[order]))
+    below = np.append(0.0, np.cumsum(case[order]))
     return np.asarray(below[-1] - below[np.searchsorted(prob[order], thresholds, "left")])
 
 
@@ -177,9 +158,7 @@ SEVERE = 3
 
 PATIENTS = 1000
 
-"""Hours are stated for so many patients."""
-
-Bools = NDArray[np.bool_]
+"""Hours per 1,000 patients."""
 
 
 @dataclass(frozen=True)
@@ -215,19 +194,11 @@ class Missed:
 
     def to_dict(self) -> JsonObject:
         """Return the part of the JSON."""
-        shares = {
-            name: getattr(self, name) for name in ("referable", "severe", "alone", "caught", "errors_caught")
-        }
-        referred, missed = self.curve
-        content = {
-            **shares,
-            "images": self.images,
-            "patients": self.patients,
-            "referable_patients": self.referable_patients,
-            "severe_images": self.severe_total if self.severe is not None else None,
-            "curve": {"referred": referred, "missed": missed},
-        }
-        return {name: json_content(one) for name, one in content.items()}
+        content: JsonObject = json_content(
+            vars_of(self) | {"curve": dict(zip(("referred", "missed"), self.curve, strict=True))}
+        )
+        total = content.pop("severe_total")
+        return content | {"severe_images": None if self.severe is None else total}
 
 
 def missed_disease(
@@ -281,8 +252,10 @@ def _missed_curve(y: Bools, lost: Bools, uncertainty: Floats) -> tuple[Floats, F
 
 
 @dataclass(frozen=True)
-class Workload:
+class Workload(Document):
     """The work of the expert."""
+
+    _also = ("hours", "hours_reading_all", "images_per_expert_hour", "patients_per_expert_hour")
 
     images: Interval
     patients: Interval
@@ -309,12 +282,6 @@ class Workload:
     def patients_per_expert_hour(self) -> float:
         """Patients who are screened in the time in which an expert works for an hour."""
         return self.images_per_expert_hour / self.images_per_patient
-
-    def to_dict(self) -> JsonObject:
-        """Return the part of the JSON."""
-        names = ("images", "patients", "found", "images_per_patient", "images_per_hour", "hours", "hours_reading_all", "images_per_expert_hour",
-                 "patients_per_expert_hour")  # fmt: skip
-        return {name: json_content(getattr(self, name)) for name in names}
 
 
 def workload(part: Predictions, referred: NDArray[np.bool_], images_per_hour: float) -> Workload:

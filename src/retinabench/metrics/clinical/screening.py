@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -52,24 +53,23 @@ from retinabench.metrics.weighted_images import is_positive
 from retinabench.predictions.table import Predictions
 
 
+class SensitivitySpecificity(NamedTuple):
+    """Both rates."""
+
+    sensitivity: Interval
+    specificity: Interval
+
+
 @dataclass(frozen=True)
-class Ungradable:
+class Ungradable(Document):
     """Images without a usable prediction of the model, per image."""
 
     images: int
     imageability: Interval
     among_referable: Interval
     among_healthy: Interval
-    excluded: tuple[Interval, Interval]
-    as_referred: tuple[Interval, Interval]
-
-    def to_dict(self) -> JsonObject:
-        """Return the part of the JSON."""
-        rates = {
-            name: dict(zip(("sensitivity", "specificity"), getattr(self, name), strict=True))
-            for name in ("excluded", "as_referred")
-        }
-        return {name: json_content(one) for name, one in {**vars_of(self), **rates}.items()}
+    excluded: SensitivitySpecificity
+    as_referred: SensitivitySpecificity
 
 
 def ungradable_images(
@@ -90,102 +90,19 @@ def ungradable_images(
         clustered_proportion(gradable, np.ones(len(label)), codes),
         clustered_proportion(~gradable, label, codes),
         clustered_proportion(~gradable, ~label, codes),
-        (
+        SensitivitySpecificity(
             clustered_proportion(positive, label & gradable, codes),
             clustered_proportion(~positive, ~label & gradable, codes),
         ),
-        (clustered_proportion(sent, label, codes), clustered_proportion(~sent, ~label, codes)),
+        SensitivitySpecificity(
+            clustered_proportion(sent, label, codes), clustered_proportion(~sent, ~label, codes)
+        ),
     )
 
 
 Floats = NDArray[np.float64]
 
 RATES = ("sensitivity", "specificity", "accuracy", "prevalence", "positive_rate")
-
-
-@dataclass(frozen=True)
-class PathwayReading:
-    """The (expected) counts of the whole pathway under one reading of "referred", and the rates that follow."""
-
-    tp: float
-    fp: float
-    fn: float
-    tn: float
-
-    @property
-    def sensitivity(self) -> float:
-        """TP / (TP + FN), NaN without a positive."""
-        return _share(self.tp, self.tp + self.fn)
-
-    @property
-    def specificity(self) -> float:
-        """TN / (TN + FP), NaN without a negative."""
-        return _share(self.tn, self.tn + self.fp)
-
-    @property
-    def accuracy(self) -> float:
-        """(TP + TN) / all that are counted."""
-        return _share(self.tp + self.tn, self.tp + self.fp + self.fn + self.tn)
-
-    @property
-    def prevalence(self) -> float:
-        """(TP + FN) / all that are counted; referral removes positives, so it falls among the retained."""
-        return _share(self.tp + self.fn, self.tp + self.fp + self.fn + self.tn)
-
-    @property
-    def positive_rate(self) -> float:
-        """(TP + FP) / all that are counted: who is sent on in the end."""
-        return _share(self.tp + self.fp, self.tp + self.fp + self.fn + self.tn)
-
-
-def referral_views(
-    label: ArrayLike,
-    positive: ArrayLike,
-    referred: ArrayLike,
-    *,
-    reader: tuple[float, float] = (0.9, 0.95),
-    weight: ArrayLike | None = None,
-) -> dict[str, PathwayReading]:
-    """Return the rates under the four readings of "referred", which differ by far more than methods do.
-
-    With P and N the positives and negatives, `_ret` retained, `_ref` referred, and a reader of sensitivity s, specificity p:
-
-    | reading           | sensitivity             | specificity             |
-    |-------------------|-------------------------|-------------------------|
-    | `retained_only`   | TP_ret / P_ret          | TN_ret / N_ret          |
-    | `screen_positive` | (TP_ret + P_ref) / P    | TN_ret / N              |
-    | `expert`          | (TP_ret + P_ref) / P    | (TN_ret + N_ref) / N    |
-    | `reader`          | (TP_ret + s P_ref) / P  | (TN_ret + p N_ref) / N  |
-
-    `expert` never errs: an upper bound. `retained_only` drops the referred, and prevalence changes with them.
-
-    Shapes: `label` (N,), `positive` (N,), `referred` (N,), `weight` (N,).
-    """
-    y, said, sent = binary(label, "label"), binary(positive, "positive"), binary(referred, "referred")
-    _check_reader(reader)
-    if not len(y) == len(said) == len(sent):
-        raise InputError(f"{len(said)} calls and {len(sent)} referrals for {len(y)} labels")
-    w = np.ones(len(y)) if weight is None else np.asarray(weight, np.float64)
-
-    def count(case: NDArray[np.bool_]) -> float:
-        return float(w[case].sum())
-
-    tp, fp, fn, tn = (
-        count(case) for case in (~sent & y & said, ~sent & ~y & said, ~sent & y & ~said, ~sent & ~y & ~said)
-    )
-    positives, negatives = count(sent & y), count(sent & ~y)
-
-    def joined(s: float, p: float) -> PathwayReading:
-        return PathwayReading(
-            tp + s * positives, fp + (1 - p) * negatives, fn + (1 - s) * positives, tn + p * negatives
-        )
-
-    return {
-        "retained_only": PathwayReading(tp, fp, fn, tn),
-        "screen_positive": joined(1, 0),
-        "expert": joined(1, 1),
-        "reader": joined(*reader),
-    }
 
 
 def referral_view_intervals(
@@ -197,7 +114,18 @@ def referral_view_intervals(
     reader: tuple[float, float] = (0.9, 0.95),
     level: float = 0.95,
 ) -> dict[str, dict[str, Interval]]:
-    """Return `referral_views` with the intervals of `clustered_proportion`.
+    """Return the rates under the four readings of "referred", which differ by far more than methods do, with clustered intervals.
+
+    With P and N the positives and negatives, `_ret` retained, `_ref` referred, and a reader of sensitivity s, specificity p:
+
+    | reading           | sensitivity             | specificity             |
+    |-------------------|-------------------------|-------------------------|
+    | `retained_only`   | TP_ret / P_ret          | TN_ret / N_ret          |
+    | `screen_positive` | (TP_ret + P_ref) / P    | TN_ret / N              |
+    | `expert`          | (TP_ret + P_ref) / P    | (TN_ret + N_ref) / N    |
+    | `reader`          | (TP_ret + s P_ref) / P  | (TN_ret + p N_ref) / N  |
+
+    `expert` never errs: an upper bound. `retained_only` drops the referred, and prevalence changes with them.
 
     The thresholds behind `positive` and `referred` are taken as frozen, and the reader's rates as known: choose and measure
     them on other data.
@@ -291,10 +219,6 @@ def patient_level(
 def _check_reader(reader: tuple[float, float]) -> None:
     if not all(0 <= rate <= 1 for rate in reader):
         raise InputError(f"the reader's sensitivity and specificity are {reader}", hint="Both lie in [0, 1].")
-
-
-def _share(top: float, bottom: float) -> float:
-    return top / bottom if bottom > 0 else float("nan")
 
 
 Intervals = Mapping[str, Mapping[str, Interval]]

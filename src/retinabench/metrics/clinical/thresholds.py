@@ -388,10 +388,6 @@ class DecisionThreshold:
             found = float(np.nextafter(DEFAULT, 0))
         return FrozenThreshold(found, self.text, split, len(images), _shared_patients(predictions, split))
 
-    def resolve(self, predictions: Predictions) -> float:
-        """Return the value of `freeze`."""
-        return self.freeze(predictions).value
-
     @property
     def text(self) -> str:
         """The rule as it is given, without the split; empty for a number."""
