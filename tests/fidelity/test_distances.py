@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy.stats import wasserstein_distance
 
-from retinabench.core.errors import InputError
 from retinabench.fidelity import distances as d
 
 
@@ -92,22 +91,3 @@ def test_the_noise_floor_of_a_thousand_normal_draws():
     # over 400 points has standard error 0.001.
     draws = np.random.default_rng(2).normal(size=(400, 2000))
     assert d.noise_floor(draws).mean() == pytest.approx(0.056, abs=0.004)
-
-
-def test_wrong_shapes_are_refused():
-    with pytest.raises(InputError, match="shape"):
-        d.total_variation(np.ones((3, 2)), np.ones((4, 2)))
-    with pytest.raises(InputError, match="3 rows"):
-        d.wasserstein(np.ones((3, 5)), np.ones((4, 5)))
-
-
-def test_agreement_and_total_variation_by_plain_loops():
-    random = np.random.default_rng(4)
-    p, q = (softmax(random.normal(size=(30, 4))) for _ in range(2))
-    p[0] = q[0] = 0.25  # a tie goes to the first class
-    same, variation = [], []
-    for a, b in zip(p.tolist(), q.tolist(), strict=True):
-        same.append(float(a.index(max(a)) == b.index(max(b))))
-        variation.append(sum(abs(x - y) for x, y in zip(a, b, strict=True)) / 2)
-    assert d.agreement(p, q).tolist() == same
-    assert d.total_variation(p, q) == pytest.approx(variation, abs=1e-15)

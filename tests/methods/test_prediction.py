@@ -11,10 +11,8 @@ from retinabench.cli.main import run as command
 from retinabench.data.loader import FILE
 from retinabench.experiments.config import load_run
 from retinabench.methods.dropout import McDropout
-from retinabench.methods.map import PointPosterior
 from retinabench.methods.posteriors import SampledPosterior
 from retinabench.methods.training import gradients as gradients_module
-from retinabench.methods.training import prediction as prediction_module
 from retinabench.methods.training.likelihood import Bernoulli
 from retinabench.methods.training.posterior import fingerprint, sample_seeds
 from retinabench.methods.training.prediction import ValidationPlan, validation_plan
@@ -118,44 +116,6 @@ def test_too_little_memory_for_one_image_is_one_line(prepared, tmp_path, monkeyp
         "retinabench: error: cpu ran out of memory: training with 1 image at a time does not fit"
     )
     assert "Traceback" not in "".join(said)
-
-
-class Measured:
-    """A card on which a pass of n images holds 100 n bytes, and so many bytes are free."""
-
-    def __init__(self, free, sizes):
-        self._free, self.sizes = free, sizes
-
-    def free(self):
-        return self._free
-
-    def peak(self, work):
-        self.sizes.clear()
-        work()
-        return 100 * max(self.sizes)
-
-
-def test_validation_and_prediction_are_measured_and_change_no_number(prepared, tmp_path, monkeypatch, capsys):
-    """With memory for 11 images every batch is cut before memory runs out; float32 sums in another order, 1e-6."""
-    train = ["train", "--data", str(prepared), *TRAIN, "method=map", "--out"]
-    assert command([*train, str(tmp_path / "whole")]) == 0
-    sizes, predict = [], PointPosterior.predict
-
-    def counted(self, images, samples, generator):
-        sizes.append(len(images))
-        return predict(self, images, samples, generator)
-
-    monkeypatch.setattr(PointPosterior, "predict", counted)
-    monkeypatch.setattr(prediction_module, "meter_of", lambda device: Measured(1112 / 0.9, sizes))
-    assert command([*train, str(tmp_path / "cut")]) == 0
-    (whole,), (cut,) = ((tmp_path / name).iterdir() for name in ("whole", "cut"))
-    record = json.loads((cut / FILE).read_text())
-    assert [record[name] for name in ("training", "validation", "prediction")] == [None, 11, 11]
-    assert record["probed"] == ["validation", "prediction"]
-    assert "validation now takes 11 images" in " ".join(capsys.readouterr().err.split())
-    assert max(sizes) <= 11
-    found, expected = (read_predictions(one / "predictions.parquet").probs for one in (cut, whole))
-    assert np.allclose(found, expected, atol=1e-6)
 
 
 def test_the_fingerprint_is_the_stated_hash_whatever_the_order():

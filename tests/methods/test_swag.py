@@ -9,14 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from retinabench.data.tasks import load_task
-from retinabench.experiments.config import load_run
-from retinabench.experiments.run import make_batches
 from retinabench.methods import swag
-from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Bernoulli
-from retinabench.models.build import build_model
-from support.helpers import TINY, make_prepared
 from support.linear_gaussian import fitted, make_run, truth
 
 
@@ -69,33 +63,6 @@ def test_on_a_quadratic_it_measures_the_stationary_spread_of_sgd():
         r * c / (2 * a - r * a**2) * (1 - 1 / 200), rel=0.01
     )
     assert float(moments.mean.abs().mean()) < 0.05
-
-
-def test_it_fits_the_iterates_of_its_own_training(tmp_path, monkeypatch):
-    run = load_run(
-        None, [*TINY, "method.name=swag", "method.start=0.5"], data=str(make_prepared(tmp_path / "data"))
-    )
-    data = make_batches(run, load_task(run.data, run.task), torch.device("cpu"))
-    seen = []
-    collect = swag.Moments.collect
-    monkeypatch.setattr(
-        swag.Moments, "collect", lambda self, w: (seen.append(w.clone()), collect(self, w))[1]
-    )
-    checkpoint = Checkpoint()
-    posterior = swag.Swag.fit(build_model(run.model, 0), data, run, checkpoint, Bernoulli())
-    # 3 epochs of 4 steps, from step 6 on: the weights after steps 7 to 12.
-    assert len(seen) == 6
-    table = torch.stack(seen).double().numpy()
-    assert np.allclose(swag.flat_weights(posterior.model), table.mean(axis=0), atol=1e-6)
-    assert np.allclose(posterior.variance, table.var(axis=0), rtol=1e-3, atol=1e-10)
-    assert posterior.deviations.shape == (6, table.shape[1])
-    # The last phase has a constant rate.
-    assert checkpoint.history[-1]["lr"] == pytest.approx(0.1 * run.optimizer.lr)
-    # Batch norm belongs to the mean weights, not to those that SGD passed through.
-    sums = torch.stack(
-        [posterior.model.conv1(images).mean(dim=(0, 2, 3)) for images, _ in data.epoch(run.optimizer.epochs)]
-    )
-    assert torch.allclose(posterior.model.bn1.running_mean, sums.mean(dim=0), atol=1e-5)
 
 
 DRAWS = 8_000

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from retinabench.core.errors import InputError, OutOfMemoryError
+from retinabench.core.errors import InputError
 from retinabench.models.build import build_model, build_trunk, check_size
 from retinabench.models.foreign import named_network, own_network, source_of
 from retinabench.models.last_layer import last_linear, split_last_layer
@@ -68,15 +68,6 @@ def test_its_last_layer_is_the_one_that_gives_the_logits_wherever_it_is_defined(
     assert torch.equal(split(images), expected)
 
 
-def test_a_class_is_a_function_too_and_images_come_in_plain_layout():
-    network = build_model(ModelConfig(name=mine.Pooled), seed=0)
-    assert isinstance(network, mine.Pooled)
-    seen = []
-    network[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].is_contiguous()))
-    network(torch.rand(2, 3, 20, 20).to(memory_format=torch.channels_last))
-    assert seen == [True]
-
-
 @pytest.mark.parametrize(
     ("name", "says"),
     [
@@ -98,17 +89,6 @@ def test_what_is_no_network_is_refused_in_one_line(name, says):
     with pytest.raises(InputError, match=says) as error:
         check_size(ModelConfig(name=name), 16)
     assert "\n" not in str(error.value)
-
-
-def test_a_size_that_does_not_fit_the_memory_is_not_blamed_on_the_network(monkeypatch):
-    def scarce(*_):
-        raise torch.OutOfMemoryError("no more")
-
-    monkeypatch.setattr(mine.Pooled, "forward", scarce)
-    with pytest.raises(
-        OutOfMemoryError, match=r"ran out of memory: '.*' with 2 images of 20 px does not fit"
-    ):
-        check_size(ModelConfig(name=mine.Pooled), 20)
 
 
 def test_a_function_that_no_other_process_could_import_is_refused():

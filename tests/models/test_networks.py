@@ -7,7 +7,7 @@ from scipy.stats import norm
 from scipy.stats import t as student
 from torch import nn
 
-from retinabench.models.build import build_model, build_published, initialise
+from retinabench.models.build import build_published, initialise
 from retinabench.models.last_layer import split_last_layer
 from retinabench.models.networks.convolutional import LSTM, alexnet_swish, lenet_smooth, vgg
 from retinabench.models.networks.efficientnet_lite import efficientnet_lite0
@@ -16,7 +16,6 @@ from retinabench.models.networks.small import student_2
 from retinabench.models.pretrained import load_pretrained
 from retinabench.models.registry import MODELS
 from retinabench.models.settings import ModelConfig
-from retinabench.models.stochastic.dropout import dropout_sites
 
 
 def parameters(model):
@@ -36,19 +35,6 @@ def test_a_mean_field_posterior_of_the_2019_network_has_a_mean_and_a_scale_per_k
     tensors = list(vgg(width=width).parameters())
     kernels = sum(p.numel() for p in tensors if p.ndim > 1)
     assert 2 * kernels + sum(p.numel() for p in tensors if p.ndim == 1) == count
-
-
-def test_leaky_relu_of_the_2019_paper_is_a_choice_that_changes_no_weight_and_no_hash_of_others():
-    config = ModelConfig(name="vgg", width=2, activation="leaky_relu")
-    leaky, plain = build_model(config, 0), build_model(ModelConfig(name="vgg", width=2), 0)
-    slopes = [module.negative_slope for module in leaky.modules() if isinstance(module, nn.LeakyReLU)]
-    assert slopes == [0.2] * 13
-    assert dropout_sites(leaky) == dropout_sites(plain)
-    for one, other in zip(leaky.parameters(), plain.parameters(), strict=True):
-        assert torch.equal(one, other)
-    assert "activation" not in ModelConfig(name="vgg").model_dump()
-    with pytest.raises(ValueError, match="'resnet18' has one activation"):
-        ModelConfig(name="resnet18", activation="leaky_relu")
 
 
 def test_it_has_the_published_number_of_weights():

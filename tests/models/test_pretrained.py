@@ -12,7 +12,7 @@ from retinabench.methods.training.loop import parameter_groups
 from retinabench.models.build import build_model
 from retinabench.models.networks.efficientnet_lite import efficientnet_lite0
 from retinabench.models.networks.resnet import resnet18
-from retinabench.models.pretrained import fine_tune, load_pretrained, named_as, stages
+from retinabench.models.pretrained import load_pretrained, named_as, stages
 from retinabench.models.settings import ModelConfig
 
 
@@ -158,26 +158,6 @@ def test_stages_of_timm_s_networks(name, count):
     timm = pytest.importorskip("timm", reason="timm is not installed")
     with torch.device("meta"):
         assert len(stages(timm.create_model(name, num_classes=0))) == count
-
-
-class Classifier(nn.Module):
-    """A trunk of two stages, and a classifier of several modules, as torchvision's networks have."""
-
-    def __init__(self, *before):
-        super().__init__()
-        self.features = nn.Sequential(
-            nn.Sequential(nn.Conv2d(3, 2, 1), nn.ReLU()), nn.Sequential(nn.Conv2d(2, 2, 1), nn.ReLU())
-        )
-        self.classifier = nn.Sequential(*before, nn.Linear(2, 1))
-
-
-def test_the_head_is_of_no_stage_also_inside_a_sequence_of_modules(weights):
-    network = Classifier(nn.Dropout(0.2))
-    fine_tune(network, ModelConfig(**NET, weights=weights, trained=1, trunk_lr=0.1, layer_decay=0.5))
-    assert network.classifier[1].weight.lr_factor == 1
-    assert network.features[1][0].weight.lr_factor == pytest.approx(0.1)
-    moving = {name for name, parameter in network.named_parameters() if parameter.requires_grad}
-    assert {name.rpartition(".")[0] for name in moving} == {"features.1.0", "classifier.1"}
 
 
 @pytest.fixture

@@ -134,12 +134,6 @@ def test_the_draws_have_the_moments_of_the_published_average(shared):
     assert (np.abs(draws.var(axis=1) / deviation**2 - 1) < 4.5 * np.sqrt(3 / 1000)).all()
 
 
-@pytest.mark.parametrize(("chains", "each"), [(1, 1000), (4, 1000), (8, 500), (16, 250)])
-def test_more_chains_have_fewer_draws_each(chains, each):
-    draws = make_reference._draws(kept_part(np.ones((10, chains, 3, 2))), 5)["chain_draws"]
-    assert draws.shape == (chains, 3, each)
-
-
 @pytest.mark.parametrize(("task", "outputs", "stride"), [("fundus", 5, 3), ("energy-gap", 2, 4)])
 def test_states_are_thinned_alike_until_they_fit(monkeypatch, task, outputs, stride):
     density = SimpleNamespace(target=TARGETS[task])
@@ -227,26 +221,3 @@ def test_the_references_of_regressions_pass_by_their_states(task, data, points, 
     states = found.states[..., 0].mean(axis=(0, 1), dtype=np.float64)
     assert np.abs(states - found.draws.mean(axis=1, dtype=np.float64)).mean() < apart
     assert found.about.command.startswith(f"retinabench fidelity reference {task} --data uci/{data} ")
-
-
-def test_without_a_first_step_one_is_found(tmp_path):
-    found = make_reference.make_reference(
-        TARGETS["energy-gap"], small_data("energy-gap", 20), tmp_path, chains=2, burn_in=15, keep=20, seed=2
-    )
-    # Whatever it began with, burn-in ends where most proposals are accepted.
-    assert all(0.4 < rate <= 1 for rate in found.about.acceptance)
-    assert not found.passed
-    assert "2 chains; at least 4" in found.why[0]
-
-
-def test_a_higher_acceptance_makes_the_step_smaller(tmp_path):
-    small = small_data("energy-gap", 20)
-    low, high = (
-        make_reference.make_reference(
-            TARGETS["energy-gap"], small, tmp_path / str(rate),
-            chains=2, burn_in=40, keep=8, step=0.02, acceptance=rate, seed=1,
-        )
-        for rate in (0.6, 0.95)
-    )  # fmt: skip
-    assert high.about.step < 0.8 * low.about.step
-    assert np.mean(high.about.acceptance) > np.mean(low.about.acceptance)

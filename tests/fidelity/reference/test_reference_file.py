@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
 from retinabench.core.errors import InputError
 from retinabench.fidelity.data_package import packaged
@@ -18,7 +17,6 @@ from retinabench.fidelity.reference.make_reference import make_reference
 from retinabench.fidelity.reference.reference_file import (
     Reference,
     ReferenceAbout,
-    ReferenceArrays,
     judge,
     later_verdict,
     read_reference,
@@ -34,16 +32,6 @@ from support.small_targets import small_data
 LEAST = {"task": "fundus", "target": "ab", "data": "cd", "chains": 4}
 
 
-def test_the_number_of_chains_is_that_of_the_metadata():
-    none = np.empty(0)
-    about = ReferenceAbout(task="fundus", target="", data="", chains=4)
-    found = ReferenceArrays(about, none, none, none, none, none)
-    assert found.chains == 4
-    assert not found.external
-    found = ReferenceArrays(about.changed(kind="external"), none, none, none, none, none)
-    assert found.external
-
-
 def test_what_is_not_stated_is_not_written():
     assert ReferenceAbout(**LEAST).to_dict() == LEAST
     external = {**LEAST, "kind": "external", "published_ceiling": {"agreement": 0.9}, "accuracy": 0.8}
@@ -51,21 +39,6 @@ def test_what_is_not_stated_is_not_written():
     earlier = {**LEAST, "half_step": dict.fromkeys(["transitions", "acceptance_before", "acceptance"], 1.0)}
     earlier["half_step"] |= dict.fromkeys(["median_z", "beyond", "mean_difference"], 0.5)
     assert ReferenceAbout(**earlier).to_dict() == earlier
-
-
-def test_gradients_of_a_chain_are_known_where_its_length_is():
-    found = ReferenceAbout(**LEAST, burn_in=10, kept=20, steps=3)
-    assert found.chain_gradients == 90
-    assert ReferenceAbout(**LEAST, burn_in=10, kept=20).chain_gradients is None
-    assert (found.kind, found.published_ceiling, found.accuracy) == ("sampled", None, None)
-
-
-def test_a_copy_has_the_other_entries_and_the_original_stays():
-    found = ReferenceAbout(**LEAST, remark="seen")
-    assert found.changed(passed=True).to_dict() == {**LEAST, "remark": "seen", "passed": True}
-    assert found.to_dict() == {**LEAST, "remark": "seen"}
-    with pytest.raises(ValidationError):
-        found.passed = True
 
 
 FUNDUS, ENERGY = TARGETS["fundus"], TARGETS["energy-gap"]
@@ -307,9 +280,3 @@ def test_what_a_shipped_file_states_is_written_as_it_was_read(tmp_path, target):
     stated = json.loads(str(np.load(path)["meta"]))
     write_reference(tmp_path / "r.npz", read_reference(TARGETS[target], stated["data"]))
     assert json.loads(str(np.load(tmp_path / "r.npz")["meta"])) == stated
-
-
-def test_entries_of_other_names_are_kept(tmp_path):
-    write_reference(tmp_path / "r.npz", replace(fake(), about=fake().about.changed(remark="seen")))
-    assert json.loads(str(np.load(tmp_path / "r.npz")["meta"]))["remark"] == "seen"
-    assert read_reference(FUNDUS_REFERENCE_FILE, DATA, tmp_path / "r.npz").about.to_dict()["remark"] == "seen"

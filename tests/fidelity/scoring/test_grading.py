@@ -7,10 +7,9 @@ from scipy.stats import spearmanr
 from retinabench.data.dataset import ArrayDataset
 from retinabench.fidelity import distances
 from retinabench.fidelity.scoring.grading import Evaluator
-from retinabench.fidelity.scoring.measures import Resampling, groups_of
+from retinabench.fidelity.scoring.measures import groups_of
 from retinabench.fidelity.submissions.submission import About, Submission
 from retinabench.fidelity.targets.data import TargetData
-from retinabench.fidelity.targets.target import TARGETS
 from support.evaluators import ENERGY, FUNDUS, GROUP, N, evaluator_of
 from support.fake_reference import classified, regressed, softmax
 
@@ -71,12 +70,6 @@ def test_replicates_are_the_measures_of_the_drawn_points(graded):
     # Within each kind as many points are drawn as it has.
     for kind in FUNDUS.groups:
         assert (counts[:, groups[kind]].sum(axis=1) == len(groups[kind])).all()
-
-
-def test_same_seed_same_points_for_whatever_is_graded():
-    first, again = (Resampling.of(FUNDUS, GROUP, 20, 3) for _ in range(2))
-    assert (first.counts == again.counts).all()
-    assert (first.counts != Resampling.of(FUNDUS, GROUP, 20, 4).counts).any()
 
 
 def test_a_chain_is_graded_against_the_others_for_the_ceiling():
@@ -160,23 +153,6 @@ def test_the_noise_floor_of_draws_is_what_a_perfect_method_scores():
     fresh = mean[:, None] + deviation[:, None] * np.random.default_rng(9).normal(size=(N, 1000))
     found = evaluator.grade(Submission(draws=fresh))
     assert found["all"]["wasserstein"].value == pytest.approx(evaluator.floor["all"]["wasserstein"], rel=0.1)
-
-
-def test_the_decision_is_the_target_s_own():
-    assert TARGETS["fundus"].decision.needs_expert(5).tolist() == [False, False, True, True, True]
-    assert TARGETS["dermamnist"].decision.refer == (0, 1, 4)
-    assert TARGETS["idrid-head-binary"].decision.refer == (1,)
-    assert not {"logistic", "banana", "energy-gap"} & {name for name, one in TARGETS.items() if one.decision}
-
-
-def test_the_development_target_has_the_measures_of_the_decision():
-    chosen = TARGETS["fundus-small"]
-    reference = classified(N, 5)
-    found = evaluator_of(chosen, reference).grade(Submission(reference.probs, reference.samples))["all"]
-    assert found["regret"].value == 0
-    assert 0 <= found["referral_area"].value <= 1
-    without = evaluator_of(chosen.model_copy(update={"decision": None}), reference)
-    assert not {"regret", "referral_area"} & set(without.grade(Submission(reference.probs))["all"])
 
 
 def test_the_costs_of_a_decision():

@@ -8,7 +8,7 @@ from torch.func import functional_call
 from torch.nn.functional import softplus
 
 from retinabench.fidelity.targets import closed_forms
-from retinabench.fidelity.targets.closed_forms import MLPGaussian, loops, plain
+from retinabench.fidelity.targets.closed_forms import MLPGaussian, plain
 from retinabench.fidelity.targets.data import load
 from retinabench.fidelity.targets.density import Density
 from retinabench.fidelity.targets.target import TARGETS
@@ -64,23 +64,6 @@ def test_other_numbers_of_features_and_hidden_units():
     assert_close(MLPGaussian(inputs, truth)(weights), plain(weights, inputs, truth, 0.0), 1e-12)
 
 
-def test_float32_is_computed_in_float32_to_a_few_roundings():
-    weights, inputs, truth = drawn(8, torch.float32)
-    true = plain(weights.double(), inputs.double(), truth.double(), FLOOR)
-    values, gradients = MLPGaussian(inputs, truth, FLOOR)(weights)
-    assert values.dtype == gradients.dtype == torch.float32
-    # Sums of 37 terms of 8 features and 50 units, each rounded by 6e-8: some ten roundings.
-    assert_close((values.double(), gradients.double()), true, 1e-6)
-
-
-def test_weights_that_are_apart_in_memory_give_the_same_numbers():
-    weights, inputs, truth = drawn(4)
-    apart = torch.stack([weights, -weights], dim=1).flatten(0, 1)[::2]
-    density = MLPGaussian(inputs, truth, FLOOR)
-    for one, other in zip(density(apart), density(weights), strict=True):
-        assert torch.equal(one, other)
-
-
 @pytest.mark.parametrize("value", [math.inf, math.nan])
 @pytest.mark.parametrize("compiled", [False, True])
 def test_weights_that_are_not_finite_give_a_value_that_is_not(value, compiled):
@@ -101,10 +84,6 @@ def test_without_numba_the_plain_form_is_used(monkeypatch):
     assert not density.compiled
     for one, other in zip(density(weights), plain(weights, inputs, truth, FLOOR), strict=True):
         assert torch.equal(one, other)
-
-
-def test_loops_are_compiled_once_for_a_shape():
-    assert loops(8, 50) is loops(8, 50)
 
 
 @pytest.mark.parametrize("name", ["logistic", "drawn-head", "drawn-head-mlp", "drawn-head-binary"])

@@ -1,46 +1,19 @@
 """Each network evaluated for several chains at once is the module itself."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 from torch.func import functional_call
 
-from retinabench.core.errors import InputError
 from retinabench.fidelity.targets import density as batched_networks
 from retinabench.fidelity.targets.data import TargetData, load, standardised
 from retinabench.fidelity.targets.density import (
-    BATCHED,
-    CLOSED_FORM,
     Density,
     build_network,
     likelihood_of,
-    read_banana,
 )
 from retinabench.fidelity.targets.target import TARGETS
-from retinabench.models.build import build_published
 from support.small_targets import small_data
-
-
-@pytest.mark.parametrize("name", BATCHED)
-def test_several_chains_at_once_are_the_network_at_each(name):
-    network = build_published(name, 0, 2).double()
-    generator = torch.Generator().manual_seed(1)
-    weights = {
-        key: 0.3 * torch.randn(3, *p.shape, generator=generator, dtype=torch.float64)
-        for key, p in network.named_parameters()
-    }
-    shape = (3, 28, 28) if name.startswith("lenet") else (next(iter(network.parameters())).shape[1],)
-    x = torch.randn(4, *shape, generator=generator, dtype=torch.float64)
-    together = BATCHED[name].forward(weights, x)
-    for k in range(3):
-        one = functional_call(network, {key: values[k] for key, values in weights.items()}, (x,))
-        assert torch.allclose(together[k], one, rtol=1e-10, atol=1e-12)
-
-
-def test_networks_with_a_gradient_by_hand_are_batched_too():
-    assert {network for network, _ in CLOSED_FORM} <= set(BATCHED)
 
 
 def plain(density, weights):
@@ -98,32 +71,6 @@ def test_the_numbers_do_not_depend_on_the_number_of_threads():
         assert torch.equal(one, other)
 
 
-def test_kept_arrays_serve_any_number_of_chains_and_results_stay():
-    density = Density.of(TARGETS["energy-gap"], small_data("energy-gap", 40), dtype=torch.float64)
-    generator = torch.Generator().manual_seed(3)
-    weights = 0.2 * torch.randn(5, density.target.parameters, generator=generator, dtype=torch.float64)
-    true_values, true_gradients, _ = plain(density, weights)
-    parts = [slice(0, 3), slice(3, 5), slice(0, 5), slice(1, 4)]  # the last has other weights than the first
-    # Every other row of twice as many: rows apart in memory are served too.
-    apart = torch.stack([weights, -weights], dim=1).flatten(0, 1)[::2]
-    found = [density(source[part]) for source in (weights, apart) for part in parts]
-    for (values, gradients), part in zip(found, 2 * parts, strict=True):
-        assert torch.allclose(values, true_values[part], rtol=1e-12, atol=0)
-        scale = float(true_gradients.abs().max())
-        assert torch.allclose(gradients, true_gradients[part], rtol=1e-10, atol=1e-11 * scale)
-
-
-def test_the_gradient_by_hand_holds_in_float32():
-    data = small_data("energy-gap", 512)
-    weights = 0.1 * torch.randn(8, 552, generator=torch.Generator().manual_seed(4))
-    values, gradients = Density.of(TARGETS["energy-gap"], data)(weights)
-    exact = Density.of(TARGETS["energy-gap"], data, dtype=torch.float64)
-    true_values, true_gradients, _ = plain(exact, weights.double())
-    # Sums of 512 terms, each rounded by 6e-8: errors of a few roundings, relative to the largest.
-    assert torch.allclose(values.double(), true_values, rtol=1e-6, atol=0)
-    assert float((gradients - true_gradients).abs().max() / true_gradients.abs().max()) < 2e-6
-
-
 def test_density_sums_over_parts_of_the_points(monkeypatch):
     task = TARGETS["fundus"]
     data = load(task)
@@ -162,8 +109,3 @@ def test_far_points_of_the_logistic_regression_lie_beyond_the_training_points():
     far = data.test.inputs[data.test.groups == "far"]
     assert np.abs(far).max() == 4 * np.abs(data.test.inputs[data.test.groups == "near"]).max()
     assert np.abs(data.train.inputs).max() <= 2
-
-
-def test_a_source_is_refused():
-    with pytest.raises(InputError, match="come with the package"):
-        read_banana(Path("data"))

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from retinabench.fidelity.targets import fundus_arrays
+import fundus_arrays
 from retinabench.fidelity.targets.data import load
 from retinabench.fidelity.targets.target import TARGETS
 

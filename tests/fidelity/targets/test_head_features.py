@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from retinabench.data.preprocessing.corruption import KINDS
-from retinabench.fidelity.targets import head_features
+import head_features
 from retinabench.fidelity.targets.data import load
 from retinabench.fidelity.targets.target import TARGETS
 
@@ -19,15 +18,6 @@ def test_the_projection_knows_the_training_rows_alone():
     changed = features.copy()
     changed[40:] += 100
     assert np.array_equal(head_features.principal(changed, 40)[:40], found[:40])
-
-
-def test_every_kind_and_strength_damages_equally_many_images(monkeypatch):
-    monkeypatch.setattr(head_features, "PER_CELL", 2)
-    image = np.full((64, 64, 3), 90, np.uint8)
-    images, grades, groups = head_features.damaged([image, image], np.array([0, 3]), ["a", "b"])
-    assert len(images) == len(grades) == len(groups) == len(KINDS) * 5 * head_features.PER_CELL
-    assert groups.count("corrupted-dust-5") == head_features.PER_CELL
-    assert set(grades.tolist()) == {0, 3}
 
 
 def test_shipped_features_are_standardised_and_their_binary_classes_are_the_referable_grades():

@@ -7,7 +7,7 @@ points 250 images of the same camera, 250 of the shifted one, and 500 more in fo
 and 100 of each camera as test points. The arrays are shipped, because rendering may differ by a grey level between
 processors, and a posterior is that of given data. They were made by
 
-    python -m retinabench.fidelity.targets.fundus_arrays src/retinabench/fidelity/reference/shipped
+    python references/scripts/fundus_arrays.py src/retinabench/fidelity/reference/shipped
 
 The corruptions follow the kinds of CIFAR-10-C. They damage small images of known truth; those of real cameras, which
 `retinabench prepare --corrupt` makes, are in `data.preprocessing.corruption`.

@@ -8,7 +8,7 @@ strengths, 8 images each; another camera is drawn: `drawn` for IDRiD, `shifted` 
 The images of IDRiD are by Porwal et al. 2018, "Indian Diabetic Retinopathy Image Dataset", doi 10.21227/H25W98, licence CC BY 4.0; the
 features are derived from them and shipped under the same licence. They were made, from IDRiD as `retinabench prepare` made it at 320 px, by
 
-    python -m retinabench.fidelity.targets.head_features data/idrid-320 src/retinabench/fidelity/reference/shipped
+    python references/scripts/head_features.py data/idrid-320 src/retinabench/fidelity/reference/shipped
 
 They are shipped because a trunk gives other last digits on another processor, and a posterior is that of given data.
 """
@@ -23,12 +23,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fundus_arrays import GRADES, ImageCounts, choose
 from retinabench.core.files import atomic_write
 from retinabench.data.prepared import open_prepared
 from retinabench.data.preprocessing.corruption import KINDS, STRENGTHS, Corruption, corrupt
 from retinabench.data.synthetic import fundus, streams
 from retinabench.experiments.features import Extractor, feature_scale
-from retinabench.fidelity.targets.fundus_arrays import GRADES, ImageCounts, choose
 from retinabench.models.settings import ModelConfig
 
 TRUNK = ModelConfig(name="efficientnet_lite0", weights="imagenet", pool="mean_max", trained="head")
