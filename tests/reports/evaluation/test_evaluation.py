@@ -35,9 +35,8 @@ from retinabench.reports.evaluation.evaluation import (
     observed,
     quantities,
 )
-from retinabench.reports.evaluation.policies import policy_grids
 from retinabench.reports.evaluation.verdict import verdict
-from retinabench.reports.evaluation.write import render
+from retinabench.reports.evaluation.write import policy_grids, render
 from support.fake_predictions import population, predictions
 
 

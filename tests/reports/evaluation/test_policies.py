@@ -7,7 +7,7 @@ import pytest
 
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation.evaluation import EvaluationSettings, MethodPredictions, evaluate_methods
-from retinabench.reports.evaluation.policies import MOST_METHODS, pathways, policy_grids, policy_records
+from retinabench.reports.evaluation.write import MOST_METHODS, pathways, policy_grids, policy_records
 
 
 def ten_images():

@@ -18,6 +18,7 @@ from retinabench.reports.toolkit.number_format import plain
 
 Kind = Literal["missed", "alarm", "uncertain", "right"]
 ImageSource = Callable[[str], NDArray[np.uint8] | None]
+"""image_id -> its pixels (H, W, 3), None where there are none."""
 SIDE = 300
 EACH = 6
 DARK = 20
@@ -53,8 +54,6 @@ def groups(evaluation: Evaluation, images: ImageSource | None) -> list[ExampleGr
     """Return examples of the leading method over all sets; images of equal uncertainty are ordered by their id.
 
     Missed disease is ordered by whether it is retained at the share referred, then by severity, then by uncertainty.
-
-    Shapes: `images` (H, W, 3).
     """
     case = evaluation.first(evaluation.leader, evaluation.sets[-1])
     if case is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from markupsafe import Markup
@@ -251,58 +251,40 @@ def roc_panels(evaluation: Evaluation) -> list[Panel]:
 
 def referral_panels(evaluation: Evaluation) -> list[tuple[str, list[Panel]]]:
     """Return the referral curves by metric and set, with the controls of the leading method."""
-    groups = []
-    for metric, label in LABELS.items():
-        lines = {name: _lines(evaluation, name, metric) for name in evaluation.sets}
-        controls = {name: _controls(evaluation, name, metric) for name in evaluation.sets}
-        limits = _limits(metric, lines, controls)
-        panels = []
-        for name in evaluation.sets:
-            if not lines[name]:
-                text = f"No {label} curve: fewer than ten images" + (
-                    " of either class." if metric == "auroc" else "."
-                )
-                panels.append(Panel(SET_LABELS[name], Markup(""), text))
-                continue
-            figure = referral_panel(
-                lines[name], controls[name], label=label, limits=limits, referred=evaluation.settings.referred
-            )
-            svg = to_svg(
-                figure, f"referral-{metric}-{name}", title=f"{label} of the retained images against the share referred, {SET_LABELS[name].lower()}",
-                description=_at_share(evaluation, name, metric),
-            )  # fmt: skip
-            caption = _composition(evaluation, name) if metric == "accuracy" else ""
-            panels.append(Panel(SET_LABELS[name], svg, caption))
-        groups.append(
-            ({"accuracy": "Accuracy", "auroc": "AUROC", "nll": "NLL, lower is better"}[metric], panels)
-        )
-    return groups
+    headings = {"accuracy": "Accuracy", "auroc": "AUROC", "nll": "NLL, lower is better"}
+    return [(headings[metric], _referral_panels(evaluation, metric, evaluation.sets)) for metric in LABELS]
 
 
 def lead_panel(evaluation: Evaluation) -> Panel | None:
     """Return the figure beside the verdict: accuracy against referral on the shifted set, where there is one."""
     name = evaluation.domains[-1]
-    lines, controls = _lines(evaluation, name, "accuracy"), _controls(evaluation, name, "accuracy")
-    if not lines:
-        return None
-    limits = _limits("accuracy", {name: lines}, {name: controls})
-    figure = referral_panel(
-        lines,
-        controls,
-        label="accuracy of retained images",
-        limits=limits,
-        referred=evaluation.settings.referred,
-    )
-    svg = to_svg(
-        figure, "lead",
-        title=f"Accuracy of the retained images against the share referred, {SET_LABELS[name].lower()}",
-        description=_at_share(evaluation, name, "accuracy"),
-    )  # fmt: skip
-    heading = {
-        "in_domain": "Referral of the most uncertain images",
-        "shifted": "Referral of the most uncertain shifted images",
-    }
-    return Panel(heading[name], svg, _composition(evaluation, name))
+    [panel] = _referral_panels(evaluation, "accuracy", [name], "lead")
+    which = "shifted images" if name == "shifted" else "images"
+    return replace(panel, heading=f"Referral of the most uncertain {which}") if panel.svg else None
+
+
+def _referral_panels(
+    evaluation: Evaluation, metric: str, sets: Sequence[str], figure_id: str = ""
+) -> list[Panel]:
+    """Return the referral curves of a metric on some sets, which share their range."""
+    lines = {name: _lines(evaluation, name, metric) for name in sets}
+    controls = {name: _controls(evaluation, name, metric) for name in sets}
+    limits, label = _limits(metric, lines, controls), LABELS[metric]
+    panels = []
+    for name in sets:
+        if not lines[name]:
+            of_either = " of either class" if metric == "auroc" else ""
+            caption = f"No {label} curve: fewer than ten images{of_either}."
+            panels.append(Panel(SET_LABELS[name], Markup(""), caption))
+            continue
+        referred = evaluation.settings.referred
+        figure = referral_panel(lines[name], controls[name], label=label, limits=limits, referred=referred)
+        title = f"{label} of the retained images against the share referred, {SET_LABELS[name].lower()}"
+        said = _at_share(evaluation, name, metric)
+        svg = to_svg(figure, figure_id or f"referral-{metric}-{name}", title=title, description=said)
+        caption = _composition(evaluation, name) if metric == "accuracy" else ""
+        panels.append(Panel(SET_LABELS[name], svg, caption))
+    return panels
 
 
 def _controls(evaluation: Evaluation, name: str, metric: str) -> list[Control]:

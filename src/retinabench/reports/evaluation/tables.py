@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import PurePath
 from typing import Literal
 
@@ -30,68 +31,56 @@ FILE_COLUMNS = {
 }  # fmt: skip
 
 
-def score_tables(evaluation: Evaluation) -> list[Table]:
+def _method_rows(e: Evaluation, name: str, cells: Callable[[int], Sequence[Cell]]) -> list[Row]:
+    return [Row(method.name, cells(i)) for i, method in enumerate(e.methods) if (i, name) in e.cases]
+
+
+def score_tables(e: Evaluation) -> list[Table]:
     """Return methods by scores, one table per set, with the baseline, and random and oracle referral of the leading method.
 
     A score that no method has on any set (the published rules know fewer) has no column.
     """
-    shown = [
-        score for score in MAIN if any(evaluation.get(i, name, score).defined for i, name in evaluation.cases)
-    ]
+    shown = [score for score in MAIN if any(e.get(i, name, score).defined for i, name in e.cases)]
     columns = [Column(SCORES[score].heading) for score in shown]
     tables = []
-    for name in evaluation.sets:
-        best = {score: evaluation.best(name, score) for score in shown}
-        rows = [
-            Row(
-                method.name,
-                [
-                    Cell(evaluation.get(i, name, score), emphasis="best" if best[score] == i else "")
-                    for score in shown
-                ],
-            )
-            for i, method in enumerate(evaluation.methods)
-            if (i, name) in evaluation.cases
-        ]
-        for kind, values in evaluation.controls(name).items():
-            cells = [Cell.number(values[score]) if score in values else Cell() for score in shown]
-            rows.append(Row(kind, cells, control=True))
-        caption = f"{SET_LABELS[name]}, {PER_IMAGE}"
-        tables.append(Table.of(caption, columns, rows, row_header="Method"))
+    for name in e.sets:
+        best = {score: e.best(name, score) for score in shown}
+
+        def cells(i: int, name: str = name, best: dict[str, int | None] = best) -> list[Cell]:
+            return [Cell(e.get(i, name, s), emphasis="best" if best[s] == i else "") for s in shown]
+
+        rows = _method_rows(e, name, cells)
+        for kind, values in e.controls(name).items():
+            control = [Cell.number(values[score]) if score in values else Cell() for score in shown]
+            rows.append(Row(kind, control, control=True))
+        tables.append(Table.of(f"{SET_LABELS[name]}, {PER_IMAGE}", columns, rows, row_header="Method"))
     return tables
 
 
-def retained_tables(evaluation: Evaluation) -> list[Table]:
+def retained_tables(e: Evaluation) -> list[Table]:
     """Return the scores of the retained images, one table per set: accuracy alone does not show which images are referred.
 
-    The first row is the leading method before referral.
+    The last row is the leading method before referral.
     """
-    columns = [Column(evaluation.spec(evaluation.at(score)).label) for score in RETAINED]
+    columns = [Column(e.spec(e.at(score)).label) for score in RETAINED]
+    forms = {score: FORMATS.get(score, THREE_DIGITS) for score in RETAINED}
     tables = []
-    for name in evaluation.sets:
-        rows = [
-            Row(
-                method.name,
-                [
-                    Cell(evaluation.get(i, name, evaluation.at(score)), FORMATS.get(score, THREE_DIGITS))
-                    for score in RETAINED
-                ],
-            )
-            for i, method in enumerate(evaluation.methods)
-            if (i, name) in evaluation.cases
-        ]
-        case = evaluation.first(evaluation.leader, name)
+    for name in e.sets:
+
+        def cells(i: int, name: str = name) -> list[Cell]:
+            return [Cell(e.get(i, name, e.at(score)), forms[score]) for score in RETAINED]
+
+        rows = _method_rows(e, name, cells)
+        case = e.first(e.leader, name)
         if case is not None:
             before = {
-                score: evaluation.lead_value(name, score)
-                for score in ("accuracy", "sensitivity", "specificity")
+                score: e.lead_value(name, score) for score in ("accuracy", "sensitivity", "specificity")
             }
             before["prevalence"] = Quantity(float(case.label.mean()))
-            cells = [
-                Cell(before[s], FORMATS.get(s, THREE_DIGITS)) if s in before else Cell() for s in RETAINED
-            ]
-            rows.append(Row(f"“{evaluation.leading}”, nothing referred", cells, control=True))
-        caption = f"{SET_LABELS[name]}: the images retained when {percent(evaluation.settings.referred)} are referred, {PER_IMAGE}"
+            unreferred = [Cell(before[s], forms[s]) if s in before else Cell() for s in RETAINED]
+            rows.append(Row(f"“{e.leading}”, nothing referred", unreferred, control=True))
+        referred = percent(e.settings.referred)
+        caption = f"{SET_LABELS[name]}: the images retained when {referred} are referred, {PER_IMAGE}"
         tables.append(Table.of(caption, columns, rows, row_header="Method"))
     return tables
 

@@ -1,21 +1,28 @@
-"""What `score` and `compare` print within 80 columns, and the scores of files as JSON."""
+"""What a model is worth against a baseline that never looks at an image, and what `score` and `compare` print within 80 columns.
+
+The sentences are in `templates/worth.html.j2`, and are the same on the page and in the terminal.
+"""
 
 from __future__ import annotations
 
+import html
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+import numpy as np
 from rich.console import Group
 from rich.text import Text
 
 from retinabench.core.results import JsonObject
+from retinabench.metrics.clinical.screening_report import FEW_PATIENTS, POOR, Baseline, Kind, judge
 from retinabench.metrics.comparison import Comparison
 from retinabench.metrics.image_sets import SET_LABELS
+from retinabench.metrics.proportions import Interval
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.score_results import Scores, SetScores
-from retinabench.reports.evaluation.worth import pooled, sentences, worth_of_scores
 from retinabench.reports.toolkit.number_format import NumberFormat, Quantity, p_value
+from retinabench.reports.toolkit.pages import macros
 from retinabench.reports.toolkit.tables import (
     UNDEFINED,
     Block,
@@ -26,6 +33,9 @@ from retinabench.reports.toolkit.tables import (
     to_terminal,
 )
 
+TELLING = 0.05
+ORDER: tuple[Kind, ...] = ("inverted", "not useful", "probabilities")
+USED = ("accuracy", "sensitivity", "specificity", "auroc", "failure_auroc", "ece_positive_class")
 COLUMNS = ("auroc", "accuracy", "sensitivity", "referral_accuracy_area")
 SETS = ("in_domain", "shifted", "joint")
 SIGNED = NumberFormat(3, signed=True)
@@ -97,3 +107,103 @@ def scores_json(found: Sequence[Scores], names: Sequence[str]) -> JsonObject:
     """Return what `retinabench score --json` writes of one file, or of several as a list."""
     files = [{**one.to_dict(), "entry": name} for one, name in zip(found, names, strict=True)]
     return files[0] if len(files) == 1 else {"schema": LIST_SCHEMA, "files": files}
+
+
+@dataclass(frozen=True)
+class Worth:
+    """The facts about one method on one set.
+
+    `kind` is the verdict (see `judge`); `baseline` that of the first seed; `scores` holds those of `USED`, `accuracy_gain` and
+    `brier_skill`.
+    """
+
+    method: str
+    set: str
+    kind: Kind
+    baseline: Baseline
+    positives: int
+    scores: dict[str, Quantity]
+
+    @property
+    def few(self) -> bool:
+        """Whether there are too few patients with disease to judge sensitivity."""
+        return 0 < self.baseline.positive_patients < FEW_PATIENTS
+
+    @property
+    def headline(self) -> tuple[str, bool, bool]:
+        """What the lead of the verdict depends on."""
+        return self.kind, self.few, self.ranks and self.kind == "not shown"
+
+    @property
+    def ranks(self) -> bool:
+        """Whether the AUROC is shown to be above chance and is not poor."""
+        return self.scores["auroc"].sign(0.5) > 0 and self.scores["auroc"].value >= POOR
+
+    @property
+    def misleading(self) -> bool:
+        """Whether the uncertainty is shown to be lower where the model errs."""
+        failures = self.scores["failure_auroc"]
+        return failures.bounded and failures.sign(0.5) < 0
+
+    @property
+    def more_accurate(self) -> bool:
+        """Whether the accuracy is shown to be above the baseline's."""
+        return self.scores["accuracy_gain"].sign() > 0
+
+    @property
+    def correction_tells(self) -> bool:
+        """Whether a correction of the prior makes the probabilities useful, or much better, without harm to the accuracy."""
+        corrected, skill = self.baseline.corrected, self.scores["brier_skill"].value
+        if corrected is None or corrected.accuracy < self.scores["accuracy"].value:
+            return False
+        return corrected.brier_skill > max(0, skill + TELLING)
+
+
+def worth(method: str, name: str, one: SetScores, get: Callable[[str], Quantity]) -> Worth | None:
+    """Return the facts about a method on a set."""
+    if one.baseline is None:
+        return None
+    scores = {key: get(key) for key in (*USED, "accuracy_gain", "brier_skill")}
+    judged = ("sensitivity", "specificity", "auroc", "accuracy_gain", "brier_skill")
+    parts = {key: Interval(scores[key].value, scores[key].low, scores[key].high) for key in judged}
+    kind = judge(**parts)
+    if 0 < one.baseline.positive_patients < FEW_PATIENTS and not scores["auroc"].bounded and kind in ORDER:
+        kind = "not shown"  # without an interval, a few patients show no order of the images
+    return Worth(method, name, kind, one.baseline, one.positives, scores)
+
+
+def pooled(found: Sequence[Interval]) -> Quantity:
+    """Merge a score of several seeds: mean, mean of the ends of the intervals, and standard error over seeds."""
+    value, low, high = np.array([(one.value, one.low, one.high) for one in found], np.float64).T
+    error = float(value.std(ddof=1) / np.sqrt(len(value))) if len(value) > 1 else np.nan
+    return Quantity(float(value.mean()), float(low.mean()), float(high.mean()), error)
+
+
+def worth_of_scores(method: str, name: str, files: Sequence[SetScores]) -> Worth | None:
+    """Return the facts about a method on a set from the scores of its seeds."""
+
+    def get(key: str) -> Quantity:
+        if files[0].baseline is None:
+            return Quantity(np.nan)
+        if key in ("accuracy_gain", "brier_skill"):
+            return pooled([getattr(one.baseline, key) for one in files])
+        return pooled([one[key] for one in files])
+
+    return worth(method, name, files[0], get)
+
+
+def sentences(one: Worth) -> str:
+    """Return what is to be said of a method on a set as plain text, for the terminal."""
+
+    def show(quantity: Quantity, style: str = "plain") -> str:
+        base = NumberFormat(2, signed=style == "signed")
+        form = quantity.form(base)
+        interval = form.interval(quantity.low, quantity.high)
+        return " ".join(part for part in (form(quantity.value), interval) if part)
+
+    template = macros("worth.html.j2", package="retinabench.reports.evaluation")
+    said = (
+        template.lead(one), template.warning(one), template.sentence(one, show), template.details(one, show),
+        template.uncertainty(one, show),
+    )  # fmt: skip
+    return " ".join(html.unescape(" ".join(said)).split())

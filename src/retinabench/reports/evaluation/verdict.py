@@ -13,7 +13,7 @@ import numpy as np
 
 from retinabench.reports.evaluation.evaluation import Evaluation
 from retinabench.reports.evaluation.tables import NHS_SCORE, nhs_met
-from retinabench.reports.evaluation.worth import Worth, worth
+from retinabench.reports.evaluation.terminal import Worth, worth
 from retinabench.reports.toolkit.number_format import Quantity
 
 Fact = Mapping[str, Any]

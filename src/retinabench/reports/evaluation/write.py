@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 from markupsafe import Markup
 
 from retinabench.core.errors import InputError
@@ -15,9 +17,11 @@ from retinabench.core.progress import Progress as Bars
 from retinabench.core.results import JsonObject
 from retinabench.data.prepared import open_data
 from retinabench.metrics import selective
-from retinabench.metrics.clinical.thresholds import DEFAULT, GOALS, DecisionThreshold
+from retinabench.metrics.clinical.decision_curve import SEVERE
+from retinabench.metrics.clinical.screening import Screened
+from retinabench.metrics.clinical.thresholds import DEFAULT, GOALS, DecisionThreshold, referral_rule
 from retinabench.metrics.image_sets import PER_IMAGE, SET_LABELS
-from retinabench.metrics.policies import PolicyGrid
+from retinabench.metrics.policies import MOST_GROUPS, PolicyGrid, PolicyOutcome, policy_grid
 from retinabench.metrics.proportions import Interval
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.scoring import Rules
@@ -34,12 +38,12 @@ from retinabench.reports.evaluation.evaluation import (
     evaluate_methods,
     quantities,
 )
-from retinabench.reports.evaluation.examples import ImageSource
-from retinabench.reports.evaluation.policies import page_explorer, pathways, policy_grids, policy_records
+from retinabench.reports.evaluation.examples import ImageSource, data_uri
 from retinabench.reports.evaluation.verdict import SLIGHT, verdict
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.figures import LegendEntry
 from retinabench.reports.toolkit.number_format import NumberFormat, Quantity, join_names
+from retinabench.reports.toolkit.pages import Explorer, Thumbnails, explorer
 from retinabench.reports.toolkit.tables import (
     csv_bytes,
 )
@@ -51,13 +55,17 @@ CONTENTS = (
 )  # fmt: skip
 
 
+READER = (0.9, 0.95)
+"""Sensitivity and specificity of the reader of the referred images, as `clinic` states them by default."""
+MOST_METHODS = 4
+THUMBNAIL_SIDE = 170
+IMAGES_PER_HOUR = 60.0
+
+
 def render(
     evaluation: Evaluation, grids: dict[int, PolicyGrid], *, title: str, images: ImageSource | None = None
 ) -> str:
-    """Return the page of an evaluation.
-
-    Shapes: `images` (H, W, 3).
-    """
+    """Return the page of an evaluation."""
     cases = [found[0] for found in evaluation.cases.values()]
     one_class = not any(evaluation.get(i, name, "auroc").defined for i, name in evaluation.cases)
     context = {
@@ -178,8 +186,6 @@ def write_report(
     """Score methods and write `index.html`, `scores.json`, `policies.json` and `table.csv` into `out`.
 
     The same arguments give the same bytes. The page needs no network.
-
-    Shapes: `images` (H, W, 3).
     """
     if isinstance(methods, Mapping):
         methods = [MethodPredictions.of(name, predictions) for name, predictions in methods.items()]
@@ -194,10 +200,7 @@ def write_report(
 def write_evaluation(
     evaluation: Evaluation, out: Path, *, title: str = TITLE, images: ImageSource | None = None
 ) -> Path:
-    """Write `index.html`, `scores.json`, `policies.json` and `table.csv` of an evaluation.
-
-    Shapes: `images` (H, W, 3).
-    """
+    """Write `index.html`, `scores.json`, `policies.json` and `table.csv` of an evaluation."""
     grids = policy_grids(evaluation)
     page = render(evaluation, grids, title=title, images=images)
     write_json(out / "policies.json", policy_records(evaluation, grids), indented=False)
@@ -353,3 +356,78 @@ def report(
     methods = predictions if isinstance(predictions, Mapping) else {"model": predictions}
     settings = EvaluationSettings(rules, bootstrap, seed, uncertainty, threshold, referred)
     return write_report(methods, out, settings, title=title)
+
+
+# ------------------------------------------------------------------ outcomes at other thresholds, of the sliders
+
+
+@dataclass(frozen=True)
+class Pathway:
+    """What the leading method and the reader do on one set at the stated pair of thresholds: numbers of images, of referable ones missed without referral (`alone`), the same of grade 3 and 4 (None without grades), and the outcome with referral."""
+
+    set: str
+    positives: int
+    severe: int | None
+    alone: int
+    severe_alone: int
+    outcome: PolicyOutcome
+
+
+def policy_grids(evaluation: Evaluation) -> dict[int, PolicyGrid]:
+    """Return the grids of the leading method and the next ones, of the first file of each."""
+    others = [i for i in range(len(evaluation.methods)) if i != evaluation.leader]
+    order = [evaluation.leader, *others][:MOST_METHODS]
+    return {i: _grid(evaluation, i, MOST_GROUPS // len(order)) for i in order}
+
+
+def _grid(evaluation: Evaluation, i: int, most_groups: int) -> PolicyGrid:
+    predictions, threshold = evaluation.methods[i].predictions[0], evaluation.files[i][0].threshold
+    rule = referral_rule(
+        predictions,
+        evaluation.settings.uncertainty,
+        threshold.value,
+        threshold=None,
+        rate=evaluation.settings.referred,
+    )
+    stated = Screened(threshold, rule, (), READER, 0.0, IMAGES_PER_HOUR, None)
+    return policy_grid(predictions, stated, most_groups=most_groups)
+
+
+def pathways(evaluation: Evaluation, grids: dict[int, PolicyGrid]) -> list[Pathway]:
+    """Return what the leading method does at the stated pair, by set."""
+    found, grid = [], grids[evaluation.leader]
+    i, j = grid.frozen
+    for name, groups in grid.outcomes.items():
+        case = evaluation.first(evaluation.leader, name)
+        assert case is not None, "a set with outcomes has images"
+        severe = np.zeros(len(case), bool) if case.grade is None else (case.grade >= SEVERE) & case.label
+        lost = case.label & ~case.called
+        found.append(
+            Pathway(
+                name, int(case.label.sum()), None if case.grade is None else int(severe.sum()), int(lost.sum()),
+                int((lost & severe).sum()), groups[""][i][j],
+            )
+        )  # fmt: skip
+    return found
+
+
+def page_explorer(
+    evaluation: Evaluation, grids: dict[int, PolicyGrid], images: ImageSource | None
+) -> Explorer:
+    """Return the sliders of the page."""
+    named = {evaluation.methods[i].name: grid for i, grid in grids.items()}
+    return explorer(named, READER, None if images is None else _thumbnails(images))
+
+
+def _thumbnails(images: ImageSource) -> Thumbnails:
+    def thumbnail(image_id: str) -> str:
+        image = images(image_id)
+        return "" if image is None else data_uri(image, THUMBNAIL_SIDE)[0]
+
+    return thumbnail
+
+
+def policy_records(evaluation: Evaluation, grids: dict[int, PolicyGrid]) -> JsonObject:
+    """Return all numbers of the sliders for `policies.json`."""
+    entries = [{"entry": evaluation.methods[i].name, **grid.to_dict()} for i, grid in grids.items()]
+    return {"schema": "retinabench.policies/1", "reader": list(READER), "entries": entries}

@@ -30,7 +30,6 @@ from retinabench.reports.toolkit.number_format import (
     DASH,
     PERCENT,
     NumberFormat,
-    Quantity,
     join_names,
     percent,
     plain,
@@ -109,24 +108,8 @@ def _source(package: str, name: str) -> str | None:
     return file.read_text("utf-8") if file.is_file() else None
 
 
-def _form(digits: int, style: str) -> NumberFormat:
-    if style == "percent":
-        return NumberFormat(0, scale=100, suffix=" %")
-    return NumberFormat(digits, signed=style == "signed")
-
-
-def _number(quantity: Quantity, digits: int = 2, style: str = "plain") -> Markup:
-    """Write a quantity without its interval; style: "plain", "signed" or "percent"."""
-    return quantity.html(_form(digits, style))
-
-
-def _whole(quantity: Quantity, digits: int = 2, style: str = "plain") -> Markup:
-    """Write a quantity with its interval."""
-    return quantity.whole_html(_form(digits, style))
-
-
-def _count(number: int) -> str:
-    return f"{number:,}"
+def _form(digits: int = 2, style: str = "plain") -> NumberFormat:
+    return PERCENT if style == "percent" else NumberFormat(digits, signed=style == "signed")
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
@@ -147,11 +130,11 @@ def quoted(name: str) -> Markup:
 FILTERS: dict[str, Callable[..., Any]] = {
     "table": tables.to_html,
     "markdown_table": tables.to_markdown,
-    "number": _number,
-    "whole": _whole,
+    "number": lambda quantity, **form: quantity.html(_form(**form)),
+    "whole": lambda quantity, **form: quantity.whole_html(_form(**form)),
     "plain": plain,
     "percent": percent,
-    "count": _count,
+    "count": COUNT,
     "counted": counted,
     "join_names": join_names,
     "quoted": quoted,
@@ -200,7 +183,7 @@ def _content(grids: Mapping[str, PolicyGrid], thumbnails: Thumbnails | None) -> 
     how many thresholds it is called, for each threshold the first referral that sends it to the reader (one where all are
     equal), and its groups.
     """
-    texts = _Texts()
+    texts: dict[str, int] = {}  # each stands in the page once and is named by its place
     models = [
         {
             "name": name,
@@ -214,17 +197,20 @@ def _content(grids: Mapping[str, PolicyGrid], thumbnails: Thumbnails | None) -> 
         for name, grid in grids.items()
     ]
     shown = {} if thumbnails is None else _thumbnails(grids, thumbnails)
-    return {"rows": ROWS, "models": models, "texts": texts.known, "thumbnails": shown}
+    return {"rows": ROWS, "models": models, "texts": list(texts), "thumbnails": shown}
 
 
-def _set(key: str, grid: PolicyGrid, texts: _Texts) -> JsonObject:
+def _set(key: str, grid: PolicyGrid, texts: dict[str, int]) -> JsonObject:
     return {
         "key": key,
         "label": SET_LABELS[key],
         "groups": [
             {
                 "name": group or "all images",
-                "cells": [[[texts.place(text) for text in cells(one)] for one in row] for row in rows],
+                "cells": [
+                    [[texts.setdefault(text, len(texts)) for text in cells(one)] for one in row]
+                    for row in rows
+                ],
                 "missed": [[one.missed_images for one in row] for row in rows],
             }
             for group, rows in grid.outcomes[key].items()
@@ -237,20 +223,6 @@ def _image(one: RankedImage) -> list[Any]:
     first = one.referred_from[:1] if len(set(one.referred_from)) == 1 else one.referred_from
     patient = one.patient_id or ""
     return [one.image_id, patient, one.grade, plain(one.prob, 3), one.called, first, one.groups]
-
-
-class _Texts:
-    """Texts that stand in a page once and are named by their place."""
-
-    def __init__(self) -> None:
-        self._places: dict[str, int] = {}
-
-    @property
-    def known(self) -> list[str]:
-        return list(self._places)
-
-    def place(self, text: str) -> int:
-        return self._places.setdefault(text, len(self._places))
 
 
 def _thumbnails(grids: Mapping[str, PolicyGrid], thumbnails: Thumbnails) -> dict[str, str]:
