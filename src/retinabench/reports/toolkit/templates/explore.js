@@ -113,6 +113,6 @@
     control.addEventListener("input", () => { state[name] = Number(control.value); moved(); });
   part("reset").addEventListener("click", () => { frozen(); moved(); });
   part("").hidden = false;
-  addEventListener("DOMContentLoaded", show); // after every part of the script listens
+  show();
   if (link) part("").scrollIntoView();
 })();
