@@ -38,7 +38,12 @@ SAMPLES = "samples"  # the folder below the checkpoint's
 
 @dataclass
 class CollectedPosterior:
-    """S networks of one shape: `samples` holds the tensors of each, `model` is where one at a time is put to work."""
+    """S networks of one shape: `samples` holds all tensors of each, `model` is where one at a time is put to work.
+
+    During the training every sample is a file of its own below the checkpoint's folder, which a repeated epoch writes again with
+    the same bits. The tensors are mapped from these files, and later from `posterior.pt`: their values are read while a sample
+    predicts, and the system may drop them again. Without a folder the samples stay in memory.
+    """
 
     model: nn.Module
     likelihood: Likelihood
@@ -150,7 +155,10 @@ def fits_cache(samples: int, model: nn.Module) -> bool:
 
 
 class DrawCache(Generic[T]):
-    """The last samples and what they were drawn from; after a change of that, they are drawn anew."""
+    """The last samples and what they were drawn from; after a change of that, they are drawn anew.
+
+    A posterior over weights draws the same S functions for every batch of a prediction: here they are drawn once.
+    """
 
     def __init__(self) -> None:
         self._request: tuple[torch.device, int, int] | None = None

@@ -264,7 +264,7 @@ def test_regression_equals_the_competition_s_kit(shared):
     assert len(cases) == 6
     for case in cases:
         draws, reference = arrays[f"{case}__predictions"], arrays[f"{case}__reference"]
-        found = measures.regression_of_measures(draws, reference)
+        found = measures.close_regression(draws, reference)
         assert value(found["w2_kit"]) == pytest.approx(values[case]["w2_distance"], abs=1e-12)
         if "OWN_paper_eq3_literal_sqrt_of_sum" in values[case]:
             literal = values[case]["OWN_paper_eq3_literal_sqrt_of_sum"]
@@ -280,6 +280,6 @@ def test_the_two_w2_of_the_competition_by_sorting():
     ]
     kit = -np.mean([np.mean(np.abs(of_point)) for of_point in gaps])
     printed = np.mean([np.sqrt(np.sum(np.square(of_point))) for of_point in gaps])
-    found = measures.regression_of_measures(draws, reference)
+    found = measures.close_regression(draws, reference)
     assert value(found["w2_kit"]) == pytest.approx(kit, rel=1e-12)
     assert value(found["w2_as_printed"]) == pytest.approx(printed, rel=1e-12)

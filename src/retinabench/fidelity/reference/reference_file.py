@@ -1,5 +1,20 @@
 """The file of a reference: its arrays, the verdict on them, and where those that come along are.
 
+    classification   chain_probs (K, N, C) float64, the mean of each chain; samples (S, N, C) float16, equally many of each
+                     chain, in chain order; pairwise_disagreement ()
+    regression       chain_draws (K, N, m) float32: samples of y, noise included, in the standardised unit
+    external         chain_probs or chain_draws of one "chain", and labels (N,) where they are known; of the others NaN
+    both             states (T, K, N, O) and half_states float16, the predictions of the kept states and of those at half the
+                     step, all or evenly thinned; history and half_history (T, 3, K): acceptance probability, acceptance and
+                     energy error; start (K, N, O), the predictions before the first transition (files of version 0.1 lack
+                     these five); rhat, ess_bulk, ess_tail, mcse (N, O) of class probabilities, or of mean and std;
+                     epistemic (N,): mutual information in nats, or the std of the predicted mean; meta, JSON
+
+The verdict comes from the arrays. A file that keeps the states of its chains is judged by them alone: every diagnostic is computed
+again. Of earlier files R-hat is computed again from the means of chains and samples, and the worse of it and the stated one
+counts; acceptance, energy errors and the comparison with half the step are taken from their metadata. Thresholds that did not exist
+when they were made are reservations: such a reference is provisional, and still ranks.
+
 The chains come with `retinabench-references` (`data_package.py`). Of a classification the package itself has an extract: the
 means of the chains and their errors, with the verdict on the whole file.
 """

@@ -84,7 +84,7 @@ class Evaluator:
         found: Estimates = {}
         if self.target.likelihood == "gaussian":
             assert submission.draws is not None
-            close = measures.regression_of_measures(submission.draws, self.reference.draws)
+            close = measures.close_regression(submission.draws, self.reference.draws)
             useful = {} if truth is None else measures.regression(submission.draws, truth)
             return self._in_groups({**close, **useful})
         assert submission.probs is not None
@@ -158,7 +158,7 @@ class Evaluator:
     def _draws_of_chains(self) -> list[Estimates]:
         assert self.reference.chain_draws is not None
         return [
-            self._in_groups(measures.regression_of_measures(chain, np.concatenate(others, axis=1)))
+            self._in_groups(measures.close_regression(chain, np.concatenate(others, axis=1)))
             for chain, others in _one_and_others(self.reference.chain_draws)
         ]
 
@@ -197,7 +197,7 @@ class Evaluator:
         theirs = (values[rows] for values in known)
         decision = self.target.decision
         costs = decision.costs(self.target.outputs) if decision else None
-        return measures.classification_of_measures(probs[rows], own, *theirs, costs=costs)
+        return measures.close_classification(probs[rows], own, *theirs, costs=costs)
 
     def _in_groups(self, measured: dict[str, Measure]) -> Estimates:
         """Estimate measures whose terms are one value per point, in every group."""

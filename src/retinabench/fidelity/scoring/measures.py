@@ -1,4 +1,31 @@
-"""How far an approximation is from the true posterior: the measures and their levels."""
+"""How far an approximation is from the true posterior: the measures, their levels of error, and what gives a submission no place.
+
+Letters: N test points, n points of one group, C classes, S posterior samples, R replicates, K chains.
+
+**Measures.** Every measure is a function of means over points (`Measure`), so that a thousand replicates are one matrix product;
+the distances are those of `distances.py`. `agreement` (share of argmax p = argmax q) and `total_variation` (½ Σ_c |p_c - q_c|) rank
+classifications, `wasserstein` (W1 between draws of y) regressions. Beside them stand rank correlation and error of the mutual
+information, disagreement gap, miscalibration with q as truth, regret (missed: 4, needless referral: 1), W2, the competition's
+`w2_kit` (minus W1) and `w2_as_printed` (√1000 W2), and usefulness against the labels.
+
+**Levels.** Test points are resampled. Four chains and three seeds are too few to resample: with replacement a mean of four chains
+has a quarter of its variance missing. Their part of a replicate is a linear combination, with standard normal weights, of what each
+chain or seed changes (a multiplier bootstrap), whose variance is that of the jackknife over chains, and of the mean over seeds.
+The weights of the chains are the same for all that is compared; the replicates over n seeds are those of Student's t with n - 1
+degrees of freedom.
+
+**Nearness.** A reference has an error of its own, and so has each of its chains. The exact posterior is as far from it as that
+error, and independent draws are farther. What is less than half as far from the reference, or less than a quarter from one chain,
+has used it; so has what equals it, the mean of some of its chains, samples or states, or holds such samples or draws of y.
+
+**Equivalent draws.** The mean of n independent draws of the posterior is a submission too. Its distance falls as 1 / √n, on every
+target from another first value, so that the number of draws compares targets where distances do not. A submission no farther than
+the reference's own error has at least as many draws as are as far as that error.
+
+**Order.** Rows in another order name the right class as often as chance: Σ_c (share of rows that are named c) (share of points that
+are c). Where the reference names it more often, a submission no better than chance is marked and not ranked. Counted runs are
+exempt, and so are submissions that name (nearly) one class.
+"""
 
 from __future__ import annotations
 
@@ -563,7 +590,7 @@ class SampleSums:
         return SampleSums(self.samples, self.probs[rows], self.entropy[rows], self.votes[rows])
 
 
-def classification_of_measures(
+def close_classification(
     probs: Probabilities,
     sums: SampleSums | None,
     reference: Probabilities,
@@ -591,7 +618,7 @@ def classification_of_measures(
     return found
 
 
-def regression_of_measures(draws: Probabilities, reference: Probabilities) -> dict[str, Measure]:
+def close_regression(draws: Probabilities, reference: Probabilities) -> dict[str, Measure]:
     """Return the measures of closeness of draws of y to those of the reference, for one group.
 
     The competition called minus the mean of W1 "W2" (`w2_kit`); equation (3) of its paper, taken literally, is the square root

@@ -1,4 +1,21 @@
-"""Networks of infinite width: regression and classes."""
+"""The infinite-width limit of the one-hidden-layer ReLU network: Gaussian processes of a regression (mean and raw std) and of classes.
+
+The outputs of a network with weights and biases N(0, s²) and H hidden units have mean 0 and covariance
+
+    K(x, x') = s² (1 + H E[relu(z) relu(z')]),   (z, z') ~ N(0, s² [x̃·x̃  x̃·x̃'; x̃·x̃'  x̃'·x̃']),   x̃ = (x, 1)
+
+for every H; as H grows they become independent Gaussian processes of that covariance (Neal 1996; Williams 1997). The expectation is
+the arc-cosine kernel of order 1 (Cho & Saul 2009). With the neural tangent kernel Θ the process is that of the network's linear
+expansion at its random start, whose weights have the same prior: covariance s² Θ (Jacot, Gabriel & Hongler 2018; He,
+Lakshminarayanan & Teh 2020).
+
+Regression: y ~ N(μ(x), σ(x)²), σ = softplus(r) + floor. Given r, the process of μ is integrated in closed form; r at the training
+points is sampled by Hamiltonian Monte Carlo in coordinates that are N(0, I) a priori. Classes: so are the C latent functions,
+f_c = F ξ_c with F Fᵀ the covariance. Given them, values at the test points are drawn exactly: nothing is approximated but the
+length of the chains, which must converge.
+
+Letters: N training points, M test points, K chains, R coordinates, C classes, S states kept.
+"""
 
 from __future__ import annotations
 
@@ -251,9 +268,7 @@ def _normal(shape: tuple[int, ...] | torch.Size, generator: torch.Generator) -> 
     return torch.randn(shape, generator=generator, dtype=torch.float64)
 
 
-INFINITE_WIDTH_CLASSES_STATES = (
-    600  # of all chains together: R-hat is checked at all training points and classes
-)
+CLASS_STATES = 600  # of all chains together: R-hat is checked at all training points and classes
 
 PER_STATE = 2  # draws at the test points given one state
 
@@ -308,7 +323,7 @@ def class_draws(
         at_training_points,
         generator,
         progress,
-        states=INFINITE_WIDTH_CLASSES_STATES,
+        states=CLASS_STATES,
         jitter=True,
     )
     explained = inverse.T @ prior.cross  # (R, M)

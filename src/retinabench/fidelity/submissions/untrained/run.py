@@ -34,7 +34,7 @@ from retinabench.fidelity.submissions.submission import (
     write_submission,
 )
 from retinabench.fidelity.submissions.untrained import infinite_width, samplers
-from retinabench.fidelity.submissions.untrained.samplers import Counted, Sampler
+from retinabench.fidelity.submissions.untrained.samplers import SAMPLERS, Counted
 from retinabench.fidelity.targets.data import TargetData
 from retinabench.fidelity.targets.density import Density
 from retinabench.fidelity.targets.target import Target
@@ -43,7 +43,6 @@ Floats = NDArray[np.floating]
 FEWEST_GRADIENTS = 20  # of a budget: one for each of the trajectories that a chain makes at least
 MOST_STATES = 1000  # that are predicted with
 
-SAMPLERS: dict[str, Sampler] = {**samplers.SAMPLERS, **samplers.APPROXIMATE_SAMPLERS_SAMPLERS}
 HOW = {
     "hmc": "draws of one chain",
     "nuts": "draws of one chain",
@@ -91,7 +90,7 @@ def sample(
     torch.set_num_threads(1)
     density = Density.of(target, data)
     counted = Counted(density)
-    stream = "exact sampler" if name in samplers.SAMPLERS else "approximate sampler"
+    stream = "exact sampler" if name in samplers.EXACT else "approximate sampler"
     generator = torch_generator("cpu", seed, stream, name, target.name)
     with progress.track(f"{name}, {target.name}", budget, unit="gradients") as advance:
         kept = SAMPLERS[name](target, counted, budget, generator, advance)

@@ -120,7 +120,7 @@ def _chain(
     return kept or [chain.state.weights]
 
 
-SAMPLERS: dict[str, Sampler] = {"hmc": partial(_chain, _hmc), "nuts": partial(_chain, _nuts)}
+EXACT: dict[str, Sampler] = {"hmc": partial(_chain, _hmc), "nuts": partial(_chain, _nuts)}
 
 FEWEST = 5  # particles
 
@@ -214,4 +214,4 @@ def _particles(budget: int, share: int, most: int) -> int:
     return min(budget, max(FEWEST, min(most, budget // share)))
 
 
-APPROXIMATE_SAMPLERS_SAMPLERS: dict[str, Sampler] = {"mclmc": _mclmc, "smc": _smc, "svgd": _svgd}
+SAMPLERS: dict[str, Sampler] = {**EXACT, "mclmc": _mclmc, "smc": _smc, "svgd": _svgd}
