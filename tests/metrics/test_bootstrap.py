@@ -13,11 +13,9 @@ from retinabench.core.errors import InputError
 from retinabench.metrics import bootstrap
 from retinabench.metrics.bootstrap import (
     KEPT_PATIENTS,
-    Steps,
     by_rows,
     cluster_bootstrap,
     cluster_codes,
-    cores,
     percentile_interval,
     replicate_weight,
     stacked,
@@ -180,19 +178,3 @@ def test_two_workers_give_the_scores_of_one_to_the_last_bit(monkeypatch):
     monkeypatch.setattr(bootstrap, "BLOCK", 4000)
     one, two = (rb.score(predictions(), bootstrap=60, workers=k).to_dict() for k in (1, 2))
     assert one == two
-
-
-def test_the_cores_can_be_lowered(monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    assert cores() == 1
-    monkeypatch.setenv("OMP_NUM_THREADS", "100000")
-    assert 1 <= cores() < 100000
-
-
-def test_steps_of_a_bar_add_up():
-    told = []
-    steps = Steps(told.append, 1000, 7 * 33)
-    for _ in range(7 * 11):
-        steps.add(3)
-    assert sum(told) == 1000
-    assert min(told) >= 12

@@ -45,15 +45,6 @@ def test_golden_ece(name):
     assert found == pytest.approx(truth()[name], abs=1e-12)
 
 
-def test_named_scores_are_fifteen_bins_of_equal_width():
-    from retinabench.metrics.registry import SCORES
-
-    y, p, u = cases_of("n400")
-    w = Cases(y, p, u).weighted()
-    assert SCORES["ece_top_label"](w) == pytest.approx(truth()["ece_top_width15"], abs=1e-12)
-    assert SCORES["ece_positive_class"](w) == pytest.approx(truth()["ece_pos_width15"], abs=1e-12)
-
-
 def test_golden_murphy():
     y, p, _ = cases_of("n400")
     found, t = calibration.murphy_of(Cases(y, p).weighted()), truth()
@@ -164,21 +155,6 @@ def test_null_band_holds_a_calibrated_model_and_not_an_overconfident_one():
     bent = expit(2 * logit(p))
     highest = calibration.null_bands_of(Cases(0 * p, bent).weighted(), replicates=300)["positive_class"][2]
     assert calibration.reliability(y, bent).expected_error() > highest
-
-
-@pytest.mark.parametrize("patients", [300, 120])
-def test_both_null_bands_at_once_are_those_of_each(patients, monkeypatch):
-    rng = np.random.default_rng(3)
-    p = rng.random(300)
-    w = Cases(rng.random(300) < p, p, patient=np.arange(300) % patients).weighted()
-    monkeypatch.setattr(calibration, "BLOCK", 64)
-    for of, band in calibration.null_bands_of(w, replicates=20, seed=1).items():
-        draws = calibration._NullDraws(w, (of,), 1)
-        alone = np.array([draws.errors(k)[0] for k in range(20)])
-        assert band == (alone.mean(), *np.quantile(alone, [(1 - 0.95) / 2, (1 + 0.95) / 2]))
-        # Counts by bin are what sums of any weights give.
-        draws.counted = False
-        assert [draws.errors(k)[0] for k in range(5)] == alone[:5].tolist()
 
 
 def test_golden_line():
@@ -302,17 +278,6 @@ def test_values_are_those_of_the_line():
     weighted = sum(point.images * point.observed.value for point in found.curve)
     assert weighted == pytest.approx(y.sum())
     assert json.dumps(found.to_dict(), allow_nan=False)
-
-
-def test_the_line_has_the_intervals_of_score():
-    rng = np.random.default_rng(3)
-    p, patient = expit(rng.normal(-1, 1.5, 200)), np.repeat(np.arange(100), 2)
-    y = rng.random(200) < p
-    one = rb.score(rb.Predictions(np.arange(200), y, p, patient_id=patient), bootstrap=1)["in_domain"]
-    found = calibration_summary(y, p, patient).to_dict()
-    for name in ("slope", "intercept", "in_the_large", "observed_over_expected"):
-        line = getattr(one.calibration, f"line_{name}")
-        assert [found[name]["low"], found[name]["high"]] == pytest.approx([line.low, line.high], rel=1e-9)
 
 
 def test_robust_errors_of_independent_images_are_those_of_the_information():

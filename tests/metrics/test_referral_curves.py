@@ -272,14 +272,6 @@ def test_means_are_exactly_the_expectation_over_random_tie_breaking(metric):
     np.testing.assert_allclose(referral_curve(y, p, u, metric).value, np.mean(values, axis=0), atol=1e-14)
 
 
-def test_a_constant_uncertainty_is_the_expectation_over_random_orders():
-    y, p, _ = big(50)
-    u = np.zeros(50)
-    for metric in ("accuracy", "nll", "brier", "prevalence"):
-        value = referral_curve(y, p, u, metric).value
-        np.testing.assert_allclose(value, value[0], atol=1e-12)
-
-
 def test_wrong_words_are_named():
     with pytest.raises(InputError, match="auroc"):
         referral_curve([0, 1], [0.1, 0.9], [1, 2], "auorc")
@@ -287,14 +279,6 @@ def test_wrong_words_are_named():
         referral_curve([0, 1], [0.1, 0.9], [1, 2], "auroc", rules="correct")
     with pytest.raises(InputError, match="weights"):
         referral_curve([0, 1], [0.1, 0.9], [1, 2], "auroc", weight=[-1, 1])
-
-
-def test_value_at_a_referred_fraction():
-    y, p, rng = big(100)
-    curve = curve_of(Cases(y, p, rng.random(100)).weighted(), "accuracy")
-    assert curve.at(0.0) == curve.value[0]
-    assert curve.at(0.5) == curve.value[50]
-    assert curve.at(0.7) == curve.value[70]
 
 
 def test_average_precision_at_a_few_counts_is_that_of_every_count():

@@ -55,32 +55,10 @@ def test_fractional_weights_have_round_w_points_of_equal_mass():
     np.testing.assert_allclose(at.fraction, 1)
 
 
-def test_another_order_keeps_the_images():
-    cases = Cases([1, 0, 1], [0.9, 0.2, 0.4], [3.0, 1.0, 2.0], patient=[0, 1, 2])
-    again = cases.reordered(-cases.uncertainty)
-    assert again.patient.tolist() == cases.patient[::-1].tolist()
-    assert again.threshold == cases.threshold
-
-
 @pytest.mark.parametrize("weight", [[1.0], [1, -1, 1], [0, 0, 0], [1, np.nan, 1], [[1, 1, 1], [0, 0, 0]]])
 def test_weights_that_are_none_are_refused(weight):
     with pytest.raises(InputError, match="weights must be 3 finite numbers"):
         Cases([1, 0, 1], [0.9, 0.2, 0.4]).weighted(weight)
-
-
-def test_what_is_freed_is_made_again(monkeypatch):
-    cases = Cases([0, 1, 1, 0], [0.1, 0.8, 0.4, 0.3], [3, 1, 1, 2])
-    w = cases.weighted()
-    kept = w.points, w.mass, w.at_points.fraction, cases.by_prob.values, cases.log_loss
-    w.forget()
-    cases.forget()
-    again = w.points, w.mass, w.at_points.fraction, cases.by_prob.values, cases.log_loss
-    for a, b in zip(kept, again, strict=True):
-        assert np.array_equal(a, b)
-    monkeypatch.setattr("retinabench.metrics.weighted_images.MANY", 3)
-    short = Cases([0, 1, 1, 0], [0.1, 0.8, 0.4, 0.3], [3, 1, 1, 2])
-    assert short.order.dtype == np.int32
-    assert (short.order == cases.order).all()
 
 
 def weightings(rng, n, rows=3):

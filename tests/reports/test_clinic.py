@@ -4,37 +4,27 @@ from __future__ import annotations
 
 import io
 import json
-import re
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from rich.console import Console
 
 import retinabench as rb
-from retinabench.metrics.planning import Requirement, StudyPlan
 from retinabench.reports.clinic import (
     AUTHORS,
-    FIRST_MISSED,
-    READER,
     answer_sets,
-    calibration_panel,
     checklist,
-    checklist_table,
     clinic_json,
     clinic_summary,
     counts_table,
     decision_panel,
     missed_panel,
-    missed_table,
-    plan_table,
-    predictive_table,
     rates_table,
     render,
     ungradable_table,
     write_clinic,
 )
-from retinabench.reports.toolkit.figures import BAD, GOOD
+from retinabench.reports.toolkit.figures import BAD
 from retinabench.reports.toolkit.pages import macros
 from support.reading_pages import without_script
 from support.screened import screened
@@ -78,18 +68,6 @@ def test_the_cross_tabulation_is_counted_by_hand(plain):
     assert plain["Failures, case by case"].answer == "1 missed images listed by id"
 
 
-def test_the_table_mutes_what_is_left_to_the_authors(plain):
-    table = checklist_table(list(plain.values()))
-    [block] = table.blocks
-    muted = [row.label for row in block.rows if row.control]
-    assert "Limitations" in muted
-    assert "Cross tabulation against the reference" not in muted
-    numbers = {row.label: row.cells[1].content for row in block.rows}
-    assert numbers["Data from another source"] == "CLAIM 32"
-    assert numbers["Measures of performance"] == "STARD 14; TRIPOD+AI 12e; CLAIM 28"
-    assert np.mean([row.control for row in block.rows]) < 0.6
-
-
 def images(**columns):
     """100 patients with two images: 40 referable ones, of which 10 are missed, and 160 others, of which 16 are called."""
     label = np.repeat(np.arange(100) < 20, 2)
@@ -118,31 +96,10 @@ def test_sensitivity_and_specificity_of_the_model_alone(screening):
     assert [per_patient[0].value, per_patient[1].value] == pytest.approx([15 / 20, 72 / 80])
 
 
-def test_predictive_values_follow_from_the_prevalence(screening):
-    """PPV = p Se / (p Se + (1 - p)(1 - Sp)) with Se = 0.75, Sp = 0.9 and p = 0.1."""
-    found = cells(predictive_table(screening[1]))["10 %"]
-    assert found[0].value == pytest.approx(0.075 / (0.075 + 0.09))
-    assert found[1].value == pytest.approx(0.81 / (0.81 + 0.025))
-
-
 def test_images_patients_and_cases_are_counted(screening):
     assert cells(counts_table([screening[1]]))["In-domain"] == ["200", "100", "40 (20 %)", "40", "0"]
     plain = answer_sets(rb.clinic(rb.Predictions(["a", "b"], [0, 1], [0.2, 0.7])))
     assert cells(counts_table(plain))["In-domain"] == ["2", "not given", "1 (50 %)", "no grades", "0"]
-
-
-def test_missed_images_have_the_columns_that_the_file_has(screening):
-    report, answer = screening
-    shown = report["in_domain"].missed.images
-    table = missed_table(answer, shown)
-    assert [one.label for one in table.blocks[0].columns] == [
-        "Patient",
-        "Grade",
-        "P(referable)",
-        "Uncertainty",
-    ]
-    assert len(table.blocks[0].rows) == 10
-    assert {row.cells[1].emphasis for row in table.blocks[0].rows} == {"bad"}  # grade 3
 
 
 def test_ungradable_images_change_the_rates_where_they_are_referred():
@@ -191,24 +148,6 @@ def test_every_kind_of_answer():
     assert kind(flat(label, good, uncertainty=rng.random(2000)), referral_rate=0.3) == "unclear"
 
 
-def test_the_sentences_state_the_numbers_of_the_report():
-    report = rb.clinic(screened(camera_drop=2.5), "sensitivity=.85@validation", referral_rate=0.2)
-    first, second = answer_sets(report)
-    assert (first.name, second.name) == ("in_domain", "shifted")
-    missed = SAY.missed(first).striptags()
-    assert missed.split()[0] == str(len(first.one.missed.images))
-    assert f"of {first.positives} referable images" in missed
-    assert f"{first.severe} images with severe disease" in missed
-    whom = SAY.whom(first).striptags()
-    assert "Sensitivity is lower for “camera: B”" in whom
-    assert "566" not in SAY.thresholds(report, first)
-    assert f"{report.threshold.images} images of the validation split" in SAY.thresholds(report, first)
-    cost = SAY.cost(first).striptags()
-    assert f"{first.one.workload.hours:.1f} hours" in cost
-    assert "imageability" in SAY.ungradable(first)
-    assert "net benefit" in SAY.worth(first)
-
-
 @pytest.mark.parametrize("columns", [True, False])
 def test_useful_thresholds_are_those_of_the_intervals(columns):
     found = answer_sets(rb.clinic(screened(columns=columns), referral_rate=0.2))[0]
@@ -218,16 +157,6 @@ def test_useful_thresholds_are_those_of_the_intervals(columns):
     inside = (curve.threshold >= low) & (curve.threshold <= high)
     assert better[inside].all()
     assert (found.worst is None) == (not columns)
-
-
-def test_names_from_the_file_are_escaped():
-    part = screened(60)
-    camera = np.where(part.subgroups["camera"] == "A", "<script>alert(1)</script>", "B")
-    changed = rb.Predictions(
-        part.image_id, part.label, part.prob, patient_id=part.patient_id, subgroups={"<b>": camera}
-    )
-    found = answer_sets(rb.clinic(changed, referral_rate=0.2))[0]
-    assert "<script>" not in SAY.whom(found)
 
 
 @pytest.fixture(scope="module")
@@ -251,27 +180,6 @@ def test_missed_disease_falls_from_the_models_own_misses_to_none(one):
     assert point.lines[0].get_ydata()[0] == pytest.approx(one.missed.referable.value)
 
 
-def test_the_reader_is_drawn_only_where_images_are_referred(one):
-    [with_reader] = decision_panel(one).axes
-    [alone] = decision_panel(rb.clinic(screened(80))["in_domain"]).axes
-    assert line(with_reader, READER.color) is not None
-    assert READER.color not in [found.get_color() for found in alone.lines]
-
-
-def test_treating_all_has_the_net_benefit_of_the_prevalence(one):
-    [axes] = decision_panel(one).axes
-    threshold, benefit = axes.lines[0].get_xdata(), axes.lines[0].get_ydata()
-    share = (one.images.table.tp + one.images.table.fn) / sum(vars(one.images.table).values())
-    assert np.allclose(benefit, share - (1 - share) * threshold / (1 - threshold))
-
-
-def test_calibration_is_drawn_by_groups_of_images(one):
-    [axes] = calibration_panel(one.calibration).axes
-    drawn = line(axes, GOOD)
-    assert drawn.get_xdata().tolist() == [group.forecast for group in one.calibration.curve]
-    assert drawn.get_ydata().tolist() == [group.observed.value for group in one.calibration.curve]
-
-
 def test_the_net_benefit_of_a_single_patient_has_no_interval_and_is_drawn():
     two = rb.Predictions(
         np.array(["a", "b"]), np.array([0, 1], np.int8), np.array([0.2, 0.7]), patient_id=np.array(["p", "p"])
@@ -292,23 +200,6 @@ def test_nothing_is_cut(width):
         assert image.image_id in shown
     assert "camera: B" in shown
     assert "prevalences, per image" in " ".join(shown.split())
-
-
-def test_the_most_demanding_question_comes_first():
-    needs = {
-        "auroc": Requirement("AUROC within .05", 400, 200, 40, 1.5, "Hanley 1982"),
-        "sensitivity": Requirement("sensitivity within .05", 2468, 1234, 250, 1.2, "Wilson 1927"),
-    }
-    plan = StudyPlan(SimpleNamespace(prevalence=0.1), None, needs)
-    out = io.StringIO()
-    Console(file=out, width=100).print(plan_table(plan))
-    text = out.getvalue()
-    assert "1,234 patients answer every question (prevalence 0.1)" in text
-    rows = [re.sub(r"\s{2,}", "|", one.strip()) for one in text.splitlines()]
-    assert rows.index("sensitivity within .05|1,234|2,468|250|1.20") < rows.index(
-        "AUROC within .05|200|400|40|1.50"
-    )
-    assert "Formulas: Hanley 1982; Wilson 1927." in " ".join(text.split())
 
 
 @pytest.fixture(scope="module")
@@ -336,12 +227,6 @@ def test_the_page_stands_alone_and_leads_with_missed_disease(report, tmp_path):
     assert set(found["answers"]) == {"in_domain", "shifted"}
     assert len(found["checklist"]) > 15
     assert page == render(report)
-
-
-def test_many_missed_images_fold(report):
-    many = rb.clinic(screened(200, signal=1.0), 0.9, referral_rate=0.05)
-    assert len(many["in_domain"].missed.images) > FIRST_MISSED
-    assert "further missed images" in render(many)
 
 
 def test_what_the_file_holds_is_escaped():

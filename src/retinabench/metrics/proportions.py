@@ -127,7 +127,17 @@ def clustered_proportion(
         survey data, Survey Methodology 24:193 (1998). Franco, Little, Louis and Slud, Comparative study of confidence intervals
         for proportions in complex sample surveys, J. Surv. Stat. Methodol. 7:334 (2019), where Jeffreys' covers best.
 
-    Shapes: `success` (N,), `weight` (N,), `cluster` (N,).
+    Args:
+        success: (N,) in [0, 1]; a share where it is a mean, such as that over several seeds.
+        weight: (N,) >= 0, what each image counts for; 0 or False leaves it out.
+        cluster: (N,) patients.
+        level: Level of the interval.
+        exact: Whether to take the interval of Clopper and Pearson at the effective number, for a decision that must not be
+            wrong more often than stated; it is wider.
+        variance: Of the proportion, in place of v where it is larger: which images count may itself depend on the sample.
+
+    Returns:
+        The proportion with its interval; NaN where no image counts, the ends also where all that count are of one patient.
     """
     codes, _ = cluster_codes(cluster)
     y, w = np.asarray(success, np.float64), np.asarray(weight, np.float64)
@@ -135,47 +145,24 @@ def clustered_proportion(
         raise InputError(f"{len(y)} successes, {len(w)} weights and {len(codes)} patients")
     if not ((y >= 0) & (y <= 1)).all() or not (np.isfinite(w) & (w >= 0)).all():
         raise InputError("successes must lie between 0 and 1, weights must be finite and at least 0")
-    counted = w > 0
-    y, w = y[counted], w[counted]
-    codes = np.unique(codes[counted], return_inverse=True)[1]
-    if not len(y):
-        return Interval(np.nan)
-    p = 0.0 if not y.any() else 1.0 if (y == 1).all() else float(w @ y / w.sum())
-    if codes.max() == 0:
-        return Interval(p)
-    of_patient = np.bincount(codes, w)
-    copies = float(w.sum()) ** 2 / float(of_patient @ of_patient)
-    perfect = float(clopper_pearson(copies, copies, level)[0])
-    if not 0 < p < 1:
-        return Interval(p, perfect if p else 0.0, 1.0 if p else 1 - perfect)
-    effective = effective_images(y, w, codes, level, variance)
-    low, high = (clopper_pearson if exact else jeffreys)(p * effective, effective, level)
-    return Interval(p, min(p, perfect, float(low)), max(p, 1 - perfect, float(high)))
+    sums = _sums_of_one(y, w, codes, level, variance)
+    low, high = proportion_intervals(sums, level, exact=exact)
+    return Interval(float(sums.value[0]), float(low[0]), float(high[0]))
 
 
-def effective_images(
-    success: Floats, weight: Floats, codes: NDArray[np.intp], level: float, variance: float = 0.0
-) -> float:
-    """Return the number of independent images that would know a proportion as well as these do.
+def effective_images(success: Floats, weight: Floats, codes: NDArray[np.intp], level: float) -> float:
+    """Return the number of independent images that would know a proportion as well as these do; see `clustered_proportion`.
 
-    Shapes: `success` (N,), `weight` (N,), `codes` (N,).
+    success (N,) in [0, 1]; weight (N,) > 0; codes (N,) numbers of patients; level of the two-sided interval, or of twice a
+    one-sided test, for which it is used. The number need not be whole.
     """
-    y, w, total = success, weight, float(weight.sum())
-    p = float(w @ y) / total
-    of_patient = np.bincount(codes, w)
-    patients = len(of_patient)
-    alone, copies = total**2 / float(w @ w), total**2 / float(of_patient @ of_patient)
-    if not 0 < p < 1:
-        return copies
-    residual = np.bincount(codes, w * (y - p))
-    linear = patients / (patients - 1) * float(residual @ residual) / total**2 if patients < len(y) else 0.0
-    found = max(linear, variance, p * (1 - p) / alone)
-    seen = min(np.count_nonzero(np.bincount(codes, side)) for side in (y, 1 - y))
-    inverse = (seen * found / (p * (1 - p)) + PRIOR_PATIENTS / copies) / (seen + PRIOR_PATIENTS)
-    if patients == len(y):  # images of different patients are independent: their variance was not estimated
-        return float(1 / inverse)
-    t, z = stats.t.ppf((1 + level) / 2, patients - 1), stats.norm.ppf((1 + level) / 2)
-    return float((z / t) ** 2 / inverse)
+    sums = _sums_of_one(success, weight, codes, level)
+    return float(sums.effective[0] if 0 < sums.value[0] < 1 else sums.copies[0])
+
+
+def _sums_of_one(y: Floats, w: Floats, codes: NDArray[np.intp], level: float, variance: float = 0.0) -> Sums:
+    order = np.argsort(codes, kind="stable")
+    return proportion_sums(y[order][None], w[order], patient_starts(codes[order]), level, variance)
 
 
 def binary(values: ArrayLike, name: str) -> NDArray[np.bool_]:
@@ -222,7 +209,13 @@ def patient_starts(codes: NDArray[np.intp]) -> NDArray[np.intp]:
     return np.flatnonzero(np.r_[True, codes[1:] != codes[:-1]]) if len(codes) else np.empty(0, np.intp)
 
 
-def proportion_sums(success: ArrayLike, weight: ArrayLike, starts: NDArray[np.intp]) -> Sums:
+def proportion_sums(
+    success: ArrayLike,
+    weight: ArrayLike,
+    starts: NDArray[np.intp],
+    level: float = 0.95,
+    variance: float = 0.0,
+) -> Sums:
     """Return the sums of K proportions over the same N images.
 
     Shapes: `success` (K, N), `weight` (K, N), `starts` (G,).
@@ -243,24 +236,27 @@ def proportion_sums(success: ArrayLike, weight: ArrayLike, starts: NDArray[np.in
         alone = total**2 / np.einsum("ij,ij->i", w, w)
         residual = hits - p[:, None] * of_patient
         linear = patients / (patients - 1) * np.einsum("ij,ij->i", residual, residual) / total**2
-        found = np.maximum(np.where(patients < images, linear, 0.0), p * (1 - p) / alone)
+        found = np.maximum(
+            np.where(patients < images, linear, 0.0), np.maximum(p * (1 - p) / alone, variance)
+        )
         seen = np.minimum((hits > 0).sum(1), (misses > 0).sum(1))
         inverse = (seen * found / (p * (1 - p)) + PRIOR_PATIENTS / copies) / (seen + PRIOR_PATIENTS)
-        t, z = stats.t.ppf(0.975, np.maximum(patients - 1, 1)), stats.norm.ppf(0.975)
+        tail = (1 + level) / 2
+        t, z = stats.t.ppf(tail, np.maximum(patients - 1, 1)), stats.norm.ppf(tail)
         effective = np.where(patients == images, 1.0, (z / t) ** 2) / inverse
     return Sums(p, effective, copies, patients)
 
 
-def proportion_intervals(sums: Sums) -> tuple[Floats, Floats]:
-    """Return the ends (K,) of the 95 % intervals of `clustered_proportion`."""
+def proportion_intervals(sums: Sums, level: float = 0.95, *, exact: bool = False) -> tuple[Floats, Floats]:
+    """Return the ends (K,) of the intervals of `clustered_proportion`; NaN where no image counts or all that do are of one patient."""
     p = sums.value
     low, high = np.full((2, len(p)), np.nan)
     known = sums.patients > 1
     inner = known & (p > 0) & (p < 1)
     perfect = np.full(len(p), np.nan)
-    perfect[known] = clopper_pearson(sums.copies[known], sums.copies[known])[0]
+    perfect[known] = clopper_pearson(sums.copies[known], sums.copies[known], level)[0]
     n = sums.effective[inner]
-    found = jeffreys(p[inner] * n, n)
+    found = (clopper_pearson if exact else jeffreys)(p[inner] * n, n, level)
     low[inner] = np.minimum(np.minimum(p[inner], perfect[inner]), found[0])
     high[inner] = np.maximum(np.maximum(p[inner], 1 - perfect[inner]), found[1])
     never, always = known & (p == 0), known & (p == 1)
@@ -284,9 +280,10 @@ def combined_proportions(
     codes, patients = cluster_codes(cluster)
     share = np.array([np.asarray(success, np.float64) for _, success in parts])
     coefficient = np.array([c for c, _ in parts])
-    found = [clustered_proportion(success, np.ones(len(codes)), codes) for success in share]
-    value = np.array([one.value for one in found])
-    low, high = np.array([(one.value - one.low, one.high - one.value) for one in found]).T
+    order = np.argsort(codes, kind="stable")
+    sums = proportion_sums(share[:, order], np.ones(len(codes)), patient_starts(codes[order]))
+    value, (lowest, highest) = sums.value, proportion_intervals(sums)
+    low, high = value - lowest, highest - value
     residual = np.array(
         [np.bincount(codes, success - p, patients) for success, p in zip(share, value, strict=True)]
     )

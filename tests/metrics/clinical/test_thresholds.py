@@ -96,11 +96,6 @@ def test_points_are_those_of_scikit_learn():
     np.testing.assert_allclose(1 - spec, fpr, atol=1e-15)
 
 
-def test_a_specificity_of_exactly_the_goal_counts():
-    y, p = np.array([0] * 5 + [1] * 5), np.array([0.1, 0.1, 0.1, 0.1, 0.9, 0.9, 0.9, 0.9, 0.9, 0.1])
-    assert sensitivity_at_specificity(y, p, 0.8).sensitivity == 0.8
-
-
 def test_proportions():
     table = two_by_two([1, 1, 1, 0, 0, 0, 0, 0], [1, 1, 0, 1, 0, 0, 0, 0])
     assert (table.tp, table.fp, table.fn, table.tn) == (2, 1, 1, 4)
@@ -239,16 +234,6 @@ def test_margin_is_largest_at_the_threshold_and_total_order_at_one_half():
     )
 
 
-def test_each_model_of_a_comparison_gets_its_own_threshold():
-    a = drawn()
-    logit = np.log(np.clip(a.prob, 0.001, 0.999) / (1 - np.clip(a.prob, 0.001, 0.999)))
-    b = rb.Predictions(a.image_id, a.label, 1 / (1 + np.exp(-logit - 1)), split=a.split)
-    found = rb.compare(a, b, bootstrap=0, threshold="sensitivity=.85@validation")
-    assert found.thresholds[0].value < found.thresholds[1].value
-    assert found["in_domain"]["sensitivity"].difference == pytest.approx(0)
-    assert len(found.to_dict()["thresholds"]) == 2
-
-
 def test_rules_without_images_or_a_class_are_refused():
     test_only = rb.Predictions(["a", "b"], [0, 0], [0.1, 0.2])
     with pytest.raises(InputError, match="validation split"):
@@ -257,12 +242,6 @@ def test_rules_without_images_or_a_class_are_refused():
         DecisionThreshold.parse("youden").freeze(test_only)
     with pytest.raises(InputError, match="published rules"):
         rb.score(test_only, "published", threshold=0.3)
-
-
-def test_without_validation_images_the_choice_is_marked():
-    found = DecisionThreshold.parse("youden").freeze(rb.Predictions(["a", "b"], [0, 1], [0.1, 0.2]))
-    assert found.same_images
-    assert "same images" in found.note
 
 
 def test_a_specificity_that_no_threshold_but_infinity_reaches_calls_nobody():

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,9 +13,7 @@ from retinabench.metrics.guarantees.goals import Goal, ReferralCases
 from retinabench.metrics.guarantees.threshold import (
     ROUNDING,
     choose_threshold,
-    infinity_as_text,
     notes_on,
-    of_file,
     on_sets,
     realised,
     validation_and_test,
@@ -30,27 +25,6 @@ def predictions(split, domain=None, patient=None):
     return rb.Predictions(
         np.arange(n), np.arange(n) % 2, np.full(n, 0.3), split=split, domain=domain, patient_id=patient
     )
-
-
-def test_an_error_about_a_column_names_the_file_and_another_does_not():
-    for error, said in (
-        (InputError("is missing", column="grade", hint="Add it."), "a.csv, column 'grade': is missing. Add it."),
-        (InputError("is missing", file="b.csv", column="grade"), "b.csv, column 'grade': is missing"),
-        (InputError("delta is 95"), "delta is 95"),
-    ):  # fmt: skip
-        with pytest.raises(InputError) as caught, of_file("a.csv"):
-            raise error
-        assert str(caught.value) == said
-
-
-def test_the_parts_that_exist_are_returned():
-    split = ["validation", "test", "test", "validation"]
-    found = validation_and_test(predictions(split, ["in_domain", "in_domain", "shifted", "shifted"]))
-    assert {name: part.image_id.tolist() for name, part in found.items()} == {
-        "validation": ["0"],
-        "in_domain": ["1"],
-        "shifted": ["2"],
-    }
 
 
 @pytest.mark.parametrize(
@@ -124,11 +98,6 @@ def test_notes_count_what_is_missed_and_name_absent_patients():
     notes = notes_on(part, {"in_domain": realised["in_domain"]}, [], "missed")
     assert "no patient_id: every image counts as a patient" in notes
     assert notes[-1] == "in-domain: 30 of 30 referable images are missed; ask for --goal sensitivity=0.9"
-
-
-def test_infinite_numbers_become_text():
-    content = infinity_as_text({"a": [math.inf, 1.5, (-math.inf,)], "b": "inf", "c": 2})
-    assert json.dumps(content, allow_nan=False) == '{"a": ["inf", 1.5, ["-inf"]], "b": "inf", "c": 2}'
 
 
 CASES = st.lists(st.tuples(st.booleans(), st.booleans(), st.integers(0, 6)), min_size=1, max_size=30)
