@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
 from pathlib import Path, PurePath
@@ -41,7 +41,6 @@ from retinabench.reports.toolkit.figures import (
     canvas,
     draw_lines,
     light_grid,
-    to_svg,
 )
 from retinabench.reports.toolkit.number_format import (
     COUNT,
@@ -55,7 +54,6 @@ from retinabench.reports.toolkit.pages import explorer, macros
 from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table, to_terminal
 
 AUTHORS = "to be answered by the authors"
-
 SOURCES = (
     "Items by the numbers of STARD 2015 (Bossuyt et al., BMJ 351:h5527; STARD-AI, Nat. Med. 2025, adds items on data, algorithm and "
     "fairness to it), TRIPOD+AI (Collins et al., BMJ 385:e078378, 2024) and CLAIM (Mongan et al., Radiol. Artif. Intell. "
@@ -140,85 +138,102 @@ def checklist_table(items: list[Item]) -> Table:
 
 
 Kind = Literal[
-    "one class",
-    "inverted",
-    "never",
-    "blind",
-    "no referral",
-    "nothing missed",
-    "worse",
-    "unclear",
-    "partly",
-    "yes",
-]
-
+    "one class", "inverted", "never", "blind", "no referral", "nothing missed", "worse", "unclear", "partly", "yes"
+]  # fmt: skip
 """Whether uncertainty can drive referral on a set, from no to yes."""
 
 
 @dataclass(frozen=True)
 class SetAnswer:
-    """The answer on one set.
-
-    Attributes:
-        name: Key of the set.
-        label: What it is called.
-        kind: Whether uncertainty can drive referral.
-        one: Its numbers.
-        positives: Number of referable images.
-        missed_alone: Referable images that the model alone misses.
-        severe: Number of images of grade 3 and 4; None without grades.
-        nhs: What the pathway says of the NHS goal, at its thresholds.
-        failing: Groups whose sensitivity, specificity or AUROC is shown to be below that of the other images, with the rate.
-        worst: The group of the lowest sensitivity that is not too small.
-        small: Number of groups of whose sensitivity nothing can be said.
-        useful: First and last threshold probability at which the model's net benefit is shown to be above treating all and
-            treating none; None where there is none.
-        share: Writes a share in percent with its interval.
-        rate: Writes a number with its interval.
-    """
+    """The answer on one set, and the numbers that the sentences of `say.html.j2` state."""
 
     name: str
-    label: str
     kind: Kind
     one: SetScreening
-    positives: int
-    missed_alone: int
-    severe: int | None
-    nhs: GoalVerdict
-    failing: Sequence[tuple[Subgroup, str]]
-    worst: Subgroup | None
-    small: int
-    useful: tuple[float, float] | None
 
-    share: Callable[[Interval], Markup]
-    rate: Callable[[Interval], Markup]
+    @property
+    def label(self) -> str:
+        """What the set is called."""
+        return SET_LABELS[self.name]
+
+    @property
+    def positives(self) -> int:
+        """Number of referable images."""
+        return self.one.images.table.tp + self.one.images.table.fn
+
+    @property
+    def missed_alone(self) -> int:
+        """Referable images that the model alone misses."""
+        return self.one.images.table.fn
 
     @property
     def caught(self) -> int:
         """Of the images that the model alone misses, the number that is referred."""
         return self.missed_alone - len(self.one.missed.images)
 
+    @property
+    def severe(self) -> int | None:
+        """Number of images of grade 3 and 4; None without grades."""
+        return None if self.one.missed.severe is None else self.one.missed.severe_total
+
+    @property
+    def nhs(self) -> GoalVerdict:
+        """What the pathway says of the NHS goal, at its thresholds."""
+        return nhs_goal(self.one.pathway)
+
+    @property
+    def failing(self) -> list[tuple[Subgroup, str]]:
+        """Groups with a rate (sensitivity, specificity or AUROC) that is shown to be below that of the other images."""
+        groups = self.one.subgroups
+        return [(group, rate) for rate in RATES for group in groups.failing(rate)] if groups else []
+
+    @property
+    def worst(self) -> Subgroup | None:
+        """The group of the lowest sensitivity that is not too small."""
+        return self.one.subgroups.worst("sensitivity") if self.one.subgroups else None
+
+    @property
+    def small(self) -> int:
+        """Number of groups of whose sensitivity nothing can be said."""
+        groups = self.one.subgroups.groups if self.one.subgroups else ()
+        return sum(bool(group.rates["sensitivity"].too_small) for group in groups)
+
+    @property
+    def useful(self) -> tuple[float, float] | None:
+        """Ends of the longest run of threshold probabilities at which the model beats treating all and treating none."""
+        curve = self.one.decision_curve
+        if curve.low is None or curve.over_all_low is None:
+            return None
+        better = (curve.low > 0) & (curve.over_all_low > 0)
+        runs = np.split(np.arange(len(better)), np.flatnonzero(np.diff(better)) + 1)
+        longest = max((run for run in runs if better[run[0]]), key=len, default=None)
+        if longest is None:
+            return None
+        return float(curve.threshold[longest[0]]), float(curve.threshold[longest[-1]])
+
+    @staticmethod
+    def share(one: Interval) -> Markup:
+        """Write a share in percent with its interval."""
+        return Quantity(one.value, one.low, one.high).whole_html(PERCENT)
+
+    @staticmethod
+    def rate(one: Interval) -> Markup:
+        """Write a number with its interval."""
+        return Quantity(one.value, one.low, one.high).whole_html(TWO_DIGITS)
+
 
 def answer_sets(report: ScreeningReport) -> list[SetAnswer]:
     """Return the answer of every set, the in-domain one first."""
-    return [_answer(name, one, report) for name, one in report.sets.items()]
+    return [SetAnswer(name, _kind(one, report), one) for name, one in report.sets.items()]
 
 
-def _answer(name: str, one: SetScreening, report: ScreeningReport) -> SetAnswer:
-    table, groups = one.images.table, one.subgroups
-    nhs = next(verdict for verdict in one.pathway.verdicts if verdict.goal == "nhs")
-    failing = [(group, rate) for rate in RATES for group in (groups.failing(rate) if groups else [])]
-    severe = None if one.missed.severe is None else one.missed.severe_total
-    return SetAnswer(
-        name, SET_LABELS[name], _kind(one, report, nhs), one, table.tp + table.fn, table.fn, severe, nhs, failing,
-        groups.worst("sensitivity") if groups else None,
-        sum(bool(group.rates["sensitivity"].too_small) for group in groups.groups) if groups else 0,
-        _useful(one), share, rate,
-    )  # fmt: skip
+def nhs_goal(judged: JudgedTable) -> GoalVerdict:
+    """Return what a table says of the NHS goal."""
+    return next(one for one in judged.verdicts if one.goal == "nhs")
 
 
-def _kind(one: SetScreening, report: ScreeningReport, nhs: GoalVerdict) -> Kind:
-    table, rate = one.images.table, one.workload.images.value
+def _kind(one: SetScreening, report: ScreeningReport) -> Kind:
+    table, rate, caught = one.images.table, one.workload.images.value, one.missed.caught
     if not (table.tp + table.fn and table.tn + table.fp):
         return "one class"
     if one.auroc.high < 0.5:
@@ -229,41 +244,16 @@ def _kind(one: SetScreening, report: ScreeningReport, nhs: GoalVerdict) -> Kind:
         return "blind"
     if one.referred == 0:
         return "no referral"
-    caught = one.missed.caught
     if table.fn == 0:
         return "nothing missed"
     if caught.high < rate:
         return "worse"
     if not caught.low > rate:
         return "unclear"
-    return "yes" if nhs.bound_met and not report.threshold.same_images else "partly"
+    return "yes" if nhs_goal(one.pathway).bound_met and not report.threshold.same_images else "partly"
 
 
-def _useful(one: SetScreening) -> tuple[float, float] | None:
-    """The longest run of threshold probabilities at which the model beats treating all and treating none."""
-    curve = one.decision_curve
-    if curve.low is None or curve.over_all_low is None:
-        return None
-    better = (curve.low > 0) & (curve.over_all_low > 0)
-    runs = np.split(np.arange(len(better)), np.flatnonzero(np.diff(better)) + 1)
-    longest = max((run for run in runs if better[run[0]]), key=len, default=None)
-    if longest is None:
-        return None
-    return float(curve.threshold[longest[0]]), float(curve.threshold[longest[-1]])
-
-
-def share(one: Interval) -> Markup:
-    """Return a share in percent with its interval."""
-    return Quantity(one.value, one.low, one.high).whole_html(PERCENT)
-
-
-def rate(one: Interval) -> Markup:
-    """Return a number with its interval."""
-    return Quantity(one.value, one.low, one.high).whole_html(TWO_DIGITS)
-
-
-SIGNED = NumberFormat(2, signed=True)
-
+SIGNED, EFFECT = NumberFormat(2, signed=True), NumberFormat(2)
 READINGS = {
     "retained_only": "Retained images only",
     "screen_positive": "Referred count as positive",
@@ -272,19 +262,19 @@ READINGS = {
 }
 
 
-def number(one: Interval, form: NumberFormat = TWO_DIGITS) -> Cell:
-    """Return a cell of a number with its interval."""
-    return Cell.number(one.value, one.low, one.high, form=form)
-
-
 def rates_table(answer: SetAnswer, report: ScreeningReport) -> Table:
     """Return sensitivity and specificity of the model alone and under the four readings, per image and per patient."""
     one = answer.one
     columns = [Column("Sensitivity"), Column("Specificity"), Column("NHS goal", text=True)]
-    rows = [Row("Model alone, per image", [*_rates(one.images), _goal(one.images, report)])]
+    rows = [
+        Row(
+            "Model alone, per image",
+            [*_rates(one.images.sensitivity, one.images.specificity), _goal(one.images, report)],
+        )
+    ]
     rows += _readings("per image", one.readings, report, one.pathway)
     if one.patients is not None and one.patient_readings is not None:
-        cells = [*_rates(one.patients), _goal(one.patients, report)]
+        cells = [*_rates(one.patients.sensitivity, one.patients.specificity), _goal(one.patients, report)]
         rows.append(Row("Model alone, per patient (any eye)", cells, rule=True))
         rows += _readings("per patient", one.patient_readings, report, None)
     note = (
@@ -295,8 +285,8 @@ def rates_table(answer: SetAnswer, report: ScreeningReport) -> Table:
     return Table.of(caption, columns, rows, row_header="Reading", note=note)
 
 
-def _rates(judged: JudgedTable) -> list[Cell]:
-    return [number(judged.sensitivity), number(judged.specificity)]
+def _rates(sensitivity: Interval, specificity: Interval) -> list[Cell]:
+    return [Cell.of(sensitivity, TWO_DIGITS), Cell.of(specificity, TWO_DIGITS)]
 
 
 def _readings(
@@ -308,13 +298,13 @@ def _readings(
     rows = []
     for name, rates in readings.items():
         goal = _goal(pathway, report) if name == "screen_positive" and pathway is not None else Cell()
-        cells = [number(rates["sensitivity"]), number(rates["specificity"]), goal]
+        cells = [*_rates(rates["sensitivity"], rates["specificity"]), goal]
         rows.append(Row(f"{READINGS[name]}, {unit}", cells))
     return rows
 
 
 def _goal(judged: JudgedTable, report: ScreeningReport) -> Cell:
-    verdict = next(one for one in judged.verdicts if one.goal == "nhs")
+    verdict = nhs_goal(judged)
     if isnan(verdict.sensitivity[0]) or isnan(verdict.specificity[0]):
         return Cell("not known")
     if report.threshold.same_images:
@@ -349,7 +339,7 @@ def predictive_table(answer: SetAnswer) -> Table:
         "npv_with_reader": "NPV, with reader",
     }  # fmt: skip
     rows = [
-        Row(f"{100 * float(prevalence):g} %", [number(values[name]) for name in heads])
+        Row(f"{100 * float(prevalence):g} %", [Cell.of(values[name], TWO_DIGITS) for name in heads])
         for prevalence, values in answer.one.predictive_values.items()
     ]
     caption = f"{answer.label}: predictive values at stated prevalences, per image"
@@ -361,31 +351,17 @@ def subgroup_table(answer: SetAnswer, column: str) -> Table:
     groups = answer.one.subgroups
     assert groups is not None
     heads = (
-        "Sensitivity",
-        "Specificity",
-        "AUROC",
-        "Referred",
-        "Observed − predicted",
-        "Patients",
-        "Referable images",
-    )
-    rows = [Row(one.value, _group_cells(one)) for one in groups.of(column)]
+        "Sensitivity", "Specificity", "AUROC", "Referred", "Observed − predicted", "Patients", "Referable images",
+    )  # fmt: skip
+    rows = []
+    for one in groups.of(column):
+        rates = [group_cell(one.rates[name]) for name in RATES]
+        further = [Cell.of(one.referral, PERCENT), Cell.of(one.calibration, SIGNED)]
+        counts = [Cell(f"{one.patients:,}"), Cell(f"{one.positives:,}")]
+        rows.append(Row(one.value, [*rates, *further, *counts]))
     note = f"Cut {groups.bins[column]}." if column in groups.bins else ""
     caption = f"{answer.label}: {column}"
     return Table.of(caption, [Column(head) for head in heads], rows, row_header=column, note=note)
-
-
-def _group_cells(one: Subgroup) -> list[Cell]:
-    rates = [group_cell(one.rates[name]) for name in RATES]
-    gap = one.calibration
-    residual = Cell.number(gap.value, gap.low, gap.high, form=SIGNED)
-    return [
-        *rates,
-        number(one.referral, PERCENT),
-        residual,
-        Cell(f"{one.patients:,}"),
-        Cell(f"{one.positives:,}"),
-    ]
 
 
 def group_cell(rate: GroupRate) -> Cell:
@@ -417,47 +393,41 @@ def operating_table(answer: SetAnswer) -> Table:
 
 def ungradable_table(answer: SetAnswer) -> Table | None:
     """Return the rates with ungradable images left out and counted as referred; None where all can be graded."""
-    found = answer.one.ungradable
-    if found is None:
+    ungradable = answer.one.ungradable
+    if ungradable is None:
         return None
     columns = [Column("Sensitivity"), Column("Specificity")]
     rows = [
-        Row("Ungradable images left out", [number(one) for one in found.excluded]),
-        Row("Ungradable images count as referred", [number(one) for one in found.as_referred]),
+        Row("Ungradable images left out", _rates(*ungradable.excluded)),
+        Row("Ungradable images count as referred", _rates(*ungradable.as_referred)),
     ]
+    form = PERCENT.fitted(0.05)
     note = (
-        f"Ungradable: {PERCENT.fitted(0.05)(found.among_referable.value)} of the referable images, "
-        f"{PERCENT.fitted(0.05)(found.among_healthy.value)} of the others."
+        f"Ungradable: {form(ungradable.among_referable.value)} of the referable images, "
+        f"{form(ungradable.among_healthy.value)} of the others."
     )
     return Table.of(f"{answer.label}: ungradable images", columns, rows, row_header="Counting", note=note)
 
 
 def counts_table(sets: Sequence[SetAnswer]) -> Table:
     """Return the number of images, patients and cases of every set."""
-    columns = [
-        Column(head) for head in ("Images", "Patients", "Referable images", "Severe images", "Ungradable")
-    ]
-    rows = [Row(answer.label, [Cell(text) for text in _counts(answer)]) for answer in sets]
-    return Table.of("Test images", columns, rows, row_header="Set")
-
-
-def _counts(answer: SetAnswer) -> list[str]:
-    one: SetScreening = answer.one
-    table = one.images.table
-    images = table.tp + table.fp + table.fn + table.tn
-    patients = "not given"
-    if one.patients is not None:
-        people = one.patients.table
-        patients = f"{people.tp + people.fp + people.fn + people.tn:,}"
-    return [
-        f"{images:,}", patients, f"{answer.positives:,} ({percent(answer.positives / images)})",
-        "no grades" if answer.severe is None else f"{answer.severe:,}",
-        f"{one.ungradable.images:,}" if one.ungradable else "0",
-    ]  # fmt: skip
+    rows = []
+    for answer in sets:
+        one = answer.one
+        images = one.images.table.counts("prevalence")[1]
+        texts = [
+            f"{images:,}",
+            f"{one.patients.table.counts('prevalence')[1]:,}" if one.patients else "not given",
+            f"{answer.positives:,} ({percent(answer.positives / images)})",
+            "no grades" if answer.severe is None else f"{answer.severe:,}",
+            f"{one.ungradable.images:,}" if one.ungradable else "0",
+        ]
+        rows.append(Row(answer.label, [Cell(text) for text in texts]))
+    heads = ("Images", "Patients", "Referable images", "Severe images", "Ungradable")
+    return Table.of("Test images", [Column(head) for head in heads], rows, row_header="Set")
 
 
 HEIGHT = 300
-
 MODEL, READER = Mark(0, 0), Mark(1, 1)
 
 
@@ -528,20 +498,14 @@ def calibration_panel(summary: CalibrationSummary) -> Figure:
     return figure
 
 
-EFFECT = NumberFormat(2)
-
 MISSED = 10
-
 """Missed images that are listed; the rest are in the JSON and on the page."""
 
 
 def clinic_summary(report: ScreeningReport) -> Group:
     """Return the answer, missed disease, rates, subgroups and predictive values of every set."""
-    found = answer_sets(report)
-    parts: list[RenderableType] = []
-    for answer in found:
-        parts += _set_summary(answer, report, many=len(found) > 1)
-    return Group(*parts)
+    answers = answer_sets(report)
+    return Group(*(part for one in answers for part in _set_summary(one, report, many=len(answers) > 1)))
 
 
 def _set_summary(answer: SetAnswer, report: ScreeningReport, *, many: bool) -> list[RenderableType]:
@@ -570,24 +534,15 @@ def _set_summary(answer: SetAnswer, report: ScreeningReport, *, many: bool) -> l
 def _groups_table(answer: SetAnswer) -> Table:
     groups = answer.one.subgroups
     assert groups is not None
-    rows = [
-        Row(
-            one.name,
-            [
-                Cell(f"{one.patients:,}"),
-                *(_short(group_cell(one.rates[rate])) for rate in ("sensitivity", "specificity", "auroc")),
-            ],
-        )
-        for one in groups.groups
-    ]
+    rows = []
+    for one in groups.groups:
+        cells = [group_cell(one.rates[rate]) for rate in RATES]
+        # Why a group is too small stands on the page.
+        short = [Cell("too small") if isinstance(cell.content, str) else cell for cell in cells]
+        rows.append(Row(one.name, [Cell(f"{one.patients:,}"), *short]))
     columns = [Column(head) for head in ("Patients", "Sensitivity", "Specificity", "AUROC")]
     note = "worse: below the other images, by intervals that hold for all groups at once"
     return Table.of(f"{answer.label}: subgroups", columns, rows, row_header="Group", note=note)
-
-
-def _short(cell: Cell) -> Cell:
-    """Leave out why a group is too small: the page says it."""
-    return Cell("too small") if isinstance(cell.content, str) else cell
 
 
 def _plain(text: Markup) -> str:
@@ -599,24 +554,19 @@ def plan_table(plan: StudyPlan) -> Group:
     columns = [Column("patients"), Column("images"), Column("referable\nimages"), Column("design\neffect")]
     rows = []
     for name, one in sorted(plan.requirements.items(), key=lambda item: -item[1].patients):
-        numbers = (one.patients, one.images, one.positives)
-        cells = [Cell.number(number, form=COUNT) for number in numbers]
-        cells.append(Cell.number(one.design_effect, form=EFFECT))
-        if name == plan.decisive:
-            cells[0] = Cell.number(one.patients, form=COUNT, emphasis="best")
-        rows.append(Row(one.question, cells))
+        best = "best" if name == plan.decisive else ""
+        patients = Cell.number(one.patients, form=COUNT, emphasis=best)
+        effect = Cell.number(one.design_effect, form=EFFECT)
+        rows.append(Row(one.question, [patients, Cell.count(one.images), Cell.count(one.positives), effect]))
     caption = (
         f"{plan.patients:,} patients answer every question (prevalence {plan.assumptions.prevalence:.3g})"
     )
     sources = "; ".join(dict.fromkeys(one.source for one in plan.requirements.values()))
-    table = Table.of(caption, columns, rows, row_header="To know", note=f"Formulas: {sources}.")
-    return to_terminal(table)
+    return to_terminal(Table.of(caption, columns, rows, row_header="To know", note=f"Formulas: {sources}."))
 
 
 TITLE = "Can this model's uncertainty drive referral?"
-
 FIRST_MISSED, MOST_MISSED = 15, 1000
-
 CONTENTS = (
     ("verdict", "Answer"), ("explore", "Other thresholds"), ("missed", "Missed disease"), ("rates", "Sensitivity and specificity"),
     ("groups", "Subgroups"), ("work", "Cost"), ("risk", "Calibration and net benefit"), ("data", "Data"),
@@ -624,37 +574,20 @@ CONTENTS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class SetPage:
-    """What the page shows of one set."""
-
-    answer: SetAnswer
-    missed_figure: Panel
-    missed_table: Table | None
-    further_missed: Table | None
-    listed: int
-    rates: Table
-    ungradable: Table | None
-    groups: list[Table]
-    predictive: Table
-    operating: Table
-    decision_figure: Panel
-    calibration_figure: Panel
-
-
 def render(report: ScreeningReport, grid: PolicyGrid | None = None) -> str:
     """Return the page of a screening report."""
-    found = [_set_page(answer, report) for answer in answer_sets(report)]
-    absent = ([] if len(found) > 1 else ["work"]) + ([] if grid is not None else ["explore"])
+    answers = answer_sets(report)
+    many = len(answers) > 1
+    absent = ([] if many else ["work"]) + ([] if grid is not None else ["explore"])
     context = {
         "title": TITLE,
         "contents": [entry for entry in CONTENTS if entry[0] not in absent],
         "explorer": None if grid is None else explorer({"model": grid}, report.reader),
         "report": report,
-        "sets": found,
-        "many": len(found) > 1,
+        "sets": [_set_page(answer, report) for answer in answers],
+        "many": many,
         "file": PurePath(report.source).name if report.source else "predictions",
-        "counts": counts_table([one.answer for one in found]),
+        "counts": counts_table(answers),
         "checklist": checklist_table(checklist(report)),
         "decision_legend": [
             LegendEntry("model alone", MODEL), LegendEntry("model, the referred read by the reader", READER),
@@ -682,31 +615,28 @@ def clinic_json(report: ScreeningReport) -> dict[str, object]:
     }
 
 
-def _set_page(answer: SetAnswer, report: ScreeningReport) -> SetPage:
+def _set_page(answer: SetAnswer, report: ScreeningReport) -> dict[str, object]:
+    """What the page shows of one set."""
     one, images = answer.one, answer.one.missed.images
     first, further = images[:FIRST_MISSED], images[FIRST_MISSED:MOST_MISSED]
-    return SetPage(
-        answer,
-        _panel(answer, "missed", missed_panel(one), "Referable images missed"),
-        missed_table(answer, first) if first else None,
-        missed_table(answer, further) if further else None,
-        len(first) + len(further),
-        rates_table(answer, report),
-        ungradable_table(answer),
-        [subgroup_table(answer, name) for name in one.subgroups.columns] if one.subgroups else [],
-        predictive_table(answer),
-        operating_table(answer),
-        _panel(answer, "decision", decision_panel(one), "Net benefit"),
-        _panel(answer, "calibration", calibration_panel(one.calibration), "Calibration"),
-    )
 
+    def panel(name: str, figure: Figure, title: str) -> Panel:
+        heading = f"{title}, {answer.label.lower()}"
+        return Panel.of(
+            figure, f"{name}-{answer.name}", heading, f"{heading} images; the numbers stand in the tables."
+        )
 
-def _panel(answer: SetAnswer, name: str, figure: Figure, title: str) -> Panel:
-    heading = f"{title}, {answer.label.lower()}"
-    svg = to_svg(
-        figure,
-        f"{name}-{answer.name}",
-        title=heading,
-        description=f"{heading} images; the numbers stand in the tables.",
-    )
-    return Panel(heading, svg)
+    return {
+        "answer": answer,
+        "missed_figure": panel("missed", missed_panel(one), "Referable images missed"),
+        "missed_table": missed_table(answer, first) if first else None,
+        "further_missed": missed_table(answer, further) if further else None,
+        "listed": len(first) + len(further),
+        "rates": rates_table(answer, report),
+        "ungradable": ungradable_table(answer),
+        "groups": [subgroup_table(answer, name) for name in one.subgroups.columns] if one.subgroups else [],
+        "predictive": predictive_table(answer),
+        "operating": operating_table(answer),
+        "decision_figure": panel("decision", decision_panel(one), "Net benefit"),
+        "calibration_figure": panel("calibration", calibration_panel(one.calibration), "Calibration"),
+    }

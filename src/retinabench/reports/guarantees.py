@@ -14,17 +14,46 @@ from retinabench.metrics.guarantees.threshold import FrozenOnSets, Realised
 from retinabench.metrics.guarantees.transfer import Transfer
 from retinabench.metrics.guarantees.triage import Triage
 from retinabench.metrics.image_sets import SET_LABELS
-from retinabench.metrics.proportions import Interval
-from retinabench.reports.toolkit.number_format import COUNT, THREE_DIGITS, percent
+from retinabench.reports.toolkit.number_format import THREE_DIGITS, percent
 from retinabench.reports.toolkit.tables import Cell, Column, Row, Table, to_terminal
 
 LABELS = SET_LABELS | {"validation": "Validation"}
-
+ALWAYS = ("sensitivity", "npv", "ppv", "severe_sensitivity")
+"""Targets that the table of `transfer` shows beside those of the goals."""
+SIGNS = {"negative": "<=", "positive": ">="}
 NOTE = (
     "All shares: {per}, with 95 % intervals over patients. Referred images count as read without error. "
     '"Differs" is a screen for covariate shift at level 5 %, not a test of the goals: it cannot see errors of '
     "which the model is sure, and gave no alarm in 94 to 96 % of the simulated studies in which such errors broke a goal."
 )
+
+
+def transfer_summary(result: Transfer) -> Group:
+    """Return what the command prints; the first line says whether there is a threshold and whether it holds."""
+    sets = result.sets.values()
+    rows = [
+        Row("called negative", [Cell.count(one.called[0]) for one in sets]),
+        Row("called positive", [Cell.count(one.called[1]) for one in sets]),
+        Row("referred", [Cell.count(one.referred) for one in sets]),
+    ]
+    targets = ["referral_rate", "selective_risk", *(goal.target for goal in result.goals), *ALWAYS]
+    certified = result.certificate is not None
+    table = [sets_table(result.sets, rows, targets, result.per, certified=certified)] if sets else []
+    return Group(*map(Text, _verdict(result)), *table)
+
+
+def triage_summary(result: Triage) -> Group:
+    """Return what the command prints; the first lines say what is broken, then which zone is refused."""
+    sets, shares = result.sets, result.shares
+    rows = [
+        Row("called negative", [Cell.of(shares[name][0]) for name in sets]),
+        Row("called positive", [Cell.of(shares[name][1]) for name in sets]),
+        Row("read by the expert", [Cell.of(one.referral_rate) for one in sets.values()]),
+    ]
+    goals = [goal.target for zone in result.zones.values() for goal in zone.goals]
+    targets = ["npv", "ppv", "sensitivity", "severe_sensitivity", "specificity", *goals]
+    table = [sets_table(sets, rows, targets, result.per, certified=result.delta is not None)] if sets else []
+    return Group(*map(Text, _zone_verdict(result)), *table)
 
 
 def sets_table(
@@ -36,38 +65,45 @@ def sets_table(
     certified: bool,
 ) -> Group:
     """Return the table for the terminal, one column per set."""
-    severe = [one.missed_severe for one in sets.values() if one.missed_severe is not None]
+    columns = sets.values()
+    severe = [one.missed_severe for one in columns if one.missed_severe is not None]
     graded = len(severe) == len(sets)
     shown = [name for name in dict.fromkeys(targets) if graded or name != "severe_sensitivity"]
     rows = [
-        Row("images", [counted(one.images) for one in sets.values()]),
+        Row("images", [Cell.count(one.images) for one in columns]),
         *first_rows,
-        *(
-            Row(TARGETS[name].heading, [with_interval(one.targets[name]) for one in sets.values()])
-            for name in shown
-        ),
-        Row("referable images missed", [_of(*one.missed) for one in sets.values()]),
+        *(Row(TARGETS[name].heading, [Cell.of(one.targets[name]) for one in columns]) for name in shown),
+        Row("referable images missed", [_share(*one.missed) for one in columns]),
     ]
     if graded:
-        rows.append(Row("grade 3-4 missed", [_of(*counts) for counts in severe]))
-    rows.append(Row("differs from validation", [_differs(one) for one in sets.values()]))
+        rows.append(Row("grade 3-4 missed", [_share(*counts) for counts in severe]))
+    rows.append(Row("differs from validation", [_differs(one) for one in columns]))
     if certified:
-        rows.append(Row("certificate", [Cell(one.guarantee or "") for one in sets.values()]))
-    elif any(one.judged for one in sets.values()):
-        rows.append(Row("goals, by the labels", [Cell(one.judged or "") for one in sets.values()]))
-    columns = [Column(LABELS[name]) for name in sets]
-    return to_terminal(Table.of("", columns, rows, note=NOTE.format(per=PER[per])))
+        rows.append(Row("certificate", [Cell(one.guarantee or "") for one in columns]))
+    elif any(one.judged for one in columns):
+        rows.append(Row("goals, by the labels", [Cell(one.judged or "") for one in columns]))
+    return to_terminal(
+        Table.of("", [Column(LABELS[name]) for name in sets], rows, note=NOTE.format(per=PER[per]))
+    )
 
 
-def broken_lines(found: FrozenOnSets) -> list[str]:
-    """Return the line that names the sets whose labels refute the certificate, or goals without one; none where there are none."""
-    refuted, what = (found.broken, "the certificate") if found.broken else (found.unmet, "a goal")
+def _share(images: int, among: int) -> Cell:
+    return Cell(f"{images:,} of {among:,}")
+
+
+def _differs(one: Realised) -> Cell:
+    return Cell("" if one.resemblance is None else "yes" if one.resemblance.alarm else "not found")
+
+
+def broken_lines(result: FrozenOnSets) -> list[str]:
+    """Return the line that names the sets whose labels refute the certificate, or goals without one."""
+    refuted, what = (result.broken, "the certificate") if result.broken else (result.unmet, "a goal")
     sets = " and ".join(LABELS[name] for name in refuted)
     return [f"Broken: the labels of {sets} refute {what}."] if refuted else []
 
 
 def needed_lines(certificate: Certificate | None) -> list[str]:
-    """Return the line that says how many patients a refused certificate would need; none where it is not known."""
+    """Return the line that says how many patients a refused certificate would need, where that is known."""
     if certificate is None or certificate.needed is None:
         return []
     needed, there = certificate.needed, certificate.patients
@@ -83,71 +119,37 @@ def goals_line(goals: Sequence[Goal], per: Per, delta: float | None, *, claimed:
     return f"{head}, {PER[per]}: {'; '.join(goal.text for goal in goals)}{sure}."
 
 
-def with_interval(one: Interval) -> Cell:
-    """Return a value with its interval."""
-    return Cell.number(one.value, one.low, one.high)
-
-
-def counted(images: int) -> Cell:
-    """Return a number of images."""
-    return Cell.number(images, form=COUNT)
-
-
-def _of(images: int, among: int) -> Cell:
-    return Cell(f"{images:,} of {among:,}")
-
-
-def _differs(one: Realised) -> Cell:
-    return Cell("" if one.resemblance is None else "yes" if one.resemblance.alarm else "not found")
-
-
-ALWAYS = ("sensitivity", "npv", "ppv", "severe_sensitivity")
-
-SIGNS = {"negative": "<=", "positive": ">="}
-
-
-def transfer_summary(found: Transfer) -> Group:
-    """Return what the command prints; the first line says whether there is a threshold and whether it holds."""
-    return Group(*map(Text, _verdict(found)), *([_table(found)] if found.sets else []))
-
-
-def _verdict(found: Transfer) -> list[str]:
-    certificate = found.certificate
+def _verdict(result: Transfer) -> list[str]:
+    certificate, choice = result.certificate, result.choice
     delta = None if certificate is None else certificate.delta
     claimed = certificate is not None and certificate.granted
-    goals = goals_line(found.goals, found.per, delta, claimed=claimed)
-    alone = [_alone(found.alone)] if found.alone.value < 0.5 else []
+    goals = goals_line(result.goals, result.per, delta, claimed=claimed)
+    model = result.alone
+    alone = []
+    if model.value < 0.5:
+        interval = f"[{model.low:.2f}, {model.high:.2f}]"
+        alone = [f"Sensitivity of the model alone: {model.value:.2f} {interval} on validation."]
     if certificate is None:
-        if found.threshold is None:
-            return [*alone, f"No threshold: {found.choice.why}.", goals]
-        frozen = f"Frozen on validation, not certified: {_rule(found.threshold)}."
-        return [*broken_lines(found), *alone, frozen, goals]
+        if result.threshold is None:
+            return [*alone, f"No threshold: {choice.why}.", goals]
+        frozen = f"Frozen on validation, not certified: {_rule(result.threshold)}."
+        return [*broken_lines(result), *alone, frozen, goals]
+    if choice.threshold is None:
+        plain = f"Plain choice, not certified: {choice.why}."
+    else:
+        values = ", ".join(
+            f"{goal.spec.heading} {THREE_DIGITS(value)}"
+            for goal, value in zip(choice.goals, choice.values, strict=True)
+            if value is not None
+        )
+        rate = percent(choice.referral_rate or 0.0)
+        plain = f"Plain choice, not certified: {_rule(choice.threshold)}, {rate} of the images; estimated {values}."
     if certificate.threshold is None:
         why = certificate.why or ""
         refused = f"Refused: no threshold is certified. {why[:1].upper()}{why[1:]}."
-        return [refused, *alone, *needed_lines(certificate), goals, _plain(found)]
+        return [refused, *alone, *needed_lines(certificate), goals, plain]
     certified = f"Certified on validation: {_rule(certificate.threshold)}."
-    return [*broken_lines(found), *alone, certified, goals, _plain(found)]
-
-
-def _alone(sensitivity: Interval) -> str:
-    value, low, high = sensitivity.value, sensitivity.low, sensitivity.high
-    return f"Sensitivity of the model alone: {value:.2f} [{low:.2f}, {high:.2f}] on validation."
-
-
-def _plain(found: Transfer) -> str:
-    choice = found.choice
-    if choice.threshold is None:
-        return f"Plain choice, not certified: {choice.why}."
-    values = ", ".join(
-        f"{goal.spec.heading} {THREE_DIGITS(value)}"
-        for goal, value in zip(choice.goals, choice.values, strict=True)
-        if value is not None
-    )
-    rate = percent(choice.referral_rate or 0.0)
-    return (
-        f"Plain choice, not certified: {_rule(choice.threshold)}, {rate} of the images; estimated {values}."
-    )
+    return [*broken_lines(result), *alone, certified, goals, plain]
 
 
 def _rule(threshold: float) -> str:
@@ -156,63 +158,33 @@ def _rule(threshold: float) -> str:
     return f"refer above an uncertainty of {threshold:.4g}"
 
 
-def _table(found: Transfer) -> Group:
-    sets = found.sets.values()
-    rows = [
-        Row("called negative", [counted(one.called[0]) for one in sets]),
-        Row("called positive", [counted(one.called[1]) for one in sets]),
-        Row("referred", [counted(one.referred) for one in sets]),
-    ]
-    targets = ["referral_rate", "selective_risk", *(goal.target for goal in found.goals), *ALWAYS]
-    return sets_table(found.sets, rows, targets, found.per, certified=found.certificate is not None)
-
-
-def triage_summary(found: Triage) -> Group:
-    """Return what the command prints; the first lines say what is broken, then which zone is refused."""
-    return Group(*map(Text, _zone_verdict(found)), *([_zone_table(found)] if found.sets else []))
-
-
-def _zone_verdict(found: Triage) -> list[str]:
-    lines = broken_lines(found)
-    for side in found.refused:
-        zone = found.zones[side]
-        begin = "No" if found.delta is None else "Refused, no"
-        lines.append(f"{begin} {side} zone{'' if found.delta is None else ' is certified'}: {zone.why}.")
-        lines += needed_lines(zone.certificate)
-    ends = _ends({side: zone.threshold for side, zone in found.zones.items()})
+def _zone_verdict(result: Triage) -> list[str]:
+    lines = broken_lines(result)
+    for side in result.refused:
+        zone = result.zones[side]
+        begin, end = ("No", "") if result.delta is None else ("Refused, no", " is certified")
+        lines += [f"{begin} {side} zone{end}: {zone.why}.", *needed_lines(zone.certificate)]
+    ends = _ends({side: zone.threshold for side, zone in result.zones.items()})
     if ends:
-        head = "Frozen on validation, not certified" if found.delta is None else "Certified on validation"
+        head = "Frozen on validation, not certified" if result.delta is None else "Certified on validation"
         lines.append(f"{head}: {ends}; the expert reads the others.")
-    claimed = found.delta is not None and bool(ends)
-    zones = [zone for zone in found.zones.values() if not claimed or zone.threshold is not None]
+    claimed = result.delta is not None and bool(ends)
+    zones = [zone for zone in result.zones.values() if not claimed or zone.threshold is not None]
     goals = [goal for zone in zones for goal in zone.goals]
-    each = ", half of the error for each zone" if len(found.zones) == 2 else ""
-    lines.append(goals_line(goals, found.per, found.delta, claimed=claimed, each=each))
-    return lines if found.delta is None else [*lines, _plain_zones(found)]
+    each = ", half of the error for each zone" if len(result.zones) == 2 else ""
+    lines.append(goals_line(goals, result.per, result.delta, claimed=claimed, each=each))
+    if result.delta is not None:
+        plain = _ends({side: zone.plain for side, zone in result.zones.items()})
+        read = f"{plain}; the expert reads {percent(result.plain_read)} of the images"
+        lines.append(
+            f"Plain choice, not certified: {read if plain else 'none reaches a goal on validation'}."
+        )
+    return lines
 
 
-def _plain_zones(found: Triage) -> str:
-    ends = _ends({side: zone.plain for side, zone in found.zones.items()})
-    if not ends:
-        return "Plain choice, not certified: none reaches a goal on validation."
-    return f"Plain choice, not certified: {ends}; the expert reads {percent(found.plain_read)} of the images."
-
-
-def _ends(ends: dict[str, float | None]) -> str:
-    """The zones that are not empty: `negative where P(referable) <= 0.03, positive where >= 0.9`."""
+def _ends(ends: Mapping[str, float | None]) -> str:
+    """The zones that are not empty: `negative where P(referable) <= 0.03, positive where P(referable) >= 0.9`."""
     shown = [
         f"{side} where P(referable) {SIGNS[side]} {end:.4g}" for side, end in ends.items() if end is not None
     ]
     return ", ".join(shown)
-
-
-def _zone_table(found: Triage) -> Group:
-    sets, shares = found.sets, found.shares
-    rows = [
-        Row("called negative", [with_interval(shares[name][0]) for name in sets]),
-        Row("called positive", [with_interval(shares[name][1]) for name in sets]),
-        Row("read by the expert", [with_interval(one.referral_rate) for one in sets.values()]),
-    ]
-    goals = [goal.target for zone in found.zones.values() for goal in zone.goals]
-    targets = ["npv", "ppv", "sensitivity", "severe_sensitivity", "specificity", *goals]
-    return sets_table(sets, rows, targets, found.per, certified=found.delta is not None)

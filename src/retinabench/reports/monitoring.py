@@ -32,17 +32,21 @@ from retinabench.reports.toolkit.figures import (
     light_grid,
     mark,
     thin,
-    to_svg,
 )
 from retinabench.reports.toolkit.number_format import COUNT, NumberFormat, percent
 from retinabench.reports.toolkit.pages import Fact, Finding
 from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table, to_terminal
 
 HEIGHT = 260
-
 LEAST, MOST = 1e-3, 1e9
-
 """Range of the evidence that is drawn."""
+LARGE = 1e4
+"""Evidence above this is not written as a number."""
+LATEST = 6
+"""Windows of time on the terminal."""
+EVIDENCE, SIGNED = NumberFormat(2), NumberFormat(3, signed=True)
+PACKAGE = "retinabench.reports"
+CONTENTS = [("verdict", "Verdict"), ("evidence", "Evidence"), ("time", "Over time"), ("settings", "Settings")]
 
 
 def evidence_panel(paths: Sequence[tuple[Mark, Evidence]], needed: float) -> Figure:
@@ -73,10 +77,7 @@ def evidence_panel(paths: Sequence[tuple[Mark, Evidence]], needed: float) -> Fig
 def window_panel(
     start: NDArray[np.datetime64], values: Sequence[Interval], label: str, goal: float | None = None
 ) -> Figure:
-    """Draw a value per window of time with its interval.
-
-    Shapes: `start` (W,).
-    """
+    """Draw a value per window of time, which begins at `start` (W,), with its interval."""
     figure, [[axes]] = canvas(WIDTH, HEIGHT)
     numbers = np.array([[one.value, one.low, one.high] for one in values], np.float64)
     known = np.isfinite(numbers[:, 0])
@@ -102,86 +103,49 @@ def _dated(axes: Axes) -> None:
     light_grid(axes, "y")
 
 
-EVIDENCE = NumberFormat(2)
-
-SIGNED = NumberFormat(3, signed=True)
-
-LARGE = 1e4
-
-LATEST = 6  # windows on the terminal
-
-PACKAGE = "retinabench.reports"
-
-
-def monitor_tables(found: Monitoring) -> Group:
+def monitor_tables(result: Monitoring) -> Group:
     """Return the headline, the tables and what they mean, for the terminal."""
-    tables = [evidence_table(found), windows_table(found, LATEST)]
-    said = [f"{one.lead} {one.text}" for one in findings(found)]
-    shown = Group(*map(to_terminal, tables))
-    return Group(Text(headline(found), style="bold"), shown, Text("\n".join(said)))
+    tables = [evidence_table(result), windows_table(result, LATEST)]
+    lines = "\n".join(f"{one.lead} {one.text}" for one in findings(result))
+    return Group(Text(headline(result), style="bold"), *map(to_terminal, tables), Text(lines))
 
 
-def evidence_table(found: Monitoring) -> Table:
+def evidence_table(result: Monitoring) -> Table:
     """Return one row per certified target, for all of them together, and for drift."""
-    heads = ("patients", "now", "evidence", "alarm at", "alarm since")
-    several = len(found.risks) > 1
-    rows = [_evidence_row(one.name, one, found.overall[one.name]) for one in found.risks]
-    if several:
-        rows.append(_evidence_row("all goals together", found.combined, None))
-    rows.append(_evidence_row("drift", found.drift, None))
-    return Table.of(
-        "Evidence so far", [Column(head) for head in heads], rows, row_header="Watched",
-        note=f"now: the value over all labelled images, {PER[found.certified.per]}, with its 95 % interval.",
-    )  # fmt: skip
+    rows = [_evidence_row(one.name, one, Cell.of(result.overall[one.name])) for one in result.risks]
+    if len(result.risks) > 1:
+        rows.append(_evidence_row("all goals together", result.combined, UNDEFINED))
+    rows.append(_evidence_row("drift", result.drift, UNDEFINED))
+    columns = [Column(head) for head in ("patients", "now", "evidence", "alarm at", "alarm since")]
+    note = f"now: the value over all labelled images, {PER[result.certified.per]}, with its 95 % interval."
+    return Table.of("Evidence so far", columns, rows, row_header="Watched", note=note)
 
 
-def _evidence_row(name: str, one: Evidence, value: Interval | None) -> Row:
-    if len(one.log_wealth) and one.wealth > LARGE:
+def _evidence_row(name: str, one: Evidence, value: Cell) -> Row:
+    if one.wealth > LARGE:
         evidence = Cell(f"> {LARGE:,.0f}")
     else:
         evidence = Cell("< 0.01") if one.wealth < 0.01 else Cell.number(one.wealth, form=EVIDENCE)
-    alarm = Cell("–") if one.alarm is None else Cell(str(one.alarm), emphasis="bad")
-    return Row(
-        goal_text(name),
-        [
-            Cell.number(one.patients, form=COUNT), UNDEFINED if value is None else _cell(value), evidence,
-            Cell.number(one.needed, form=COUNT), alarm,
-        ],
-    )  # fmt: skip
+    alarm = UNDEFINED if one.alarm is None else Cell(str(one.alarm), emphasis="bad")
+    cells = [Cell.count(one.patients), value, evidence, Cell.number(one.needed, form=COUNT), alarm]
+    return Row(goal_text(name), cells)
 
 
-def windows_table(found: Monitoring, most: int | None = None) -> Table:
-    """Return one row per window of time."""
-    names = list(found.overall)
-    heads = [
-        "images",
-        "labelled",
-        "referred",
-        *(goal_text(name).replace(" ", "\n", 1) for name in names),
-    ]
-    if most is None:
-        heads.append("observed − predicted")
+def windows_table(result: Monitoring, most: int | None = None) -> Table:
+    """Return one row per window of time, of the latest `most`; all of them have the calibration in the large, too."""
+    names = list(result.overall)
+    heads = ["images", "labelled", "referred", *(goal_text(name).replace(" ", "\n", 1) for name in names)]
+    heads += ["observed − predicted"] if most is None else []
     rows = []
-    for one in found.windows[-most if most else 0 :]:
-        cells = [
-            Cell.number(one.images, form=COUNT),
-            Cell.number(one.labelled, form=COUNT),
-            _cell(one.referred),
-        ]
-        cells += [_cell(one.risks[name]) for name in names]
-        rows.append(Row(one.start, [*cells, *([_cell(one.calibration, SIGNED)] if most is None else [])]))
-    title = f"By {found.unit}"
-    if most and len(found.windows) > most:
-        title += f", the latest {most} of {len(found.windows)}"
+    for one in result.windows[-most if most else 0 :]:
+        cells = [Cell.count(one.images), Cell.count(one.labelled), Cell.of(one.referred)]
+        cells += [Cell.of(one.risks[name]) for name in names]
+        cells += [Cell.of(one.calibration, SIGNED)] if most is None else []
+        rows.append(Row(one.start, cells))
+    title = f"By {result.unit}"
+    if most and len(result.windows) > most:
+        title += f", the latest {most} of {len(result.windows)}"
     return Table.of(title, [Column(head) for head in heads], rows, row_header="From")
-
-
-def _cell(value: Interval, form: NumberFormat | None = None) -> Cell:
-    return (
-        Cell.number(value.value, value.low, value.high, form=form)
-        if math.isfinite(value.value)
-        else UNDEFINED
-    )
 
 
 def goal_text(goal: object) -> str:
@@ -191,115 +155,96 @@ def goal_text(goal: object) -> str:
     return " ".join([heading, *bound]).replace("<=", "≤").replace(">=", "≥")
 
 
-def headline(found: Monitoring) -> str:
+def headline(result: Monitoring) -> str:
     """Return the one sentence that matters most."""
-    return _say("headline", found)
+    return _say("headline", result)
 
 
-def findings(found: Monitoring) -> list[Finding]:
+def findings(result: Monitoring) -> list[Finding]:
     """Return what labels and drift show."""
-    labels = "bad" if found.combined.alarm is not None else ""
-    drift = "bad" if found.drift.alarm is not None else ""
+    labels, drift = ("bad" if one.alarm is not None else "" for one in (result.combined, result.drift))
     return [
-        Finding("Certified risks.", _say("risk", found), labels),
-        Finding("Drift.", _say("drift", found), drift),
-        Finding("What no alarm can see.", _say("blind", found)),
+        Finding("Certified risks.", _say("risk", result), labels),
+        Finding("Drift.", _say("drift", result), drift),
+        Finding("What no alarm can see.", _say("blind", result)),
     ]
 
 
-def windows_note(found: Monitoring) -> str:
-    """Return how the windows of time are to be read."""
-    return _say("windows", found)
-
-
-def _say(name: str, found: Monitoring) -> str:
+def _say(name: str, result: Monitoring) -> str:
     macro = getattr(pages.macros("sentences.j2", package=PACKAGE), name)
-    goals = found.broken or found.certified.goals
-    return " ".join(str(macro(found, percent(found.level), " and ".join(map(goal_text, goals)))).split())
+    goals = result.broken or result.certified.goals
+    return " ".join(str(macro(result, percent(result.level), " and ".join(map(goal_text, goals)))).split())
 
 
-CONTENTS = [("verdict", "Verdict"), ("evidence", "Evidence"), ("time", "Over time"), ("settings", "Settings")]
-
-
-def write_page(found: Monitoring, out: Path) -> Path:
+def write_page(result: Monitoring, out: Path) -> Path:
     """Write `index.html` into a folder and return its path."""
     path = out / "index.html"
-    write_bytes(path, page(found).encode())
+    write_bytes(path, page(result).encode())
     return path
 
 
-def page(found: Monitoring) -> str:
+def page(result: Monitoring) -> str:
     """Return the page as HTML: no script, nothing from the network, every text escaped."""
-    days = [one.start for one in found.windows]
+    goals = [LegendEntry(goal_text(one.name), mark(k + 1)) for k, one in enumerate(result.risks)]
     context = {
-        "title": headline(found),
-        "m": found,
-        "days": f"{min(found.drift.day)} to {max(found.drift.day)}",
+        "title": headline(result),
+        "m": result,
+        "days": f"{min(result.drift.day)} to {max(result.drift.day)}",
         "contents": CONTENTS,
-        "findings": findings(found),
-        "evidence": evidence_table(found),
-        "windows": windows_table(found),
-        "windows_note": windows_note(found),
-        "legend": _legend(found),
-        "evidence_panels": _evidence_panels(found),
-        "window_panels": _window_panels(found, np.array(days, "datetime64[D]")),
-        "settings": _settings(found),
+        "findings": findings(result),
+        "evidence": evidence_table(result),
+        "windows": windows_table(result),
+        "windows_note": _say("windows", result),
+        "legend": [LegendEntry("all goals together", mark(0)), *goals] if len(goals) > 1 else goals,
+        "evidence_panels": _evidence_panels(result),
+        "window_panels": _window_panels(result),
+        "settings": _settings(result),
     }
     return pages.render("monitoring.html.j2", context, package=PACKAGE)
 
 
-def _legend(found: Monitoring) -> list[LegendEntry]:
-    entries = [LegendEntry(goal_text(one.name), mark(k + 1)) for k, one in enumerate(found.risks)]
-    return [LegendEntry("all goals together", mark(0)), *entries] if len(entries) > 1 else entries
-
-
-def _evidence_panels(found: Monitoring) -> list[Panel]:
-    paths = [(mark(k + 1), one) for k, one in enumerate(found.risks)]
+def _evidence_panels(result: Monitoring) -> list[Panel]:
+    paths = [(mark(k + 1), one) for k, one in enumerate(result.risks)]
     if len(paths) > 1:
-        paths.insert(0, (mark(0), found.combined))
-    charts = [
-        ("Against the certified goals", evidence_panel(paths, found.combined.needed), "risks"),
-        ("Of drift, without labels", evidence_panel([(mark(0), found.drift)], found.drift.needed), "drift"),
-    ]
+        paths.insert(0, (mark(0), result.combined))
+    risks = evidence_panel(paths, result.combined.needed)
+    drift = evidence_panel([(mark(0), result.drift)], result.drift.needed)
     text = "Evidence after each day, on a logarithmic axis"
     return [
-        Panel(name, to_svg(figure, f"evidence-{key}", title=name, description=text))
-        for name, figure, key in charts
+        Panel.of(risks, "evidence-risks", "Against the certified goals", text),
+        Panel.of(drift, "evidence-drift", "Of drift, without labels", text),
     ]
 
 
-def _window_panels(found: Monitoring, start: np.ndarray) -> list[Panel]:
+def _window_panels(result: Monitoring) -> list[Panel]:
+    windows = result.windows
+    start = np.array([one.start for one in windows], "datetime64[D]")
+    gap = window_panel(start, [one.calibration for one in windows], "observed − predicted", 0.0)
     charts = [
-        ("Referred", window_panel(start, [one.referred for one in found.windows], "share of images")),
-        (
-            "Calibration in the large",
-            window_panel(start, [one.calibration for one in found.windows], "observed − predicted", 0.0),
-        ),
+        ("Referred", window_panel(start, [one.referred for one in windows], "share of images")),
+        ("Calibration in the large", gap),
     ]
-    for goal in found.certified.goals:
-        values = [one.risks[str(goal)] for one in found.windows]
+    for goal in result.certified.goals:
+        values = [one.risks[str(goal)] for one in windows]
         charts.append((goal_text(goal), window_panel(start, values, goal.spec.heading, goal.value)))
-    text = f"A value with its 95 % interval per {found.unit}"
-    return [
-        Panel(name, to_svg(figure, f"window-{k}", title=name, description=text))
-        for k, (name, figure) in enumerate(charts)
-    ]
+    text = f"A value with its 95 % interval per {result.unit}"
+    return [Panel.of(figure, f"window-{k}", name, text) for k, (name, figure) in enumerate(charts)]
 
 
-def _settings(found: Monitoring) -> list[Fact]:
-    one = found.certified
+def _settings(result: Monitoring) -> list[Fact]:
+    one = result.certified
     referred = f"uncertainty ({one.uncertainty}) above {one.threshold:.6g}"
     if math.isinf(one.threshold):
         referred = "no image" if one.threshold > 0 else "every image"
     rule = "above 0.5" if one.decision == 0.5 else f"of {one.decision:.4g} and more"
-    facts = [
+    return [
         Fact("Certified goals", ", ".join(map(goal_text, one.goals))),
         Fact("Estimand", PER[one.per]),
         Fact("Referred", referred),
         Fact("Called referable", f"probability {rule}"),
         Fact(
             "Rate of false alarms",
-            f"at most {percent(found.level)} over all time, for each of the two alarms",
+            f"at most {percent(result.level)} over all time, for each of the two alarms",
         ),
+        *(Fact("Note", note) for note in result.notes),
     ]
-    return facts + [Fact("Note", note) for note in found.notes]

@@ -91,6 +91,11 @@ class Panel:
     svg: Markup
     caption: str = ""
 
+    @classmethod
+    def of(cls, figure: Figure, name: str, heading: str, description: str) -> Panel:
+        """Return a figure under its heading; `name` is unique on the page, `description` is for screen readers."""
+        return cls(heading, to_svg(figure, name, title=heading, description=description))
+
 
 Floats = NDArray[np.float64]
 WIDTH = 360

@@ -19,7 +19,16 @@ from rich.padding import Padding
 from rich.text import Text
 
 from retinabench.core.untrusted import csv_text, visible
-from retinabench.reports.toolkit.number_format import DASH, MINUS, THREE_DIGITS, NumberFormat, Place, Quantity
+from retinabench.metrics.proportions import Interval
+from retinabench.reports.toolkit.number_format import (
+    COUNT,
+    DASH,
+    MINUS,
+    THREE_DIGITS,
+    NumberFormat,
+    Place,
+    Quantity,
+)
 
 ARROWS = {"higher": "↑", "lower": "↓", "": ""}
 Direction = Literal["higher", "lower", ""]
@@ -78,6 +87,20 @@ class Cell:
         a, b, c, d = (math.nan if part is None else float(part) for part in (value, low, high, error))
         form = THREE_DIGITS if form is None else form
         return cls(Quantity(a, b, c, d, place), form, emphasis, note, below, why, runs)
+
+    @classmethod
+    def of(cls, value: Interval, form: NumberFormat = THREE_DIGITS) -> Cell:
+        """Return a cell of a value with its interval; a dash where the value is undefined."""
+        return (
+            cls.number(value.value, value.low, value.high, form=form)
+            if math.isfinite(value.value)
+            else UNDEFINED
+        )
+
+    @classmethod
+    def count(cls, number: int) -> Cell:
+        """Return a cell of a whole number."""
+        return cls.number(number, form=COUNT)
 
     @property
     def defined(self) -> bool:
