@@ -52,7 +52,6 @@ def tables(tmp_path):
         (["--truth", "truth.csv", "--examinee", "guessing", "--epochs", "3"], "--epochs is for a network"),
         (["--bank", "synthetic", "--examinee", "guessing", "--grid", "2"], "--grid is for a network"),
         (["--bank", "synthetic", "--answers", "answers.csv", "--size", "64"], "--size is for a network"),
-        (["--truth", "truth.csv", "--examinee", "guessing", "--repetitions", "1"], "gives no interval"),
     ],
 )
 def test_what_does_not_go_together_is_one_line(words, message, tables, monkeypatch, capsys):
@@ -71,7 +70,7 @@ def test_the_default_strategy_follows_the_goal(tables):
     claim = ["--claim", "sensitivity of mass >= 0.5"]
     for more, strategy in (([], "precision"), (claim, "claims")):
         out = tables / strategy
-        assert run([*command, *more, "--repetitions", "0", "--out", str(out)]) == 0
+        assert run([*command, *more, "--out", str(out)]) == 0
         found = json.loads((out / "examination.json").read_text())
         assert found["strategy"] == strategy
     assert found["claims"][0]["decided"] == "holds"

@@ -1,4 +1,15 @@
-"""What `inspect` computes of a data set: counts, outliers."""
+"""What `inspect` computes of a data set: counts, outliers.
+
+`inspect_data`: everything that an inspection finds in a prepared data set, and its findings.
+
+| finding | is |
+|---|---|
+| copies: equal bytes, equal pixels | SHA-256 of the files; prepared images |
+| copies: same retina | aligned in rotation, mirroring, scale and shift, the fine detail correlates at 0.6, and at 0.48 in the lower quartile of 36 blocks; from 48 px; of more than 300 images only similar ones are compared |
+| patients in two splits | by `patient_id`; *by a fellow eye* where the two eyes are parted |
+| cameras | original sizes by domain and their referable share |
+| outliers | modified z-scores (Iglewicz and Hoaglin 1993) beyond ± 3.5 of brightness, sharpness, original size and file size |
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""`plan`: how many patients a study needs, from what is assumed or from a pilot."""
+"""`plan`: how many patients a study needs, from what is assumed or from a pilot.
+
+`plan_study`: how many patients a study needs, for every question that is put to it, before any data or from a pilot.
+
+>>> aims = Aims(half_width=0.05)
+>>> plan_study(Assumptions(prevalence=0.2, sensitivity=0.9, specificity=0.9), aims)["sensitivity"].patients
+593
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Parquet, CSV and NPZ files as tables of columns, read with a bound on memory."""
+"""Parquet, CSV and NPZ files as tables of columns, read with a bound on memory.
+
+Parquet tables from untrusted files: what a file declares is checked before it is unfolded.
+
+A few kilobytes of Parquet can stand for terabytes: a dictionary with one long text that every row names, runs of equal numbers, a
+footer of a million columns. So the footer is measured first, text is read as a dictionary and never unfolded to more than
+`MAX_TEXT_BYTES`, and all cells together are at most `MAX_VALUES`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,51 @@
-"""The Gaussian process over the images, and what it cannot predict."""
+"""The Gaussian process over the images, and what it cannot predict.
+
+The performance model of one concept: a Gaussian process over the answers, given the truth.
+
+An answer f = P(yes) to a question with truth o lies at a = (o + f) / 2: truth 0 on [0, 0.5], truth 1 on [0.5, 1], so that
+with the cut f = 0.5 the four quarters of [0, 1] are TN, FP, FN, TP. It is counted in one of 100 bins, by (o, f) rather than by a:
+a = 0.5 is both a sure false positive and a sure false negative. The counts at the centres of the occupied bins are the
+observations of a Gaussian process with mean 0 and kernel
+
+    k(a, a') = signal exp(-(a - a')^2 / (2 length^2)) + noise [a = a'],   signal 1, noise 0.025 (variances), length 0.1.
+
+Empty bins are not observations of 0; otherwise no question would ever lower the variance. The variance depends on *which*
+bins are occupied, never on the counts. TN, FP, FN and TP are taken from the counts, not from the mean, which is smooth across
+the borders.
+
+The question whose true answer is hardest to predict from what was already asked about the same sample.
+
+For a sample s and a concept c, M are the samples of the bank with the same truth as s for every concept already asked about s:
+
+    p = #{s' in M: c present} / #{s' in M: c known},      unpredictability = 1 - 2 |p - 1/2|.
+
+s itself is in M, so p is defined. Of all unasked questions, or of those of one cell, one with the largest value is asked, ties at
+random. A reading of the query engine of Geman, Geman, Hallonquist and Younes, Visual Turing test for computer vision systems, PNAS
+112:3618 (2015), on the bank itself, as Fountoukidou and Sznitman (2019) use it; neither text gives a formula.
+
+Samples with the same truth and the same questions asked are interchangeable: they form one group, and the work per question
+grows with the number of groups (at most patterns of truth + questions asked), not with the number of samples. Memory: 16 bytes
+per sample at the start, then 8, and 9 per group and concept.
+
+How well the answers about a concept rank the samples: the AUROC, with a confidence sequence for new samples.
+
+    A = P(X > Y) + P(X = Y) / 2,      X, Y: P(yes) about a sample with the concept and about one without it.
+
+Its value compares all answered samples with each other. For the interval, the k-th answered sample with the concept is compared with
+the k-th one without it: h_k = 1, 1/2 or 0. As samples are asked about in random order within a cell, and no sample (no patient, see
+`patients.py`) is in two pairs, each h_k has the mean A given all earlier ones, whatever made one ask about a cell or stop. For a
+variable h in [0, 1] with the mean p and any q, convexity gives
+
+    E[(q / p)^h ((1 - q) / (1 - p))^(1 - h)] <= E[h q / p + (1 - h) (1 - q) / (1 - p)] = 1,
+
+so that the sequence of `confidence_sequences.new_sequence` with the sum of h in the place of the right answers holds for A: at every
+number of pairs at once, with a probability of at least 95 %. It is wider than an interval for a number of questions fixed beforehand,
+which compares all samples (DeLong, Obuchowski).
+
+References:
+    Hoeffding, Probability inequalities for sums of bounded random variables, JASA 58:13 (1963), section 2.
+    Waudby-Smith and Ramdas, Estimating means of bounded random variables by betting, JRSS B 86:1 (2024).
+"""
 
 from __future__ import annotations
 

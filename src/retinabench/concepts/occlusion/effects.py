@@ -1,4 +1,19 @@
-"""Cover lesions, and measure what the network then says."""
+"""Cover lesions, and measure what the network then says.
+
+Fill a part of an image with the texture that surrounds it, and place the same shape elsewhere.
+
+The slow part of the filling is an average of the surrounding pixels, in a window that widens until it reaches them; the
+fine part is the difference of the surrounding pixels from their own average, mirrored at the border of the part.
+
+How much a model's probability and its uncertainty change, per image and on average over patients.
+
+For an image x with a concept c, and f the model's P(referable) or one of its uncertainties,
+
+    occluded = f(x with c filled) - f(x),    control = mean_k f(x with control k filled) - f(x),
+
+and the effect of the concept is their difference. Averages are over images, their intervals over patients (cluster
+bootstrap).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,54 @@
-"""The reference of an examination, and referral by its result."""
+"""The reference of an examination, and referral by its result.
+
+How the disagreement of several readers enters the intervals of the rates.
+
+The questions are drawn, and the answers judged, by one truth: the majority of the readers, one random reader per image, or one reader
+(`banks/readers.py`). The same answers also tell the rates against any other truth of the same images. Let w_i >= 0 be the weight
+of image i in a rate, such as 1 where another truth sees the concept, or the share of the readers who see it:
+
+    rate = sum_i w_i [answer i is right] / sum_i w_i,      right: yes for a sensitivity, no for a specificity.
+
+Images with the same truth of the bank and the same weight are a *stratum*. As images are drawn at random within a truth, those
+asked about are a random sample of each stratum in random order, and its share of right answers has a confidence sequence. With S
+strata, each at the level 1 - alpha / S, the weighted mean of their ends holds the rate with a probability of at least 1 - alpha at
+every number of questions. A stratum whose truth is unknown was never asked about: [0, 1].
+
+What the intervals are about:
+
+- **majority**: the rate against the majority of the panel. The interval is the hull of those against the majority of the whole panel and
+  of the panel without any one of its readers: it holds at its level for each of them.
+- **random**: the rate for a new image as a random reader of the panel reads it. Each image brings its own draw, so that the
+  confidence sequence for new samples contains the disagreement as it is. That of this bank is about the readings drawn;
+  `random reader` beside it averages over all of them.
+- a **reader**: the rate against that reader, to whom no uncertainty is ascribed.
+
+"New samples" of strata are images with the same shares of readings as in this bank. The accuracy is treated as the rates are, with the
+images whose truth is known as weights. The AUROC against another truth is the mean of those between each stratum that lacks the concept by
+it and each that has it, with the products of their shares as weights; each has a sequence of its own (`inference/ranking.py`). Claims are
+against the chosen truth.
+
+Does the model refer the images in which it sees lesions? Concept answers against its main decision on the same images.
+
+For a concept, `yes` are the images about which the model answered yes, and `refers` those that it refers. Stated are, as shares of
+images of this bank's kind, for all of them and within each grade:
+
+    agreement       = P(yes = refers)
+    refers_if_yes   = P(refers | yes),     refers_if_no = P(refers | no)
+    at_equal_grade  = sum_g w_g (P(refers | yes, g) - P(refers | no, g)),    w_g ~ n_yes,g n_no,g / n_g    (Mantel and Haenszel)
+
+A difference over all images is expected of every good model, since lesions make the grade. At equal grade, a positive one means that
+images of the same severity are referred more often where the model says that it sees the concept. This is an association: only
+changing the image, as occlusion does, tells what the referral is made from.
+
+Questions are not asked in the proportion of the bank: an image of a cell with N samples, n of them asked about, counts N / n times.
+Intervals are at 95 % and respect patients (`metrics.inference.proportions.clustered_proportion`); that of the difference joins
+those of the two standardised shares by the square-and-add rule. They are for a number of questions fixed beforehand and for samples
+drawn at random within cells.
+
+References:
+    Mantel and Haenszel, Journal of the National Cancer Institute 22:719 (1959). Greenland and Robins, Biometrics 41:55 (1985).
+    Newcombe, Statistics in Medicine 17:873 (1998), method 10. Zou and Donner, Statistics in Medicine 27:1693 (2008).
+"""
 
 from __future__ import annotations
 

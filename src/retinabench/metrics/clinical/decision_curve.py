@@ -1,4 +1,14 @@
-"""Net benefit, and what a decision costs per 1,000 patients."""
+"""Net benefit, and what a decision costs per 1,000 patients.
+
+What a decision is worth: predictive values at a stated prevalence, and net benefit (the decision curve).
+
+>>> round(predictive_values(0.9, 0.8, 0.1)[0], 6)
+0.333333
+
+What follows from a referral: the disease that is missed all the same, and the expert's work.
+
+An image is missed where it is referable and neither called referable nor sent to an expert.
+"""
 
 from __future__ import annotations
 

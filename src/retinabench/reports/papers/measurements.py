@@ -1,4 +1,24 @@
-"""What the papers' tables and figures show of each predictions file."""
+"""What the papers' tables and figures show of each predictions file.
+
+Where a predictions file comes from: its metadata, and a CSV of labels for files that have none.
+
+The CSV has a column `file` (relative to the CSV) and any of `method`, `task`, `dataset`, `criterion`, `blur`, `seed` and
+`members`. A label overrides the metadata; an empty cell leaves the value to the metadata:
+
+    file,method,task,blur,seed
+    ours-0.csv,Our network,country_shift,30,0
+    ours-1.csv,Our network,country_shift,30,1
+
+Files that differ by `seed` alone are the runs of a `method` (else the file's name); the same seed twice is refused, and without one every file is a run.
+Each `task` and `dataset` has tables of its own. `criterion` is ``in_domain_auroc`` (the default; Tables 1 to 7 of Band et al. 2021) or
+``balanced_joint_accuracy_area`` (8 to 11), `blur` that of Graham's preprocessing (default 30; Tables 12, 13), `members` more than 1 of an
+ensemble.
+
+The ROC and referral curves of one predictions file on common grids, so that runs can be averaged.
+
+The sets are those of `metrics.sets` and, where the shifted set is graded and holds both classes, `rebalanced`: the
+shifted images with the grade frequencies of the EyePACS test set (paper, section B.5).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,16 @@
-"""The style of every figure, and figures as SVG."""
+"""The style of every figure, and figures as SVG.
+
+Colours and line patterns of all figures and pages; nothing here loads matplotlib.
+
+Colours are told apart by colour-blind readers. Figures are drawn in the light palette; inside a page each colour becomes a
+variable of the style sheet (`var(--c0, #0067a5)`), so that one drawing serves light and dark pages.
+
+The one figure style: canvases, SVG that stands inside a page, and files that stand alone.
+
+Figures are drawn by matplotlib's object interface (never pyplot, no global state), under `figure_style()`. `to_svg` returns
+a drawing for a page: it takes the page's colours and font and scales to its column. `save` writes files (SVG, PNG, PDF)
+with letters as outlines. Both return the same bytes for the same figure. Colours and marks are in `style.py`.
+"""
 
 from __future__ import annotations
 
