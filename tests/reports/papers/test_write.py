@@ -9,7 +9,7 @@ from PIL import Image
 
 from retinabench.cli.main import run as command
 from retinabench.core.progress import QUIET
-from retinabench.reports.papers import filos
+from retinabench.reports.papers import figures, filos
 from retinabench.reports.papers.write import FORMATS, write, write_tables
 from retinabench.reports.toolkit.figures import save
 from support.fake_predictions import population
@@ -18,8 +18,11 @@ from support.written_papers import gathered, run, write_runs
 PEOPLE = population(240, 160)
 
 
-def test_everything_is_written_and_listed(tmp_path):
-    runs = [run("MAP", seed, PEOPLE, task="country_shift") for seed in range(2)]
+def test_everything_is_written_and_listed(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        figures, "METRIC_LABELS", {"accuracy": "accuracy", "auroc": "AUROC"}
+    )  # drawing is slow
+    runs = [run("MAP", seed, population(120, 80), task="country_shift") for seed in range(2)]
     runs = [replace(one, metadata={**one.metadata, "title": "MAP <b>|$x_1"}) for one in runs]
     collection = gathered(tmp_path, runs)
     files = write(collection, tmp_path / "out", None, QUIET)
@@ -35,7 +38,7 @@ def test_everything_is_written_and_listed(tmp_path):
     assert "need --images" in index
     assert "several blur constants" in index
     pictures = [file for file in files if file.suffix == ".png"]
-    assert len(pictures) == len({f.stem for f in files if f.suffix == ".pdf"}) > 8
+    assert len(pictures) == len({f.stem for f in files if f.suffix == ".pdf"}) > 6
     for file in pictures:
         with Image.open(file) as shown:
             assert min(shown.size) > 300
