@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -134,8 +135,7 @@ def test_three_zones_have_the_same_codes(file, capsys):
     ("words", "says"),
     [
         (["--confidence", "1"], "--confidence 1 is not between 0 and 1"),
-        (["--zones", "--target", "npv"], "--zones takes no --target"),
-        (["--zones", "--threshold", ".3"], "--zones takes no --target"),
+        (["--zones", "--threshold", ".3"], "--zones takes no --threshold"),
         (["--goal", "nonsense=.1"], "nonsense"),
     ],
 )
@@ -144,6 +144,20 @@ def test_wrong_options_are_one_line(words, says, file, capsys):
     told = capsys.readouterr().err
     assert says in told
     assert "Traceback" not in told
+
+
+def test_test_images_without_labels_are_refused_with_what_to_do(file, tmp_path, capsys):
+    path = Path(file(3, 3))
+    lines = path.read_text().splitlines()
+    place = [name.strip('"') for name in lines[0].split(",")].index("label")
+    rows = [line.split(",") for line in lines[1:]]
+    for row in rows[300:]:
+        row[place] = ""
+    path.write_text("\n".join([lines[0], *map(",".join, rows)]))
+    assert run(["transfer", str(path), *GOAL]) == 3
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("Refused: the in-domain test images have no labels")
+    assert "`retinabench plan` says how many" in line
 
 
 def test_what_is_refused_is_attached_to_no_model(file, tmp_path, capsys):
@@ -188,8 +202,6 @@ def test_no_alarm_is_0_and_an_alarm_is_4(folder, capsys):
     ("arguments", "message"),
     [
         (["--date-column", "day"], "column 'day': is missing. Did you mean 'date'"),
-        (["--level", "1.5"], "--level 1.5 is not between 0 and 1"),
-        (["--level", "0"], "--level 0 is not between 0 and 1"),
     ],
 )
 def test_wrong_options_are_2(folder, capsys, arguments, message):

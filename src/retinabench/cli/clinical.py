@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -18,6 +17,7 @@ from retinabench.cli.application import (
     print_path,
     print_result,
     progress_of,
+    say,
 )
 from retinabench.cli.options import (  # fmt: skip
     MOST_REPLICATES,
@@ -35,88 +35,46 @@ from retinabench.core.errors import InputError
 if TYPE_CHECKING:
     from retinabench.metrics.clinical.screening_report import ScreeningReport
     from retinabench.metrics.guarantees.transfer import Transfer
-    from retinabench.metrics.guarantees.triage import Triage
-    from retinabench.predictions.table import Predictions
 
 
-Pilot = Annotated[
-    Path | None, argument("FILE", "Predictions of a pilot, from which what is not stated is read.")
-]
-
-Prevalence = Annotated[float | None, option("--prevalence", "X", "Share of referable images: 0.1.")]
-
-Sensitivity = Annotated[
-    float | None, option("--sensitivity", "X", "That is expected; default 0.9, or the pilot's.")
-]
-
-Specificity = Annotated[
-    float | None, option("--specificity", "X", "That is expected; default 0.9, or the pilot's.")
-]
-
-Auroc = Annotated[float | None, option("--auroc", "X", "That is expected; default 0.95, or the pilot's.")]
-
-HalfWidth = Annotated[
-    float, option("--half-width", "X", "Of the intervals of sensitivity, specificity and AUROC.")
-]
-
-AboveSensitivity = Annotated[
-    float | None, option("--above-sensitivity", "X", "A goal that must be shown to be exceeded.")
-]
-
-AboveSpecificity = Annotated[
-    float | None, option("--above-specificity", "X", "A goal that must be shown to be exceeded.")
-]
-
-Power = Annotated[float, option("--power", "X", "Probability of showing what must be shown.")]
-
-ImagesPerPatient = Annotated[
-    float | None, option("--images-per-patient", "X", "Mean number; default 2, or the pilot's.")
-]
-
-ReferralRate = Annotated[
+Rate = Annotated[
     float, option("--referral", "X", "Share of images to refer, frozen on the validation split if any.")
 ]
-
 Prevalences = Annotated[
     list[float] | None,
     option("--prevalence", "X", "At which PPV and NPV are stated; may be repeated. Default: 0.05 to 0.3."),
 ]
-
 Cost = Annotated[
     float,
     option(
         "--cost", "X", "Price of a referral in detected referable images; 0.02: 50 readings are worth one."
     ),
 ]
-
-Reader = Annotated[
+Human = Annotated[
     str,
     option(
         "--reader", "X/X", "Sensitivity/specificity of the human who reads the referred images: 0.9/0.95."
     ),
 ]
-
 ImagesPerHour = Annotated[float, option("--images-per-hour", "X", "What an expert reads in an hour.")]
-
-Subgroups = Annotated[
+Columns = Annotated[
     list[str] | None,
     option("--subgroup", "COLUMN", "Column of subgroups; may be repeated. Default: all that make groups."),
 ]
-
 Page = Annotated[Path | None, option("--out", "FOLDER", "Folder for the page and its numbers.")]
 
 
 @reads_predictions
 def clinic(
     file: Annotated[Path, argument("FILE", "Predictions file or run folder.")],
-    referral: ReferralRate = 0.2,
+    referral: Rate = 0.2,
     threshold: Threshold = "0.5",
     uncertainty: Uncertainty = "auto",
     prevalence: Prevalences = None,
     cost: Cost = 0.0,
-    human: Reader = "0.9/0.95",
+    human: Human = "0.9/0.95",
     images_per_hour: ImagesPerHour = 60.0,
-    subgroup: Subgroups = None,
+    subgroup: Columns = None,
     json: Json = None,
     out: Page = None,
     quiet: Silent = False,
@@ -126,12 +84,16 @@ def clinic(
     from retinabench.metrics.clinical.screening_report import clinic as screen
     from retinabench.reports.clinic import clinic_summary
 
-    rates = _reader(human)
+    try:
+        sensitivity, specificity = map(float, human.split("/"))
+    except ValueError:
+        problem = f"--reader {human} is no pair of sensitivity and specificity"
+        raise InputError(problem, hint="For example 0.9/0.95.") from None
     (predictions,) = replace(reader, ungradable=True).read([file])
     with progress_of(quiet).track("Screening", 1, unit="file") as advance:
         found = screen(
             predictions, threshold, referral_rate=referral, uncertainty=uncertainty,
-            prevalences=prevalence or (0.05, 0.1, 0.2, 0.3), reader=rates, referral_cost=cost,
+            prevalences=prevalence or (0.05, 0.1, 0.2, 0.3), reader=(sensitivity, specificity), referral_cost=cost,
             images_per_hour=images_per_hour, subgroups=subgroup or None,
         )  # fmt: skip
         advance(1)
@@ -155,16 +117,30 @@ def _json(found: ScreeningReport) -> dict[str, object]:
     return clinic_json(found)
 
 
-def _reader(text: str) -> tuple[float, float]:
-    """Read `0.9/0.95`."""
-    parts = text.split("/")
-    try:
-        sensitivity, specificity = map(float, parts)
-    except ValueError:
-        raise InputError(
-            f"--reader {text} is no pair of sensitivity and specificity", hint="For example 0.9/0.95."
-        ) from None
-    return sensitivity, specificity
+Pilot = Annotated[
+    Path | None, argument("FILE", "Predictions of a pilot, from which what is not stated is read.")
+]
+Prevalence = Annotated[float | None, option("--prevalence", "X", "Share of referable images: 0.1.")]
+Sensitivity = Annotated[
+    float | None, option("--sensitivity", "X", "That is expected; default 0.9, or the pilot's.")
+]
+Specificity = Annotated[
+    float | None, option("--specificity", "X", "That is expected; default 0.9, or the pilot's.")
+]
+Auroc = Annotated[float | None, option("--auroc", "X", "That is expected; default 0.95, or the pilot's.")]
+HalfWidth = Annotated[
+    float, option("--half-width", "X", "Of the intervals of sensitivity, specificity and AUROC.")
+]
+AboveSensitivity = Annotated[
+    float | None, option("--above-sensitivity", "X", "A goal that must be shown to be exceeded.")
+]
+AboveSpecificity = Annotated[
+    float | None, option("--above-specificity", "X", "A goal that must be shown to be exceeded.")
+]
+Power = Annotated[float, option("--power", "X", "Probability of showing what must be shown.")]
+ImagesPerPatient = Annotated[
+    float | None, option("--images-per-patient", "X", "Mean number; default 2, or the pilot's.")
+]
 
 
 @reads_predictions
@@ -196,22 +172,13 @@ def plan(
     print_notes((*(() if predictions is None else predictions.notes), *found.notes))
 
 
-Target = Annotated[
-    str,
-    option(
-        "--target",
-        "TARGET",
-        "What a goal without a name is for: selective_risk, accuracy, sensitivity, missed_referable, "
-        "severe_sensitivity, missed_severe, specificity, npv, ppv or referral_rate.",
-    ),
-]
-
 Goals = Annotated[
     list[str] | None,
     option(
         "--goal",
         "GOAL",
-        "What the target must reach; or several: --goal sensitivity=.9 --goal npv=.99 --goal workload=.5.",
+        "What must be reached, such as sensitivity=.9; may be repeated. A number alone bounds selective_risk. Others: accuracy, "
+        "missed_referable, severe_sensitivity, missed_severe, specificity, npv, ppv, referral_rate (workload).",
     ),
 ]
 
@@ -257,7 +224,6 @@ Permutations = Annotated[
 @reads_predictions
 def transfer(
     file: Annotated[Path, argument("FILE", "Predictions with a validation and a test split.")],
-    target: Target = "selective_risk",
     goal: Goals = None,
     zones: Zones = False,
     confidence: Confidence = None,
@@ -277,71 +243,74 @@ def transfer(
     Exit code 3: no threshold satisfies the goals (of a zone), or none can be certified; 4: the labels of a test set refute the certificate.
     """
     from retinabench.metrics.guarantees.transfer import transfer as transfer_threshold
-    from retinabench.reports.guarantees import transfer_summary
+    from retinabench.metrics.guarantees.triage import Triage, triage
+    from retinabench.reports.guarantees import transfer_summary, triage_summary
 
     if confidence is not None and not 0 < confidence < 1:
         raise InputError(f"--confidence {confidence:g} is not between 0 and 1", hint="For example 0.95.")
+    if zones and (threshold, uncertainty) != ("0.5", "auto"):
+        raise InputError("--zones takes no --threshold or --uncertainty", hint=ZONES_HINT)
     delta = None if confidence is None else round(1 - confidence, 12)
-    if zones:
-        if (target, threshold, uncertainty) != ("selective_risk", "0.5", "auto"):
-            raise InputError("--zones takes no --target, --threshold or --uncertainty", hint=ZONES_HINT)
+    try:
         (predictions,) = reader.read([file])
-        zoned = _zones(predictions, goal or (), delta, per, most_images, bootstrap, json, seed, quiet=quiet)
-        return _attach(*zoned, predictions, attach)
-    (predictions,) = reader.read([file])
-    with progress_of(quiet).track("Choosing and testing a threshold", 1, unit="file") as advance:
-        found = transfer_threshold(
-            predictions, target, goals=goal or (), delta=delta, per=per, most_images=most_images,
-            uncertainty=uncertainty, threshold=threshold, bootstrap=bootstrap, seed=seed,
-        )  # fmt: skip
-        advance(1)
-    print_result(transfer_summary(found), json, found.to_dict)
-    print_notes(found.notes)
-    code = ExitCode.REFUTED if found.broken else ExitCode.DONE
-    return _attach(found, ExitCode.REFUSED if found.threshold is None else code, predictions, attach)
-
-
-def _zones(
-    predictions: Predictions,
-    goals: Sequence[str],
-    delta: float | None,
-    per: Literal["image", "patient-image"],
-    most_images: int | None,
-    bootstrap: int,
-    json: Path | None,
-    seed: int,
-    *,
-    quiet: bool,
-) -> tuple[Triage, ExitCode]:
-    """Triage into three zones."""
-    from retinabench.metrics.guarantees.triage import triage
-    from retinabench.reports.guarantees import triage_summary
-
-    with progress_of(quiet).track("Choosing and testing zones", 1, unit="file") as advance:
-        found = triage(
-            predictions, goals, delta=delta, per=per, most_images=most_images, bootstrap=bootstrap, seed=seed
+    except InputError:
+        if not (sets := _without_labels(reader, file)):
+            raise
+        say(
+            f"Refused: the {' and the '.join(sets)} test images have no labels, by which alone a threshold can be judged. "
+            "Label a sample of them; `retinabench plan` says how many.",
+            error=True,
         )
+        return ExitCode.REFUSED
+    result: Transfer | Triage
+    with progress_of(quiet).track("Choosing and testing thresholds", 1, unit="file") as advance:
+        if zones:
+            result = triage(
+                predictions,
+                goal or (),
+                delta=delta,
+                per=per,
+                most_images=most_images,
+                bootstrap=bootstrap,
+                seed=seed,
+            )
+        else:
+            result = transfer_threshold(
+                predictions, goals=goal or (), delta=delta, per=per, most_images=most_images, uncertainty=uncertainty,
+                threshold=threshold, bootstrap=bootstrap, seed=seed,
+            )  # fmt: skip
         advance(1)
-    print_result(triage_summary(found), json, found.to_dict)
-    print_notes(found.notes)
-    if found.broken:
-        return found, ExitCode.REFUTED
-    return found, ExitCode.REFUSED if found.refused else ExitCode.DONE
-
-
-def _attach(
-    found: Transfer | Triage, code: ExitCode, predictions: Predictions, model: Path | None
-) -> ExitCode:
-    """Attach what was found to an exported model, unless it was refused or refuted."""
-    if model is None:
-        return code
-    if code is not ExitCode.DONE:
+    summary = triage_summary(result) if isinstance(result, Triage) else transfer_summary(result)
+    print_result(summary, json, result.to_dict)
+    print_notes(result.notes)
+    refused = bool(result.refused) if isinstance(result, Triage) else result.threshold is None
+    code = ExitCode.REFUTED if result.broken else ExitCode.REFUSED if refused else ExitCode.DONE
+    if attach is not None and code is not ExitCode.DONE:
         print_notes(("nothing is attached",))
-        return code
-    from retinabench.experiments.exporting.frozen_rule import attach
+    elif attach is not None:
+        from retinabench.experiments.exporting.frozen_rule import attach as attach_to
 
-    print_notes((f"attached: {attach(found, predictions, model)}",))
+        print_notes((f"attached: {attach_to(result, predictions, attach)}",))
     return code
+
+
+def _without_labels(reader: FileReader, file: Path) -> list[str]:
+    """Name the test sets without any label, of a file that has labels on its validation images."""
+    from retinabench.metrics.image_sets import SET_LABELS
+    from retinabench.predictions.columns import LABELLED
+
+    try:
+        (predictions,) = replace(reader, unlabelled=True).read([file])
+        if predictions.select(domain="in_domain", split="validation") is None:
+            return []
+    except InputError:
+        return []
+    sets = {name: predictions.select(domain=name, split="test", unlabelled=True) for name in SET_LABELS}
+    return [
+        SET_LABELS[name].lower()
+        for name, part in sets.items()
+        if part is not None and (part.subgroups[LABELLED] == "no").all()
+    ]
 
 
 @reads_predictions
@@ -359,9 +328,6 @@ def monitor(
     date_column: Annotated[
         str, option("--date-column", "COLUMN", "Column with the date of each image, as 2026-03-31.")
     ] = "date",
-    level: Annotated[
-        float, option("--level", "X", "Rate of false alarms over all looks, of each alarm.")
-    ] = 0.05,
     out: Annotated[Path | None, option("--out", "FOLDER", "Write a page into this folder.")] = None,
     json: Json = None,
     seed: Seed = 0,
@@ -375,29 +341,25 @@ def monitor(
     from retinabench.predictions.io import notes_of_files
     from retinabench.reports.monitoring import monitor_tables
 
-    if not 0 < level < 1:
-        raise InputError(f"--level {level:g} is not between 0 and 1", hint="For example 0.05.")
     certified = read_certificate(certificate)
     predictions = replace(reader, unlabelled=True).read(files)
     try:
         images, reference = follow_up(predictions, certified.uncertainty, certified.decision, date_column)
         with progress_of(quiet).track("Watching", 1, unit="follow-up") as advance:
-            found = watch(images, certified, reference=reference, level=level, seed=seed)
+            found = watch(images, certified, reference=reference, seed=seed)
             advance(1)
     except InputError as error:
-        raise error if error.file is not None else _of_files(error, files) from None
+        if error.file is not None:
+            raise
+        names = f"{files[0]} and {len(files) - 1} more" if len(files) > 1 else files[0]
+        raise InputError(
+            error.problem, file=names, row=error.row, column=error.column, hint=error.hint
+        ) from None
     print_result(monitor_tables(found), json, found.to_dict)
-    print_notes(
-        (*notes_of_files([str(file) for file in files], [one.notes for one in predictions]), *found.notes)
-    )
+    notes = notes_of_files([str(file) for file in files], [one.notes for one in predictions])
+    print_notes((*notes, *found.notes))
     if out is not None:
         from retinabench.reports.monitoring import write_page
 
         print_path(write_page(found, out), json)
     return ExitCode.REFUTED if found.alarm else ExitCode.DONE
-
-
-def _of_files(error: InputError, files: Sequence[Path]) -> InputError:
-    """Return an error about all files together with their names."""
-    names = f"{files[0]} and {len(files) - 1} more" if len(files) > 1 else files[0]
-    return InputError(error.problem, file=names, row=error.row, column=error.column, hint=error.hint)
