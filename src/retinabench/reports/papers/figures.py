@@ -45,6 +45,7 @@ from retinabench.reports.toolkit.figures import (
     math_free,
     percent_axis,
 )
+from retinabench.reports.toolkit.pages import capitalise
 
 Floats = NDArray[np.float64]
 PANEL = (6 * 72 * 0.62, 4 * 72 * 0.62)  # a panel: the 6 x 4 inches of the released plots, scaled; in points
@@ -229,17 +230,13 @@ def _density_panel(axes: Axes, right: Floats, wrong: Floats, rights: int, wrongs
     axes.yaxis.set_major_locator(MaxNLocator(3))
     for height, count, color in ((0.93, rights, GOOD), (0.78, wrongs, BAD)):
         text = f"{count:,}" if count else "none"
-        shown = axes.text(
-            0.6,
-            height,
-            text,
-            transform=axes.transAxes,
-            fontsize=7,
-            color=color if count else MUTED,
-            ha="center",
-            va="top",
-        )
-        outline(shown)
+        style: dict[str, Any] = {
+            "fontsize": 7,
+            "ha": "center",
+            "va": "top",
+            "color": color if count else MUTED,
+        }
+        outline(axes.text(0.6, height, text, transform=axes.transAxes, **style))
 
 
 def _folded(name: str) -> str:
@@ -341,10 +338,7 @@ def mean_and_error(values: Sequence[Floats], ddof: int) -> tuple[Floats, Floats 
 def draw_runs(
     axes: Axes, mark: Mark, x: Floats, values: Sequence[Floats], ddof: int = 1, **style: Any
 ) -> Floats:
-    """Draw the mean over runs with a band of one standard error.
-
-    Shapes: `x` (P,), `values` (P,), returns (P,).
-    """
+    """Draw the mean over runs with a band of one standard error; return the mean (P,)."""
     mean, error = mean_and_error(values, ddof)
     if error is not None:
         axes.fill_between(x, mean - error, mean + error, color=mark.color, alpha=0.15, linewidth=0)
@@ -395,11 +389,14 @@ def nhs_point(axes: Axes) -> None:
     """Mark the NHS standard, sensitivity 85 % at specificity 80 %, and the region that meets it."""
     point = 1 - GOALS["nhs"].specificity, GOALS["nhs"].sensitivity
     goal_region(axes, *point, markersize=5)
-    outline(
-        axes.annotate(
-            "NHS", point, (5, -4), textcoords="offset points", fontsize=8, color=PASS, va="top", zorder=6
-        )
-    )
+    style: dict[str, Any] = {
+        "textcoords": "offset points",
+        "fontsize": 8,
+        "color": PASS,
+        "va": "top",
+        "zorder": 6,
+    }
+    outline(axes.annotate("NHS", point, (5, -4), **style))
 
 
 def referral_panel(
@@ -442,14 +439,9 @@ def _controls(axes: Axes, method: MethodRuns, metric: str, name: str) -> None:
 
 def value_range(methods: Sequence[MethodRuns], metric: str, name: str) -> tuple[float, float]:
     """Return limits that include every line up to four fifths referred; bands and noisier ends may exceed them."""
-    seen = [
-        mean_and_error([run.curves.referral[name, metric] for run in method.runs], 1)[0][
-            : int(0.8 * len(GRID))
-        ]
-        for method in methods
-        if (name, metric) in method.runs[0].curves.referral
-    ]
-    values = np.concatenate(seen)
+    known = [method for method in methods if (name, metric) in method.runs[0].curves.referral]
+    runs = [[run.curves.referral[name, metric] for run in method.runs] for method in known]
+    values = np.concatenate([np.mean(of_method, axis=0)[: int(0.8 * len(GRID))] for of_method in runs])
     values = values[np.isfinite(values)]
     if not values.size:
         return 0.0, 1.0
@@ -506,19 +498,11 @@ def _by_metric(results: TaskResults, collection: Collection) -> list[PaperFigure
     for metric, label in METRIC_LABELS.items():
         panels = _possible(results.methods, [(metric, name) for name in SET_LABELS])
         if panels:
-            numbered = (
-                results.task == "country_shift"
-                and results.criterion != JOINT_CRITERION
-                and metric == "accuracy"
-            )
-            title = f"{label.partition(' of')[0]} over referral"
-            title = title[0].upper() + title[1:]
-            number = "14" if numbered else ""
-            made.append(
-                _curve_figure(
-                    f"referral-{metric}", number, title, BANDS + _CONTROLS, results, collection, panels
-                )
-            )
+            tuned_jointly = results.criterion == JOINT_CRITERION
+            figure_14 = (results.task, metric) == ("country_shift", "accuracy") and not tuned_jointly
+            title = f"{capitalise(label.partition(' of')[0])} over referral"
+            kind, number = f"referral-{metric}", "14" if figure_14 else ""
+            made.append(_curve_figure(kind, number, title, BANDS + _CONTROLS, results, collection, panels))
     return made
 
 
@@ -531,20 +515,15 @@ def _rebalanced(results: TaskResults, collection: Collection) -> list[PaperFigur
     sets = ("shifted", "rebalanced")
     curves = _possible(results.methods, [(metric, name) for metric in ("auroc", "accuracy") for name in sets])
     roc, referral = ("16", "17") if results.task == "country_shift" else ("", "")
-    title = "class-balanced shifted set"
+    figures = (
+        ("balanced-roc", roc, "ROC", [(_ROC, name) for name in sets]),
+        ("balanced-referral", referral, "Referral", curves),
+    )
     return [
         _curve_figure(
-            "balanced-roc",
-            roc,
-            f"ROC, {title}",
-            caption,
-            results,
-            collection,
-            [(_ROC, name) for name in sets],
-        ),
-        _curve_figure(
-            "balanced-referral", referral, f"Referral, {title}", caption, results, collection, curves
-        ),
+            kind, number, f"{title}, class-balanced shifted set", caption, results, collection, panels
+        )
+        for kind, number, title, panels in figures
     ]
 
 
