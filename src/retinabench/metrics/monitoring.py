@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import (
@@ -66,7 +65,7 @@ from retinabench.metrics.guarantees.goals import (
     ratio_interval,
     weights,
 )
-from retinabench.metrics.proportions import Interval, clustered_proportion
+from retinabench.metrics.proportions import Interval, clustered_mean, clustered_proportion
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -401,7 +400,7 @@ def _windows(
                 len(np.unique(patient)),
                 int(known.sum()),
                 clustered_proportion(referred[here], np.ones(len(patient)), patient),
-                _mean((images.label - images.prob)[known], images.patient[known]),
+                clustered_mean((images.label - images.prob)[known], images.patient[known]),
                 risks,
             )
         )
@@ -416,18 +415,3 @@ def _estimate(
     weight = weights(codes, certified.per)
     risk = ratio_interval(num * weight, den * weight, codes)
     return Interval(1 - risk.value, 1 - risk.high, 1 - risk.low) if goal.spec.at_least else risk
-
-
-def _mean(values: Floats, patient: Sequence[str] | NDArray[np.str_]) -> Interval:
-    """The mean with its interval by t, clustered by patient; no ends for fewer than two patients."""
-    if not len(values):
-        return Interval(np.nan)
-    mean = float(values.mean())
-    _, codes = np.unique(patient, return_inverse=True)
-    sums = np.bincount(codes, values - mean)
-    patients = len(sums)
-    if patients < 2:
-        return Interval(mean)
-    error = np.sqrt(patients / (patients - 1) * float(sums @ sums)) / len(values)
-    half = float(stats.t.ppf(0.975, patients - 1) * error)
-    return Interval(mean, mean - half, mean + half)

@@ -300,6 +300,20 @@ def combined_proportions(
     return Interval(centre, centre - ends[0], centre + ends[1])
 
 
+def clustered_mean(values: Floats, cluster: ArrayLike) -> Interval:
+    """Return the mean of values (N,) with its 95 % t interval, clustered by patient (N,); no ends for fewer than two patients."""
+    if not len(values):
+        return Interval(np.nan)
+    mean = float(values.mean())
+    of_patient = np.bincount(np.unique(np.asarray(cluster), return_inverse=True)[1], values - mean)
+    patients = len(of_patient)
+    if patients < 2:
+        return Interval(mean)
+    error = float(np.sqrt(patients / (patients - 1) * of_patient @ of_patient)) / len(values)
+    half = float(stats.t.ppf(0.975, patients - 1)) * error
+    return Interval(mean, mean - half, mean + half)
+
+
 def difference_of(a: Interval, b: Interval) -> Interval:
     """Return a - b with the interval of two independent proportions (Newcombe's hybrid method)."""
     value = a.value - b.value

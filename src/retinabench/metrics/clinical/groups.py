@@ -17,13 +17,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import JsonObject, json_content
 from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.intervals import auroc_error
-from retinabench.metrics.proportions import Interval, clustered_proportion, difference_of
+from retinabench.metrics.proportions import Interval, clustered_mean, clustered_proportion, difference_of
 from retinabench.predictions.table import Predictions
 
 Bools = NDArray[np.bool_]
@@ -284,15 +283,8 @@ def mean_residual(label: Bools, prob: NDArray[np.float64], codes: NDArray[np.int
 
     Shapes: `label` (N,), `prob` (N,), `codes` (N,).
     """
-    residual = label - prob
-    mean = float(residual.mean())
-    of_patient = np.bincount(np.unique(codes, return_inverse=True)[1], residual - mean)
-    patients = len(of_patient)
-    if patients < 2 or not 0 < label.mean() < 1:
-        return Interval(mean)
-    error = float(np.sqrt(patients / (patients - 1) * of_patient @ of_patient)) / len(residual)
-    half = float(stats.t.ppf(0.975, patients - 1)) * error
-    return Interval(mean, mean - half, mean + half)
+    found = clustered_mean(label - prob, codes)
+    return found if 0 < label.mean() < 1 else Interval(found.value)
 
 
 def _too_small(found: Interval, patients: Mapping[str, int]) -> str:

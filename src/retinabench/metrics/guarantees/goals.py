@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError, nearest
-from retinabench.core.results import JsonObject
+from retinabench.core.results import Document
 from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.image_sets import PER_IMAGE, PER_IMAGE_OF_A_RANDOM_PATIENT
 from retinabench.metrics.proportions import Interval, clopper_pearson, effective_images
@@ -201,7 +201,7 @@ ALIASES = {"workload": "referral_rate", "error": "selective_risk"}
 
 
 @dataclass(frozen=True)
-class Goal:
+class Goal(Document):
     """A target and the value that it must reach.
 
     Examples:
@@ -210,6 +210,8 @@ class Goal:
         >>> str(Goal("workload", 0.5))
         'referral_rate <= 0.5'
     """
+
+    _keys, _also = {"value": "goal"}, ("at_least",)
 
     target: str
     value: float
@@ -250,9 +252,10 @@ class Goal:
     def __str__(self) -> str:
         return f"{self.target} {'>=' if self.spec.at_least else '<='} {self.value:g}"
 
-    def to_dict(self) -> JsonObject:
-        """Return the goal for JSON."""
-        return {"target": self.target, "goal": self.value, "at_least": self.spec.at_least}
+    @property
+    def at_least(self) -> bool:
+        """Whether the goal is a lower bound."""
+        return self.spec.at_least
 
 
 def as_goals(target: str, goal: float, goals: Sequence[Goal | str]) -> tuple[Goal, ...]:

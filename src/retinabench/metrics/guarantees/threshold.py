@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.core.results import IntervalRow, JsonObject, Tabular, draw_intervals, json_content
+from retinabench.core.results import Document, IntervalRow, JsonObject, Tabular, draw_intervals, json_content
 from retinabench.metrics.clinical.screening import referral_view_intervals
 from retinabench.metrics.guarantees.certificate import Certificate, LabelledRisk, Refutation, Verdict, judge
 from retinabench.metrics.guarantees.goals import TARGETS, Goal, ReferralCases
@@ -281,7 +281,7 @@ def validation_and_test(predictions: Predictions) -> dict[str, Predictions]:
     return {"validation": validation, **tests}
 
 
-class FrozenOnSets(Tabular):
+class FrozenOnSets(Tabular, Document):
     """The result of a rule that was chosen on validation, frozen, and applied to the sets of a file."""
 
     sets: Mapping[str, Realised]
@@ -305,6 +305,12 @@ class FrozenOnSets(Tabular):
 
     def __getitem__(self, name: str) -> Realised:
         return self.sets[name]
+
+    def to_dict(self) -> JsonObject:
+        """Return plain dictionaries; an infinite threshold, such as one that refers no image, is written as the text "inf"."""
+        content: JsonObject = infinity_as_text(super().to_dict())
+        threshold = getattr(self, "threshold", None)
+        return content if threshold is None else content | {"threshold": infinity_as_text(threshold)}
 
     @property
     def broken(self) -> tuple[str, ...]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from retinabench.core.errors import InputError
-from retinabench.core.results import JsonObject, Row
+from retinabench.core.results import Row
 from retinabench.metrics.bootstrap import check_draws
 from retinabench.metrics.clinical.thresholds import DecisionThreshold, FrozenThreshold
 from retinabench.metrics.guarantees.certificate import Certificate, certify
@@ -23,7 +24,6 @@ from retinabench.metrics.guarantees.threshold import (
     FrozenOnSets,
     Realised,
     choose_threshold,
-    infinity_as_text,
     notes_on,
     of_file,
     on_sets,
@@ -59,6 +59,9 @@ class Transfer(FrozenOnSets):
         >>> found["in_domain"].referred
         1
     """
+
+    _schema, _also = SCHEMA, ("threshold",)
+    _keys: ClassVar = {"decision": "decision_threshold", "alone": "model_sensitivity"}
 
     per: Per
     uncertainty: str
@@ -101,22 +104,6 @@ class Transfer(FrozenOnSets):
             }
             for name, one in self.sets.items()
         ]
-
-    def to_dict(self) -> JsonObject:
-        """Return plain dictionaries; an infinite threshold, which refers no image, is written as the text "inf"."""
-        content = {
-            "schema": SCHEMA,
-            "per": self.per,
-            "uncertainty": self.uncertainty,
-            "decision_threshold": self.decision.to_dict(),
-            "threshold": self.threshold,
-            "model_sensitivity": self.alone.to_dict(),
-            "choice": self.choice.to_dict(),
-            "certificate": None if self.certificate is None else self.certificate.to_dict(),
-            "sets": {name: one.to_dict() for name, one in self.sets.items()},
-            "notes": list(self.notes),
-        }
-        return {key: infinity_as_text(value) for key, value in content.items()}
 
 
 def transfer(

@@ -20,13 +20,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.core.results import JsonObject, Row
+from retinabench.core.results import Document, JsonObject, Row
 from retinabench.metrics.bootstrap import check_draws
 from retinabench.metrics.guarantees.certificate import Certificate, certify, rounded_up
 from retinabench.metrics.guarantees.goals import Goal, Per, ReferralCases, as_goals, ratio_interval
@@ -34,7 +34,6 @@ from retinabench.metrics.guarantees.sequence import SHARE
 from retinabench.metrics.guarantees.threshold import (
     FrozenOnSets,
     Realised,
-    infinity_as_text,
     meeting,
     notes_on,
     of_file,
@@ -174,24 +173,16 @@ READ = 0.5  # between the 0 of an image in a zone and the 1 of one that the expe
 
 
 @dataclass(frozen=True)
-class Zone:
+class Zone(Document):
     """One zone, its certificate and its plain choice."""
+
+    _keys: ClassVar = {"plain": "plain_choice"}
 
     goals: tuple[Goal, ...]
     threshold: float | None
     plain: float | None
     certificate: Certificate | None
     why: str | None = None
-
-    def to_dict(self) -> JsonObject:
-        """Return plain dictionaries."""
-        return {
-            "threshold": self.threshold,
-            "goals": [goal.to_dict() for goal in self.goals],
-            "plain_choice": self.plain,
-            "certificate": None if self.certificate is None else self.certificate.to_dict(),
-            "why": self.why,
-        }
 
 
 @dataclass(frozen=True)
@@ -215,6 +206,8 @@ class Triage(FrozenOnSets):
         >>> found.thresholds
         (0.1, 0.5)
     """
+
+    _schema = SCHEMA
 
     per: Per
     delta: float | None
@@ -263,24 +256,10 @@ class Triage(FrozenOnSets):
 
     def to_dict(self) -> JsonObject:
         """Return plain dictionaries; infinite thresholds of a certificate are written as text."""
-        sets = {
-            name: one.to_dict()
-            | {
-                side: share.to_dict()
-                for side, share in zip(("negative", "positive"), self.shares[name], strict=True)
-            }
-            for name, one in self.sets.items()
-        }
-        content = {
-            "schema": SCHEMA,
-            "per": self.per,
-            "delta": self.delta,
-            "zones": {side: zone.to_dict() for side, zone in self.zones.items()},
-            "plain_read": self.plain_read,
-            "sets": sets,
-            "notes": list(self.notes),
-        }
-        return {key: infinity_as_text(value) for key, value in content.items()}
+        content = super().to_dict()
+        for name, shares in content.pop("shares").items():
+            content["sets"][name] |= dict(zip(TARGETS_OF, shares, strict=True))
+        return content
 
 
 def triage(
