@@ -14,7 +14,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from retinabench.core.errors import InputError, nearest, one_edit, printable
-from retinabench.core.progress import QUIET, Bars
+from retinabench.core.progress import Bars
 from retinabench.core.results import Document, IntervalRow, Tabular, draw_intervals, json_content
 
 
@@ -35,10 +35,6 @@ def test_html_escapes_names_and_writes_undefined_numbers_as_a_dash():
     assert html.startswith("<table><thead><tr><th>model</th>")
 
 
-def test_no_rows_are_an_empty_table():
-    assert Rows([])._repr_html_() == "<table><thead><tr></tr></thead><tbody></tbody></table>"
-
-
 def test_dataframe_has_the_rows():
     pytest.importorskip("pandas")
     frame = Rows([{"a": 1.0}, {"a": 2.0}]).to_dataframe()
@@ -49,12 +45,6 @@ def test_without_pandas_the_message_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(InputError, match="pip install pandas"):
         Rows([]).to_dataframe()
-
-
-def test_a_long_table_is_cut_in_html_alone():
-    rows = Rows([{"a": k} for k in range(100)])
-    assert rows._repr_html_().count("<tr>") == 61
-    assert "<p>40 more rows</p>" in rows._repr_html_()
 
 
 def test_intervals_are_drawn_from_top_to_bottom_with_their_goals():
@@ -136,13 +126,6 @@ def test_one_edit_is_one_letter_or_two_neighbours():
     near = ("splitt", "spli", "split5", "spilt", "aplit", "slit", "psplit")
     assert all(one_edit(word, "split") for word in near)
     assert not any(one_edit(word, "split") for word in ("split", "tilps", "sp", "splitts", "platt"))
-
-
-def test_quiet_progress_prints_nothing(capsys):
-    with QUIET.track("Work", 3) as advance:
-        advance(3)
-    QUIET.say("a line")
-    assert capsys.readouterr() == ("", "")
 
 
 def test_bars_and_lines_are_on_standard_error(capsys):

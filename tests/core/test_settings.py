@@ -55,11 +55,6 @@ def test_the_complaint_of_a_table_with_its_own_class_is_unwrapped():
     assert "unknown key 'table.raet'" in complaint(epochs=1, table={"raet": 2})
 
 
-def test_a_table_cannot_be_changed():
-    with pytest.raises(ValidationError, match="frozen"):
-        Inner().rate = 2
-
-
 class Later(Extended):
     _later = ("new",)
 

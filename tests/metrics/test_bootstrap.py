@@ -164,16 +164,6 @@ def test_work_is_shared_among_threads():
     assert len(here) == 2
 
 
-def test_an_error_ends_the_work():
-    def fail(numbers):
-        if numbers[0] > 5:
-            raise ValueError("broken")
-        return rows(numbers)
-
-    with pytest.raises(ValueError, match="broken"):
-        stacked(fail, 500, 2**17, workers=2)
-
-
 def test_two_workers_give_the_scores_of_one_to_the_last_bit(monkeypatch):
     monkeypatch.setattr(bootstrap, "BLOCK", 4000)
     one, two = (rb.score(predictions(), bootstrap=60, workers=k).to_dict() for k in (1, 2))

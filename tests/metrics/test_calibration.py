@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -140,11 +138,6 @@ def test_gaps_below_chance_give_an_interval_from_zero():
     assert 0.01 < high < 0.1
 
 
-def test_a_single_patient_has_no_error():
-    w = Cases([0, 1], [0.4, 0.4], patient=[0, 0]).weighted()
-    assert np.isnan([calibration_error_of(w), *calibration_error_interval(w)]).all()
-
-
 def test_null_band_holds_a_calibrated_model_and_not_an_overconfident_one():
     rng = np.random.default_rng(0)
     p = rng.beta(1, 3, 3000)
@@ -263,21 +256,6 @@ def test_intervals_hold_the_truth(bend):
     assert line.high - line.low < 0.1
     assert null.low < null.value < null.high
     assert (found["ece_positive_class"].value > 2 * null.high) == (bend != 1)
-
-
-def test_values_are_those_of_the_line():
-    rng = np.random.default_rng(0)
-    p = expit(rng.normal(-1, 1.5, 400))
-    y = rng.random(400) < expit(0.7 * logit(p) - 0.3)
-    found, line = calibration_summary(y, p, np.arange(400)), calibration_line_of(Cases(y, p).weighted())
-    assert (found.slope.value, found.intercept.value) == (line.slope, line.intercept)
-    assert found.in_the_large.value == line.in_the_large
-    assert found.observed_over_expected.value == pytest.approx(line.observed_over_expected)
-    assert sum(point.images for point in found.curve) == 400
-    assert len(found.curve) == 10
-    weighted = sum(point.images * point.observed.value for point in found.curve)
-    assert weighted == pytest.approx(y.sum())
-    assert json.dumps(found.to_dict(), allow_nan=False)
 
 
 def test_robust_errors_of_independent_images_are_those_of_the_information():

@@ -16,7 +16,6 @@ from retinabench.core.errors import InputError
 from retinabench.metrics.clinical.thresholds import operating_points, two_by_two
 from retinabench.metrics.proportions import (
     Interval,
-    Sums,
     clopper_pearson,
     clustered_proportion,
     combined_proportions,
@@ -54,13 +53,6 @@ def test_proportions_agree_with_scipy(counts, level):
     for ours, method in ((wilson, "wilson"), (clopper_pearson, "exact")):
         oracle = test.proportion_ci(level, method)
         np.testing.assert_allclose(ours(k, n, level), (oracle.low, oracle.high), atol=1e-10)
-
-
-def test_proportions_of_nothing_and_of_impossible_counts():
-    assert np.isnan(wilson(0, 0)).all()
-    assert np.isnan(clopper_pearson(0, 0)).all()
-    with pytest.raises(InputError, match="outside"):
-        wilson(3, 2)
 
 
 @given(st.sampled_from([0.0, 1.0]) | st.floats(1e-3, 0.999), st.floats(0.5, 500), st.floats(0.5, 0.999))
@@ -182,27 +174,6 @@ def test_the_effective_number_by_hand():
     inverse = (2 * found / (5 / 8 * 3 / 8) + 2 / 4) / (2 + 2)
     z, t = stats.norm.ppf(0.975), stats.t.ppf(0.975, 3)
     assert effective_images(y, np.ones(8), codes, 0.95) == pytest.approx((z / t) ** 2 / inverse)
-
-
-@pytest.mark.parametrize("per_patient", [1, 3])
-def test_each_is_that_of_one_alone(per_patient):
-    rng = np.random.default_rng(0)
-    n = 60
-    codes = np.arange(n) // per_patient
-    success = (rng.random((7, n)) < rng.uniform(0.05, 0.95, (7, 1))).astype(float)
-    success[0], success[1], success[2, :] = 0, 1, 0.9 * success[2]
-    weight = rng.random((7, n)) < 0.6
-    weight[3], weight[4], weight[5] = False, codes == 2, codes < 2  # no image, one patient, two patients
-    weight = np.where(np.arange(7)[:, None] == 6, rng.random(n), weight)
-    one, other = (
-        proportion_sums(success[k], weight[k], patient_starts(codes)) for k in (slice(3), slice(3, 7))
-    )
-    sums = Sums.joined([one, other])
-    low, high = proportion_intervals(sums)
-    for k in range(7):
-        alone = clustered_proportion(success[k], weight[k], codes)
-        found = (sums.value[k], low[k], high[k])
-        assert found == pytest.approx((alone.value, alone.low, alone.high), rel=1e-12, nan_ok=True), k
 
 
 def test_without_images_nothing_is_known():

@@ -227,16 +227,6 @@ def test_whole_weights_are_repetition(metric, case):
     np.testing.assert_allclose(a.area, b.area, atol=1e-12)
 
 
-@pytest.mark.parametrize("metric", METRICS)
-@settings(max_examples=30, deadline=None)
-@given(case=images())
-def test_only_the_order_of_the_uncertainty_counts(metric, case):
-    y, p, u, w = case
-    a = referral_curve(y, p, u, metric, weight=w)
-    b = referral_curve(y, p, np.unique(u, return_inverse=True)[1] ** 3 - 7.0, metric, weight=w)
-    np.testing.assert_allclose(a.value, b.value, atol=1e-12)
-
-
 def test_area_is_the_mean_over_counts_with_ten_of_each_class():
     y, p, rng = big(300)
     curve = referral_curve(y, p, rng.random(300), "auroc")

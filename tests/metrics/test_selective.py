@@ -9,7 +9,6 @@ from sklearn.metrics import roc_auc_score
 
 from conftest import shared_path
 from retinabench.metrics import selective
-from retinabench.metrics.registry import SCORES
 from retinabench.metrics.selective import referred_names, referred_values
 from retinabench.metrics.weighted_images import Cases
 from support.repeated import weighted_and_repeated
@@ -101,26 +100,6 @@ def test_identities(case):
         assert augrc == pytest.approx(err / 2, abs=1e-12)
 
 
-@settings(max_examples=100, deadline=None)
-@given(case=images())
-def test_repetition(case):
-    y, p, u, weight = case
-    times = np.floor(weight).astype(int)
-    if times.sum() == 0:
-        return
-    a = Cases(y, p, u).weighted(times)
-    b = Cases(*(np.repeat(x, times) for x in (y, p, u))).weighted()
-    for f in (
-        selective.aurc_of,
-        selective.e_aurc_of,
-        selective.augrc_of,
-        selective.rc_index_of,
-        selective.failure_auroc_of,
-        selective.prr_of,
-    ):
-        np.testing.assert_allclose(f(a), f(b), atol=1e-12)
-
-
 def test_augrc_against_shifts():
     for name in ("n400", "n400_tied"):
         y, p, u = cases_of(name)
@@ -170,16 +149,6 @@ def test_by_hand():
             "sensitivity_at_specificity_80": 1 / 3,
         }
     )
-
-
-def test_the_registry_reads_the_same_numbers():
-    w = Cases(LABEL, PROB, UNCERTAINTY).weighted()
-    for name, value in zip(referred_names(), referred_values(w), strict=True):
-        assert SCORES[name](w) == pytest.approx(value)
-
-
-def test_one_image_has_none():
-    assert np.isnan(referred_values(Cases([1], [0.7], [0.1]).weighted())).all()
 
 
 def risks(wrong, uncertainty):

@@ -71,12 +71,6 @@ def test_decomposition_by_its_formulas():
     np.testing.assert_allclose(parts.variance, [0.04, 0], atol=1e-15)
 
 
-def test_entropy_at_the_ends():
-    assert binary_entropy([0.0, 1.0]).tolist() == [0.0, 0.0]
-    assert binary_entropy(0.5) == pytest.approx(np.log(2), abs=1e-16)
-    assert binary_entropy(1e-300) > 0
-
-
 def test_samples_all_zero_or_one_are_all_epistemic():
     found = decompose([[0.0, 1.0, 1.0, 0.0]])
     assert found.aleatoric[0] == 0
@@ -127,17 +121,6 @@ def test_tiny_uncertainties_stay_apart():
     for name in UNCERTAINTIES:
         if name != "max_probability":  # 1 - max(p, 1 - p) itself ends at 1e-16
             assert (np.diff(referral_uncertainty(p, name)[0]) < 0).all(), name
-
-
-def test_the_parts_by_hand():
-    parts = decompose(np.array([[0.5, 0.5], [0.0, 1.0], [0.25, 0.75]]))
-    half = np.log(2)
-    quarter = -(0.25 * np.log(0.25) + 0.75 * np.log(0.75))
-    np.testing.assert_allclose(parts.total, [half, half, half])
-    np.testing.assert_allclose(parts.aleatoric, [half, 0, quarter])
-    np.testing.assert_allclose(parts.epistemic, [0, half, half - quarter], atol=1e-15)
-    np.testing.assert_allclose(parts.variance, [0, 0.25, 0.0625])
-    np.testing.assert_allclose(parts.max_probability, 0.5)
 
 
 PROB = np.array([0.1, 0.5, 0.9, 0.4, 0.6, 0.3])

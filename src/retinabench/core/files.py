@@ -1,8 +1,10 @@
 """Atomic writing of files, and checksums that name damage.
 
 Every file is written through `atomic_write`: a temporary file in the same folder is written, flushed to the disk and
-renamed. Files that commands read again are written with `checked=True`, which lists their checksum in `SHA256SUMS` beside
-them, before the rename. `sha256sum --check` reads that list too. Files without a line are read unchecked.
+renamed. A reader, or a process that continues after `kill -9`, sees the old file or the new one. Files that commands read
+again are written with `checked=True`, which lists their checksum in `SHA256SUMS` beside them, before the rename: a kill between
+the two leaves a file whose checksum is listed, that of the old file or that of the new one. `sha256sum --check` reads that list
+too. Files without a line, such as those of older versions and of users' own tools, are read unchecked.
 """
 
 from __future__ import annotations
