@@ -15,8 +15,9 @@ from scipy.special import expit
 
 import retinabench as rb
 from retinabench.metrics.calibration import calibration_summary
-from retinabench.metrics.clinical.decision_curve import net_benefit, predictive_value_intervals
+from retinabench.metrics.clinical.decision_curve import net_benefit
 from retinabench.metrics.clinical.groups import RATES, subgroups_of
+from retinabench.metrics.clinical.screening_table import predictive_value_intervals
 from retinabench.metrics.planning import Aims, Assumptions, plan_study
 from retinabench.metrics.proportions import Interval, clustered_proportion
 from retinabench.metrics.sample_sizes import Clusters

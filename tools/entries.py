@@ -30,7 +30,7 @@ FORMULAS = {
     "Calibration": "metrics.calibration",
     "Baseline": "metrics.clinical.screening_report",
     "Other thresholds": "metrics.policies",
-    "Readings of a referral": "metrics.clinical.screening",
+    "Readings of a referral": "metrics.clinical.screening_table",
     "Certified thresholds": "metrics.guarantees.certificate",
     "Targets of a certificate": "metrics.guarantees.goals",
     "Tests by betting": "metrics.guarantees.sequence",

@@ -13,7 +13,8 @@ from scipy import stats
 
 from conftest import shared_path
 from retinabench.core.errors import InputError
-from retinabench.metrics.clinical.thresholds import operating_points, two_by_two
+from retinabench.metrics.clinical.screening_table import two_by_two
+from retinabench.metrics.clinical.thresholds import operating_points
 from retinabench.metrics.proportions import (
     Interval,
     clopper_pearson,

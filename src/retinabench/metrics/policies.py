@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +20,13 @@ from retinabench.core.results import Document
 from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.clinical.decision_curve import SEVERE
 from retinabench.metrics.clinical.groups import group_members
-from retinabench.metrics.clinical.screening import Screened, reading_calls
+from retinabench.metrics.clinical.screening import Screened
+from retinabench.metrics.clinical.screening_table import (
+    rate_shares,
+    reading_calls,
+    referral_shares,
+    share_sums,
+)
 from retinabench.metrics.clinical.thresholds import FrozenThreshold, ReferralRule, referral_rules
 from retinabench.metrics.proportions import (
     Interval,
@@ -39,6 +44,10 @@ THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 RATES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
 
 MOST_GROUPS = 24
+
+SHOWN = ("sensitivity", "specificity", "ppv", "npv", "referred", "missed", "missed_severe")
+
+"""Shares of an outcome, see `clinical.screening_table`."""
 
 MOST_CELLS = 2_000_000
 
@@ -194,24 +203,12 @@ class _Group:
 
     def sums(self, said: Bools, sent: Bools) -> tuple[dict[str, Sums], NDArray[np.intp]]:
         """Return the sums of every share of K policies, and (2, K) images missed; said (1, M), sent (K, M)."""
-        y, every = self.y, np.ones(len(self.y))
-        called = reading_calls(y, said, sent, self.reader)["reader"]
-        lost = y & ~said & ~sent
-        return {
-            "sensitivity": self._of(called, every, y),
-            "specificity": self._of(1 - called, every, ~y),
-            "ppv": self._of(y, called),
-            "npv": self._of(~y, 1 - called),
-            "referred": self._of(sent, every),
-            "referred_patients": self._patients(sent),
-            "missed": self._of(lost, every, y),
-            "missed_severe": self._of(lost, every, y & self.severe),
-        }, np.stack([lost.sum(axis=1), (lost & self.severe).sum(axis=1)])
-
-    def _of(self, success: NDArray[Any], weight: NDArray[Any], rows: Bools | None = None) -> Sums:
-        if rows is None:
-            return proportion_sums(success, weight, patient_starts(self.codes))
-        return proportion_sums(success[..., rows], weight[..., rows], patient_starts(self.codes[rows]))
+        called = reading_calls(self.y, said, sent, self.reader)["reader"]
+        shares = rate_shares(self.y, called) | referral_shares(self.y, said, sent, self.severe)
+        sums = {name: share_sums(shares, name, self.codes) for name in SHOWN}
+        lost = shares["missed"][0]
+        counts = np.stack([lost.sum(axis=1), (lost & self.severe).sum(axis=1)])
+        return sums | {"referred_patients": self._patients(sent)}, counts
 
     def _patients(self, sent: Bools) -> Sums:
         if not self.patients:

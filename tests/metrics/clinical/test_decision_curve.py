@@ -10,14 +10,13 @@ from scipy import stats
 
 import retinabench as rb
 from retinabench.core.errors import InputError
-from retinabench.metrics.clinical.decision_curve import (
-    missed_disease,
-    net_benefit,
+from retinabench.metrics.clinical.decision_curve import missed_disease, net_benefit, workload
+from retinabench.metrics.clinical.screening_table import (
+    TwoByTwo,
     predictive_value_intervals,
     predictive_values,
-    workload,
+    two_by_two,
 )
-from retinabench.metrics.clinical.thresholds import TwoByTwo, two_by_two
 from retinabench.metrics.proportions import Interval, jeffreys
 from support.golden_evaluation import most_uncertain
 

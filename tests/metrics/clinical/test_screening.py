@@ -11,14 +11,15 @@ from sklearn.metrics import roc_auc_score
 import retinabench as rb
 from conftest import shared_path
 from retinabench.core.errors import InputError
-from retinabench.metrics.clinical.decision_curve import net_benefit, predictive_values
-from retinabench.metrics.clinical.screening import (
-    patient_level,
-    referral_view_intervals,
-    ungradable_images,
-)
+from retinabench.metrics.clinical.decision_curve import net_benefit
+from retinabench.metrics.clinical.screening import patient_level, ungradable_images
 from retinabench.metrics.clinical.screening_report import clinic
-from retinabench.metrics.clinical.thresholds import judge_goals, sensitivity_at_specificity, two_by_two
+from retinabench.metrics.clinical.screening_table import (
+    predictive_values,
+    referral_view_intervals,
+    two_by_two,
+)
+from retinabench.metrics.clinical.thresholds import judge_goals, sensitivity_at_specificity
 from support.golden_evaluation import most_uncertain
 from support.screened import two_domains
 

@@ -14,17 +14,16 @@ from sklearn.metrics import recall_score, roc_curve
 import retinabench as rb
 from conftest import shared_path
 from retinabench.core.errors import InputError
+from retinabench.metrics.clinical.screening_table import TwoByTwo, two_by_two
 from retinabench.metrics.clinical.thresholds import (
     ClinicalGoal,
     DecisionThreshold,
     FrozenThreshold,
-    TwoByTwo,
     judge_goals,
     operating_points,
     referral_rule,
     sensitivity_at_specificity,
     specificity_at_sensitivity,
-    two_by_two,
 )
 from retinabench.metrics.uncertainty import margin
 

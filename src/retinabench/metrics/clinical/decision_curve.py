@@ -1,10 +1,5 @@
 """Net benefit, and what a decision costs per 1,000 patients.
 
-What a decision is worth: predictive values at a stated prevalence, and net benefit (the decision curve).
-
->>> round(predictive_values(0.9, 0.8, 0.1)[0], 6)
-0.333333
-
 What follows from a referral: the disease that is missed all the same, and the expert's work.
 
 An image is missed where it is referable and neither called referable nor sent to an expert.
@@ -21,12 +16,12 @@ from numpy.typing import ArrayLike, NDArray
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document, JsonObject, json_content, vars_of
 from retinabench.metrics.bootstrap import cluster_codes
+from retinabench.metrics.clinical.screening_table import referral_shares, share_interval
 from retinabench.metrics.proportions import (
     Interval,
     binary,
     clustered_proportion,
     combined_proportions,
-    share_of_two,
 )
 from retinabench.predictions.table import Predictions
 
@@ -34,41 +29,6 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 THRESHOLDS = np.round(np.arange(0.05, 0.501, 0.01), 2)
-
-
-def predictive_values(sensitivity: float, specificity: float, prevalence: float) -> tuple[float, float]:
-    """Return the predictive values at a stated prevalence q, by Bayes: a study's own values hold at its own mix only.
-
-    PPV = sens q / (sens q + (1 - spec)(1 - q)), NPV = spec (1 - q) / (spec (1 - q) + (1 - sens) q).
-    """
-    if not 0 <= prevalence <= 1:
-        raise InputError(f"the prevalence is {prevalence}", hint="A prevalence lies between 0 and 1.")
-    found, false_alarm = sensitivity * prevalence, (1 - specificity) * (1 - prevalence)
-    cleared, missed = specificity * (1 - prevalence), (1 - sensitivity) * prevalence
-    ppv = found / (found + false_alarm) if found + false_alarm else float("nan")
-    npv = cleared / (cleared + missed) if cleared + missed else float("nan")
-    return ppv, npv
-
-
-def predictive_value_intervals(
-    sensitivity: Interval, specificity: Interval, prevalence: float
-) -> dict[str, Interval]:
-    """Return the predictive values at a stated prevalence, with intervals from those of sensitivity and specificity.
-
-    A predictive value is the share of one proportion in the weighted sum of two (`share_of_two`), so that its interval holds
-    where sensitivity or specificity is 0 or 1, and is clustered by patient where theirs are. The positive correlation of a patient's
-    true and false positives is left out, which widens the intervals a little.
-    """
-    values = predictive_values(sensitivity.value, specificity.value, prevalence)
-    if not 0 < prevalence < 1:
-        return {name: Interval(value) for name, value in zip(("ppv", "npv"), values, strict=True)}
-    missed, alarmed = (
-        Interval(1 - one.value, 1 - one.high, 1 - one.low) for one in (sensitivity, specificity)
-    )
-    return {
-        "ppv": share_of_two(sensitivity, alarmed, prevalence, 1 - prevalence),
-        "npv": share_of_two(specificity, missed, 1 - prevalence, prevalence),
-    }
 
 
 @dataclass(frozen=True)
@@ -223,6 +183,7 @@ def missed_disease(
     codes, _ = cluster_codes(patient)
     lost = y & ~positive & ~referred
     grade = np.full(len(y), -1) if part.grade is None else part.grade
+    shares = referral_shares(y, positive, referred, grade >= SEVERE)
     order = np.lexsort((part.image_id, part.prob, -grade))
     images = tuple(
         MissedImage(
@@ -237,11 +198,9 @@ def missed_disease(
     ids = np.unique(patient)
     ill, seen = (np.bincount(codes, case, len(ids)) > 0 for case in (y, positive | referred))
     return Missed(
-        clustered_proportion(lost, y, codes),
-        None if part.grade is None else clustered_proportion(lost, y & (grade >= SEVERE), codes),
-        clustered_proportion(~positive, y, codes),
-        clustered_proportion(referred, y & ~positive, codes),
-        clustered_proportion(referred, y != positive, codes),
+        share_interval(shares, "missed", codes),
+        None if part.grade is None else share_interval(shares, "missed_severe", codes),
+        *(share_interval(shares, name, codes) for name in ("missed_alone", "caught", "errors_caught")),
         images,
         tuple(str(one) for one in ids[ill & ~seen]),
         int(ill.sum()),
@@ -302,10 +261,11 @@ def workload(part: Predictions, referred: NDArray[np.bool_], images_per_hour: fl
     codes, patients = cluster_codes(part.patients)
     any_image = np.bincount(codes, referred, patients) > 0
     every = np.ones(patients, bool)
+    shares = referral_shares(part.label == 1, np.zeros(len(codes), bool), referred)
     return Workload(
-        clustered_proportion(referred, np.ones(len(codes)), codes),
+        share_interval(shares, "referred", codes),
         clustered_proportion(any_image, every, np.arange(patients)),
-        clustered_proportion(part.label, referred, codes),
+        share_interval(shares, "referable_of_referred", codes),
         len(codes) / patients,
         images_per_hour,
     )

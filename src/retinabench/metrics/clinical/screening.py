@@ -1,15 +1,4 @@
-"""What screening at a threshold does to patients: counts, rates with intervals, operating points, per set.
-
-| reading of "referred" | sensitivity | specificity | when it is meant |
-|---|---|---|---|
-| `retained_only` | TP_ret / P_ret | TN_ret / N_ret | how good is the model on what it keeps |
-| `screen_positive` | (TP_ret + P_ref) / P | TN_ret / N | a referred patient goes to the clinic like a positive one |
-| `expert` | (TP_ret + P_ref) / P | (TN_ret + N_ref) / N | an expert who never errs: an upper bound |
-| `reader` | (TP_ret + s P_ref) / P | (TN_ret + p N_ref) / N | a reader of stated sensitivity s and specificity p |
-
-A patient is referable if one image is, called so if one retained image is, and referred if an image is and no retained one is called
-referable.
-"""
+"""What screening at a threshold does to patients: counts, rates with intervals, operating points, per set."""
 
 from __future__ import annotations
 
@@ -31,17 +20,23 @@ from retinabench.metrics.clinical.decision_curve import (
     Workload,
     missed_disease,
     net_benefit,
-    predictive_value_intervals,
     workload,
 )
 from retinabench.metrics.clinical.groups import Subgroups, subgroups_of
+from retinabench.metrics.clinical.screening_table import (
+    Shares,
+    TwoByTwo,
+    predictive_value_intervals,
+    rate_shares,
+    referral_view_intervals,
+    share_interval,
+)
 from retinabench.metrics.clinical.thresholds import (
     GOALS,
     FrozenThreshold,
     GoalVerdict,
     OperatingPoint,
     ReferralRule,
-    TwoByTwo,
     judge_goals,
     sensitivity_at_specificity,
     specificity_at_sensitivity,
@@ -84,88 +79,24 @@ def ungradable_images(
     Shapes: `label` (N,), `positive` (N,), `gradable` (N,), `cluster` (N,).
     """
     codes, _ = cluster_codes(cluster)
-    sent = positive | ~gradable
     return Ungradable(
         int((~gradable).sum()),
         clustered_proportion(gradable, np.ones(len(label)), codes),
         clustered_proportion(~gradable, label, codes),
         clustered_proportion(~gradable, ~label, codes),
-        SensitivitySpecificity(
-            clustered_proportion(positive, label & gradable, codes),
-            clustered_proportion(~positive, ~label & gradable, codes),
-        ),
-        SensitivitySpecificity(
-            clustered_proportion(sent, label, codes), clustered_proportion(~sent, ~label, codes)
-        ),
+        both_rates(rate_shares(label, positive, gradable), codes),
+        both_rates(rate_shares(label, positive | ~gradable), codes),
+    )
+
+
+def both_rates(shares: Shares, codes: NDArray[np.intp]) -> SensitivitySpecificity:
+    """Return sensitivity and specificity with their intervals."""
+    return SensitivitySpecificity(
+        *(share_interval(shares, name, codes) for name in ("sensitivity", "specificity"))
     )
 
 
 Floats = NDArray[np.float64]
-
-RATES = ("sensitivity", "specificity", "accuracy", "prevalence", "positive_rate")
-
-
-def referral_view_intervals(
-    label: ArrayLike,
-    positive: ArrayLike,
-    referred: ArrayLike,
-    cluster: ArrayLike | Sequence[Hashable],
-    *,
-    reader: tuple[float, float] = (0.9, 0.95),
-    level: float = 0.95,
-) -> dict[str, dict[str, Interval]]:
-    """Return the rates under the four readings of "referred", which differ by far more than methods do, with clustered intervals.
-
-    With P and N the positives and negatives, `_ret` retained, `_ref` referred, and a reader of sensitivity s, specificity p:
-
-    | reading           | sensitivity             | specificity             |
-    |-------------------|-------------------------|-------------------------|
-    | `retained_only`   | TP_ret / P_ret          | TN_ret / N_ret          |
-    | `screen_positive` | (TP_ret + P_ref) / P    | TN_ret / N              |
-    | `expert`          | (TP_ret + P_ref) / P    | (TN_ret + N_ref) / N    |
-    | `reader`          | (TP_ret + s P_ref) / P  | (TN_ret + p N_ref) / N  |
-
-    `expert` never errs: an upper bound. `retained_only` drops the referred, and prevalence changes with them.
-
-    The thresholds behind `positive` and `referred` are taken as frozen, and the reader's rates as known: choose and measure
-    them on other data.
-
-    Shapes: `label` (N,), `positive` (N,), `referred` (N,), `cluster` (N,).
-    """
-    y, sent = binary(label, "label"), binary(referred, "referred")
-    calls = reading_calls(y, binary(positive, "positive"), sent, reader)
-    codes, _ = cluster_codes(cluster)
-    found = {}
-    for name, called in calls.items():
-        counted = ~sent if name == "retained_only" else np.ones(len(y), bool)
-        right = np.where(y, called, 1 - called)
-        of = {
-            "sensitivity": (called, y & counted), "specificity": (1 - called, ~y & counted),
-            "accuracy": (right, counted), "prevalence": (y, counted), "positive_rate": (called, counted),
-        }  # fmt: skip
-        found[name] = {rate: clustered_proportion(*of[rate], codes, level) for rate in RATES}
-    return found
-
-
-def reading_calls(
-    label: NDArray[np.bool_],
-    positive: NDArray[np.bool_],
-    referred: NDArray[np.bool_],
-    reader: tuple[float, float],
-) -> dict[str, Floats]:
-    """Return the probability with which each image is called positive in the end, under each reading of "referred".
-
-    Shapes: `label` (N,), `positive` (N,), `referred` (N,), returns (N,).
-    """
-    _check_reader(reader)
-    said = positive.astype(np.float64)
-    read = np.where(label, reader[0], 1 - reader[1])
-    return {
-        "retained_only": said,
-        "screen_positive": np.where(referred, 1.0, said),
-        "expert": np.where(referred, label, said),
-        "reader": np.where(referred, read, said),
-    }
 
 
 @dataclass(frozen=True)
@@ -214,11 +145,6 @@ def patient_level(
     return ScreenedPatients(
         any_eye(y), largest, positive, any_eye(sent) & ~positive, np.bincount(codes, minlength=patients)
     )
-
-
-def _check_reader(reader: tuple[float, float]) -> None:
-    if not all(0 <= rate <= 1 for rate in reader):
-        raise InputError(f"the reader's sensitivity and specificity are {reader}", hint="Both lie in [0, 1].")
 
 
 Intervals = Mapping[str, Mapping[str, Interval]]
@@ -359,10 +285,7 @@ def _operating_points(part: Predictions) -> dict[str, dict[str, OperatingPoint]]
 
 def _judged(y: Bools, said: Bools, codes: NDArray[np.intp], cut: FrozenThreshold) -> JudgedTable:
     table, verdicts = judge_goals(y, said, codes, exploratory=cut.same_images)
-    sensitivity, specificity = (
-        clustered_proportion(right, of, codes) for right, of in ((said, y), (~said, ~y))
-    )
-    return JudgedTable(table, sensitivity, specificity, tuple(verdicts))
+    return JudgedTable(table, *both_rates(rate_shares(y, said), codes), tuple(verdicts))
 
 
 def _by_patient(

@@ -20,84 +20,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import JsonObject
+from retinabench.metrics.clinical.screening_table import TwoByTwo, two_by_two
 from retinabench.metrics.proportions import (
     binary,
-    clopper_pearson,
     clustered_proportion,
     finite_or_none,
-    wilson,
 )
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
 
 Floats = NDArray[np.float64]
-
-PROPORTIONS = ("sensitivity", "specificity", "ppv", "npv", "accuracy", "prevalence", "positive_rate")
-
-
-@dataclass(frozen=True)
-class TwoByTwo:
-    """Counts of true and false positives and negatives, and the proportions of them; NaN where nothing is counted."""
-
-    tp: int
-    fp: int
-    fn: int
-    tn: int
-
-    def counts(self, name: str) -> tuple[int, int]:
-        """(successes, trials) of the proportion `name` (one of `PROPORTIONS`)."""
-        total = self.tp + self.fp + self.fn + self.tn
-        return {
-            "sensitivity": (self.tp, self.tp + self.fn),
-            "specificity": (self.tn, self.tn + self.fp),
-            "ppv": (self.tp, self.tp + self.fp),
-            "npv": (self.tn, self.tn + self.fn),
-            "accuracy": (self.tp + self.tn, total),
-            "prevalence": (self.tp + self.fn, total),
-            "positive_rate": (self.tp + self.fp, total),
-        }[name]
-
-    @property
-    def sensitivity(self) -> float:
-        """TP / (TP + FN)."""
-        return _ratio(*self.counts("sensitivity"))
-
-    @property
-    def specificity(self) -> float:
-        """TN / (TN + FP)."""
-        return _ratio(*self.counts("specificity"))
-
-    @property
-    def ppv(self) -> float:
-        """TP / (TP + FP), at the prevalence of this very set."""
-        return _ratio(*self.counts("ppv"))
-
-    @property
-    def npv(self) -> float:
-        """TN / (TN + FN), at the prevalence of this very set."""
-        return _ratio(*self.counts("npv"))
-
-    @property
-    def accuracy(self) -> float:
-        """(TP + TN) / N."""
-        return _ratio(*self.counts("accuracy"))
-
-    def to_dict(self, level: float = 0.95) -> JsonObject:
-        """The counts and every proportion with its Wilson and Clopper-Pearson interval (independent cases)."""
-        out: JsonObject = {"tp": self.tp, "fp": self.fp, "fn": self.fn, "tn": self.tn}
-        for name in PROPORTIONS:
-            k, n = self.counts(name)
-            if n == 0:
-                out[name] = {"value": None, "why": "no such case", "successes": 0, "trials": 0}
-                continue
-            out[name] = {
-                "value": k / n,
-                "successes": k,
-                "trials": n,
-                "wilson": [float(end) for end in wilson(k, n, level)],
-                "clopper_pearson": [float(end) for end in clopper_pearson(k, n, level)],
-            }
-        return out
 
 
 @dataclass(frozen=True)
@@ -107,15 +39,6 @@ class OperatingPoint:
     threshold: float
     sensitivity: float
     specificity: float
-
-
-def two_by_two(label: ArrayLike, positive: ArrayLike) -> TwoByTwo:
-    """Count the 2x2 table of labels (N,) 0/1 and decisions (N,) bool."""
-    y, said = binary(label, "label"), binary(positive, "positive")
-    if len(y) != len(said):
-        raise InputError(f"{len(said)} decisions for {len(y)} labels")
-    tp, fp, fn = (int(np.sum(case)) for case in (y & said, ~y & said, y & ~said))
-    return TwoByTwo(tp, fp, fn, len(y) - tp - fp - fn)
 
 
 def operating_points(label: ArrayLike, prob: ArrayLike) -> tuple[Floats, Floats, Floats]:
@@ -233,12 +156,6 @@ def judge_goals(
         met = [one and not exploratory for one in met]
         verdicts.append(GoalVerdict(name, sensitivity, specificity, met[0], met[1], exploratory))
     return table, verdicts
-
-
-def _ratio(top: float, bottom: float) -> float:
-    if bottom == 0:
-        return float("inf") if top > 0 else float("nan")
-    return top / bottom
 
 
 Rule = Literal["value", "youden", "sensitivity", "specificity"]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document, IntervalRow, JsonObject, Tabular, draw_intervals, json_content
-from retinabench.metrics.clinical.screening import referral_view_intervals
+from retinabench.metrics.clinical.screening_table import referral_view_intervals
 from retinabench.metrics.guarantees.certificate import Certificate, LabelledRisk, Refutation, Verdict, judge
 from retinabench.metrics.guarantees.goals import TARGETS, Goal, ReferralCases
 from retinabench.metrics.guarantees.resemblance import Resemblance, resemblance

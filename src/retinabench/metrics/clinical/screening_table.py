@@ -1,0 +1,264 @@
+"""The screening table: what happens to the images and patients of a set at a threshold, as counts and as rates with intervals.
+
+Every rate is a share (success, among): the mean of `success` over images weighted by `among`. `clinic`, `transfer` and the grid of policies take
+theirs from here, for one pair of thresholds (N,) or for K of them (K, N). With P and N the positives and negatives, `_ret` retained, `_ref`
+referred, and a reader of sensitivity s and specificity p, "after referral" has four readings:
+
+| reading of "referred" | sensitivity | specificity | when it is meant |
+|---|---|---|---|
+| `retained_only` | TP_ret / P_ret | TN_ret / N_ret | how good is the model on what it keeps; prevalence changes |
+| `screen_positive` | (TP_ret + P_ref) / P | TN_ret / N | a referred patient goes to the clinic like a positive one |
+| `expert` | (TP_ret + P_ref) / P | (TN_ret + N_ref) / N | an expert who never errs: an upper bound |
+| `reader` | (TP_ret + s P_ref) / P | (TN_ret + p N_ref) / N | a reader of stated sensitivity s and specificity p |
+
+A patient is referable if one image is, called so if one retained image is, and referred if an image is and no retained one is called
+referable (`patient_level`).
+
+>>> round(predictive_values(0.9, 0.8, 0.1)[0], 6)
+0.333333
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from retinabench.core.errors import InputError
+from retinabench.core.results import JsonObject
+from retinabench.metrics.bootstrap import cluster_codes
+from retinabench.metrics.proportions import (
+    Interval,
+    Sums,
+    binary,
+    clopper_pearson,
+    clustered_proportion,
+    patient_starts,
+    proportion_sums,
+    share_of_two,
+    wilson,
+)
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Shares = dict[str, tuple[NDArray[Any], NDArray[Any]]]
+"""Name of a rate -> (success, among)."""
+RATES = ("sensitivity", "specificity", "accuracy", "prevalence", "positive_rate")
+PROPORTIONS = ("sensitivity", "specificity", "ppv", "npv", "accuracy", "prevalence", "positive_rate")
+
+
+@dataclass(frozen=True)
+class TwoByTwo:
+    """Counts of true and false positives and negatives, and the proportions of them; NaN where nothing is counted."""
+
+    tp: int
+    fp: int
+    fn: int
+    tn: int
+
+    def counts(self, name: str) -> tuple[int, int]:
+        """(successes, trials) of the proportion `name` (one of `PROPORTIONS`)."""
+        total = self.tp + self.fp + self.fn + self.tn
+        return {
+            "sensitivity": (self.tp, self.tp + self.fn),
+            "specificity": (self.tn, self.tn + self.fp),
+            "ppv": (self.tp, self.tp + self.fp),
+            "npv": (self.tn, self.tn + self.fn),
+            "accuracy": (self.tp + self.tn, total),
+            "prevalence": (self.tp + self.fn, total),
+            "positive_rate": (self.tp + self.fp, total),
+        }[name]
+
+    @property
+    def sensitivity(self) -> float:
+        """TP / (TP + FN)."""
+        return _ratio(*self.counts("sensitivity"))
+
+    @property
+    def specificity(self) -> float:
+        """TN / (TN + FP)."""
+        return _ratio(*self.counts("specificity"))
+
+    @property
+    def ppv(self) -> float:
+        """TP / (TP + FP), at the prevalence of this very set."""
+        return _ratio(*self.counts("ppv"))
+
+    @property
+    def npv(self) -> float:
+        """TN / (TN + FN), at the prevalence of this very set."""
+        return _ratio(*self.counts("npv"))
+
+    @property
+    def accuracy(self) -> float:
+        """(TP + TN) / N."""
+        return _ratio(*self.counts("accuracy"))
+
+    def to_dict(self, level: float = 0.95) -> JsonObject:
+        """The counts and every proportion with its Wilson and Clopper-Pearson interval (independent cases)."""
+        out: JsonObject = {"tp": self.tp, "fp": self.fp, "fn": self.fn, "tn": self.tn}
+        for name in PROPORTIONS:
+            k, n = self.counts(name)
+            if n == 0:
+                out[name] = {"value": None, "why": "no such case", "successes": 0, "trials": 0}
+                continue
+            out[name] = {
+                "value": k / n,
+                "successes": k,
+                "trials": n,
+                "wilson": [float(end) for end in wilson(k, n, level)],
+                "clopper_pearson": [float(end) for end in clopper_pearson(k, n, level)],
+            }
+        return out
+
+
+def two_by_two(label: ArrayLike, positive: ArrayLike) -> TwoByTwo:
+    """Count the 2x2 table of labels (N,) 0/1 and decisions (N,) bool."""
+    y, said = binary(label, "label"), binary(positive, "positive")
+    if len(y) != len(said):
+        raise InputError(f"{len(said)} decisions for {len(y)} labels")
+    tp, fp, fn = (int(np.sum(case)) for case in (y & said, ~y & said, y & ~said))
+    return TwoByTwo(tp, fp, fn, len(y) - tp - fp - fn)
+
+
+def _ratio(top: float, bottom: float) -> float:
+    if bottom == 0:
+        return float("inf") if top > 0 else float("nan")
+    return top / bottom
+
+
+def reading_calls(
+    label: NDArray[np.bool_],
+    positive: NDArray[np.bool_],
+    referred: NDArray[np.bool_],
+    reader: tuple[float, float],
+) -> dict[str, Floats]:
+    """Return the probability with which each image is called positive in the end, under each reading of "referred".
+
+    Shapes: `label` (N,); `positive` and `referred` (N,) or (K, N), as what is returned.
+    """
+    if not all(0 <= rate <= 1 for rate in reader):
+        raise InputError(f"the reader's sensitivity and specificity are {reader}", hint="Both lie in [0, 1].")
+    said = positive.astype(np.float64)
+    read = np.where(label, reader[0], 1 - reader[1])
+    return {
+        "retained_only": said,
+        "screen_positive": np.where(referred, 1.0, said),
+        "expert": np.where(referred, label, said),
+        "reader": np.where(referred, read, said),
+    }
+
+
+def rate_shares(label: Bools, called: NDArray[Any], counted: Bools | None = None) -> Shares:
+    """Return the rates of calls as (success, among), per image.
+
+    Shapes: `label` (N,) bool; `called` (N,) or (K, N), the probability with which an image is called positive in the end;
+    `counted` (N,) bool, the images that count, all where it is None.
+    """
+    y, every = label, np.ones(len(label), bool) if counted is None else counted
+    return {
+        "sensitivity": (called, y & every),
+        "specificity": (1 - called, ~y & every),
+        "ppv": (y, every * called),
+        "npv": (~y, every * (1 - called)),
+        "accuracy": (np.where(y, called, 1 - called), every),
+        "prevalence": (y, every),
+        "positive_rate": (called, every),
+    }
+
+
+def referral_shares(label: Bools, said: Bools, sent: Bools, severe: Bools | None = None) -> Shares:
+    """Return what a referral misses, catches and costs as (success, among), per image.
+
+    An image is missed where it is referable, and neither called referable nor sent to an expert.
+
+    Shapes: `label` (N,); `said` (N,) or (K, N), what the model calls referable; `sent` like it; `severe` (N,).
+    """
+    y = label
+    lost = y & ~said & ~sent
+    shares: Shares = {
+        "referred": (sent, np.ones(len(y))),
+        "referable_of_referred": (y, sent),
+        "missed": (lost, y),
+        "missed_alone": (~said, y),
+        "caught": (sent, y & ~said),
+        "errors_caught": (sent, y != said),
+    }
+    return shares if severe is None else shares | {"missed_severe": (lost, y & severe)}
+
+
+def share_interval(shares: Shares, name: str, codes: NDArray[np.intp], level: float = 0.95) -> Interval:
+    """Return one of the shares with its interval, clustered by patient `codes` (N,)."""
+    return clustered_proportion(*shares[name], codes, level)
+
+
+def share_sums(shares: Shares, name: str, codes: NDArray[np.intp]) -> Sums:
+    """Return the sums of one share of K pairs of thresholds, for images that are sorted by patient `codes` (N,)."""
+    success, among = shares[name]
+    if among.ndim > 1:
+        return proportion_sums(success, among, patient_starts(codes))
+    rows = among > 0
+    return proportion_sums(success[..., rows], among[rows], patient_starts(codes[rows]))
+
+
+def referral_view_intervals(
+    label: ArrayLike,
+    positive: ArrayLike,
+    referred: ArrayLike,
+    cluster: ArrayLike | Sequence[Hashable],
+    *,
+    reader: tuple[float, float] = (0.9, 0.95),
+    level: float = 0.95,
+) -> dict[str, dict[str, Interval]]:
+    """Return the rates under the four readings of "referred", which differ by far more than methods do, with clustered intervals.
+
+    The thresholds behind `positive` and `referred` are taken as frozen, and the reader's rates as known: choose and measure
+    them on other data.
+
+    Shapes: `label` (N,), `positive` (N,), `referred` (N,), `cluster` (N,).
+    """
+    y, sent = binary(label, "label"), binary(referred, "referred")
+    codes, _ = cluster_codes(cluster)
+    views = {}
+    for name, called in reading_calls(y, binary(positive, "positive"), sent, reader).items():
+        shares = rate_shares(y, called, ~sent if name == "retained_only" else None)
+        views[name] = {rate: share_interval(shares, rate, codes, level) for rate in RATES}
+    return views
+
+
+def predictive_values(sensitivity: float, specificity: float, prevalence: float) -> tuple[float, float]:
+    """Return the predictive values at a stated prevalence q, by Bayes: a study's own values hold at its own mix only.
+
+    PPV = sens q / (sens q + (1 - spec)(1 - q)), NPV = spec (1 - q) / (spec (1 - q) + (1 - sens) q).
+    """
+    if not 0 <= prevalence <= 1:
+        raise InputError(f"the prevalence is {prevalence}", hint="A prevalence lies between 0 and 1.")
+    found, false_alarm = sensitivity * prevalence, (1 - specificity) * (1 - prevalence)
+    cleared, missed = specificity * (1 - prevalence), (1 - sensitivity) * prevalence
+    ppv = found / (found + false_alarm) if found + false_alarm else float("nan")
+    npv = cleared / (cleared + missed) if cleared + missed else float("nan")
+    return ppv, npv
+
+
+def predictive_value_intervals(
+    sensitivity: Interval, specificity: Interval, prevalence: float
+) -> dict[str, Interval]:
+    """Return the predictive values at a stated prevalence, with intervals from those of sensitivity and specificity.
+
+    A predictive value is the share of one proportion in the weighted sum of two (`share_of_two`), so that its interval holds
+    where sensitivity or specificity is 0 or 1, and is clustered by patient where theirs are. The positive correlation of a patient's
+    true and false positives is left out, which widens the intervals a little.
+    """
+    values = predictive_values(sensitivity.value, specificity.value, prevalence)
+    if not 0 < prevalence < 1:
+        return {name: Interval(value) for name, value in zip(("ppv", "npv"), values, strict=True)}
+    missed, alarmed = (
+        Interval(1 - one.value, 1 - one.high, 1 - one.low) for one in (sensitivity, specificity)
+    )
+    return {
+        "ppv": share_of_two(sensitivity, alarmed, prevalence, 1 - prevalence),
+        "npv": share_of_two(specificity, missed, 1 - prevalence, prevalence),
+    }
