@@ -74,9 +74,7 @@ def interface() -> str:
     modules = retinabench._MODULES
     names = [f"::: retinabench.{modules[name]}.{name}" for name in retinabench.__all__ if name in modules]
     lead = "Everything here is `retinabench.NAME`; `import retinabench as rb` loads neither PyTorch nor any data set."
-    return "\n\n".join(
-        ["# Python interface", lead, *names, "::: retinabench.predictions.adapters.Constructors"]
-    )
+    return "\n\n".join(["# Python interface", lead, *names, "::: retinabench.predictions.table.Constructors"])
 
 
 def commands() -> str:

@@ -11,9 +11,9 @@ import pytest
 import typer
 
 import retinabench as rb
-from retinabench.cli import fidelity, options
+from retinabench.cli import application, fidelity
+from retinabench.cli.application import MOST_REPLICATES
 from retinabench.cli.main import app, run
-from retinabench.cli.options import MOST_REPLICATES
 
 
 def parameters(command, path=()):
@@ -59,8 +59,8 @@ def test_options_of_all_verbs_have_one_description():
 @pytest.mark.parametrize(
     ("name", "declared", "of"),
     [
-        ("task", options.Target, (fidelity.run, fidelity.score)),
-        ("data", options.TargetFolder, (fidelity.run, fidelity.score, fidelity.reference)),
+        ("task", application.Target, (fidelity.run, fidelity.score)),
+        ("data", application.TargetFolder, (fidelity.run, fidelity.score, fidelity.reference)),
     ],
 )
 def test_an_option_is_declared_once(name, declared, of):

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from retinabench.cli.application import (
+    MOST_REPLICATES,
+    PLAIN,
     ExitCode,
+    FileReader,
+    Json,
+    Seed,
+    Silent,
+    Threshold,
+    Uncertainty,
     argument,
     flag,
     option,
@@ -17,18 +25,8 @@ from retinabench.cli.application import (
     print_path,
     print_result,
     progress_of,
-    say,
-)
-from retinabench.cli.options import (  # fmt: skip
-    MOST_REPLICATES,
-    PLAIN,
-    FileReader,
-    Json,
-    Seed,
-    Silent,
-    Threshold,
-    Uncertainty,
     reads_predictions,
+    say,
 )
 from retinabench.core.errors import InputError
 

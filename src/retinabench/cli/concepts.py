@@ -10,8 +10,21 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from retinabench.cli.application import argument, option, print_notes, progress_of, say, with_options
-from retinabench.cli.options import MOST_REPLICATES, Device, Out, OwnModel, Readers, Seed, Silent
+from retinabench.cli.application import (
+    MOST_REPLICATES,
+    Device,
+    Out,
+    OwnModel,
+    Readers,
+    Seed,
+    Silent,
+    argument,
+    option,
+    print_notes,
+    progress_of,
+    say,
+    with_options,
+)
 from retinabench.core.errors import InputError, nearest
 
 if TYPE_CHECKING:

@@ -8,8 +8,18 @@ from typing import Annotated, Literal
 
 import typer
 
-from retinabench.cli.application import ExitCode, argument, flag, option, progress_of, say
-from retinabench.cli.options import Out, Seed, Silent, Workers
+from retinabench.cli.application import (
+    ExitCode,
+    Out,
+    Seed,
+    Silent,
+    Workers,
+    argument,
+    flag,
+    option,
+    progress_of,
+    say,
+)
 from retinabench.core.errors import InputError
 from retinabench.core.progress import Progress
 from retinabench.data.registry import DATASETS

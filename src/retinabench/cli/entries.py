@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
-from retinabench.cli.application import argument, option, print_result, say
-from retinabench.cli.options import Json, Model, Overrides, Silent
+from retinabench.cli.application import Json, Model, Overrides, Silent, argument, option, print_result, say
 from retinabench.core.errors import WorkError
 from retinabench.core.registry import Registry
 from retinabench.core.results import JsonObject

@@ -10,17 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from retinabench.cli.application import (
-    Verbs,
-    add_verbs,
-    application,
-    argument,
-    option,
-    print_result,
-    print_table,
-    progress_of,
-    say,
-)
-from retinabench.cli.options import (
     Bootstrap,
     BurnIn,
     Chains,
@@ -31,6 +20,15 @@ from retinabench.cli.options import (
     Silent,
     Target,
     TargetFolder,
+    Verbs,
+    add_verbs,
+    application,
+    argument,
+    option,
+    print_result,
+    print_table,
+    progress_of,
+    say,
 )
 from retinabench.core.errors import InputError
 

@@ -6,8 +6,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from retinabench.cli.application import argument, option, print_notes, print_result, progress_of, say
-from retinabench.cli.options import Bootstrap, Json, Seed, Silent
+from retinabench.cli.application import (
+    Bootstrap,
+    Json,
+    Seed,
+    Silent,
+    argument,
+    option,
+    print_notes,
+    print_result,
+    progress_of,
+    say,
+)
 from retinabench.core.errors import InputError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from retinabench.cli import options
+from retinabench.cli import application
 from retinabench.cli.application import (
     argument,
     flag,
@@ -46,10 +46,10 @@ Images = Annotated[
 class Scoring:
     """What the options say of how predictions are scored."""
 
-    rules: options.Rules = "corrected"
-    bootstrap: options.Bootstrap = 1000
-    uncertainty: options.Uncertainty = "auto"
-    threshold: options.Threshold = "0.5"
+    rules: application.Rules = "corrected"
+    bootstrap: application.Bootstrap = 1000
+    uncertainty: application.Uncertainty = "auto"
+    threshold: application.Threshold = "0.5"
 
 
 STANDARD = Scoring()
@@ -60,17 +60,17 @@ scores_predictions = with_options(Scoring, "scoring")
 
 
 @scores_predictions
-@options.reads_predictions
+@application.reads_predictions
 def score(
     files: Annotated[list[Path], argument("FILE", "Predictions: Parquet, CSV or NPZ, or run folders.")],
     scoring: Scoring = STANDARD,
-    json: options.Json = None,
+    json: application.Json = None,
     referral_list: ReferralOut = None,
     referral: Referral = None,
-    workers: options.Threads = None,
-    seed: options.Seed = 0,
-    quiet: options.Silent = False,
-    reader: options.FileReader = options.PLAIN,
+    workers: application.Threads = None,
+    seed: application.Seed = 0,
+    quiet: application.Silent = False,
+    reader: application.FileReader = application.PLAIN,
 ) -> None:
     """Score predictions of any model from any framework: no training, no PyTorch."""
     from retinabench.metrics.paired import check_seeds, have_same_images
@@ -124,17 +124,17 @@ def _write_referral_list(
 
 
 @scores_predictions
-@options.reads_predictions
+@application.reads_predictions
 def compare(
     files: Annotated[
         list[Path],
         argument("FILE", "Two predictions files or run folders; or those of two methods, whose seeds join."),
     ],
     scoring: Scoring = STANDARD,
-    json: options.Json = None,
-    seed: options.Seed = 0,
-    quiet: options.Silent = False,
-    reader: options.FileReader = options.PLAIN,
+    json: application.Json = None,
+    seed: application.Seed = 0,
+    quiet: application.Silent = False,
+    reader: application.FileReader = application.PLAIN,
 ) -> None:
     """Compare two models on the same images: paired differences with patient-clustered intervals."""
     from retinabench.metrics.comparison import compare as compare_predictions
@@ -163,12 +163,12 @@ def compare(
 
 
 @scores_predictions
-@options.reads_predictions
+@application.reads_predictions
 def report(
     files: Annotated[
         list[Path], argument("FILE", "Predictions files or run folders; seeds of one method join.")
     ],
-    out: options.Out = Path("report"),
+    out: application.Out = Path("report"),
     data: Annotated[Path | None, option("--data", "FOLDER", "Prepared folder, for example images.")] = None,
     shifted: Annotated[
         Path | None, option("--shifted", "FOLDER", "The other one, as `train` had it.")
@@ -180,10 +180,10 @@ def report(
         float, option("--referral", "X", "Share referred in the page's statements and figures.")
     ] = 0.5,
     scoring: Scoring = STANDARD,
-    workers: options.Workers = None,
-    seed: options.Seed = 0,
-    quiet: options.Silent = False,
-    reader: options.FileReader = options.PLAIN,
+    workers: application.Workers = None,
+    seed: application.Seed = 0,
+    quiet: application.Silent = False,
+    reader: application.FileReader = application.PLAIN,
 ) -> None:
     """Write one self-contained page about one or more models, or the tables and figures of the papers."""
     from retinabench.reports.evaluation.evaluation import EvaluationSettings

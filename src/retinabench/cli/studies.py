@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from retinabench.cli import options
+from retinabench.cli import application
 from retinabench.cli.application import argument, flag, option, print_table, progress_of, say
 
 if TYPE_CHECKING:
@@ -54,22 +54,22 @@ UciSets = Annotated[
 ]
 
 
-@options.computes_runs
+@application.computes_runs
 def tune(
-    data: options.Data,
+    data: application.Data,
     space: SpaceFile,
-    shifted: options.Shifted = None,
-    out: options.Out = Path("sweep"),
-    config: options.Config = None,
-    overrides: options.Overrides = None,
-    task: options.Task = None,
-    method: options.Method = None,
+    shifted: application.Shifted = None,
+    out: application.Out = Path("sweep"),
+    config: application.Config = None,
+    overrides: application.Overrides = None,
+    task: application.Task = None,
+    method: application.Method = None,
     trials: Trials = 32,
     criterion: Criterion = "in_domain_auroc",
-    rules: options.Rules = "corrected",
-    seed: options.Seed = 0,
-    quiet: options.Silent = False,
-    computing: options.Computing = options.HERE,
+    rules: application.Rules = "corrected",
+    seed: application.Seed = 0,
+    quiet: application.Silent = False,
+    computing: application.Computing = application.HERE,
 ) -> None:
     """Search the hyper-parameters of a method: compute trials, rank them, write the best as a configuration.
 
@@ -95,7 +95,7 @@ def tune(
         say(folder / "best.toml")
 
 
-@options.computes_runs
+@application.computes_runs
 def benchmark(
     study: StudyName,
     overrides: StudyOverrides = None,
@@ -103,8 +103,8 @@ def benchmark(
     plan: Plan = False,
     status: Status = False,
     seed: FirstSeed = None,
-    quiet: options.Silent = False,
-    computing: options.Computing = options.HERE,
+    quiet: application.Silent = False,
+    computing: application.Computing = application.HERE,
 ) -> None:
     """Tune, train with several seeds, ensemble, score and tabulate several methods; the same command continues."""
     from retinabench.experiments.study.definition import read_study
@@ -132,7 +132,7 @@ def _show_status(definition: Study, folder: Path) -> None:
         say(line)
 
 
-def _show_plan(definition: Study, folder: Path, computing: options.Computing) -> None:
+def _show_plan(definition: Study, folder: Path, computing: application.Computing) -> None:
     from retinabench.core.progress import QUIET
     from retinabench.experiments.engines.engine import LocalEngine
     from retinabench.experiments.execution import Resources
@@ -153,7 +153,7 @@ def _show_plan(definition: Study, folder: Path, computing: options.Computing) ->
         say(line)
 
 
-def _compute(definition: Study, folder: Path, computing: options.Computing, progress: Progress) -> None:
+def _compute(definition: Study, folder: Path, computing: application.Computing, progress: Progress) -> None:
     from retinabench.experiments.study.benchmark import benchmark as run_benchmark
     from retinabench.experiments.study.summary import summary_tables
     from retinabench.reports.toolkit.tables import to_terminal
@@ -169,13 +169,13 @@ def _compute(definition: Study, folder: Path, computing: options.Computing, prog
 def uci(
     source: Annotated[Path, option("--source", "PATH", "Folder with the UCI sets, such as UCI_Datasets.")],
     sets: UciSets = None,
-    out: options.Out = Path("uci"),
+    out: application.Out = Path("uci"),
     epochs: Annotated[
         int, option("--epochs", "N", "40: the standard protocol; 400: to convergence.", min=1)
     ] = 40,
-    workers: options.Workers = None,
-    seed: options.Seed = 0,
-    quiet: options.Silent = False,
+    workers: application.Workers = None,
+    seed: application.Seed = 0,
+    quiet: application.Silent = False,
 ) -> None:
     """Compare MC dropout, mean-field VI and deep ensembles on the UCI regression sets, beside the published table."""
     from retinabench.experiments.uci import compare_methods

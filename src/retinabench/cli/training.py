@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from retinabench.cli import options
+from retinabench.cli import application
 from retinabench.cli.application import argument, option, print_notes, progress_of, say
 from retinabench.core.errors import InputError
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def demo(
-    out: options.Out = Path("retinabench-demo"),
-    seed: options.Seed = 0,
-    workers: options.Workers = None,
-    quiet: options.Silent = False,
+    out: application.Out = Path("retinabench-demo"),
+    seed: application.Seed = 0,
+    workers: application.Workers = None,
+    quiet: application.Silent = False,
 ) -> None:
     """Draw retinas, train MAP, MC dropout and a deep ensemble, score them under camera shift, write a report."""
     from retinabench.experiments.demo import run_demo
@@ -27,18 +27,18 @@ def demo(
 
 
 def train(
-    data: options.Data,
-    shifted: options.Shifted = None,
-    out: options.Out = Path("runs"),
-    config: options.Config = None,
-    overrides: options.Overrides = None,
-    task: options.Task = None,
-    method: options.Method = None,
-    model: options.Model = None,
+    data: application.Data,
+    shifted: application.Shifted = None,
+    out: application.Out = Path("runs"),
+    config: application.Config = None,
+    overrides: application.Overrides = None,
+    task: application.Task = None,
+    method: application.Method = None,
+    model: application.Model = None,
     seed: Annotated[int | None, option("--seed", "N", "Seed of weights, order and noise.", min=0)] = None,
-    device: options.Device = "auto",
-    readers: options.Readers = None,
-    quiet: options.Silent = False,
+    device: application.Device = "auto",
+    readers: application.Readers = None,
+    quiet: application.Silent = False,
 ) -> None:
     """Train one run and write its predictions; the same command continues a killed one."""
     from retinabench.experiments.execution import Resources
@@ -69,10 +69,10 @@ def predict(
         list[str] | None,
         option("--column", "NAME=COLUMN", "With --labels: ROLE=NAME of a column, such as grade=icdr."),
     ] = None,
-    model: options.OwnModel = None,
-    device: options.Device = "auto",
-    readers: options.Readers = None,
-    quiet: options.Silent = False,
+    model: application.OwnModel = None,
+    device: application.Device = "auto",
+    readers: application.Readers = None,
+    quiet: application.Silent = False,
 ) -> None:
     """Test a trained run on another data set, or predict raw images with an exported model."""
     if (data is None) == (images is None):
@@ -123,7 +123,7 @@ def _predict_images(
 def export(
     folder: Annotated[Path, argument("RUN", "Folder of a finished run.")],
     out: Annotated[Path, option("--out", "FOLDER", "Folder to write; new or empty.")],
-    model: options.OwnModel = None,
+    model: application.OwnModel = None,
 ) -> None:
     """Write a finished run as a model that predicts images on any machine, without the training data."""
     from retinabench.experiments.exporting.model import export_run
@@ -159,8 +159,8 @@ def track(
     to: Annotated[
         str, option("--to", "TRACKER", "tensorboard, mlflow, or wandb (WANDB_MODE=offline: without network).")
     ] = "tensorboard",
-    out: options.Out = Path("tracking"),
-    quiet: options.Silent = False,
+    out: application.Out = Path("tracking"),
+    quiet: application.Silent = False,
 ) -> None:
     """Export settings, curves and scores of runs to TensorBoard, MLflow or Weights & Biases; repeat it to add new epochs."""
     from retinabench.integrations.trackers import track_runs

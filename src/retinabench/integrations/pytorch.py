@@ -15,8 +15,7 @@ from retinabench.core.errors import InputError, nearest
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.score_results import Scores
 from retinabench.metrics.scoring import Rules, score
-from retinabench.predictions.adapters import GRADES
-from retinabench.predictions.table import Predictions
+from retinabench.predictions.table import GRADES, Predictions
 
 Outputs = Literal["logits", "probabilities"]
 DEFAULT_SCORES = ("auroc", "accuracy", "nll", "failure_auroc", "referral_accuracy_area")

@@ -36,7 +36,6 @@ from numpy.typing import NDArray
 from retinabench.core.errors import InputError
 from retinabench.core.untrusted import FORMULA, QUOTED_ARROW, plain_cell, unquoted
 from retinabench.predictions import columns
-from retinabench.predictions.arrow_columns import arguments_of_arrow, combined, unfolded
 from retinabench.predictions.columns import (
     KNOWN,
     MAX_BYTES,
@@ -47,14 +46,23 @@ from retinabench.predictions.columns import (
     check_columns,
     check_size,
     is_number,
+    kept_places,
     metadata_json,
     read_metadata,
     recognise,
     sample_number,
+    to_arrow,
 )
-from retinabench.predictions.subgroups import kept_places, to_arrow
 from retinabench.predictions.table import Predictions
-from retinabench.predictions.values import UNKNOWN_GRADE, FileColumns, Reading, arguments_of
+from retinabench.predictions.values import (
+    UNKNOWN_GRADE,
+    FileColumns,
+    Reading,
+    arguments_of,
+    arguments_of_arrow,
+    combined,
+    unfolded,
+)
 
 MAX_FOOTER = 1 << 25
 

@@ -41,10 +41,10 @@ from retinabench.data.archives import Files
 from retinabench.data.dataset import ConceptImages
 from retinabench.data.labels import Row
 from retinabench.data.labels import read_table as read_table_label_table
-from retinabench.predictions.arrow_columns import as_text, combined, not_a_number
 from retinabench.predictions.check import Check
 from retinabench.predictions.columns import check_count, check_size
 from retinabench.predictions.formats import csv_columns, csv_dialect, open_parquet, read_table
+from retinabench.predictions.values import as_text, combined, not_a_number
 
 PATIENT = "patient_id"
 
