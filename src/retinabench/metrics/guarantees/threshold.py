@@ -129,7 +129,7 @@ class Realised:
         targets: Name of a target -> its value with its exact-type interval, clustered by patient; see `risks`.
         missed: Number of referable images that are retained and called negative, and of referable images.
         missed_severe: The same of images of grade 3 and 4; None without grades.
-        readings: Reading of "referred" -> rate -> value with its interval, per image; see `referral_views`.
+        readings: Reading of "referred" -> rate -> value with its interval, per image; see `referral_view_intervals`.
         resemblance: Screen for covariate shift against validation; None on validation itself.
         verdicts: What the labels of the set say about each goal that bounds a share within (0, 1); empty on validation.
         certified: Whether these goals are certified.
