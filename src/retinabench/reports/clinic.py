@@ -554,8 +554,7 @@ def plan_table(plan: StudyPlan) -> Group:
     columns = [Column("patients"), Column("images"), Column("referable\nimages"), Column("design\neffect")]
     rows = []
     for name, one in sorted(plan.requirements.items(), key=lambda item: -item[1].patients):
-        best = "best" if name == plan.decisive else ""
-        patients = Cell.number(one.patients, form=COUNT, emphasis=best)
+        patients = Cell.number(one.patients, form=COUNT, emphasis="best" if name == plan.decisive else "")
         effect = Cell.number(one.design_effect, form=EFFECT)
         rows.append(Row(one.question, [patients, Cell.count(one.images), Cell.count(one.positives), effect]))
     caption = (

@@ -200,7 +200,9 @@ def missed_disease(
     return Missed(
         share_interval(shares, "missed", codes),
         None if part.grade is None else share_interval(shares, "missed_severe", codes),
-        *(share_interval(shares, name, codes) for name in ("missed_alone", "caught", "errors_caught")),
+        share_interval(shares, "missed_alone", codes),
+        share_interval(shares, "caught", codes),
+        share_interval(shares, "errors_caught", codes),
         images,
         tuple(str(one) for one in ids[ill & ~seen]),
         int(ill.sum()),
