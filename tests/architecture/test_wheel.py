@@ -1,4 +1,4 @@
-"""The wheel holds every module and every data file of the package, and nothing else."""
+"""The wheel holds every module and every data file of the package, nothing else, and stays under 10 MB."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ def test_the_wheel_holds_every_file_of_the_package(tmp_path):
     code = f"from setuptools.build_meta import build_wheel; build_wheel({str(tmp_path)!r})"
     subprocess.run([sys.executable, "-c", code], cwd=tree, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("retinabench-*.whl")
+    assert wheel.stat().st_size < 10e6
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if not name.partition("/")[0].endswith(".dist-info")}
         (points,) = (name for name in archive.namelist() if name.endswith("entry_points.txt"))
