@@ -12,8 +12,7 @@ import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.metrics.follow_up import log_wealth
 from retinabench.metrics.guarantees.goals import Goal
-from retinabench.metrics.monitoring import Certified, Evidence, Monitoring, Window, monitor, read_certificate
-from retinabench.metrics.proportions import Interval
+from retinabench.metrics.monitoring import Certified, monitor, read_certificate
 from support.follow_ups import FIRST, certificate, follow_up, predictions_of
 
 
@@ -59,11 +58,6 @@ def test_other_files_are_refused_in_one_line(tmp_path, content, message):
         read_certificate(written(tmp_path, content))
 
 
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(InputError, match="does not exist"):
-        read_certificate(tmp_path / "none.json")
-
-
 def test_only_known_labels_count(tmp_path):
     images = follow_up(np.random.default_rng(0), 100, unlabelled_from=180)
     found = read_certificate(written(tmp_path, certificate()))
@@ -98,56 +92,6 @@ def test_the_json_of_transfer_is_read(tmp_path, per):
     assert (found.threshold, found.uncertainty, found.per) == (made.threshold, "total", per)
     assert [str(one) for one in found.goals] == ["selective_risk <= 0.12", "sensitivity >= 0.6"]
     assert found.most_images == 2
-
-
-DAYS = np.array(["2026-01-01", "2026-01-05"], "datetime64[D]")
-
-
-def path(name, values, alarm=None):
-    return Evidence(name, DAYS, np.asarray(values, float), 20.0, alarm, 7)
-
-
-RISK = Interval(0.1, 0.05, 0.2)
-
-WINDOW = Window(
-    "2026-01-01", 9, 5, 4, Interval(0.3, 0.2, 0.4), Interval(0.01, -0.1, 0.1), {"selective_risk": RISK}
-)
-
-FOUND = Monitoring(
-    Certified(0.2, 0.5, "entropy", (), "image", 2), 0.05, 9, 5, 4, {"selective_risk": RISK},
-    (path("selective_risk", [0.5, 3.5], DAYS[1]), path("sensitivity", [0, 0])),
-    path("combined", [0.2, 2.5]), path("drift", [0, 0.1]), 30, "month", (WINDOW,), ("a note",),
-)  # fmt: skip
-
-
-def test_the_wealth_is_the_exponential_of_the_last_value():
-    assert path("x", [1, 2.5]).wealth == pytest.approx(np.exp(2.5))
-    assert np.isfinite(path("x", [0, 1e4]).wealth)
-    content = path("x", [3.0, 2.5], DAYS[0]).to_dict()
-    assert (content["log_wealth"], content["largest_log_wealth"], content["alarm"]) == (
-        2.5,
-        3.0,
-        "2026-01-01",
-    )
-    assert content["path"] == [["2026-01-01", 3.0], ["2026-01-05", 2.5]]
-
-
-def test_an_alarm_is_one_of_the_combined_evidence_or_of_drift():
-    assert not FOUND.alarm
-    assert FOUND.broken == ("selective_risk",)  # its own limit alone raises none
-    assert replace(FOUND, drift=path("drift", [0, 9], DAYS[1])).alarm
-    assert replace(FOUND, combined=path("combined", [0, 9], DAYS[1])).alarm
-
-
-def test_records_and_json_hold_the_windows():
-    (row,) = FOUND.records()
-    assert row == {
-        "start": "2026-01-01", "images": 9, "patients": 5, "labelled": 4, "referred": 0.3, "calibration": 0.01,
-        "selective_risk": 0.1,
-    }  # fmt: skip
-    content = json.loads(json.dumps(FOUND.to_dict(), allow_nan=False))
-    assert content["windows"][0]["risks"]["selective_risk"]["high"] == 0.2
-    assert content["drift"]["reference_patients"] == 30
 
 
 THRESHOLD = 0.2
@@ -286,15 +230,6 @@ def test_images_without_patients_are_refused_where_patients_have_several():
     assert "3 of 60 images have no patient_id" in monitor(replace(images, patient=some), goals).notes[0]
     one_each = replace(goals, most_images=1)
     assert not monitor(replace(images, patient=images.image_id), one_each).notes
-
-
-def test_a_reference_without_labels_measures_drift():
-    random = np.random.default_rng(4)
-    before = follow_up(random, 60, name="v", unlabelled_from=0)
-    images = follow_up(random, 40, unlabelled_from=0)
-    found = monitor(images, certified("selective_risk=0.1"), reference=before)
-    assert found.reference == 60
-    assert any("label a sample" in note for note in found.notes)
 
 
 def test_patients_of_validation_are_left_out():

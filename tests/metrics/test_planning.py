@@ -14,9 +14,7 @@ from retinabench.metrics.clinical.thresholds import ABOVE_HALF
 from retinabench.metrics.planning import (
     Aims,
     Assumptions,
-    Requirement,
     Stated,
-    StudyPlan,
     from_pilot,
     plan_study,
     stated_assumptions,
@@ -73,21 +71,6 @@ def test_a_pilot_without_an_error_is_no_plan_of_a_few_patients():
     assert found["net_benefit"].patients > 100
 
 
-def test_the_question_with_the_most_patients_decides():
-    needs = {
-        "sensitivity": Requirement("sensitivity", 2468, 1234, 250, 1.2, "Wilson 1927"),
-        "auroc": Requirement("AUROC", 400, 200, 40, math.nan, "Hanley 1982"),
-    }
-    plan = StudyPlan(Assumptions(0.1), Aims(), needs, ("a note",))
-    assert (plan.patients, plan.decisive) == (1234, "sensitivity")
-    assert plan["auroc"].images == 400
-    content = json.loads(json.dumps(plan.to_dict(), allow_nan=False))
-    assert content["requirements"]["auroc"]["design_effect"] is None
-    assert content["requirements"]["sensitivity"]["design_effect"] == 1.2
-    assert (content["schema"], content["notes"]) == ("retinabench.plan/1", ["a note"])
-    assert [row["name"] for row in plan.records()] == ["sensitivity", "auroc"]
-
-
 def test_patients_by_hand():
     found = plan_study(Assumptions(0.1, 0.9, 0.8, 0.9, Clusters(2, 0.5, 1.0)))
     positives = images_for_half_width(0.9, 0.05) * 1.5
@@ -100,11 +83,6 @@ def test_patients_by_hand():
     assert "sensitivity_above" not in found.requirements
     assert json.loads(json.dumps(found.to_dict(), allow_nan=False)) == found.to_dict()
     assert "patients" in found._repr_html_()
-
-
-def test_a_level_in_percent_is_refused():
-    with pytest.raises(InputError, match="the level is 95"):
-        plan_study(Assumptions(0.2, 0.95), Aims(level=95))
 
 
 def test_a_study_of_the_planned_size_has_its_power():

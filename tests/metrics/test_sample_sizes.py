@@ -31,14 +31,6 @@ def test_design_effects_by_hand():
     assert Clusters(1.5, 0.5, 1, mates=3).effect == 2
 
 
-@pytest.mark.parametrize(
-    "values", [{"images_per_patient": 0.5}, {"correlation": 1.2}, {"disease_correlation": -1}]
-)
-def test_wrong_values_are_refused(values):
-    with pytest.raises(InputError):
-        Clusters(**values)
-
-
 def test_the_correlation_of_equal_clusters_is_that_of_all_pairs():
     rng = np.random.default_rng(0)
     hit = rng.random((400, 3)) < rng.beta(2, 1, (400, 1))
@@ -81,11 +73,6 @@ def test_the_interval_is_narrow_enough_and_one_image_fewer_is_not(expected, half
 
     n = images_for_half_width(expected, half)
     assert width(n) <= half < width(n - 1)
-
-
-def test_large_samples_agree_with_the_wald_formula():
-    wald = stats.norm.ppf(0.975) ** 2 * 0.9 * 0.1 / 0.01**2
-    assert images_for_half_width(0.9, 0.01) == pytest.approx(wald, rel=0.05)
 
 
 def test_power_by_enumeration():
@@ -157,12 +144,6 @@ def test_simulated_studies_have_the_planned_precision():
     assert 0.052 < half < 0.0605
 
 
-def test_wrong_arguments_are_refused():
-    for arguments in [(0.4, 0.05), (1.0, 0.05), (0.9, 0.6)]:
-        with pytest.raises(InputError):
-            images_for_auroc(*arguments, 0.2, ONE_IMAGE)
-
-
 def test_the_published_example_of_heart_valve_failure():
     """Prevalence 0.018, C-statistic 0.8, logit(p) normal with mean -5 and standard deviation 2.5.
 
@@ -215,10 +196,3 @@ def test_the_net_benefit_has_the_planned_standard_error():
     tp, fn, fp, _ = table.T
     standardised = (tp - fp * t / (1 - t)) / (tp + fn)
     assert standardised.std() * 2 * stats.norm.ppf(0.975) == pytest.approx(0.2, rel=0.04)
-
-
-def test_the_c_statistic_solves_newcombes_formula():
-    n = sample_sizes.images_for_c_statistic(0.9, 0.1, 0.08)
-    c, q = 0.9, 0.1
-    square = c * (1 - c) * (1 + (n / 2 - 1) * ((1 - c) / (2 - c) + c / (1 + c))) / (n**2 * q * (1 - q))
-    assert 2 * stats.norm.ppf(0.975) * np.sqrt(square) == pytest.approx(0.08)

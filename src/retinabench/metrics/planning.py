@@ -254,27 +254,27 @@ def _of_rates(given: Assumptions, aims: Aims) -> dict[str, Requirement]:
         "sensitivity": (given.sensitivity, q, given.clusters.positive_effect(q), aims.above_sensitivity),
         "specificity": (given.specificity, 1 - q, given.clusters.negative_effect(q), aims.above_specificity),
     }
-    found = {}
+    rows = {}
     for name, (expected, share, effect, above) in of_class.items():
         needed = sample_sizes.images_for_half_width(expected, aims.half_width, aims.level)
         text = f"{name} of {expected:.2f} to within {aims.half_width:g}"
-        source = "exact interval; Buderer 1996"
-        found[name] = _requirement(given, text, needed * effect / share, effect, source)
+        rows[name] = _requirement(
+            given, text, needed * effect / share, effect, "exact interval; Buderer 1996"
+        )
         if above is not None:
             needed = sample_sizes.images_for_power(expected, above, aims.power, aims.level)
             text = f"{name} of {expected:.2f} shown to be above {above:g} (power {aims.power:g})"
-            found[f"{name}_above"] = _requirement(
-                given, text, needed * effect / share, effect, "exact binomial test; Chernick and Liu 2002"
-            )
-    return found
+            source = "exact binomial test; Chernick and Liu 2002"
+            rows[f"{name}_above"] = _requirement(given, text, needed * effect / share, effect, source)
+    return rows
 
 
 def _of_auroc(given: Assumptions, aims: Aims) -> dict[str, Requirement]:
-    q, clusters = given.prevalence, given.clusters
-    needed = sample_sizes.images_for_auroc(given.auroc, aims.half_width, q, clusters, aims.level)
+    needed = sample_sizes.images_for_auroc(
+        given.auroc, aims.half_width, given.prevalence, given.clusters, aims.level
+    )
     text = f"AUROC of {given.auroc:.3g} to within {aims.half_width:g}"
-    source = "Obuchowski 1998, binormal"
-    return {"auroc": _requirement(given, text, needed, math.nan, source)}
+    return {"auroc": _requirement(given, text, needed, math.nan, "Obuchowski 1998, binormal")}
 
 
 def _of_validation(given: Assumptions) -> dict[str, Requirement]:
@@ -284,29 +284,20 @@ def _of_validation(given: Assumptions) -> dict[str, Requirement]:
         points, weight = sample_sizes.calibrated_predictors(given.auroc, q)
     else:
         points, weight = given.predictors, np.ones(len(given.predictors))
-    threshold = given.threshold
-    if threshold is None or not 0 < threshold < 1:
-        threshold, _ = sample_sizes.threshold_of_sensitivity(
-            given.auroc, q, min(max(given.sensitivity, 0.01), 0.99)
-        )
-    benefit = sample_sizes.images_for_net_benefit(given.sensitivity, given.specificity, q, threshold)
+    cut = given.threshold
+    if cut is None or not 0 < cut < 1:
+        sensitivity = min(max(given.sensitivity, 0.01), 0.99)
+        cut, _ = sample_sizes.threshold_of_sensitivity(given.auroc, q, sensitivity)
+    observed = sample_sizes.images_for_observed_over_expected(q)
+    slope = sample_sizes.images_for_calibration_slope(points, weight)
+    area = sample_sizes.images_for_c_statistic(given.auroc, q)
+    benefit = sample_sizes.images_for_net_benefit(given.sensitivity, given.specificity, q, cut)
     needed = {
-        "observed_over_expected": (
-            "observed over expected in an interval of width 0.2",
-            sample_sizes.images_for_observed_over_expected(q),
-        ),
-        "calibration_slope": (
-            "calibration slope in an interval of width 0.2",
-            sample_sizes.images_for_calibration_slope(points, weight),
-        ),
-        "c_statistic": (
-            "C-statistic (AUROC) in an interval of width 0.1",
-            sample_sizes.images_for_c_statistic(given.auroc, q),
-        ),
-        "net_benefit": (
-            f"standardised net benefit at {threshold:.2g} in an interval of width 0.2", benefit,
-        ),
-    }  # fmt: skip
+        "observed_over_expected": ("observed over expected in an interval of width 0.2", observed),
+        "calibration_slope": ("calibration slope in an interval of width 0.2", slope),
+        "c_statistic": ("C-statistic (AUROC) in an interval of width 0.1", area),
+        "net_benefit": (f"standardised net benefit at {cut:.2g} in an interval of width 0.2", benefit),
+    }
     return {
         name: _requirement(given, text, images * effect, effect, "Riley et al. 2021")
         for name, (text, images) in needed.items()

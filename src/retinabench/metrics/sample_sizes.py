@@ -195,25 +195,15 @@ def check_share(name: str, value: float) -> None:
 def images_for_auroc(
     auroc: float, half_width: float, prevalence: float, clusters: Clusters, level: float = 0.95
 ) -> float:
-    """Return the number of images, of both classes together, whose AUROC has an interval of the stated half-width."""
-    _check_auroc(auroc)
-    if not 0 < half_width < 0.5:
-        raise InputError(f"the half-width is {half_width:g}", hint="It lies between 0 and 0.5, such as 0.05.")
+    """Return the number of images, of both classes together, whose AUROC has an interval of the stated half-width.
+
+    The variance is unit / N + pair / (N^2 prevalence (1 - prevalence)), solved for the number of images N.
+    """
     target = half_width / float(stats.norm.ppf((1 + level) / 2))
-    return _images_for_variance(auroc, target**2, prevalence, clusters)
-
-
-def _unit_variance(auroc: float, prevalence: float, clusters: Clusters) -> float:
-    """Return N times the variance, to leading order: (D1 / prevalence + D0 / (1 - prevalence)) (Q - A^2)."""
-    first = clusters.positive_effect(prevalence) / prevalence
-    second = clusters.negative_effect(prevalence) / (1 - prevalence)
-    return (first + second) * (_ranked_above_twice(auroc) - auroc**2)
-
-
-def _images_for_variance(auroc: float, variance: float, prevalence: float, clusters: Clusters) -> float:
-    """Solve the variance for the number of images N: variance = unit / N + pair / (N^2 prevalence (1 - prevalence))."""
-    unit = _unit_variance(auroc, prevalence, clusters)
-    pair = (auroc - 2 * _ranked_above_twice(auroc) + auroc**2) / (prevalence * (1 - prevalence))
+    variance, twice = target**2, _ranked_above_twice(auroc)
+    positives, negatives = clusters.positive_effect(prevalence), clusters.negative_effect(prevalence)
+    unit = (positives / prevalence + negatives / (1 - prevalence)) * (twice - auroc**2)
+    pair = (auroc - 2 * twice + auroc**2) / (prevalence * (1 - prevalence))
     return (unit + math.sqrt(unit**2 + 4 * variance * pair)) / (2 * variance)
 
 
@@ -226,11 +216,6 @@ def _ranked_above_twice(auroc: float) -> float:
     return float(stats.norm.cdf(z) - 2 * owens_t(z, np.sqrt(1 / 3)))
 
 
-def _check_auroc(auroc: float) -> None:
-    if not 0.5 <= auroc < 1:
-        raise InputError(f"the AUROC is {auroc:g}", hint="Expect a value from 0.5 to below 1.")
-
-
 Floats = NDArray[np.float64]
 
 Z = float(stats.norm.ppf(0.975))
@@ -241,7 +226,6 @@ def images_for_observed_over_expected(prevalence: float, width: float = 0.2) -> 
 
     SE(ln O/E) = sqrt((1 - prevalence) / (n prevalence)), the interval exp(-+ z SE) has the width 2 sinh(z SE).
     """
-    _check_width(width)
     error = math.asinh(width / 2) / Z
     return (1 - prevalence) / (prevalence * error**2)
 
@@ -254,7 +238,6 @@ def images_for_calibration_slope(predictors: ArrayLike, weight: ArrayLike, width
 
     Shapes: `predictors` (K,), `weight` (K,).
     """
-    _check_width(width)
     x, w = np.asarray(predictors, np.float64), np.asarray(weight, np.float64)
     v = w / w.sum() * expit(x) * expit(-x)
     a, ab, b = float(v.sum()), float(v @ x), float(v @ x**2)
@@ -272,7 +255,6 @@ def images_for_c_statistic(auroc: float, prevalence: float, width: float = 0.1) 
         Newcombe, Confidence intervals for an effect size measure based on the Mann-Whitney statistic, part 2, Stat. Med.
         25:559 (2006).
     """
-    _check_width(width)
     slope = (1 - auroc) / (2 - auroc) + auroc / (1 + auroc)
     scale = auroc * (1 - auroc) / (prevalence * (1 - prevalence) * (width / (2 * Z)) ** 2)
     # n^2 = scale (1 + (n / 2 - 1) slope)
@@ -292,7 +274,6 @@ def images_for_net_benefit(
         Marsh, Janes and Pepe, Statistical inference for net benefit measures in biomarker validation studies, Biometrics
         76:843 (2020).
     """
-    _check_width(width)
     check_share("threshold", threshold)
     w = (1 - prevalence) / prevalence * threshold / (1 - threshold)
     unit = sensitivity * (1 - sensitivity) / prevalence
@@ -317,10 +298,3 @@ def threshold_of_sensitivity(auroc: float, prevalence: float, sensitivity: float
     cut = float(stats.norm.isf(sensitivity))  # in standard deviations from the mean of the positives
     threshold = float(expit(logit(prevalence) + distance**2 / 2 + distance * cut))
     return threshold, float(stats.norm.cdf(cut + distance))
-
-
-def _check_width(width: float) -> None:
-    if not 0 < width < 10:
-        raise InputError(
-            f"the width of the interval is {width:g}", hint="Ask for a width above 0, such as 0.2."
-        )

@@ -72,30 +72,16 @@ class TwoByTwo:
             "positive_rate": (self.tp + self.fp, total),
         }[name]
 
-    @property
-    def sensitivity(self) -> float:
-        """TP / (TP + FN)."""
-        return _ratio(*self.counts("sensitivity"))
+    def rate(self, name: str) -> float:
+        """The proportion `name`, at the prevalence of this very set."""
+        successes, trials = self.counts(name)
+        return successes / trials if trials else float("nan")
 
-    @property
-    def specificity(self) -> float:
-        """TN / (TN + FP)."""
-        return _ratio(*self.counts("specificity"))
-
-    @property
-    def ppv(self) -> float:
-        """TP / (TP + FP), at the prevalence of this very set."""
-        return _ratio(*self.counts("ppv"))
-
-    @property
-    def npv(self) -> float:
-        """TN / (TN + FN), at the prevalence of this very set."""
-        return _ratio(*self.counts("npv"))
-
-    @property
-    def accuracy(self) -> float:
-        """(TP + TN) / N."""
-        return _ratio(*self.counts("accuracy"))
+    sensitivity = property(lambda self: self.rate("sensitivity"))
+    specificity = property(lambda self: self.rate("specificity"))
+    ppv = property(lambda self: self.rate("ppv"))
+    npv = property(lambda self: self.rate("npv"))
+    accuracy = property(lambda self: self.rate("accuracy"))
 
     def to_dict(self, level: float = 0.95) -> JsonObject:
         """The counts and every proportion with its Wilson and Clopper-Pearson interval (independent cases)."""
@@ -122,12 +108,6 @@ def two_by_two(label: ArrayLike, positive: ArrayLike) -> TwoByTwo:
         raise InputError(f"{len(said)} decisions for {len(y)} labels")
     tp, fp, fn = (int(np.sum(case)) for case in (y & said, ~y & said, y & ~said))
     return TwoByTwo(tp, fp, fn, len(y) - tp - fp - fn)
-
-
-def _ratio(top: float, bottom: float) -> float:
-    if bottom == 0:
-        return float("inf") if top > 0 else float("nan")
-    return top / bottom
 
 
 def reading_calls(
