@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -44,18 +42,6 @@ def test_predictive_value_intervals_cover(sens, spec):
             covered[name] += one.low <= truth[name] <= one.high
     assert min(covered.values()) / 400 > 0.92
     assert max(covered.values()) / 400 < 0.99
-
-
-def test_predictive_values_of_perfect_rates_have_an_interval():
-    perfect = Interval(1.0, 0.9, 1.0)
-    found = predictive_value_intervals(perfect, perfect, 0.1)
-    assert (found["ppv"].value, found["ppv"].high) == (1, 1)
-    # Where the lower end of (1 - v) 0.1 sens - v 0.9 (1 - spec) is 0, on a fine grid.
-    v = np.linspace(0, 1, 200_001)
-    lower = (1 - v) * 0.1 - np.hypot((1 - v) * 0.1 * 0.1, v * 0.9 * 0.1)
-    assert found["ppv"].low == pytest.approx(v[np.argmin(np.abs(lower))], abs=1e-4)
-    assert np.isnan(predictive_value_intervals(Interval(np.nan), perfect, 0.1)["ppv"].low)
-    assert np.isnan(predictive_value_intervals(perfect, perfect, 0.0)["npv"].low)
 
 
 def test_golden_net_benefit(data, golden):
@@ -161,10 +147,3 @@ def test_hours_by_hand():
     assert found.hours_reading_all == 2000 / 30
     assert found.images_per_expert_hour == 80
     assert found.patients_per_expert_hour == 40
-
-
-def test_no_referral_costs_nothing():
-    found = workload(rb.Predictions(["a", "b"], [0, 1], [0.1, 0.2]), np.zeros(2, bool), 60)
-    assert found.hours == 0
-    assert found.images_per_expert_hour == np.inf
-    assert json.dumps(found.to_dict(), allow_nan=False)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -45,13 +43,6 @@ def test_named_columns_must_make_groups():
         groups(part, columns=["site"])
     with pytest.raises(InputError, match="makes no groups"):
         groups(part, columns=["hospital"])
-
-
-def test_fractions_make_quartiles_whatever_their_column_is_called():
-    index = np.linspace(0, 1, 300)
-    assert len(groups(screened(blur_index=index), columns=["blur_index"]).groups) == 4
-    with pytest.raises(InputError, match="own number"):
-        groups(replace(screened(), subgroups={"scan_number": np.arange(600.0)}), columns=["scan_number"])
 
 
 def test_rates_by_hand():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
@@ -81,12 +79,6 @@ def test_never_positive_leads_with_its_sensitivity():
     assert not np.isfinite(found["in_domain"].baseline.accuracy_gain.low)
 
 
-def test_perfect_on_few_patients_counts_them():
-    found = rb.score(rb.read_predictions(shared_path("cases", "perfect.csv")), bootstrap=50)
-    assert judged(found) == "useful"
-    assert found["in_domain"].baseline.positive_patients == 6
-
-
 def test_inverted_probabilities_are_called_so():
     assert judged(rb.score(drawn(turned=-1), bootstrap=50)) == "inverted"
 
@@ -133,16 +125,6 @@ def test_thresholds_are_chosen_on_validation_and_named():
     assert any("no patient_id" in note for note in found.notes)
     own = clinic(given.select(split="test"), referral_rate=0.2)
     assert any("no validation split" in note for note in own.notes)
-
-
-def test_one_class_and_one_row():
-    found = clinic(rb.Predictions(["a"], [0], [0.2])).to_dict()["sets"]["in_domain"]
-    assert json.dumps(found, allow_nan=False)
-    assert found["images"]["sensitivity"]["value"] is None
-    assert found["operating_points"]["nhs"]["sensitivity_at_specificity"]["sensitivity"] is None
-    assert "patients" not in found
-    with pytest.raises(InputError, match="test split"):
-        clinic(rb.Predictions(["a"], [0], [0.2], split=["validation"]))
 
 
 @pytest.mark.parametrize(

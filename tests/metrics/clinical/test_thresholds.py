@@ -25,7 +25,6 @@ from retinabench.metrics.clinical.thresholds import (
     sensitivity_at_specificity,
     specificity_at_sensitivity,
 )
-from retinabench.metrics.uncertainty import margin
 
 
 def n400():
@@ -93,15 +92,6 @@ def test_points_are_those_of_scikit_learn():
     np.testing.assert_array_equal(threshold, oracle)
     np.testing.assert_allclose(sens, tpr, atol=1e-15)
     np.testing.assert_allclose(1 - spec, fpr, atol=1e-15)
-
-
-def test_proportions():
-    table = two_by_two([1, 1, 1, 0, 0, 0, 0, 0], [1, 1, 0, 1, 0, 0, 0, 0])
-    assert (table.tp, table.fp, table.fn, table.tn) == (2, 1, 1, 4)
-    assert (table.ppv, table.npv, table.accuracy) == (2 / 3, 4 / 5, 6 / 8)
-    empty = two_by_two([0, 0], [0, 0])
-    assert np.isnan(empty.sensitivity)
-    assert empty.to_dict()["sensitivity"]["value"] is None
 
 
 def test_goals_distinguish_estimate_and_bound():
@@ -220,17 +210,6 @@ def test_every_thresholded_score_follows_the_threshold():
         assert found[name].value == pytest.approx(own[name].value), name
     for name in ("failure_auroc", "augrc", "rc_index", "referral_accuracy_area"):
         assert found[name].value == pytest.approx(own[name].value), name
-
-
-def test_margin_is_largest_at_the_threshold_and_total_order_at_one_half():
-    assert margin([0.2, 0.05, 0.5], 0.2) == pytest.approx([1, (0.05 / 0.95) / 0.25, 0.25])
-    predictions = drawn()
-    by_margin = rb.score(predictions, bootstrap=0, uncertainty="margin")["in_domain"]
-    by_total = rb.score(predictions, bootstrap=0, uncertainty="total")["in_domain"]
-    assert by_margin.failure_auroc.value == by_total.failure_auroc.value
-    assert any(
-        "--uncertainty margin" in note for note in rb.score(predictions, bootstrap=0, threshold=0.1).notes
-    )
 
 
 def test_rules_without_images_or_a_class_are_refused():

@@ -46,12 +46,6 @@ def test_nothing_that_counts_refutes_and_confirms_nothing():
     assert judge([]) == []
 
 
-@pytest.mark.parametrize(("num", "den", "goal"), [([2], [1], 0.1), ([-1], [1], 0.1), ([0], [1], 1.0)])
-def test_impossible_sums_are_refused(num, den, goal):
-    with pytest.raises(InputError):
-        ratio_p_values(LabelledRisk(num, den, [0], goal))
-
-
 def two_eyes(rng, patients, risk, goal):
     """Two eyes, wrong with a beta-distributed probability of the patient (correlation one half), 70 % retained."""
     p = np.repeat(rng.beta(risk, 1 - risk, patients), 2)

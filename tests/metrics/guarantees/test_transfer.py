@@ -104,19 +104,6 @@ def test_labels_that_refute_a_certificate_are_heard():
     assert found["in_domain"].guarantee == "not refuted"
 
 
-def test_a_model_that_never_says_yes():
-    predictions = rb.read_predictions(shared_path("cases", "never.csv"))
-    found = transfer(predictions, "sensitivity", 0.8, delta=0.1, bootstrap=20)
-    assert found.alone.value == 0
-    assert found.certificate.granted
-    assert found["in_domain"].targets["sensitivity"].value >= 0.8
-    assert found["in_domain"].referral_rate.value > 0.7
-    assert transfer(predictions, "sensitivity", 0.99, delta=0.1, bootstrap=20).refused
-    answered = transfer(predictions, "selective_risk", 0.08, delta=0.1, bootstrap=20)
-    assert answered.threshold == np.inf
-    assert any("referable images are missed" in note for note in answered.notes)
-
-
 def test_a_refused_column_is_named_with_its_file_and_what_to_do():
     split = ["validation", "validation", "validation", "test"]
     columns = {"split": split, "patient_id": ["p", "p", "q", "r"], "source": "a.csv"}

@@ -97,14 +97,6 @@ def test_each_goal_belongs_to_one_zone():
         zone_goals([])
 
 
-@pytest.mark.parametrize("delta", [1.0, 1.5, 95.0])
-def test_delta_is_checked_before_the_zones_share_it(delta):
-    label, prob = np.array([0, 1] * 20, bool), np.linspace(0, 1, 40)
-    cases = ReferralCases(label, prob > 0.5, prob, np.arange(40), np.ones(40))
-    with pytest.raises(InputError, match=f"delta is {delta:g}"):
-        zone_certificates(cases, prob, zone_goals(["npv=.9", "ppv=.8"]), delta)
-
-
 def predictions_of(prob, label, patient=None, tests=None):
     """Validation images, and the same or other ones as the test set."""
     prob2, label2, patient2 = tests or (prob, label, patient)
@@ -116,7 +108,7 @@ def predictions_of(prob, label, patient=None, tests=None):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_the_plain_zones_are_the_best_of_all_pairs(seed):
     rng = np.random.default_rng(seed)
     prob = rng.choice(np.linspace(0.05, 0.95, 12), 20)
@@ -195,13 +187,3 @@ def test_the_json_and_labels_that_refute():
     assert found.shares["validation"][0].value == pytest.approx(weight[negative].sum() / weight.sum())
     assert replace(found, sets={}, shares={}).records() == []
     assert found.records()[0]["npv"] == found["validation"].targets["npv"].value
-
-
-def test_goals_that_no_zone_has_are_named():
-    predictions = predictions_of([0.1, 0.9], [0, 1])
-    with pytest.raises(InputError, match="selective_risk is the goal of no zone"):
-        triage(predictions, ["0.05"])
-    with pytest.raises(InputError, match="no goal"):
-        triage(predictions, [])
-    with pytest.raises(InputError, match="column 'grade'"):
-        triage(predictions, ["missed_severe=.1"], delta=0.1)

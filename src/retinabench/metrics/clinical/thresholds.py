@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import JsonObject
-from retinabench.metrics.clinical.screening_table import TwoByTwo, two_by_two
+from retinabench.metrics.clinical.screening_table import TwoByTwo, rate_shares, two_by_two
 from retinabench.metrics.proportions import (
     binary,
     clustered_proportion,
@@ -143,12 +143,12 @@ def judge_goals(
     Shapes: `label` (N,), `positive` (N,), `cluster` (N,).
     """
     table = two_by_two(label, positive)
-    y, said = binary(label, "label"), binary(positive, "positive")
-    ids: Any = np.arange(len(y)) if cluster is None else cluster
+    shares = rate_shares(binary(label, "label"), binary(positive, "positive"))
+    ids: Any = np.arange(len(shares["sensitivity"][1])) if cluster is None else cluster
     sensitivity, specificity = (
-        (found.value, found.low)
-        for of, right in ((y, said), (~y, ~said))
-        for found in [clustered_proportion(right, of, ids, exact=True)]
+        (rate.value, rate.low)
+        for name in ("sensitivity", "specificity")
+        for rate in [clustered_proportion(*shares[name], ids, exact=True)]
     )
     verdicts = []
     for name, goal in (GOALS if goals is None else goals).items():
