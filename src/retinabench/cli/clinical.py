@@ -89,30 +89,30 @@ def clinic(
         raise InputError(problem, hint="For example 0.9/0.95.") from None
     (predictions,) = replace(reader, ungradable=True).read([file])
     with progress_of(quiet).track("Screening", 1, unit="file") as advance:
-        found = screen(
+        result = screen(
             predictions, threshold, referral_rate=referral, uncertainty=uncertainty,
             prevalences=prevalence or (0.05, 0.1, 0.2, 0.3), reader=(sensitivity, specificity), referral_cost=cost,
             images_per_hour=images_per_hour, subgroups=subgroup or None,
         )  # fmt: skip
         advance(1)
-    print_result(clinic_summary(found), json, lambda: _json(found))
-    print_notes(found.notes)
+    print_result(clinic_summary(result), json, lambda: _json(result))
+    print_notes(result.notes)
     if out is not None:
         from retinabench.metrics.policies import policy_grid
         from retinabench.reports.clinic import write_clinic
 
         with progress_of(quiet).track("Trying other thresholds", 1, unit="file") as advance:
-            grid = policy_grid(predictions, found.stated)
+            grid = policy_grid(predictions, result.stated)
             advance(1)
-        write_clinic(found, out, grid)
+        write_clinic(result, out, grid)
         if not quiet:
             print_path(out / "index.html", json)
 
 
-def _json(found: ScreeningReport) -> dict[str, object]:
+def _json(result: ScreeningReport) -> dict[str, object]:
     from retinabench.reports.clinic import clinic_json  # draws figures, which the table does without
 
-    return clinic_json(found)
+    return clinic_json(result)
 
 
 Pilot = Annotated[
@@ -165,9 +165,9 @@ def plan(
     stated = Stated(prevalence, sensitivity, specificity, auroc, images_per_patient)
     assumptions = stated_assumptions(stated, predictions, threshold)
     aims = Aims(half_width, above_sensitivity, above_specificity, power=power)
-    found = plan_study(assumptions, aims)
-    print_result(plan_table(found), json, found.to_dict)
-    print_notes((*(() if predictions is None else predictions.notes), *found.notes))
+    result = plan_study(assumptions, aims)
+    print_result(plan_table(result), json, result.to_dict)
+    print_notes((*(() if predictions is None else predictions.notes), *result.notes))
 
 
 Goals = Annotated[
@@ -344,7 +344,7 @@ def monitor(
     try:
         images, reference = follow_up(predictions, certified.uncertainty, certified.decision, date_column)
         with progress_of(quiet).track("Watching", 1, unit="follow-up") as advance:
-            found = watch(images, certified, reference=reference, seed=seed)
+            result = watch(images, certified, reference=reference, seed=seed)
             advance(1)
     except InputError as error:
         if error.file is not None:
@@ -353,11 +353,11 @@ def monitor(
         raise InputError(
             error.problem, file=names, row=error.row, column=error.column, hint=error.hint
         ) from None
-    print_result(monitor_tables(found), json, found.to_dict)
+    print_result(monitor_tables(result), json, result.to_dict)
     notes = notes_of_files([str(file) for file in files], [one.notes for one in predictions])
-    print_notes((*notes, *found.notes))
+    print_notes((*notes, *result.notes))
     if out is not None:
         from retinabench.reports.monitoring import write_page
 
-        print_path(write_page(found, out), json)
-    return ExitCode.REFUTED if found.alarm else ExitCode.DONE
+        print_path(write_page(result, out), json)
+    return ExitCode.REFUTED if result.alarm else ExitCode.DONE

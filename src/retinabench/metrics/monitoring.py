@@ -18,7 +18,7 @@ A certificate of `transfer`, watched on later predictions::
     certified = read_certificate(Path("transfer.json"))
     files = [rb.read_predictions(name, unlabelled=True) for name in ("follow-up.csv", "validation.csv")]
     images, reference = follow_up(files, certified.uncertainty, certified.decision, "date")
-    found = monitor(images, certified, reference=reference)  # found.alarm, found.to_dict(), found.plot()
+    result = monitor(images, certified, reference=reference)  # result.alarm, result.to_dict(), result.plot()
 """
 
 from __future__ import annotations
@@ -385,7 +385,7 @@ def _windows(
 ) -> tuple[str, tuple[Window, ...]]:
     start, number, unit = windows(images.day)
     referred = ~certified.retained(images)
-    found = []
+    rows = []
     for k, first in enumerate(start):
         here = number == k
         patient = images.patient[here]
@@ -393,7 +393,7 @@ def _windows(
         risks = {
             str(goal): _estimate(certified, goal, num[here], den[here], patient) for goal, num, den in judged
         }
-        found.append(
+        rows.append(
             Window(
                 str(first),
                 int(here.sum()),
@@ -404,7 +404,7 @@ def _windows(
                 risks,
             )
         )
-    return unit, tuple(found)
+    return unit, tuple(rows)
 
 
 def _estimate(

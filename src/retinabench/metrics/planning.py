@@ -107,17 +107,17 @@ def stated_assumptions(
 ) -> Assumptions:
     """Return assumptions: what is stated, then what a pilot says, then the defaults."""
     if pilot is not None:
-        found = from_pilot(pilot, DecisionThreshold.parse(threshold).freeze(pilot), stated)
+        assumed = from_pilot(pilot, DecisionThreshold.parse(threshold).freeze(pilot), stated)
     elif stated.prevalence is not None:
-        found = Assumptions(**stated.among(*_RATES))  # type: ignore[arg-type]
+        assumed = Assumptions(**stated.among(*_RATES))  # type: ignore[arg-type]
     else:
         raise InputError(
             "the prevalence is not known",
             hint="Give --prevalence, such as 0.1, or the predictions of a pilot.",
         )
-    mates = found.clusters.mates if stated.images_per_patient is None else None
+    mates = assumed.clusters.mates if stated.images_per_patient is None else None
     shared = stated.among("images_per_patient")
-    return replace(found, clusters=replace(found.clusters, **shared, mates=mates))
+    return replace(assumed, clusters=replace(assumed.clusters, **shared, mates=mates))
 
 
 def from_pilot(predictions: Predictions, threshold: FrozenThreshold, stated: Stated = NOTHING) -> Assumptions:
@@ -238,8 +238,8 @@ def plan_study(assumptions: Assumptions, aims: Aims | None = None) -> StudyPlan:
     """Return how many patients each question needs."""
     aims = Aims() if aims is None else aims
     check_level(aims.level)
-    found = _of_rates(assumptions, aims) | _of_auroc(assumptions, aims) | _of_validation(assumptions)
-    return StudyPlan(assumptions, aims, found, _notes(assumptions))
+    requirements = _of_rates(assumptions, aims) | _of_auroc(assumptions, aims) | _of_validation(assumptions)
+    return StudyPlan(assumptions, aims, requirements, _notes(assumptions))
 
 
 def _requirement(given: Assumptions, question: str, images: float, effect: float, source: str) -> Requirement:

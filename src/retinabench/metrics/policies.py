@@ -126,8 +126,8 @@ def policy_grid(predictions: Predictions, stated: Screened, *, most_groups: int 
 def _thresholds(frozen: FrozenThreshold) -> tuple[list[FrozenThreshold], int]:
     """Return the thresholds in their order, with the frozen one in place of its equal, and its place."""
     others = [FrozenThreshold(value) for value in THRESHOLDS if value != frozen.value]
-    found = sorted([*others, frozen], key=lambda one: one.value)
-    return found, found.index(frozen)
+    cuts = sorted([*others, frozen], key=lambda one: one.value)
+    return cuts, cuts.index(frozen)
 
 
 def _rules(predictions: Predictions, stated: Screened, cut: float) -> list[ReferralRule]:
@@ -147,7 +147,9 @@ def _sent(part: Predictions, stated: Screened, cut: FrozenThreshold, rules: list
 def _groups(part: Predictions, columns: Sequence[str] | None, most: int) -> dict[str, Bools]:
     """Return group -> (N,) rows: the whole set, and the largest subgroups in the order of their columns."""
     members = group_members(part, columns)[0] if part.subgroups else {}
-    named = {f"{column}: {value}": rows for column, found in members.items() for value, rows in found.items()}
+    named = {
+        f"{column}: {value}": rows for column, groups in members.items() for value, rows in groups.items()
+    }
     largest = sorted(named, key=lambda name: -int(named[name].sum()))[:most]
     return {
         "": np.ones(len(part), bool),
@@ -170,14 +172,14 @@ def _outcomes(
     ]  # fmt: skip
     shares = {name: _intervals([part[0][name] for part in parts]) for name in parts[0][0]}
     counts = np.concatenate([part[1] for part in parts], axis=1).tolist()
-    found = [
+    outcomes = [
         PolicyOutcome(
             **dict(zip(shares, values, strict=True)), missed_images=lost, missed_severe_images=lost_severe
         )
         for *values, lost, lost_severe in zip(*shares.values(), *counts, strict=True)
     ]
     rules = sent.shape[1]
-    return [found[k : k + rules] for k in range(0, len(found), rules)]
+    return [outcomes[k : k + rules] for k in range(0, len(outcomes), rules)]
 
 
 def _blocks(rules: int, images: int) -> Iterator[slice]:
