@@ -88,7 +88,8 @@ def test_train_takes_it_by_toml_and_predict_tests_it_on_other_data(installed):
     predictions = read_predictions(root / file)
     assert predictions.samples == 3
     assert predictions.metadata["title"] == "Test-time mirroring"
-    run("predict", file.parent, "--data", "data", "--out", "other.parquet", "--quiet")
+    run("prepare", "stripes", "--images", 32, "--seed", 5, "--size", 16, "--out", "other", "--quiet")
+    run("predict", file.parent, "--data", "other", "--out", "other.parquet", "--quiet")
     assert "shifted" in set(read_predictions(root / "other.parquet").domain)
 
 

@@ -29,7 +29,7 @@ from support.helpers import make_prepared
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "methods.md"
 CPU = Resources("cpu")
-OWN = [name for name in METHODS if METHODS[name].__name__.startswith("retinabench.")]
+OWN = [name for name in METHODS if METHODS.is_builtin(name)]
 SINGLE = [name for name in METHODS if not is_composed(METHODS[name])]
 OTHER_NAMES = ("sngp", "ddu")  # of the tensors of convolutions with a bound
 FIRST = ("conv1.weight", "layer1.0.conv1.weight", "layer1.0.bn1.weight", "layer1.0.bn1.running_mean")
