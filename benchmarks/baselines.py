@@ -91,9 +91,7 @@ def freeze(name: str, data: Path, sums: Path | None) -> None:
         records.split[order],
         np.array([hashes[one][: 2 * HASH_BYTES] for one in ids]),
     )
-    columns = {
-        key: getattr(truth, key) for key in ("image_id", "label", "grade", "patient_id", "domain", "split")
-    }
+    columns = {key: getattr(truth, key) for key in ("image_id", "label", "grade", "patient_id", "domain", "split")}
     short = pa.array([bytes.fromhex(one) for one in truth.sha256.tolist()], pa.binary(HASH_BYTES))
     table = pa.table({**columns, "sha256": short})
     pyarrow.parquet.write_table(table, HERE / f"{name}.parquet", compression="zstd")
@@ -110,11 +108,7 @@ def freeze(name: str, data: Path, sums: Path | None) -> None:
         f'listing_sha256 = "{listing_sha256(hashes, hashes.values())}"',
         f'truth_sha256 = "{truth.digest()}"',
     ]
-    lines += (
-        [f"made_with = {{ {', '.join(f'{key} = {json_text(of)}' for key, of in made.items())} }}"]
-        if made
-        else []
-    )
+    lines += [f"made_with = {{ {', '.join(f'{key} = {json_text(of)}' for key, of in made.items())} }}"] if made else []
     file.write_text("\n".join([text.rstrip(), "", *lines, ""]), "utf-8")
 
 
@@ -197,12 +191,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("verb", choices=["freeze", "compute", "collect"])
     parser.add_argument("benchmark")
-    parser.add_argument(
-        "--data", action="append", default=[], help="freeze: a prepared folder; else TASK=FOLDER"
-    )
-    parser.add_argument(
-        "--sums", type=Path, help="freeze: a CSV of name and sha256_original, of published files"
-    )
+    parser.add_argument("--data", action="append", default=[], help="freeze: a prepared folder; else TASK=FOLDER")
+    parser.add_argument("--sums", type=Path, help="freeze: a CSV of name and sha256_original, of published files")
     parser.add_argument("--out", type=Path, default=Path("baselines"))
     options = parser.parse_args()
     if options.verb == "freeze":

@@ -68,9 +68,7 @@ def power(rng: np.random.Generator, studies: int) -> float:
     shown = 0
     for _ in range(studies):
         hit = rng.random(2 * ill) < np.repeat(rng.beta(0.93, 0.07, ill), 2)
-        shown += (
-            clustered_proportion(hit, np.ones(2 * ill), np.repeat(np.arange(ill), 2), exact=True).low > 0.85
-        )
+        shown += clustered_proportion(hit, np.ones(2 * ill), np.repeat(np.arange(ill), 2), exact=True).low > 0.85
     return shown / studies
 
 
@@ -85,9 +83,7 @@ def main() -> None:
         rows = [covered(rng, patients) for _ in range(asked.studies)]
         found = ", ".join(f"{name} {np.mean([row[name] for row in rows]):.3f}" for name in rows[0])
         print(f"{patients} patients, {asked.studies} studies: {found}")
-    print(
-        f"power of planned studies: {power(np.random.default_rng(asked.seed), asked.studies):.3f} (planned 0.8)"
-    )
+    print(f"power of planned studies: {power(np.random.default_rng(asked.seed), asked.studies):.3f} (planned 0.8)")
 
 
 if __name__ == "__main__":

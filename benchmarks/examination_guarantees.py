@@ -88,9 +88,7 @@ def drawn(random, samples):
 
 
 def coverage(examinations):
-    print(
-        f"\n## Intervals that miss, in percent of the cells asked about: {examinations} examinations each\n"
-    )
+    print(f"\n## Intervals that miss, in percent of the cells asked about: {examinations} examinations each\n")
     print(
         "| strategy | stop | this bank, end | ever | new samples, end | ever | Jeffreys, end | ever | any of 6 at once |"
     )
@@ -98,9 +96,7 @@ def coverage(examinations):
     ends = Sequences()
     for strategy in (*STRATEGIES, *SELECTING):
         for rule, options in RULES.items():
-            if (strategy == "claims") > (rule == "three claims") or (
-                strategy in SELECTING and "claim" in rule
-            ):
+            if (strategy == "claims") > (rule == "three claims") or (strategy in SELECTING and "claim" in rule):
                 continue
             tally, together = np.zeros(7, int), 0
             for number in range(examinations):
@@ -119,9 +115,7 @@ def coverage(examinations):
                         any_missed |= not rate["simultaneous"]["low"] <= p <= rate["simultaneous"]["high"]
                 together += any_missed
             cells = [share(count, tally[-1]) for count in tally[:-1]]
-            print(
-                f"| {strategy} | {rule} | {' | '.join(cells)} | {share(together, examinations)} |", flush=True
-            )
+            print(f"| {strategy} | {rule} | {' | '.join(cells)} | {share(together, examinations)} |", flush=True)
 
 
 def missed(ends, rate, given, whole, p, selecting):
@@ -158,15 +152,11 @@ def false_findings(examinations, concepts=14, samples=400):
         record = examine(bank, answers, questions=1000, seed=number).record
         counts = np.zeros((concepts, 2, 2), int)
         lacking, ever = np.zeros((2, concepts, 2), bool), np.zeros(2, bool)
-        for asked, (concept, sign, prob) in enumerate(
-            zip(record.concept, record.truth, record.prob, strict=True), 1
-        ):
+        for asked, (concept, sign, prob) in enumerate(zip(record.concept, record.truth, record.prob, strict=True), 1):
             counts[concept, sign] += (says_yes(prob) == bool(sign), 1)
             k, n = counts[concept, sign].tolist()
             lacking[0, concept, sign] = old_high(k, n) < goals[sign]
-            lacking[1, concept, sign] = (
-                n >= LEAST and ends(k, n, None, 0.05 / (2 * concepts)).high < goals[sign]
-            )
+            lacking[1, concept, sign] = n >= LEAST and ends(k, n, None, 0.05 / (2 * concepts)).high < goals[sign]
             ever |= lacking.any(axis=(1, 2))
             if asked in runs:
                 now = lacking.any(axis=(1, 2))
@@ -185,9 +175,7 @@ def old_high(k, n):
 
 
 def power(studies, goal=0.85):
-    print(
-        f"\n## Answers about a cell until 'below {goal:.0%}' is found: median (10 to 90 %), {studies} studies each\n"
-    )
+    print(f"\n## Answers about a cell until 'below {goal:.0%}' is found: median (10 to 90 %), {studies} studies each\n")
     print(
         "| rate | old rule, fixed number with power 80 % | old rule, looked at after every answer | one rate | one of 8 | one of 28 |"
     )
@@ -205,10 +193,7 @@ def power(studies, goal=0.85):
                         break
                 stops[m].append(n)
         fixed = next(n for n in range(1, 3000) if stats.binom.cdf(highest(n, goal), n, p) >= 0.8)
-        cells = [
-            "{1:.0f} ({0:.0f} to {2:.0f})".format(*np.percentile(stop, (10, 50, 90)))
-            for stop in stops.values()
-        ]
+        cells = ["{1:.0f} ({0:.0f} to {2:.0f})".format(*np.percentile(stop, (10, 50, 90))) for stop in stops.values()]
         print(f"| {p:.0%} | {fixed} | {' | '.join(cells)} |", flush=True)
 
 
@@ -297,9 +282,7 @@ def readers(examinations):
                     ends = getattr(found[name], measure)
                     for key, values in possible.items():
                         p = np.mean(said[values[:, k] == sign, k] == sign)
-                        bank_missed[key] = bank_missed.get(key, 0) + (
-                            not ends.low - 1e-9 <= p <= ends.high + 1e-9
-                        )
+                        bank_missed[key] = bank_missed.get(key, 0) + (not ends.low - 1e-9 <= p <= ends.high + 1e-9)
                     p = np.mean(yes[population[truth][:, k] == sign, k] == sign)
                     new_missed += not ends.new.low <= p <= ends.new.high
                     for place, reader in enumerate(READERS):
@@ -308,9 +291,7 @@ def readers(examinations):
                         reader_missed[reader] += not one.low - 1e-9 <= p <= one.high + 1e-9
         cells = 4 * examinations
         for key, count in bank_missed.items():
-            print(
-                f"| {truth} | {key} | {share(count, cells)} | {share(new_missed, cells) if key == truth else ''} |"
-            )
+            print(f"| {truth} | {key} | {share(count, cells)} | {share(new_missed, cells) if key == truth else ''} |")
         worst = share(max(accuracy_missed.values()), cells // 2)
         print(f"| {truth} | accuracy, the worst of these | {worst} | |")
         print(f"| {truth} | AUROC, the worst of these | | {share(max(auroc_missed.values()), cells // 2)} |")
@@ -331,9 +312,7 @@ def alike(random, patients, correlation):
 
 
 def patients(examinations):
-    print(
-        f"\n## Intervals for new samples where patients have 1 to 8, in percent: {examinations} examinations each\n"
-    )
+    print(f"\n## Intervals for new samples where patients have 1 to 8, in percent: {examinations} examinations each\n")
     print(
         "| correlation | stop | by patients, end | ever | width | by samples, end | ever | width |\n|---|---|---|---|---|---|---|---|"
     )
@@ -380,18 +359,14 @@ def ranking(examinations):
     print(
         "| samples | strategy | stop | end | ever | DeLong, end | mean width | DeLong |\n|---|---|---|---|---|---|---|---|"
     )
-    plan = [
-        ("single", strategy, rule) for strategy in ("precision", "uncertainty") for rule in list(RULES)[:3]
-    ]
+    plan = [("single", strategy, rule) for strategy in ("precision", "uncertainty") for rule in list(RULES)[:3]]
     plan += [("1 to 8 of a patient", "uncertainty", rule) for rule in list(RULES)[:2]]
     ends = Sequences()
     for kind, strategy, rule in plan:
         tally, width, known = np.zeros(3, int), np.zeros(2), 0
         for number in range(examinations):
             random = np.random.default_rng([8, number])
-            patient = (
-                np.arange(200) if kind == "single" else np.repeat(np.arange(60), random.integers(1, 9, 60))
-            )
+            patient = np.arange(200) if kind == "single" else np.repeat(np.arange(60), random.integers(1, 9, 60))
             truth = (random.random((len(patient), 1)) < 0.3).astype(np.int8)
             habit = 0 if kind == "single" else random.normal(0, 1, 60)[patient][:, None]
             score = truth + habit + random.normal(0, 1, truth.shape)
@@ -422,9 +397,7 @@ def ranking(examinations):
 
 
 def main_decision(studies):
-    print(
-        f"\n## Intervals of the difference at equal grade that miss it (0.3), in percent: {studies} studies each\n"
-    )
+    print(f"\n## Intervals of the difference at equal grade that miss it (0.3), in percent: {studies} studies each\n")
     print("| patients, two images each | questions | missed |\n|---|---|---|")
     for patients, questions in ((30, 60), (60, 120), (60, 240), (200, 800)):
         missed = 0
@@ -442,9 +415,7 @@ def main_decision(studies):
                 names, (grade >= 2).astype(np.int8), np.where(refers, 0.8, 0.2), grade=grade,
                 patient_id=np.repeat([f"p{k}" for k in range(patients)], 2),
             )  # fmt: skip
-            record = examine(
-                bank, Answers(bank, np.where(yes, 0.9, 0.1)), questions=questions, seed=number
-            ).record
+            record = examine(bank, Answers(bank, np.where(yes, 0.9, 0.1)), questions=questions, seed=number).record
             decided = decisions(bank, predictions, FrozenThreshold())
             one = agreement(bank, record, decided).concepts["a"].at_equal_grade
             missed += not one.low <= 0.3 <= one.high
@@ -458,9 +429,7 @@ PARTS = {
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--examinations", type=int, default=400)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     options = parser.parse_args()

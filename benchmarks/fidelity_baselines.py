@@ -30,9 +30,7 @@ def main() -> None:
     """Pack what is found, and print per task how many submissions and bytes."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folders", type=Path, nargs="+")
-    parser.add_argument(
-        "--data", action="append", default=[], help="TASK=FOLDER of data that are not shipped"
-    )
+    parser.add_argument("--data", action="append", default=[], help="TASK=FOLDER of data that are not shipped")
     parser.add_argument("--reference", action="append", default=[], help="TASK=FILE of other references")
     parser.add_argument("--out", type=Path, default=FOLDER)
     parser.add_argument("--add", action="store_true", help="keep the shipped submissions of other runs")

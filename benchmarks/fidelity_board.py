@@ -33,16 +33,12 @@ WITHOUT_GRADIENTS = ("nngp", "ntk")  # one tier is enough
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("fidelity-runs"))
     parser.add_argument("--tiers", type=float, nargs="+", default=[100, 1000])
     parser.add_argument("--tasks", nargs="+", default=TASKS, choices=list(TARGETS))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument(
-        "--data", action="append", default=[], help="TASK=FOLDER of data that are not shipped"
-    )
+    parser.add_argument("--data", action="append", default=[], help="TASK=FOLDER of data that are not shipped")
     parser.add_argument("--entries", nargs="+", default=[*entries(), *UNTRAINED_TITLES])
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -56,9 +52,7 @@ def main():
                         continue
                     start = time.process_time()
                     try:
-                        run_entry(
-                            name, TARGETS[task], sources.get(task), budget=tier, seed=seed, out=options.out
-                        )
+                        run_entry(name, TARGETS[task], sources.get(task), budget=tier, seed=seed, out=options.out)
                     except (InputError, WorkError) as error:
                         refused.add((name, task))
                         print(f"{name} {task}: left out: {type(error).__name__}: {error}", flush=True)

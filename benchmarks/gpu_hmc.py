@@ -62,9 +62,7 @@ def data_of(chosen: Target, *, toy: bool) -> TargetData:
 def draw(chosen: Target, chains: int, seed: int) -> Tensor:
     """Weights of half the prior's deviation, where chains start, (K, P)."""
     generator = torch.Generator().manual_seed(seed)
-    return (
-        0.5 * math.sqrt(chosen.prior_variance) * torch.randn(chains, chosen.parameters, generator=generator)
-    )
+    return 0.5 * math.sqrt(chosen.prior_variance) * torch.randn(chains, chosen.parameters, generator=generator)
 
 
 def check(chosen: Target, data: TargetData, device: str) -> bool:
@@ -86,17 +84,13 @@ def check(chosen: Target, data: TargetData, device: str) -> bool:
     return right
 
 
-def speed(
-    log_likelihood: hmc.LogLikelihood, weights: Tensor, chosen: Target, steps: int, rounds: int
-) -> float:
+def speed(log_likelihood: hmc.LogLikelihood, weights: Tensor, chosen: Target, steps: int, rounds: int) -> float:
     """Return leapfrog steps per second and chain, the median of the rounds."""
     state = hmc.start(log_likelihood, weights)
     seconds = []
     for _ in range(rounds + 1):
         clock = time.perf_counter()
-        hmc.leapfrog(
-            log_likelihood, state, torch.zeros_like(weights), chosen.prior_variance, STEP[chosen.name], steps
-        )
+        hmc.leapfrog(log_likelihood, state, torch.zeros_like(weights), chosen.prior_variance, STEP[chosen.name], steps)
         if weights.is_cuda:
             torch.cuda.synchronize()
         seconds.append(time.perf_counter() - clock)
@@ -143,9 +137,7 @@ def short_reference(chosen: Target, data: TargetData, device: str, *, toy: bool)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--toy", action="store_true")
     toy = parser.parse_args(arguments).toy
     if not toy and not torch.cuda.is_available():

@@ -113,9 +113,7 @@ class OnDevice:
     def targets(self) -> np.ndarray:
         return self.labels.cpu().numpy()
 
-    def load(
-        self, chunks: Sequence[np.ndarray], stored_view: object = None
-    ) -> Iterator[tuple[Tensor, Tensor]]:
+    def load(self, chunks: Sequence[np.ndarray], stored_view: object = None) -> Iterator[tuple[Tensor, Tensor]]:
         for rows in chunks:
             yield self.images[: len(rows)], self.labels[: len(rows)]
 
@@ -243,9 +241,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     say(f"{'method':12s} {'images/s':>9s} {'GB':>6s} {'share':>6s} {'S = 5 images/s':>15s}", flush=True)
     for name in options.methods:
         # The first process's clock decides for all.
-        late = torch.tensor(
-            float(ranks.leads and time.monotonic() - began > options.budget_seconds), device=device
-        )
+        late = torch.tensor(float(ranks.leads and time.monotonic() - began > options.budget_seconds), device=device)
         if distributed.total(late) > 0:
             found: dict[str, Any] = {"error": f"not begun: {options.budget_seconds:g} s were over"}
         else:

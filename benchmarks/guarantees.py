@@ -218,17 +218,11 @@ def _adversary(
 
 def main() -> None:
     """Print one line per population, estimand, goal and number of patients."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--studies", type=int, default=300)
     parser.add_argument("--patients", type=int, nargs="+", default=[100, 300, 500, 1500])
-    parser.add_argument(
-        "--only", nargs="+", default=list(GOALS), help="Goals, such as npv or 'sensitivity, npv'."
-    )
-    parser.add_argument(
-        "--zones", action="store_true", help="Three zones by two thresholds of the probability."
-    )
+    parser.add_argument("--only", nargs="+", default=list(GOALS), help="Goals, such as npv or 'sensitivity, npv'.")
+    parser.add_argument("--zones", action="store_true", help="Three zones by two thresholds of the probability.")
     parser.add_argument(
         "--adversarial",
         action="store_true",
@@ -241,9 +235,7 @@ def main() -> None:
     if options.zones:
         zones(options.studies, options.patients)
         return
-    print(
-        "| images | per | goals | patients | broken | certified | answered | plain broken | plain answered |"
-    )
+    print("| images | per | goals | patients | broken | certified | answered | plain broken | plain answered |")
     print("|---|---|---|---|---|---|---|---|---|", flush=True)
     for kind, per, name in (cell for cell in CELLS if cell[2] in options.only):
         is_broken = truth(kind, per)

@@ -144,9 +144,7 @@ def theirs(density, weights, step, steps):
     pairs = [one(chain) for chain in w]
     far = max(float(np.abs(np.asarray(v) / float(t) - 1)) for (v, _), t in zip(pairs, values, strict=True))
     scale = float(gradients.abs().max())
-    apart = (
-        max(float(np.abs(g - t.numpy()).max()) for (_, g), t in zip(pairs, gradients, strict=True)) / scale
-    )
+    apart = max(float(np.abs(g - t.numpy()).max()) for (_, g), t in zip(pairs, gradients, strict=True)) / scale
     print(f"same potential: values apart by {far:.1e}, gradients by {apart:.1e}, relative to the largest")
 
     def potential(w):
@@ -176,9 +174,7 @@ def theirs(density, weights, step, steps):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=[*CHAINS, "measures"], nargs="?", default="fundus")
     parser.add_argument("--data", type=Path)
     parser.add_argument("--chains", type=int)
@@ -204,9 +200,7 @@ def main():
     chosen = TARGETS[task]
     density = Density.of(chosen, load(chosen, options.data), options.device)
     generator = torch.Generator().manual_seed(1)
-    start = (
-        0.5 * math.sqrt(chosen.prior_variance) * torch.randn(chains, chosen.parameters, generator=generator)
-    )
+    start = 0.5 * math.sqrt(chosen.prior_variance) * torch.randn(chains, chosen.parameters, generator=generator)
     start = start.to(options.device)
     samplers = {"ours": ours(density, start, step, steps)}
     samplers["ours"]()
@@ -219,9 +213,7 @@ def main():
     middle = rounds(samplers, chains, steps, options.rounds)
     if len(middle) > 1:
         best = min(value for name, value in middle.items() if name != "ours")
-        print(
-            f"ours is {best / middle['ours']:.2f} times as fast as numpyro's better way (goal: {GOAL[task]})"
-        )
+        print(f"ours is {best / middle['ours']:.2f} times as fast as numpyro's better way (goal: {GOAL[task]})")
     return None
 
 

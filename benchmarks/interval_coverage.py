@@ -77,9 +77,7 @@ def models(rng: np.random.Generator, patients: int, setting: str) -> list[rb.Pre
         own = rng.normal(0, scatter / 2, patients)[patient] + rng.normal(0, 0.4, eye)
         logit = steep * (severity - cut) + np.where(shifted, 2, 1) * (hard + own)
         found.append(expit(logit))
-    if (
-        setting == "calibrated"
-    ):  # labels are drawn from the first model's probability, correlated in both eyes
+    if setting == "calibrated":  # labels are drawn from the first model's probability, correlated in both eyes
         shared = np.sqrt(0.7) * rng.normal(size=patients)[patient] + np.sqrt(0.3) * rng.normal(size=eye)
         label = (norm.cdf(shared) < found[0]).astype(int)
     return [
@@ -102,9 +100,7 @@ def values_of(whole: Weighted) -> dict[str, float]:
         "ood_auroc",
         "ood_auprc",
     ]
-    return {name: SCORES[name](whole) for name in names} | {
-        f"line_{name}": value for name, value in line.items()
-    }
+    return {name: SCORES[name](whole) for name in names} | {f"line_{name}": value for name, value in line.items()}
 
 
 @cache
@@ -192,15 +188,11 @@ def print_tables(found: list[dict[str, Any]]) -> None:
         error = 100 * np.sqrt(share * (1 - share) / number)
         numbers = f"{100 * share:.1f} | {error:.1f} | {100 * above:.1f} | {100 * below:.1f}"
         print(f"| {setting} | {patients} | {name} | {key} | {number} | {numbers} |")
-    print(
-        "\n| setting | patients | test of | tests | compare rejects % | rank rejects % |\n|---|---|---|---|---|---|"
-    )
+    print("\n| setting | patients | test of | tests | compare rejects % | rank rejects % |\n|---|---|---|---|---|---|")
     groups = defaultdict(list)
     for one in found:
         for key, pair in one["p"].items():
-            if (
-                one["setting"] != "calibrated" and pair[0] is not None
-            ):  # there the first model is the better one
+            if one["setting"] != "calibrated" and pair[0] is not None:  # there the first model is the better one
                 groups[one["setting"], one["patients"], key].append(pair)
     for (setting, patients, key), pairs in sorted(groups.items()):
         rates = " | ".join(f"{100 * np.mean(column < 0.05):.1f}" for column in np.array(pairs, np.float64).T)
@@ -209,9 +201,7 @@ def print_tables(found: list[dict[str, Any]]) -> None:
 
 def main() -> None:
     """Run the studies that the file lacks, and print the tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--studies", type=int, default=500)
     parser.add_argument("--first", type=int, default=0, help="number of the first study")
     parser.add_argument("--patients", type=int, nargs="+", default=list(PATIENTS))
@@ -220,9 +210,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("coverage.jsonl"))
     parser.add_argument("--table", action="store_true", help="print the tables of the file alone")
     options = parser.parse_args()
-    found = (
-        [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
-    )
+    found = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
     if not options.table:
         done = {(one["setting"], one["patients"], one["study"]) for one in found}
         wanted = [

@@ -137,9 +137,7 @@ def main() -> None:
             print(line)
         if size == 64:
             fed = found["on the CPU: and flip"] / found["the demo's training"]
-            print(
-                f"  flipped floats come {np.median(fed):.1f} times as fast as the demo's training takes them"
-            )
+            print(f"  flipped floats come {np.median(fed):.1f} times as fast as the demo's training takes them")
 
 
 if __name__ == "__main__":

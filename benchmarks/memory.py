@@ -54,9 +54,7 @@ class BegunError(Exception):
     """The training would begin: objective, network, optimiser."""
 
 
-def begun(
-    run: Run, batches: Batches
-) -> tuple[Callable[..., dict[str, Tensor]], nn.Module, torch.optim.Optimizer]:
+def begun(run: Run, batches: Batches) -> tuple[Callable[..., dict[str, Tensor]], nn.Module, torch.optim.Optimizer]:
     """Return objective, network and optimiser of a method as its training begins."""
 
     def stop(*given: object) -> None:
@@ -105,9 +103,7 @@ def kept_bytes(run: Run, images: int) -> tuple[int, int, int]:
 def bytes_of(run: Run, size: int) -> tuple[float, float]:
     """Bytes of one more image of a training step, and bytes beside the images."""
     if run.method.name == "vogn":
-        image, _ = bytes_of(
-            run.model_copy(update={"method": load_run(None, ["method=map"], data="none").method}), size
-        )
+        image, _ = bytes_of(run.model_copy(update={"method": load_run(None, ["method=map"], data="none").method}), size)
         _, beside, weights = kept_bytes(run, FEW)
         return image + weights, beside
     (few, fixed, _), (many, _, _) = kept_bytes(run, FEW), kept_bytes(run, MANY)
@@ -144,9 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             run = load_run(None, words, data="none")
             image, beside = bytes_of(run, options.size)
             counts = [fits(card, image, beside) for card in CARDS]
-            table.writerow(
-                [f"{run.method.describe()}, {kind}", f"{image / 1e9:.3f}", f"{beside / 1e9:.2f}", *counts]
-            )
+            table.writerow([f"{run.method.describe()}, {kind}", f"{image / 1e9:.3f}", f"{beside / 1e9:.2f}", *counts])
             sys.stdout.flush()
 
 

@@ -70,9 +70,7 @@ def step_time(run: Run) -> float:
     """Median seconds of one training step, the first one left out."""
     watch = Stopwatch()
     batches = make_batches(run, load_task(run.data, run.task), CPU)
-    METHODS[run.method.name].fit(
-        build_model(run.model, run.seed), batches, run, Checkpoint(progress=watch), LIKELIHOOD
-    )
+    METHODS[run.method.name].fit(build_model(run.model, run.seed), batches, run, Checkpoint(progress=watch), LIKELIHOOD)
     return watch.median()
 
 
@@ -80,9 +78,7 @@ def predictor(run: Run) -> Callable[[], float]:
     """Return a clock of one prediction of `PREDICTED` batches with the untrained posterior."""
     posterior = METHODS[run.method.name].build(build_model(run.model, run.seed), run, LIKELIHOOD)
     if isinstance(posterior, SwagPosterior):
-        posterior.deviations = torch.zeros(
-            run.method.rank, len(posterior.variance)
-        )  # as many as after a training
+        posterior.deviations = torch.zeros(run.method.rank, len(posterior.variance))  # as many as after a training
     images = torch.rand(PREDICT_BATCH, 3, 64, 64, generator=torch.Generator().manual_seed(0))
     images = images.contiguous(memory_format=torch.channels_last)
     seeds = count()
@@ -140,9 +136,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=8)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    print(
-        f"load of the machine: {os.getloadavg()[0]:.2f}; ResNet-18 of width {options.width}, batch {BATCH} at 64 px"
-    )
+    print(f"load of the machine: {os.getloadavg()[0]:.2f}; ResNet-18 of width {options.width}, batch {BATCH} at 64 px")
     with tempfile.TemporaryDirectory() as folder:
         prepare(
             "synthetic",
@@ -164,9 +158,7 @@ def main() -> None:
         print(f"{'method':12s} {'step':>6s} {'±':>5s} {'limit':>6s}   {'S = 5':>6s} {'±':>5s} {'limit':>6s}")
         for name in options.methods:
             run = run_of(name)
-            step, spread = paired(
-                lambda: step_time(reference), lambda run=run: step_time(run), options.rounds
-            )
+            step, spread = paired(lambda: step_time(reference), lambda run=run: step_time(run), options.rounds)
             answer, wide = paired(once, predictor(run), options.rounds)
             limits = STEP_LIMIT.get(name, ""), PREDICTION_LIMIT.get(name, 1.1 * SAMPLES)
             print(

@@ -87,9 +87,7 @@ def delays(studies, goal=0.05):
                 bad = patient_increments(rng, 1, 6000, risk, goal)[0]
                 alarm = first_alarm(log_wealth(np.append(good, bad))[before:], LEVEL)
                 steps.append(np.inf if alarm is None else alarm + 1)
-            found.append(
-                f"{risk:.1%}: {np.median(steps):,.0f} ({np.quantile(steps, 0.9, method='higher'):,.0f})"
-            )
+            found.append(f"{risk:.1%}: {np.median(steps):,.0f} ({np.quantile(steps, 0.9, method='higher'):,.0f})")
         print(f"  after {before:,} patients at 4 %: risk {'; '.join(found)}")
 
 
@@ -134,9 +132,7 @@ PLAIN = true_value(Goal("selective_risk", 0.05), RETAINED)
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--studies", type=int, default=1000)
     studies = parser.parse_args().studies
     for part, share in ((false_alarms, 1), (delays, 10), (screen, 5), (verdicts, 2)):

@@ -94,9 +94,7 @@ def peak(name, paths, size):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("images", nargs="*")
     parser.add_argument("--size", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=15)
@@ -115,9 +113,7 @@ def main():
         took = {name: seconds(contestant, images, chosen.size) for name, contestant in CONTESTANTS.items()}
         rounds += [took] if number else []  # the first warms the caches up
     print(f"{len(images)} images, to {chosen.size} px, {chosen.rounds} rounds, one core")
-    print(
-        f"{'':28s}{'images/s':>10s}{'x OpenCV':>10s}{'x decoding':>12s}{'peak MB':>9s}{'EyePACS, 1 core':>17s}"
-    )
+    print(f"{'':28s}{'images/s':>10s}{'x OpenCV':>10s}{'x decoding':>12s}{'peak MB':>9s}{'EyePACS, 1 core':>17s}")
     for name in CONTESTANTS:
         each = statistics.median(took[name] for took in rounds)
         faster = statistics.median(took["OpenCV, as released"] / took[name] for took in rounds)

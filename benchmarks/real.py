@@ -272,9 +272,7 @@ def predict_held_out(
                 probs.append(torch.cat(drawn, dim=1).numpy())
                 if isinstance(posterior, UncertaintyPosterior):
                     own.append(
-                        torch.cat(
-                            [posterior.uncertainty(some).double() for some in images.split(batch)]
-                        ).numpy()
+                        torch.cat([posterior.uncertainty(some).double() for some in images.split(batch)]).numpy()
                     )
         samples = np.concatenate(probs)
         if fold.method.name == "temperature":
@@ -350,9 +348,7 @@ def compute_heads(data: Path, out: Path, damaged: Damaged, seeds: int) -> None:
         print(f"{label} {number}: {time.perf_counter() - began:.0f} s", flush=True)
 
 
-Grid = tuple[
-    list[str], dict[str, tuple[float, ...]]
-]  # the settings of all points, and the values of the others
+Grid = tuple[list[str], dict[str, tuple[float, ...]]]  # the settings of all points, and the values of the others
 
 
 TEMPERATURES, RATES = {"method.temperature": (1, 0.1, 0.01, 0.001)}, {"optimizer.lr": (0.02, 0.005)}
@@ -423,9 +419,7 @@ class Maps:
         """(N,) targets."""
         return self.arrays.targets
 
-    def load(
-        self, chunks: Sequence[Rows], stored_view: Augment = unchanged
-    ) -> Iterator[tuple[Tensor, Tensor]]:
+    def load(self, chunks: Sequence[Rows], stored_view: Augment = unchanged) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield outputs (B, D, H, W) and targets (B,) of each chunk of rows."""
         return self.arrays.load(chunks, stored_view)
 
@@ -443,9 +437,7 @@ class TailRuns(ImageRuns):
         source = Maps(ArraySource(self.inputs, torch.from_numpy(task.targets.astype(np.float32))))
         splits, size = task.splits, run.optimizer.batch_size
         batches = Batches(source, splits["train"], splits["validation"], size, run.seed)
-        return Training(
-            Tail(network), batches, lambda posterior: predict(run, task, posterior, batches), "Training"
-        )
+        return Training(Tail(network), batches, lambda posterior: predict(run, task, posterior, batches), "Training")
 
 
 def tested(task: Task) -> Task:
@@ -469,9 +461,7 @@ def with_damage(task: Task) -> Task:
     return replace(task, data=data, splits={**task.splits, "shifted_test": rows})
 
 
-def damaged_images(
-    task: Task, rows: NDArray[np.intp], kind: str, strength: int = EVERYWHERE
-) -> NDArray[np.uint8]:
+def damaged_images(task: Task, rows: NDArray[np.intp], kind: str, strength: int = EVERYWHERE) -> NDArray[np.uint8]:
     """Return the images of some rows under a kind of damage at a strength; the empty kind is none."""
     images = task.data.images(rows)
     if not kind:
@@ -535,10 +525,7 @@ def columns(found: Predictions, task: Task) -> dict[str, NDArray[np.float64]]:
         cells.append(np.full(len(some), damage.kind if damage.strength == EVERYWHERE else "?"))
         rows.append(some)
     row, kinds = np.concatenate(rows), np.concatenate(cells).tolist()
-    ids = [
-        f"{one}@{kind}" if kind else one
-        for one, kind in zip(records.image_id[row].tolist(), kinds, strict=True)
-    ]
+    ids = [f"{one}@{kind}" if kind else one for one, kind in zip(records.image_id[row].tolist(), kinds, strict=True)]
     mine = np.array([place.get(one, -1) for one in ids])
     aleatoric = entropy(found.probs).mean(axis=1)
     own = found.uncertainty if found.uncertainty is not None else np.full(len(found), np.nan)
@@ -584,10 +571,7 @@ class OtherStrengths:
         """Return the frozen outputs at some of the positions, which grow."""
         each = len(self.parts[0])
         return torch.cat(
-            [
-                part[torch.from_numpy(positions[positions // each == k] % each)]
-                for k, part in enumerate(self.parts)
-            ]
+            [part[torch.from_numpy(positions[positions // each == k] % each)] for k, part in enumerate(self.parts)]
         )
 
 
@@ -864,9 +848,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--source", type=Path, help="of heads and scratch")
     parser.add_argument("--out", type=Path, default=Path("results-real"))
     parser.add_argument("--seeds", type=int, default=3, help="of each division")
-    parser.add_argument(
-        "--runs", type=int, default=5, help="fine-tuned cross-validations, of the divisions in turn"
-    )
+    parser.add_argument("--runs", type=int, default=5, help="fine-tuned cross-validations, of the divisions in turn")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     STEPS[options.step](options.out, options)

@@ -153,9 +153,7 @@ class Study:
         weights = [replicate_weight(self.patient, patients, 0, k) for k in range(REPLICATES)]
         self.weights = np.stack([np.ones(len(self.label)), *weights])
         # Of a replicate: for each division drawn its own number and those of its seeds.
-        self._uniform = numpy_generator(0, "divisions and seeds").random(
-            (REPLICATES, REPEATS, 1 + MOST_SEEDS)
-        )
+        self._uniform = numpy_generator(0, "divisions and seeds").random((REPLICATES, REPEATS, 1 + MOST_SEEDS))
         test, every = self.records.split == "test", np.arange(len(self.label))
         cells, rows = [np.full(len(every), "")], [every]
         for damage, _, some in damaged_parts(self.records.split):
@@ -436,9 +434,7 @@ def by_kind(study: Study, method: str = "MAP") -> Rows:
             part = study.found[method][f"strength {strength}"][:, k, list(NAMES).index(score), 0]
             return float(part.mean())
 
-        cells = [f"{mean(s, 'auroc'):.3f}" for s in STRENGTHS] + [
-            f"{mean(s, 'failure_auroc'):.3f}" for s in (1, 3, 5)
-        ]
+        cells = [f"{mean(s, 'auroc'):.3f}" for s in STRENGTHS] + [f"{mean(s, 'failure_auroc'):.3f}" for s in (1, 3, 5)]
         lines.append([f"`{kind}`", *cells])
     return lines
 
@@ -475,9 +471,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--figure", type=Path, default=PAGE / "docs" / "images" / "real-damage")
     parser.add_argument("--tables", type=Path, default=PAGE / "docs" / "tables")
     parser.add_argument("--recorded", action="store_true", help="fine-tuned networks from real_finetuned.npz")
-    parser.add_argument(
-        "--add", action="store_true", help="finished fine-tuned networks to real_finetuned.npz"
-    )
+    parser.add_argument("--add", action="store_true", help="finished fine-tuned networks to real_finetuned.npz")
     options = parser.parse_args(arguments)
     if options.add:
         position = test_positions(open_prepared(options.out / "data").records.split)

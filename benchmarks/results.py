@@ -56,7 +56,6 @@ NAMES = {
     "excess_risk": "excess risk",
 }  # fmt: skip
 SETS = ("in_domain", "shifted")
-
 Scores = dict[str, dict[str, float | None]]
 
 
@@ -167,9 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("words", nargs="*", help="key=value for every run, such as optimizer.epochs=1")
     parser.add_argument("--out", type=Path, default=Path("results-synthetic"))
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument(
-        "--methods", nargs="+", default=[name for name, m in METHODS.items() if hasattr(m, "fit")]
-    )
+    parser.add_argument("--methods", nargs="+", default=[name for name, m in METHODS.items() if hasattr(m, "fit")])
     parser.add_argument("--images", type=int, default=IMAGES)
     parser.add_argument("--size", type=int, default=SIZE)
     parser.add_argument("--seeds", type=int, default=SEEDS)
@@ -177,9 +174,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     options = parser.parse_args(arguments)
     methods = list(dict.fromkeys(["map", *options.methods]))
     data, out, seeds = options.out / "data", options.out / "runs", range(options.seeds)
-    prepare(
-        "synthetic", data, recipe=Recipe(options.size), images=options.images, seed=0, workers=options.workers
-    )
+    prepare("synthetic", data, recipe=Recipe(options.size), images=options.images, seed=0, workers=options.workers)
     records = open_prepared(data).records
 
     singles = {name: [run_of(name, seed, data, options.words) for seed in seeds] for name in methods}

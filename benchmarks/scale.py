@@ -32,9 +32,7 @@ Commands = list[tuple[str, list[str]]]
 
 def main() -> None:
     """Make the inputs of each part, run its commands, and print one line per command."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--part", choices=list(PARTS), action="append")
     parser.add_argument("--shrink", type=int, default=1, help="divide every size by this, to try the script")
     parser.add_argument("--make", nargs=2, metavar=("PART", "FOLDER"), help=argparse.SUPPRESS)
@@ -92,9 +90,7 @@ def table(rows: int) -> pa.Table:
     prob = 1 / (1 + np.exp(-random.normal(2.0 * label - 1, 1)))
     number = pa.array(np.arange(rows))
     name = pa.compute.binary_join_element_wise("image-", number.cast(pa.string()), "")
-    patient = pa.compute.binary_join_element_wise(
-        "patient-", pa.array(np.arange(rows) // 2).cast(pa.string()), ""
-    )
+    patient = pa.compute.binary_join_element_wise("patient-", pa.array(np.arange(rows) // 2).cast(pa.string()), "")
     return pa.table({"image_id": name, "patient_id": patient, "label": label, "prob": prob.round(6)})
 
 
@@ -117,9 +113,7 @@ def samples(folder: Path, shrink: int) -> Commands:
     label = (random.random(n) < 0.2).astype(np.int8)
     probs = 1 / (1 + np.exp(-random.normal(2.0 * label[:, None] - 1, 1, (n, 100))))
     patients = [f"p{k // 2}" for k in range(n)]
-    made = Predictions(
-        [f"i{k}" for k in range(n)], label, probs, patient_id=patients, metadata={"samples": 100}
-    )
+    made = Predictions([f"i{k}" for k in range(n)], label, probs, patient_id=patients, metadata={"samples": 100})
     commands = []
     for kind in ("parquet", "csv", "npz"):
         write_predictions(made, folder / f"t.{kind}")

@@ -124,9 +124,7 @@ def large(images: int, replicates: int, samples: int) -> None:
             write_predictions(both_domains(images, samples), path)
         for path in paths:
             seconds, predictions = processor(read_predictions, path)
-            print(
-                f"read {path.suffix[1:]:7s} {images} images, S = {samples}: {seconds:6.1f} processor seconds"
-            )
+            print(f"read {path.suffix[1:]:7s} {images} images, S = {samples}: {seconds:6.1f} processor seconds")
     for name in ("total", "epistemic"):
         point, _ = processor(score, predictions, bootstrap=0, uncertainty=name)
         start = time.perf_counter()
@@ -173,7 +171,9 @@ def curves(images: int, replicates: int) -> None:
             line = f"  {metric:9s} at {len(curve.value)} counts {seconds:8.3f} s"
             if metric in ("auroc", "auprc"):
                 loop, worst = sklearn_loop(metric, y, p, u, curve.value)
-                line += f"   scikit-learn's loop {loop:7.1f} s (extrapolated from 60 counts)   ratio {loop / seconds:7.0f}"
+                line += (
+                    f"   scikit-learn's loop {loop:7.1f} s (extrapolated from 60 counts)   ratio {loop / seconds:7.0f}"
+                )
                 line += f"   largest difference {worst:.1e}"
             print(line)
         print(f"  all four  {together:28.3f} s")
@@ -183,9 +183,7 @@ def curves(images: int, replicates: int) -> None:
 
         def four(weight, cases=cases):
             w = cases.weighted(weight)
-            return np.stack(
-                [accuracy_of(w), auroc_of(w), area_of(w, "accuracy"), area_of(w, "auroc")], axis=1
-            )
+            return np.stack([accuracy_of(w), auroc_of(w), area_of(w, "accuracy"), area_of(w, "auroc")], axis=1)
 
         four(np.ones((1, n)))
         start = time.perf_counter()

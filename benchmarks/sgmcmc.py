@@ -50,9 +50,7 @@ def drawn_energy(of: Target) -> TargetData:
     """Points of the shape of UCI energy, whose own files are the user's to bring."""
     random = np.random.default_rng(0)
     inputs = random.normal(size=(of.train, 8))
-    points = ArrayDataset(
-        inputs, inputs.sum(axis=1) + random.normal(size=of.train), np.full(of.train, "train")
-    )
+    points = ArrayDataset(inputs, inputs.sum(axis=1) + random.normal(size=of.train), np.full(of.train, "train"))
     return TargetData(points, replace(points))
 
 
@@ -75,9 +73,7 @@ def ours(of: Target, data: TargetData, run: Run) -> float:
     network = build_network(of, 0)
     with tempfile.TemporaryDirectory() as folder:
         begin = time.perf_counter()
-        METHODS[run.method.name].fit(
-            network, batches, run, Checkpoint(Path(folder), interval=20), likelihood_of(of)
-        )
+        METHODS[run.method.name].fit(network, batches, run, Checkpoint(Path(folder), interval=20), likelihood_of(of))
         return time.perf_counter() - begin
 
 
@@ -153,9 +149,7 @@ def swag_clocks(of: Target, draws: int) -> tuple[Callable[[], float], Callable[[
     return own, foreign
 
 
-def paired(
-    name: str, own: Callable[[], float], other: Callable[[], float], samples: int, rounds: int
-) -> None:
+def paired(name: str, own: Callable[[], float], other: Callable[[], float], samples: int, rounds: int) -> None:
     """Print samples per second of both, and the median ratio with its largest deviation."""
     own(), other()
     times = [(own(), other()) for _ in range(rounds)]
@@ -186,9 +180,7 @@ def compare(of: Target, data: TargetData, epochs: int, rounds: int) -> None:
     except ImportError as error:
         print(f"torch-uncertainty is not compared: {error}")
     fresh, total = settings(of, "anchored", FIRST), FIRST + EACH * (MEMBERS - 1)
-    chain = settings(
-        of, "sequential_anchored", total, f"method.samples={MEMBERS}", f"method.first={FIRST / total}"
-    )
+    chain = settings(of, "sequential_anchored", total, f"method.samples={MEMBERS}", f"method.first={FIRST / total}")
     costs = []
     for _ in range(rounds):
         alone = ours(of, data, fresh)

@@ -42,17 +42,13 @@ def main() -> None:
 
 def show(title: str, bank: Bank, answers: Path | None = None) -> None:
     print(f"## {title}: {bank.samples} samples, {int(bank.cells.sum())} questions\n")
-    print(
-        f"| examinee | strategy | {' | '.join(LEVELS)} | mean width | widest |\n|---|---|---|---|---|---|---|"
-    )
+    print(f"| examinee | strategy | {' | '.join(LEVELS)} | mean width | widest |\n|---|---|---|---|---|---|---|")
     factories = {name: lambda seed, make=SYNTHETIC[name]: make(bank, seed) for name in PUBLISHED}
     if answers is not None:
         table = read_answers(answers, bank)
         factories = {"network": lambda seed: table, **factories}
     for name, factory in factories.items():
-        courses = {
-            strategy: course(bank, factory, strategy) for strategy in STRATEGIES if strategy != "claims"
-        }
+        courses = {strategy: course(bank, factory, strategy) for strategy in STRATEGIES if strategy != "claims"}
         courses["uncertainty, published rule"] = course(bank, factory, "uncertainty", "published")
         start = courses["random"][0, 0]
         # The lowest level that every strategy always reached: all end with every question asked.
@@ -65,17 +61,13 @@ def show(title: str, bank: Bank, answers: Path | None = None) -> None:
     print()
 
 
-def course(
-    bank: Bank, factory: Callable[[int], Examinee], strategy: str, rules: str = "corrected"
-) -> np.ndarray:
+def course(bank: Bank, factory: Callable[[int], Examinee], strategy: str, rules: str = "corrected") -> np.ndarray:
     """Return the mean uncertainty after 0, 1, … questions of each repetition, (repetitions, questions + 1)."""
     seeds = [derive(0, "repetition", repetition) for repetition in range(REPETITIONS)]
     total = int(bank.cells.sum())
     return np.stack(
         [
-            examine(
-                bank, factory(seed), strategy=strategy, questions=total, seed=seed, rules=rules
-            ).uncertainty
+            examine(bank, factory(seed), strategy=strategy, questions=total, seed=seed, rules=rules).uncertainty
             for seed in seeds
         ]
     )
@@ -104,9 +96,7 @@ def widths(bank: Bank, factory: Callable[[int], Examinee], strategy: str) -> tup
         ).to_dict()
         if not found["companion_valid"]:
             return "", ""
-        rates = [
-            one[measure] for one in found["concepts"].values() for measure in ("sensitivity", "specificity")
-        ]
+        rates = [one[measure] for one in found["concepts"].values() for measure in ("sensitivity", "specificity")]
         ends = [rate["high"] - rate["low"] for rate in rates if rate["high"] is not None]
         mean.append(np.mean(ends))
         widest.append(np.max(ends))

@@ -35,9 +35,7 @@ for name, one in difference["in_domain"].scores.items():
     )
 
 curve = rb.referral_curve(label, first.prob, first.prob * (1 - first.prob), metric="accuracy")
-print(
-    f"accuracy with nothing referred {curve.value[0]:.3f}, with the most uncertain half referred {curve.at(0.5):.3f}"
-)
+print(f"accuracy with nothing referred {curve.value[0]:.3f}, with the most uncertain half referred {curve.at(0.5):.3f}")
 
 # ------------------------------------------------------------------- estimator(images) -> (mean, uncertainty)
 

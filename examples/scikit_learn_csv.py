@@ -51,9 +51,7 @@ if found.threshold is None:
     print("\n".join(found.notes))
 else:
     realised = found["in_domain"]
-    print(
-        f"\nRefer images of uncertainty above {found.threshold:.3f}: certified on validation that at most 15 %"
-    )
+    print(f"\nRefer images of uncertainty above {found.threshold:.3f}: certified on validation that at most 15 %")
     print("of the retained are wrong, with 90 % confidence. On the test patients:")
     for name, one in (("referral rate", realised.referral_rate), ("selective risk", realised.selective_risk)):
         print(f"  {name:15s} {one.value:.3f}  ({one.low:.3f} to {one.high:.3f})")

@@ -43,12 +43,7 @@ def test_every_tabular_result_is_looked_at(results):
     def below(kind):
         return {kind.__name__} | {name for one in kind.__subclasses__() for name in below(one)}
 
-    ours = {
-        name
-        for one in Tabular.__subclasses__()
-        if one.__module__.startswith("retinabench")
-        for name in below(one)
-    }
+    ours = {name for one in Tabular.__subclasses__() if one.__module__.startswith("retinabench") for name in below(one)}
     assert set(results) | {"FrozenOnSets"} >= ours
 
 

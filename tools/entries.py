@@ -65,9 +65,7 @@ FORMULAS = {
 def formulas() -> str:
     """Return the page of the formulas: docstrings of modules, for mkdocstrings to fill in."""
     lead = "Definitions, formulas, assumptions, proofs and sources, as the modules state them that compute with them."
-    options = (
-        "    options:\n      members: []\n      show_root_heading: false\n      show_root_toc_entry: false"
-    )
+    options = "    options:\n      members: []\n      show_root_heading: false\n      show_root_toc_entry: false"
     parts = [f"## {title}\n\n::: retinabench.{module}\n{options}" for title, module in FORMULAS.items()]
     return "\n\n".join(["# Formulas and definitions", lead, *parts])
 
@@ -103,9 +101,7 @@ def scores() -> str:
         for name, score in SCORES.items():
             if (score.sets == ON_REQUEST) == asked:
                 alike.setdefault((score.formula, score.misleads), []).append(name)
-        cells = [
-            (_code(names), _heading([SCORES[name] for name in names]), *key) for key, names in alike.items()
-        ]
+        cells = [(_code(names), _heading([SCORES[name] for name in names]), *key) for key, names in alike.items()]
         parts.append(f"## {title}\n\n{_table(head[:3] if asked else head, cells)}")
     sources: dict[str, list[str]] = {}
     for name, score in SCORES.items():
@@ -186,9 +182,7 @@ def banks() -> str:
 
     head = ["bank", "what", "where its files come from", "licence", "reference"]
     found = {name: find_definition(name) for name in bank_names()}
-    cells = [
-        (f"`{name}`", one.title, one.download, one.licence, one.reference) for name, one in found.items()
-    ]
+    cells = [(f"`{name}`", one.title, one.download, one.licence, one.reference) for name, one in found.items()]
     return f"## The banks\n\n{_table(head, cells)}"
 
 
@@ -209,9 +203,7 @@ def settings_of_uci() -> str:
 def _table(head: list[str], rows: Iterable[tuple[str, ...]]) -> str:
     """Return a Markdown table; of rows that are longer than the head the last cells are left out."""
     lines = [" | ".join(one.replace("|", "\\|") for one in row[: len(head)]) for row in rows]
-    return "\n".join(
-        [f"| {' | '.join(head)} |", "|---" * len(head) + "|", *(f"| {line} |" for line in lines)]
-    )
+    return "\n".join([f"| {' | '.join(head)} |", "|---" * len(head) + "|", *(f"| {line} |" for line in lines)])
 
 
 def posteriors() -> str:

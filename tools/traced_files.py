@@ -36,9 +36,7 @@ def traced(arguments: list[str]) -> Counter[str]:
 
     def note(frame: FrameType, event: str, argument: object) -> None:
         code = frame.f_code
-        ours = (
-            event == "call" and code.co_flags & inspect.CO_OPTIMIZED and code.co_filename.startswith(package)
-        )
+        ours = event == "call" and code.co_flags & inspect.CO_OPTIMIZED and code.co_filename.startswith(package)
         if ours and code not in called and not _importing(frame):
             called.add(code)
 

@@ -44,7 +44,9 @@ from retinabench.methods.training.loop import train
 
 
 # %%
-__doc__ = """DropConnect: dropout on weights, which stays on; every mask is one posterior sample (Mobiny et al. 2021)."""
+__doc__ = (
+    """DropConnect: dropout on weights, which stays on; every mask is one posterior sample (Mobiny et al. 2021)."""
+)
 
 
 class Config(MethodConfig):
@@ -61,9 +63,7 @@ def masked(model: nn.Module, rate: float, generator: torch.Generator) -> dict[st
     """All weights of the network, those of matrices and filters dropped with probability `rate`; biases stay."""
     keep = 1 - rate
     return {
-        name: p * (torch.rand(p.shape, generator=generator, device=p.device) < keep) / keep
-        if p.ndim > 1
-        else p
+        name: p * (torch.rand(p.shape, generator=generator, device=p.device) < keep) / keep if p.ndim > 1 else p
         for name, p in model.named_parameters()
     }
 

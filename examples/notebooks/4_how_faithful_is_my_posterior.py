@@ -49,8 +49,7 @@ approximations = {
     "Laplace": rng.multivariate_normal(mode, np.linalg.inv(precision), 2000),
     # The best independent Gaussian around the mode has the inverse of the precision's diagonal as its variances.
     "mean-field": mode + rng.normal(size=(2000, 2)) / np.sqrt(np.diag(precision)),
-    "cold, T = 0.1": mode
-    + (rng.multivariate_normal(np.zeros(2), np.linalg.inv(precision), 2000)) * np.sqrt(0.1),
+    "cold, T = 0.1": mode + (rng.multivariate_normal(np.zeros(2), np.linalg.inv(precision), 2000)) * np.sqrt(0.1),
 }
 
 figure, panels = plt.subplots(1, 5, figsize=(10, 2.4), sharex=True, sharey=True, layout="constrained")
@@ -78,9 +77,7 @@ def samples_of(draws: np.ndarray) -> np.ndarray:
 
 
 second = grid[rng.choice(len(grid), 2000, p=mass)]
-reference = samples_of(
-    second
-)  # the same posterior, other draws: what "exact" scores is the noise of 2,000 draws
+reference = samples_of(second)  # the same posterior, other draws: what "exact" scores is the noise of 2,000 draws
 print(f"{'':14}  agreement  total variation  epistemic error, nats")
 table = {}
 for name, draws in approximations.items():
@@ -116,10 +113,7 @@ submissions = {
     "10 draws": draws[:: len(draws) // 10][:10],
     "too sure: p⁴": cold[None],
 }
-results = {
-    name: evaluator.grade(Submission(probs=s.mean(axis=0), samples=s))["all"]
-    for name, s in submissions.items()
-}
+results = {name: evaluator.grade(Submission(probs=s.mean(axis=0), samples=s))["all"] for name, s in submissions.items()}
 results["another chain (ceiling)"] = evaluator.ceiling["all"]
 
 figure, panels = plt.subplots(1, 2, figsize=(8, 2.6), sharey=True, layout="constrained")

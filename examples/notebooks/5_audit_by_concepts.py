@@ -24,9 +24,7 @@ def auditorium(seed: int, images: int = 600) -> tuple[Bank, np.ndarray]:
     truth = (rng.random((images, 4)) < SHARE).astype(np.int8)
     right = rng.random((images, 4)) < np.where(truth == 1, SENSITIVITY, SPECIFICITY)
     sure = rng.uniform(0.6, 1.0, (images, 4))
-    return Bank([f"image-{k}" for k in range(images)], CONCEPTS, truth), np.where(
-        right == (truth == 1), sure, 1 - sure
-    )
+    return Bank([f"image-{k}" for k in range(images)], CONCEPTS, truth), np.where(right == (truth == 1), sure, 1 - sure)
 
 
 bank, answers = auditorium(0)
@@ -79,9 +77,7 @@ for seed in range(1, 41):
         for k, name in enumerate(CONCEPTS)
     ]
 error = np.sqrt(0.95 * 0.05 / len(held))
-print(
-    f"{np.mean(held):.1%} of {len(held)} intervals hold the truth; 95 % would, give or take {2 * error:.1%}"
-)
+print(f"{np.mean(held):.1%} of {len(held)} intervals hold the truth; 95 % would, give or take {2 * error:.1%}")
 
 # %% [markdown]
 # ## A claim, with as few questions as it takes
@@ -97,9 +93,7 @@ for claim, k in zip(verdicts.claims, range(4), strict=True):
     print(f"{claim.text:40} {claim.decided:10} truth {whole_bank(k):.2f}")
 asked = int(verdicts.bins.sum())
 print(f"{asked} questions in all, of {int(bank.cells.sum())}")
-print(
-    f"All positives of the four concepts, which a study of fixed size would ask about: {int(bank.cells[:, 1].sum())}"
-)
+print(f"All positives of the four concepts, which a study of fixed size would ask about: {int(bank.cells[:, 1].sum())}")
 
 # %% [markdown]
 # The clear cases are decided after a few questions, and what lies near the limit costs the most. A claim is about the images of this

@@ -124,9 +124,7 @@ def draw(plan: ImageCounts) -> tuple[ArrayDataset, ArrayDataset]:
     )
 
 
-def choose(
-    plan: ImageCounts, population: streams.Population, images: int, start: int
-) -> tuple[list[int], int]:
+def choose(plan: ImageCounts, population: streams.Population, images: int, start: int) -> tuple[list[int], int]:
     """Choose images with equally many of each reported grade."""
     left = dict.fromkeys(range(GRADES), images // GRADES)
     found: list[int] = []

@@ -49,9 +49,7 @@ def principal(features: NDArray[np.float32], train: int) -> NDArray[np.float32]:
     _, _, axes = np.linalg.svd(scaled[:train], full_matrices=False)
     axes = axes[:KEPT] * np.sign(axes[:KEPT].sum(axis=1, keepdims=True))  # the sign of an axis is arbitrary
     found = scaled @ axes.T
-    kept: NDArray[np.float32] = (np.rint(found / found[:train].std(axis=0) / GRAIN) * GRAIN).astype(
-        np.float32
-    )
+    kept: NDArray[np.float32] = (np.rint(found / found[:train].std(axis=0) / GRAIN) * GRAIN).astype(np.float32)
     return kept
 
 
@@ -94,8 +92,7 @@ def _drawn(population: streams.Population, images: int, start: int, group: str) 
     """Draw images with equally many of each grade from an index on; return them, and the first index not looked at."""
     chosen, end = choose(PLAN, population, images // GRADES * GRADES, start)
     found = [
-        fundus.draw(index, size=SIZE, seed=PLAN.seed, population=population, masks=False).image
-        for index in chosen
+        fundus.draw(index, size=SIZE, seed=PLAN.seed, population=population, masks=False).image for index in chosen
     ]
     grades = [fundus.truth(index, seed=PLAN.seed, population=population).reported_grade for index in chosen]
     return (found, np.array(grades, np.int64), [group] * len(chosen)), end

@@ -17,9 +17,7 @@ def test_the_wheel_holds_every_file_of_the_package(tmp_path):
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tree)
     shutil.copytree(ROOT / "src", tree / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-    files = {
-        path.relative_to(tree / "src").as_posix() for path in (tree / "src").rglob("*") if path.is_file()
-    }
+    files = {path.relative_to(tree / "src").as_posix() for path in (tree / "src").rglob("*") if path.is_file()}
     code = f"from setuptools.build_meta import build_wheel; build_wheel({str(tmp_path)!r})"
     subprocess.run([sys.executable, "-c", code], cwd=tree, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("retinabench-*.whl")

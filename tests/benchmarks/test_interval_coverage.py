@@ -43,9 +43,7 @@ def test_intervals_cover_and_tests_keep_their_level(simulation):
     } <= set(shares)
     assert min(shares.values()) >= 0.95 - 4.5 * 0.034
     assert 0.92 <= np.mean(list(shares.values())) <= 0.98
-    p = np.array(
-        [one["p"][name] for one in found for name in ("accuracy", "auroc", "nll", "brier")], np.float64
-    )
+    p = np.array([one["p"][name] for one in found for name in ("accuracy", "auroc", "nll", "brier")], np.float64)
     assert np.mean(p < 0.05) <= 0.05 + 0.05  # 320 p-values of 40 studies
 
 

@@ -22,9 +22,7 @@ def test_the_excess_risk_is_the_mean_divergence_and_the_expected_excess_nll():
     assert results.excess_risk(true, prob) == pytest.approx(both.mean(), rel=1e-12)
     assert results.excess_risk(true, true) == pytest.approx(0, abs=1e-12)  # 1 is clipped
     expected_nll = -(true * np.log(prob) + (1 - true) * np.log(1 - prob)).mean()
-    assert results.excess_risk(true, prob) == pytest.approx(
-        expected_nll - entropy([true, 1 - true]).mean(), rel=1e-12
-    )
+    assert results.excess_risk(true, prob) == pytest.approx(expected_nll - entropy([true, 1 - true]).mean(), rel=1e-12)
 
 
 def test_cells():

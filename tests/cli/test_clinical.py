@@ -91,9 +91,7 @@ def file(tmp_path):
 
     def write(wrong, of_test):
         label = np.arange(300) % 2
-        probs = [
-            np.where(np.arange(300) < k, 0.95 - 0.9 * label, 0.1 + 0.8 * label) for k in (wrong, of_test)
-        ]
+        probs = [np.where(np.arange(300) < k, 0.95 - 0.9 * label, 0.1 + 0.8 * label) for k in (wrong, of_test)]
         ids, split = [f"i{k}" for k in range(600)], ["validation"] * 300 + ["test"] * 300
         predictions = rb.Predictions(ids, [*label, *label], np.concatenate(probs), split=split)
         rb.write_predictions(predictions, tmp_path / "p.csv")
@@ -188,9 +186,7 @@ def test_no_alarm_is_0_and_an_alarm_is_4(folder, capsys):
     assert watch(folder, folder / "holds.csv", folder / "validation.csv") == 0
     assert capsys.readouterr().out.startswith("No alarm")
     out, numbers = folder / "page", folder / "monitor.json"
-    assert (
-        watch(folder, folder / "broken.csv", folder / "validation.csv", "--out", out, "--json", numbers) == 4
-    )
+    assert watch(folder, folder / "broken.csv", folder / "validation.csv", "--out", out, "--json", numbers) == 4
     assert capsys.readouterr().out.startswith("Alarm: the labels refute")
     assert "<!doctype html>" in (out / "index.html").read_text()
     content = json.loads(numbers.read_text())
@@ -219,8 +215,6 @@ def test_labels_of_new_images_may_be_empty(folder):
     for row in rows[len(rows) // 2 :]:
         row[place] = ""
     (folder / "new.csv").write_text("\n".join([lines[0], *map(",".join, rows)]))
-    assert (
-        watch(folder, folder / "new.csv", folder / "validation.csv", "--json", folder / "monitor.json") == 0
-    )
+    assert watch(folder, folder / "new.csv", folder / "validation.csv", "--json", folder / "monitor.json") == 0
     content = json.loads((folder / "monitor.json").read_text())
     assert (content["images"], content["labelled"]) == (400, 200)

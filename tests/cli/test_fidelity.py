@@ -110,13 +110,9 @@ def test_scoring_needs_no_torch(tmp_path, probs):
     fundus = TARGETS["fundus"]
     data = load(fundus).sha256
     fake = classified(1000, 5)
-    about = ReferenceAbout(
-        task="fundus", target=fundus.fingerprint(data), data=data, chains=4, passed=True, why=()
-    )
+    about = ReferenceAbout(task="fundus", target=fundus.fingerprint(data), data=data, chains=4, passed=True, why=())
     values = [np.ones((1000, 5))] * 3
-    made = Reference(
-        about, *values, fake.mcse, fake.epistemic, fake.chain_probs, fake.samples.astype(np.float16)
-    )
+    made = Reference(about, *values, fake.mcse, fake.epistemic, fake.chain_probs, fake.samples.astype(np.float16))
     write_reference(tmp_path / "reference.npz", made)
     words = ["fidelity", "score", probs, "--task", "fundus", "--bootstrap", "20"]
     words += ["--reference", str(tmp_path / "reference.npz"), "--keep", str(tmp_path / "kept")]
@@ -130,7 +126,9 @@ def test_scoring_needs_no_torch(tmp_path, probs):
         "20",
     ]
     board += ["--reference", f"fundus={tmp_path / 'reference.npz'}"]
-    program = f"{NO_TORCH}\nfrom retinabench.cli.main import run\nassert run({words!r}) == 0\nassert run({board!r}) == 0\n"
+    program = (
+        f"{NO_TORCH}\nfrom retinabench.cli.main import run\nassert run({words!r}) == 0\nassert run({board!r}) == 0\n"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "one chain of" in done.stdout

@@ -32,9 +32,7 @@ def test_submit_checks_and_packs(tmp_path, capsys) -> None:
     assert run(["submit", "check", str(tmp_path / "absent")]) == 2
 
 
-@pytest.mark.parametrize(
-    "words", [["--size", "32", "--seed", "3"], ["--source", "x"], ["--corrupt", "defocus:3"]]
-)
+@pytest.mark.parametrize("words", [["--size", "32", "--seed", "3"], ["--source", "x"], ["--corrupt", "defocus:3"]])
 def test_a_frozen_benchmark_takes_no_other_settings(tmp_path, capsys, words) -> None:
     if words[0] == "--size":
         words = words[2:]

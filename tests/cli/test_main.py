@@ -173,10 +173,7 @@ def test_score_writes_the_fixed_json(tmp_path, capsys):
 def test_train_score_report_inspect(prepared, tmp_path, capsys):
     out = tmp_path / "runs"
     for method in ("map", "dropout"):
-        assert (
-            run_main(["train", "--data", str(prepared), "--out", str(out), "--method", method, "-q", *TINY])
-            == 0
-        )
+        assert run_main(["train", "--data", str(prepared), "--out", str(out), "--method", method, "-q", *TINY]) == 0
     folders = sorted(str(folder) for folder in out.iterdir())
     assert run_main(["score", *folders, "--bootstrap", "20", "-q"]) == 0
     assert (
@@ -311,9 +308,7 @@ def test_the_right_hand_side_never_imports_torch(tmp_path, code):
 
 def test_training_without_torch_says_how_to_install_it(tmp_path):
     code = NO_TORCH + "from retinabench.cli.main import run; sys.exit(run(['train', '--data', '.']))"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "pip install 'retinabench[train]'" in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -351,10 +346,7 @@ def test_compare_and_transfer_as_a_screening_team_meets_them(tmp_path, capsys):
     assert found["sets"]["shifted"]["guarantee"] == "broken"
     assert found["sets"]["in_domain"]["guarantee"] != "broken"
     assert capsys.readouterr().out.startswith("Broken: the labels of Shifted refute the certificate.")
-    assert (
-        run_main(["transfer", file, "--goal", "0.0001", "--confidence", "0.99", "--bootstrap", "10", "-q"])
-        == 3
-    )
+    assert run_main(["transfer", file, "--goal", "0.0001", "--confidence", "0.99", "--bootstrap", "10", "-q"]) == 3
     assert capsys.readouterr().out.startswith("Refused: no threshold is certified")
     several = ["--goal", "sensitivity=.5", "--goal", "workload=.9", "--bootstrap", "10", "-q"]
     assert run_main(["transfer", file, *several]) == 0
@@ -486,14 +478,9 @@ def test_the_help_names_every_choice(verb, names, capsys):
 
 def test_check_prints_every_check_and_fails_with_one(tmp_path, capsys):
     source = "from retinabench.methods.map import *\nfrom retinabench.methods import map as correct\n"
-    (tmp_path / "misnamed.py").write_text(
-        source + "class Config(correct.Config):\n    name: str = 'misnamed'\n"
-    )
+    (tmp_path / "misnamed.py").write_text(source + "class Config(correct.Config):\n    name: str = 'misnamed'\n")
     try:
-        assert (
-            run_main(["check", str(tmp_path / "misnamed.py"), "optimizer.epochs=1", "optimizer.lr=0.001"])
-            == 1
-        )
+        assert run_main(["check", str(tmp_path / "misnamed.py"), "optimizer.epochs=1", "optimizer.lr=0.001"]) == 1
     finally:
         METHODS.remove("misnamed")  # other tests of this process list all methods
     said = capsys.readouterr()

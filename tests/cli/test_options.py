@@ -75,11 +75,8 @@ def test_a_number_of_replicates_that_never_ends_is_refused(words, capsys):
 
 
 N = 60
-
 RNG = np.random.default_rng(5)
-
 LABEL = np.arange(N) % 2
-
 PROB = np.clip(0.3 + 0.4 * LABEL + RNG.normal(0, 0.2, N), 0.01, 0.99)
 
 

@@ -78,9 +78,7 @@ def test_json_to_standard_output_is_all_that_is_there(tmp_path, capsys):
 def test_names_reach_the_terminal_as_text_and_json_without_the_folders_of_this_machine(tmp_path, capsys):
     names = ("\x1b[2J[bold red]x[/]", "\u202egnp.exe")
     for number, name in enumerate(names):
-        one = Predictions(
-            ["=1+1", "b", "c", "d"], [0, 1, 0, 1], [0.1, 0.8, 0.3, 0.6], metadata={"title": name}
-        )
+        one = Predictions(["=1+1", "b", "c", "d"], [0, 1, 0, 1], [0.1, 0.8, 0.3, 0.6], metadata={"title": name})
         write_predictions(one, tmp_path / f"{number}.parquet")
     files = [str(tmp_path / f"{number}.parquet") for number in range(2)]
     arguments = ["--bootstrap", "0", "--json", str(tmp_path / "s.json"), "-q"]

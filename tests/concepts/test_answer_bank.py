@@ -86,8 +86,7 @@ def test_a_second_network_is_not_given_the_answers_of_the_first(tmp_path):
         assert yes == (np.array(said) >= 0.5).sum()
         bins = np.array([one["bins"] for one in found["concepts"].values()])
         assert bins.reshape(5, 2, 50).sum(axis=1).tolist() == [
-            np.bincount(np.minimum((50 * column).astype(int), 49), minlength=50).tolist()
-            for column in np.array(said).T
+            np.bincount(np.minimum((50 * column).astype(int), 49), minlength=50).tolist() for column in np.array(said).T
         ]
 
 

@@ -29,9 +29,7 @@ from retinabench.models.settings import ModelConfig
 from support.concept_banks import LESIONS, make_bank
 
 TRUTH = np.array([[1, 0], [0, -1], [1, 1]], np.int8)
-
 BANK = Bank(["x", "y", "z"], ("a", "b"), TRUTH)
-
 PROBS = np.array([[0.9, 0.25], [0.125, np.nan], [0.5, 1.0]])
 
 
@@ -230,9 +228,7 @@ def test_a_network_learns_to_tell_two_concepts_apart(tmp_path):
 
 def test_the_same_seed_gives_the_same_answers_and_another_does_not(tmp_path):
     images, truth = coloured(32, 0)
-    first, again, other = (
-        trained(images, truth, tmp_path, epochs=2, seed=seed).answer(images) for seed in (7, 7, 8)
-    )
+    first, again, other = (trained(images, truth, tmp_path, epochs=2, seed=seed).answer(images) for seed in (7, 7, 8))
     assert np.array_equal(first, again)
     assert not np.allclose(first, other)
 
@@ -255,9 +251,7 @@ def test_unknown_truth_teaches_nothing(tmp_path):
     unknown[:, 1] = -1
     data = prepared(images, unknown, tmp_path)
     assert np.isnan(data.label[:, 1]).all()
-    network = train_network(
-        data, np.arange(32), model=MODEL, optimizer=optimizer(1), seed=0, checkpoint=Checkpoint()
-    )
+    network = train_network(data, np.arange(32), model=MODEL, optimizer=optimizer(1), seed=0, checkpoint=Checkpoint())
     bias = network.network[1].fc.bias.detach().numpy()
     assert bias[0] != 0
     assert bias[1] == 0  # its logit never entered the loss
@@ -272,9 +266,7 @@ def test_a_head_learns_on_features_that_are_computed_once(tmp_path):
     chosen = default_optimizer(model, concepts=2, batch=16, epochs=5)
     preset = default_optimizer(model, concepts=1, batch=16, epochs=5)
     assert (chosen.lr, chosen.l2) == (2 * preset.lr, preset.l2 / 2)
-    network = train_network(
-        data, np.arange(32), model=model, optimizer=chosen, seed=0, checkpoint=Checkpoint()
-    )
+    network = train_network(data, np.arange(32), model=model, optimizer=chosen, seed=0, checkpoint=Checkpoint())
     assert len(list(tmp_path.glob("features-*/00000.npy"))) == 1
     held_out = network.answer_rows(data, np.arange(32, 48))
     assert held_out == pytest.approx(network.answer(large[32:]), abs=1e-6)
@@ -310,9 +302,7 @@ def test_a_network_of_timm_answers_with_its_head_some_or_all_stages_trained(part
     images, truth = coloured(24, 0)
     data = prepared(images, truth, tmp_path)
     chosen = default_optimizer(model, concepts=2, batch=8, epochs=2)
-    network = train_network(
-        data, np.arange(16), model=model, optimizer=chosen, seed=0, checkpoint=Checkpoint()
-    )
+    network = train_network(data, np.arange(16), model=model, optimizer=chosen, seed=0, checkpoint=Checkpoint())
     assert ("colours.a1_in1k", True, 0) in asked
     answers = network.answer_rows(data, np.arange(16, 24))
     assert answers.shape == (8, 2)
@@ -346,9 +336,7 @@ def test_an_interrupted_training_continues_to_the_same_answers(tmp_path, monkeyp
     images, truth = coloured(48, 3)
 
     def answers(folder):
-        network = trained(
-            images, truth, tmp_path / "samples", epochs=4, seed=1, checkpoint=Checkpoint(folder)
-        )
+        network = trained(images, truth, tmp_path / "samples", epochs=4, seed=1, checkpoint=Checkpoint(folder))
         return network.answer(images)
 
     undisturbed = answers(tmp_path / "undisturbed")

@@ -12,9 +12,7 @@ from retinabench.data.dataset import ConceptImages
 def test_auroc_is_none_where_a_class_is_missing(tmp_path):
     names = np.array(["a", "b", "c"])
     truth = np.array([[1, 1], [1, 0], [-1, -1]], np.int8)
-    images = ConceptImages(
-        names, ("x", "y"), truth, names, lambda row, size: np.zeros((size, size, 3), np.uint8)
-    )
+    images = ConceptImages(names, ("x", "y"), truth, names, lambda row, size: np.zeros((size, size, 3), np.uint8))
     data = prepare_samples(images, tmp_path, size=16, source={})
     rows = np.arange(3)
     answers = np.array([[0.2, 0.9], [0.4, 0.3], [0.5, 0.5]])

@@ -15,7 +15,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "CONTRIBUTING.md"
 RECIPES = ["a method", "a data set", "a model", "a score", "a fidelity target"]
-LINT_IMPORTS = "import sys; from importlinter.cli import lint_imports_command as lint; sys.argv.pop(1); lint()"  # no __main__
+LINT_IMPORTS = (
+    "import sys; from importlinter.cli import lint_imports_command as lint; sys.argv.pop(1); lint()"  # no __main__
+)
 STEP = re.compile(
     r"In\s+`(?P<path>[^`]+)`,\s+(?:below the line\s+(?P<quote>``?)(?P<line>.+?)(?P=quote)|at the end),\s+add[^:`]*:"
     r"\n\n```\w+\n(?P<text>.*?)```",
@@ -44,9 +46,7 @@ def follow(text: str, tree: Path) -> list[Path]:
         else:
             lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
             (place,) = (k for k, line in enumerate(lines) if line.strip() == step["line"])
-            path.write_text(
-                "".join([*lines[: place + 1], step["text"], *lines[place + 1 :]]), encoding="utf-8"
-            )
+            path.write_text("".join([*lines[: place + 1], step["text"], *lines[place + 1 :]]), encoding="utf-8")
         touched.append(path)
     return touched
 

@@ -90,11 +90,7 @@ def test_the_data_card_answers_the_questions(opened):
     assert len(dataset.steps) > 40
     assert "retinabench prepare" in dataset.steps
     if dataset is not DATASETS["synthetic"]:
-        terms = {
-            term.strip()
-            for row in re.findall(r"^\| ([^|]+) \|", card, re.MULTILINE)
-            for term in row.split(",")
-        }
+        terms = {term.strip() for row in re.findall(r"^\| ([^|]+) \|", card, re.MULTILINE) for term in row.split(",")}
         assert terms >= {"input", "label", "population", "camera", "splits", "patients", "licence"}
         # One's own folder has nobody else to cite or to get it from.
         assert dataset is DATASETS["folder"] or terms >= {"citation", "how to get it"}

@@ -38,9 +38,7 @@ def test_d01_ties():
     areas = [
         published.referral_curve(y, p, u, "accuracy", order=released).area,
         published.referral_curve(y, p, u, "accuracy", order=np.argsort(u, kind="stable")).area,
-        published.referral_curve(
-            y[back], p[back], u[back], "accuracy", order=np.argsort(u[back], kind="stable")
-        ).area,
+        published.referral_curve(y[back], p[back], u[back], "accuracy", order=np.argsort(u[back], kind="stable")).area,
     ]
     assert areas == pytest.approx([0.92852, 0.92968, 0.92758], abs=1e-5)
     ours = [referral_curve(*(x[rows] for x in (y, p, u)), "accuracy").area for rows in (slice(None), back)]

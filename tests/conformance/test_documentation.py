@@ -49,9 +49,7 @@ def commands(page):
 
 
 COMMANDS = [
-    pytest.param(words[1:], id=f"{page.stem}: {' '.join(words[1:])}")
-    for page in PAGES
-    for words in commands(page)
+    pytest.param(words[1:], id=f"{page.stem}: {' '.join(words[1:])}") for page in PAGES for words in commands(page)
 ]
 
 
@@ -138,9 +136,7 @@ def test_the_pytorch_of_readme_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)
     label = torch.arange(60) % 2
-    model = torch.nn.Sequential(
-        torch.nn.Linear(1, 8), torch.nn.ReLU(), torch.nn.Dropout(0.2), torch.nn.Linear(8, 2)
-    )
+    model = torch.nn.Sequential(torch.nn.Linear(1, 8), torch.nn.ReLU(), torch.nn.Dropout(0.2), torch.nn.Linear(8, 2))
     test_loader = [(label[:, None] + torch.randn(60, 1), label)]
     (block,) = [one for one in blocks(ROOT / "README.md", "python") if "evaluate_torch" in one]
     exec(compile(block, "README.md", "exec"), {"model": model, "test_loader": test_loader})

@@ -43,9 +43,7 @@ FILES = {
     "all splits and domains": table(domain=DOMAIN, split=SPLIT),
     "all positive, all splits": table(np.ones(N), domain=DOMAIN, split=SPLIT),
     "ties, all splits": table(probs=np.full(N, 0.5), domain=DOMAIN, split=SPLIT),
-    "far uncertainty, all splits": table(
-        uncertainty=np.where(RANDOM > 0.5, 1e308, -1e308), domain=DOMAIN, split=SPLIT
-    ),
+    "far uncertainty, all splits": table(uncertainty=np.where(RANDOM > 0.5, 1e308, -1e308), domain=DOMAIN, split=SPLIT),
 }
 
 

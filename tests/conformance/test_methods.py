@@ -57,8 +57,7 @@ def test_an_ensemble_is_its_members_pooled(subjects):
         subjects["ensemble"].finished.parent,
     )
     members = [
-        read_predictions(execute(m, out, Resources("cpu")) / "predictions.parquet")
-        for m in Ensemble.member_runs(run)
+        read_predictions(execute(m, out, Resources("cpu")) / "predictions.parquet") for m in Ensemble.member_runs(run)
     ]
     assert pooled.metadata["members"] == pooled.samples == 3
     assert np.array_equal(pooled.probs, np.concatenate([m.probs for m in members], axis=1))

@@ -76,9 +76,7 @@ def test_worker_processes_train_it_to_the_same_bits(subjects, tmp_path):
     own = subjects["map"]
     (outcome,) = LocalEngine(places=1, device="cpu").compute([Job(own.run, tmp_path)])
     assert outcome.state == "done", outcome
-    assert np.array_equal(
-        read_predictions(outcome.folder / "predictions.parquet").probs, own.predictions.probs
-    )
+    assert np.array_equal(read_predictions(outcome.folder / "predictions.parquet").probs, own.predictions.probs)
 
 
 def test_its_exported_model_runs_code_only_where_the_caller_names_it(subjects, tmp_path, capsys):

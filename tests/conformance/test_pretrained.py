@@ -104,8 +104,7 @@ def test_a_head_learns_under_every_likelihood_of_the_method(name, hidden):
         restored.restore(trained.state())
         with torch.no_grad():
             one, two = (
-                posterior.predict(inputs, 8, torch.Generator().manual_seed(1))
-                for posterior in (trained, restored)
+                posterior.predict(inputs, 8, torch.Generator().manual_seed(1)) for posterior in (trained, restored)
             )
         assert torch.equal(one, two)
         error, constant = errors_of(likelihood.name, one.mean(dim=0), targets)

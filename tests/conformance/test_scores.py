@@ -46,9 +46,7 @@ def test_laws(name, case):
     # a whole weight is so many images of the same patient
     times = np.floor(w).astype(int)
     if times.sum():
-        again = Cases(
-            *(np.repeat(x, times) for x in (y, p, u, far)), patient=np.repeat(np.arange(len(y)), times)
-        )
+        again = Cases(*(np.repeat(x, times) for x in (y, p, u, far)), patient=np.repeat(np.arange(len(y)), times))
         same(score(again.weighted()), score(Cases(y, p, u, far).weighted(times)))
 
 
@@ -69,9 +67,7 @@ def test_it_is_described(name):
     assert SCORES[name].misleads or SCORES[name].sets == ON_REQUEST
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in SCORES if name != "accuracy_gain"]
-)  # a difference of two shares
+@pytest.mark.parametrize("name", [name for name in SCORES if name != "accuracy_gain"])  # a difference of two shares
 def test_the_function_of_a_score_names_its_source(name):
     function = SCORES[name].function
     assert "References:\n" in inspect.getdoc(getattr(function, "func", function))

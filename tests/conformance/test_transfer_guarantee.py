@@ -61,10 +61,7 @@ def some(rng, predictions, *sizes):
     """Disjoint random sets of whole patients, as rows (N,) bool."""
     patients = rng.permutation(np.unique(predictions.patient_id))
     ends = np.cumsum(sizes)
-    return [
-        np.isin(predictions.patient_id, patients[end - size : end])
-        for end, size in zip(ends, sizes, strict=True)
-    ]
+    return [np.isin(predictions.patient_id, patients[end - size : end]) for end, size in zip(ends, sizes, strict=True)]
 
 
 def test_the_shifted_camera_is_flagged_and_the_own_camera_is_not(seen):

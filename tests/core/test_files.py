@@ -260,9 +260,7 @@ def test_sha256sum_reads_a_list_with_odd_names(tmp_path):
     write_bytes(tmp_path / "b", b"2", checked=True)
     settle(tmp_path)
     assert set(read_checksums(tmp_path)) == {ODD, "b"}
-    subprocess.run(
-        ["sha256sum", "--check", "--strict", CHECKSUMS], cwd=tmp_path, check=True, capture_output=True
-    )
+    subprocess.run(["sha256sum", "--check", "--strict", CHECKSUMS], cwd=tmp_path, check=True, capture_output=True)
 
 
 def test_appended_lines_guard_themselves():

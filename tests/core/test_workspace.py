@@ -156,9 +156,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a file system that takes no folder")
 def test_a_place_that_takes_no_folder_is_named():
-    with pytest.raises(
-        InputError, match=r"^/proc/x: cannot be written: its folder is gone, or can hold no other"
-    ):
+    with pytest.raises(InputError, match=r"^/proc/x: cannot be written: its folder is gone, or can hold no other"):
         Workspace(Path("/proc/x"), "data set").begin({})
 
 

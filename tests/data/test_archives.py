@@ -148,9 +148,7 @@ def test_whatever_bytes_are_damaged_the_archive_or_its_member_is_named(tmp_path,
         for place in random.integers(0, len(whole) - 40, random.integers(1, 6)):
             change = random.random()
             length = 1 if change < 0.7 else int(random.integers(1, 40))
-            data[place : place + length * (change < 0.85)] = random.bytes(
-                length * (change < 0.7 or change > 0.85)
-            )
+            data[place : place + length * (change < 0.85)] = random.bytes(length * (change < 0.7 or change > 0.85))
         path = tmp_path / f"{number}.zip"
         path.write_bytes(data)
         try:
@@ -209,7 +207,6 @@ def test_compressed_archives_in_an_archive_are_limited_together(tmp_path, monkey
 
 
 BODY = os.urandom(900_000)
-
 MD5 = hashlib.md5(BODY).hexdigest()
 
 

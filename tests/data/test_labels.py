@@ -50,9 +50,7 @@ def test_a_label_without_its_file_stops_the_preparation_and_is_listed(tmp_path, 
         path.write_bytes(drawn("x.jpeg", 0))
     assert run([*arguments, "--workers", "1"]) == 0
     assert not (tmp_path / "out.left_out.csv").exists()
-    assert (
-        tmp_path / "out" / "left_out.csv"
-    ).read_text() == "name,reason\ntrain/stranger.jpeg,file without a label\n"
+    assert (tmp_path / "out" / "left_out.csv").read_text() == "name,reason\ntrain/stranger.jpeg,file without a label\n"
 
 
 def test_labelled_files_of_another_kind_are_counted(tmp_path):
@@ -62,9 +60,7 @@ def test_labelled_files_of_another_kind_are_counted(tmp_path):
     assert run(prepare_own(source, tmp_path / "out")) == 2
     survey = Survey(skips=True)
     assert len(folder.records(source, survey=survey)) == 1
-    assert (
-        survey.lines()[-1] == "2 of them may be .dcm, .heic files, which are not read: convert them to PNG."
-    )
+    assert survey.lines()[-1] == "2 of them may be .dcm, .heic files, which are not read: convert them to PNG."
 
 
 def test_half_of_the_files_are_no_images(tmp_path, capsys):
@@ -84,7 +80,6 @@ def test_half_of_the_files_are_no_images(tmp_path, capsys):
 
 
 GOOD = "image,level\n1_left,0\n1_right,3\n"
-
 ROWS = [(1, {"image": "1_left", "level": "0"}), (2, {"image": "1_right", "level": "3"})]
 
 

@@ -32,8 +32,6 @@ from retinabench.data.prepared import open_prepared
 from support.helpers import make_prepared
 
 CPU = torch.device("cpu")
-
-
 """Half of every range: angle, two shifts, two zooms, two mirrors; the identity."""
 
 
@@ -61,9 +59,7 @@ def test_a_view_equals_scipy_s_sampling_of_rotation_after_shift_after_zoom_after
     x, y = zoom[0] * mirror[0] * columns + shift[0], zoom[1] * mirror[1] * rows + shift[1]
     x, y = math.cos(angle) * x - math.sin(angle) * y, math.sin(angle) * x + math.cos(angle) * y
     image = pictures()
-    expected = map_coordinates(
-        image[0, 0].double().numpy(), [y + 15.5, x + 15.5], order=1, mode="grid-constant"
-    )
+    expected = map_coordinates(image[0, 0].double().numpy(), [y + 15.5, x + 15.5], order=1, mode="grid-constant")
     assert affine(image, affine_matrices(uniform))[0, 0].numpy() == pytest.approx(expected, abs=5e-5)
 
 
@@ -165,9 +161,7 @@ def test_work_is_halved_until_it_fits_and_the_limit_stays(tmp_path):
     assert with_less(attempt, lambda: begun.append(1), limits, "validation", 64, CPU) == 8
     assert card.tried == [64, 32, 16, 8]
     assert len(begun) == 3
-    assert (
-        said.lines[-1] == "note: out of memory with 16 images on cpu: validation now takes 8 images at a time"
-    )
+    assert said.lines[-1] == "note: out of memory with 16 images on cpu: validation now takes 8 images at a time"
     assert json.loads((tmp_path / FILE).read_text())["validation"] == 8
     again = BatchLimits()
     keep_limits(again, tmp_path, Said(), writes=True)
@@ -246,11 +240,7 @@ def test_processes_mirror_with_noise_of_their_own(data):
         [list(batches(data, augment=kind).epoch(0, rank, 2)) for rank in (0, 1)] for kind in ("none", "flip")
     )
     changed = [
-        [
-            not torch.equal(a, b)
-            for (x, _), (y, _) in zip(one, two, strict=True)
-            for a, b in zip(x, y, strict=True)
-        ]
+        [not torch.equal(a, b) for (x, _), (y, _) in zip(one, two, strict=True) for a, b in zip(x, y, strict=True)]
         for one, two in zip(plain, mirrored, strict=True)
     ]
     # 32 images each, of which 3/4 are mirrored somehow: the same pattern twice by chance has probability 3e-7.

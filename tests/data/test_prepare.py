@@ -43,9 +43,7 @@ def source(tmp_path):
     rows = ["file,name,split,grade,sha256_original"]
     for number in range(COUNT):
         write_photograph(folder, number)
-        rows.append(
-            f"{number}.png,image{number},{'train' if number < 200 else 'test'},{number % 5},{number:064d}"
-        )
+        rows.append(f"{number}.png,image{number},{'train' if number < 200 else 'test'},{number % 5},{number:064d}")
     (folder / "labels.csv").write_text("\n".join(rows))
     return folder
 
@@ -65,11 +63,7 @@ def spoil(source):
 
 
 def arguments(source, out, **changes):
-    return (
-        {"recipe": Recipe(16, "none"), "source": source, "workers": 1}
-        | changes
-        | {"out": out, "name": "idrid"}
-    )
+    return {"recipe": Recipe(16, "none"), "source": source, "workers": 1} | changes | {"out": out, "name": "idrid"}
 
 
 def test_all_files_are_looked_at_before_it_fails(source, tmp_path, capsys):
@@ -217,9 +211,7 @@ def test_two_processes_make_the_same_bytes_as_one(whole, tmp_path):
 @pytest.mark.parametrize("write", [2, 4, 5])
 def test_killed_at_a_write_it_continues_to_the_same_bytes(whole, tmp_path, write):
     out = tmp_path / "killed"
-    killed = subprocess.run(
-        [sys.executable, "-c", DRIVER, str(out), str(write)], check=False, capture_output=True
-    )
+    killed = subprocess.run([sys.executable, "-c", DRIVER, str(out), str(write)], check=False, capture_output=True)
     assert killed.returncode == -signal.SIGKILL
     with pytest.raises(InputError, match="no finished data set"):
         open_prepared(out)
@@ -264,9 +256,7 @@ def test_a_folder_of_another_version_says_so(whole, tmp_path):
         del content["format"]
         (old / name).write_text(json.dumps(content))
         (old / "SHA256SUMS").unlink()
-    with pytest.raises(
-        InputError, match=r"another version.*format 1; this one reads format 2.*prepare it again"
-    ):
+    with pytest.raises(InputError, match=r"another version.*format 1; this one reads format 2.*prepare it again"):
         open_prepared(tmp_path / "dataset.json")
     with pytest.raises(InputError, match=r"another version.*prepare it again"):
         prepare("synthetic", tmp_path / "prepare.json", **SETTINGS)

@@ -28,9 +28,7 @@ def make_source(folder, images):
     for number in range(images):
         picture = Image.fromarray(np.roll(pixels, number, axis=(0, 1)[number % 2])).resize((60, 48))
         picture.save(folder / "images" / f"{number}.png")
-        rows.append(
-            f"{number}.png,image{number},{'train' if number % 3 else 'test'},{number % 5},{number:064d}"
-        )
+        rows.append(f"{number}.png,image{number},{'train' if number % 3 else 'test'},{number % 5},{number:064d}")
     (folder / "images" / "77.png").write_bytes(b"torn")
     (folder / "labels.csv").write_text("\n".join(rows))
     return folder
@@ -50,10 +48,7 @@ def whole(source, tmp_path_factory):
 
 def same(one, two):
     """Every file alike; unfinished writes of killed processes are swept when they are an hour old."""
-    names = [
-        sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
-        for folder in (one, two)
-    ]
+    names = [sorted(path.name for path in folder.iterdir() if not path.name.startswith(".")) for folder in (one, two)]
     assert names[0] == names[1]
     assert not [name for name in names[0] if not filecmp.cmp(one / name, two / name, shallow=False)]
 
@@ -78,8 +73,7 @@ def test_killed_with_its_workers_it_ends_with_the_same_bytes(source, whole, tmp_
 def test_two_commands_in_one_folder_at_once(source, whole, tmp_path):
     out = tmp_path / "out"
     pair = [
-        subprocess.Popen(command(source, out, workers=workers), stderr=subprocess.PIPE, text=True)
-        for workers in (1, 2)
+        subprocess.Popen(command(source, out, workers=workers), stderr=subprocess.PIPE, text=True) for workers in (1, 2)
     ]
     for process in pair:
         _, errors = process.communicate(timeout=120)

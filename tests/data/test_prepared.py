@@ -116,7 +116,6 @@ def test_a_manifest_that_claims_what_is_not_there_is_one_line(tmp_path, key, val
 
 
 OURS = (("in_domain", "train", 64), ("in_domain", "validation", 24), ("in_domain", "test", 32))
-
 THEIRS = (("in_domain", "validation", 20), ("in_domain", "test", 26), ("in_domain", "train", 10))
 
 
@@ -172,9 +171,7 @@ def test_train_on_one_set_and_predict_on_another(folders, tmp_path):
     predictions = read_predictions(folder / "predictions.parquet")
     shifted = predictions.select(domain="shifted", split="test")
     records = open_prepared(theirs).records
-    truth = dict(
-        zip((f"theirs:{i}" for i in records.image_id), referable(records.grade).tolist(), strict=True)
-    )
+    truth = dict(zip((f"theirs:{i}" for i in records.image_id), referable(records.grade).tolist(), strict=True))
     assert [truth[name] for name in shifted.image_id] == shifted.label.tolist()
     assert len(shifted) == 26
     # The bright patch is the label there too.

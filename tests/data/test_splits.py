@@ -152,9 +152,7 @@ def test_folds_test_every_patient_once_and_share_the_grades():
         assert len(sets[2]) == 20
         tested.append(found["test"])
     assert np.array_equal(np.sort(np.concatenate(tested)), np.arange(200))
-    worst = [
-        sorted(max(records.grade[records.patient_id == p]) for p in patients(records, r)) for r in tested
-    ]
+    worst = [sorted(max(records.grade[records.patient_id == p]) for p in patients(records, r)) for r in tested]
     counts = np.array([np.bincount(one, minlength=5) for one in worst])
     assert (np.ptp(counts, axis=0) <= 1).all()
     again = fold_splits(records, splits, folds=5, repeat=0, fold=0)["test"]

@@ -45,9 +45,7 @@ def test_training_and_validation_see_the_labels_of_the_task(tmp_path, task):
     run = load_run(None, TINY, data=str(tmp_path / "data"), task=task)
     batches = make_batches(run, loaded, torch.device("cpu"))
     positive = sum(int(labels.sum()) for _, labels in batches.epoch(0))
-    assert (
-        positive == loaded["train"].label.sum() == (loaded["train"].grade >= TASKS[task].referable_from).sum()
-    )
+    assert positive == loaded["train"].label.sum() == (loaded["train"].grade >= TASKS[task].referable_from).sum()
     held = torch.cat([labels for _, labels in batches.rows(batches.validation)])
     assert np.array_equal(held.numpy(), loaded["validation"].label)
     assert np.array_equal(batches.targets(batches.train).numpy(), loaded["train"].label)
@@ -58,9 +56,7 @@ def test_the_corrected_task_says_what_it_leaves_out(tmp_path):
     corrected, released = load_task(folder, "severity_shift"), load_task(folder, "severity_shift_published")
     fewer = len(released.splits["shifted_test"]) - len(corrected.splits["shifted_test"])
     assert fewer > 0
-    said = (
-        f"{fewer} of {len(released.splits['shifted_test'])} images of the split 'shifted_test' are left out"
-    )
+    said = f"{fewer} of {len(released.splits['shifted_test'])} images of the split 'shifted_test' are left out"
     assert any(said in note for note in corrected.notes)
     assert any("of the split 'shifted_test' are in 'train' as well" in note for note in released.notes)
     assert not any("are in 'train' as well" in note for note in corrected.notes)

@@ -91,9 +91,7 @@ def test_the_2019_benchmark_s_networks_cost_alike():
     assert {name: run["model"].get("width", 32) for name, run in runs.items()} == {
         "deterministic": 32, "dropout": 32, "mfvi": 22,
     }  # fmt: skip
-    sampled, deterministic = (
-        load_run(f"filos2019/{name}", data="d") for name in ("dropout", "deterministic")
-    )
+    sampled, deterministic = (load_run(f"filos2019/{name}", data="d") for name in ("dropout", "deterministic"))
     assert (sampled.model.width, sampled.model.activation) == (32, "leaky_relu")
     # The weights of the one are those of the other.
     assert METHODS["dropout_off"].trained_by(deterministic) == sampled

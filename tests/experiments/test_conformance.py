@@ -51,9 +51,7 @@ def test_a_method_that_draws_from_the_global_generator_does_not_conform(tmp_path
     (tmp_path / "unseeded.py").write_text(UNSEEDED)
     name = find_method(str(tmp_path / "unseeded.py"))
     try:
-        found = {
-            one.check: one.problem for one in check_method(name, tmp_path, only=("learns", "is_reproducible"))
-        }
+        found = {one.check: one.problem for one in check_method(name, tmp_path, only=("learns", "is_reproducible"))}
     finally:
         METHODS.remove(name)
     assert found["learns"] == ""

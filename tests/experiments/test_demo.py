@@ -12,9 +12,7 @@ NETWORKS = [("demo/map", 6), ("demo/map", 7), ("demo/map", 8), ("demo/dropout", 
 
 
 @pytest.mark.parametrize("workers", [1, 2, 9])
-def test_three_seeds_of_map_dropout_and_their_ensemble_on_one_drawn_data_set(
-    tmp_path, monkeypatch, capsys, workers
-):
+def test_three_seeds_of_map_dropout_and_their_ensemble_on_one_drawn_data_set(tmp_path, monkeypatch, capsys, workers):
     asked, drawn, page, trained = [], {}, tmp_path / "report" / "index.html", []
 
     def prepare(name, folder, **options):

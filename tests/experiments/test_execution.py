@@ -38,18 +38,14 @@ def test_a_method_supports_the_likelihoods_that_it_declares(name):
         if likelihood.name in run.method.supported():
             check_likelihood(run, likelihood)
         else:
-            with pytest.raises(
-                InputError, match=f"'{name}' does not support the likelihood {likelihood.name}"
-            ):
+            with pytest.raises(InputError, match=f"'{name}' does not support the likelihood {likelihood.name}"):
                 check_likelihood(run, likelihood)
 
 
 def test_an_unsupported_likelihood_is_refused_before_a_folder_is_made(tmp_path, monkeypatch):
     monkeypatch.setattr(map_method.Config, "likelihoods", ("categorical", "gaussian"))
     run = load_run(None, [], data=str(make_prepared(tmp_path / "data")))
-    with pytest.raises(
-        InputError, match=r"'map' does not support .*bernoulli.*supports categorical, gaussian"
-    ):
+    with pytest.raises(InputError, match=r"'map' does not support .*bernoulli.*supports categorical, gaussian"):
         execute(run, tmp_path / "runs", Resources("cpu"))
     assert not (tmp_path / "runs").exists()
 
@@ -137,9 +133,7 @@ def undisturbed(tmp_path_factory):
 
 
 FAST = [("after", 0.5, "map"), ("before", 0.9, "dropout")]
-
 MOMENTS = [("before", 0.0), ("torn", 0.3), ("after", 0.5), ("before", 0.6), ("torn", 0.8), ("before", 0.9), ("after", 0.9), ("before", 1.0)]  # fmt: skip
-
 CASES = [(how, share, method) for how, share in MOMENTS for method in ("map", "dropout")]
 
 

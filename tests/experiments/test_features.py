@@ -67,9 +67,7 @@ def test_features_are_computed_with_fewer_images_at_a_time_where_memory_runs_out
 
     monkeypatch.setattr(SplitNetwork, "features", short)
     extract = Extractor(config, torch.device("cpu"))
-    assert np.allclose(
-        extract(images), whole, rtol=1e-4, atol=1e-5
-    )  # convolutions round by the size of the batch
+    assert np.allclose(extract(images), whole, rtol=1e-4, atol=1e-5)  # convolutions round by the size of the batch
     assert extract.limits.prediction == 2
 
 
@@ -203,9 +201,7 @@ def test_a_flipped_bit_is_found(tmp_path, name):
     cached_features(data, {"name": "means"}, means)
     (path,) = data.folder.glob(f"features-*/{name}")
     content = bytearray(path.read_bytes())
-    content[-4 if name == "00000.npy" else 4] ^= (
-        1  # the values stay finite; in the list, a digit of the first checksum
-    )
+    content[-4 if name == "00000.npy" else 4] ^= 1  # the values stay finite; in the list, a digit of the first checksum
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"is damaged.*[Dd]elete"):
         cached_features(data, {"name": "means"}, means)

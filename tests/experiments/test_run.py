@@ -84,13 +84,9 @@ def test_bfloat16_learns_and_predicts_in_full_precision(tmp_path, method):
 @pytest.mark.parametrize(("select", "best"), [("auroc", max), ("nll", min), ("last", None)])
 def test_the_chosen_epoch_predicts_and_was_judged_on_the_whole_validation_split(tmp_path, select, best):
     words = [*TINY, "optimizer.epochs=5", f"optimizer.select={select}"]
-    folder = execute(
-        load_run(None, words, data=str(make_prepared(tmp_path / "data"))), tmp_path, Resources("cpu")
-    )
+    folder = execute(load_run(None, words, data=str(make_prepared(tmp_path / "data"))), tmp_path, Resources("cpu"))
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    validation = read_predictions(folder / "predictions.parquet").select(
-        domain="in_domain", split="validation"
-    )
+    validation = read_predictions(folder / "predictions.parquet").select(domain="in_domain", split="validation")
     assert len(validation) == 24
     found = nll(validation.label, validation.prob)
     values = [row[f"validation_{select}"] for row in rows] if best else []
@@ -111,9 +107,7 @@ def test_a_cross_validation_tests_every_image_by_a_run_without_its_patient(tmp_p
     assert joined.metadata["members"] == 1
     for fold, one in enumerate(member_runs(run)):
         division = divided(task, one)
-        assert not np.isin(
-            task.patient_id[division.splits["test"]], task.patient_id[division.splits["train"]]
-        ).any()
+        assert not np.isin(task.patient_id[division.splits["test"]], task.patient_id[division.splits["train"]]).any()
         own = read_predictions(run_folder(one, tmp_path / "runs", task) / "predictions.parquet")
         tested = own.select(split="test")
         at = np.searchsorted(task.image_id, tested.image_id, sorter=np.argsort(task.image_id))

@@ -54,9 +54,7 @@ def test_tables_say_what_the_results_hold(compared):
     found = results(compared / "out")
     assert list(found) == ["wine", "yacht"]
     rows = list(csv.DictReader((compared / "out" / "uci.csv").read_text().splitlines()))
-    assert [(row["set"], row["method"]) for row in rows] == [
-        (s, m) for s in ("wine", "yacht") for m in SETTINGS
-    ]
+    assert [(row["set"], row["method"]) for row in rows] == [(s, m) for s in ("wine", "yacht") for m in SETTINGS]
     for row in rows:
         values = [split["rmse"] for split in found[row["set"]][row["method"]]]
         assert len(values) == 20
@@ -84,9 +82,7 @@ def test_what_is_there_is_not_computed_again_also_what_version_0_2_wrote(compare
     for split in splits:
         del split["points"]
     content = {"set": "yacht", "method": "ensemble", "data": json.loads(head)["data"], "points": int(points)}
-    write_json(
-        out / "results" / "yacht-ensemble.json", {**content, "title": "", "splits": splits}, checked=True
-    )
+    write_json(out / "results" / "yacht-ensemble.json", {**content, "title": "", "splits": splits}, checked=True)
     computed = []
     monkeypatch.setattr(uci, "train_split", lambda job: computed.append(job) or train_split(job))
     compare_methods(compared / "source", ["yacht"], out, epochs=1, seed=0)

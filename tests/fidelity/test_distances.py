@@ -71,9 +71,7 @@ def test_epistemic_and_disagreement_by_hand():
 def test_disagreement_equals_counting_pairs():
     samples = softmax(np.random.default_rng(0).normal(size=(9, 6, 3)))
     named = samples.argmax(axis=2)
-    truth = [
-        np.mean([named[i, n] != named[j, n] for i in range(9) for j in range(9) if i != j]) for n in range(6)
-    ]
+    truth = [np.mean([named[i, n] != named[j, n] for i in range(9) for j in range(9) if i != j]) for n in range(6)]
     assert d.pairwise_disagreement(samples) == pytest.approx(truth)
 
 

@@ -63,9 +63,7 @@ def test_equal_pairs_join_exactly_what_is_equal(n):
     key = np.random.default_rng(0).integers(0, 200, n).astype(str)
     key[::7] = ""
     pairs = equal_pairs(key)
-    groups = {
-        k: set(np.flatnonzero(key == k).tolist()) for k in set(key.tolist()) if k and (key == k).sum() > 1
-    }
+    groups = {k: set(np.flatnonzero(key == k).tolist()) for k in set(key.tolist()) if k and (key == k).sum() > 1}
     found = {}
     for first, second in pairs.tolist():
         assert key[first] == key[second] != ""
@@ -91,9 +89,7 @@ def test_likely_pairs_equal_brute_force_across_block_borders(n):
 @pytest.fixture(scope="module")
 def idrid(tmp_path_factory):
     source = shared_path("data", "idrid")
-    return prepare(
-        "idrid", tmp_path_factory.mktemp("idrid") / "64", recipe=Recipe(64), source=source, workers=1
-    )
+    return prepare("idrid", tmp_path_factory.mktemp("idrid") / "64", recipe=Recipe(64), source=source, workers=1)
 
 
 KNOWN = {
@@ -106,7 +102,6 @@ KNOWN = {
 }
 
 TWO_EXPOSURES = ("IDRiD_013_train", "IDRiD_397_train")
-
 """Two images of one eye from one visit, with grades 3 and 2: different bytes, found by their pixels alone."""
 
 

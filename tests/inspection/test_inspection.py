@@ -85,9 +85,7 @@ def test_cameras_are_sizes_by_domain_the_commonest_first():
     records = Records(**{**vars(records), "domain": np.array(["in_domain"] * 4 + ["shifted"] * 2),
                          "grade": np.array([0, 4, 0, 0, 2, 0], np.int8)})  # fmt: skip
     width = np.array([300, 400, 400, 0, 300, 300])
-    files = OriginalFiles(
-        np.full(6, ""), width, np.where(width > 0, 200, 0), np.array([10, 20, 40, 9, 7, 9]), ()
-    )
+    files = OriginalFiles(np.full(6, ""), width, np.where(width > 0, 200, 0), np.array([10, 20, 40, 9, 7, 9]), ())
     rows = [(r.domain, r.width, r.images, r.median_bytes, r.referable) for r in camera_rows(records, files)]
     assert rows == [
         ("in_domain", 400, 2, 30, 0.5),
@@ -151,9 +149,7 @@ def test_copies_across_splits_and_conflicts_are_counted(plain: Inspection):
 
 def test_patients_in_two_splits_bad_files_and_outliers(plain: Inspection):
     leaks = [Leak(("train", "test"), 1200, 1, 3)]
-    files = OriginalFiles(
-        np.array([""]), *(np.zeros(1, np.int64) for _ in range(3)), (BadFile("a", "b", "c"),)
-    )
+    files = OriginalFiles(np.array([""]), *(np.zeros(1, np.int64) for _ in range(3)), (BadFile("a", "b", "c"),))
     outliers = [Outlier(5, "brightness", -9.0, "dark"), Outlier(5, "sharpness", -4.0, "blurred")]
     found = sentences(replace(plain, leaks=leaks, files=files, outliers=outliers))
     expected = "1,200 patients in both train and test, 3 of them by a fellow eye: 1 image of test."

@@ -39,9 +39,7 @@ from support.reading_pages import without_script
 def test_signs_and_accents_are_drawn_and_not_as_boxes(monkeypatch):
     drawn = []
     original = ImageDraw.ImageDraw.text
-    monkeypatch.setattr(
-        ImageDraw.ImageDraw, "text", lambda self, *a: drawn.append((a[1], a[3])) or original(self, *a)
-    )
+    monkeypatch.setattr(ImageDraw.ImageDraw, "text", lambda self, *a: drawn.append((a[1], a[3])) or original(self, *a))
     contact_sheet(
         "Outliers",
         [Tile(np.zeros((8, 8, 3), np.uint8), "André Ünal 1×2 " * 6, "few bytes per pixel, z −4.5")],
@@ -137,13 +135,9 @@ def test_pairs_that_differ_come_first_and_they_alone_are_marked(folder, tmp_path
     found = inspect_data(open_prepared(folder), read_images=False)
     pairs = tuple(CopyPair(rows, "equal pixels") for rows in ((10, 11), (10, 12), (11, 12)))
     mixed = CopyGroup((10, 11, 12), "equal pixels", pairs, ("train", "train", "test"), (1, 1, 1))
-    plain = CopyGroup(
-        (20, 21), "equal pixels", (CopyPair((20, 21), "equal pixels"),), ("train", "train"), (0, 0)
-    )
+    plain = CopyGroup((20, 21), "equal pixels", (CopyPair((20, 21), "equal pixels"),), ("train", "train"), (0, 0))
     write_inspection(replace(found, groups=[mixed, plain]), tmp_path)
-    problems = (
-        (tmp_path / "index.html").read_text().partition("Copies, in pairs")[2].partition("</section>")[0]
-    )
+    problems = (tmp_path / "index.html").read_text().partition("Copies, in pairs")[2].partition("</section>")[0]
     shown = re.findall(r'class="card">(i\d\d)<br><span class="(\w+)"', problems)[:8]
     names, marks = zip(*shown, strict=True)
     # The worst pair of each group, then the others.
@@ -164,9 +158,7 @@ def test_where_only_labels_are_known_no_grade_is_shown(folder, tmp_path, capsys)
     """The records then hold placeholders for grades, which must not be shown as grades."""
     labelled = tmp_path / "labelled"
     shutil.copytree(folder, labelled)
-    about = json.loads((labelled / "dataset.json").read_text()) | {
-        "settings": {"columns": {"label": "referable"}}
-    }
+    about = json.loads((labelled / "dataset.json").read_text()) | {"settings": {"columns": {"label": "referable"}}}
     (labelled / "dataset.json").write_text(json.dumps(about))
     out = tmp_path / "out"
     assert run(["inspect", str(labelled), "--out", str(out), "-q"]) == 0
@@ -188,13 +180,9 @@ def test_where_only_labels_are_known_no_grade_is_shown(folder, tmp_path, capsys)
     assert not [text for text in texts if "grade" in text.lower()]
 
 
-def test_the_same_folder_and_seed_give_the_same_bytes_and_another_seed_other_images(
-    folder, written, tmp_path
-):
+def test_the_same_folder_and_seed_give_the_same_bytes_and_another_seed_other_images(folder, written, tmp_path):
     for seed in (0, 1):
-        assert (
-            run(["inspect", str(folder), "--out", str(tmp_path / str(seed)), "--seed", str(seed), "-q"]) == 0
-        )
+        assert run(["inspect", str(folder), "--out", str(tmp_path / str(seed)), "--seed", str(seed), "-q"]) == 0
     for path in written.iterdir():
         assert path.read_bytes() == (tmp_path / "0" / path.name).read_bytes(), path.name
     assert (written / "inspection.json").read_bytes() == (tmp_path / "1" / "inspection.json").read_bytes()

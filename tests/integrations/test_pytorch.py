@@ -16,7 +16,6 @@ from retinabench.core.errors import InputError
 from retinabench.integrations.pytorch import predictions_of
 
 RNG = np.random.default_rng(0)
-
 LABEL = np.arange(20) % 2
 
 

@@ -29,9 +29,7 @@ def test_torchmetrics_alone_and_in_a_collection(batches):
         for logits, label in batches:
             together.update(logits, label)
         found = together.compute()
-        assert {name: float(value) for name, value in found.items()} == pytest.approx(
-            expected_scores(batches)
-        )
+        assert {name: float(value) for name, value in found.items()} == pytest.approx(expected_scores(batches))
     with pytest.raises(InputError, match=r"unknown score 'aurocc'.*'auroc'"):
         ReferralScores(("aurocc",))
 
@@ -40,9 +38,7 @@ def shares(rank, folder, port):
     """Process `rank` of two sees every second batch; what it computes is written."""
     from retinabench.integrations.torchmetrics import ReferralScores
 
-    torch.distributed.init_process_group(
-        "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2
-    )
+    torch.distributed.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
     metric = ReferralScores(NAMES)
     for logits, label in torch.load(folder / "batches.pt")[rank::2]:
         metric.update(logits, label)
@@ -61,9 +57,7 @@ def test_torchmetrics_over_two_processes(batches, tmp_path):
     multiprocessing.start_processes(shares, (tmp_path, port), nprocs=2, start_method="fork")
     for rank in range(2):
         found = torch.load(tmp_path / f"{rank}.pt")
-        assert {name: float(value) for name, value in found.items()} == pytest.approx(
-            expected_scores(batches)
-        )
+        assert {name: float(value) for name, value in found.items()} == pytest.approx(expected_scores(batches))
 
 
 @pytest.mark.filterwarnings("ignore")  # Lightning's own, of the numbers of workers and of PyTorch's trees
@@ -90,8 +84,6 @@ def test_lightning_logs_the_scores_of_every_validation(batches, tmp_path):
         return found
 
     found = validate(returns=True)
-    assert found == pytest.approx(
-        {f"validation/{name}": value for name, value in expected_scores(batches).items()}
-    )
+    assert found == pytest.approx({f"validation/{name}": value for name, value in expected_scores(batches).items()})
     with pytest.raises(InputError, match="returns no logits and label"):
         validate(returns=False)

@@ -78,9 +78,7 @@ def read_events(folder):
 
     events = accumulator.EventAccumulator(str(folder), size_guidance={"scalars": 0})
     events.Reload()
-    scalars = {
-        tag: [(event.step, event.value) for event in events.Scalars(tag)] for tag in events.Tags()["scalars"]
-    }
+    scalars = {tag: [(event.step, event.value) for event in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
     content = events.SummaryMetadata(metadata.SESSION_START_INFO_TAG).plugin_data.content
     session = metadata.parse_session_start_info_plugin_data(content)
     settings = {key: getattr(value, value.WhichOneof("kind")) for key, value in session.hparams.items()}
@@ -218,8 +216,7 @@ def test_the_real_library_offline(unfinished, trained, tmp_path, monkeypatch):
     for record in scan(file):
         if record.HasField("history"):
             values = {
-                item.key or "/".join(item.nested_key): json.loads(item.value_json)
-                for item in record.history.item
+                item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in record.history.item
             }
             assert values["_step"] not in points
             points[values["_step"]] = values

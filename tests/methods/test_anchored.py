@@ -94,9 +94,7 @@ def test_the_recorded_chain_is_followed_step_by_step(shared, case, seed):
     position, direction = (torch.from_numpy(golden[f"{case}_{name}0"]) for name in ("x", "dir"))
     for expected, towards in zip(golden[f"{case}_x"], golden[f"{case}_dir"], strict=True):
         noise, uniform = random.normal(0, step, size), random.uniform(0, 1, size)
-        position, direction = guided_walk(
-            position, direction, torch.from_numpy(noise), torch.from_numpy(uniform), std
-        )
+        position, direction = guided_walk(position, direction, torch.from_numpy(noise), torch.from_numpy(uniform), std)
         assert np.array_equal(position, expected)
         assert np.array_equal(direction, towards)
 

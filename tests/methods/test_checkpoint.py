@@ -121,9 +121,7 @@ def test_a_training_continues_with_its_history_and_counts(tmp_path):
     assert again.resume()["epoch"] == 1
     assert (again.history, again.counts) == (first.history, {"gradients": 5})
     assert torch.equal(best_of(again), torch.ones(2))
-    assert [
-        json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()
-    ] == first.history
+    assert [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()] == first.history
 
 
 def test_a_checkpoint_is_due_after_its_interval(tmp_path, monkeypatch):

@@ -32,9 +32,7 @@ from support.helpers import TINY, make_prepared
 def member(seed, samples=2, uncertainty=None, **columns):
     probs = np.random.default_rng(seed).random((4, samples)) / 2
     given = {"image_id": ["a", "b", "c", "d"], "label": [0, 1, 0, 1], **columns}
-    return rb.Predictions(
-        **given, probs=probs, uncertainty=uncertainty, metadata={"members": 1, "seed": seed}
-    )
+    return rb.Predictions(**given, probs=probs, uncertainty=uncertainty, metadata={"members": 1, "seed": seed})
 
 
 def test_ensembles_of_other_seeds_share_no_member():
@@ -53,9 +51,7 @@ def test_an_uncertainty_of_the_members_own_is_averaged_where_all_have_one():
     assert Ensemble.combine([member(0, uncertainty=a), member(1)]).uncertainty is None
 
 
-@pytest.mark.parametrize(
-    "columns", [{"image_id": ["a", "b", "d", "c"]}, {"label": [0, 1, 1, 1]}, {"samples": 3}]
-)
+@pytest.mark.parametrize("columns", [{"image_id": ["a", "b", "d", "c"]}, {"label": [0, 1, 1, 1]}, {"samples": 3}])
 def test_members_that_do_not_go_together_are_refused(columns):
     with pytest.raises(InputError, match="other images, labels or numbers of samples"):
         Ensemble.combine([member(0), member(1, **columns)])
@@ -196,9 +192,7 @@ def test_the_samples_are_the_member_s_predictions_of_images_turned_by_hand(finis
     _, posterior = load_posterior(finished[1])
     found = posterior.predict(stored, 8, generator)
     assert torch.equal(found[0], by_hand[0][0])  # view 0, the image
-    assert torch.allclose(
-        found[3], by_hand[1][0], atol=1e-6
-    )  # view 3, turned by half; in another memory layout
+    assert torch.allclose(found[3], by_hand[1][0], atol=1e-6)  # view 3, turned by half; in another memory layout
     pieces = torch.cat([posterior.predict(part, 8, generator) for part in stored.split(3)], dim=1)
     assert torch.allclose(found, pieces, atol=1e-5)
 

@@ -50,7 +50,6 @@ def test_an_unknown_method_names_the_nearest():
 
 
 POINTS, VARIANCE = 512, 1 / 30
-
 STATED = ["optimizer.l2_on=everything", "optimizer.reweight=none", "optimizer.augment=none"]
 
 

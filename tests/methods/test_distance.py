@@ -41,9 +41,7 @@ def case(images, features):
 
 
 def posterior_of(values, labels, density="class"):
-    posterior = distance_aware.DensityPosterior(
-        split_last_layer(nn.Linear(values.shape[1], 1)), Bernoulli(), density
-    )
+    posterior = distance_aware.DensityPosterior(split_last_layer(nn.Linear(values.shape[1], 1)), Bernoulli(), density)
     distance_aware.estimate_densities(posterior, torch.from_numpy(values), torch.from_numpy(labels))
     return posterior
 
@@ -57,9 +55,7 @@ def test_the_density_is_scipy_s_with_scikit_learn_s_shrinkage(images, features):
     for one in (0, 1):
         mine = values[labels == one]
         covariance, _ = ledoit_wolf(mine)
-        logs.append(
-            np.log((labels == one).mean()) + multivariate_normal(mine.mean(0), covariance).logpdf(new)
-        )
+        logs.append(np.log((labels == one).mean()) + multivariate_normal(mine.mean(0), covariance).logpdf(new))
     found = posterior_of(values, labels).uncertainty(torch.from_numpy(new)).numpy()
     assert np.allclose(found, -logsumexp(logs, axis=0), rtol=1e-6)
 
@@ -117,13 +113,9 @@ def settings(**more):
 def test_random_features_have_the_kernel():
     """M = 20,000: each entry of the kernel has a standard error of at most a² / √M."""
     x = torch.randn(10, 3, generator=torch.Generator().manual_seed(0))
-    features = distance_aware.RandomFeatures(
-        3, settings(random_features=20_000), torch.Generator().manual_seed(1)
-    )(x)
+    features = distance_aware.RandomFeatures(3, settings(random_features=20_000), torch.Generator().manual_seed(1))(x)
     kernel = ConstantKernel(AMPLITUDE) * RBF(LENGTH * math.sqrt(3))
-    assert np.abs((features @ features.T).numpy() - kernel(x.numpy())).max() < 5 * AMPLITUDE / math.sqrt(
-        20_000
-    )
+    assert np.abs((features @ features.T).numpy() - kernel(x.numpy())).max() < 5 * AMPLITUDE / math.sqrt(20_000)
 
 
 def test_its_posterior_is_that_of_the_exact_gaussian_process():
@@ -174,6 +166,4 @@ def test_a_norm_above_the_bound_becomes_the_bound_and_one_below_stays():
         model.train()(torch.randn(2, 3, 3, 3))
     assert abs(largest(model.eval()[0].weight) - 1.5) < 0.01
     assert torch.allclose(model[2].weight, 0.01 * before[1])
-    assert torch.allclose(
-        model[0].weight / largest(model[0].weight), before[0] / largest(before[0]), atol=1e-5
-    )
+    assert torch.allclose(model[0].weight / largest(model[0].weight), before[0] / largest(before[0]), atol=1e-5)

@@ -27,7 +27,6 @@ WORDS = ["optimizer.epochs=3", "optimizer.batch_size=24", "optimizer.lr=0.05", "
          "optimizer.select=last", "optimizer.validation_share=1"]  # fmt: skip
 
 LENET = ["model.name=lenet", *WORDS]
-
 BATCH_NORM = ["model.name=resnet18", "model.width=4", "model.stem=small", *WORDS]
 
 

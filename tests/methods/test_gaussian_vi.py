@@ -39,12 +39,9 @@ def test_the_bound_is_its_two_terms_over_all_parameters(opened):
     assert terms["cross_entropy"].item() == pytest.approx(plain.item(), rel=1e-4)
     prior_precision = 2 * 64 * 0.01
     expected = sum(
-        kl_divergence(Normal(p, 1e-6), Normal(0.0, prior_precision**-0.5)).sum().item()
-        for p in model.parameters()
+        kl_divergence(Normal(p, 1e-6), Normal(0.0, prior_precision**-0.5)).sum().item() for p in model.parameters()
     )
     assert terms["kl"].item() == pytest.approx(expected / 64, rel=1e-4)
     cold = run.model_copy(update={"method": run.method.model_copy(update={"kl_temperature": 0.25})})
-    quarter = bound(model, Scales(model, 1e-6), data, cold, Bernoulli())(
-        images, labels, BatchInfo.of(labels)
-    )["kl"]
+    quarter = bound(model, Scales(model, 1e-6), data, cold, Bernoulli())(images, labels, BatchInfo.of(labels))["kl"]
     assert quarter.item() == pytest.approx(0.25 * terms["kl"].item(), rel=1e-6)

@@ -42,9 +42,7 @@ def test_minibatch_reweighting_is_the_reference(shared, case):
 def test_constant_weights_are_those_of_the_training_set_whatever_the_batch():
     labels = torch.tensor([1.0, 0, 0, 0, 1, 0, 0, 0, 0, 0])
     source = ArraySource(torch.zeros(10, 1), labels)
-    batches = Batches(
-        source, np.arange(8), np.arange(8, 10), batch_size=4, seed=0
-    )  # a quarter of the 8 are 1
+    batches = Batches(source, np.arange(8), np.arange(8, 10), batch_size=4, seed=0)  # a quarter of the 8 are 1
     some = torch.tensor([1.0, 1, 1, 0])
     assert float(describe_batch(some, 0, batches, "minibatch").positive_share) == 0.75
     batch = describe_batch(some, 0, batches, "constant")
@@ -52,9 +50,7 @@ def test_constant_weights_are_those_of_the_training_set_whatever_the_batch():
     logits = torch.tensor([[0.5], [-1.0], [2.0], [0.3]])
     losses = torch.log1p(torch.exp(torch.where(some > 0.5, -logits[:, 0], logits[:, 0])))
     expected = (losses * torch.tensor([2, 2, 2, 2 / 3])).mean()  # 1 / (2 p(k))
-    assert float(cross_entropy(logits, some, Bernoulli(), "constant", batch)) == pytest.approx(
-        float(expected)
-    )
+    assert float(cross_entropy(logits, some, Bernoulli(), "constant", batch)) == pytest.approx(float(expected))
 
 
 @pytest.fixture(scope="module")

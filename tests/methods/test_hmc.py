@@ -201,9 +201,7 @@ if __name__ == "__main__":
 
     def model():
         """The same density in numpyro's words."""
-        w = numpyro.sample(
-            "w", numpyro.distributions.Normal(np.zeros(3), np.sqrt(HMC_POSTERIORS_PRIOR)).to_event(1)
-        )
+        w = numpyro.sample("w", numpyro.distributions.Normal(np.zeros(3), np.sqrt(HMC_POSTERIORS_PRIOR)).to_event(1))
         numpyro.sample("y", numpyro.distributions.Bernoulli(logits=inputs @ w), obs=labels)
 
     sampler = numpyro.infer.MCMC(
@@ -219,9 +217,7 @@ if __name__ == "__main__":
     print("deviation", w.std(axis=(0, 1)), "±", mcse((w - w.mean(axis=(0, 1))) ** 2) / 2 / w.std(axis=(0, 1)))
 
 PRECISION = torch.tensor([[4.0, 1.2], [1.2, 1.0]], dtype=torch.float64)
-
 CENTRE = torch.tensor([1.0, -2.0], dtype=torch.float64)
-
 NUTS_PRIOR = 2.0
 
 
@@ -272,9 +268,7 @@ def test_a_divergence_ends_the_trajectory_and_keeps_the_state():
 
 
 MCLMC_PRIOR = 2.0
-
 SCALES = torch.tensor([0.2, 0.5, 1.0, 2.0, 0.4, 1.5], dtype=torch.float64)
-
 MCLMC_CENTRE = torch.linspace(-1, 1, 6, dtype=torch.float64)
 
 

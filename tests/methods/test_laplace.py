@@ -85,9 +85,7 @@ def test_the_diagonal_is_that_of_the_explicit_gauss_newton_matrix(likelihood):
     curvature = likelihood.information(model(images).detach()) * weights[:, None, None]
     ours = diagonal_curvature(model, images, weights, likelihood)
     for name, rows in jacobian.items():
-        brute = torch.einsum("nip,nij,njp->p", rows.flatten(2), curvature, rows.flatten(2)).view_as(
-            ours[name]
-        )
+        brute = torch.einsum("nip,nij,njp->p", rows.flatten(2), curvature, rows.flatten(2)).view_as(ours[name])
         assert torch.allclose(ours[name], brute, rtol=1e-3, atol=1e-6 * float(brute.max())), name
 
 
@@ -105,9 +103,7 @@ def test_the_evidence_s_precision_is_the_exact_one_of_bayesian_linear_regression
     def minus_evidence(log_delta):
         return -multivariate_normal(np.zeros(40), np.eye(40) + phi @ phi.T / np.exp(log_delta)).logpdf(y)
 
-    exact = np.exp(
-        minimize_scalar(minus_evidence, bounds=(-8, 8), method="bounded", options={"xatol": 1e-9}).x
-    )
+    exact = np.exp(minimize_scalar(minus_evidence, bounds=(-8, 8), method="bounded", options={"xatol": 1e-9}).x)
     assert delta == pytest.approx(exact, rel=1e-5)
 
 
@@ -120,12 +116,7 @@ def test_diagonal_samples_are_those_of_the_linearised_network():
             p.normal_(0, 0.5, generator=draws)
     deviations = {name: torch.rand(p.shape, generator=draws) for name, p in model.named_parameters()}
     images = torch.randn(3, 3, 2, 2, generator=draws)
-    logits = (
-        DiagonalPosterior(model, Bernoulli(), deviations)
-        .predict(images, 4000, draws)[..., 1]
-        .double()
-        .logit()
-    )
+    logits = DiagonalPosterior(model, Bernoulli(), deviations).predict(images, 4000, draws)[..., 1].double().logit()
     parameters = {name: p.detach() for name, p in model.named_parameters()}
     jacobian = jacrev(lambda p: functional_call(model, p, (images,))[:, 0])(parameters)
     rows = torch.cat([(jacobian[n] * deviations[n]).flatten(1) for n in deviations], dim=1).double()

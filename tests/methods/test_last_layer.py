@@ -49,9 +49,7 @@ def test_the_diagonal_kl_is_the_released_one(shared):
 
 
 def test_the_full_kl_is_that_of_the_multivariate_normals():
-    draw = torch.randn(
-        3, 4, 6, generator=generator()
-    )  # two ranks more than inputs: no covariance is singular
+    draw = torch.randn(3, 4, 6, generator=generator())  # two ranks more than inputs: no covariance is singular
     covariance = (draw @ draw.mT).float()
     mean = torch.randn(4, 3, generator=generator(1))
     expected = sum(
@@ -62,9 +60,7 @@ def test_the_full_kl_is_that_of_the_multivariate_normals():
         for c in range(3)
     )
     # The jitter adds a millionth of the variance to each: the KL moves by about its size over the smallest eigenvalue.
-    assert float(last_layer_variational.kl_full(mean, covariance, 7.0)) == pytest.approx(
-        float(expected), rel=1e-4
-    )
+    assert float(last_layer_variational.kl_full(mean, covariance, 7.0)) == pytest.approx(float(expected), rel=1e-4)
 
 
 @pytest.mark.parametrize("outputs", [1, 2])
@@ -75,9 +71,7 @@ def test_the_moments_of_the_function_are_those_of_the_explicit_jacobian(outputs)
     network, head = posterior.model.eval(), posterior.head
     images = torch.rand(6, 3, 16, 16, generator=generator())
 
-    jacobian = jacrev(lambda mean: functional_call(network, {"head.mean": mean}, (images,)))(
-        head.mean.detach()
-    )
+    jacobian = jacrev(lambda mean: functional_call(network, {"head.mean": mean}, (images,)))(head.mean.detach())
     variance = head.log_variance.detach().exp()
     covariance = torch.einsum("ickd,kd,jakd->icja", jacobian, variance, jacobian)
 
@@ -119,16 +113,12 @@ def test_the_objective_is_the_evidence_bound(batches, words, covariance):
         sign = 1 - 2 * labels
         per_image = torch.from_numpy(weights / weights.sum()).float() @ nn.functional.softplus(sign * f)
         # One draw of the weights serves the whole batch: its loss spreads by less than 1 from draw to draw.
-        assert float(terms["cross_entropy"]) == pytest.approx(
-            float(per_image.mean()), abs=5 / 4000**0.5 * 0.5
-        )
+        assert float(terms["cross_entropy"]) == pytest.approx(float(per_image.mean()), abs=5 / 4000**0.5 * 0.5)
 
         # The step's first draw names the inducing pictures.
         chosen = torch.randperm(len(images), generator=torch_generator("cpu", run.seed, "fsvi", 0))[:10]
         if covariance == "full":
-            kl = last_layer_variational.kl_full(
-                mean[chosen, None], posterior.head.covariance(features[chosen]), 10.0
-            )
+            kl = last_layer_variational.kl_full(mean[chosen, None], posterior.head.covariance(features[chosen]), 10.0)
         else:
             one = [
                 torch.distributions.kl_divergence(
@@ -182,9 +172,7 @@ def test_a_batch_in_parts_has_the_kl_of_the_whole(batches, weight):
             kl_alone, posterior.model, optimizer, images, labels, whole, generator(), BatchLimits(), parts
         )
         totals.append(sum(terms["function_kl"].item() * part for terms, part in seen) / 16)
-        gradients.append(
-            torch.cat([p.grad.flatten() for p in posterior.model.parameters() if p.grad is not None])
-        )
+        gradients.append(torch.cat([p.grad.flatten() for p in posterior.model.parameters() if p.grad is not None]))
     # float32 sums in another order.
     assert totals[0] == pytest.approx(totals[1], rel=1e-5)
     assert torch.allclose(*gradients, rtol=1e-4, atol=1e-6)
@@ -231,9 +219,7 @@ def test_draws_have_mean_and_covariance(layer):
         spread = dense.diagonal()
         error = ((spread[:, None] * spread + dense.square()) / len(draws)).sqrt()
         assert ((draws[:, row].T.cov() - dense).abs() < 5 * error).all()
-        assert (
-            (draws[:, row].mean(0) - layer.mean[row].double()).abs() < 5 * (spread / len(draws)).sqrt()
-        ).all()
+        assert ((draws[:, row].mean(0) - layer.mean[row].double()).abs() < 5 * (spread / len(draws)).sqrt()).all()
 
 
 @pytest.fixture(scope="module")
@@ -252,9 +238,7 @@ def objective(regression, rank):
     network = nn.Linear(3, 2)
     with torch.no_grad():
         network.weight[:], network.bias[:] = 0, torch.tensor([0, math.log(math.expm1(NOISE))])
-    run = load_run(
-        None, ["method.name=vbll", f"method.rank={rank}", "optimizer.reweight=none"], data="points"
-    )
+    run = load_run(None, ["method.name=vbll", f"method.rank={rank}", "optimizer.reweight=none"], data="points")
     posterior = Vbll.build(network, run, Gaussian())
     with torch.no_grad():
         posterior.head.log_scale.fill_(0.5 * math.log(PRIOR))
@@ -264,9 +248,7 @@ def objective(regression, rank):
 
 
 def minimised(loss, head):
-    optimizer = torch.optim.LBFGS(
-        [head.mean, head.log_scale, head.root], max_iter=300, line_search_fn="strong_wolfe"
-    )
+    optimizer = torch.optim.LBFGS([head.mean, head.log_scale, head.root], max_iter=300, line_search_fn="strong_wolfe")
 
     def closure():
         optimizer.zero_grad()

@@ -102,9 +102,7 @@ def test_logistic_regression_reaches_the_oracle_s_optimum():
     source = np.random.default_rng(0)
     x = source.normal(size=(80, 2)) @ np.array([[1.5, 0.5], [0, 1.0]])
     y = (source.random(80) < 1 / (1 + np.exp(-x @ [1.2, -0.8]))).astype(float)
-    oracle = optimize.minimize(
-        lambda v: quadrature_elbo(v[:2], np.exp(v[2:]), x, y, 1.0), np.zeros(4), tol=1e-10
-    )
+    oracle = optimize.minimize(lambda v: quadrature_elbo(v[:2], np.exp(v[2:]), x, y, 1.0), np.zeros(4), tol=1e-10)
     mean, stddev = oracle.x[:2], np.exp(oracle.x[2:])
 
     settings = run("mfvi", "method.prior_mean=zero", "method.prior_stddev=1.0", "method.annealing=none",
@@ -130,18 +128,14 @@ def test_logistic_regression_reaches_the_oracle_s_optimum():
 
 
 def test_the_objective_is_the_bound_term_by_term():
-    settings = run(
-        "mfvi", "method.kl_temperature=0.3", "method.annealing=linear_released", "method.train_samples=3"
-    )
+    settings = run("mfvi", "method.kl_temperature=0.3", "method.annealing=linear_released", "method.train_samples=3")
     posterior = Mfvi.build(nn.Sequential(nn.Flatten(), nn.Linear(12, 1)), settings, Bernoulli())
     model = posterior.model
     use_generator(model, generator())
     images, labels = torch.randn(5, 3, 2, 2, generator=generator(1)), torch.tensor([1.0, 0, 0, 1, 0])
     terms = elbo(posterior, batches(700), settings, settings.method)(images, labels, BatchInfo.of(labels, 49))
     assert list(terms) == ["cross_entropy", "kl"]
-    assert float(terms["kl"].detach()) == pytest.approx(
-        0.3 * (50 / 200) * float(kl(model).detach()) / 700, rel=1e-5
-    )
+    assert float(terms["kl"].detach()) == pytest.approx(0.3 * (50 / 200) * float(kl(model).detach()) / 700, rel=1e-5)
     # The likelihood part is the mean over three passes, reweighted by class as MAP's.
     model.rho = None
     use_generator(model, generator())
@@ -150,9 +144,7 @@ def test_the_objective_is_the_bound_term_by_term():
         logits = model(images).squeeze(1)
         each = nn.functional.binary_cross_entropy_with_logits(logits, labels, reduction="none")
         losses.append((each[labels == 1].mean() + each[labels == 0].mean()) / 2)
-    assert float(terms["cross_entropy"].detach()) == pytest.approx(
-        float(torch.stack(losses).mean().detach()), rel=1e-5
-    )
+    assert float(terms["cross_entropy"].detach()) == pytest.approx(float(torch.stack(losses).mean().detach()), rel=1e-5)
 
 
 @pytest.mark.parametrize(("prior", "decayed"), [("tied", {"weight"}), ("zero", set())])
@@ -214,8 +206,6 @@ def test_rank1_sets_the_pace_of_its_distributions_alone():
             ("conv1.weight", "conv2.weight", "downsample.0.weight", "fc.weight")
         )
     changed = {
-        name
-        for name in groups[True]
-        if groups[True][name].get("lr_factor") != groups[False][name].get("lr_factor")
+        name for name in groups[True] if groups[True][name].get("lr_factor") != groups[False][name].get("lr_factor")
     }
     assert changed == {name for name in groups[True] if ".bn" in f".{name}" or "downsample.1" in name}

@@ -47,9 +47,7 @@ def test_the_gaussian_is_that_of_scipy_and_of_pytorch(floor):
     std = floor + np.log1p(np.exp(outputs[:, 1].numpy()))
     assert np.allclose(ours, -norm(outputs[:, 0].numpy(), std).logpdf(y.numpy()), rtol=1e-10)
     variance = (softplus(outputs[:, 1]) + floor).square()
-    oracle = nn.functional.gaussian_nll_loss(
-        outputs[:, 0], y, variance, full=True, reduction="none", eps=1e-12
-    )
+    oracle = nn.functional.gaussian_nll_loss(outputs[:, 0], y, variance, full=True, reduction="none", eps=1e-12)
     assert torch.allclose(ours, oracle, rtol=1e-8)
 
 
@@ -63,9 +61,7 @@ def test_one_logit_is_the_softmax_of_two():
 
 def test_labels_that_are_unknown_count_in_no_loss():
     outputs = torch.randn(4, 3, generator=generator())
-    labels = torch.tensor(
-        [[1.0, 0, 1], [0, torch.nan, 1], [torch.nan, torch.nan, torch.nan], [1, 1, torch.nan]]
-    )
+    labels = torch.tensor([[1.0, 0, 1], [0, torch.nan, 1], [torch.nan, torch.nan, torch.nan], [1, 1, torch.nan]])
     logs = -torch.where(labels > 0.5, outputs, -outputs).sigmoid().log().double()
     rows = [logs[0].mean(), logs[1, [0, 2]].mean(), torch.tensor(0.0), logs[3, :2].mean()]
     likelihood = MultiLabel(3)
@@ -88,9 +84,7 @@ def test_the_information_is_the_squared_root_and_the_covariance_of_the_score(lik
     many = outputs.expand(40_000, -1).clone().requires_grad_(True)
     labels = likelihood.sample(many.detach(), generator(1))
     labels = labels if labels.dtype == torch.int64 else labels.double()
-    scale = (
-        likelihood.outputs if isinstance(likelihood, MultiLabel) else 1
-    )  # its losses are means over labels
+    scale = likelihood.outputs if isinstance(likelihood, MultiLabel) else 1  # its losses are means over labels
     (score,) = torch.autograd.grad(scale * likelihood.negative_log_likelihood(many, labels).sum(), many)
     error = 5 * 3 * float(information.diagonal().max()) / 200
     assert torch.allclose(score.T @ score / 40_000, information, atol=error)
@@ -129,14 +123,11 @@ def fit(name, data, likelihood, *words, epochs=30):
 
 
 def test_only_two_classes_can_be_reweighted(batches):
-    with pytest.raises(
-        InputError, match=r"for two classes, not for Categorical.*Set optimizer.reweight=none"
-    ):
+    with pytest.raises(InputError, match=r"for two classes, not for Categorical.*Set optimizer.reweight=none"):
         fit("map", batches["classes"], Categorical(5), "optimizer.reweight=minibatch", epochs=1)
 
 
 NODES, WEIGHTS = (torch.from_numpy(values) for values in np.polynomial.hermite_e.hermegauss(60))
-
 WEIGHTS = WEIGHTS / WEIGHTS.sum()
 
 
@@ -151,9 +142,7 @@ def test_the_gaussian_s_is_the_expectation_itself():
     mean, variance, draws = case(2, random_outputs(Gaussian()))
     labels = torch.randn(30, generator=draws).double()
     values = mean[:, :1] + variance.sqrt() * NODES
-    losses = [
-        Gaussian().negative_log_likelihood(torch.stack([f, mean[:, 1]], 1), labels) for f in values.unbind(1)
-    ]
+    losses = [Gaussian().negative_log_likelihood(torch.stack([f, mean[:, 1]], 1), labels) for f in values.unbind(1)]
     exact = torch.stack(losses, 1) @ WEIGHTS
     assert torch.allclose(expected_loss(Gaussian(), mean, variance, labels), exact, rtol=1e-9)
 

@@ -44,9 +44,7 @@ def test_l2_acts_on_weights_alone_and_equals_the_penalty_in_the_loss(name):
     assert torch.allclose(gradient, groups[0]["weight_decay"] * weight)
 
 
-@pytest.mark.parametrize(
-    ("acts_on", "decayed"), [("weights", [2]), ("norms_and_biases", [1, 1, 1]), ("nothing", [])]
-)
+@pytest.mark.parametrize(("acts_on", "decayed"), [("weights", [2]), ("norms_and_biases", [1, 1, 1]), ("nothing", [])])
 def test_what_the_released_l2_acts_on_is_a_named_option(acts_on, decayed):
     net = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
     groups = make_optimizer(net, Optimizer(l2=0.05, l2_on=acts_on)).param_groups
@@ -97,9 +95,7 @@ def test_step_and_linear_schedules_are_the_reference(shared):
     golden = np.load(shared("golden", "retina", "lr_schedules.npz"))
     step = Optimizer(lr=0.03, schedule="step", epochs=90, warmup=1)
     linear = Optimizer(lr=0.023072, schedule="linear", epochs=90, warmup=1, final_lr=0.01)
-    for at, in_steps, in_linear in zip(
-        golden["in_steps"], golden["out_step"], golden["out_linear"], strict=True
-    ):
+    for at, in_steps, in_linear in zip(golden["in_steps"], golden["out_step"], golden["out_linear"], strict=True):
         assert learning_rate(int(at), 100, step) == pytest.approx(in_steps, rel=1e-6, abs=1e-12)
         assert learning_rate(int(at), 100, linear) == pytest.approx(in_linear, rel=1e-6, abs=1e-12)
 

@@ -72,9 +72,7 @@ def test_25_steps_on_a_quadratic_are_the_recorded_ones(shared, monkeypatch):
 
 def test_one_step_and_its_clipping_are_the_recorded_ones(shared):
     golden = np.load(shared("golden", "fidelity", "golden_ivon_single.npz"))
-    hess, squares, mean, momentum = (
-        torch.from_numpy(golden[name]) for name in ("hess", "avg_gsq", "mean", "momentum")
-    )
+    hess, squares, mean, momentum = (torch.from_numpy(golden[name]) for name in ("hess", "avg_gsq", "mean", "momentum"))
     delta, clip = float(golden["weight_decay"]), float(golden["clip_radius"])
     h = next_hessian(hess, float(golden["ess"]) * squares, float(golden["beta2"]), delta)
     assert np.allclose(h, golden["hess_new_gradsq"], rtol=1e-12)
@@ -84,7 +82,6 @@ def test_one_step_and_its_clipping_are_the_recorded_ones(shared):
 
 
 SHORT = TINY[3:]  # without the network
-
 RESNET = TINY[:3]
 
 

@@ -8,9 +8,7 @@ import torch
 from retinabench.methods import hmc, particles
 
 PRIOR, NOISE = 1.5, 0.6
-
 INPUTS = torch.tensor([[1.0, 0.2], [0.3, -1.0], [0.8, 0.9], [-1.2, 0.4], [0.1, 1.1]], dtype=torch.float64)
-
 TRUTHS = torch.tensor([0.9, -1.2, 0.3, -0.8, 0.7], dtype=torch.float64)
 
 
@@ -69,14 +67,9 @@ def test_particles_are_drawn_in_proportion_to_their_weights():
     rows = particles.resampled(shares.log() + 7, torch.Generator().manual_seed(0))
     assert rows.bincount(minlength=4).tolist() in ([2, 0, 0, 2], [2, 1, 0, 1], [3, 0, 0, 1], [2, 0, 0, 2])
     many = torch.stack(
-        [
-            particles.resampled(shares.log(), torch.Generator().manual_seed(s)).bincount(minlength=4)
-            for s in range(400)
-        ]
+        [particles.resampled(shares.log(), torch.Generator().manual_seed(s)).bincount(minlength=4) for s in range(400)]
     )
-    assert many.double().mean(dim=0) == pytest.approx(
-        4 * shares, abs=0.1
-    )  # five standard errors of at most .5 / 20
+    assert many.double().mean(dim=0) == pytest.approx(4 * shares, abs=0.1)  # five standard errors of at most .5 / 20
 
 
 def test_the_direction_is_the_sum_over_all_pairs():

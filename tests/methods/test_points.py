@@ -45,7 +45,6 @@ def test_samples_have_the_mean_of_the_network_and_the_variance_of_the_masks(rate
 
 
 DROPOUT = ["method.name=dropout", "method.rate=0.3", "method.samples=4"]
-
 OFF = ["method.name=dropout_off", *(word.replace("method.", "method.member.") for word in DROPOUT)]
 
 

@@ -48,9 +48,7 @@ def test_fewer_samples_are_evenly_spaced():
 
 
 def test_samples_lie_in_the_run_s_folder_and_then_in_its_posterior(tmp_path, monkeypatch):
-    run = load_run(
-        None, [*TINY, "method.name=sghmc", "method.samples=3"], data=str(make_prepared(tmp_path / "data"))
-    )
+    run = load_run(None, [*TINY, "method.name=sghmc", "method.samples=3"], data=str(make_prepared(tmp_path / "data")))
     seen = []
     checkpoint = Checkpoint.save
     monkeypatch.setattr(
@@ -80,7 +78,6 @@ def test_samples_lie_in_the_run_s_folder_and_then_in_its_posterior(tmp_path, mon
 
 
 OVER_WEIGHTS = ["mfvi", "radial", "rank1", "ivon", "swag"]
-
 DRAW_CACHE_TINY = ["model.name=resnet18", "model.width=4", "model.stem=small"]
 
 
@@ -149,9 +146,7 @@ def test_more_than_the_memory_allows_is_drawn_anew_to_the_same_bits(name, normal
 def posterior_of_drawn_weights(std):
     torch.manual_seed(0)
     model = nn.Linear(2, 2)
-    return WeightPosterior(
-        model, Gaussian(), {name: torch.full_like(p, std) for name, p in model.named_parameters()}
-    )
+    return WeightPosterior(model, Gaussian(), {name: torch.full_like(p, std) for name, p in model.named_parameters()})
 
 
 def test_predictions_have_the_mean_and_variance_of_a_linear_model_of_gaussian_weights():
@@ -159,9 +154,7 @@ def test_predictions_have_the_mean_and_variance_of_a_linear_model_of_gaussian_we
     found, x = posterior_of_drawn_weights(0.3), torch.tensor([[1.0, -2.0]])
     drawn = found.predict(x, 4000, torch.Generator().manual_seed(1))[:, 0, 0]
     variance = 0.3**2 * (5 + 1)
-    assert float(drawn.mean()) == pytest.approx(
-        float(found.model(x).detach()[0, 0]), abs=4 * (variance / 4000) ** 0.5
-    )
+    assert float(drawn.mean()) == pytest.approx(float(found.model(x).detach()[0, 0]), abs=4 * (variance / 4000) ** 0.5)
     assert float(drawn.var()) == pytest.approx(variance, rel=4 * (2 / 4000) ** 0.5)
 
 
@@ -253,9 +246,7 @@ def test_a_mixture_predicts_the_average_over_its_components():
             if isinstance(layer, (nn.Linear, nn.Conv2d)):
                 made = model.get_submodule(name)
                 outer = torch.outer(made.output_mean[component], made.input_mean[component]).detach()
-                layer.weight.data = made.weight.data * outer.view(
-                    *outer.shape, *[1] * (layer.weight.ndim - 2)
-                )
+                layer.weight.data = made.weight.data * outer.view(*outer.shape, *[1] * (layer.weight.ndim - 2))
         networks.append(plain(images_of_sampled()).sigmoid().squeeze(1).detach())
     # Another order of multiplication: single precision through 18 layers.
     assert torch.allclose(probs[..., 1].mean(dim=0), torch.stack(networks).mean(dim=0), atol=1e-5)

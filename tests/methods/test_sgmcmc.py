@@ -16,9 +16,7 @@ from retinabench.methods.sgmcmc import CyclicalSghmc, Langevin, Sgld
 from support.linear_gaussian import fitted, make_run, truth, weights
 
 COPIES, IMAGES = 10_000, 50
-
 PRECISIONS = torch.tensor([1.0, 4.0, 20.0])  # of U
-
 MEAN = torch.tensor([0.5, -1.0, 2.0])
 
 
@@ -32,9 +30,7 @@ def walk(steps, *, lr, momentum=0.0, temperature=1.0, adapt=0, decay=0.0, gradie
         temperature=temperature, adapt=adapt, seed=0,
     )  # fmt: skip
     for _ in range(steps):
-        p.grad = (gradient or (lambda w: PRECISIONS * (w - MEAN) / IMAGES))(
-            p.detach()
-        )  # of the mean loss, U / N
+        p.grad = (gradient or (lambda w: PRECISIONS * (w - MEAN) / IMAGES))(p.detach())  # of the mean loss, U / N
         optimizer.step()
     return p.detach().double()
 

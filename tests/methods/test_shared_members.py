@@ -71,9 +71,7 @@ def explicit(plain, ensemble, k):
             if getattr(layer, "groups", 1) > 1:
                 outputs, inputs = layer.weight.shape[:2]
                 first = torch.arange(outputs) // (outputs // layer.groups) * inputs
-                outer = torch.stack(
-                    [row[start : start + inputs] for row, start in zip(outer, first, strict=True)]
-                )
+                outer = torch.stack([row[start : start + inputs] for row, start in zip(outer, first, strict=True)])
             layer.weight.data = layer.weight.data * outer.detach()[(...,) + (None,) * (layer.weight.ndim - 2)]
             if layer.bias is not None:
                 layer.bias.data = module.bias[k].detach()
@@ -134,9 +132,7 @@ def test_heads_trained_together_are_heads_trained_alone(hidden):
         trained = alone.fit(copy.deepcopy(head), batches, single, Checkpoint(), Bernoulli())
         for one, other in zip(found.parameters(), trained.model.parameters(), strict=True):
             assert torch.allclose(one, other, atol=1e-6)
-        assert torch.allclose(
-            prob, trained.predict(batches.source.inputs, 1, torch.Generator())[0], atol=1e-6
-        )
+        assert torch.allclose(prob, trained.predict(batches.source.inputs, 1, torch.Generator())[0], atol=1e-6)
     assert not torch.equal(probs[0], probs[1])
 
 
@@ -171,9 +167,7 @@ def run(members):
 def points_of_lora_ensemble():
     random = np.random.default_rng(0)
     images = random.normal(size=(12, 3, 8, 8)).astype(np.float32)
-    return array_batches(
-        images, (images.mean(axis=(1, 2, 3)) > 0).astype(np.float32), 6, 0, torch.device("cpu")
-    )
+    return array_batches(images, (images.mean(axis=(1, 2, 3)) > 0).astype(np.float32), 6, 0, torch.device("cpu"))
 
 
 def own(name):
@@ -183,13 +177,9 @@ def own(name):
 
 def test_only_adapters_and_heads_are_trained():
     plain = build_model(NET, seed=3).state_dict()
-    posterior = LoraEnsemble.fit(
-        build_model(NET, seed=3), points_of_lora_ensemble(), run(2), Checkpoint(), Bernoulli()
-    )
+    posterior = LoraEnsemble.fit(build_model(NET, seed=3), points_of_lora_ensemble(), run(2), Checkpoint(), Bernoulli())
     state = posterior.state()
-    assert {n for n, p in posterior.model.named_parameters() if p.requires_grad} == {
-        n for n in state if own(n)
-    }
+    assert {n for n, p in posterior.model.named_parameters() if p.requires_grad} == {n for n in state if own(n)}
     kept = {name.removeprefix("trunk."): tensor for name, tensor in state.items() if not own(name)}
     assert kept.keys() == plain.keys() - {"fc.weight", "fc.bias"}  # running statistics included
     assert all(torch.equal(tensor, plain[name]) for name, tensor in kept.items())

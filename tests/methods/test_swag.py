@@ -19,9 +19,7 @@ def generator(seed=0):
 
 
 def test_moments_are_those_of_the_collected_vectors():
-    vectors = 0.1 + 1e-3 * torch.randn(
-        30, 7, generator=generator()
-    )  # a spread far below the mean, as of weights
+    vectors = 0.1 + 1e-3 * torch.randn(30, 7, generator=generator())  # a spread far below the mean, as of weights
     moments = swag.Moments(7, 5, torch.device("cpu"))
     for vector in vectors:
         moments.collect(vector)
@@ -59,9 +57,7 @@ def test_on_a_quadratic_it_measures_the_stationary_spread_of_sgd():
         w = w - r * (a * w + c**0.5 * torch.randn(4000, generator=random))
         if step >= 200 and step % 30 == 0:
             moments.collect(w)
-    assert float(moments.variance.mean()) == pytest.approx(
-        r * c / (2 * a - r * a**2) * (1 - 1 / 200), rel=0.01
-    )
+    assert float(moments.variance.mean()) == pytest.approx(r * c / (2 * a - r * a**2) * (1 - 1 / 200), rel=0.01)
     assert float(moments.mean.abs().mean()) < 0.05
 
 
@@ -88,9 +84,7 @@ def moments(posterior, family):
     half = posterior.deviations.transpose(1, 2) @ posterior.deviations / 3
     if family == "diagonal":
         return [(m, v.diag()) for m, v in zip(posterior.means, posterior.variances, strict=True)]
-    return [
-        (m, 0.5 * (v.diag() + c)) for m, v, c in zip(posterior.means, posterior.variances, half, strict=True)
-    ]
+    return [(m, 0.5 * (v.diag() + c)) for m, v, c in zip(posterior.means, posterior.variances, half, strict=True)]
 
 
 @pytest.mark.parametrize("family", swag.FAMILIES)

@@ -22,12 +22,8 @@ from retinabench.metrics.bootstrap import (
 )
 
 RNG = np.random.default_rng(11)
-
 PATIENT = np.repeat([f"p{k:03d}" for k in range(150)], RNG.integers(1, 4, 150))
-
-VALUE = RNG.exponential(1.0, len(PATIENT)) + np.repeat(
-    RNG.normal(0, 1, 150), np.unique(PATIENT, return_counts=True)[1]
-)
+VALUE = RNG.exponential(1.0, len(PATIENT)) + np.repeat(RNG.normal(0, 1, 150), np.unique(PATIENT, return_counts=True)[1])
 
 
 def mean_and_total(weight):

@@ -34,13 +34,9 @@ def test_against_sklearn(case):
     )
     assert classification.brier_of(weighted) == pytest.approx(np.average((p - y) ** 2, weights=w), abs=1e-12)
     clipped = np.clip(pk, 1e-15, 1 - 1e-15)
-    assert classification.nll(y, p, w) == pytest.approx(
-        metrics.log_loss(yk, clipped, labels=[0, 1], **args), abs=1e-12
-    )
+    assert classification.nll(y, p, w) == pytest.approx(metrics.log_loss(yk, clipped, labels=[0, 1], **args), abs=1e-12)
     if len(set(yk)) == 2:
-        assert classification.auroc(y, p, w) == pytest.approx(
-            metrics.roc_auc_score(yk, pk, **args), abs=1e-12
-        )
+        assert classification.auroc(y, p, w) == pytest.approx(metrics.roc_auc_score(yk, pk, **args), abs=1e-12)
         assert classification.auprc_of(weighted) == pytest.approx(
             metrics.average_precision_score(yk, pk, **args), abs=1e-12
         )

@@ -183,9 +183,7 @@ def test_better_needs_the_corrected_p_value():
     assert alone.better == "a"
     strict = compare(right, worse, bootstrap=20, scores=["accuracy"], level=0.99)
     assert strict["in_domain"]["accuracy"].better is None
-    several = compare(right, worse, bootstrap=20, scores=["accuracy", "sensitivity", "specificity"])[
-        "in_domain"
-    ]
+    several = compare(right, worse, bootstrap=20, scores=["accuracy", "sensitivity", "specificity"])["in_domain"]
     parts = [several["sensitivity"], several["specificity"]]
     assert several["accuracy"].p_holm == pytest.approx(3 * alone.p)
     assert several["accuracy"].better is None
@@ -214,14 +212,10 @@ def test_variances_of_patients_and_seeds_add_with_the_degrees_of_freedom_of_welc
     patients = np.var(one.draws - two.draws, ddof=1)
     parts = [patients, a.var(ddof=1) / 3, b.var(ddof=1) / 2]
     assert test.error == pytest.approx(np.sqrt(sum(parts)))
-    assert test.degrees == pytest.approx(
-        sum(parts) ** 2 / (patients**2 / 50 + parts[1] ** 2 / 2 + parts[2] ** 2)
-    )
+    assert test.degrees == pytest.approx(sum(parts) ** 2 / (patients**2 / 50 + parts[1] ** 2 / 2 + parts[2] ** 2))
     # Almost without an error over patients it is Welch's test of the seeds.
     oracle = stats.ttest_ind(a, b, equal_var=False)
-    assert mean_difference(side(a, 1e-9), side(b, 1e-9, seed=1), 50.0).p == pytest.approx(
-        oracle.pvalue, rel=1e-6
-    )
+    assert mean_difference(side(a, 1e-9), side(b, 1e-9, seed=1), 50.0).p == pytest.approx(oracle.pvalue, rel=1e-6)
 
 
 def test_methods_with_the_same_seeds_are_paired_by_seed():
@@ -268,9 +262,7 @@ def test_equal_methods_differ_in_one_of_twenty_studies(runs):
             hits = rng.normal(size=(runs, patients)) + hardness < 1.2 + shift
             sides.append(
                 [
-                    rb.Predictions(
-                        np.arange(patients), hardness < 0, np.where(hit == (hardness < 0), 0.9, 0.1)
-                    )
+                    rb.Predictions(np.arange(patients), hardness < 0, np.where(hit == (hardness < 0), 0.9, 0.1))
                     for hit in hits
                 ]
             )

@@ -32,10 +32,7 @@ def wealth_by_definition(x):
     remaining = [1.0] + [1 / np.log2(k + 3) for k in range(1, len(x) + 1)]
     found = []
     for t in range(1, len(x) + 1):
-        owned = [
-            sum((remaining[k] - remaining[k + 1]) * np.prod(1 + bet * x[k:t]) for k in range(t))
-            for bet in BETS
-        ]
+        owned = [sum((remaining[k] - remaining[k + 1]) * np.prod(1 + bet * x[k:t]) for k in range(t)) for bet in BETS]
         found.append(np.mean(owned) + remaining[t])
     return np.log(found)
 
@@ -92,15 +89,9 @@ def test_drift_alarms_rarely_without_a_drift_and_soon_with_one():
     false = found = 0
     for study in range(300):
         values = rng.normal(size=600)
-        false += (
-            first_alarm(drift_log_wealth(conformal_p_values(values[:200], values[200:], study)), 0.1)
-            is not None
-        )
+        false += first_alarm(drift_log_wealth(conformal_p_values(values[:200], values[200:], study)), 0.1) is not None
         values[350:] += 0.8
-        found += (
-            first_alarm(drift_log_wealth(conformal_p_values(values[:200], values[200:], study)), 0.1)
-            is not None
-        )
+        found += first_alarm(drift_log_wealth(conformal_p_values(values[:200], values[200:], study)), 0.1) is not None
     assert false / 300 <= 0.1 + 3 * 0.017
     assert found / 300 >= 0.95
 
@@ -108,9 +99,7 @@ def test_drift_alarms_rarely_without_a_drift_and_soon_with_one():
 def predictions(dates, **columns):
     n = len(dates)
     ids = [f"i{k}" for k in range(n)]
-    return rb.Predictions(
-        ids, [0, 1] * (n // 2) + [0] * (n % 2), np.full(n, 0.3), subgroups={"date": dates}, **columns
-    )
+    return rb.Predictions(ids, [0, 1] * (n // 2) + [0] * (n % 2), np.full(n, 0.3), subgroups={"date": dates}, **columns)
 
 
 def test_dates_with_time_of_day_and_months_are_read():

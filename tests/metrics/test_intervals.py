@@ -155,9 +155,7 @@ def test_weights_are_repetition():
     rows = np.repeat(np.arange(len(y)), weight)
     found, oracle = auroc_error(y, score, patient, weight), auroc_error(y[rows], score[rows], patient[rows])
     assert found.auroc == pytest.approx(oracle.auroc, abs=1e-14)
-    assert (found.standard_error, found.degrees) == pytest.approx(
-        (oracle.standard_error, oracle.degrees), rel=1e-12
-    )
+    assert (found.standard_error, found.degrees) == pytest.approx((oracle.standard_error, oracle.degrees), rel=1e-12)
 
 
 def test_golden_bootstrap_errors():
@@ -179,20 +177,15 @@ def test_golden_bootstrap_errors():
 
 # 20 patients with two images each, 10 patients per class, the surest first; patients 0, 1 and 19 have a wrong prediction.
 PATIENT = np.repeat(np.arange(20), 2)
-
 LABEL = PATIENT % 2
-
 PROB = np.where(np.isin(PATIENT, (0, 1, 19)), 1 - LABEL, LABEL)
-
 WEIGHTED = Cases(LABEL, PROB, np.arange(40), patient=PATIENT).weighted()
 
 
 def test_patients_behind_a_standard_error_by_hand():
     assert patients_of(WEIGHTED) == 20
     assert patients_of(WEIGHTED, "classes") == 10
-    assert (
-        patients_of(WEIGHTED, "retained") == 5
-    )  # half of the rarer class; 2 surely mistaken and 6 would be more
+    assert patients_of(WEIGHTED, "retained") == 5  # half of the rarer class; 2 surely mistaken and 6 would be more
     assert patients_of(WEIGHTED, "errors") == 0  # three patients with an error are too few
     more = Cases(LABEL, 1 - PROB, np.arange(40), patient=PATIENT).weighted()
     assert patients_of(more, "errors") == 0

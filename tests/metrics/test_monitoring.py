@@ -77,17 +77,14 @@ def test_only_known_labels_count(tmp_path):
 def test_the_json_of_transfer_is_read(tmp_path, per):
     rng = np.random.default_rng(1)
     parts = [
-        predictions_of(follow_up(rng, 300, name=name), split)
-        for name, split in (("v", "validation"), ("t", "test"))
+        predictions_of(follow_up(rng, 300, name=name), split) for name, split in (("v", "validation"), ("t", "test"))
     ]
     both = rb.Predictions(
         *(np.concatenate([getattr(one, name) for one in parts]) for name in ("image_id", "label", "prob")),
         patient_id=np.concatenate([one.patient_id for one in parts]),
         split=np.concatenate([one.split for one in parts]),
     )
-    made = rb.transfer(
-        both, goals=["selective_risk=0.12", "sensitivity=0.6"], delta=0.1, per=per, bootstrap=20
-    )
+    made = rb.transfer(both, goals=["selective_risk=0.12", "sensitivity=0.6"], delta=0.1, per=per, bootstrap=20)
     found = read_certificate(written(tmp_path, made.to_dict()))
     assert (found.threshold, found.uncertainty, found.per) == (made.threshold, "total", per)
     assert [str(one) for one in found.goals] == ["selective_risk <= 0.12", "sensitivity >= 0.6"]
@@ -170,9 +167,7 @@ def test_alarms_are_rare_at_the_goal_and_come_when_the_risk_doubles():
 def independent_eyes(rng, images):
     """Deal the rows anew, so that a mean over two eyes varies much less than one eye."""
     order = rng.permutation(len(images))
-    return replace(
-        images, prob=images.prob[order], uncertainty=images.uncertainty[order], label=images.label[order]
-    )
+    return replace(images, prob=images.prob[order], uncertainty=images.uncertainty[order], label=images.label[order])
 
 
 def test_the_images_of_a_patient_on_two_days_are_no_drift():
@@ -192,9 +187,7 @@ def test_drift_is_seen_without_labels_and_sure_errors_are_not():
     rng = np.random.default_rng(3)
     reference = follow_up(rng, 400, name="v")
     goals = certified("selective_risk=0.1")
-    washed = monitor(
-        follow_up(rng, 800, washed_out=0.4, change=150, unlabelled_from=0), goals, reference=reference
-    )
+    washed = monitor(follow_up(rng, 800, washed_out=0.4, change=150, unlabelled_from=0), goals, reference=reference)
     assert washed.drift.alarm is not None
     assert washed.drift.alarm >= FIRST + 150
     assert washed.combined.alarm is None
@@ -247,9 +240,7 @@ def test_a_workload_needs_no_labels():
     images = follow_up(np.random.default_rng(6), 400, unlabelled_from=0)
     found = monitor(images, certified("referral_rate=0.05"))
     assert found.combined.alarm is not None
-    assert found.overall["referral_rate <= 0.05"].value == pytest.approx(
-        np.mean(images.uncertainty > THRESHOLD)
-    )
+    assert found.overall["referral_rate <= 0.05"].value == pytest.approx(np.mean(images.uncertainty > THRESHOLD))
 
 
 def test_the_result_is_json_and_the_windows_hold_every_image():

@@ -28,8 +28,7 @@ def test_draws_are_paired_and_equal_brute_force():
         w = replicate_weight(codes, clusters, 3, r)
         rows = np.repeat(np.arange(len(w)), w.astype(int))
         one, two = (
-            [brier_score_loss(m.label[rows], m.prob[rows]), log_loss(m.label[rows], m.prob[rows])]
-            for m in (a, b)
+            [brier_score_loss(m.label[rows], m.prob[rows]), log_loss(m.label[rows], m.prob[rows])] for m in (a, b)
         )
         draws.append(np.subtract(one, two))
     scores = found.to_dict()["sets"]["in_domain"]["scores"]

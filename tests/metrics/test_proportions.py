@@ -112,9 +112,7 @@ def test_an_error_never_improves_the_bound():
         patient = np.repeat(np.arange(patients), 2)
         for exact in (False, True):
             lows = [
-                clustered_proportion(
-                    np.arange(2 * patients) >= wrong, np.ones(2 * patients), patient, exact=exact
-                ).low
+                clustered_proportion(np.arange(2 * patients) >= wrong, np.ones(2 * patients), patient, exact=exact).low
                 for wrong in range(4)
             ]
             assert (np.diff(lows) <= 0).all()
@@ -186,9 +184,7 @@ def test_one_proportion_is_itself():
     hit, patient = np.array([1, 0, 1, 1, 0, 1]), list("aabbcd")
     alone = clustered_proportion(hit, np.ones(6), patient)
     found = combined_proportions([(2.0, hit)], patient)
-    assert (found.value, found.low, found.high) == pytest.approx(
-        (2 * alone.value, 2 * alone.low, 2 * alone.high)
-    )
+    assert (found.value, found.low, found.high) == pytest.approx((2 * alone.value, 2 * alone.low, 2 * alone.high))
     turned = combined_proportions([(-1.0, hit)], patient)
     assert (turned.low, turned.high) == pytest.approx((-alone.high, -alone.low))
 

@@ -20,7 +20,6 @@ from support.drawn_lines import drawn_line
 from support.shared_inputs import answers, cases_of, images
 
 CASES = ("n50", "n200_imbal10", "n500_ties", "n300_tail_one_class_correct", "n400_all_positive")
-
 METRICS = ("accuracy", "nll", "auroc", "auprc")
 
 
@@ -233,9 +232,7 @@ def test_joint_and_balanced(case):
     )
     sets = score(predictions, rules="published", seed=1234).to_dict()["sets"]
     for theirs, ours in NAMES.items():
-        assert sets["joint"]["scores"][ours]["value"] == pytest.approx(
-            truth[f"joint_test/{theirs}"], abs=1e-12
-        )
+        assert sets["joint"]["scores"][ours]["value"] == pytest.approx(truth[f"joint_test/{theirs}"], abs=1e-12)
     for name in METRICS:
         assert sets["balanced"]["scores"][f"referral_{name}_area"]["value"] == pytest.approx(
             truth[f"joint_test/balanced_retention_{name}_auc"], abs=1e-12

@@ -80,9 +80,7 @@ def test_tails_and_blocks(drawn):
 @pytest.mark.parametrize("uncertainty", ["entropy", "free", "ties"])
 def test_auroc_at_any_count_of_an_eyepacs_sized_set(uncertainty):
     y, p, rng = big(42_670)
-    u = {"entropy": -np.abs(p - 0.5), "free": rng.random(len(y)), "ties": np.round(rng.random(len(y)), 3)}[
-        uncertainty
-    ]
+    u = {"entropy": -np.abs(p - 0.5), "free": rng.random(len(y)), "ties": np.round(rng.random(len(y)), 3)}[uncertainty]
     curve = referral_curve(y, p, u, "auroc")
     assert len(curve.value) == len(y)
     order = np.argsort(u, kind="stable")
@@ -97,9 +95,7 @@ def test_auroc_at_any_count_of_an_eyepacs_sized_set(uncertainty):
 def test_auroc_of_a_large_balanced_set(uncertainty):
     """Fractional weights on many images: cumulated sums must not lose what the pairs add."""
     y, p, rng = big(20_000, seed=2)
-    u = {"entropy": -np.abs(p - 0.5), "free": rng.random(len(y)), "ties": np.round(rng.random(len(y)), 2)}[
-        uncertainty
-    ]
+    u = {"entropy": -np.abs(p - 0.5), "free": rng.random(len(y)), "ties": np.round(rng.random(len(y)), 2)}[uncertainty]
     w = np.where(rng.random(len(y)) < 0.07, 13.2857, 1.0)
     cases = Cases(y, p, u)
     weighted = cases.weighted(w)

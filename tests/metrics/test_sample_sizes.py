@@ -83,9 +83,7 @@ def test_power_by_enumeration():
         assert exact_power([n], 0.92, 0.8)[0] == pytest.approx(power, abs=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("expected", "above", "power"), [(0.9, 0.85, 0.8), (0.95, 0.85, 0.9), (1.0, 0.9, 0.8)]
-)
+@pytest.mark.parametrize(("expected", "above", "power"), [(0.9, 0.85, 0.8), (0.95, 0.85, 0.9), (1.0, 0.9, 0.8)])
 def test_from_the_returned_size_on_power_holds(expected, above, power):
     n = images_for_power(expected, above, power)
     found = exact_power(np.arange(max(n - 1, 1), 3 * n), expected, above)
@@ -152,9 +150,7 @@ def test_the_published_example_of_heart_valve_failure():
     nodes, weights = np.polynomial.hermite_e.hermegauss(80)
     assert sample_sizes.images_for_observed_over_expected(0.018, 1.0) == pytest.approx(905, abs=1)
     assert sample_sizes.images_for_c_statistic(0.8, 0.018) == pytest.approx(4252, abs=1)
-    assert sample_sizes.images_for_calibration_slope(-5 + 2.5 * nodes, weights) == pytest.approx(
-        4544, rel=0.005
-    )
+    assert sample_sizes.images_for_calibration_slope(-5 + 2.5 * nodes, weights) == pytest.approx(4544, rel=0.005)
 
 
 def test_the_slope_follows_from_the_information_of_a_logistic_regression():

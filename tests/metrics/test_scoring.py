@@ -43,10 +43,7 @@ def test_scores_are_of_the_test_split():
 @pytest.mark.parametrize("rules", ["corrected", "published"])
 def test_every_number_is_found_again(rules):
     p = predictions()
-    assert (
-        rb.score(p, rules, bootstrap=20, seed=5).to_dict()
-        == rb.score(p, rules, bootstrap=20, seed=5).to_dict()
-    )
+    assert rb.score(p, rules, bootstrap=20, seed=5).to_dict() == rb.score(p, rules, bootstrap=20, seed=5).to_dict()
 
 
 def test_row_order_never_matters():
@@ -82,12 +79,10 @@ def test_intervals_use_patients():
     y = np.repeat(rng.random(n // 2) < 0.4, 2)
     p = np.repeat(rng.random(n // 2), 2)
     base = {"image_id": [f"i{k}" for k in range(n)], "label": y, "probs": p}
-    eyes = rb.score(rb.Predictions(**base), bootstrap=400).to_dict()["sets"]["in_domain"]["scores"][
-        "accuracy"
-    ]
-    patients = rb.score(
-        rb.Predictions(**base, patient_id=[f"p{k // 2}" for k in range(n)]), bootstrap=400
-    ).to_dict()["sets"]["in_domain"]["scores"]["accuracy"]
+    eyes = rb.score(rb.Predictions(**base), bootstrap=400).to_dict()["sets"]["in_domain"]["scores"]["accuracy"]
+    patients = rb.score(rb.Predictions(**base, patient_id=[f"p{k // 2}" for k in range(n)]), bootstrap=400).to_dict()[
+        "sets"
+    ]["in_domain"]["scores"]["accuracy"]
     ratio = (patients["high"] - patients["low"]) / (eyes["high"] - eyes["low"])
     assert ratio == pytest.approx(np.sqrt(2), abs=0.2)
 
@@ -203,9 +198,7 @@ def test_replicates_of_the_auprc_area_are_those_of_every_count():
     prob = 1 / (1 + np.exp(-(2 * severity + rng.normal(0, 1.5, 400))))
     p = rb.Predictions(np.arange(400), severity > 0, prob, patient_id=np.arange(400) // 2)
     (images,) = image_sets(p, -np.abs(prob - 0.5))
-    quick = cluster_bootstrap(
-        SetEvaluator(images, [SCORES["referral_auprc_area"]]), images.cluster, replicates=40
-    )
+    quick = cluster_bootstrap(SetEvaluator(images, [SCORES["referral_auprc_area"]]), images.cluster, replicates=40)
     exact = cluster_bootstrap(
         lambda w: referral_curves.area_of(images.weigh(w)[0], "auprc")[:, None], images.cluster, replicates=40
     )
@@ -218,9 +211,7 @@ def test_a_moved_coarse_area_never_passes_1():
     label = (rng.random(300) < 0.3).astype(int)
     prob = 1 / (1 + np.exp(-(2 * label - 1 + rng.normal(0, 1.5, 300))))
     test = rb.Predictions([f"i{k}" for k in range(300)], label, prob)
-    evaluator = SetEvaluator(
-        image_sets(test, prob * (1 - prob))[0], [SCORES["referral_auprc_area"]], np.ones(1)
-    )
+    evaluator = SetEvaluator(image_sets(test, prob * (1 - prob))[0], [SCORES["referral_auprc_area"]], np.ones(1))
     draws = evaluator(rng.multinomial(300, np.full(300, 1 / 300), 40).astype(float))
     assert draws.max() == 1
     assert draws.min() < 1

@@ -65,9 +65,7 @@ def test_fd_shifts_unit_cases(case):
 def test_rc_index(name):
     w, truth = weighted(name), answers("own_outputs")["rc_index"][name]
     assert selective.rc_index_of(w) == pytest.approx(truth["grid_0_0.9_step0.1"], abs=1e-12)
-    np.testing.assert_allclose(
-        selective.accuracy_at(w, 1 - selective.rc_grid()), truth["curve_0_0.9"], atol=1e-12
-    )
+    np.testing.assert_allclose(selective.accuracy_at(w, 1 - selective.rc_grid()), truth["curve_0_0.9"], atol=1e-12)
 
 
 def test_rc_index_of_the_published_kaggle_curves():
@@ -91,9 +89,7 @@ def test_identities(case):
         assert augrc == pytest.approx((1 - auroc) * (1 - err) * err + err**2 / 2, abs=1e-12)
         assert prr == pytest.approx(2 * auroc - 1, abs=1e-9)
         wrong, held = (p > 0.5) != y, weight > 0
-        assert auroc == pytest.approx(
-            roc_auc_score(wrong[held], u[held], sample_weight=weight[held]), abs=1e-12
-        )
+        assert auroc == pytest.approx(roc_auc_score(wrong[held], u[held], sample_weight=weight[held]), abs=1e-12)
     else:
         assert np.isnan(auroc)
         assert np.isnan(prr)
@@ -124,7 +120,6 @@ def test_areas_by_hand():
 
 
 LABEL = np.array([1, 0, 1, 0, 1, 0])
-
 PROB = np.array([0.9, 0.8, 0.3, 0.2, 0.6, 0.4])
 
 UNCERTAINTY = np.array(
@@ -133,9 +128,7 @@ UNCERTAINTY = np.array(
 
 
 def test_by_hand():
-    found = dict(
-        zip(referred_names(), referred_values(Cases(LABEL, PROB, UNCERTAINTY).weighted()), strict=True)
-    )
+    found = dict(zip(referred_names(), referred_values(Cases(LABEL, PROB, UNCERTAINTY).weighted()), strict=True))
     assert found == pytest.approx(
         {
             "accuracy_at_50": 1 / 3,

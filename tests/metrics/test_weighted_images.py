@@ -70,12 +70,8 @@ def weightings(rng, n, rows=3):
 
 def functions():
     """All functions of many weightings: scores, areas of curves, the coarse area, and all values of two referred shares."""
-    found = {
-        name: spec for name, spec in SCORES.items() if not spec.by_rows and name != "referral_auprc_area"
-    }
-    found |= {
-        f"area of {metric}": lambda w, m=metric: area_of(w, m) for metric in METRICS if metric != "auprc"
-    }
+    found = {name: spec for name, spec in SCORES.items() if not spec.by_rows and name != "referral_auprc_area"}
+    found |= {f"area of {metric}": lambda w, m=metric: area_of(w, m) for metric in METRICS if metric != "auprc"}
     found |= {f"at {r}": lambda w, r=r: selective.referred_values(w, r) for r in (0.1, 0.95)}
     return found | {"coarse": coarse_auprc_area}
 

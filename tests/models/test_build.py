@@ -90,9 +90,7 @@ def test_width_and_stem_belong_to_the_network():
             load_run(None, words, data="d")
 
 
-@pytest.mark.parametrize(
-    "name", ["timm:hf-hub:a/b", "timm:local-dir:/x", "timm:../../x", "timm:a/b", "timm:"]
-)
+@pytest.mark.parametrize("name", ["timm:hf-hub:a/b", "timm:local-dir:/x", "timm:../../x", "timm:a/b", "timm:"])
 def test_a_name_of_timm_is_no_address_and_no_path(name):
     with pytest.raises(ValueError, match="unknown model"):
         ModelConfig(name=name)

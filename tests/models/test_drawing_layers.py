@@ -188,9 +188,7 @@ def test_dropout_finds_the_activations_of_other_packages_and_layers_with_names()
 
 def test_frozen_stages_stay_without_noise():
     network = efficientnet_lite0()
-    assert (
-        len(dropout_sites(network)) == 33
-    )  # of the stem, of the first block one, of 15 blocks two each, of the head
+    assert len(dropout_sites(network)) == 33  # of the stem, of the first block one, of 15 blocks two each, of the head
     settings = ModelConfig(name="efficientnet_lite0", weights="imagenet", trained=2)
     fine_tune(network, settings)
     assert dropout_sites(network) == ("blocks.6.0.act1", "blocks.6.0.act2", "act2")

@@ -92,18 +92,14 @@ def test_what_is_no_network_is_refused_in_one_line(name, says):
 
 
 def test_a_function_that_no_other_process_could_import_is_refused():
-    with pytest.raises(
-        ValueError, match=r"<lambda> cannot be imported by other processes\. Put it into a module"
-    ):
+    with pytest.raises(ValueError, match=r"<lambda> cannot be imported by other processes\. Put it into a module"):
         ModelConfig(name=lambda: nn.Linear(1, 1))
     with pytest.raises(ValueError, match="a Pooled is not a function that makes a network"):
         ModelConfig(name=mine.Pooled())
 
 
 def test_the_current_folder_is_looked_in_and_the_file_is_known(tmp_path, monkeypatch):
-    (tmp_path / "found_here.py").write_text(
-        "from support.own_network import Pooled\ndef net():\n    return Pooled()\n"
-    )
+    (tmp_path / "found_here.py").write_text("from support.own_network import Pooled\ndef net():\n    return Pooled()\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
     assert build_model(ModelConfig(name="found_here:net"), seed=0)

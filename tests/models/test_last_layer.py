@@ -94,9 +94,7 @@ def test_a_last_layer_that_is_not_the_last_is_refused():
 )
 def test_a_network_of_a_user_with_something_after_its_last_layer_is_refused(after):
     network = split_last_layer(Followed(after))
-    with pytest.raises(
-        InputError, match=r"last linear layer 'answer': something follows it.*Choose a method"
-    ):
+    with pytest.raises(InputError, match=r"last linear layer 'answer': something follows it.*Choose a method"):
         network(torch.rand(3, 3, 2, 2))
 
 

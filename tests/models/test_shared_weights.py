@@ -239,16 +239,12 @@ def test_a_sample_passes_through_the_layer_of_its_number():
 def test_samples_are_clipped_where_asked():
     made = rank1(nn.Linear(50, 1), components=1, clip=1.01)
     use_generator(made, generator())
-    drawn = made._sample(
-        made.input_mean, made.input_rho, torch.zeros(100, dtype=torch.long), Draw(generator(1))
-    )
+    drawn = made._sample(made.input_mean, made.input_rho, torch.zeros(100, dtype=torch.long), Draw(generator(1)))
     assert float(drawn.detach().abs().max()) == pytest.approx(1.01)
 
 
 def test_the_published_prior_fights_the_signs_and_ours_does_not():
-    published, ours = (
-        rank1(nn.Linear(400, 1), components=1, prior_mean=p).kl_terms()[0] for p in ("one", "sign")
-    )
+    published, ours = (rank1(nn.Linear(400, 1), components=1, prior_mean=p).kl_terms()[0] for p in ("one", "sign"))
     negative = int((rank1(nn.Linear(400, 1), components=1).input_mean < 0).sum())
     # (-1 - 1)² / (2 * 0.05²) = 800 nats for each -1.
     assert float((published - ours).detach()) == pytest.approx(800 * negative, rel=1e-4)

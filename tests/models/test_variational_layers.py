@@ -62,9 +62,7 @@ def test_a_layer_s_kl_is_the_reference_with_he_s_prior(shared, tied, name):
     assert made.prior_stddev == pytest.approx(float(golden["out_he_prior_stddev_conv3x3_cin4"]))
     made.rho.data = torch.log(torch.expm1(stddev.permute(3, 2, 0, 1)))
     (term,) = made.kl_terms()
-    assert float(term.detach()) / int(golden["in_dataset_size"]) == pytest.approx(
-        float(golden[name]), rel=1e-4
-    )
+    assert float(term.detach()) / int(golden["in_dataset_size"]) == pytest.approx(float(golden[name]), rel=1e-4)
 
 
 def test_radial_noise_has_a_half_normal_norm_and_no_preferred_direction():

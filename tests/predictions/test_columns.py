@@ -175,9 +175,7 @@ GOOD = {"image_id": ["a", "b", "c"], "label": [0, 1, 1], "probs": [0.1, 0.8, 0.4
 
 
 def kept(**columns):
-    return {
-        name: values.tolist() for name, values in rb.Predictions(**GOOD, subgroups=columns).subgroups.items()
-    }
+    return {name: values.tolist() for name, values in rb.Predictions(**GOOD, subgroups=columns).subgroups.items()}
 
 
 def test_types_and_missing_cells():
@@ -227,9 +225,7 @@ def test_values_without_such_blanks_stay_as_they_are():
 
 
 def test_a_file_with_such_blanks_has_the_groups_of_one_without(tmp_path):
-    (tmp_path / "p.csv").write_text(
-        "image_id,label,prob,camera\na,0,0.1,Zeiss \nb,1,0.8,Zeiss\nc,1,0.4,Canon\n"
-    )
+    (tmp_path / "p.csv").write_text("image_id,label,prob,camera\na,0,0.1,Zeiss \nb,1,0.8,Zeiss\nc,1,0.4,Canon\n")
     found = rb.read_predictions(tmp_path / "p.csv")
     assert found.subgroups["camera"].tolist() == ["Zeiss", "Zeiss", "Canon"]
     assert "camera: read 'Zeiss ' as 'Zeiss'" in found.notes[0]
@@ -305,9 +301,7 @@ def test_what_is_left_out_is_said(tmp_path, monkeypatch):
 def test_names_that_a_format_uses_itself(tmp_path):
     for ending in ("csv", "npz", "parquet"):
         path = tmp_path / f"p.{ending}"
-        rb.write_predictions(
-            rb.Predictions(**GOOD, subgroups={"file": ["x", "y", "z"], "a/b": [1, 2, 3]}), path
-        )
+        rb.write_predictions(rb.Predictions(**GOOD, subgroups={"file": ["x", "y", "z"], "a/b": [1, 2, 3]}), path)
         again = rb.read_predictions(path)
         assert again.subgroups["file"].tolist() == ["x", "y", "z"]
         assert again.subgroups["a/b"].tolist() == [1, 2, 3]

@@ -63,9 +63,7 @@ def test_declared_values_and_encodings_are_checked_first(tmp_path, monkeypatch):
     with pytest.raises(InputError, match="unfolds to 300 values"):
         read_predictions(path)
     assert read_table(path, ["label"]).num_rows == 100
-    pa.parquet.write_table(
-        table(4), path, use_dictionary=False, column_encoding={"image_id": "DELTA_BYTE_ARRAY"}
-    )
+    pa.parquet.write_table(table(4), path, use_dictionary=False, column_encoding={"image_id": "DELTA_BYTE_ARRAY"})
     with pytest.raises(InputError, match="DELTA_BYTE_ARRAY"):
         read_predictions(path)
     monkeypatch.setattr(formats, "MAX_FOOTER", 100)

@@ -161,18 +161,14 @@ def test_files_that_are_too_large_are_refused_before_they_are_read(folder, monke
     monkeypatch.setattr(columns, "MAX_ROWS", 2000)
     monkeypatch.setattr(columns, "MAX_VALUES", 8000)
     monkeypatch.setattr(formats.pa.csv, "read_csv", None)  # never called
-    refused(
-        folder, b"image_id,label,prob\n" + rows, "holds 3,001 rows of 1 samples, more than are scored at once"
-    )
+    refused(folder, b"image_id,label,prob\n" + rows, "holds 3,001 rows of 1 samples, more than are scored at once")
     monkeypatch.setattr(formats, "MAX_CSV_BYTES", 100)
     refused(folder, b"image_id,label,prob\n" + rows, "is larger than")
     ids = [f"i{k}" for k in range(3000)]
     sink = io.BytesIO()
     pq.write_table(pa.table({"image_id": ids, "label": [0] * 3000, "prob": [0.5] * 3000}), sink)
     refused(folder, sink.getvalue(), "holds 3,000 rows")
-    refused(
-        folder, npz(image_id=np.array(ids), label=np.zeros(3000), prob=np.zeros(3000)), "holds 3,000 rows"
-    )
+    refused(folder, npz(image_id=np.array(ids), label=np.zeros(3000), prob=np.zeros(3000)), "holds 3,000 rows")
 
 
 SEEDS = [
@@ -201,8 +197,7 @@ def test_damaged_files_are_read_or_refused(folder_of_damage, seed, edits, cut):
 
 
 @given(
-    st.binary(max_size=200)
-    | st.text(',;\n"0.51ab\t', max_size=60).map(lambda t: f"image_id,label,prob\n{t}".encode())
+    st.binary(max_size=200) | st.text(',;\n"0.51ab\t', max_size=60).map(lambda t: f"image_id,label,prob\n{t}".encode())
 )
 @settings(deadline=None, max_examples=200)
 def test_random_bytes_are_read_or_refused(folder_of_damage, content):

@@ -74,15 +74,10 @@ def test_a_selection_of_a_selection_knows_the_rows_of_the_file():
 
 
 N = 40
-
 RNG = np.random.default_rng(3)
-
 GRADE = RNG.integers(0, 5, N)
-
 LABEL = (GRADE >= 2).astype(int)
-
 IDS = [f"i{k}" for k in range(N)]
-
 LOGITS = RNG.normal(0, 2, (N, 5))
 
 
@@ -127,9 +122,7 @@ def test_without_ids_the_images_are_named_by_their_row():
 def test_logits():
     one = LOGITS[:, 0]
     for shaped in (one, one[:, None]):
-        np.testing.assert_allclose(
-            rb.Predictions.from_logits(shaped, IDS, LABEL).prob, expit(one), rtol=1e-12
-        )
+        np.testing.assert_allclose(rb.Predictions.from_logits(shaped, IDS, LABEL).prob, expit(one), rtol=1e-12)
     np.testing.assert_allclose(
         rb.Predictions.from_logits(LOGITS, IDS, LABEL).prob,
         reference(LOGITS, axis=1)[:, 2:].sum(axis=1),
@@ -215,9 +208,7 @@ def test_data_frames_with_options_and_types():
     )
     frame["site"] = pd.Categorical(["x", "y"] * (N // 2))
     frame["seen"] = pd.Timestamp("2026-03-01")
-    found = rb.Predictions.from_dataframe(
-        frame, columns={"grade": "level"}, grades=True, method="Ours", seed=4
-    )
+    found = rb.Predictions.from_dataframe(frame, columns={"grade": "level"}, grades=True, method="Ours", seed=4)
     assert found.label.tolist() == LABEL.tolist()
     assert (found.metadata["title"], found.metadata["seed"]) == ("Ours", 4)
     assert found.subgroups["site"].tolist() == ["x", "y"] * (N // 2)
@@ -271,7 +262,5 @@ def test_long_ids_that_a_missing_cell_made_floats_are_refused_and_as_text_are_ke
     whole.loc[3, "patient_id"] = pd.NA
     assert len(set(rb.Predictions.from_dataframe(whole).patient_id)) == N // 2 + 1
     for kind in ("float64", "float32"):
-        with pytest.raises(
-            InputError, match=r"row 1, column 'patient_id': is the floating-point number .*as text"
-        ):
+        with pytest.raises(InputError, match=r"row 1, column 'patient_id': is the floating-point number .*as text"):
             rb.Predictions.from_dataframe(whole.astype({"patient_id": kind}))

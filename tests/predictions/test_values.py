@@ -137,9 +137,7 @@ def test_what_is_no_distribution_is_refused(probs, lowest, message):
 
 
 def test_softmax_and_the_sigmoid_of_a_single_logit():
-    np.testing.assert_allclose(
-        class_probabilities(CHECK, [[0.0, np.log(3)], [1e4, 0]]), [[0.25, 0.75], [1, 0]]
-    )
+    np.testing.assert_allclose(class_probabilities(CHECK, [[0.0, np.log(3)], [1e4, 0]]), [[0.25, 0.75], [1, 0]])
     two = [[0.25, 0.75], [0.5, 0.5]]
     np.testing.assert_allclose(class_probabilities(CHECK, [np.log(3), 0]), two)
     np.testing.assert_allclose(class_probabilities(CHECK, [[np.log(3)], [0]]), two)
@@ -220,9 +218,7 @@ def test_an_object_without_a_gradable_image_is_refused():
 
 
 def test_a_data_frame_is_read_as_a_file_is():
-    frame = pa.table(
-        {"image_id": list("abc"), "label": [0, 1, 1], "prob": [0.2, None, 0.9], "gradable": [1, 0, 1]}
-    )
+    frame = pa.table({"image_id": list("abc"), "label": [0, 1, 1], "prob": [0.2, None, 0.9], "gradable": [1, 0, 1]})
     assert rb.Predictions.from_dataframe(frame).prob.tolist() == [0.2, 0.9]
     assert rb.Predictions.from_dataframe(frame, ungradable=True).prob.tolist() == [0.2, 0.5, 0.9]
 
@@ -279,7 +275,6 @@ def refused(tmp_path, text, **options):
 
 
 TWO = "image_id,label,prob_0,prob_1\na,0,0.9,0.1\nb,1,0.3,0.7\nc,0,0.8,0.2\n"
-
 FIVE = "image_id,grade,prob_0,prob_1,prob_2,prob_3,prob_4\na,0,.5,.2,.1,.1,.1\nb,3,.1,.1,.2,.3,.3\n"
 
 
@@ -297,9 +292,7 @@ def test_class_probabilities_need_to_be_said(tmp_path):
     assert "row 2, column 'probs': sums to 0.8" in refused(tmp_path, TWO.replace("0.7", "0.5"), softmax=True)
 
 
-@pytest.mark.parametrize(
-    ("name", "options"), [("two_classes", {"softmax": True}), ("five_grades", {"grades": True})]
-)
+@pytest.mark.parametrize(("name", "options"), [("two_classes", {"softmax": True}), ("five_grades", {"grades": True})])
 def test_the_softmax_files_that_were_misread(name, options):
     path = shared_path("cases", f"softmax_{name}.csv")
     with pytest.raises(InputError, match="class probabilities"):
@@ -342,13 +335,13 @@ def test_a_label_that_contradicts_the_grade(tmp_path):
     )
     with pytest.raises(InputError, match="referable from grade 7"):
         read(tmp_path, text, referable_from=7)
-    assert "--referable-from needs the grades" in refused(
-        tmp_path, "id,label,prob\na,0,.1\n", referable_from=3
-    )
+    assert "--referable-from needs the grades" in refused(tmp_path, "id,label,prob\na,0,.1\n", referable_from=3)
 
 
 def test_a_shifted_set_without_grades_keeps_the_others(tmp_path):
-    text = "image_id,label,grade,prob,domain\na,0,0,.1,in_domain\nb,1,3,.6,in_domain\nc,1,,.7,shifted\nd,0,,.2,shifted\n"
+    text = (
+        "image_id,label,grade,prob,domain\na,0,0,.1,in_domain\nb,1,3,.6,in_domain\nc,1,,.7,shifted\nd,0,,.2,shifted\n"
+    )
     found = read(tmp_path, text)
     assert found.select(domain="in_domain").grade.tolist() == [0, 3]
     assert found.select(domain="shifted").grade is None
@@ -379,7 +372,9 @@ def test_usual_words_of_splits(tmp_path):
 
 
 def test_the_word_of_a_split_or_domain_that_is_not_known_is_named(tmp_path):
-    text = "id,label,prob,split,domain\na,0,.1,val,In-Domain\nb,1,.6,Test,in_domain\nc,1,.6,TRAIN,Shifted\nd,1,.6,dev,x\n"
+    text = (
+        "id,label,prob,split,domain\na,0,.1,val,In-Domain\nb,1,.6,Test,in_domain\nc,1,.6,TRAIN,Shifted\nd,1,.6,dev,x\n"
+    )
     message = refused(tmp_path, text.replace("TRAIN", "Test"))
     assert "row 4, column 'domain': is 'x'. Valid: in_domain, shifted." in message
     message = refused(tmp_path, text.replace(",x", ",shifted"))
@@ -399,9 +394,7 @@ def test_method_and_seed_come_from_options_or_columns(tmp_path):
 
 
 def test_a_method_that_is_named_replaces_that_of_the_file_with_its_setting(tmp_path):
-    made = rb.Predictions(
-        ["a", "b"], [0, 1], [0.1, 0.8], metadata={"title": "MAP", "setting": "x", "seed": 3}
-    )
+    made = rb.Predictions(["a", "b"], [0, 1], [0.1, 0.8], metadata={"title": "MAP", "setting": "x", "seed": 3})
     rb.write_predictions(made, tmp_path / "p.parquet")
     found = rb.read_predictions(tmp_path / "p.parquet", method="Ours").metadata
     assert (found["method"], found["title"], found["seed"]) == ("Ours", "Ours", 3)
@@ -440,9 +433,7 @@ def test_the_labels_of_eyepacs_need_to_be_named(tmp_path):
 def test_an_empty_label_follows_from_the_grade(tmp_path):
     text = "image_id,label,grade,prob\na,,0,.1\nb,,3,.8\n"
     assert read(tmp_path, text).label.tolist() == [0, 1]
-    assert "column 'label': is empty in every row" in refused(
-        tmp_path, text.replace(",0,", ",,").replace(",3,", ",,")
-    )
+    assert "column 'label': is empty in every row" in refused(tmp_path, text.replace(",0,", ",,").replace(",3,", ",,"))
 
 
 def test_odd_tables(tmp_path):
@@ -588,9 +579,7 @@ def test_dictionaries_of_several_pieces_become_one_column():
 
 def test_the_first_value_that_is_not_a_number_is_named():
     error = not_a_number("t.csv", "prob", pa.array(["1", "x", "y"]))
-    assert str(error).startswith(
-        "t.csv, row 2, column 'prob': is 'x', not a number. Write a number from 0 to 1"
-    )
+    assert str(error).startswith("t.csv, row 2, column 'prob': is 'x', not a number. Write a number from 0 to 1")
 
 
 @pytest.mark.parametrize(

@@ -32,10 +32,7 @@ from support.screened import screened
 
 @pytest.fixture(scope="module")
 def rich():
-    return {
-        item.topic: item
-        for item in checklist(rb.clinic(screened(60), "youden@validation", referral_rate=0.2))
-    }
+    return {item.topic: item for item in checklist(rb.clinic(screened(60), "youden@validation", referral_rate=0.2))}
 
 
 @pytest.fixture(scope="module")
@@ -133,15 +130,9 @@ def test_every_kind_of_answer():
     assert kind(flat(~label, good)) == "inverted"
     assert "labels or probabilities look inverted" in " ".join(rb.clinic(flat(~label, good)).notes)
     assert kind(flat(label, good)) == "no referral"
-    assert (
-        kind(flat(label, np.where(label, 0.8, 0.2) + 0.1 * rng.random(2000)), referral_rate=0.2)
-        == "nothing missed"
-    )
+    assert kind(flat(label, np.where(label, 0.8, 0.2) + 0.1 * rng.random(2000)), referral_rate=0.2) == "nothing missed"
     assert kind(flat(label, good), referral_rate=0.1) == "yes"
-    assert (
-        kind(flat(label, good), threshold="sensitivity=.9@test", referral_rate=0.1, uncertainty="margin")
-        == "partly"
-    )
+    assert kind(flat(label, good), threshold="sensitivity=.9@test", referral_rate=0.1, uncertainty="margin") == "partly"
     # An uncertainty that is certain about the missed: the probability's distance from one half, turned round.
     turned = np.abs(good - 0.5)
     assert kind(flat(label, good, uncertainty=turned), referral_rate=0.3) == "worse"
@@ -216,8 +207,7 @@ def test_the_page_stands_alone_and_leads_with_missed_disease(report, tmp_path):
     assert "http:" not in without_script(page)
     assert "https:" not in page
     places = [
-        page.index(text)
-        for text in ("What is missed", "At which threshold", "What it costs", "For whom it fails")
+        page.index(text) for text in ("What is missed", "At which threshold", "What it costs", "For whom it fails")
     ]
     assert places == sorted(places)
     for image in report["in_domain"].missed.images:
@@ -233,9 +223,7 @@ def test_what_the_file_holds_is_escaped():
     part = screened(40)
     ids = [f"<script>{k}</script>" for k in range(len(part))]
     camera = np.where(part.subgroups["camera"] == "A", "<img src=x>", "B")
-    changed = rb.Predictions(
-        ids, part.label, part.prob, patient_id=part.patient_id, subgroups={"<i>": camera}
-    )
+    changed = rb.Predictions(ids, part.label, part.prob, patient_id=part.patient_id, subgroups={"<i>": camera})
     page = render(rb.clinic(changed, 0.9))
     assert "<script" not in without_script(page)
     assert "<img src" not in page

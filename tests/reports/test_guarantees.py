@@ -25,8 +25,7 @@ def predictions_of(wrong, labels=None, wrong_of_test=None):
     """300 validation and 300 test images; the first ones of each are called wrongly, by a model that is sure of them."""
     label = np.arange(300) % 2 if labels is None else labels
     probs = [
-        np.where(np.arange(300) < k, 0.95 - 0.9 * label, 0.1 + 0.8 * label)
-        for k in (wrong, wrong_of_test or wrong)
+        np.where(np.arange(300) < k, 0.95 - 0.9 * label, 0.1 + 0.8 * label) for k in (wrong, wrong_of_test or wrong)
     ]
     return rb.Predictions(
         [f"i{k}" for k in range(600)], [*label, *label], np.concatenate(probs), split=["validation"] * 300 + ["test"] * 300,
@@ -55,9 +54,7 @@ def test_labels_that_refute_a_certificate_come_first():
 def test_a_refusal_is_explained_once():
     found = rb.transfer(predictions_of(0), "selective_risk", 0.001, delta=0.1, bootstrap=20)
     lines = " ".join(printed(found).split())
-    assert lines.startswith(
-        "Refused: no threshold is certified. For error of the retained at most 0.001, the risk is"
-    )
+    assert lines.startswith("Refused: no threshold is certified. For error of the retained at most 0.001, the risk is")
     assert "validation patients would be needed; there are 300." in lines
     assert "Goal, per image: " in lines
     assert "Claim" not in lines

@@ -79,9 +79,7 @@ def test_the_latest_windows_are_narrower_than_all(found):
     assert whole.blocks[0].rows[0].cells[2].content == "–"  # no share of referred images is known
 
 
-PAGE_GOALS = Certified(
-    0.2, 0.5, "<b>own</b>", (Goal("selective_risk", 0.08), Goal("sensitivity", 0.8)), "image", 2
-)
+PAGE_GOALS = Certified(0.2, 0.5, "<b>own</b>", (Goal("selective_risk", 0.08), Goal("sensitivity", 0.8)), "image", 2)
 
 
 @pytest.fixture(scope="module")

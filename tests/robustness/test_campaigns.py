@@ -15,9 +15,7 @@ TOOLS = Path(__file__).parents[2] / "tools"
 EXAMINE, TRAIN, CHAINS = 11, 0, 12  # seeds of a quick verb, of a training, and of a damaged set of chains
 
 
-@pytest.mark.skipif(
-    sys.platform != "linux" or shutil.which("cc") is None, reason="needs Linux and a C compiler"
-)
+@pytest.mark.skipif(sys.platform != "linux" or shutil.which("cc") is None, reason="needs Linux and a C compiler")
 @pytest.mark.parametrize(
     ("campaign", "seed", "trials"),
     [
@@ -39,9 +37,7 @@ def test_nothing_breaks(campaign, seed, trials):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    sys.platform != "linux" or shutil.which("cc") is None, reason="needs Linux and a C compiler"
-)
+@pytest.mark.skipif(sys.platform != "linux" or shutil.which("cc") is None, reason="needs Linux and a C compiler")
 def test_a_pass_over_every_operation_is_complete_and_continues(tmp_path):
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TOOLS), os.environ.get("PYTHONPATH", "")])}
     log = tmp_path / "outcomes.jsonl"

@@ -53,9 +53,7 @@ def predictions(
     centre = EVIDENCE[people["grade"]] + shared.normal(size=n) * hard * 1.3
     centre = centre + rng.normal(size=n) * hard * noise / np.sqrt(members) * 0.7
     spread = noise * (0.4 + knows * hard)
-    logits = sharp * (
-        centre[:, None] + rng.normal(size=(n, samples)) * (spread[:, None] if samples > 1 else 0)
-    )
+    logits = sharp * (centre[:, None] + rng.normal(size=(n, samples)) * (spread[:, None] if samples > 1 else 0))
     return Predictions(
         image_id=people["image_id"],
         label=people["label"],

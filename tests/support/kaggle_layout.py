@@ -23,7 +23,6 @@ GRADES = {
 }
 APTOS = (1_805, 370, 999, 193, 295)
 FELLOWS = 307  # severe training images whose fellow eye is not severe
-
 Label = tuple[str, int, str]  # image, grade, part
 
 

@@ -21,9 +21,7 @@ def raw_folder(folder, images=60, seed=0):
         colour = np.array([120 + 30 * (grade > 0), 90, 60]) + rng.normal(0, 12, (48, 48, 3))
         pixels = np.where(disc, colour, 0).clip(0, 255).astype(np.uint8)
         Image.fromarray(pixels).save(folder / f"eye{number:03}.png")
-        lines.append(
-            f"eye{number:03}.png,{grade},p{number},{'test' if number >= images * 2 // 3 else 'train'}"
-        )
+        lines.append(f"eye{number:03}.png,{grade},p{number},{'test' if number >= images * 2 // 3 else 'train'}")
     (folder / "labels.csv").write_text("\n".join(lines) + "\n")
     return folder
 

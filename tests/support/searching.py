@@ -65,9 +65,7 @@ def pretend(job: Job) -> Outcome:
     skill = 3 * math.exp(-(math.log10(lr / 0.03) ** 2)) + 0.1 * job.run.optimizer.epochs
     logit = skill * (2 * parts.label - 1) + random.normal(0, 2, len(parts))
     folder = run_folder(job.run, job.out, task)
-    found = Predictions(
-        parts.image_id, parts.label, 1 / (1 + np.exp(-logit)), domain=parts.domain, split=parts.split
-    )
+    found = Predictions(parts.image_id, parts.label, 1 / (1 + np.exp(-logit)), domain=parts.domain, split=parts.split)
     write_predictions(found, folder / "predictions.parquet")
     write_bytes(folder / "done", b"")
     return Outcome(job, "done", folder, 2.0, 1)

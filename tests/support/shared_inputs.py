@@ -25,11 +25,7 @@ def cases_of(name):
         t = table("tiny10")
         return t["y"], t["p"], t["uncertainty"]
     t = table("n400")
-    return (
-        (t["y"], t["p"], t["entropy_nats"])
-        if name == "n400"
-        else (t["y"], t["p_tied"], t["entropy_tied_nats"])
-    )
+    return (t["y"], t["p"], t["entropy_nats"]) if name == "n400" else (t["y"], t["p_tied"], t["entropy_tied_nats"])
 
 
 @st.composite

@@ -16,9 +16,7 @@ def screened(n=300, seed=0, drop=0.0, **columns):
     z = 4 * label - 2 + np.repeat(rng.normal(size=n), 2) + rng.normal(size=2 * n)
     prob = 1 / (1 + np.exp(-(z - drop * (label & (camera == "B")))))
     given = {"camera": camera, **{name: np.repeat(values, 2) for name, values in columns.items()}}
-    return rb.Predictions(
-        np.arange(2 * n), label, prob, patient_id=np.repeat(np.arange(n), 2), subgroups=given
-    )
+    return rb.Predictions(np.arange(2 * n), label, prob, patient_id=np.repeat(np.arange(n), 2), subgroups=given)
 
 
 def groups(part, **arguments):

@@ -140,17 +140,11 @@ def _close(batch: Batch, log: OutcomeLog) -> None:
 def main() -> int:
     """Run, print the table and the failures; return 1 where there are any."""
     parser = argparse.ArgumentParser(prog="torture", description="Try to break retinabench, and count.")
-    parser.add_argument(
-        "--minutes", type=float, default=60, help="time to spend, with that of earlier runs in the log"
-    )
-    parser.add_argument(
-        "--log", type=Path, default=Path("build/torture/outcomes.jsonl"), help="log to continue"
-    )
+    parser.add_argument("--minutes", type=float, default=60, help="time to spend, with that of earlier runs in the log")
+    parser.add_argument("--log", type=Path, default=Path("build/torture/outcomes.jsonl"), help="log to continue")
     parser.add_argument("--only", action="append", choices=campaign_names(), help="campaigns; all by default")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="batches at once")
-    parser.add_argument(
-        "--seed", type=int, help="run one batch of each campaign with this seed, and log nothing"
-    )
+    parser.add_argument("--seed", type=int, help="run one batch of each campaign with this seed, and log nothing")
     parser.add_argument(
         "--every-operation",
         nargs="*",

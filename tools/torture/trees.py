@@ -100,9 +100,7 @@ def contents(out: Path) -> dict[str, bytes]:
 def without_seconds(path: Path) -> bytes:
     """Return the content of a file; where it states how long something took, the rest of it; the names in a list of checksums."""
     if path.name == CHECKSUMS:
-        return "\n".join(
-            name for name in sorted(read_checksums(path.parent)) if (path.parent / name).exists()
-        ).encode()
+        return "\n".join(name for name in sorted(read_checksums(path.parent)) if (path.parent / name).exists()).encode()
     content = path.read_bytes()
     with contextlib.suppress(ValueError, KeyError, OSError, zipfile.BadZipFile):
         if path.suffix == ".json" and any(key.encode() in content for key in VOLATILE):

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 
 Verbs = Mapping[str, tuple[Callable[..., int | None], str]]
-
 """Name of a verb -> its function, and the example that ends its help."""
 
 
@@ -185,14 +184,9 @@ def print_notes(notes: Iterable[str]) -> None:
 
 
 READING, COMPUTING = "How files are read", "How it is computed"
-
 Out = Annotated[Path, option("--out", "FOLDER", "Folder to write into.")]
-
 Seed = Annotated[int, option("--seed", "N", "Seed of everything random.", min=0, rich_help_panel=COMPUTING)]
-
-Silent = Annotated[
-    bool, flag("--quiet", "-q", help="No progress, only results and errors.", rich_help_panel=COMPUTING)
-]
+Silent = Annotated[bool, flag("--quiet", "-q", help="No progress, only results and errors.", rich_help_panel=COMPUTING)]
 
 Workers = Annotated[
     int | None,
@@ -218,9 +212,7 @@ Device = Annotated[str, option("--device", "DEVICE", "auto, cpu, cuda or cuda:N.
 
 Rules = Annotated[
     Literal["corrected", "published"],
-    option(
-        "--rules", "RULES", "corrected: ours; published: as the released Retina Benchmark, faults included."
-    ),
+    option("--rules", "RULES", "corrected: ours; published: as the released Retina Benchmark, faults included."),
 ]
 
 Uncertainty = Annotated[
@@ -262,9 +254,7 @@ Shifted = Annotated[
 
 Config = Annotated[
     str | None,
-    option(
-        "--config", "NAME|FILE", "TOML file, or a preset such as demo/map; settings left out have defaults."
-    ),
+    option("--config", "NAME|FILE", "TOML file, or a preset such as demo/map; settings left out have defaults."),
 ]
 
 Overrides = Annotated[
@@ -272,14 +262,11 @@ Overrides = Annotated[
 ]
 
 Task = Annotated[str | None, option("--task", "TASK", f"One of: {', '.join(TASKS)}.")]
-
 Method = Annotated[str | None, option("--method", "METHOD", f"One of: {', '.join(METHODS)}.")]
 
 Model = Annotated[
     str | None,
-    option(
-        "--model", "NETWORK", "Network: one of ours, timm:NAME, or your own function package.module:function."
-    ),
+    option("--model", "NETWORK", "Network: one of ours, timm:NAME, or your own function package.module:function."),
 ]
 
 OwnModel = Annotated[
@@ -364,12 +351,8 @@ class Computing:
         return precision_of(self.name, self.device, self.gpus)
 
 
-HERE = Computing()
-
-"""Where a verb that is called as a function computes."""
-
+HERE = Computing()  # Where a verb that is called as a function computes.
 computes_runs = with_options(Computing, "computing")
-
 """Gives a verb the options of `Computing`, which it gets as its argument `computing`."""
 
 
@@ -381,9 +364,7 @@ TargetFolder = Annotated[
 ]
 
 Chains = Annotated[int, option("--chains", "N", "Number of chains; fewer than 4 cannot pass.", min=1)]
-
 BurnIn = Annotated[int, option("--burn-in", "N", "Transitions that adapt the step and are dropped.", min=1)]
-
 Keep = Annotated[int, option("--keep", "N", "Transitions of each chain that count.", min=8)]
 
 # Of the verbs that read predictions files.
@@ -482,12 +463,8 @@ class FileReader:
             )
 
 
-PLAIN = FileReader()
-
-"""Reads files without options; what a verb that is called as a function has."""
-
+PLAIN = FileReader()  # Reads files without options; what a verb that is called as a function has.
 reads_predictions = with_options(FileReader, "reader")
-
 """Gives a verb the options of `FileReader`, which it gets as its argument `reader`."""
 
 

@@ -35,24 +35,18 @@ if TYPE_CHECKING:
     from retinabench.metrics.guarantees.transfer import Transfer
 
 
-Rate = Annotated[
-    float, option("--referral", "X", "Share of images to refer, frozen on the validation split if any.")
-]
+Rate = Annotated[float, option("--referral", "X", "Share of images to refer, frozen on the validation split if any.")]
 Prevalences = Annotated[
     list[float] | None,
     option("--prevalence", "X", "At which PPV and NPV are stated; may be repeated. Default: 0.05 to 0.3."),
 ]
 Cost = Annotated[
     float,
-    option(
-        "--cost", "X", "Price of a referral in detected referable images; 0.02: 50 readings are worth one."
-    ),
+    option("--cost", "X", "Price of a referral in detected referable images; 0.02: 50 readings are worth one."),
 ]
 Human = Annotated[
     str,
-    option(
-        "--reader", "X/X", "Sensitivity/specificity of the human who reads the referred images: 0.9/0.95."
-    ),
+    option("--reader", "X/X", "Sensitivity/specificity of the human who reads the referred images: 0.9/0.95."),
 ]
 ImagesPerHour = Annotated[float, option("--images-per-hour", "X", "What an expert reads in an hour.")]
 Columns = Annotated[
@@ -115,20 +109,12 @@ def _json(result: ScreeningReport) -> dict[str, object]:
     return clinic_json(result)
 
 
-Pilot = Annotated[
-    Path | None, argument("FILE", "Predictions of a pilot, from which what is not stated is read.")
-]
+Pilot = Annotated[Path | None, argument("FILE", "Predictions of a pilot, from which what is not stated is read.")]
 Prevalence = Annotated[float | None, option("--prevalence", "X", "Share of referable images: 0.1.")]
-Sensitivity = Annotated[
-    float | None, option("--sensitivity", "X", "That is expected; default 0.9, or the pilot's.")
-]
-Specificity = Annotated[
-    float | None, option("--specificity", "X", "That is expected; default 0.9, or the pilot's.")
-]
+Sensitivity = Annotated[float | None, option("--sensitivity", "X", "That is expected; default 0.9, or the pilot's.")]
+Specificity = Annotated[float | None, option("--specificity", "X", "That is expected; default 0.9, or the pilot's.")]
 Auroc = Annotated[float | None, option("--auroc", "X", "That is expected; default 0.95, or the pilot's.")]
-HalfWidth = Annotated[
-    float, option("--half-width", "X", "Of the intervals of sensitivity, specificity and AUROC.")
-]
+HalfWidth = Annotated[float, option("--half-width", "X", "Of the intervals of sensitivity, specificity and AUROC.")]
 AboveSensitivity = Annotated[
     float | None, option("--above-sensitivity", "X", "A goal that must be shown to be exceeded.")
 ]
@@ -320,9 +306,7 @@ def monitor(
             "Predictions with dates, labels may be empty; rows of the validation split are the reference.",
         ),
     ],
-    certificate: Annotated[
-        Path, option("--certificate", "FILE", "What `transfer --confidence … --json` wrote.")
-    ],
+    certificate: Annotated[Path, option("--certificate", "FILE", "What `transfer --confidence … --json` wrote.")],
     date_column: Annotated[
         str, option("--date-column", "COLUMN", "Column with the date of each image, as 2026-03-31.")
     ] = "date",
@@ -350,9 +334,7 @@ def monitor(
         if error.file is not None:
             raise
         names = f"{files[0]} and {len(files) - 1} more" if len(files) > 1 else files[0]
-        raise InputError(
-            error.problem, file=names, row=error.row, column=error.column, hint=error.hint
-        ) from None
+        raise InputError(error.problem, file=names, row=error.row, column=error.column, hint=error.hint) from None
     print_result(monitor_tables(result), json, result.to_dict)
     notes = notes_of_files([str(file) for file in files], [one.notes for one in predictions])
     print_notes((*notes, *result.notes))

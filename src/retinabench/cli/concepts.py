@@ -44,9 +44,7 @@ Source = Annotated[
     option("--source", "PATH", "Folder or zip of the data set as downloaded.", rich_help_panel=BANK),
 ]
 
-BankImages = Annotated[
-    int | None, option("--images", "N", "Of drawn retinas: their number.", rich_help_panel=BANK)
-]
+BankImages = Annotated[int | None, option("--images", "N", "Of drawn retinas: their number.", rich_help_panel=BANK)]
 
 Grid = Annotated[
     int, option("--grid", "N", "Ask about each of N x N regions of an image.", min=1, rich_help_panel=BANK)
@@ -84,9 +82,7 @@ Size = Annotated[
     int | None, option("--size", "N", "Side of what the network sees, in pixels.", rich_help_panel=NETWORK)
 ]
 
-Epochs = Annotated[
-    int | None, option("--epochs", "N", "Epochs of the training.", min=1, rich_help_panel=NETWORK)
-]
+Epochs = Annotated[int | None, option("--epochs", "N", "Epochs of the training.", min=1, rich_help_panel=NETWORK)]
 
 
 @dataclass(frozen=True)
@@ -122,7 +118,6 @@ class Asked:
 
 
 asks_about_images = with_options(Asked, "asked")
-
 """Gives a verb the options of `Asked`, which it gets as its argument `asked`."""
 
 
@@ -131,18 +126,14 @@ def occlude(
     bank: Annotated[
         str, option("--bank", "NAME|FILE", "Images with outlined lesions: idrid, synthetic … or a TOML file.")
     ] = "idrid",
-    source: Annotated[
-        Path | None, option("--source", "PATH", "Folder or zip of the data set as downloaded.")
-    ] = None,
+    source: Annotated[Path | None, option("--source", "PATH", "Folder or zip of the data set as downloaded.")] = None,
     out: Out = Path("occlusion"),
     images: Annotated[
         int | None, option("--images", "N", "At most so many images; of drawn retinas, their number.", min=1)
     ] = None,
     bootstrap: Annotated[
         int,
-        option(
-            "--bootstrap", "N", "Replicates for the intervals over patients.", min=100, max=MOST_REPLICATES
-        ),
+        option("--bootstrap", "N", "Replicates for the intervals over patients.", min=100, max=MOST_REPLICATES),
     ] = 2000,
     model: OwnModel = None,
     device: Device = "auto",
@@ -309,9 +300,7 @@ def _examined(
     from retinabench.concepts.examine import examine_files
 
     if (bank is None) == (truth is None):
-        raise InputError(
-            "name either --truth (a table) or --bank (images)", hint="See: retinabench examine --help"
-        )
+        raise InputError("name either --truth (a table) or --bank (images)", hint="See: retinabench examine --help")
     if answers is not None and asked.examinee is not None:
         raise InputError("--answers and --examinee exclude each other", hint="Leave one of them out.")
     if truth is not None:

@@ -33,9 +33,7 @@ DatasetName = Annotated[
     ),
 ]
 Source = Annotated[Path | None, option("--source", "PATH", "The data set as downloaded: folder or zip.")]
-Download = Annotated[
-    bool, flag("--download", help="Fetch what needs no login into --source, or say what to do.")
-]
+Download = Annotated[bool, flag("--download", help="Fetch what needs no login into --source, or say what to do.")]
 Size = Annotated[int, option("--size", "N", "Side of the square images, in pixels.")]
 Images = Annotated[int | None, option("--images", "N", "Synthetic data: number of training images.")]
 DrawSeed = Annotated[int | None, option("--seed", "N", "Synthetic data: seed of the drawing.", min=0)]
@@ -46,9 +44,7 @@ Preprocess = Annotated[
 Blur = Annotated[
     int, option("--blur", "N", "graham: sigma is the radius of the field of view / blur; 3, 5, 10, 20 or 30.")
 ]
-Published = Annotated[
-    bool, flag("--published", help="graham: the pixels of the released code, faults included.")
-]
+Published = Annotated[bool, flag("--published", help="graham: the pixels of the released code, faults included.")]
 Corrupt = Annotated[
     str | None,
     option(
@@ -61,9 +57,7 @@ OnBad = Annotated[
     Literal["fail", "skip"],
     typer.Option("--on-bad", help="Files that cannot be read: fail after all, or leave them out."),
 ]
-IntoSplit = Annotated[
-    str | None, option("--split", "SPLIT", "Put all images into this split, not the published ones.")
-]
+IntoSplit = Annotated[str | None, option("--split", "SPLIT", "Put all images into this split, not the published ones.")]
 Labels = Annotated[str | None, option("--labels", "FILE", "folder: the CSV with the labels, below --source.")]
 Columns = Annotated[
     list[str] | None,
@@ -102,9 +96,7 @@ def prepare(
     from retinabench.data.preprocessing.corruption import Corruption
     from retinabench.data.preprocessing.preprocess import Recipe
 
-    options = dataset_options(
-        dataset, source, images=images, seed=seed, split=split, labels=labels, column=column
-    )
+    options = dataset_options(dataset, source, images=images, seed=seed, split=split, labels=labels, column=column)
     recipe = Recipe(size, preprocess, blur, published, Corruption.parse(corrupt) if corrupt else None)
     if download:
         download_source(dataset, source, size, progress_of(quiet))
@@ -122,17 +114,11 @@ def prepare(
     say(
         f"{len(data.records):,} images at {size} px in {out}"
         + (f"; {left_out:,} bad file{'s' * (left_out > 1)} left out, see bad.csv" if left_out else "")
-        + (
-            "; labels without a file or files without a label: left_out.csv"
-            if (out / "left_out.csv").is_file()
-            else ""
-        )
+        + ("; labels without a file or files without a label: left_out.csv" if (out / "left_out.csv").is_file() else "")
     )
 
 
-def _draw_frozen(
-    name: str, out: Path, workers: int | None, progress: Progress, given: Sequence[object]
-) -> None:
+def _draw_frozen(name: str, out: Path, workers: int | None, progress: Progress, given: Sequence[object]) -> None:
     from retinabench.data.frozen.definition import frozen_benchmark
     from retinabench.data.frozen.images import draw_benchmark
 
@@ -148,9 +134,7 @@ def inspect(
     path: Annotated[Path, argument("PATH", "A predictions file, run folder or prepared folder.")],
     out: Annotated[
         Path | None,
-        option(
-            "--out", "FOLDER", "Prepared folder: read every image, write contact sheets and a data card here."
-        ),
+        option("--out", "FOLDER", "Prepared folder: read every image, write contact sheets and a data card here."),
     ] = None,
     seed: Seed = 0,
     quiet: Silent = False,
@@ -184,9 +168,7 @@ def verify(
             if found.state in ("damaged", "missing"):
                 say(f"retinabench: {files.described(found)}", error=True)
         if counts.total() == before:
-            raise InputError(
-                "holds no file to check", file=folder, hint="Name a folder that a command has written."
-            )
+            raise InputError("holds no file to check", file=folder, hint="Name a folder that a command has written.")
     say(
         f"{counts['whole']:,} whole, {counts['damaged']:,} damaged, {counts['missing']:,} missing, "
         f"{counts['without checksum']:,} without checksums"

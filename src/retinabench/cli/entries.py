@@ -49,9 +49,7 @@ def _described(kind: Kind) -> Mapping[str, str]:
     registries: Mapping[str, Registry[Any]] = {"methods": METHODS, "datasets": DATASETS, "models": MODELS}
     if kind in registries:
         found = {name: registries[kind].summary(name) for name in registries[kind]}
-        return {
-            name: text.removeprefix("Return a ") for name, text in found.items()
-        }  # of builders of networks
+        return {name: text.removeprefix("Return a ") for name, text in found.items()}  # of builders of networks
     if kind == "tasks":
         return {name: (one.divide.__doc__ or "").partition("\n")[0] for name, one in TASKS.items()}
     if kind == "scores":
@@ -85,9 +83,7 @@ def _preset(content: JsonObject) -> str:
 def check(
     method: Annotated[
         str,
-        argument(
-            "METHOD", "A method's name, its Python file (my_method.py) or its module (my_package.mine)."
-        ),
+        argument("METHOD", "A method's name, its Python file (my_method.py) or its module (my_package.mine)."),
     ],
     overrides: Overrides = None,
     model: Model = None,

@@ -47,9 +47,7 @@ Acceptance = Annotated[
         max=0.98,
     ),
 ]
-Budget = Annotated[
-    float, option("--budget", "X", "Gradient evaluations per training example.", min=1, max=1e12)
-]
+Budget = Annotated[float, option("--budget", "X", "Gradient evaluations per training example.", min=1, max=1e12)]
 
 
 def tasks(json: Json = None) -> None:
@@ -141,9 +139,7 @@ def _print_summary(made: Reference, out: Path, title: str) -> None:
 
 
 def import_reference(
-    file: Annotated[
-        Path, argument("FILE", "Published class probabilities or draws of y: CSV, NPZ, Parquet or zip.")
-    ],
+    file: Annotated[Path, argument("FILE", "Published class probabilities or draws of y: CSV, NPZ, Parquet or zip.")],
     task: Annotated[str, option("--task", "TASK", "kit-cifar10, kit-imdb, kit-medmnist, kit-uci, …")],
     out: Annotated[Path, option("--out", "FILE", "File to write, such as kit-cifar10.npz.")],
     labels: Annotated[
@@ -208,9 +204,7 @@ def tune(
         str, option("--task", "TASK", "A development target: fundus-small or energy-gap-wall.")
     ] = "fundus-small",
     data: TargetFolder = None,
-    reference: Annotated[
-        Path | None, option("--reference", "FILE", "Its reference; default: the shipped one.")
-    ] = None,
+    reference: Annotated[Path | None, option("--reference", "FILE", "Its reference; default: the shipped one.")] = None,
     trials: Annotated[int, option("--trials", "N", "Points of the search space.", min=1)] = 8,
     budget: Budget = 1000,
     out: Annotated[Path, option("--out", "FOLDER", "Folder for runs and records.")] = Path("fidelity-tuning"),
@@ -241,9 +235,7 @@ def _settings(trial: TuningPoint) -> str:
 def score(
     files: Annotated[
         list[Path],
-        argument(
-            "FILE", "Probabilities or 1,000 draws of y: NPZ, CSV, Parquet, competition zip, run folder."
-        ),
+        argument("FILE", "Probabilities or 1,000 draws of y: NPZ, CSV, Parquet, competition zip, run folder."),
     ],
     task: Target,
     data: TargetFolder = None,
@@ -274,9 +266,7 @@ def score(
 
 
 def board(
-    folders: Annotated[
-        list[Path], argument("FOLDER", "Folders with submissions for any tasks, or such files.")
-    ],
+    folders: Annotated[list[Path], argument("FOLDER", "Folders with submissions for any tasks, or such files.")],
     out: Annotated[Path, option("--out", "FOLDER", "Folder for index.html, board.md and board.json.")] = Path(
         "fidelity-board"
     ),

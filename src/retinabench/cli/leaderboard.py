@@ -53,13 +53,9 @@ def submit(
 
 
 def leaderboard(
-    paths: Annotated[
-        list[Path] | None, argument("PATH", "Submissions, folders of such, or predictions files.")
-    ] = None,
+    paths: Annotated[list[Path] | None, argument("PATH", "Submissions, folders of such, or predictions files.")] = None,
     benchmark: BenchmarkName = None,
-    score: Annotated[
-        str, option("--score", "SCORE", "What ranks, such as auroc or nll.")
-    ] = "referral_accuracy_area",
+    score: Annotated[str, option("--score", "SCORE", "What ranks, such as auroc or nll.")] = "referral_accuracy_area",
     bootstrap: Bootstrap = 1000,
     seed: Seed = 0,
     json: Json = None,
@@ -80,18 +76,14 @@ def leaderboard(
         progress=progress_of(quiet),
     )  # fmt: skip
     if not boards:
-        raise InputError(
-            "there is nothing to rank", hint="Name predictions: no baselines come with this benchmark."
-        )
+        raise InputError("there is nothing to rank", hint="Name predictions: no baselines come with this benchmark.")
     tables = [
         to_terminal(ranking_table(board, name, score))
         for board in boards
         for name, found in board.sets.items()
         if score in found.scores
     ]
-    print_result(
-        Group(*tables), json, lambda: {"schema": SCHEMA, "benchmarks": [board.to_dict() for board in boards]}
-    )
+    print_result(Group(*tables), json, lambda: {"schema": SCHEMA, "benchmarks": [board.to_dict() for board in boards]})
     print_notes(note for entry in entries for note in entry.notes)
 
 

@@ -108,9 +108,7 @@ GROUPS: dict[str, Verbs] = {
     },
 }
 
-app = application(
-    "Tells whether a deep model knows when it does not know, on screening photographs of the retina."
-)
+app = application("Tells whether a deep model knows when it does not know, on screening photographs of the retina.")
 for group, verbs in GROUPS.items():
     add_verbs(app, verbs, group)
 app.add_typer(fidelity_app, name="fidelity", rich_help_panel="Approximate inference")

@@ -22,16 +22,9 @@ from retinabench.core.errors import InputError
 if TYPE_CHECKING:
     from retinabench.predictions.table import Predictions
 
-ReferralOut = Annotated[
-    Path | None, option("--referral-list", "FILE", "Write the images to refer, in order, as CSV.")
-]
-Referral = Annotated[
-    float | None, option("--referral", "X", "With --referral-list: share that is referred, 0.1.")
-]
-
-Tables = Annotated[
-    bool, flag("--tables", help="Instead of the page, the papers' tables and figures into OUT/papers.")
-]
+ReferralOut = Annotated[Path | None, option("--referral-list", "FILE", "Write the images to refer, in order, as CSV.")]
+Referral = Annotated[float | None, option("--referral", "X", "With --referral-list: share that is referred, 0.1.")]
+Tables = Annotated[bool, flag("--tables", help="Instead of the page, the papers' tables and figures into OUT/papers.")]
 Labels = Annotated[
     Path | None,
     option("--labels", "FILE", "With --tables: a CSV of file, method, task, dataset, criterion, blur, seed."),
@@ -52,9 +45,7 @@ class Scoring:
     threshold: application.Threshold = "0.5"
 
 
-STANDARD = Scoring()
-"""What a verb that is called as a function has."""
-
+STANDARD = Scoring()  # What a verb that is called as a function has.
 scores_predictions = with_options(Scoring, "scoring")
 """Gives a verb the options of `Scoring`, which it gets as its argument `scoring`."""
 
@@ -106,9 +97,7 @@ def score(
     if not alike:
         notes.append("the files hold different test images: their scores cannot be ranked")
     if listed is not None and referral_list is not None:
-        notes += _write_referral_list(
-            listed, referral_list, scoring.uncertainty, referral, found[0].threshold.value
-        )
+        notes += _write_referral_list(listed, referral_list, scoring.uncertainty, referral, found[0].threshold.value)
     print_notes(notes)
 
 
@@ -146,10 +135,7 @@ def compare(
     predictions = reader.read(paths)
     names = ["first", "second"] if len(paths) == 2 else method_names(paths, predictions)
     check_seeds(names, predictions)
-    sides = [
-        [one for one, own in zip(predictions, names, strict=True) if own == name]
-        for name in dict.fromkeys(names)
-    ]
+    sides = [[one for one, own in zip(predictions, names, strict=True) if own == name] for name in dict.fromkeys(names)]
     if len(sides) != 2:
         raise InputError(
             f"{len(paths)} files of {len(sides)} methods ({', '.join(dict.fromkeys(names))})",
@@ -165,20 +151,14 @@ def compare(
 @scores_predictions
 @application.reads_predictions
 def report(
-    files: Annotated[
-        list[Path], argument("FILE", "Predictions files or run folders; seeds of one method join.")
-    ],
+    files: Annotated[list[Path], argument("FILE", "Predictions files or run folders; seeds of one method join.")],
     out: application.Out = Path("report"),
     data: Annotated[Path | None, option("--data", "FOLDER", "Prepared folder, for example images.")] = None,
-    shifted: Annotated[
-        Path | None, option("--shifted", "FOLDER", "The other one, as `train` had it.")
-    ] = None,
+    shifted: Annotated[Path | None, option("--shifted", "FOLDER", "The other one, as `train` had it.")] = None,
     tables: Tables = False,
     labels: Labels = None,
     images: Images = None,
-    referral: Annotated[
-        float, option("--referral", "X", "Share referred in the page's statements and figures.")
-    ] = 0.5,
+    referral: Annotated[float, option("--referral", "X", "Share referred in the page's statements and figures.")] = 0.5,
     scoring: Scoring = STANDARD,
     workers: application.Workers = None,
     seed: application.Seed = 0,

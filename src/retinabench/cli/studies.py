@@ -170,9 +170,7 @@ def uci(
     source: Annotated[Path, option("--source", "PATH", "Folder with the UCI sets, such as UCI_Datasets.")],
     sets: UciSets = None,
     out: application.Out = Path("uci"),
-    epochs: Annotated[
-        int, option("--epochs", "N", "40: the standard protocol; 400: to convergence.", min=1)
-    ] = 40,
+    epochs: Annotated[int, option("--epochs", "N", "40: the standard protocol; 400: to convergence.", min=1)] = 40,
     workers: application.Workers = None,
     seed: application.Seed = 0,
     quiet: application.Silent = False,
@@ -182,7 +180,5 @@ def uci(
 
     names = [name.strip() for name in sets.split(",")] if sets is not None else []
     processes, progress = workers or os.cpu_count() or 1, progress_of(quiet)
-    for file in compare_methods(
-        source, names, out, epochs=epochs, seed=seed, workers=processes, progress=progress
-    ):
+    for file in compare_methods(source, names, out, epochs=epochs, seed=seed, workers=processes, progress=progress):
         say(file)

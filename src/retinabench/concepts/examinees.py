@@ -30,9 +30,7 @@ class Answers:
     ) -> None:
         check = Check(source)
         if probs.shape != bank.truth.shape:
-            raise check.fail(
-                "probs", None, f"the answers have shape {probs.shape}, the bank {bank.truth.shape}"
-            )
+            raise check.fail("probs", None, f"the answers have shape {probs.shape}, the bank {bank.truth.shape}")
         digest = hashlib.sha256()
         for start in range(0, bank.samples, CHUNK):
             part = np.ascontiguousarray(probs[start : start + CHUNK], np.float64)
@@ -44,16 +42,8 @@ class Answers:
                 row, column = np.argwhere(bad)[0]
                 value, sample = part[row, column], start + int(row)
                 name = bank.name(sample)
-                problem = (
-                    f"has no answer for image '{name}'"
-                    if np.isnan(value)
-                    else f"is {value:g}, outside [0, 1]"
-                )
-                hint = (
-                    "Give every image a probability."
-                    if np.isnan(value)
-                    else "A probability lies between 0 and 1."
-                )
+                problem = f"has no answer for image '{name}'" if np.isnan(value) else f"is {value:g}, outside [0, 1]"
+                hint = "Give every image a probability." if np.isnan(value) else "A probability lies between 0 and 1."
                 place = sample if rows is None else rows[sample]
                 raise check.fail(bank.concepts[column], place, problem, hint)
         self._probs = probs
@@ -81,9 +71,7 @@ def read_answers(path: str | Path, bank: Bank) -> Answers:
             looks = "These look like percentages: divide by 100."
         problem = f"is {values[row, column]:g}, outside [0, 1]"
         raise InputError(problem, file=path, row=int(row) + 1, column=names[column], hint=looks)
-    if bank.ids is not None and np.array_equal(
-        bank.ids, image_id
-    ):  # most often one program writes both tables
+    if bank.ids is not None and np.array_equal(bank.ids, image_id):  # most often one program writes both tables
         return Answers(bank, values, source=str(path))
     Check(str(path)).unique("image_id", image_id)
     place = {name: row for row, name in enumerate(image_id.tolist())}
@@ -92,16 +80,12 @@ def read_answers(path: str | Path, bank: Bank) -> Answers:
     if missing:
         shown = ", ".join(f"'{name[:60]}'" for name in missing[:3])
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        raise InputError(
-            f"has no row for {shown}{more}", file=path, hint="Answer every image of the truth file."
-        )
+        raise InputError(f"has no row for {shown}{more}", file=path, hint="Answer every image of the truth file.")
     rows = [place[name] for name in wanted]
     return Answers(bank, values[rows], source=str(path), rows=rows)
 
 
-def synthetic(
-    bank: Bank, accuracy: NDArray[np.float64], seed: int, sure: tuple[float, float] = (0.5, 1.0)
-) -> Examinee:
+def synthetic(bank: Bank, accuracy: NDArray[np.float64], seed: int, sure: tuple[float, float] = (0.5, 1.0)) -> Examinee:
     """Return an examinee with a known accuracy per concept, whatever the truth.
 
     Each answer is a function of seed, sample and concept, so that it does not depend on the order of the questions.

@@ -29,7 +29,6 @@ from retinabench.models.build import build_model
 from retinabench.models.settings import SCALES, ModelConfig
 
 PREDICT_AT_ONCE = 64
-
 CPU = Resources("cpu")
 
 
@@ -128,9 +127,7 @@ def train_network(
     else:
         source = ImageSource(data, device, workers=resources.readers or 0)
         batches = ConceptBatches(source, rows, rows[:0], settings.batch_size, seed)
-        network = nn.Sequential(
-            _Scaled(*_scale(model, data, rows)), build_model(model, seed, outputs=concepts)
-        )
+        network = nn.Sequential(_Scaled(*_scale(model, data, rows)), build_model(model, seed, outputs=concepts))
         _check_logits(network, model.name, data.size, concepts)
         inputs = _pixels(device)
     posterior = PointPosterior(network.to(device), MultiLabel(concepts))

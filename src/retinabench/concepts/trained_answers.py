@@ -133,9 +133,7 @@ def train_and_answer(
     if options.trained == AS_IT_IS:
         network = untrained_network(model, seed, data, options.resources)
     else:
-        settings["optimizer"] = default_optimizer(
-            model, len(images.concepts), 16 * grid, options.epochs
-        ).model_dump()
+        settings["optimizer"] = default_optimizer(model, len(images.concepts), 16 * grid, options.epochs).model_dump()
         network = _trained(data, rows, model, out / "training", settings, options.resources)
     probability = network.answer_rows(data, questions)
     found = {
@@ -192,9 +190,7 @@ def _write(
 def write_truth(images: ConceptImages, rows: Rows, file: Path) -> None:
     """Write the truth of some images as a table of questions."""
     patients = images.patient_id[rows]
-    write_bytes(
-        file, table(images.sample_id[rows], images.concepts, images.truth[rows], patients), checked=True
-    )
+    write_bytes(file, table(images.sample_id[rows], images.concepts, images.truth[rows], patients), checked=True)
 
 
 def table(
@@ -211,8 +207,7 @@ def table(
     if several := patients is not None and len(np.unique(patients)) < len(patients):
         named = [[*one, patient] for one, patient in zip(named, patients, strict=True)]
     rows = [
-        [*one, *("" if value < 0 else value for value in row.tolist())]
-        for one, row in zip(named, values, strict=True)
+        [*one, *("" if value < 0 else value for value in row.tolist())] for one, row in zip(named, values, strict=True)
     ]
     return csv_text([["image_id", *([PATIENT] if several else []), *concepts], *rows]).encode()
 

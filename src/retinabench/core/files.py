@@ -33,19 +33,12 @@ except ImportError:  # Windows: two processes that write to one folder at once a
     fcntl = None  # type: ignore[assignment]
 
 CHECKSUMS = "SHA256SUMS"
-
 LINE = re.compile(r"([0-9a-f]{64})  ([^/]+)")
-
 ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}  # as `sha256sum` escapes names
-
 SEAL = "checksum"
-
 ABSENT = "0" * 64  # is listed beside a checksum while there may not yet, or no longer, be a file
-
 HINT = "Restore it from a copy, or delete {} and repeat the command that made it."
-
 State = Literal["whole", "damaged", "missing", "without checksum"]
-
 Sums = dict[str, tuple[str, ...]]
 
 
@@ -280,9 +273,7 @@ def write_bytes(path: str | Path, content: bytes, *, checked: bool = False) -> N
 
 def write_json(path: str | Path, content: Any, *, checked: bool = False, indented: bool = True) -> None:
     """Write JSON atomically; NaN and infinity are refused."""
-    text = (
-        json_text(content) if indented else json.dumps(content, allow_nan=False, separators=(",", ":")) + "\n"
-    )
+    text = json_text(content) if indented else json.dumps(content, allow_nan=False, separators=(",", ":")) + "\n"
     write_bytes(path, text.encode(), checked=checked)
 
 
@@ -393,9 +384,7 @@ def explain(error: OSError, path: Path) -> InputError | WorkError:
             "finished work stays, and the command continues it."
         )
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return InputError(
-            "cannot be written (read-only or no permission)", file=path, hint="Choose another --out."
-        )
+        return InputError("cannot be written (read-only or no permission)", file=path, hint="Choose another --out.")
     if error.errno in (errno.ENOTDIR, errno.EEXIST, errno.EISDIR):
         return InputError(
             "cannot be written: a part of the path is a file where a folder is needed, or the reverse",

@@ -145,9 +145,7 @@ def docstring(location: str) -> str:
         return ""
     tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
     documented = [
-        node
-        for node in tree.body
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == attribute
+        node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == attribute
     ]
     return ast.get_docstring(documented[0] if documented else tree) or ""
 

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 BLUE, VERMILION, GREY = "#0067a5", "#c4461a", "#6a6a66"
-SHOWN = 60
-"""Rows of a longer table that a notebook shows; `to_dataframe` has all."""
+SHOWN = 60  # Rows of a longer table that a notebook shows; `to_dataframe` has all.
 
 
 JsonObject = dict[str, Any]
@@ -120,8 +119,7 @@ def json_content(value: object) -> Any:
     raise TypeError(f"{type(value).__name__} is no content of a document")
 
 
-Row = dict[str, str | float | None]
-"""A row of a table: column -> text or number."""
+Row = dict[str, str | float | None]  # A row of a table: column -> text or number.
 
 
 class Tabular(ABC):
@@ -178,9 +176,7 @@ def axes_or_new(axes: Axes | None, height: float = 3.2) -> Axes:
     return pyplot.subplots(figsize=(6.4, height), layout="constrained")[1]
 
 
-def draw_intervals(
-    rows: Sequence[IntervalRow], axes: Axes | None, *, label: str = "", zero: bool = False
-) -> Axes:
+def draw_intervals(rows: Sequence[IntervalRow], axes: Axes | None, *, label: str = "", zero: bool = False) -> Axes:
     """Draw values and their intervals as one horizontal line each, from top to bottom."""
     axes = axes_or_new(axes, 0.9 + 0.28 * max(len(rows), 2))
     if zero:

@@ -50,9 +50,7 @@ def merged(tree: Mapping[str, object], other: Mapping[str, object]) -> JsonObjec
     result = dict(tree)
     for key, value in other.items():
         mine = result.get(key)
-        result[key] = (
-            merged(mine, value) if isinstance(mine, Mapping) and isinstance(value, Mapping) else value
-        )
+        result[key] = merged(mine, value) if isinstance(mine, Mapping) and isinstance(value, Mapping) else value
     return result
 
 
@@ -116,6 +114,4 @@ def read_toml(file: Path) -> JsonObject:
     except ValueError as error:  # also of numbers of thousands of digits
         raise InputError(f"is not TOML: {error}", file=file) from None
     except RecursionError:
-        raise InputError(
-            "is not TOML of settings: its tables or lists are nested too deep", file=file
-        ) from None
+        raise InputError("is not TOML of settings: its tables or lists are nested too deep", file=file) from None

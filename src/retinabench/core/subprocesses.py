@@ -22,9 +22,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def in_processes(
-    work: Callable[[Item], Result], items: Sequence[Item], workers: int
-) -> Iterator[tuple[int, Result]]:
+def in_processes(work: Callable[[Item], Result], items: Sequence[Item], workers: int) -> Iterator[tuple[int, Result]]:
     """Call `work` with every item in several processes."""
     refuse_import()
     if workers <= 1:

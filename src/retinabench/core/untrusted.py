@@ -31,7 +31,6 @@ from typing import Any
 from retinabench.core.errors import InputError
 
 NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
-
 """Flag of `os.open` for files that are written in place: a link in an untrusted folder is not followed."""
 
 
@@ -90,15 +89,10 @@ _HIDDEN = re.compile(
 )
 
 _FORMULA = re.compile("'*[=+\\-@\t\r\uff1d\uff0b\uff0d\uff20]")  # the last four are the wide forms
-
 _QUOTED = re.compile(f"'{_FORMULA.pattern}")
-
 _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]{1,3})?")
-
 FORMULA = f"^{_FORMULA.pattern}"
-
 QUOTED_ARROW = f"^'({_FORMULA.pattern})"
-
 """What `plain_cell` may quote and what it has quoted, as regular expressions of Arrow; the group of the latter is what stays."""
 
 
@@ -150,7 +144,5 @@ def csv_text(rows: Iterable[Sequence[object]]) -> str:
     """Return rows as CSV, the header among them; text passes through `visible` and `plain_cell`, and what is no text stays as it is."""
     sink = io.StringIO(newline="")
     writer = csv.writer(sink, lineterminator="\n")
-    writer.writerows(
-        [plain_cell(visible(cell)) if isinstance(cell, str) else cell for cell in row] for row in rows
-    )
+    writer.writerows([plain_cell(visible(cell)) if isinstance(cell, str) else cell for cell in row] for row in rows)
     return sink.getvalue()

@@ -68,9 +68,7 @@ class Workspace:
     def manifest(self) -> JsonObject | None:
         """Return the manifest, or None for a new folder."""
         if self.folder.is_file():
-            raise InputError(
-                "is a file, and a folder is needed", file=self.folder, hint="Choose another --out."
-            )
+            raise InputError("is a file, and a folder is needed", file=self.folder, hint="Choose another --out.")
         check(self.manifest_path, hint="Restore it, or choose another --out.")
         try:
             content = json.loads(self.manifest_path.read_text(encoding="utf-8"))
@@ -123,15 +121,11 @@ class Workspace:
         """Refuse a folder that has no manifest and holds files of something else; nothing is written."""
         # Files of a write that another process does now, or that was killed.
         temporary = (f"{HOLDER.lstrip('.')}.", f"{self.file}.", CHECKSUMS)
-        found = [
-            path.name for path in self.folder.glob("*")
-        ]  # first: another process may begin the folder meanwhile
+        found = [path.name for path in self.folder.glob("*")]  # first: another process may begin the folder meanwhile
         strangers = [
             name
             for name in found
-            if not name.startswith(LOCK)
-            and not name.lstrip(".").startswith(temporary)
-            and name not in allowed
+            if not name.startswith(LOCK) and not name.lstrip(".").startswith(temporary) and name not in allowed
         ]
         if strangers and not self.manifest_path.is_file():
             raise InputError(f"is not empty and holds no {self.kind}", file=self.folder, hint=hint)

@@ -35,15 +35,10 @@ from retinabench.core.progress import QUIET, Advance, Progress
 from retinabench.core.version import __version__
 
 Segment = tuple[Path | BinaryIO, int, int]  # a file or a seekable stream, its first byte, number of bytes
-
 LARGEST_FILE = 1 << 28  # bytes of one file; an uncompressed image of 50 megapixels takes 150 MB
-
 LARGEST_INNER = 1 << 26  # bytes of a compressed zip inside a zip that is held in memory
-
 MOST_INNER = 1 << 29  # bytes of all of them
-
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-
 """Python bounds the memory that these unfold to, but not that of bzip2 and LZMA."""
 
 BROKEN = (
@@ -138,14 +133,11 @@ class Member:
             self.stream.seek(self.info.header_offset + 26)
             name, extra = struct.unpack("<HH", self.stream.read(4))
         except BROKEN:
-            raise InputError(
-                f"'{self.info.filename}' is cut off", file=self.label, hint="Download it again."
-            ) from None
+            raise InputError(f"'{self.info.filename}' is cut off", file=self.label, hint="Download it again.") from None
         return self.stream, self.info.header_offset + 30 + name + extra, self.info.file_size
 
 
 AHEAD = 1 << 15  # bytes that are read at once, at least
-
 PART = re.compile(r"(?P<whole>.+\.zip)(?:\.(?P<number>\d{3}))?", re.IGNORECASE)
 
 
@@ -259,11 +251,7 @@ def _siblings(root: Path) -> list[Path]:
     assert match is not None
     if match["number"] is None:
         return [root]
-    return [
-        path
-        for path in root.parent.iterdir()
-        if re.fullmatch(re.escape(match["whole"]) + r"\.\d{3}", path.name)
-    ]
+    return [path for path in root.parent.iterdir() if re.fullmatch(re.escape(match["whole"]) + r"\.\d{3}", path.name)]
 
 
 def _archives(names: Iterator[str] | set[str]) -> list[tuple[str, list[str]]]:
@@ -288,9 +276,7 @@ def _archives(names: Iterator[str] | set[str]) -> list[tuple[str, list[str]]]:
     return groups
 
 
-def _add(
-    files: Files, whole: PurePosixPath, segments: list[Segment], label: str, stamp: str, depth: int
-) -> None:
+def _add(files: Files, whole: PurePosixPath, segments: list[Segment], label: str, stamp: str, depth: int) -> None:
     """Add the members of one archive, and of the archives in it."""
     if depth > 2:
         raise InputError("archives are nested more than three deep", file=label)
@@ -342,15 +328,10 @@ def stamp(path: Path) -> str:
 
 
 BLOCK = 1 << 18
-
 TIMEOUT = 60  # seconds without a byte
-
 ATTEMPTS = 6
-
 TRANSIENT = {408, 425, 429, 500, 502, 503, 504}  # HTTP status codes after which a retry may succeed
-
 OWN_MACHINE = ("127.0.0.1", "localhost")
-
 AGENT = f"retinabench/{__version__} (Python urllib)"
 
 
@@ -375,24 +356,15 @@ OPENER = urllib.request.build_opener(_Encrypted)
 
 @dataclass(frozen=True)
 class Remote:
-    """A published file.
+    """A published file."""
 
-    Attributes:
-        url: Its address.
-        name: Its name on the disk.
-        md5: Its MD5, where its publisher states one.
-        most: Bytes after which a download is given up, so that a server cannot fill the disk.
-    """
-
-    url: str
-    name: str
-    md5: str | None = None
-    most: int = 1 << 32
+    url: str  # its address
+    name: str  # its name on the disk
+    md5: str | None = None  # its MD5, where its publisher states one
+    most: int = 1 << 32  # bytes after which a download is given up, so that a server cannot fill the disk
 
 
-def fetch(
-    remote: Remote, folder: Path, progress: Progress = QUIET, wait: Callable[[float], None] = time.sleep
-) -> Path:
+def fetch(remote: Remote, folder: Path, progress: Progress = QUIET, wait: Callable[[float], None] = time.sleep) -> Path:
     """Download a file into a folder, or continue a download that was interrupted.
 
     Bytes are collected in `NAME.part`, which is renamed to NAME when length and MD5 are correct.
@@ -475,9 +447,7 @@ def _copy(
         advance(((have + len(block)) >> 20) - (have >> 20))
         have += len(block)
         if have > remote.most:
-            raise WorkError(
-                f"{remote.url}: the server sends more than {remote.most:,} bytes. Nothing of it is used."
-            )
+            raise WorkError(f"{remote.url}: the server sends more than {remote.most:,} bytes. Nothing of it is used.")
 
 
 def _check(path: Path, remote: Remote) -> None:
@@ -489,9 +459,7 @@ def _check(path: Path, remote: Remote) -> None:
     if digest == remote.md5:
         return
     if path.name == remote.name:
-        raise InputError(
-            f"has the MD5 {digest}, published is {remote.md5}", file=path, hint="Move it away and repeat."
-        )
+        raise InputError(f"has the MD5 {digest}, published is {remote.md5}", file=path, hint="Move it away and repeat.")
     path.unlink()
     raise WorkError(
         f"{remote.url}: what arrived has the MD5 {digest}, published is {remote.md5}. It is deleted; repeat the command."

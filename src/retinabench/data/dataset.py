@@ -17,7 +17,6 @@ from retinabench.core.errors import InputError
 from retinabench.predictions.formats import read_table
 
 SPLITS = ("train", "validation", "test")
-
 MODERATE = 2  # the lowest grade that is referable unless a task says otherwise
 
 
@@ -52,16 +51,12 @@ class Records:
             raise InputError("the data set holds no images")
         for column in fields(self):
             if len(getattr(self, column.name)) != n:
-                raise ValueError(
-                    f"{column.name} has {len(getattr(self, column.name))} rows, image_id has {n}"
-                )
+                raise ValueError(f"{column.name} has {len(getattr(self, column.name))} rows, image_id has {n}")
         if len(np.unique(self.image_id)) != n:
             raise InputError("image ids repeat", column="image_id")
         if not np.isin(self.grade, np.arange(5)).all():
             row = int(np.flatnonzero(~np.isin(self.grade, np.arange(5)))[0])
-            raise InputError(
-                f"grade {self.grade[row]} of image '{self.image_id[row]}' is not one of 0, 1, 2, 3, 4"
-            )
+            raise InputError(f"grade {self.grade[row]} of image '{self.image_id[row]}' is not one of 0, 1, 2, 3, 4")
 
     def __len__(self) -> int:
         return len(self.image_id)
@@ -128,7 +123,6 @@ def join(parts: Sequence[Records]) -> Records:
 
 
 Rows = NDArray[np.intp]
-
 Splits = dict[str, Rows]
 
 
@@ -201,9 +195,7 @@ class ArrayDataset:
 
     def take(self, rows: Rows) -> ArrayDataset:
         """Return the given rows, in the given order, as a data set without splits."""
-        image_id, patient_id = (
-            None if column is None else column[rows] for column in (self.image_id, self.patient_id)
-        )
+        image_id, patient_id = (None if column is None else column[rows] for column in (self.image_id, self.patient_id))
         return ArrayDataset(
             self.inputs[rows],
             self.targets[rows],
@@ -220,9 +212,7 @@ class ArrayDataset:
 def concatenate(parts: Mapping[str, ArrayDataset]) -> ArrayDataset:
     """Join data sets into one, of which each is a split, in the given order."""
     ends = np.cumsum([len(part) for part in parts.values()])
-    splits = {
-        name: np.arange(end - len(part), end) for (name, part), end in zip(parts.items(), ends, strict=True)
-    }
+    splits = {name: np.arange(end - len(part), end) for (name, part), end in zip(parts.items(), ends, strict=True)}
     ids: dict[str, NDArray[np.str_] | None] = {}
     for column in ("image_id", "patient_id"):
         values = [getattr(part, column) for part in parts.values()]

@@ -112,9 +112,7 @@ def dataset(file: Path) -> ImageDataset:
     )
 
 
-def records(
-    defined: Definition, source: Path, *, survey: Survey | None = None, split: str | None = None
-) -> Records:
+def records(defined: Definition, source: Path, *, survey: Survey | None = None, split: str | None = None) -> Records:
     """Read the tables of labels, pair the eyes, and find the images."""
     files = open_files(source)
     rows, folders = _labels(defined, files, survey, split)
@@ -123,9 +121,7 @@ def records(
     return placed(pair(rows, files, survey, folders if folders.any() else None), split)
 
 
-def labels(
-    defined: Definition, files: Files, survey: Survey | None = None, split: str | None = None
-) -> Records:
+def labels(defined: Definition, files: Files, survey: Survey | None = None, split: str | None = None) -> Records:
     """Read the tables of labels alone: all rows, whether or not their images exist."""
     return placed(_labels(defined, files, survey, split)[0], split)
 

@@ -25,7 +25,6 @@ from retinabench.data.dataset import SPLITS, Records
 from retinabench.predictions.check import indistinct
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".webp")
-
 SHOWN = 5
 
 
@@ -56,9 +55,7 @@ class Survey:
             if (of_reason := [name for name, reason in self.left_out if reason == why])
         ]
         counted = [
-            f"{len(names):,} {one if len(names) == 1 else many} ({_few(names)})"
-            for one, many, names in found
-            if names
+            f"{len(names):,} {one if len(names) == 1 else many} ({_few(names)})" for one, many, names in found if names
         ]
         return [*self.notes, *counted, *self.other_kinds]
 
@@ -107,9 +104,7 @@ def pair(
     hints = np.full(len(records), "") if folders is None else folders
     source, taken = [], np.zeros(len(records), bool)
     for row, (wanted, hint) in enumerate(zip(records.source.tolist(), hints.tolist(), strict=True)):
-        found = by_path.get(wanted.lower()) or [
-            name for name in by_stem.get(stem(wanted), []) if _fits(name, wanted)
-        ]
+        found = by_path.get(wanted.lower()) or [name for name in by_stem.get(stem(wanted), []) if _fits(name, wanted)]
         if len(found) > 1 and folders is None:
             raise InputError(
                 f"'{wanted}' names {len(found)} files: {_few(found)}",
@@ -154,9 +149,7 @@ def _other_kinds(names: Sequence[str], files: Files) -> str:
     """Return a sentence on the files of other kinds that carry the names of `names`, empty if there are none."""
     wanted = {stem(name) for name in names} | {posixpath.splitext(stem(name))[0] for name in names}
     endings = [posixpath.splitext(name.lower()) for name in files.names()]
-    found = [
-        ending for root, ending in endings if root.rpartition("/")[2] in wanted and ending not in ENDINGS
-    ]
+    found = [ending for root, ending in endings if root.rpartition("/")[2] in wanted and ending not in ENDINGS]
     kinds = sorted({ending for ending in found if ending not in ("", ".csv", ".txt", ".json", ".xml")})
     if not kinds:
         return ""
@@ -213,9 +206,7 @@ def read_table(files: Files, name: str, columns: Sequence[str]) -> list[Row]:
             if not any(cell.strip() for cell in cells):
                 continue
             if len(cells) > len(header) and any(cell.strip() for cell in cells[len(header) :]):
-                raise InputError(
-                    f"has {len(cells)} cells under {len(header)} columns", file=where, row=number
-                )
+                raise InputError(f"has {len(cells)} cells under {len(header)} columns", file=where, row=number)
             if any(header[len(cells) :]):  # a row may lack the cells of columns without a name
                 raise InputError(
                     f"has {len(cells)} cells under {len(header)} columns",
@@ -253,9 +244,7 @@ def _check_header(header: Sequence[str], columns: Sequence[str], where: str) -> 
         if header.count(column) > 1:
             raise InputError("appears twice in the header", file=where, column=column)
         if column not in header:
-            raise InputError(
-                "is missing", file=where, column=column, hint=nearest(column, filter(None, header))
-            )
+            raise InputError("is missing", file=where, column=column, hint=nearest(column, filter(None, header)))
 
 
 def grade_of(row: Row, column: str, where: str) -> int:
@@ -263,9 +252,7 @@ def grade_of(row: Row, column: str, where: str) -> int:
     number, cells = row
     whole = cells[column].removesuffix(".0")
     if whole not in {"0", "1", "2", "3", "4"}:
-        raise InputError(
-            f"is '{cells[column]}', not one of 0, 1, 2, 3, 4", file=where, row=number, column=column
-        )
+        raise InputError(f"is '{cells[column]}', not one of 0, 1, 2, 3, 4", file=where, row=number, column=column)
     return int(whole)
 
 

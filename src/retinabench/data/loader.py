@@ -37,11 +37,8 @@ from retinabench.data.dataset import Rows
 from retinabench.data.prepared import Prepared
 
 ROTATION = math.pi  # to either side: every angle
-
 SHIFT = 25 / 512  # of the side, along each axis
-
 ZOOM = 0.10  # to either side of 1, each axis on its own
-
 Augment = Callable[[Tensor], Tensor]
 
 
@@ -117,11 +114,8 @@ def affine(images: Tensor, matrices: Tensor) -> Tensor:
 
 
 Result = TypeVar("Result")
-
 FILE = "memory.json"
-
 USABLE = 0.9  # share of the free memory that a probe plans with: fragments and work buffers take the rest
-
 Work = Literal["training", "validation", "prediction"]
 
 
@@ -176,9 +170,7 @@ def _read(path: Path) -> JsonObject:
         if any(value is not None and (type(value) is not int or value < 1) for value in limits.values()):
             raise ValueError("a limit is no positive number")
         probed = (
-            ["training"]
-            if found["probed"] is True
-            else [w for w in get_args(Work) if w in (found["probed"] or ())]
+            ["training"] if found["probed"] is True else [w for w in get_args(Work) if w in (found["probed"] or ())]
         )
         return {**limits, "probed": probed, "history": list(found["history"])}
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -299,7 +291,6 @@ def probe(work: Callable[[int], None], size: int, meter: Meter, least: int = 1, 
 
 
 STATISTICS_IMAGES = 512
-
 PREFETCH = 4  # batches that each process reads ahead
 
 
@@ -312,9 +303,7 @@ class Source(Protocol):
     @property
     def targets(self) -> NDArray[Any]: ...  # noqa: D102 - (N,) targets of all rows, as `load` yields them
 
-    def load(
-        self, chunks: Sequence[Rows], stored_view: Augment = unchanged
-    ) -> Iterator[tuple[Tensor, Tensor]]:
+    def load(self, chunks: Sequence[Rows], stored_view: Augment = unchanged) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield inputs (B, ...) and targets (B,) of each chunk of rows."""
 
 
@@ -335,9 +324,7 @@ class ArraySource:
         """(N,) targets, on the host."""
         return np.asarray(self.labels.cpu())
 
-    def load(
-        self, chunks: Sequence[Rows], stored_view: Augment = unchanged
-    ) -> Iterator[tuple[Tensor, Tensor]]:
+    def load(self, chunks: Sequence[Rows], stored_view: Augment = unchanged) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield inputs (B, ...) and targets (B,) of each chunk of rows."""
         for rows in chunks:
             index = torch.from_numpy(rows).to(self.device)
@@ -381,9 +368,7 @@ class ImageSource:
         return self._on_device(mean, std)
 
     def _on_device(self, mean: Any, std: Any) -> tuple[Tensor, Tensor]:
-        on_device = [
-            torch.tensor(v, dtype=torch.float32, device=self.device).reshape(1, 3, 1, 1) for v in (mean, std)
-        ]
+        on_device = [torch.tensor(v, dtype=torch.float32, device=self.device).reshape(1, 3, 1, 1) for v in (mean, std)]
         return on_device[0], on_device[1]
 
     def stored(self, chunks: Sequence[Rows]) -> Iterator[tuple[Tensor, Tensor]]:
@@ -406,9 +391,7 @@ class ImageSource:
         chunks: list[Rows] = []
         return _Kept(chunks, self._reader(chunks, persistent=True))
 
-    def _reader(
-        self, chunks: Sequence[Rows], *, persistent: bool = False
-    ) -> DataLoader[tuple[Tensor, Tensor]]:
+    def _reader(self, chunks: Sequence[Rows], *, persistent: bool = False) -> DataLoader[tuple[Tensor, Tensor]]:
         return DataLoader(
             _StoredImages(self.data),
             batch_size=None,
@@ -422,9 +405,7 @@ class ImageSource:
             pin_memory=self.device.type == "cuda",
         )
 
-    def load(
-        self, chunks: Sequence[Rows], stored_view: Augment = unchanged
-    ) -> Iterator[tuple[Tensor, Tensor]]:
+    def load(self, chunks: Sequence[Rows], stored_view: Augment = unchanged) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield images (B, 3, H, W) and labels (B,) of each chunk of rows."""
         for stored, labels in self.stored(chunks):
             stored = stored.to(self.device, non_blocking=True)

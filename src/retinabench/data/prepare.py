@@ -62,7 +62,6 @@ SCHEMA = pa.schema(
         ("reason", pa.string()),
     ]
 )
-
 """One row per image: `sha256`, `bytes`, `width` and `height` of the original file (empty or 0 for drawn images and for
 files that do not exist), `status` ('ok' or 'bad') and the `reason` of a bad one."""
 
@@ -223,9 +222,7 @@ def prepare(
     return _open(out, on_bad)
 
 
-def dataset_options(
-    name: str, source: Path | None, *, column: Sequence[str] | None = None, **given: Any
-) -> JsonObject:
+def dataset_options(name: str, source: Path | None, *, column: Sequence[str] | None = None, **given: Any) -> JsonObject:
     """Return the options that were given on the command line, for `prepare`."""
     dataset = DATASETS.find(name)
     options = {key: value for key, value in given.items() if value is not None}

@@ -76,13 +76,9 @@ def write_shard(path: Path, images: Sequence[NDArray[np.uint8]] | NDArray[np.uin
 
 
 COMPLETE = "dataset.json"
-
 FORMAT = 2  # of the folder and of the content of every image: raise it when either changes
-
 AGAIN = "Delete the folder and prepare it again."
-
 MAX_SIDE, MAX_NAME = 4096, 200  # pixels of a side, characters of the name: of folders that someone sends
-
 PIXEL_SETTINGS = ("preprocess", "blur", "published")
 
 _KINDS = {
@@ -282,9 +278,7 @@ def open_prepared(folder: str | Path) -> Prepared:
     """Open a folder that `retinabench prepare` has finished; each shard's checksum is compared when it is first read."""
     folder = Path(folder)
     if not folder.is_dir():
-        raise InputError(
-            "is not a folder", file=folder, hint="Make it with: retinabench prepare DATASET --out DIR"
-        )
+        raise InputError("is not a folder", file=folder, hint="Make it with: retinabench prepare DATASET --out DIR")
     if not prepared(folder):
         raise InputError(
             "holds no finished data set (dataset.json is missing)",
@@ -299,9 +293,7 @@ def open_prepared(folder: str | Path) -> Prepared:
     except (InputError, *DAMAGED_ARRAYS, OSError, pa.ArrowException) as error:
         if isinstance(error, InputError) and error.file is not None:
             raise
-        raise InputError(
-            f"is damaged ({error})", file=folder, hint="Delete it and prepare it again."
-        ) from None
+        raise InputError(f"is damaged ({error})", file=folder, hint="Delete it and prepare it again.") from None
     if sum(len(shard) for shard in shards) != len(records):
         raise InputError("is damaged (images and records differ in number)", file=folder)
     files = tuple(folder / name for name in about.shards)
@@ -352,9 +344,7 @@ def with_shifted(first: Prepared, second: Prepared) -> Prepared:
         first,
         name=f"{first.name}+{second.name}",
         fingerprint=digest.hexdigest(),
-        records=join(
-            [first.records, _as_shifted(second, first.records, first.settings.same_source(second.settings))]
-        ),
+        records=join([first.records, _as_shifted(second, first.records, first.settings.same_source(second.settings))]),
         shards=first.shards + second.shards,
         files_of_shards=first.files_of_shards + second.files_of_shards,
         graded=first.graded and second.graded,

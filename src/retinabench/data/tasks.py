@@ -115,9 +115,7 @@ class Task:
         names = (names,) if isinstance(names, str) else names
         for name in names:
             if name not in self.splits:
-                raise InputError(
-                    f"the task '{self.name}' has no split '{name}'", hint=nearest(name, self.splits)
-                )
+                raise InputError(f"the task '{self.name}' has no split '{name}'", hint=nearest(name, self.splits))
         # The task's split, not the data set's own: a held-out validation split comes from training rows.
         of_row = np.repeat(names, [len(self.splits[name]) for name in names])
         return Part(

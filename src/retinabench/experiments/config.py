@@ -45,9 +45,7 @@ def find(source: str | Path) -> tuple[Path, JsonObject]:
     known = _preset_files()
     name = str(source)
     if name not in known and Path(source).is_file():
-        raise InputError(
-            "is not named .toml", file=source, hint="Rename a file of settings, or name a preset."
-        )
+        raise InputError("is not named .toml", file=source, hint="Rename a file of settings, or name a preset.")
     if name not in known:
         raise InputError(f"unknown preset '{source}'", hint=f"{nearest(name, known)} Or name a .toml file.")
     file, content = known[name]
@@ -67,9 +65,7 @@ def override(tree: JsonObject, word: str) -> None:
     except tomllib.TOMLDecodeError:
         value = text
     except (ValueError, RecursionError):  # a number of thousands of digits, lists in lists in lists
-        raise InputError(
-            f"'{word[:60]}…' holds no usable value", hint="For example: optimizer.lr=0.01"
-        ) from None
+        raise InputError(f"'{word[:60]}…' holds no usable value", hint="For example: optimizer.lr=0.01") from None
     *tables, key = path.split(".")
     for table in tables:
         inner = tree.setdefault(table, {})
@@ -86,10 +82,7 @@ def presets() -> dict[str, JsonObject]:
 
 def _preset_files() -> dict[str, tuple[Path, JsonObject]]:
     """Return every preset's file and its content, by name."""
-    files = {
-        str(path.relative_to(HERE).with_suffix("")): (path, _read(path))
-        for path in sorted(HERE.glob("*/*.toml"))
-    }
+    files = {str(path.relative_to(HERE).with_suffix("")): (path, _read(path)) for path in sorted(HERE.glob("*/*.toml"))}
     table = dict(_read(TABLE))
     shared = table.pop("shared")
     rows = {

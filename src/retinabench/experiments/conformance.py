@@ -162,9 +162,7 @@ def errors_of(name: str, predicted: Tensor, targets: Tensor) -> tuple[float, flo
         predicted = predicted[:, 1]
     elif name == "categorical":
         targets = torch.nn.functional.one_hot(targets, predicted.shape[1]).float()
-    return float((predicted - targets).square().mean()), float(
-        (targets - targets.mean(dim=0)).square().mean()
-    )
+    return float((predicted - targets).square().mean()), float((targets - targets.mean(dim=0)).square().mean())
 
 
 EXPORTED = 1e-5  # largest difference of an exported model's probabilities
@@ -204,9 +202,7 @@ def records_its_origin(subject: Subject) -> None:
     require(about["method"] == run.method.name, f"the file states the method '{about['method']}'")
     require(about["seed"] == run.seed, f"the file states the seed {about['seed']}")
     require(subject.finished.name.endswith(about["config_hash"]), "the folder does not end in the run's hash")
-    require(
-        about["samples"] % about["members"] == 0, f"{about['samples']} samples of {about['members']} members"
-    )
+    require(about["samples"] % about["members"] == 0, f"{about['samples']} samples of {about['members']} members")
 
 
 def is_reproducible(subject: Subject) -> None:
@@ -400,9 +396,7 @@ def check_method(
         try:
             CHECKS[check](subject)
         except Exception as error:  # a method that raises does not conform either, whatever it raises
-            problem = (
-                str(error) if isinstance(error, NonconformingError) else f"{type(error).__name__}: {error}"
-            )
+            problem = str(error) if isinstance(error, NonconformingError) else f"{type(error).__name__}: {error}"
         yield CheckOutcome(check, problem, time.monotonic() - begun)
 
 
@@ -431,7 +425,5 @@ def find_method(name: str) -> str:
             file=name,
             hint="Give Config.name another default.",
         )
-    METHODS.add(
-        own, module, instead=True
-    )  # what is installed under that name may be an older state of the file
+    METHODS.add(own, module, instead=True)  # what is installed under that name may be an older state of the file
     return own

@@ -137,9 +137,7 @@ class RunTask(Protocol[Result]):
         """Write the result of a run into its folder."""
 
 
-def execute_run(
-    task: RunTask[Result], run: Run, out: Path, resources: Resources, weights: Path | None = None
-) -> Path:
+def execute_run(task: RunTask[Result], run: Run, out: Path, resources: Resources, weights: Path | None = None) -> Path:
     """Compute a run, continue it, or find it done.
 
     Of several processes that are given the same run one computes it, and the others wait. Those of `torchrun` train together.
@@ -156,9 +154,7 @@ def execute_run(
         return workspace.folder
     wanted = member_runs(run)
     members = [execute_run(task, member, out, resources) for member in wanted]
-    sources = (
-        [weights] if weights else [execute_run(task, one, out, resources) for one in trained_by(task, run)]
-    )
+    sources = [weights] if weights else [execute_run(task, one, out, resources) for one in trained_by(task, run)]
     with contextlib.ExitStack() as stack:
         if leads:
             stack.enter_context(workspace.lock(wait=True, say=resources.progress.say))

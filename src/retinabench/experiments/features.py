@@ -141,8 +141,7 @@ def _of_folder(
                     if not path.is_file():
                         data.check_shard(number)
                         features = [
-                            extract(np.array(shard[start : start + BATCH]))
-                            for start in range(0, len(shard), BATCH)
+                            extract(np.array(shard[start : start + BATCH])) for start in range(0, len(shard), BATCH)
                         ]
                         with atomic_write(path, checked=True) as handle:
                             np.save(handle, np.concatenate(features), allow_pickle=False)

@@ -72,7 +72,9 @@ def _with_shifted(run: Run, trained: Task, joined: Prepared) -> Task:
     if "shifted_test" not in splits:
         raise InputError("has no split 'test'", file=joined.shifted, hint="Prepare it with --split test.")
     unused = int((new & (joined.records.split == "train")).sum())
-    note = f"{unused:,} training images of {joined.shifted} are not predicted; prepare it with --split test to test on all"
+    note = (
+        f"{unused:,} training images of {joined.shifted} are not predicted; prepare it with --split test to test on all"
+    )
     return Task(run.task, joined, splits, (note,) if unused else ())
 
 
@@ -111,9 +113,7 @@ def _in_domain(folder: Path) -> Predictions:
     return own
 
 
-def _predict(
-    finished: FinishedRun, folder: Path, run: Run, task: Task, of_training: OfTraining
-) -> Predictions:
+def _predict(finished: FinishedRun, folder: Path, run: Run, task: Task, of_training: OfTraining) -> Predictions:
     if not (members := member_runs(run)):
         return of_training(folder, run)
     each = [_predict(finished, finished.member(one), one, task, of_training) for one in members]
@@ -132,9 +132,7 @@ def _predictor(finished: FinishedRun, task: Task, resources: Resources) -> OfTra
     return of_training
 
 
-def _predictor_without(
-    inputs: TrainedInputs, task: Task, resources: Resources, network: str | None
-) -> OfTraining:
+def _predictor_without(inputs: TrainedInputs, task: Task, resources: Resources, network: str | None) -> OfTraining:
     device = resources.torch_device()
 
     def of_training(folder: Path, run: Run) -> Predictions:
@@ -154,16 +152,12 @@ def _predictor_without(
     return of_training
 
 
-def _computed(
-    run: Run, task: Task, posterior: Posterior, batches: Batches, resources: Resources
-) -> Predictions:
+def _computed(run: Run, task: Task, posterior: Posterior, batches: Batches, resources: Resources) -> Predictions:
     batches.limits.changed = lambda line: resources.progress.say(f"note: {line}")
     return predict(run, task, posterior, batches, resources.progress)
 
 
-def _scaled_source(
-    run: Run, inputs: TrainedInputs, task: Task, device: torch.device, resources: Resources
-) -> Source:
+def _scaled_source(run: Run, inputs: TrainedInputs, task: Task, device: torch.device, resources: Resources) -> Source:
     """The images by the scale that the run keeps, or their features where the head alone was trained."""
     mean, std = inputs.scale
     if run.model.trained != "head":

@@ -66,14 +66,10 @@ def combine(run: Run, task: Task, members: Sequence[Predictions]) -> Predictions
         combined = METHODS[run.method.name].combine(members)
     about = metadata(run, task, members=combined.metadata["members"])
     weights = [one.metadata.get("weights") for one in members]
-    return replace(
-        combined, metadata=about | ({"weights": "+".join(map(str, weights))} if all(weights) else {})
-    )
+    return replace(combined, metadata=about | ({"weights": "+".join(map(str, weights))} if all(weights) else {}))
 
 
-def predict(
-    run: Run, task: Task, posterior: Posterior, batches: Batches, progress: Progress = QUIET
-) -> Predictions:
+def predict(run: Run, task: Task, posterior: Posterior, batches: Batches, progress: Progress = QUIET) -> Predictions:
     """Predict every split but the training one, with the run's number of samples."""
     part = task[tuple(split for split in PREDICTED if split in task.splits)]
     generator, samples = torch_generator(batches.device, run.seed, "predict"), run.method.samples
@@ -86,9 +82,7 @@ def predict(
                 columns.append(posterior.uncertainty(images).double()[:, None])
         return torch.cat(columns, dim=1)
 
-    with progress.track(
-        f"Predicting {run.method.describe()}, seed {run.seed}", len(part), unit="images"
-    ) as advance:
+    with progress.track(f"Predicting {run.method.describe()}, seed {run.seed}", len(part), unit="images") as advance:
         table = predict_rows(
             batches, part.rows, compute, generator, samples,
             batch_size=PREDICT_BATCH, work="prediction", advance=advance,
@@ -234,9 +228,7 @@ def run_folder(run: Run, out: Path, task: Task) -> Path:
     return out / ImageRuns(task).folder_name(run)
 
 
-def make_batches(
-    run: Run, task: Task, device: torch.device, workers: int = 0, progress: Progress = QUIET
-) -> Batches:
+def make_batches(run: Run, task: Task, device: torch.device, workers: int = 0, progress: Progress = QUIET) -> Batches:
     """Return the batches of a run: its task's rows with its own settings."""
     train = task.splits["train"]
     return Batches(

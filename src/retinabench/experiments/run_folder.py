@@ -39,9 +39,7 @@ def _read_settings(given: object) -> PreparedSettings:
     return given if isinstance(given, PreparedSettings) else PreparedSettings.from_json(given)
 
 
-_Settings = Annotated[
-    PreparedSettings, PlainValidator(_read_settings), PlainSerializer(PreparedSettings.to_dict)
-]
+_Settings = Annotated[PreparedSettings, PlainValidator(_read_settings), PlainSerializer(PreparedSettings.to_dict)]
 
 
 class TrainedInputs(Frozen):

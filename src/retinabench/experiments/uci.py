@@ -89,8 +89,7 @@ MEASURES = {
 }
 COLUMNS = {"log_likelihood": "log-likelihood, nats per point", "rmse": "root mean squared error"}
 Splits = dict[str, float | None]
-Results = dict[str, dict[str, list[Splits]]]
-"""Set -> method -> scores of each split by name."""
+Results = dict[str, dict[str, list[Splits]]]  # Set -> method -> scores of each split by name.
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,18 +170,14 @@ def results(out: Path) -> Results:
     for name in SETS:
         known = _table(out, name, None).known
         for method in SETTINGS:
-            if splits := [
-                known[key].scores for split in range(1000) if (key := f"{method}-{split}") in known
-            ]:
+            if splits := [known[key].scores for split in range(1000) if (key := f"{method}-{split}") in known]:
                 found.setdefault(name, {})[method] = splits
     return found
 
 
 def _table(out: Path, name: str, fingerprint: str | None) -> ResultTable:
     """Return the results of a set, those that version 0.2 wrote included."""
-    table = ResultTable(
-        out / "results" / name, None if fingerprint is None else {"set": name, "data": fingerprint}
-    )
+    table = ResultTable(out / "results" / name, None if fingerprint is None else {"set": name, "data": fingerprint})
     for method in SETTINGS:
         file = out / "results" / f"{name}-{method}.json"
         if not file.is_file():
@@ -193,9 +188,7 @@ def _table(out: Path, name: str, fingerprint: str | None) -> ResultTable:
             raise InputError("was computed from other data or other splits", file=file, hint=hint)
         for split, scores in enumerate(content["splits"]):
             key = f"{method}-{split}"
-            table.known[key] = Result(
-                key, "done", "", 0.0, 1, 0.0, scores={**scores, "points": content["points"]}
-            )
+            table.known[key] = Result(key, "done", "", 0.0, 1, 0.0, scores={**scores, "points": content["points"]})
     return table
 
 
@@ -434,9 +427,7 @@ def _panel(panel: Axes, found: Results, name: str, measure: str, methods: list[s
         )  # fmt: skip
         if method in found[name]:
             mean, error = mean_and_error(found[name][method], measure)
-            panel.errorbar(
-                [mean], [number - 0.16], xerr=error, marker="o", color=color, markersize=6, zorder=3
-            )
+            panel.errorbar([mean], [number - 0.16], xerr=error, marker="o", color=color, markersize=6, zorder=3)
     panel.set_ylim(len(methods) - 0.5, -0.5)
     panel.tick_params(axis="y", length=0)
     panel.spines["left"].set_visible(False)
@@ -469,10 +460,7 @@ _TABLE = {
     "yacht": ((-1.55, 0.12, 1.11, 0.38), (-4.20, 0.05, 1.75, 0.42), (-1.18, 0.21, 1.58, 0.48)),
 }
 PUBLISHED: dict[str, dict[str, Printed]] = {
-    name: {
-        method: Printed(*row)
-        for method, row in zip(("dropout", "variational", "ensemble"), rows, strict=True)
-    }
+    name: {method: Printed(*row) for method, row in zip(("dropout", "variational", "ensemble"), rows, strict=True)}
     for name, rows in _TABLE.items()
 }
 

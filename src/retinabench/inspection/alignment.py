@@ -40,21 +40,13 @@ DARK = 3  # in every channel: no retina
 
 @dataclass(frozen=True)
 class Alignment:
-    """How an image lies on another one, and how well.
+    """How an image lies on another one, and how well."""
 
-    Attributes:
-        correlation: Of the fine detail over the overlap.
-        quarter: The same in blocks of the overlap, their lower quartile.
-        mirrored: Whether the second image is mirrored first.
-        degrees: Its rotation, -180 to 180, clockwise.
-        scale: Its scale.
-    """
-
-    correlation: float
-    quarter: float
-    mirrored: bool
-    degrees: float
-    scale: float
+    correlation: float  # of the fine detail over the overlap
+    quarter: float  # the same in blocks of the overlap, their lower quartile
+    mirrored: bool  # whether the second image is mirrored first
+    degrees: float  # its rotation, -180 to 180, clockwise
+    scale: float  # its scale
 
 
 def detail_of(image: NDArray[np.uint8], *, whole: bool = False) -> Floats:
@@ -148,9 +140,7 @@ def align(first: Floats, second: Floats, mirrored: bool, degrees: float) -> Alig
     _, turn, scale, placed = max([best, *turns], key=lambda found: found[0])
     both = (first != 0) & (placed != 0)
     quarter = _quarter(first, placed, both)
-    return Alignment(
-        _correlation(first[both], placed[both]), quarter, mirrored, (turn + 180) % 360 - 180, scale
-    )
+    return Alignment(_correlation(first[both], placed[both]), quarter, mirrored, (turn + 180) % 360 - 180, scale)
 
 
 def _turned(detail: Floats, degrees: float, scale: float) -> Floats:

@@ -43,21 +43,13 @@ class BadFile:
 
 @dataclass(frozen=True, eq=False)
 class OriginalFiles:
-    """The original file of each of N records.
+    """The original file of each of N records."""
 
-    Attributes:
-        sha256: Digest, (N,), "" where unknown.
-        width: Width in pixels, (N,), 0 where unknown.
-        height: Height in pixels, (N,), 0 where unknown.
-        bytes: Size in bytes, (N,), 0 where unknown.
-        bad: The images of the data set that were not prepared.
-    """
-
-    sha256: NDArray[np.str_]
-    width: NDArray[np.int64]
-    height: NDArray[np.int64]
-    bytes: NDArray[np.int64]
-    bad: tuple[BadFile, ...]
+    sha256: NDArray[np.str_]  # digest, (N,), "" where unknown
+    width: NDArray[np.int64]  # width in pixels, (N,), 0 where unknown
+    height: NDArray[np.int64]  # height in pixels, (N,), 0 where unknown
+    bytes: NDArray[np.int64]  # size in bytes, (N,), 0 where unknown
+    bad: tuple[BadFile, ...]  # the images of the data set that were not prepared
 
 
 def original_files(data: Prepared) -> OriginalFiles | None:
@@ -70,9 +62,7 @@ def original_files(data: Prepared) -> OriginalFiles | None:
         columns = {name: table[name].to_pylist() for name in ("image_id", "source", "status", "reason")}
         known = {name: table[name].to_pylist() for name in ("sha256", "width", "height", "bytes")}
     except (OSError, KeyError, pa.ArrowException) as error:
-        raise InputError(
-            f"is damaged ({error})", file=path, hint="Delete the folder and prepare it again."
-        ) from None
+        raise InputError(f"is damaged ({error})", file=path, hint="Delete the folder and prepare it again.") from None
     rows = {image: row for row, image in enumerate(columns["image_id"])}
     order = [rows.get(image, -1) for image in data.records.image_id.tolist()]
     prepared = set(data.records.image_id.tolist())
@@ -90,29 +80,19 @@ def original_files(data: Prepared) -> OriginalFiles | None:
 
 
 Floats = NDArray[np.float32]
-
 MARGIN = 0.15  # share of the side: leaves the square inside the field of view
-
 CHUNK = 128
 
 
 @dataclass(frozen=True, eq=False)
 class Pixels:
-    """Statistics of N images.
+    """Statistics of N images."""
 
-    Attributes:
-        brightness: Mean grey value inside the field of view, (N,), 0 to 255.
-        sharpness: Mean absolute Laplacian there per unit of brightness, (N,); low where an image is blurred.
-        digest: SHA-256 of all pixels, (N,).
-        spectra: Of the fine detail, (N, RADII, FREQUENCIES).
-        whole: Whether the field of view fills the images.
-    """
-
-    brightness: Floats
-    sharpness: Floats
-    digest: NDArray[np.bytes_]
-    spectra: Spectrum
-    whole: bool
+    brightness: Floats  # mean grey value inside the field of view, (N,), 0 to 255
+    sharpness: Floats  # mean absolute Laplacian there per unit of brightness, (N,); low where an image is blurred
+    digest: NDArray[np.bytes_]  # SHA-256 of all pixels, (N,)
+    spectra: Spectrum  # of the fine detail, (N, RADII, FREQUENCIES)
+    whole: bool  # whether the field of view fills the images
 
 
 def read_pixels(data: Prepared, progress: Progress = QUIET) -> Pixels:
@@ -127,9 +107,7 @@ def read_pixels(data: Prepared, progress: Progress = QUIET) -> Pixels:
     return Pixels(brightness, sharpness, digest, spectra, whole)
 
 
-def _statistics(
-    images: NDArray[np.uint8], whole: bool
-) -> tuple[Floats, Floats, NDArray[np.bytes_], Spectrum]:
+def _statistics(images: NDArray[np.uint8], whole: bool) -> tuple[Floats, Floats, NDArray[np.bytes_], Spectrum]:
     inside = np.stack([np.asarray(_inside(image), np.float32) for image in images])
     brightness = inside.mean(axis=(1, 2))
     laplacian = (
@@ -151,40 +129,26 @@ def _inside(image: NDArray[np.uint8]) -> Image.Image:
 
 
 Pairs = NDArray[np.intp]
-
 COMPARED = 300  # images of which every pair is looked at; of more, the likely pairs
-
 LIKELY = 0.15  # least cosine of magnitudes of a likely pair
-
 NEAREST = 3  # neighbours of each image that are looked at whatever their cosine
-
 ROTATED = 0.38  # least correlation of spectra at the best rotation
-
 CORRELATED, EVENLY = 0.6, 0.48
-
 """Least correlation of aligned detail, and least lower quartile of it over blocks, that make a copy. Copies of IDRiD at 64
 and 256 px, changed in fifteen ways, have 0.62 and 0.50 or more; other pairs reach 0.59 and 0.40 (benchmarks/copies.py)."""
 
 BLOCK = 512
-
 LEAST = "same retina"
-
 STRENGTH = {"equal bytes": 3, "equal pixels": 2, LEAST: 1}
 
 
 @dataclass(frozen=True)
 class CopyPair:
-    """Two images that show the same, and the evidence.
+    """Two images that show the same, and the evidence."""
 
-    Attributes:
-        rows: Rows of the records.
-        kind: A key of `STRENGTH`.
-        alignment: How the second image lies on the first; None where files or pixels are equal.
-    """
-
-    rows: tuple[int, int]
-    kind: str
-    alignment: Alignment | None = None
+    rows: tuple[int, int]  # rows of the records
+    kind: str  # A key of `STRENGTH`
+    alignment: Alignment | None = None  # how the second image lies on the first; None where files or pixels are equal
 
     @property
     def correlation(self) -> float:
@@ -194,21 +158,13 @@ class CopyPair:
 
 @dataclass(frozen=True)
 class CopyGroup:
-    """Copies of one image.
+    """Copies of one image."""
 
-    Attributes:
-        rows: Rows of the records.
-        kind: A key of `STRENGTH`.
-        pairs: The pairs that join them.
-        splits: The split of each row.
-        classes: The grade or label of each row.
-    """
-
-    rows: tuple[int, ...]
-    kind: str
-    pairs: tuple[CopyPair, ...]
-    splits: tuple[str, ...]
-    classes: tuple[int, ...]
+    rows: tuple[int, ...]  # rows of the records
+    kind: str  # A key of `STRENGTH`
+    pairs: tuple[CopyPair, ...]  # the pairs that join them
+    splits: tuple[str, ...]  # the split of each row
+    classes: tuple[int, ...]  # the grade or label of each row
 
     @property
     def correlation(self) -> float:
@@ -315,9 +271,7 @@ def _pairs(
             yield from _same_retinas(data, pixels, distinct, progress)
 
 
-def _same_retinas(
-    data: Prepared, pixels: Pixels, rows: NDArray[np.intp], progress: Progress
-) -> Iterator[CopyPair]:
+def _same_retinas(data: Prepared, pixels: Pixels, rows: NDArray[np.intp], progress: Progress) -> Iterator[CopyPair]:
     """Yield the pairs of the given rows whose fine detail, aligned, correlates everywhere."""
     spectra = pixels.spectra[rows]
     if len(rows) <= COMPARED:

@@ -37,23 +37,16 @@ from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.pages import Finding
 
 GRADES = ("no retinopathy", "mild", "moderate", "severe", "proliferative")
-
 LABELS = ("not referable", "referable")
 
 
 @dataclass(frozen=True, eq=False)
 class Classes:
-    """The classes by which images are counted and shown.
+    """The classes by which images are counted and shown."""
 
-    Attributes:
-        noun: `grade` or `label`.
-        names: The name of each class.
-        of_row: The class of each record, (N,).
-    """
-
-    noun: str
-    names: tuple[str, ...]
-    of_row: NDArray[np.int8]
+    noun: str  # `grade` or `label`
+    names: tuple[str, ...]  # the name of each class
+    of_row: NDArray[np.int8]  # the class of each record, (N,)
 
 
 def classes_of(data: Prepared) -> Classes:
@@ -88,19 +81,12 @@ class CameraRow:
 
 @dataclass(frozen=True)
 class Leak:
-    """Patients with images in two splits.
+    """Patients with images in two splits."""
 
-    Attributes:
-        splits: The two splits.
-        patients: Number of patients in both.
-        images: Number of images of the second split that belong to a patient of the first.
-        fellow_eyes: Number of patients whose other eye is in the other split.
-    """
-
-    splits: tuple[str, str]
-    patients: int
-    images: int
-    fellow_eyes: int
+    splits: tuple[str, str]  # the two splits
+    patients: int  # number of patients in both
+    images: int  # number of images of the second split that belong to a patient of the first
+    fellow_eyes: int  # number of patients whose other eye is in the other split
 
 
 def split_names(records: Records) -> NDArray[np.str_]:
@@ -121,9 +107,7 @@ def split_rows(records: Records, classes: Classes) -> Iterator[SplitRow]:
         mine = names == name
         counts = np.bincount(classes.of_row[mine], minlength=len(classes.names)).tolist()
         patients = len(np.unique(records.patient_id[mine]))
-        yield SplitRow(
-            name, int(mine.sum()), patients, tuple(counts), float(referable(records.grade[mine]).mean())
-        )
+        yield SplitRow(name, int(mine.sum()), patients, tuple(counts), float(referable(records.grade[mine]).mean()))
 
 
 def camera_rows(records: Records, files: OriginalFiles | None) -> Iterator[CameraRow]:
@@ -164,14 +148,13 @@ def leaks(records: Records) -> Iterator[Leak]:
 
 LIMIT = 3.5  # Iglewicz and Hoaglin 1993
 
+# Measure -> description of its low and of its high outliers.
 NAMES = {
     "brightness": ("dark", "bright"),
     "sharpness": ("blurred", "grainy or over-sharpened"),
     "original size": ("few pixels", "many pixels"),
     "file size": ("few bytes per pixel", "many bytes per pixel"),
 }
-
-"""Measure -> description of its low and of its high outliers."""
 
 
 @dataclass(frozen=True)
@@ -231,29 +214,17 @@ def _measures(files: OriginalFiles | None, pixels: Pixels | None) -> Iterator[Me
 
 @dataclass(frozen=True, eq=False)
 class Inspection:
-    """What was found in a prepared data set.
+    """What was found in a prepared data set."""
 
-    Attributes:
-        data: The data set.
-        read_images: Whether the images were read, not only the tables.
-        classes: The classes by which images are counted.
-        files: The original files, None where unknown.
-        splits: Counts by split.
-        cameras: Counts by original size.
-        groups: Groups of copies.
-        outliers: Images that differ from the others.
-        leaks: Pairs of splits that share patients.
-    """
-
-    data: Prepared
-    read_images: bool
-    classes: Classes
-    files: OriginalFiles | None
-    splits: list[SplitRow]
-    cameras: list[CameraRow]
-    groups: list[CopyGroup]
-    outliers: list[Outlier]
-    leaks: list[Leak]
+    data: Prepared  # the data set
+    read_images: bool  # whether the images were read, not only the tables
+    classes: Classes  # the classes by which images are counted
+    files: OriginalFiles | None  # the original files, None where unknown
+    splits: list[SplitRow]  # counts by split
+    cameras: list[CameraRow]  # counts by original size
+    groups: list[CopyGroup]  # groups of copies
+    outliers: list[Outlier]  # images that differ from the others
+    leaks: list[Leak]  # pairs of splits that share patients
 
 
 def inspect_data(data: Prepared, *, read_images: bool, progress: Progress = QUIET) -> Inspection:

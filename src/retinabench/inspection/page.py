@@ -34,27 +34,18 @@ from retinabench.reports.toolkit.pages import Fact, counted
 from retinabench.reports.toolkit.tables import Block, Cell, Column, Row, Table
 
 COLUMNS, ROWS = 6, 4
-
 SIDE, LINE, GAP = 160, 15, 10
-
 PAPER, INK, MUTED, BAD = "#fffffe", "#1d1d1b", "#6a6a66", "#c8452d"
 
 
 @dataclass(frozen=True, eq=False)
 class Tile:
-    """A labelled image.
+    """A labelled image."""
 
-    Attributes:
-        image: Pixels, (S, S, 3).
-        name: First line of the label.
-        text: Second line of the label.
-        bad: Whether the second line is red.
-    """
-
-    image: NDArray[np.uint8]
-    name: str
-    text: str = ""
-    bad: bool = False
+    image: NDArray[np.uint8]  # pixels, (S, S, 3)
+    name: str  # first line of the label
+    text: str = ""  # second line of the label
+    bad: bool = False  # whether the second line is red
 
 
 def chosen_of_class(of_row: NDArray[np.int8], number: int, seed: int) -> NDArray[np.intp]:
@@ -119,9 +110,7 @@ def _cut(text: str, keep: int) -> str:
 
 
 PACKAGE = "retinabench.inspection"
-
 MOST_ROWS = 20
-
 SHARE = NumberFormat(1, scale=100, suffix=" %")
 
 CAMERAS_NOTE = (
@@ -136,26 +125,20 @@ COPIES_NOTE = (
     f"blocks: its lower quartile over those of 36 blocks that mostly overlap, {EVENLY} at least."
 )
 
-OUTLIERS_NOTE = "Robust z-scores within the domain (modified z-score of Iglewicz and Hoaglin); images beyond 3.5 are listed."
+OUTLIERS_NOTE = (
+    "Robust z-scores within the domain (modified z-score of Iglewicz and Hoaglin); images beyond 3.5 are listed."
+)
 
 
 @dataclass(frozen=True, eq=False)
 class ImageGroup:
-    """Images that are shown together.
+    """Images that are shown together."""
 
-    Attributes:
-        file: File name of their contact sheet.
-        heading: Heading of the group.
-        tiles: The images.
-        by_class: Whether the group shows a class rather than copies or outliers.
-        paired: Whether the images are pairs.
-    """
-
-    file: str
-    heading: str
-    tiles: Sequence[Tile]
-    by_class: bool
-    paired: bool = False
+    file: str  # file name of their contact sheet
+    heading: str  # heading of the group
+    tiles: Sequence[Tile]  # the images
+    by_class: bool  # whether the group shows a class rather than copies or outliers
+    paired: bool = False  # whether the images are pairs
 
 
 @dataclass(frozen=True)
@@ -295,15 +278,11 @@ def _facts(name: str) -> list[Fact]:
         return []
     steps, text = DATASETS[name].steps, DATASETS[name].card
     rows = re.findall(r"^\|([^|\n]+)\|([^|\n]+)\|$", text, re.MULTILINE)
-    pairs = [
-        (term.strip(), content.strip().replace("`STEPS` below", steps).replace("`", ""))
-        for term, content in rows
-    ]
+    pairs = [(term.strip(), content.strip().replace("`STEPS` below", steps).replace("`", "")) for term, content in rows]
     return [Fact(term, content) for term, content in pairs if term and not set(term) <= set("-: ")]
 
 
 SCHEMA = "retinabench.inspection/1"
-
 MOST_SHOWN = COLUMNS * ROWS
 
 
@@ -431,9 +410,7 @@ def _title(what: str, shown: int, total: int, noun: str) -> str:
     return f"{what}: {f'{shown:,} of ' if shown < total else ''}{counted(total, noun)}"
 
 
-def inspect_lines(
-    path: Path, out: Path | None = None, seed: int = 0, progress: Progress = QUIET
-) -> Iterator[str]:
+def inspect_lines(path: Path, out: Path | None = None, seed: int = 0, progress: Progress = QUIET) -> Iterator[str]:
     """Yield lines about a predictions file, a run folder or a prepared folder."""
     if (path / "prepare.json").is_file():
         data = open_prepared(path)
@@ -501,13 +478,9 @@ def _predictions(path: Path) -> Iterator[str]:
             part = predictions.select(domain=domain, split=split)
             if part is not None:
                 patients = (
-                    "no patient ids"
-                    if part.patient_id is None
-                    else counted(len(np.unique(part.patient_id)), "patient")
+                    "no patient ids" if part.patient_id is None else counted(len(np.unique(part.patient_id)), "patient")
                 )
                 images = counted(len(part), "image")
                 yield f"  {domain} {split}: {images}, {patients}, {int(part.label.sum()):,} referable"
     if predictions.metadata:
-        yield "metadata: " + ", ".join(
-            f"{key} {value}" for key, value in sorted(predictions.metadata.items())
-        )
+        yield "metadata: " + ", ".join(f"{key} {value}" for key, value in sorted(predictions.metadata.items()))

@@ -244,9 +244,7 @@ def _device_of(model: nn.Module) -> torch.device:
 
 
 @contextmanager
-def _predicting(
-    members: Sequence[nn.Module], dropout: bool, seed: int, device: torch.device
-) -> Iterator[None]:
+def _predicting(members: Sequence[nn.Module], dropout: bool, seed: int, device: torch.device) -> Iterator[None]:
     """Put the members into evaluation mode, with dropout where it is asked for; undo it, and restore the generators."""
     modes = [(one, one.training) for member in members for one in member.modules()]
     with torch.random.fork_rng([device] if device.type == "cuda" else []):

@@ -35,29 +35,20 @@ from retinabench.core.settings import flat
 from retinabench.metrics.scoring import score
 from retinabench.predictions.io import read_predictions
 
-PROJECT = "retinabench"
-"""Project of Weights & Biases, experiment of MLflow."""
-
+PROJECT = "retinabench"  # Project of Weights & Biases, experiment of MLflow.
 Setting = str | float | bool
 
 
 @dataclass(frozen=True)
 class TrackedRun:
-    """One run.
+    """One run."""
 
-    Attributes:
-        name: Name of its folder.
-        settings: Value by dotted key.
-        rows: Per epoch its number and the values by tag, such as `loss`, `lr` and `validation/auroc`.
-        scores: Value by `score/SET/NAME`, undefined ones left out.
-        began: Time at which the run was first started, in seconds since 1970.
-    """
-
-    name: str
-    settings: Mapping[str, Setting]
+    name: str  # name of its folder
+    settings: Mapping[str, Setting]  # value by dotted key
+    # per epoch its number and the values by tag, such as `loss`, `lr` and `validation/auroc`
     rows: tuple[tuple[int, Mapping[str, float]], ...]
-    scores: Mapping[str, float]
-    began: float
+    scores: Mapping[str, float]  # value by `score/SET/NAME`, undefined ones left out
+    began: float  # time at which the run was first started, in seconds since 1970
 
 
 def read_run(folder: Path) -> TrackedRun:
@@ -319,10 +310,7 @@ def _send_to_mlflow(client: Any, record: TrackedRun, experiment: str) -> str:
         return ""
     time = int(record.began * 1000)
     metrics = [
-        Metric(key, value, time, epoch)
-        for epoch, row in record.rows
-        if epoch > sent
-        for key, value in row.items()
+        Metric(key, value, time, epoch) for epoch, row in record.rows if epoch > sent for key, value in row.items()
     ]
     metrics += [Metric(key, value, time, max(last, 0)) for key, value in scores.items()]
     for start in range(0, len(metrics), MOST):
@@ -343,9 +331,7 @@ def track_runs(folders: Sequence[Path], to: str, out: Path, progress: Progress =
         raise InputError(f"unknown tracker '{to}'", hint=nearest(to, TRACKERS))
     names = Counter(folder.resolve().name for folder in folders)
     if names and (twice := names.most_common(1)[0])[1] > 1:
-        raise InputError(
-            f"two folders have the name '{twice[0]}'", hint="Export them to different --out folders."
-        )
+        raise InputError(f"two folders have the name '{twice[0]}'", hint="Export them to different --out folders.")
     for folder in folders:  # before anything is written
         if not (folder / "run.json").is_file():
             read_run(folder)

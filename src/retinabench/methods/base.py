@@ -150,9 +150,7 @@ def fidelity_entry(
                 for part in path:
                     inner = inner.setdefault(part, {})
                 inner[last] = value
-    pairs = {
-        key: space if isinstance(space, tuple) else (space, space) for key, space in (searched or {}).items()
-    }
+    pairs = {key: space if isinstance(space, tuple) else (space, space) for key, space in (searched or {}).items()}
     search = {
         likelihood: {key: pair[place] for key, pair in pairs.items()}
         for place, likelihood in enumerate(("categorical", "gaussian"))

@@ -175,9 +175,7 @@ class Temperature:
                 "a temperature needs validation images of both classes",
                 hint="Hold some out, or use the member itself.",
             )
-        return replace(
-            member, probs=scaled(member.probs, best_temperature(held.label, held.probs)), source=None
-        )
+        return replace(member, probs=scaled(member.probs, best_temperature(held.label, held.probs)), source=None)
 
 
 def scaled(probs: NDArray[np.float64], temperature: float) -> NDArray[np.float64]:

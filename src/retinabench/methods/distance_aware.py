@@ -131,9 +131,7 @@ class Sngp:
         for parameter in head.parameters():
             nn.init.zeros_(parameter)
             parameter.no_decay = True  # type: ignore[attr-defined]  # the prior of β acts instead
-        split = SplitNetwork(
-            nn.Sequential(network.trunk, features), head, method.random_features, network.name
-        )
+        split = SplitNetwork(nn.Sequential(network.trunk, features), head, method.random_features, network.name)
         size = head.weight.numel() + head.bias.numel()
         return LastLayerPosterior(split, likelihood, head.weight.new_zeros(size, size))
 
@@ -358,11 +356,8 @@ def estimate_densities(posterior: DensityPosterior, features: Tensor, labels: Te
     posterior.log_shares = (counts.double() / len(labels)).log()
     if posterior.density == "mahalanobis":
         shared = ShrunkGaussian.fit(means[0], features - means[torch.searchsorted(classes, labels)])
-        posterior.gaussians = [
-            ShrunkGaussian(mean, shared.vectors, shared.spectrum, shared.floor) for mean in means
-        ]
+        posterior.gaussians = [ShrunkGaussian(mean, shared.vectors, shared.spectrum, shared.floor) for mean in means]
     else:
         posterior.gaussians = [
-            ShrunkGaussian.fit(mean, features[labels == one] - mean)
-            for mean, one in zip(means, classes, strict=True)
+            ShrunkGaussian.fit(mean, features[labels == one] - mean) for mean, one in zip(means, classes, strict=True)
         ]

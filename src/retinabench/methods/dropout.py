@@ -63,9 +63,7 @@ class McDropout:
     @staticmethod
     def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> SampledPosterior:
         """Put dropout into the network and return the posterior."""
-        return SampledPosterior(
-            add_dropout(model, as_config(run, McDropout.Config).rate), likelihood, per_image=True
-        )
+        return SampledPosterior(add_dropout(model, as_config(run, McDropout.Config).rate), likelihood, per_image=True)
 
     @staticmethod
     def fit(

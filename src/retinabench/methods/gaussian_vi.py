@@ -66,9 +66,7 @@ class Config(MethodConfig):
 
     def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
         """Return the target posterior (see `MethodConfig`)."""
-        return TargetPosterior(
-            self.kl_temperature, optimizer.prior_variance(points), "the best independent Gaussian"
-        )
+        return TargetPosterior(self.kl_temperature, optimizer.prior_variance(points), "the best independent Gaussian")
 
 
 class Scales(nn.Module):
@@ -97,9 +95,7 @@ def fit(
     """Train q and return it; the last epoch is used. The checkpoint's validation is that of the mean."""
     options, settings = as_config(run, Config), run.optimizer
     if settings.l2 == 0:
-        raise InputError(
-            "gaussian_vi takes its prior from optimizer.l2, which is 0", hint="Set optimizer.l2."
-        )
+        raise InputError("gaussian_vi takes its prior from optimizer.l2, which is 0", hint="Set optimizer.l2.")
     scales = Scales(model, options.std)
     undecayed = settings.model_copy(update={"l2": 0.0})  # the divergence holds the prior
     trained = train(
@@ -113,9 +109,7 @@ def fit(
     return posterior
 
 
-def bound(
-    model: nn.Module, scales: Scales, batches: Batches, run: TrainingRun, likelihood: Likelihood
-) -> Objective:
+def bound(model: nn.Module, scales: Scales, batches: Batches, run: TrainingRun, likelihood: Likelihood) -> Objective:
     """Return the terms `cross_entropy` and `kl` of the negative evidence bound, per training point."""
     options = as_config(run, Config)
     points, prior_precision = len(batches.train), 2 * len(batches.train) * run.optimizer.l2
@@ -130,10 +124,7 @@ def bound(
             if number % 2:  # what is odd in the noise leaves the gradient of the mean
                 noise = {name: -draw for name, draw in noise.items()}
             else:
-                noise = {
-                    name: torch.randn(p.shape, generator=generator, device=p.device)
-                    for name, p in means.items()
-                }
+                noise = {name: torch.randn(p.shape, generator=generator, device=p.device) for name, p in means.items()}
             weights = {name: p + stds[name] * noise[name] for name, p in means.items()}
             with precision(run, batches.device):
                 outputs = functional_call(model, weights, (images,))

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 LogLikelihood = Callable[[Tensor], tuple[Tensor, Tensor]]
-
 """(K, P) weights -> the log-likelihood (K,) and its gradient (K, P), both new: the weights change in place afterwards.
 
 One that has a method `gradient`, (K, P) -> (K, P), is asked for nothing else within a trajectory.
@@ -155,9 +154,7 @@ class StepSize:
         self.log_smoothed = weight * math.log(self.step) + (1 - weight) * self.log_smoothed
 
 
-def first_step(
-    log_likelihood: LogLikelihood, state: State, prior_variance: float, generator: torch.Generator
-) -> float:
+def first_step(log_likelihood: LogLikelihood, state: State, prior_variance: float, generator: torch.Generator) -> float:
     """Return a step size whose single leapfrog step is accepted about half the time, by doubling or halving."""
     step, direction = math.sqrt(prior_variance) / 10, 0
     for _ in range(60):
@@ -244,14 +241,10 @@ class Nuts:
 
     def _leaf(self, edge: TrajectoryPoint, forwards: bool, energy: float) -> Tree:
         step = self.step if forwards else -self.step
-        state, momentum = leapfrog(
-            self.log_likelihood, edge.state, edge.momentum, self.prior_variance, step, 1
-        )
+        state, momentum = leapfrog(self.log_likelihood, edge.state, edge.momentum, self.prior_variance, step, 1)
         point = self._point(state, momentum)
         gain = energy - point.energy if math.isfinite(point.energy) else -math.inf
-        return Tree(
-            point, point, point, gain, momentum.double(), gain > -DIVERGED, math.exp(min(0.0, gain)), 1
-        )
+        return Tree(point, point, point, gain, momentum.double(), gain > -DIVERGED, math.exp(min(0.0, gain)), 1)
 
     def _joined(self, old: Tree, new: Tree, forwards: bool, *, whole: bool) -> Tree:
         """Join a stretch with the one that follows it; of the whole trajectory the newer half is preferred.

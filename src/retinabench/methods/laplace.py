@@ -176,16 +176,12 @@ class Config(MethodConfig):
         if not isinstance(precision, float):
             return no_target("the prior of its width is chosen after the training")
         if abs(precision * variance - 1) > 1e-6:
-            return no_target(
-                f"two priors: variance {variance:.3g} at the mode, {1 / precision:.3g} around it"
-            )
+            return no_target(f"two priors: variance {variance:.3g} at the mode, {1 / precision:.3g} around it")
         random = "the last layer's weights" if self.weights == "last_layer" else "all weights"
         return TargetPosterior(1.0, variance, f"a Gaussian at the mode, {random}, by the curvature")
 
 
-def build(
-    model: nn.Module, run: TrainingRun, likelihood: Likelihood
-) -> LastLayerPosterior | DiagonalPosterior:
+def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> LastLayerPosterior | DiagonalPosterior:
     """Return the network with a Gaussian of no width around it."""
     if as_config(run, Config).weights == "diagonal":
         widths = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
@@ -239,9 +235,7 @@ def last_layer_curvature(posterior: LastLayerPosterior, batches: Batches, run: T
     for images, weights in _weighted(batches, run):
         with precision(run, batches.device):
             features = network.features(images)
-        curvature += linear_curvature(
-            with_bias(features), network.head(features), weights, posterior.likelihood
-        )
+        curvature += linear_curvature(with_bias(features), network.head(features), weights, posterior.likelihood)
     return curvature
 
 
@@ -319,9 +313,7 @@ def linear_curvature(features: Tensor, logits: Tensor, weights: Tensor, likeliho
     return torch.einsum("bij,bd,be->idje", hessian, phi, phi).reshape(size, size)
 
 
-def diagonal_curvature(
-    model: nn.Module, images: Tensor, weights: Tensor, likelihood: Likelihood
-) -> dict[str, Tensor]:
+def diagonal_curvature(model: nn.Module, images: Tensor, weights: Tensor, likelihood: Likelihood) -> dict[str, Tensor]:
     """Return the diagonal of H over all parameters of `model`, by name.
 
     Λ = Rᵀ R, so that the diagonal is the sum of squares of the Jacobian of R f, R held fixed: one row per output.

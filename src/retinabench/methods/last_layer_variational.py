@@ -43,9 +43,7 @@ class GaussianLinear(nn.Module):
         """(B, D) -> logits (B, C) of the mean weights."""
         return with_bias(features) @ self.mean.T
 
-    def sample(
-        self, features: Tensor, samples: int, generator: torch.Generator, *, mirrored: bool = False
-    ) -> Tensor:
+    def sample(self, features: Tensor, samples: int, generator: torch.Generator, *, mirrored: bool = False) -> Tensor:
         """(B, D) -> logits (S, B, C), one draw of the weights per sample, drawn in the order of the samples.
 
         mirrored: draws in pairs mean ± noise: each has q's law, and what is odd in the noise leaves the average, above all the
@@ -237,9 +235,7 @@ class Fsvi:
         return train(posterior, batches, run, checkpoint, objective=objective, optimizer=optimizer)
 
     @staticmethod
-    def objective(
-        posterior: LastLayerSampler[GaussianLinear], batches: Batches, run: TrainingRun
-    ) -> Objective:
+    def objective(posterior: LastLayerSampler[GaussianLinear], batches: Batches, run: TrainingRun) -> Objective:
         """Return the two terms of the loss: the expected cross-entropy and the weighted KL."""
         method, network, head = as_config(run, Fsvi.Config), posterior.model, posterior.head
 
@@ -263,11 +259,7 @@ class Fsvi:
                 prior = torch.full_like(mean, method.prior_variance)
                 kl = kl_diagonal(mean, head.variance(inducing), torch.zeros_like(mean), prior)
             inputs = batch.size.clamp(max=method.inducing)  # of the batch; a small part of it has fewer
-            terms = (
-                inputs * batch.size / RELEASED_DEVICES
-                if method.kl_weight == "released"
-                else len(batches.train)
-            )
+            terms = inputs * batch.size / RELEASED_DEVICES if method.kl_weight == "released" else len(batches.train)
             repeated = labels.repeat(len(logits), *[1] * (labels.ndim - 1))
             return {
                 "cross_entropy": cross_entropy(
@@ -355,9 +347,7 @@ class Vbll:
         rate: float = Field(30.0, gt=0)
 
     @staticmethod
-    def build(
-        model: nn.Module, run: TrainingRun, likelihood: Likelihood
-    ) -> LastLayerSampler[VariationalLinear]:
+    def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> LastLayerSampler[VariationalLinear]:
         """Put a Gaussian layer where the last linear one was, and return the posterior."""
         network = split_last_layer(model)
         assert isinstance(network.head, nn.Linear)

@@ -50,9 +50,7 @@ class WeightConfig(VariationalConfig):
     stddev_stddev_init: float = Field(0.1, ge=0)
 
 
-def elbo(
-    posterior: SampledPosterior, batches: Batches, run: TrainingRun, options: VariationalConfig
-) -> Objective:
+def elbo(posterior: SampledPosterior, batches: Batches, run: TrainingRun, options: VariationalConfig) -> Objective:
     """Return the objective with the terms `cross_entropy` and `kl`."""
     model, likelihood = posterior.model, posterior.likelihood
 
@@ -343,7 +341,5 @@ def fast_parameters(model: nn.Module, *, norms: bool) -> list[nn.Parameter]:
     """Return the parameters of the distributions of r and s, and those of batch norms on demand."""
     found = [p for module in model.modules() if isinstance(module, Rank1Layer) for p in module.fast_weights()]
     if norms:
-        found += [
-            p for module in model.modules() if isinstance(module, nn.BatchNorm2d) for p in module.parameters()
-        ]
+        found += [p for module in model.modules() if isinstance(module, nn.BatchNorm2d) for p in module.parameters()]
     return found

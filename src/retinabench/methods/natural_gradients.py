@@ -88,9 +88,7 @@ class NaturalGradientOptimizer(torch.optim.Optimizer):
         state["hessian"] = hessian
         rate = group["lr"] * (group["hessian"] + group["delta"])
         debias = 1 - group["beta1"] ** state["step"]
-        parameter.copy_(
-            next_mean(parameter, state["momentum"], hessian, rate, group["delta"], debias, group["clip"])
-        )
+        parameter.copy_(next_mean(parameter, state["momentum"], hessian, rate, group["delta"], debias, group["clip"]))
 
 
 def next_mean(
@@ -260,9 +258,7 @@ class Ivon(NaturalGradient):
     optimizer = IvonOptimizer
 
     @staticmethod
-    def objective(
-        model: nn.Module, optimizer: IvonOptimizer, run: TrainingRun, likelihood: Likelihood
-    ) -> Objective:
+    def objective(model: nn.Module, optimizer: IvonOptimizer, run: TrainingRun, likelihood: Likelihood) -> Objective:
         """Return the cross-entropy at weights drawn from q, `train_samples` times."""
         named = {name: p for name, p in model.named_parameters() if p.requires_grad}
         samples = as_config(run, Ivon.Config).train_samples
@@ -389,9 +385,7 @@ class Vogn(NaturalGradient):
     optimizer = VognOptimizer
 
     @staticmethod
-    def objective(
-        model: nn.Module, optimizer: VognOptimizer, run: TrainingRun, likelihood: Likelihood
-    ) -> Objective:
+    def objective(model: nn.Module, optimizer: VognOptimizer, run: TrainingRun, likelihood: Likelihood) -> Objective:
         """Return the cross-entropy at weights drawn from q, and pass the squares of single gradients to the optimiser.
 
         The mean of the single gradients is the gradient: one pass gives both. Batch norm ties the images of a batch

@@ -145,7 +145,6 @@ def evenly_spaced(first: int, last: int, count: int, run: TrainingRun) -> list[i
 
 
 T = TypeVar("T")
-
 CACHED_VALUES = 2**28  # S times the number of weights: 1 GiB of float32
 
 
@@ -261,9 +260,7 @@ class WeightPosterior(DrawnWeights):
 
 def point(model: nn.Module, likelihood: Likelihood) -> WeightPosterior:
     """Return the network with no width around it."""
-    return WeightPosterior(
-        model, likelihood, {name: torch.zeros_like(p) for name, p in model.named_parameters()}
-    )
+    return WeightPosterior(model, likelihood, {name: torch.zeros_like(p) for name, p in model.named_parameters()})
 
 
 # Input values in one pass. A processor's cache is small: one sample per pass is fastest but for the smallest images. A
@@ -294,9 +291,7 @@ class SampledPosterior(NetworkOnly):
         if self.per_image:
             draws = draw(generator)
         else:
-            draws = list(
-                self.cache.samples(generator, samples, list(self.model.parameters()), draw, cache=cached)
-            )
+            draws = list(self.cache.samples(generator, samples, list(self.model.parameters()), draw, cache=cached))
         self.model.eval()
         # How many samples share a pass changes no draw, only the rounding of the batched kernels.
         together = max(1, PASS_VALUES.get(images.device.type, 2**18) // images.numel())

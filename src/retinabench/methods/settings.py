@@ -126,9 +126,7 @@ class MethodConfig(Frozen):
 
     def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
         """Return the posterior that a run on N = `points` training points approximates."""
-        return no_target(
-            self.without_target, optimizer.target(points, "") if self.loss_is_log_posterior else None
-        )
+        return no_target(self.without_target, optimizer.target(points, "") if self.loss_is_log_posterior else None)
 
 
 def method_config(value: Any) -> Any:

@@ -111,8 +111,7 @@ class Langevin(torch.optim.Optimizer):
         return scales  # type: ignore[return-value]
 
 
-Schedule = Callable[[int], float]
-"""0-based step -> the factor on the run's learning rate."""
+Schedule = Callable[[int], float]  # 0-based step -> the factor on the run's learning rate.
 
 
 class ChainConfig(MethodConfig):
@@ -153,9 +152,7 @@ class ConstantStepConfig(ChainConfig):
     def factor(self, first: int, ends: Sequence[int]) -> Schedule:
         """Return a cosine from 1 down to `lr_factor` during the burn-in of `first` steps, constant afterwards."""
         final = self.lr_factor
-        return lambda step: (
-            final + (1 - final) * 0.5 * (1 + math.cos(math.pi * min(1.0, step / max(1, first))))
-        )
+        return lambda step: final + (1 - final) * 0.5 * (1 + math.cos(math.pi * min(1.0, step / max(1, first))))
 
 
 class Chain:

@@ -135,9 +135,7 @@ class BatchEnsemble:
         """Put the members' factors into every layer and return the posterior."""
         options = as_config(run, BatchEnsemble.Config)
         generator = torch_generator("cpu", run.seed, "batch_ensemble")
-        network = swap(
-            model, lambda layer: BatchEnsembleLayer(layer, options.members, options.std, generator)
-        )
+        network = swap(model, lambda layer: BatchEnsembleLayer(layer, options.members, options.std, generator))
         return MembersPosterior(network, likelihood, members=options.members)
 
     @staticmethod
@@ -235,9 +233,7 @@ class HeadEnsemble:
         return train(posterior, batches, run, checkpoint, objective=objective)
 
     @staticmethod
-    def objective(
-        network: SplitNetwork, batches: Batches, run: TrainingRun, likelihood: Likelihood
-    ) -> Objective:
+    def objective(network: SplitNetwork, batches: Batches, run: TrainingRun, likelihood: Likelihood) -> Objective:
         """Return the sum of the heads' losses, of whose gradients the trunk gets the mean."""
         heads = heads_of(network)
 

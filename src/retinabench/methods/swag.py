@@ -75,9 +75,7 @@ class Moments:
         self.mean, self.squares, self.deviations = (tensor.to(device) for tensor in found.values())
 
 
-def draw(
-    mean: Tensor, variance: Tensor, deviations: Tensor, scale: float, generator: torch.Generator
-) -> Tensor:
+def draw(mean: Tensor, variance: Tensor, deviations: Tensor, scale: float, generator: torch.Generator) -> Tensor:
     """Draw one vector of N(mean, scale · (diag(variance) + Dᵀ D / (K - 1))).
 
     Shapes: `mean` (P,), `variance` (P,), `deviations` (K, P), returns (P,).
@@ -370,9 +368,7 @@ class MultiSwag:
         def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
             """Return the target posterior (see `MethodConfig`)."""
             if self.path == "sgd":
-                return no_target(
-                    "around modes of the loss, as wide as the noise of SGD", optimizer.target(points, "")
-                )
+                return no_target("around modes of the loss, as wide as the noise of SGD", optimizer.target(points, ""))
             return optimizer.target(points, "Gaussians fitted to draws of Langevin dynamics")
 
     @staticmethod
@@ -380,9 +376,7 @@ class MultiSwag:
         """Return the network as the mean of one Gaussian of width 0."""
         method, mean = as_config(run, MultiSwag.Config), flat_weights(model)[None]
         empty = mean.new_zeros(1, 0, mean.shape[1])
-        return SwagMixture(
-            model, likelihood, mean, torch.zeros_like(mean), empty, method.covariance, method.scale
-        )
+        return SwagMixture(model, likelihood, mean, torch.zeros_like(mean), empty, method.covariance, method.scale)
 
     @staticmethod
     def fit(

@@ -31,12 +31,10 @@ from retinabench.core.errors import InputError
 from retinabench.predictions.check import numbered
 
 Floats = NDArray[np.float64]
-Statistic = Callable[[Floats], Floats]
-"""Weights (R, N) >= 0 -> values (R, K), NaN where undefined."""
+Statistic = Callable[[Floats], Floats]  # Weights (R, N) >= 0 -> values (R, K), NaN where undefined.
 BLOCK = 2**16
 """Numbers in one matrix of a block: small enough for a cache, large enough that calls cost little beside the work."""
-SMALL = 2**22
-"""Numbers in all rows below which one thread is as fast as several."""
+SMALL = 2**22  # Numbers in all rows below which one thread is as fast as several.
 KEPT_DRAWS, KEPT_PATIENTS = 4096, 2000  # 16 MB at most
 MAX_UNDEFINED = 0.05  # an interval over fewer than 95 % of the draws would describe the easy ones only
 
@@ -224,9 +222,7 @@ def by_rows(function: Callable[[Floats], ArrayLike]) -> Statistic:
 def check_draws(replicates: int, seed: int) -> None:
     """Raise `InputError` unless there is at least one replicate and the seed is not negative."""
     if replicates < 1:
-        raise InputError(
-            f"{replicates} bootstrap replicates", hint="Ask for 1 or more; 1,000 is the default."
-        )
+        raise InputError(f"{replicates} bootstrap replicates", hint="Ask for 1 or more; 1,000 is the default.")
     check_seed(seed)
 
 
@@ -242,9 +238,7 @@ def check_level(level: float) -> None:
         raise InputError(f"the level is {level}", hint="A level lies between 0 and 1, such as 0.95.")
 
 
-def percentile_interval(
-    draws: ArrayLike, level: float = 0.95, *, points: bool = False
-) -> tuple[Floats, Floats]:
+def percentile_interval(draws: ArrayLike, level: float = 0.95, *, points: bool = False) -> tuple[Floats, Floats]:
     """Return the percentile interval per column: the (1-level)/2 and (1+level)/2 quantiles of the replicates.
 
     The q-quantile of R values is the q (R + 1)-th of them in order (between two of them linearly): the usual q (R - 1) rule

@@ -29,12 +29,10 @@ from retinabench.metrics.weighted_images import EPS, Bools, Cases, Floats, Weigh
 
 Of = Literal["top_label", "positive_class"]
 BINS, BRIER_BINS, CURVE_BINS = 15, 10, 10
-NULL_DRAWS = 200
-"""Draws of the null bands of a set."""
+NULL_DRAWS = 200  # Draws of the null bands of a set.
 ERROR_DRAWS, STEPS = 2000, 120
 LEVEL = 0.95  # of the null bands
-BLOCK = 2**16
-"""Images that are drawn at once, so that what is made of them stays in the cache."""
+BLOCK = 2**16  # Images that are drawn at once, so that what is made of them stays in the cache.
 ROUNDS, TOLERANCE = 100, 1e-12
 
 
@@ -197,8 +195,7 @@ class _PatientSums:
         places = w.cases.patient, bin_numbers(forecast, BINS)
         shape = int(w.cases.patient.max()) + 1, BINS
         residual, mass = (
-            sparse.csr_array((values, places), shape=shape)
-            for values in (w.weight * (happened - forecast), w.weight)
+            sparse.csr_array((values, places), shape=shape) for values in (w.weight * (happened - forecast), w.weight)
         )
         self.known = (mass > 0).sum(axis=0) > 1
         self.residual = residual[:, self.known]
@@ -230,9 +227,7 @@ def calibration_error_of(w: Weighted, of: Of = "positive_class") -> float:
     return float(np.sqrt(max(sums.square, 0.0))) if sums.known.any() else float("nan")
 
 
-def calibration_error_interval(
-    w: Weighted, level: float = 0.95, *, of: Of = "positive_class"
-) -> tuple[float, float]:
+def calibration_error_interval(w: Weighted, level: float = 0.95, *, of: Of = "positive_class") -> tuple[float, float]:
     """Return the interval of `calibration_error_of`, which may begin at 0.
 
     The estimated gaps are normal about the true ones, with the covariance of the sums over patients. Of the true gaps only
@@ -352,8 +347,10 @@ class _NullDraws:
         for forecast, sums in zip(self.forecasts, happened, strict=True):
             if not self.counted:
                 observed = forecast.sums(sums)
+            elif forecast.rare:
+                observed = sums
             else:
-                observed = sums if forecast.rare else forecast.mass - sums
+                observed = forecast.mass - sums
             errors.append(Bins.of_sums(forecast.mass, forecast.expected, observed).expected_error())
         return errors
 
@@ -441,9 +438,7 @@ def line_intervals_of(w: Weighted, level: float = 0.95) -> dict[str, Interval]:
     limits = [((-np.inf, np.inf), of_fits)] * 3 + [((0.0, np.inf), degrees)]
     return {
         name: Interval(value, *scaled_interval(value, float(error), bounds, free, level))
-        for (name, value), error, (bounds, free) in zip(
-            vars(line).items(), [*errors, ratio], limits, strict=True
-        )
+        for (name, value), error, (bounds, free) in zip(vars(line).items(), [*errors, ratio], limits, strict=True)
     }
 
 
@@ -542,9 +537,7 @@ class SetCalibration(Document):
 
     def to_dict(self) -> JsonObject:
         """Return the JSON content, which has no objects inside."""
-        content: JsonObject = {
-            f"brier_{part}": value for part, value in vars(self.brier).items() if part != "brier"
-        }
+        content: JsonObject = {f"brier_{part}": value for part, value in vars(self.brier).items() if part != "brier"}
         for name, shown in vars_of(self).items():
             if isinstance(shown, Interval):
                 middle = f"{name}_mean" if name.startswith("null_") else name

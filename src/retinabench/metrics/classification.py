@@ -250,9 +250,7 @@ def balanced_weight(shifted: NDArray[np.bool_], weight: Floats | None = None) ->
     random duplication of the published protocol, see `docs/deviations.md`.
     """
     weight = np.ones(len(shifted)) if weight is None else weight
-    here, there = (
-        np.compress(part, weight, axis=-1).sum(axis=-1, keepdims=True) for part in (~shifted, shifted)
-    )
+    here, there = (np.compress(part, weight, axis=-1).sum(axis=-1, keepdims=True) for part in (~shifted, shifted))
     factor = np.divide(here, there, out=np.full(here.shape, np.nan), where=(here > 0) & (there > 0))
     return np.where(shifted, weight * factor, np.where(np.isnan(factor), np.nan, weight))
 

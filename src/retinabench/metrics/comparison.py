@@ -265,9 +265,7 @@ def compare(
 
 
 def _difference(pair: Methods, test: PairTest, p_holm: float, level: float) -> Difference:
-    undefined = [
-        (side, why) for side, m in (("a", 0), ("b", 1)) if (why := pair.why_undefined(m)) is not None
-    ]
+    undefined = [(side, why) for side, m in (("a", 0), ("b", 1)) if (why := pair.why_undefined(m)) is not None]
     why = ": ".join(undefined[0]) if undefined else test.why
     better = None
     if p_holm < 1 - level and test.difference != 0:
@@ -507,9 +505,7 @@ def rank(
     """
     if len(models) < 2:
         raise InputError(f"{len(models)} model to rank", hint="Name two or more.")
-    found, notes = rank_methods(
-        models, bootstrap, seed, scores=scores, sets=sets, uncertainty=uncertainty, level=level
-    )
+    found, notes = rank_methods(models, bootstrap, seed, scores=scores, sets=sets, uncertainty=uncertainty, level=level)
     return Ranking(tuple(models), bootstrap, seed, level, found, notes)
 
 
@@ -534,9 +530,7 @@ def rank_methods(
     check_level(level)  # here, since without replicates no interval asks
     of = {name: [one] if isinstance(one, Predictions) else list(one) for name, one in models.items()}
     files = [one for name in of for one in of[name]]
-    names = [
-        name if len(own) == 1 else f"{name}, seed {k}" for name, own in of.items() for k in range(len(own))
-    ]
+    names = [name if len(own) == 1 else f"{name}, seed {k}" for name, own in of.items() for k in range(len(own))]
     aligned = align(files)
     subsets = [(seeds or {}).get(name) or seeds_of(name, of[name]) for name in of]
     stops = np.cumsum([len(own) for own in of.values()]).tolist()
@@ -559,9 +553,7 @@ def rank_methods(
     return found, notes_on(aligned, names, uncertainty)
 
 
-def _ranked(
-    names: Sequence[str], methods: Methods, level: float, seed: int, unranked: Sequence[str]
-) -> ScoreRanking:
+def _ranked(names: Sequence[str], methods: Methods, level: float, seed: int, unranked: Sequence[str]) -> ScoreRanking:
     """Rank by one score of a set."""
     spec, sides = methods.spec, methods.sides
     of_pairs = list(combinations([m for m, name in enumerate(names) if name not in unranked], 2))

@@ -34,9 +34,7 @@ from retinabench.predictions.columns import LABELLED
 from retinabench.predictions.table import Predictions
 
 Floats = NDArray[np.float64]
-
 BETS: Floats = np.asarray(0.5 ** np.arange(1, 9), np.float64)
-
 """Shares of the wealth that are staked; the best one against a share p of errors at goal a is (p - a) / (1 - a)."""
 
 
@@ -105,9 +103,7 @@ def drift_log_wealth(p_values: ArrayLike) -> Floats:
 
 
 Days = NDArray[np.datetime64]
-
 _DAY = re.compile(r"(\d{4})-(\d{2})(-(\d{2})([T ].*)?)?$")
-
 MOST_WINDOWS = 36
 
 
@@ -158,15 +154,11 @@ class Watched:
     @classmethod
     def together(cls, parts: Sequence[Watched]) -> Watched:
         """Return the images of several files."""
-        whole = cls(
-            **{one.name: np.concatenate([getattr(p, one.name) for p in parts]) for one in fields(cls)}
-        )
+        whole = cls(**{one.name: np.concatenate([getattr(p, one.name) for p in parts]) for one in fields(cls)})
         names, counts = np.unique(whole.image_id, return_counts=True)
         if (counts > 1).any():
             twice = names[counts > 1][0]
-            raise InputError(
-                f"image '{twice[:60]}' is in two files", column="image_id", hint="Give every image once."
-            )
+            raise InputError(f"image '{twice[:60]}' is in two files", column="image_id", hint="Give every image once.")
         return whole
 
 

@@ -17,7 +17,6 @@ from retinabench.predictions.table import Predictions
 SET_LABELS = {"in_domain": "In-domain", "shifted": "Shifted", "joint": "Joint", "balanced": "Balanced"}
 """The sets by their key in files, with what tables and figures call them; see `docs/scores.md`."""
 SETS = tuple(SET_LABELS)
-
 PER_IMAGE, PER_PATIENT = "per image", "per patient"
 PER_IMAGE_OF_A_RANDOM_PATIENT = "per image of a random patient"
 """Denominators of rates: images, patients, or images of which each patient's together count as 1."""

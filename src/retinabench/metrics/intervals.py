@@ -41,9 +41,7 @@ FEW = {
     "errors": f"no interval: fewer than {FEWEST_ERRORS} patients have a wrong (or a correct) prediction, which decides the score",
 }
 UNDEFINED = "no interval: the score is undefined in more than 5 % of the bootstrap replicates"
-ALL_ALIKE = (
-    "no interval: every bootstrap replicate has the same value, so that an interval would have no width"
-)
+ALL_ALIKE = "no interval: every bootstrap replicate has the same value, so that an interval would have no width"
 
 
 def scaled_interval(

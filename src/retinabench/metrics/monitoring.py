@@ -72,11 +72,8 @@ if TYPE_CHECKING:
 
 
 Bools = NDArray[np.bool_]
-
 SCHEMA = "retinabench.transfer/"
-
 TRIAGE = "retinabench.triage/"
-
 _HINT = "Write it with: retinabench transfer FILE --confidence 0.95 --json transfer.json."
 
 
@@ -141,9 +138,7 @@ def read_certificate(path: Path) -> Certified:
 
 
 def _certified(content: JsonObject, certificate: JsonObject) -> Certified:
-    goals = tuple(
-        Goal(str(one["goal"]["target"]), float(one["goal"]["goal"])) for one in certificate["goals"]
-    )
+    goals = tuple(Goal(str(one["goal"]["target"]), float(one["goal"]["goal"])) for one in certificate["goals"])
     per, uncertainty = content["per"], content["uncertainty"]
     if per not in PER or not goals or not isinstance(uncertainty, str):
         raise ValueError("no goal, or an unknown estimand or uncertainty")
@@ -158,9 +153,7 @@ def _certified(content: JsonObject, certificate: JsonObject) -> Certified:
 
 
 Floats = NDArray[np.float64]
-
 Days = NDArray[np.datetime64]
-
 RESULT_SCHEMA = "retinabench.monitor/1"
 
 
@@ -279,9 +272,7 @@ def monitor(
 ) -> Monitoring:
     """Watch the images of a follow-up."""
     if not 0 < level < 1:
-        raise InputError(
-            f"the level is {level}", hint="A rate of false alarms lies between 0 and 1, such as 0.05."
-        )
+        raise InputError(f"the level is {level}", hint="A rate of false alarms lies between 0 and 1, such as 0.05.")
     notes = _notes_on_patients(images, certified)
     if reference is not None:
         known = np.isin(images.patient, reference.patient)
@@ -335,9 +326,7 @@ def _notes_on_patients(images: Watched, certified: Certified) -> list[str]:
     ]
 
 
-def _evidence(
-    name: str, units: Units, path: Floats, needed: float, informative: NDArray[np.bool_]
-) -> Evidence:
+def _evidence(name: str, units: Units, path: Floats, needed: float, informative: NDArray[np.bool_]) -> Evidence:
     """Reduce a path over T units to days; an alarm between two patients of a day counts."""
     last = np.append(np.flatnonzero(np.diff(units.day).astype(np.int64) > 0), len(path) - 1)
     crossed = first_alarm(path, 1 / needed)
@@ -345,9 +334,7 @@ def _evidence(
     return Evidence(name, units.day[last], path[last], needed, alarm, int(informative.sum()))
 
 
-def _risk_path(
-    certified: Certified, goal: Goal, num: Bools, den: Bools, images: Watched, units: Units
-) -> Floats:
+def _risk_path(certified: Certified, goal: Goal, num: Bools, den: Bools, images: Watched, units: Units) -> Floats:
     """(T,) log wealth of bets against E[num] <= a E[den], a being the goal of the risk."""
     top, bottom, most = units.sums(num), units.sums(den), float(certified.most_images)
     if certified.per == "patient-image":
@@ -373,9 +360,7 @@ def _drift_path(images: Watched, units: Units, reference: Watched | None, seed: 
     for k, name in enumerate(("prob", "uncertainty")):
         known = np.zeros(0) if reference is None else getattr(reference, name)[before]
         # The last digit of a computed uncertainty may differ for equal probabilities: such values are ties.
-        p_values = conformal_p_values(
-            np.round(known, 12), np.round(getattr(images, name)[rows], 12), seed + k
-        )
+        p_values = conformal_p_values(np.round(known, 12), np.round(getattr(images, name)[rows], 12), seed + k)
         streams.append(drift_log_wealth(p_values))
     return mean_log_wealth(np.stack(streams))
 
@@ -390,9 +375,7 @@ def _windows(
         here = number == k
         patient = images.patient[here]
         known = here & images.labelled
-        risks = {
-            str(goal): _estimate(certified, goal, num[here], den[here], patient) for goal, num, den in judged
-        }
+        risks = {str(goal): _estimate(certified, goal, num[here], den[here], patient) for goal, num, den in judged}
         rows.append(
             Window(
                 str(first),
@@ -407,9 +390,7 @@ def _windows(
     return unit, tuple(rows)
 
 
-def _estimate(
-    certified: Certified, goal: Goal, num: Bools, den: Bools, patient: NDArray[np.str_]
-) -> Interval:
+def _estimate(certified: Certified, goal: Goal, num: Bools, den: Bools, patient: NDArray[np.str_]) -> Interval:
     """The value of a target with its clustered interval; NaN where nothing counts."""
     codes = np.unique(patient, return_inverse=True)[1]
     weight = weights(codes, certified.per)

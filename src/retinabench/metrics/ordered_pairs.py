@@ -27,13 +27,10 @@ from scipy import sparse
 
 from retinabench.metrics.weighted_images import MANY, Bools, Cases, Floats, Index, as_index, block_ends
 
-NEAR = 128
-"""Images of the parts whose pairs are named one by one, a power of two."""
-PARTS = 256
-"""Parts whose pairs are found at once."""
+NEAR = 128  # Images of the parts whose pairs are named one by one, a power of two.
+PARTS = 256  # Parts whose pairs are found at once.
 FEW_BLOCKS = 3
-EXACT = 2.0**52
-"""Sums of whole numbers and halves below this are the same in every order."""
+EXACT = 2.0**52  # Sums of whole numbers and halves below this are the same in every order.
 
 
 class Step(NamedTuple):
@@ -120,9 +117,7 @@ class Pairs:
             return np.stack(total), None if inside[0] is None else np.stack(inside)
         if few and weight.sum() ** 2 < EXACT and (weight == np.rint(weight)).all():
             return self._ranked_anew(weight)
-        columns = np.ascontiguousarray(
-            weight.T
-        )  # gathers then copy the weights of an image in all rows at once
+        columns = np.ascontiguousarray(weight.T)  # gathers then copy the weights of an image in all rows at once
         met = self._met(columns)
         if self.ties:
             tied = np.zeros_like(columns)
@@ -236,9 +231,7 @@ def near_pairs(label: Bools, prob: Floats) -> Iterator[tuple[slice, Index, Index
 
 def ones_at(row: Index, column: Index, n: int) -> sparse.csr_array:
     """Return a matrix (n, n) with 1 at K rows and columns."""
-    return sparse.csr_array(
-        (np.ones(len(row)), (row.astype(np.int32), column.astype(np.int32))), shape=(n, n)
-    )
+    return sparse.csr_array((np.ones(len(row)), (row.astype(np.int32), column.astype(np.int32))), shape=(n, n))
 
 
 def earlier_ties(label: Bools, prob: Floats) -> list[Step]:

@@ -21,7 +21,6 @@ from numpy.typing import ArrayLike, NDArray
 from retinabench.core.errors import InputError
 
 Floats = NDArray[np.float64]
-
 Subset = tuple[int, ...]
 
 
@@ -80,11 +79,7 @@ def seed_effects(values: ArrayLike, subsets: Sequence[tuple[Hashable, ...]]) -> 
     units: list[Hashable] = sorted(subsets, key=str) if apart else list(members)
     v = np.asarray(values, np.float64).tolist()
     without = [
-        [
-            value
-            for value, subset in zip(v, subsets, strict=True)
-            if unit not in ([subset] if apart else subset)
-        ]
+        [value for value, subset in zip(v, subsets, strict=True) if unit not in ([subset] if apart else subset)]
         for unit in units
     ]
     if len(units) < 2 or not all(without):

@@ -224,8 +224,7 @@ def paired_sets(
     check_known("set", sets, SETS)
     cuts = [0.5] * len(models) if thresholds is None else thresholds
     values = [
-        referral_uncertainty(model, uncertainty, threshold=cut)[0]
-        for model, cut in zip(models, cuts, strict=True)
+        referral_uncertainty(model, uncertainty, threshold=cut)[0] for model, cut in zip(models, cuts, strict=True)
     ]
     wanted = []
     for images in zip(*map(image_sets, models, values, cuts), strict=True):
@@ -288,13 +287,9 @@ def notes_on(
     notes += [f"{name}: {cut.note}" for name, cut in zip(names, thresholds, strict=False) if cut.note]
     if all(model.patient_id is None for model in models):
         notes.append("no patient_id: every image is its own cluster, intervals may be too narrow")
-    used = {
-        name: referral_uncertainty(model, uncertainty)[1] for name, model in zip(names, models, strict=True)
-    }
+    used = {name: referral_uncertainty(model, uncertainty)[1] for name, model in zip(names, models, strict=True)}
     if len(set(used.values())) > 1:
-        notes.append(
-            "referral is ordered by " + ", ".join(f"{kind} in {name}" for name, kind in used.items())
-        )
+        notes.append("referral is ordered by " + ", ".join(f"{kind} in {name}" for name, kind in used.items()))
     return tuple(notes)
 
 
@@ -383,9 +378,7 @@ def ranks(draws: ArrayLike, higher_is_better: bool) -> Floats:
 class Methods:
     """Methods by one score on one set: the rows of `PairedSet` that are seeds of each, and their sides."""
 
-    def __init__(
-        self, one: PairedSet, k: int, rows: Sequence[Sequence[int]], seeds: Sequence[Subsets]
-    ) -> None:
+    def __init__(self, one: PairedSet, k: int, rows: Sequence[Sequence[int]], seeds: Sequence[Subsets]) -> None:
         self.one, self.k, self.spec, self.rows = one, k, one.scores[k], rows
         self.sides = []
         for own, subsets in zip(rows, seeds, strict=True):
@@ -418,9 +411,7 @@ class Methods:
         side = self.sides[m]
         if not len(side.draws) or not math.isfinite(side.value):
             return Ends()
-        return self.spec.interval.ends(
-            [self.one.whole[row] for row in self.rows[m]], side.value, side.draws, level
-        )
+        return self.spec.interval.ends([self.one.whole[row] for row in self.rows[m]], side.value, side.draws, level)
 
     def why_undefined(self, m: int) -> str | None:
         """Return why a method has no value, None where it has one."""
@@ -444,9 +435,7 @@ def _of_aurocs(method: Ranked, a: Weighted, b: Weighted, difference: float, leve
     return PairTest(difference, low, high, found.p_value, None, span * found.standard_error, found.degrees)
 
 
-def _of_proportions(
-    method: Proportion, a: Weighted, b: Weighted, difference: float, level: float
-) -> PairTest:
+def _of_proportions(method: Proportion, a: Weighted, b: Weighted, difference: float, level: float) -> PairTest:
     """Exact test by patients; Bonett and Price's adjusted interval, of sums over patients.
 
     Two patients are added, of whom the first model gets all right and the second none, and the other way round: no set is so

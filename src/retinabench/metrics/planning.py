@@ -73,9 +73,7 @@ class Assumptions:
 
     def to_dict(self) -> JsonObject:
         """Return the assumptions for JSON; of a pilot's linear predictors only their number."""
-        content = {
-            name: value for name, value in vars(self).items() if name not in ("clusters", "predictors")
-        }
+        content = {name: value for name, value in vars(self).items() if name not in ("clusters", "predictors")}
         pilot = None if self.predictors is None else len(self.predictors)
         return content | asdict(self.clusters) | {"pilot_images": pilot}
 
@@ -96,7 +94,6 @@ class Stated:
 
 
 NOTHING = Stated()
-
 _RATES = ("prevalence", "sensitivity", "specificity", "auroc")
 
 
@@ -130,9 +127,7 @@ def from_pilot(predictions: Predictions, threshold: FrozenThreshold, stated: Sta
     clusters = Clusters(images_per_patient=1, correlation=0, disease_correlation=0)
     sizes = np.ones(len(part)) if part.patient_id is None else np.unique_counts(part.patient_id).counts
     if part.patient_id is not None and sizes.max() > 1:
-        of_class = [
-            intra_patient_correlation(said[rows] == y[rows], part.patient_id[rows]) for rows in (y, ~y)
-        ]
+        of_class = [intra_patient_correlation(said[rows] == y[rows], part.patient_id[rows]) for rows in (y, ~y)]
         known = [one for one in of_class if math.isfinite(one)]
         disease = intra_patient_correlation(y, part.patient_id)
         default = Clusters()
@@ -158,42 +153,25 @@ SCHEMA = "retinabench.plan/1"
 
 @dataclass(frozen=True)
 class Aims:
-    """What the study must show.
+    """What the study must show."""
 
-    Attributes:
-        half_width: Half-width of the intervals of sensitivity, specificity and AUROC.
-        above_sensitivity: A sensitivity that must be shown to be exceeded; None: none.
-        above_specificity: A specificity that must be shown to be exceeded; None: none.
-        power: Probability of showing what must be shown.
-        level: Level of the intervals; tests have (1 - level) / 2 on each side.
-    """
-
-    half_width: float = 0.05
-    above_sensitivity: float | None = None
-    above_specificity: float | None = None
-    power: float = 0.8
-    level: float = 0.95
+    half_width: float = 0.05  # half-width of the intervals of sensitivity, specificity and AUROC
+    above_sensitivity: float | None = None  # A sensitivity that must be shown to be exceeded; None: none
+    above_specificity: float | None = None  # A specificity that must be shown to be exceeded; None: none
+    power: float = 0.8  # probability of showing what must be shown
+    level: float = 0.95  # level of the intervals; tests have (1 - level) / 2 on each side
 
 
 @dataclass(frozen=True)
 class Requirement:
-    """What one question needs.
+    """What one question needs."""
 
-    Attributes:
-        question: What the study then knows.
-        images: Images of both classes together.
-        patients: Patients: images by the mean number of images of a patient.
-        positives: Referable images that are expected among them.
-        design_effect: What the dependence of a patient's images costs; NaN where each class has its own.
-        source: Whose formula it is.
-    """
-
-    question: str
-    images: int
-    patients: int
-    positives: int
-    design_effect: float
-    source: str
+    question: str  # what the study then knows
+    images: int  # images of both classes together
+    patients: int  # patients: images by the mean number of images of a patient
+    positives: int  # referable images that are expected among them
+    design_effect: float  # what the dependence of a patient's images costs; NaN where each class has its own
+    source: str  # whose formula it is
 
 
 @dataclass(frozen=True)
@@ -258,9 +236,7 @@ def _of_rates(given: Assumptions, aims: Aims) -> dict[str, Requirement]:
     for name, (expected, share, effect, above) in of_class.items():
         needed = sample_sizes.images_for_half_width(expected, aims.half_width, aims.level)
         text = f"{name} of {expected:.2f} to within {aims.half_width:g}"
-        rows[name] = _requirement(
-            given, text, needed * effect / share, effect, "exact interval; Buderer 1996"
-        )
+        rows[name] = _requirement(given, text, needed * effect / share, effect, "exact interval; Buderer 1996")
         if above is not None:
             needed = sample_sizes.images_for_power(expected, above, aims.power, aims.level)
             text = f"{name} of {expected:.2f} shown to be above {above:g} (power {aims.power:g})"
@@ -270,9 +246,7 @@ def _of_rates(given: Assumptions, aims: Aims) -> dict[str, Requirement]:
 
 
 def _of_auroc(given: Assumptions, aims: Aims) -> dict[str, Requirement]:
-    needed = sample_sizes.images_for_auroc(
-        given.auroc, aims.half_width, given.prevalence, given.clusters, aims.level
-    )
+    needed = sample_sizes.images_for_auroc(given.auroc, aims.half_width, given.prevalence, given.clusters, aims.level)
     text = f"AUROC of {given.auroc:.3g} to within {aims.half_width:g}"
     return {"auroc": _requirement(given, text, needed, math.nan, "Obuchowski 1998, binormal")}
 

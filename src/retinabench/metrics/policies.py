@@ -40,19 +40,12 @@ from retinabench.metrics.weighted_images import is_positive
 from retinabench.predictions.table import Predictions
 
 THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-
 RATES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
-
 MOST_GROUPS = 24
-
 SHOWN = ("sensitivity", "specificity", "ppv", "npv", "referred", "missed", "missed_severe")
-
 """Shares of an outcome, see `clinical.screening_table`."""
 
-MOST_CELLS = 2_000_000
-
-"""Policies times images that are computed at once: memory stays small for any number of images."""
-
+MOST_CELLS = 2_000_000  # Policies times images that are computed at once: memory stays small for any number of images.
 Bools = NDArray[np.bool_]
 
 
@@ -116,9 +109,7 @@ def policy_grid(predictions: Predictions, stated: Screened, *, most_groups: int 
         calls = np.stack([is_positive(part.prob, cut.value) for cut in thresholds])
         sent = np.stack([_sent(part, stated, cut, row) for cut, row in zip(thresholds, rules, strict=True)])
         groups = _groups(part, stated.subgroups, most_groups)
-        outcomes[name] = {
-            group: _outcomes(part, rows, calls, sent, stated.reader) for group, rows in groups.items()
-        }
+        outcomes[name] = {group: _outcomes(part, rows, calls, sent, stated.reader) for group, rows in groups.items()}
         images[name] = _ranked(part, calls, sent, list(groups.values()))
     return PolicyGrid(tuple(thresholds), tuple(rules[place]), frozen, outcomes, images)
 
@@ -147,9 +138,7 @@ def _sent(part: Predictions, stated: Screened, cut: FrozenThreshold, rules: list
 def _groups(part: Predictions, columns: Sequence[str] | None, most: int) -> dict[str, Bools]:
     """Return group -> (N,) rows: the whole set, and the largest subgroups in the order of their columns."""
     members = group_members(part, columns)[0] if part.subgroups else {}
-    named = {
-        f"{column}: {value}": rows for column, groups in members.items() for value, rows in groups.items()
-    }
+    named = {f"{column}: {value}": rows for column, groups in members.items() for value, rows in groups.items()}
     largest = sorted(named, key=lambda name: -int(named[name].sum()))[:most]
     return {
         "": np.ones(len(part), bool),
@@ -173,9 +162,7 @@ def _outcomes(
     shares = {name: _intervals([part[0][name] for part in parts]) for name in parts[0][0]}
     counts = np.concatenate([part[1] for part in parts], axis=1).tolist()
     outcomes = [
-        PolicyOutcome(
-            **dict(zip(shares, values, strict=True)), missed_images=lost, missed_severe_images=lost_severe
-        )
+        PolicyOutcome(**dict(zip(shares, values, strict=True)), missed_images=lost, missed_severe_images=lost_severe)
         for *values, lost, lost_severe in zip(*shares.values(), *counts, strict=True)
     ]
     rules = sent.shape[1]

@@ -42,7 +42,9 @@ def finite_or_none(value: float | None) -> float | None:
 
 Floats = NDArray[np.float64]
 
-PRIOR_PATIENTS = 2.0  # weight of the design effect of copied images: 93 to 97 % also for few errors and many images a patient
+PRIOR_PATIENTS = (
+    2.0  # weight of the design effect of copied images: 93 to 97 % also for few errors and many images a patient
+)
 
 
 def wilson(successes: ArrayLike, trials: ArrayLike, level: float = 0.95) -> tuple[Any, Any]:
@@ -182,26 +184,17 @@ def _counts(successes: ArrayLike, trials: ArrayLike) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """What the intervals of K proportions need of their images, all (K,).
+    """What the intervals of K proportions need of their images, all (K,)."""
 
-    Attributes:
-        value: The proportions, NaN where no image counts.
-        effective: The effective number of images of each; see `effective_images`.
-        copies: The same, if the images of a patient were copies of each other.
-        patients: Number of patients with an image that counts.
-    """
-
-    value: Floats
-    effective: Floats
-    copies: Floats
-    patients: NDArray[np.intp]
+    value: Floats  # the proportions, NaN where no image counts
+    effective: Floats  # the effective number of images of each; see `effective_images`
+    copies: Floats  # the same, if the images of a patient were copies of each other
+    patients: NDArray[np.intp]  # number of patients with an image that counts
 
     @classmethod
     def joined(cls, parts: Sequence[Sums]) -> Sums:
         """Return the sums of several groups of proportions one after the other."""
-        return cls(
-            *(np.concatenate([getattr(one, name) for one in parts]) for name in cls.__dataclass_fields__)
-        )
+        return cls(*(np.concatenate([getattr(one, name) for one in parts]) for name in cls.__dataclass_fields__))
 
 
 def patient_starts(codes: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -236,9 +229,7 @@ def proportion_sums(
         alone = total**2 / np.einsum("ij,ij->i", w, w)
         residual = hits - p[:, None] * of_patient
         linear = patients / (patients - 1) * np.einsum("ij,ij->i", residual, residual) / total**2
-        found = np.maximum(
-            np.where(patients < images, linear, 0.0), np.maximum(p * (1 - p) / alone, variance)
-        )
+        found = np.maximum(np.where(patients < images, linear, 0.0), np.maximum(p * (1 - p) / alone, variance))
         seen = np.minimum((hits > 0).sum(1), (misses > 0).sum(1))
         inverse = (seen * found / (p * (1 - p)) + PRIOR_PATIENTS / copies) / (seen + PRIOR_PATIENTS)
         tail = (1 + level) / 2
@@ -284,18 +275,14 @@ def combined_proportions(
     sums = proportion_sums(share[:, order], np.ones(len(codes)), patient_starts(codes[order]))
     value, (lowest, highest) = sums.value, proportion_intervals(sums)
     low, high = value - lowest, highest - value
-    residual = np.array(
-        [np.bincount(codes, success - p, patients) for success, p in zip(share, value, strict=True)]
-    )
+    residual = np.array([np.bincount(codes, success - p, patients) for success, p in zip(share, value, strict=True)])
     correlation = _correlation(residual)
     centre, sign = float(coefficient @ value), np.sign(coefficient)
     ends = []
     for below, above in ((low, high), (high, low)):
         distance = coefficient * np.where(sign > 0, below, above)
         ends.append(
-            float(np.sqrt(max(distance @ correlation @ distance, 0.0)))
-            if np.isfinite(distance).all()
-            else np.nan
+            float(np.sqrt(max(distance @ correlation @ distance, 0.0))) if np.isfinite(distance).all() else np.nan
         )
     return Interval(centre, centre - ends[0], centre + ends[1])
 

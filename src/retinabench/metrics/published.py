@@ -27,11 +27,8 @@ from retinabench.metrics.score_results import REFERRED, ScoreValue, SetScores
 from retinabench.predictions.table import Predictions
 
 Floats = NDArray[np.float64]
-
 Index = NDArray[np.intp]
-
 BUCKETS = 100
-
 METRICS = ("accuracy", "nll", "auroc", "auprc")
 
 
@@ -76,14 +73,10 @@ def referral_curve(
     elif metric in ("auroc", "auprc"):
         value = ranking_curve(y, p, rows, metric, oracle)
     else:
-        raise InputError(
-            f"unknown metric '{metric}' under the published rules", hint=nearest(metric, METRICS)
-        )
+        raise InputError(f"unknown metric '{metric}' under the published rules", hint=nearest(metric, METRICS))
     n = len(y)
     referred = np.arange(len(value)) / (len(value) - 1)
-    retained = (np.arange(n + 1) if len(value) == n + 1 and metric in ("accuracy", "nll") else _buckets(n))[
-        ::-1
-    ]
+    retained = (np.arange(n + 1) if len(value) == n + 1 and metric in ("accuracy", "nll") else _buckets(n))[::-1]
     positives = np.concatenate(([0.0], np.cumsum(y[rows] == 1)))[retained]
     negatives = np.asarray(retained - positives, np.float64)
     return Curve(metric, "published", referred, value, float(np.mean(value)), positives, negatives)
@@ -133,9 +126,7 @@ def _buckets(n: int) -> Index:
     return np.append((np.arange(BUCKETS) / BUCKETS * n).astype(np.intp), n)
 
 
-def ranking_curve(
-    label: ArrayLike, prob: ArrayLike, order: Index, metric: str, oracle: bool = False
-) -> Floats:
+def ranking_curve(label: ArrayLike, prob: ArrayLike, order: Index, metric: str, oracle: bool = False) -> Floats:
     """Return the AUROC or trapezoid AUPRC of the retained at 101 counts.
 
     From the most certain end: while one class is left and all predictions are correct, the value is 1. The first set that is not so
@@ -273,9 +264,7 @@ def score_sets(test: Predictions, uncertainty: Floats, seed: int) -> dict[str, S
         if len(rows)
     }
     if len(sets) == 2:
-        rows = np.concatenate(
-            [near, far]
-        )  # the released joint set is the in-domain images, then the shifted ones
+        rows = np.concatenate([near, far])  # the released joint set is the in-domain images, then the shifted ones
         joint, values, is_far = test.take(rows), uncertainty[rows], shifted[rows]
         detection = {
             "ood_auroc": auroc(is_far, values),
@@ -303,9 +292,9 @@ def _balanced(joint: Predictions, values: Floats, far: NDArray[np.bool_], seed: 
     """Accuracy and NLL over the duplicated rows; AUROC and AUPRC over the joint set as it is, a fault of the original."""
     rows = balanced_rows(far, seed)
     y, p = joint.label, joint.prob
-    curves = {
-        metric: referral_curve(y[rows], p[rows], values[rows], metric) for metric in ("accuracy", "nll")
-    } | {metric: referral_curve(y, p, values, metric) for metric in ("auroc", "auprc")}
+    curves = {metric: referral_curve(y[rows], p[rows], values[rows], metric) for metric in ("accuracy", "nll")} | {
+        metric: referral_curve(y, p, values, metric) for metric in ("auroc", "auprc")
+    }
     return _results(joint, {}, curves, {})
 
 

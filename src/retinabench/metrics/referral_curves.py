@@ -483,9 +483,7 @@ def _coarse_precision(w: Weighted, at: Points) -> Floats:
 def _entries(starts: Index, images: int) -> Index:
     """(R, N) number of the first point at which each image has entered; at point m all images before starts (R, M) have."""
     rows = len(starts)
-    marks = np.bincount(
-        (starts + np.arange(rows)[:, None] * (images + 1)).ravel(), minlength=rows * (images + 1)
-    )
+    marks = np.bincount((starts + np.arange(rows)[:, None] * (images + 1)).ravel(), minlength=rows * (images + 1))
     return np.asarray(np.cumsum(marks.reshape(rows, images + 1)[:, :images], axis=1))
 
 

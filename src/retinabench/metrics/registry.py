@@ -235,9 +235,7 @@ _DEFINITIONS = tomllib.loads(Path(__file__).with_name("definitions.toml").read_t
 def _completed(spec: ScoreSpec) -> ScoreSpec:
     entries = (entry for name, entry in _DEFINITIONS.items() if fnmatchcase(spec.name, name))
     entry = next(entries, {"formula": ""})
-    return replace(
-        spec, formula=spec.formula or entry["formula"], misleads=spec.misleads or entry.get("misleads", "")
-    )
+    return replace(spec, formula=spec.formula or entry["formula"], misleads=spec.misleads or entry.get("misleads", ""))
 
 
 SCORES: Registry[ScoreSpec] = Registry(

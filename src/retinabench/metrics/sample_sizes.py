@@ -66,9 +66,7 @@ class Clusters:
             )
         for name in ("correlation", "disease_correlation"):
             if not 0 <= getattr(self, name) <= 1:
-                raise InputError(
-                    f"the {name.replace('_', ' ')} is {getattr(self, name):g}", hint="It lies in [0, 1]."
-                )
+                raise InputError(f"the {name.replace('_', ' ')} is {getattr(self, name):g}", hint="It lies in [0, 1].")
 
     def positive_effect(self, prevalence: float) -> float:
         """Return the design effect among the positive images at this prevalence."""
@@ -113,9 +111,7 @@ def intra_patient_correlation(success: ArrayLike, cluster: ArrayLike | Sequence[
     return float(np.clip(1 - within / scale, 0, 1))
 
 
-MOST = 10_000_000
-
-"""No study has more images."""
+MOST = 10_000_000  # No study has more images.
 
 
 def images_for_half_width(expected: float, half_width: float, level: float = 0.95) -> int:
@@ -170,9 +166,7 @@ def images_for_power(expected: float, above: float, power: float = 0.8, level: f
     approximate = (needed / (expected - above)) ** 2
     if not approximate < MOST:
         raise InputError(f"to tell {expected:g} from {above:g} needs more than {MOST:,} images")
-    short = np.flatnonzero(
-        exact_power(np.arange(1, int(2 * approximate) + 300), expected, above, level) < power
-    )
+    short = np.flatnonzero(exact_power(np.arange(1, int(2 * approximate) + 300), expected, above, level) < power)
     return int(short[-1]) + 2 if len(short) else 1
 
 
@@ -217,7 +211,6 @@ def _ranked_above_twice(auroc: float) -> float:
 
 
 Floats = NDArray[np.float64]
-
 Z = float(stats.norm.ppf(0.975))
 
 

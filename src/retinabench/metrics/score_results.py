@@ -31,14 +31,10 @@ if TYPE_CHECKING:
 
 
 PLOTTED = ("auroc", "accuracy", "failure_auroc", "referral_accuracy_area", "brier")
-
 """Scores that `plot` draws unless others are named: all between 0 and 1."""
 
 SCHEMA = "retinabench.scores/1"
-
-REFERRED = (0.0, 0.5, 0.7)
-
-"""Fractions referred at which `referral` and `retained` are given."""
+REFERRED = (0.0, 0.5, 0.7)  # Fractions referred at which `referral` and `retained` are given.
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from retinabench.predictions.table import Predictions
 Rules = Literal["corrected", "published"]
 RULES: tuple[Rules, ...] = get_args(Rules)
 MAIN_CURVES = ("accuracy", "nll", "auroc", "auprc", "sensitivity", "specificity", "prevalence")
+# Scores of the same predictions in a random and in the oracle's order of referral.
 CONTROLS = (
     "referral_accuracy_area",
     "referral_nll_area",
@@ -42,33 +43,22 @@ CONTROLS = (
     "e_aurc",
     "augrc",
 )
-"""Scores of the same predictions in a random and in the oracle's order of referral."""
 
 
 @dataclass(frozen=True)
 class ScoreSettings:
-    """What decides the scores of a file: arguments of `retinabench.score`.
+    """What decides the scores of a file: arguments of `retinabench.score`."""
 
-    Attributes:
-        rules: "corrected" or "published".
-        bootstrap: Number of replicates over patients for every interval.
-        seed: Seed of the bootstrap.
-        uncertainty: What orders the referral.
-        threshold: The decision threshold; a rule chooses it for each file.
-    """
-
-    rules: Rules = "corrected"
-    bootstrap: int = 1000
-    seed: int = 0
-    uncertainty: str = "auto"
-    threshold: DecisionThreshold | float | str = DEFAULT
+    rules: Rules = "corrected"  # "corrected" or "published"
+    bootstrap: int = 1000  # number of replicates over patients for every interval
+    seed: int = 0  # seed of the bootstrap
+    uncertainty: str = "auto"  # what orders the referral
+    threshold: DecisionThreshold | float | str = DEFAULT  # the decision threshold; a rule chooses it for each file
 
     def __post_init__(self) -> None:
         check_rules(self.rules)
         if self.bootstrap < 0:
-            raise InputError(
-                f"{self.bootstrap} bootstrap replicates", hint="Ask for 0 (no intervals) or more."
-            )
+            raise InputError(f"{self.bootstrap} bootstrap replicates", hint="Ask for 0 (no intervals) or more.")
         check_seed(self.seed)
 
 
@@ -140,9 +130,7 @@ def _scores_and_replicates(
     seed, rules = settings.seed, settings.rules
     cut = frozen_threshold(predictions, settings.threshold, rules)
     test = _test_split(predictions)
-    values, name = referral_uncertainty(
-        test, settings.uncertainty, exact=rules == "published", threshold=cut.value
-    )
+    values, name = referral_uncertainty(test, settings.uncertainty, exact=rules == "published", threshold=cut.value)
     notes = [*test.notes, *_notes(test, values, name, cut)]
     sets: Mapping[str, SetScores]
     replicates: dict[str, Floats] = {}
@@ -250,9 +238,7 @@ def _inverted(sets: Mapping[str, SetScores], ordered_by: str) -> list[str]:
         if "auroc" in scores:
             notes += inversion_notes(name, scores["auroc"].value, scores["auroc"].high)
         if ordered_by == "own" and "failure_auroc" in scores:
-            notes += uncertainty_inversion_notes(
-                name, scores["failure_auroc"].value, scores["failure_auroc"].high
-            )
+            notes += uncertainty_inversion_notes(name, scores["failure_auroc"].value, scores["failure_auroc"].high)
     return notes
 
 
@@ -322,9 +308,7 @@ def scored_sets(
     return scored
 
 
-def _scored(
-    images: ImageSet, validation: Predictions | None, bootstrap: _Bootstrap, done: Steps
-) -> SetScores:
+def _scored(images: ImageSet, validation: Predictions | None, bootstrap: _Bootstrap, done: Steps) -> SetScores:
     seed, level = bootstrap.seed, bootstrap.level
     whole = images.whole
     curves = {metric: referral_curves.curve_of(whole, metric) for metric in MAIN_CURVES}

@@ -202,9 +202,7 @@ def _values_at(referred: float) -> Callable[[Weighted], Floats]:
     return partial(referred_values, referred=referred)
 
 
-def retained_counts(
-    w: Weighted, success: str, of: str = "images", referred: float = 0.5
-) -> tuple[Floats, Floats]:
+def retained_counts(w: Weighted, success: str, of: str = "images", referred: float = 0.5) -> tuple[Floats, Floats]:
     """Return what a proportion of the retained images counts, for its interval.
 
     Args:

@@ -64,9 +64,7 @@ def decompose(probs: ArrayLike) -> Uncertainty:
     samples = probs[:, None] if probs.ndim == 1 else probs
     mean = samples.mean(axis=1)
     total, aleatoric = binary_entropy(mean), binary_entropy(samples).mean(axis=1)
-    return Uncertainty(
-        mean, total, aleatoric, total - aleatoric, samples.var(axis=1), 1 - np.maximum(mean, 1 - mean)
-    )
+    return Uncertainty(mean, total, aleatoric, total - aleatoric, samples.var(axis=1), 1 - np.maximum(mean, 1 - mean))
 
 
 def margin(prob: ArrayLike, threshold: float) -> Floats:
@@ -84,7 +82,6 @@ def margin(prob: ArrayLike, threshold: float) -> Floats:
 
 
 UNCERTAINTIES = ("total", "epistemic", "aleatoric", "variance", "max_probability", "margin")
-
 DIGITS = 12
 
 

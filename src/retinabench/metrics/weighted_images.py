@@ -32,8 +32,7 @@ Bools = NDArray[np.bool_]
 Index = NDArray[np.integer[Any]]
 Built = TypeVar("Built")
 SLACK = 1e-12  # of the total mass: a point that misses a block's end by rounding is at the end
-MANY = 2**18
-"""Images above which indexes are kept short."""
+MANY = 2**18  # Images above which indexes are kept short.
 EPS = 1e-15  # probabilities are clipped to [EPS, 1 - EPS] in logarithms: one saturated mistake costs 34.5 nats, not infinity
 
 
@@ -58,9 +57,7 @@ def cumulate(mass: Floats) -> Floats:
 def ratio(part: Floats, whole: Floats) -> Floats:
     """part / whole of equal shapes, NaN where the whole is not above 0."""
     part = np.asarray(part)
-    quotient: Floats = np.divide(part, whole, out=np.full(part.shape, np.nan), where=np.asarray(whole) > 0)[
-        ()
-    ]
+    quotient: Floats = np.divide(part, whole, out=np.full(part.shape, np.nan), where=np.asarray(whole) > 0)[()]
     return quotient
 
 
@@ -81,9 +78,7 @@ class RankedImages:
     def cumulate(self, mass: Floats) -> Floats:
         """(..., G+1) mass (..., N) of the images at or above each of the G distinct values, from the highest, led by 0."""
         sums = cumulate(np.take(mass, self.order, axis=-1))
-        return (
-            sums if len(self.ends) == len(self.order) else np.take(sums, np.append(0, self.ends + 1), axis=-1)
-        )
+        return sums if len(self.ends) == len(self.order) else np.take(sums, np.append(0, self.ends + 1), axis=-1)
 
 
 class Cases:
@@ -120,9 +115,7 @@ class Cases:
         if not (np.isin(y, (0, 1)).all() and ((p >= 0) & (p <= 1)).all() and np.isfinite(u).all()):
             raise InputError("label must be 0 or 1, prob in [0, 1] and uncertainty finite")
         order = np.lexsort((y, p, u))
-        self.patient = as_index(
-            (np.arange(len(p)) if patient is None else np.asarray(patient, np.intp))[order]
-        )
+        self.patient = as_index((np.arange(len(p)) if patient is None else np.asarray(patient, np.intp))[order])
         self.order = as_index(order)
         self.label: Bools = (y == 1)[self.order]
         self.prob, self.uncertainty = p[self.order], u[self.order]
@@ -145,12 +138,7 @@ class Cases:
         if weight is None:
             return Weighted(self, np.ones(len(self)))
         w = np.asarray(weight, np.float64)
-        if (
-            w.shape[-1:] != (len(self),)
-            or not np.isfinite(w).all()
-            or (w < 0).any()
-            or not w.any(axis=-1).all()
-        ):
+        if w.shape[-1:] != (len(self),) or not np.isfinite(w).all() or (w < 0).any() or not w.any(axis=-1).all():
             raise InputError(f"weights must be {len(self)} finite numbers >= 0, not all 0")
         return Weighted(self, np.take(w, self.order, axis=-1))
 

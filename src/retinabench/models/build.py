@@ -25,9 +25,7 @@ def build_model(
     """Build a network for images in channels-last layout, the faster one on every device, or a head for features."""
     if config.trained == "head":
         if config.trunk_lr != 1 or config.layer_decay != 1:
-            progress.say(
-                "note: model.trunk_lr and model.layer_decay have no effect: the trunk is not trained"
-            )
+            progress.say("note: model.trunk_lr and model.layer_decay have no effect: the trunk is not trained")
         head = Head(feature_width(config), outputs, config.hidden)
         initialise(head, torch_generator("cpu", seed, "weights"))
         return head
@@ -99,9 +97,7 @@ def _network(config: ModelConfig, seed: int, outputs: int) -> nn.Module:
 
 def _registered_network(config: ModelConfig, outputs: int) -> nn.Module:
     choices = {
-        name: getattr(config, name)
-        for name in ("width", "stem", "activation", "pool")
-        if has_choice(config.name, name)
+        name: getattr(config, name) for name in ("width", "stem", "activation", "pool") if has_choice(config.name, name)
     }
     network: nn.Module = MODELS[config.name](outputs=outputs, **choices)
     return network

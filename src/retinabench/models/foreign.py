@@ -52,9 +52,7 @@ def own_network(name: str, seed: int, outputs: int) -> nn.Module:
     if problem := _problem(network):
         raise InputError(f"'{name}' {problem}", file=source_of(name).file or None)
     setattr(network, MADE, True)
-    for layer in [m for m in network.modules() if isinstance(m, nn.Linear) and m.out_features == outputs][
-        -1:
-    ]:
+    for layer in [m for m in network.modules() if isinstance(m, nn.Linear) and m.out_features == outputs][-1:]:
         layer.gives_logits = True  # type: ignore[assignment]  # see `last_layer.last_linear`
     network.register_forward_pre_hook(_plain_layout)
     return network  # type: ignore[no-any-return]
@@ -181,9 +179,7 @@ def timm_network(name: str, seed: int, outputs: int = 1) -> TimmNetwork:
         try:
             backbone = timm.create_model(name, pretrained=False, num_classes=0)
         except RuntimeError as error:
-            raise InputError(
-                f"timm has no model '{name}': {error}", hint="timm.list_models() has them."
-            ) from None
+            raise InputError(f"timm has no model '{name}': {error}", hint="timm.list_models() has them.") from None
         # Where a convolution follows the pooling, the classifier reads more or fewer numbers than the last stage has.
         width = getattr(backbone, "head_hidden_size", None) or backbone.num_features
         network = TimmNetwork(backbone, width, outputs)

@@ -68,9 +68,7 @@ def split_last_layer(model: nn.Module) -> SplitNetwork:
     """Take the last `nn.Linear` out of `model`, in place: an identity stands where it was."""
     name = last_linear(model)
     if name is None:
-        raise InputError(
-            f"the network {type(model).__name__} has no linear layer to be its last one", hint=HINT
-        )
+        raise InputError(f"the network {type(model).__name__} has no linear layer to be its last one", hint=HINT)
     head = model.get_submodule(name)
     assert isinstance(head, nn.Linear)
     if not name:
@@ -89,9 +87,9 @@ def _check_once(model: nn.Module, inputs: tuple[Any, ...]) -> None:
         return
     place.checked = True
     images = inputs[0]  # all of them: a network of several members takes no other number
-    place.probe = probe = torch.linspace(
-        -9.3, 8.7, len(images) * place.outputs, device=images.device
-    ).reshape(len(images), place.outputs)
+    place.probe = probe = torch.linspace(-9.3, 8.7, len(images) * place.outputs, device=images.device).reshape(
+        len(images), place.outputs
+    )
     try:
         with _undisturbed(model, images.device):
             found = model(images)

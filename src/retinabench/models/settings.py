@@ -14,14 +14,10 @@ from retinabench.core.settings import Extended
 from retinabench.models.registry import MODELS, has_choice, published_width, special_inputs
 
 TIMM = "timm:"  # what the name of a timm backbone starts with
-OWN = re.compile(
-    r"(?!timm:)[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.\w+)*"
-)  # package.module:function of a user
+OWN = re.compile(r"(?!timm:)[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.\w+)*")  # package.module:function of a user
 HUB = "hf-hub:"  # what the name of weights on the Hugging Face hub starts with
 Channels = tuple[float, float, float]
-SCALES: dict[
-    str, tuple[Channels, Channels]
-] = {  # mean and std of the channels in [0, 1], as weights were trained with
+SCALES: dict[str, tuple[Channels, Channels]] = {  # mean and std of the channels in [0, 1], as weights were trained with
     "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
     "lite": ((127 / 255,) * 3, (128 / 255,) * 3),
 }

@@ -13,21 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 from retinabench.core.errors import InputError
 
 NOT_KNOWN = ("", "nan", "na", "n/a", "<na>", "nat", "none", "null")
-
 """What stands for a patient who is not known, in any case: empty cells, and what tools write for them."""
 
-BLOCK = 1 << 16
-
-"""Rows of a block."""
-
-MOST_WORDS = 4
-
-"""Texts of more than eight times as many bytes are sorted as text."""
-
+BLOCK = 1 << 16  # Rows of a block.
+MOST_WORDS = 4  # Texts of more than eight times as many bytes are sorted as text.
 Text = NDArray[np.str_]
-
 Rows = NDArray[np.bool_]
-
 _UNMISTAKABLE = re.compile(r"[!-~]+").fullmatch  # only visible ASCII characters
 
 
@@ -50,9 +41,7 @@ def unmistakable(values: Text) -> bool:
 def _visible(points: NDArray[np.uint32]) -> Rows:
     """(B,) whether the code points (B, L) of a text are visible ASCII, and zeros only behind its end."""
     behind = points == 0
-    visible = points - np.uint32(ord("!")) <= ord("~") - ord(
-        "!"
-    )  # what is below wraps round to a large number
+    visible = points - np.uint32(ord("!")) <= ord("~") - ord("!")  # what is below wraps round to a large number
     return np.asarray((visible | behind).all(axis=1) & ~(behind[:, :-1] & ~behind[:, 1:]).any(axis=1))
 
 
@@ -214,9 +203,7 @@ class Check:
     def __init__(self, source: str | None) -> None:
         self.source = source
 
-    def fail(
-        self, column: str, row: int | np.intp | None, problem: str, hint: str | None = None
-    ) -> InputError:
+    def fail(self, column: str, row: int | np.intp | None, problem: str, hint: str | None = None) -> InputError:
         """Return the error that names file, row and column."""
         number = None if row is None else int(row) + 1
         return InputError(problem, file=self.source, row=number, column=column, hint=hint)
@@ -319,9 +306,7 @@ class Check:
                 "Every image may occur once; average its predictions or name its views apart.",
             )
 
-    def finite(
-        self, column: str, values: NDArray[Any], dimensions: tuple[int, ...] = (1,)
-    ) -> NDArray[np.float64]:
+    def finite(self, column: str, values: NDArray[Any], dimensions: tuple[int, ...] = (1,)) -> NDArray[np.float64]:
         """Return values as finite float64 numbers."""
         if values.ndim not in dimensions:
             raise self.fail(column, None, f"has shape {values.shape}", SHAPES[dimensions])

@@ -23,31 +23,19 @@ from retinabench.core.untrusted import json_object
 from retinabench.predictions.check import Check, code_points, plain
 
 SCHEMA = "retinabench.predictions/1"
-
 DOMAINS = ("in_domain", "shifted")
-
 SPLITS = ("validation", "test")
-
 OPTIONAL = ("grade", "patient_id", "domain", "split", "uncertainty")
-
 LABELLED = "labelled"
-
 """The subgroup that tells known labels from empty ones ("no"), where a reader was told that labels may be empty."""
 
 MAX_ROWS = 20_000_000  # image ids of so many rows still fit an ordinary machine's memory
-
 MAX_VALUES = 400_000_000  # 3.2 GB of float64 probabilities
-
 MAX_FILE_COLUMNS = 20_000
-
 MAX_TEXT = 1000  # characters of one id
-
 MAX_BYTES = 8 * MAX_VALUES  # of all arrays or columns of one file
-
 MAX_TEXT_BYTES = 1 << 32  # of one array of text, as wide as its longest cell: 5,000,000 ids of 214 characters
-
 TEXT = ("image_id", "patient_id", "domain", "split")
-
 KNOWN = ("image_id", "label", "prob", "probs", *OPTIONAL)
 
 
@@ -94,9 +82,7 @@ def check_columns(path: str | Path | None, names: Sequence[str], own: Sequence[s
             more = ", …" if len(shown) > 12 else "."
             otherwise = ", or grades 0 to 4 with --column grade=NAME" if needed == "label" else ""
             if needed == "prob" and len(shown) > 1:
-                otherwise = (
-                    ", or a softmax with --softmax --column prob_0=NAME --column prob_1=NAME and so on"
-                )
+                otherwise = ", or a softmax with --softmax --column prob_0=NAME --column prob_1=NAME and so on"
             raise InputError(
                 "is missing",
                 file=path,
@@ -142,9 +128,7 @@ def read_metadata(path: Path, text: bytes) -> JsonObject:
     try:
         content = json_object(text)
     except ValueError:
-        raise InputError(
-            "has unreadable metadata", file=path, hint="Write it again with write_predictions."
-        ) from None
+        raise InputError("has unreadable metadata", file=path, hint="Write it again with write_predictions.") from None
     schema = content.get("schema", SCHEMA)
     if schema != SCHEMA:
         raise InputError(f"has schema '{schema}', this version reads '{SCHEMA}'", file=path)
@@ -210,25 +194,19 @@ _TYPOS_OF = {
 }
 # Letters of other scripts that look like Latin ones.
 _TWINS = str.maketrans("аеорсухіјѕԁԛһοαρυντικӏ", "aeopcyxijsdqhoapuvtikl")
-
 _NUMBERED = re.compile(r"(.*?)[ _.\-]?([0-9]{1,4})")
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What the columns of a file are.
+    """What the columns of a file are."""
 
-    Attributes:
-        names: The file's columns in order, by their names in `Predictions`; others keep theirs.
-        original: Name in `Predictions` -> the file's name, of those that differ.
-        usual: Those of `original` that were recognised by a usual name and not named by the user.
-        notes: What else a reader must know.
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # the file's columns in order, by their names in `Predictions`; others keep theirs
+    # name in `Predictions` -> the file's name, of those that differ
     original: Mapping[str, str] = field(default_factory=dict)
+    # those of `original` that were recognised by a usual name and not named by the user
     usual: frozenset[str] = frozenset()
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what else a reader must know
 
     def without(self, known: str) -> Layout:
         """Return the layout where a column that was recognised is a further one after all."""
@@ -388,19 +366,12 @@ def _refuse_look_alike(name: str, file: str | None) -> None:
 
 
 MAX_COLUMNS = 100
-
 MAX_NAME = 100  # characters of a column's name
-
 MAX_CELL = 200  # characters of a cell
-
 MAX_SUBGROUP_BYTES = 1 << 30  # of all further columns
-
 _INDEX_NAMES = ("", "Unnamed: 0", "__index_level_0__")  # the row numbers that pandas writes
-
 _MISSING_NUMBERS = ("NA", "N/A", "NaN", "nan", "NULL", "null", "None", "<NA>")
-
 _NUMBER = r"^[-+]?([0-9]+[.,]?[0-9]*|[.,][0-9]+)([eE][-+]?[0-9]{1,3})?$"
-
 _CODE = r"^[-+]?0[0-9]"
 
 
@@ -485,9 +456,7 @@ def tidied(columns: Mapping[str, NDArray[Any]]) -> tuple[dict[str, NDArray[Any]]
             found[name] = values.astype(np.result_type(values.dtype, mended.dtype))
             found[name][odd] = mended
             more = f" and {len(changed) - 3:,} more" if len(changed) > 3 else ""
-            notes.append(
-                f"{name}: read {', '.join(changed[:3])}{more}: they differ by blanks or invisible characters"
-            )
+            notes.append(f"{name}: read {', '.join(changed[:3])}{more}: they differ by blanks or invisible characters")
     return found, notes
 
 
@@ -589,9 +558,7 @@ def keep_further(
         else:
             size += values.nbytes
             if len(kept) >= MAX_COLUMNS or size > MAX_SUBGROUP_BYTES:
-                left[name] = (
-                    f"more than {MAX_COLUMNS} further columns, or {MAX_SUBGROUP_BYTES:,} bytes of them"
-                )
+                left[name] = f"more than {MAX_COLUMNS} further columns, or {MAX_SUBGROUP_BYTES:,} bytes of them"
                 size -= values.nbytes
             else:
                 kept[name] = values

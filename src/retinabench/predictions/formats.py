@@ -65,9 +65,7 @@ from retinabench.predictions.values import (
 )
 
 MAX_FOOTER = 1 << 25
-
 UNFOLDING = "DELTA_BYTE_ARRAY"
-
 """An encoding of text by shared beginnings, which nothing bounds; usual writers do not choose it."""
 
 
@@ -149,13 +147,9 @@ def read_parquet(path: Path, reading: Reading) -> Predictions:
         own = file.schema_arrow.names
         layout = recognise(own, reading.columns, str(path))
         check_columns(path, layout.names, own)
-        check_size(
-            path, file.metadata.num_rows, sum(sample_number(name) is not None for name in layout.names)
-        )
+        check_size(path, file.metadata.num_rows, sum(sample_number(name) is not None for name in layout.names))
         places, layout = kept_places(layout)
-        table = read_columns(
-            file, path, None if len(places) == len(own) else [own[place] for place in places]
-        )
+        table = read_columns(file, path, None if len(places) == len(own) else [own[place] for place in places])
     except (pa.ArrowInvalid, pa.ArrowException, OSError) as error:
         if isinstance(error, (FileNotFoundError, PermissionError)):
             raise
@@ -219,16 +213,13 @@ def _checksum(table: pa.Table, metadata: bytes) -> bytes:
 
 
 MAX_CSV_BYTES = 2 * 1024**3
-
 BLOCK = 1 << 24
 
 
 def read_csv(path: Path, reading: Reading) -> Predictions:
     """Read a CSV of any usual dialect; a broken line or a word among the numbers is named by its row."""
     if path.stat().st_size > MAX_CSV_BYTES:
-        raise InputError(
-            "is larger than 2 GiB", file=path, hint="Convert it to Parquet, or score a part of it."
-        )
+        raise InputError("is larger than 2 GiB", file=path, hint="Convert it to Parquet, or score a part of it.")
     encoding, delimiter, header_names = csv_dialect(path)
     layout = recognise(header_names, reading.columns, str(path))
     check_columns(path, layout.names, header_names)
@@ -238,7 +229,9 @@ def read_csv(path: Path, reading: Reading) -> Predictions:
     table = csv_columns(path, encoding, delimiter, len(header_names), places, numbers)
     check_size(path, table.num_rows, max(1, len(places) - 2))
     if not _ends_with_line_end(path):
-        note = f"row {table.num_rows:,}, the last, has no line end: if the file was cut off, its last value is not whole"
+        note = (
+            f"row {table.num_rows:,}, the last, has no line end: if the file was cut off, its last value is not whole"
+        )
         layout = replace(layout, notes=(*layout.notes, note))
     with layout.own_names():
         return Predictions(**arguments_of_arrow(str(path), table, layout, reading, {}, untyped=True))
@@ -275,9 +268,7 @@ def csv_columns(
         return pa.csv.read_csv(
             path,
             # Only one thread can say in which row a line is broken.
-            read_options=pa.csv.ReadOptions(
-                encoding=encoding, column_names=every, skip_rows=1, use_threads=not text
-            ),
+            read_options=pa.csv.ReadOptions(encoding=encoding, column_names=every, skip_rows=1, use_threads=not text),
             parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
             convert_options=pa.csv.ConvertOptions(
                 column_types=kinds,
@@ -312,16 +303,12 @@ def csv_header(path: Path) -> tuple[str, str]:
     if head.startswith(b"\xff\xfe\x00\x00"):
         raise InputError("is UTF-32 text", file=path, hint="Save it as 'CSV UTF-8'.")
     if b"\x00" in head and not wide:
-        raise InputError(
-            "holds zero bytes: no CSV", file=path, hint="Write a CSV with image_id, label, prob."
-        )
+        raise InputError("holds zero bytes: no CSV", file=path, hint="Write a CSV with image_id, label, prob.")
     encoding = "utf-16" if wide else "utf8"
     text = head.decode(encoding, errors="replace").lstrip("\ufeff")
     first = re.split(r"\r\n|\r|\n", text, maxsplit=1)[0]
     if "\ufffd" in first:
-        raise InputError(
-            "holds a header that is no text of its encoding", file=path, hint="Save it as 'CSV UTF-8'."
-        )
+        raise InputError("holds a header that is no text of its encoding", file=path, hint="Save it as 'CSV UTF-8'.")
     if not text.strip():
         raise InputError("is empty", file=path, hint="Begin with the names of the columns.")
     if not first.strip():
@@ -391,17 +378,14 @@ def unquote(table: pa.Table) -> pa.Table:
 
 SUBGROUPS = "subgroups/"
 
+# What the standard library raises for archives and arrays that are damaged or forged; `OSError` as well.
 DAMAGED_ARRAYS = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, RuntimeError, ValueError, IndexError, TypeError,
     KeyError, AttributeError, OverflowError, SyntaxError, tokenize.TokenError,
 )  # fmt: skip
 
-"""What the standard library raises for archives and arrays that are damaged or forged; `OSError` as well."""
-
 MAX_METADATA = 1 << 22  # characters
-
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-
 """What NumPy writes. Python bounds the memory that these unfold to, but not that of bzip2 and LZMA."""
 
 
@@ -428,9 +412,7 @@ def _table(path: Path, archive: zipfile.ZipFile, reading: Reading) -> FileColumn
         )
     names = [info.filename.removesuffix(".npy") for info in arrays]
     if any(sample_number(name) is not None for name in names):
-        raise InputError(
-            "holds one array per sample", file=path, hint="Store them as one (N, S) array named 'probs'."
-        )
+        raise InputError("holds one array per sample", file=path, hint="Store them as one (N, S) array named 'probs'.")
     layout = recognise(names, reading.columns, str(path))
     check_columns(path, layout.names, names)
     entries = dict(zip(layout.names, arrays, strict=True))
@@ -440,11 +422,7 @@ def _table(path: Path, archive: zipfile.ZipFile, reading: Reading) -> FileColumn
         raise InputError(
             f"unfolds to {total:,} bytes, more than are read at once", file=path, hint="Write a part of it."
         )
-    known = {
-        name: read_member(path, archive, entries[name], name)
-        for name in ("metadata", *KNOWN)
-        if name in entries
-    }
+    known = {name: read_member(path, archive, entries[name], name) for name in ("metadata", *KNOWN) if name in entries}
     metadata = read_metadata(path, str(known.pop("metadata", "{}")).encode())
     if "prob" in known:
         known["probs"] = known.pop("prob")
@@ -501,9 +479,7 @@ def read_member(
     except ValueError:
         raise InputError("is not a whole array", file=path, column=name, hint="Write it again.") from None
     if not _is_unicode(values):
-        raise InputError(
-            "holds text that is no valid Unicode", file=path, column=name, hint="Write it again."
-        )
+        raise InputError("holds text that is no valid Unicode", file=path, column=name, hint="Write it again.")
     return values
 
 
@@ -542,11 +518,7 @@ def _is_unicode(values: NDArray[Any]) -> bool:
     """Whether every code point of text is a character: none is a surrogate, and none is above U+10FFFF, where Python crashes."""
     if values.dtype.kind != "U" or not values.dtype.itemsize:
         return True
-    codes = (
-        np.ascontiguousarray(values)
-        .reshape(-1)
-        .view(np.dtype(np.uint32).newbyteorder(values.dtype.byteorder))
-    )
+    codes = np.ascontiguousarray(values).reshape(-1).view(np.dtype(np.uint32).newbyteorder(values.dtype.byteorder))
     return not ((codes > 0x10FFFF) | ((codes >= 0xD800) & (codes < 0xE000))).any()
 
 

@@ -195,9 +195,7 @@ def _reader(path: Path, head: bytes) -> Callable[[Path, Reading], Predictions]:
         return read_parquet
     if head.startswith(b"PK"):
         return read_npz
-    if head.startswith((b"\x80", b"\x93NUMPY", b"\x1f\x8b", b"\x89HDF")) or b"\x00" in head.lstrip(
-        b"\xff\xfe"
-    ):
+    if head.startswith((b"\x80", b"\x93NUMPY", b"\x1f\x8b", b"\x89HDF")) or b"\x00" in head.lstrip(b"\xff\xfe"):
         kind = "a pickle, which is never loaded" if head.startswith(b"\x80") else "not Parquet, CSV or NPZ"
         if head.startswith(b"\x1f\x8b"):
             raise InputError("is compressed (gzip)", file=path, hint="Unpack it, whatever its name ends in.")

@@ -299,9 +299,7 @@ class Predictions(Constructors, Tabular):
                 notes.append(f"{made} of {n} images have no patient_id: each is its own patient")
             check.distinct("patient_id", columns["patient_id"])
         if self.uncertainty is not None:
-            columns["uncertainty"] = check.finite(
-                "uncertainty", check.length("uncertainty", self.uncertainty, n)
-            )
+            columns["uncertainty"] = check.finite("uncertainty", check.length("uncertainty", self.uncertainty, n))
         taken = [*KNOWN, "metadata", *(name for name in self.subgroups if sample_number(name) is not None)]
         columns["subgroups"], changed = tidied(check_subgroups(check, self.subgroups, n, taken))
         notes += changed

@@ -40,24 +40,14 @@ from retinabench.predictions.columns import (
     sample_number,
 )
 
-REFERABLE_FROM = 2
-
-"""The lowest referable grade of the international scale."""
-
+REFERABLE_FROM = 2  # The lowest referable grade of the international scale.
 UNKNOWN_GRADE = -1
-
 FEW_ROWS = 5
-
 """Below so many rows, samples whose sum is nearly 1 may be chance: only the rounding of printed numbers is allowed."""
 
 _ROUNDING = 0.03  # of the sum of printed probabilities
-
-GRADABLE = "gradable"
-
-"""The column that says which images can be graded: 1 or 0, yes or no, true or false."""
-
+GRADABLE = "gradable"  # The column that says which images can be graded: 1 or 0, yes or no, true or false.
 UNANSWERED = 0.5
-
 """What stands for the missing probability of an image that cannot be graded; no number is computed from it."""
 
 _WORDS = {"0": False, "1": True, "false": False, "true": True, "no": False, "yes": True}
@@ -196,9 +186,7 @@ def referable_probability(check: Check, probs: ArrayLike, lowest: int) -> NDArra
     values = check.finite("probs", check.array("probs", probs), (2, 3))
     classes = values.shape[-1]
     if not 0 < lowest < classes:
-        raise check.fail(
-            "probs", None, f"has {classes} classes: none is below, or none from, class {lowest} on"
-        )
+        raise check.fail("probs", None, f"has {classes} classes: none is below, or none from, class {lowest} on")
     sums = values.sum(axis=-1)
     outside = (values < -_ROUNDING) | (values > 1 + _ROUNDING)
     off = np.argwhere(outside.any(axis=-1) | (np.abs(sums - 1) > _ROUNDING))
@@ -268,30 +256,21 @@ def fill_ungradable(check: Check, known: dict[str, NDArray[Any]], values: NDArra
 
 
 _SPLIT_WORDS = {"val": "validation", "valid": "validation", "dev": "validation", "testing": "test"}
-
 _TRAINING = ("train", "training")
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What the user says of a table.
+    """What the user says of a table."""
 
-    Attributes:
-        columns: Name in `Predictions` -> the table's column.
-        softmax: Whether the columns `prob_0 …` are the probabilities of classes, not posterior samples.
-        grades: Whether these classes are the grades 0 to 4.
-        referable_from: The lowest referable grade, or "label" where the label stands whatever the grade; None for 2.
-        method: Name of the method; files of one name are its seeds.
-        seed: Seed of the model.
-        unlabelled: Whether labels may be empty, as those of new images are: they become 0, and the subgroup `LABELLED` is "no".
-    """
-
-    columns: Mapping[str, str] = field(default_factory=dict)
-    softmax: bool = False
-    grades: bool = False
+    columns: Mapping[str, str] = field(default_factory=dict)  # name in `Predictions` -> the table's column
+    softmax: bool = False  # whether the columns `prob_0 …` are the probabilities of classes, not posterior samples
+    grades: bool = False  # whether these classes are the grades 0 to 4
+    # the lowest referable grade, or "label" where the label stands whatever the grade; None for 2
     referable_from: int | Literal["label"] | None = None
-    method: str | None = None
-    seed: int | None = None
+    method: str | None = None  # name of the method; files of one name are its seeds
+    seed: int | None = None  # seed of the model
+    # whether labels may be empty, as those of new images are: they become 0, and the subgroup `LABELLED` is "no"
     unlabelled: bool = False
 
     def __post_init__(self) -> None:
@@ -371,9 +350,7 @@ def _gradable(check: Check, cells: pa.Array | NDArray[Any] | None, *, untyped: b
 def _lowest_class(check: Check, probs: NDArray[np.float64], reading: Reading) -> int:
     classes = 1 if probs.ndim == 1 else probs.shape[1]
     if classes < 2:
-        raise check.fail(
-            "prob", None, "is a single column", "--softmax and --grades need one column per class."
-        )
+        raise check.fail("prob", None, "is a single column", "--softmax and --grades need one column per class.")
     if reading.grades and classes != 5:
         raise check.fail("probs", None, f"has {classes} columns, and there are five grades", "Use --softmax.")
     if classes == 2:
@@ -517,9 +494,7 @@ def arguments_of_arrow(
         columns["probs"] = np.stack([columns.pop(name) for _, name in samples], axis=1)
     elif "prob" in columns:
         columns["probs"] = columns.pop("prob")
-    twice = [
-        f"the column '{name[:60]}' is left out: it stands twice" for name in times if name and times[name] > 1
-    ]
+    twice = [f"the column '{name[:60]}' is left out: it stands twice" for name in times if name and times[name] > 1]
     layout = replace(layout, notes=(*layout.notes, *twice))
     found = FileColumns(columns, further, layout, metadata, source, untyped)
     return arguments_of(found, reading)
@@ -544,9 +519,7 @@ def _values(source: str | None, name: str, column: pa.Array, reading: Reading) -
     if name in ("prob", "uncertainty") or sample_number(name) is not None:
         may_be_empty = (*may_be_empty, name)  # of an image that cannot be graded
     if column.null_count == len(column) and len(column):
-        if (
-            name == "image_id"
-        ):  # an empty label may follow from the grade, and without any prob the reader refuses
+        if name == "image_id":  # an empty label may follow from the grade, and without any prob the reader refuses
             raise InputError("is empty in every row", file=source, column=name)
         return None
     if column.null_count and name not in may_be_empty:
@@ -605,9 +578,7 @@ def _flat(source: str | None, name: str, column: pa.Array) -> NDArray[Any]:
                 hint="Is a quotation mark missing?",
             )
         check_width(len(words), int(lengths.max()) if len(words) else 0, name, source)
-        zero = np.flatnonzero(
-            pa.compute.match_substring(words.fill_null(""), "\0").to_numpy(zero_copy_only=False)
-        )
+        zero = np.flatnonzero(pa.compute.match_substring(words.fill_null(""), "\0").to_numpy(zero_copy_only=False))
         if zero.size:  # NumPy drops them at the end of text, which would make two ids one
             raise InputError("holds a zero byte", file=source, row=int(zero[0]) + 1, column=name)
         return as_text(words.fill_null(""), int(lengths.max()) if len(words) else 0)
@@ -675,17 +646,13 @@ def _number_instead(name: str, text: str) -> str | None:
             "Write the number, drop the row, or leave the cell empty and write 0 in the column 'gradable' if the "
             "image cannot be graded."
         )
-    return (
-        f"Write a number{' from 0 to 1' if name != 'uncertainty' else ''} with a decimal point, such as 0.25."
-    )
+    return f"Write a number{' from 0 to 1' if name != 'uncertainty' else ''} with a decimal point, such as 0.25."
 
 
 def _lists(source: str | None, column: pa.Array) -> NDArray[np.float64]:
     """(N, S) from a column of lists, all of one length."""
     if not (
-        pa.types.is_list(column.type)
-        or pa.types.is_large_list(column.type)
-        or pa.types.is_fixed_size_list(column.type)
+        pa.types.is_list(column.type) or pa.types.is_large_list(column.type) or pa.types.is_fixed_size_list(column.type)
     ):
         raise InputError(
             "does not hold lists of numbers",
@@ -717,7 +684,5 @@ def _lists(source: str | None, column: pa.Array) -> NDArray[np.float64]:
     try:
         flat = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise InputError(
-            f"has type {column.type}, needed are lists of numbers", file=source, column="probs"
-        ) from None
+        raise InputError(f"has type {column.type}, needed are lists of numbers", file=source, column="probs") from None
     return np.asarray(flat).reshape(len(lengths), int(lengths[0]))

@@ -83,9 +83,7 @@ def checklist(report: ScreeningReport) -> list[Item]:
     one = next(iter(report.sets.values()))
     known = report.threshold
     cut = f"{known.comparison}; " + (
-        f"{known.rule} on the {known.chosen_on} split"
-        if known.rule
-        else "given beforehand, as far as the file says"
+        f"{known.rule} on the {known.chosen_on} split" if known.rule else "given beforehand, as far as the file says"
     )
     table = one.images.table
     counts = f"{table.tp} true positive, {table.fp} false positive, {table.fn} false negative, {table.tn} true negative images"
@@ -93,9 +91,7 @@ def checklist(report: ScreeningReport) -> list[Item]:
     if one.patients is None:
         clusters = "closed form; the file has no patients, so that images are taken as independent"
     groups = one.subgroups.columns if one.subgroups else []
-    subgroups = (
-        f"by {', '.join(groups)}, with simultaneous intervals" if groups else "no further columns in the file"
-    )
+    subgroups = f"by {', '.join(groups)}, with simultaneous intervals" if groups else "no further columns in the file"
     severity = "no grades in the file"
     if one.missed.severe is not None:
         severity = f"{one.missed.severe_total} of {table.tp + table.fn} referable images have grade 3 or 4"
@@ -130,17 +126,14 @@ def checklist(report: ScreeningReport) -> list[Item]:
 def checklist_table(items: list[Item]) -> Table:
     """Return the checklist as a table."""
     columns = [Column("Answer", text=True), Column("Numbers of the item", text=True)]
-    rows = [
-        Row(item.topic, [Cell(item.answer), Cell(item.numbers)], control=item.answer == AUTHORS)
-        for item in items
-    ]
+    rows = [Row(item.topic, [Cell(item.answer), Cell(item.numbers)], control=item.answer == AUTHORS) for item in items]
     return Table.of("Reporting checklist", columns, rows, row_header="Item", note=SOURCES)
 
 
+# Whether uncertainty can drive referral on a set, from no to yes.
 Kind = Literal[
     "one class", "inverted", "never", "blind", "no referral", "nothing missed", "worse", "unclear", "partly", "yes"
 ]  # fmt: skip
-"""Whether uncertainty can drive referral on a set, from no to yes."""
 
 
 @dataclass(frozen=True)
@@ -440,13 +433,9 @@ def missed_panel(one: SetScreening) -> Figure:
     rate, share = one.workload.images.value, one.missed.referable
     if one.referred and np.isfinite(share.low):
         error = np.array([[share.value - share.low], [share.high - share.value]])
-        axes.errorbar(
-            [rate], [share.value], yerr=error, color=INK, marker="o", markersize=6, linewidth=1.2, zorder=4
-        )
+        axes.errorbar([rate], [share.value], yerr=error, color=INK, marker="o", markersize=6, linewidth=1.2, zorder=4)
     top = float(np.nanmax([missed[0], share.high if np.isfinite(share.high) else 0, 0.02]))
-    axes.set(
-        xlim=(0, 1), ylim=(0, 1.08 * top), xlabel="referred to the expert", ylabel="referable images missed"
-    )
+    axes.set(xlim=(0, 1), ylim=(0, 1.08 * top), xlabel="referred to the expert", ylabel="referable images missed")
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(
             PercentFormatter(1, decimals=0 if top > 0.05 or axis is axes.xaxis else 1, symbol=" %")
@@ -483,9 +472,7 @@ def calibration_panel(summary: CalibrationSummary) -> Figure:
     x = np.array([one.forecast for one in summary.curve])
     y, low, high = np.array([(o.observed.value, o.observed.low, o.observed.high) for o in summary.curve]).T
     ends = np.nan_to_num(np.stack([y - low, high - y]))
-    axes.errorbar(
-        x, y, yerr=np.maximum(ends, 0), color=GOOD, marker="o", markersize=4, linewidth=1.3, elinewidth=0.9
-    )
+    axes.errorbar(x, y, yerr=np.maximum(ends, 0), color=GOOD, marker="o", markersize=4, linewidth=1.3, elinewidth=0.9)
     axes.set(
         xlim=(0, 1),
         ylim=(0, 1.005),
@@ -498,8 +485,7 @@ def calibration_panel(summary: CalibrationSummary) -> Figure:
     return figure
 
 
-MISSED = 10
-"""Missed images that are listed; the rest are in the JSON and on the page."""
+MISSED = 10  # Missed images that are listed; the rest are in the JSON and on the page.
 
 
 def clinic_summary(report: ScreeningReport) -> Group:
@@ -557,9 +543,7 @@ def plan_table(plan: StudyPlan) -> Group:
         patients = Cell.number(one.patients, form=COUNT, emphasis="best" if name == plan.decisive else "")
         effect = Cell.number(one.design_effect, form=EFFECT)
         rows.append(Row(one.question, [patients, Cell.count(one.images), Cell.count(one.positives), effect]))
-    caption = (
-        f"{plan.patients:,} patients answer every question (prevalence {plan.assumptions.prevalence:.3g})"
-    )
+    caption = f"{plan.patients:,} patients answer every question (prevalence {plan.assumptions.prevalence:.3g})"
     sources = "; ".join(dict.fromkeys(one.source for one in plan.requirements.values()))
     return to_terminal(Table.of(caption, columns, rows, row_header="To know", note=f"Formulas: {sources}."))
 
@@ -621,9 +605,7 @@ def _set_page(answer: SetAnswer, report: ScreeningReport) -> dict[str, object]:
 
     def panel(name: str, figure: Figure, title: str) -> Panel:
         heading = f"{title}, {answer.label.lower()}"
-        return Panel.of(
-            figure, f"{name}-{answer.name}", heading, f"{heading} images; the numbers stand in the tables."
-        )
+        return Panel.of(figure, f"{name}-{answer.name}", heading, f"{heading} images; the numbers stand in the tables.")
 
     return {
         "answer": answer,

@@ -82,9 +82,7 @@ def sets_table(
         rows.append(Row("certificate", [Cell(one.guarantee or "") for one in columns]))
     elif any(one.judged for one in columns):
         rows.append(Row("goals, by the labels", [Cell(one.judged or "") for one in columns]))
-    return to_terminal(
-        Table.of("", [Column(LABELS[name]) for name in sets], rows, note=NOTE.format(per=PER[per]))
-    )
+    return to_terminal(Table.of("", [Column(LABELS[name]) for name in sets], rows, note=NOTE.format(per=PER[per])))
 
 
 def _share(images: int, among: int) -> Cell:
@@ -176,15 +174,11 @@ def _zone_verdict(result: Triage) -> list[str]:
     if result.delta is not None:
         plain = _ends({side: zone.plain for side, zone in result.zones.items()})
         read = f"{plain}; the expert reads {percent(result.plain_read)} of the images"
-        lines.append(
-            f"Plain choice, not certified: {read if plain else 'none reaches a goal on validation'}."
-        )
+        lines.append(f"Plain choice, not certified: {read if plain else 'none reaches a goal on validation'}.")
     return lines
 
 
 def _ends(ends: Mapping[str, float | None]) -> str:
     """The zones that are not empty: `negative where P(referable) <= 0.03, positive where P(referable) >= 0.9`."""
-    shown = [
-        f"{side} where P(referable) {SIGNS[side]} {end:.4g}" for side, end in ends.items() if end is not None
-    ]
+    shown = [f"{side} where P(referable) {SIGNS[side]} {end:.4g}" for side, end in ends.items() if end is not None]
     return ", ".join(shown)

@@ -38,12 +38,9 @@ from retinabench.reports.toolkit.pages import Fact, Finding
 from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table, to_terminal
 
 HEIGHT = 260
-LEAST, MOST = 1e-3, 1e9
-"""Range of the evidence that is drawn."""
-LARGE = 1e4
-"""Evidence above this is not written as a number."""
-LATEST = 6
-"""Windows of time on the terminal."""
+LEAST, MOST = 1e-3, 1e9  # Range of the evidence that is drawn.
+LARGE = 1e4  # Evidence above this is not written as a number.
+LATEST = 6  # Windows of time on the terminal.
 EVIDENCE, SIGNED = NumberFormat(2), NumberFormat(3, signed=True)
 PACKAGE = "retinabench.reports"
 CONTENTS = [("verdict", "Verdict"), ("evidence", "Evidence"), ("time", "Over time"), ("settings", "Settings")]
@@ -57,9 +54,7 @@ def evidence_panel(paths: Sequence[tuple[Mark, Evidence]], needed: float) -> Fig
         wealth = np.exp(np.clip(path.log_wealth, np.log(LEAST), np.log(MOST)))
         least, largest = min(least, float(wealth.min())), max(largest, float(wealth.max()))
         places = thin(np.arange(len(wealth), dtype=np.float64)).astype(int)
-        axes.plot(
-            path.day[places], wealth[places], color=one.color, linestyle=one.linestyle, drawstyle="steps-post"
-        )
+        axes.plot(path.day[places], wealth[places], color=one.color, linestyle=one.linestyle, drawstyle="steps-post")
         if path.alarm is not None:
             days = date2num(path.alarm)  # type: ignore[no-untyped-call]
             axes.axvline(float(days), color=one.color, linewidth=0.8, linestyle=(0, (2, 3)))
@@ -84,9 +79,7 @@ def window_panel(
     color = mark(0).color
     axes.plot(start[known], numbers[known, 0], marker="o", markersize=4, linewidth=1, color=color)
     bounded = np.isfinite(numbers).all(axis=1)
-    axes.vlines(
-        start[bounded], numbers[bounded, 1], numbers[bounded, 2], color=color, linewidth=1.2, alpha=0.55
-    )
+    axes.vlines(start[bounded], numbers[bounded, 1], numbers[bounded, 2], color=color, linewidth=1.2, alpha=0.55)
     if goal is not None:
         axes.axhline(goal, color=BAD if goal else MUTED, linewidth=1)
     margin = max((start[-1] - start[0]) / 25, np.timedelta64(1, "D"))

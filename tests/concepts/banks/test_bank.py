@@ -96,9 +96,7 @@ def test_a_million_regions_need_the_memory_of_a_chunk(tmp_path):
 def numbered(n, unknown=False):
     names = np.array([f"i{k}" for k in range(n)])
     truth = np.full((n, 1), -1 if unknown else 1, np.int8)
-    return ConceptImages(
-        names, ("x",), truth, names, lambda row, size: np.full((size, size, 3), row, np.uint8)
-    )
+    return ConceptImages(names, ("x",), truth, names, lambda row, size: np.full((size, size, 3), row, np.uint8))
 
 
 def test_samples_carry_their_own_truth_and_image(tmp_path):

@@ -48,9 +48,7 @@ def test_images_are_named_by_what_tells_them_apart(tmp_path):
     definition, files = find_definition("folder"), Files(tmp_path, loose=NAMES)
 
     def named(*names):
-        return collected(
-            definition, files, names, ["x"], np.zeros((len(names), 1), np.int8)
-        ).sample_id.tolist()
+        return collected(definition, files, names, ["x"], np.zeros((len(names), 1), np.int8)).sample_id.tolist()
 
     assert named("set/a/images/1.jpg", "set/a/images/2.png") == ["1", "2"]
     assert named("set/a/images/1.jpg", "set/b/images/1.jpg") == ["set/a/images/1", "set/b/images/1"]
@@ -186,9 +184,7 @@ def test_the_regions_of_drawn_images_add_up_to_them(tmp_path):
     assert np.array_equal(found.truth.reshape(20, 16, 5).any(axis=1), images.truth)
     assert 0 < found.truth.mean() < images.truth.mean()  # a region has less than its image
     lit = pixels.reshape(20, 4, 4, -1).mean(axis=-1)
-    assert (
-        lit[:, 1:3, 1:3].mean(axis=(1, 2)) > lit[:, 0, 0]
-    ).all()  # the middle of the disc, not its dark corner
+    assert (lit[:, 1:3, 1:3].mean(axis=(1, 2)) > lit[:, 0, 0]).all()  # the middle of the disc, not its dark corner
 
 
 def test_every_drawn_lesion_belongs_to_one_concept():
@@ -305,9 +301,7 @@ def test_coco_polygons_runs_and_boxes_become_masks(tmp_path):
     assert spot.sum() == 16
     box, run = images.masks(1)
     assert np.argwhere(box).tolist() == [[8 + r, 10 + c] for r in range(2) for c in range(3)]
-    assert np.argwhere(run).tolist() == [
-        [4 + row, 1] for row in range(2, 6)
-    ]  # column by column: 16 pixels, then 2
+    assert np.argwhere(run).tolist() == [[4 + row, 1] for row in range(2, 6)]  # column by column: 16 pixels, then 2
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,7 @@ from retinabench.core.errors import InputError
 def test_drawn_retinas_are_as_many_as_asked_for():
     drawn = find_definition("synthetic")
     assert len(read_images(drawn, None, images=12)) == 12
-    few = BankDefinition.model_validate(
-        {"title": "few", "synthetic": {"images": 11, "population": "shifted"}}
-    )
+    few = BankDefinition.model_validate({"title": "few", "synthetic": {"images": 11, "population": "shifted"}})
     images = read_images(few, None, seed=3)
     assert len(images) == 11
     assert images.sample_id[0].startswith("shifted")

@@ -25,7 +25,6 @@ from retinabench.data.archives import Files
 from support.bank_files import opened, picture, refused, table
 
 TRUTH = "image_id,haemorrhage,hard exudate\na,0,1\nb,1,\nc,0,0\n"
-
 ANSWERS = "image_id,hard exudate,camera,haemorrhage\nc,0.1,X,0.2\nextra,0.9,X,0.9\na,0.3,Y,0.4\nb,,Y,0.5\n"
 
 
@@ -205,9 +204,7 @@ def test_other_cells_and_missing_images_name_their_row(chexpert):
     said = refused("chexpert", chexpert)
     assert "train.csv, row 1, column 'Cardiomegaly': is '2', which has no meaning" in said
     file.write_text(text.replace("view2", "view9"))
-    assert "row 3, column 'Path': its image 'CheXpert-v1.0-small/train/patient00001" in refused(
-        "chexpert", chexpert
-    )
+    assert "row 3, column 'Path': its image 'CheXpert-v1.0-small/train/patient00001" in refused("chexpert", chexpert)
     file.write_text(text.replace("Edema", "Oedema"))
     assert "column 'Edema': is missing. Did you mean 'Oedema'" in refused("chexpert", chexpert)
     file.unlink()
@@ -356,10 +353,7 @@ def test_the_majority_leaves_ties_unknown(path):
 
 def test_the_patients_of_the_table_stay(path):
     header, *rows = TABLE.splitlines()
-    named = [
-        f"{row},{patient}"
-        for row, patient in zip([header, *rows], ("patient_id", "p", "q", "p"), strict=True)
-    ]
+    named = [f"{row},{patient}" for row, patient in zip([header, *rows], ("patient_id", "p", "q", "p"), strict=True)]
     path.write_text("\n".join(named) + "\n")
     bank, _ = read_reference(path)
     assert bank.concepts == ("edema", "mass")

@@ -26,9 +26,7 @@ from support.concept_banks import make_answers, make_bank
 
 def log_mixture(k, n):
     """P(answers in their order) with p ~ Beta(1/2, 1/2), by numerical integration over p = sin^2 x."""
-    value = integrate.quad(
-        lambda x: np.sin(x) ** (2 * k) * np.cos(x) ** (2 * (n - k)) * 2 / np.pi, 0, np.pi / 2
-    )
+    value = integrate.quad(lambda x: np.sin(x) ** (2 * k) * np.cos(x) ** (2 * (n - k)) * 2 / np.pi, 0, np.pi / 2)
     return math.log(value[0])
 
 
@@ -54,8 +52,7 @@ def order_probability(total, right, asked, of):
 )
 def test_the_bank_by_trying_every_number(k, n, of):
     mixture = sum(
-        stats.betabinom.pmf(total, of, 0.5, 0.5) * order_probability(total, k, n, of)
-        for total in range(of + 1)
+        stats.betabinom.pmf(total, of, 0.5, 0.5) * order_probability(total, k, n, of) for total in range(of + 1)
     )
     assert math.log(mixture) == pytest.approx(log_mixture(k, n), abs=1e-8)
     held = [total for total in range(of + 1) if order_probability(total, k, n, of) > 0.05 * mixture]
@@ -227,9 +224,7 @@ def test_the_other_direction_is_the_mirror():
     answers = np.random.default_rng(2).permutation(np.arange(50) < 30)
     # "<= 0.59" of 50 is K <= 29, the contrary of K >= 30 which is ">= 0.6".
     mirrored = {"holds": "fails", "fails": "holds", "undecided": "undecided"}
-    assert [mirrored[word] for word in tell(claim(50, 0.6), answers)] == tell(
-        claim(50, 0.59, at_least=False), answers
-    )
+    assert [mirrored[word] for word in tell(claim(50, 0.6), answers)] == tell(claim(50, 0.59, at_least=False), answers)
 
 
 def simulated_errors(of, goal, K, studies, seed):

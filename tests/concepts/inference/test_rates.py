@@ -40,9 +40,7 @@ def test_no_patient_is_on_both_sides_of_a_comparison():
         assert (truth[having] == 1).all()
         names = [*patient[without], *patient[having]]
         assert len(set(names)) == len(names)
-    apart = np.where(patient % 2 == 1, 1, 0).astype(
-        np.int8
-    )  # each patient has one kind alone: nothing is lost
+    apart = np.where(patient % 2 == 1, 1, 0).astype(np.int8)  # each patient has one kind alone: nothing is lost
     without, having = Patients(patient, 0).compared(apart)
     assert len(without) + len(having) == len(set(patient))
 
@@ -115,9 +113,7 @@ STOPPING = {
 }
 
 
-@pytest.mark.parametrize(
-    "strategy", ["random", "uncertainty", "precision", "claims", "uncertainty+unpredictability"]
-)
+@pytest.mark.parametrize("strategy", ["random", "uncertainty", "precision", "claims", "uncertainty+unpredictability"])
 def test_intervals_hold_after_questions_that_the_answers_chose_and_ended(strategy):
     """Per strategy 60 examinations by four stopping rules of a bank and of the population that it was drawn from.
 

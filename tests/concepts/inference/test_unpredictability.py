@@ -89,9 +89,7 @@ def refitted(counts):
     """Mean and standard deviation on the grid, by scikit-learn."""
     process = pytest.importorskip("sklearn.gaussian_process")
     places = np.flatnonzero(counts)
-    shape = process.kernels.ConstantKernel(PUBLISHED.signal, "fixed") * process.kernels.RBF(
-        PUBLISHED.length, "fixed"
-    )
+    shape = process.kernels.ConstantKernel(PUBLISHED.signal, "fixed") * process.kernels.RBF(PUBLISHED.length, "fixed")
     model = process.GaussianProcessRegressor(shape, alpha=PUBLISHED.noise, optimizer=None)
     model.fit(CENTRES[places, None], counts[places])
     return model.predict(GRID[:, None], return_std=True)
@@ -186,9 +184,7 @@ def test_a_foretold_concept_is_asked_last():
     for _ in range(600):
         sample, concept, _ = pool.draw(None, random)
         asked.append((sample, concept))
-    both = [
-        k for k, (sample, concept) in enumerate(asked) if concept < 2 and (sample, 1 - concept) in asked[:k]
-    ]
+    both = [k for k, (sample, concept) in enumerate(asked) if concept < 2 and (sample, 1 - concept) in asked[:k]]
     assert min(both) >= 400
 
 

@@ -24,9 +24,7 @@ def effect(concept, change, seed=0):
     for patient in range(12):
         before = np.array([0.8, 0.5, 0.1])
         after = before + np.array([change + random.normal(0, 0.01), 0.05, 0.01])
-        answered.append(
-            OccludedImage("i", str(patient), concept, 0.01, before, after, before[None] + 0.01, None)
-        )
+        answered.append(OccludedImage("i", str(patient), concept, 0.01, before, after, before[None] + 0.01, None))
     return effect_of(concept, answered, replicates=200, seed=0)
 
 

@@ -64,11 +64,7 @@ def test_the_json_is_what_the_docs_say():
     assert (found["asked"], found["stopped"], found["companion_valid"]) == (50, "questions", True)
     assert found["progress"]["questions"] == list(range(51))
     one = found["concepts"]["haemorrhage"]
-    assert (
-        sum(one["bins"])
-        == sum(one["counts"].values())
-        == one["sensitivity"]["asked"] + one["specificity"]["asked"]
-    )
+    assert sum(one["bins"]) == sum(one["counts"].values()) == one["sensitivity"]["asked"] + one["specificity"]["asked"]
     assert [len(one["gp"][name]) for name in ("grid", "mean", "sd")] == [101, 101, 101]
     assert one["gp"]["kernel"] == {"signal": 1.0, "noise": 0.025, "length": 0.1}
 
@@ -159,16 +155,12 @@ def test_an_examinee_that_fails_on_question_57(tmp_path, failure, says):
         return failure(sample, concept) if len(asked) == 57 else answers(sample, concept)
 
     path = tmp_path / "transcript.jsonl"
-    with pytest.raises(
-        WorkError, match=rf"question 57 \(image '.*', concept '.*'\): the examinee {says}"
-    ) as caught:
+    with pytest.raises(WorkError, match=rf"question 57 \(image '.*', concept '.*'\): the examinee {says}") as caught:
         examine(bank, ask, transcript=path)
     assert f"'image{asked[-1][0]}', concept '{asked[-1][1]}'" in str(caught.value)
     assert len(path.read_text().splitlines()) == 1 + 56
     # The failing question is asked again, none of the others.
-    continued = examine(
-        bank, lambda *question: (asked.append(question), answers(*question))[1], transcript=path
-    )
+    continued = examine(bank, lambda *question: (asked.append(question), answers(*question))[1], transcript=path)
     assert asked[57] == asked[56]
     assert len(asked) == 57 + 240 - 56
     np.testing.assert_array_equal(continued.bins, examine(bank, answers).bins)

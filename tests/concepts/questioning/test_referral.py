@@ -105,9 +105,7 @@ def test_another_truth_compares_the_strata_that_it_makes():
     bank = Bank(None, ["a"], truth[:, None])
     found = examine(bank, Answers(bank, np.array([0.1, 0.2, 0.3, 0.9, 0.8, 0.7, 0.6, 0.4])[:, None]))
     ends = [new_sequence(pairs, pairs, 0.05 / 4) for pairs in (1, 2, 1, 1)]  # all ranked rightly
-    shares = (
-        np.array([3 * 1, 3 * 2, 1 * 1, 1 * 2]) / 12
-    )  # without x with: 3 and 1, 1 and 2 of each truth of the bank
+    shares = np.array([3 * 1, 3 * 2, 1 * 1, 1 * 2]) / 12  # without x with: 3 and 1, 1 and 2 of each truth of the bank
     got = ranking_against(found, 0, other)
     assert got.low == pytest.approx(sum(share * end.low for share, end in zip(shares, ends, strict=True)))
     assert got.high == 1
@@ -137,10 +135,7 @@ def test_intervals_hold_against_each_possible_truth(truth):
     population = {(k, s): rate_against(reading[:, k], yes[:, k], s) for k in (0, 1) for s in (0, 1)}
     truths = panel.others() | {"itself": majority(panel.votes)}
     aurocs = [
-        {
-            key: np.mean([rate_against(values[:, k], yes[:, k], s) for s in (0, 1)])
-            for key, values in truths.items()
-        }
+        {key: np.mean([rate_against(values[:, k], yes[:, k], s) for s in (0, 1)]) for key, values in truths.items()}
         for k in (0, 1)
     ]  # of answers of two values, the AUROC is the mean of sensitivity and specificity
     missed: dict[str, int] = {}
@@ -176,9 +171,7 @@ def test_intervals_hold_against_each_possible_truth(truth):
                     missed[reader] = missed.get(reader, 0) + (not one.low - 1e-9 <= p <= one.high + 1e-9)
                 if truth == "random":
                     low, high = ends.new
-                    missed["population"] = missed.get("population", 0) + (
-                        not low <= population[place, sign] <= high
-                    )
+                    missed["population"] = missed.get("population", 0) + (not low <= population[place, sign] <= high)
     assert max(missed.values()) <= 8 + 2 * 2.8
 
 
@@ -210,9 +203,7 @@ def test_shares_are_those_of_the_images_when_all_were_asked():
     assert one.refers_if_no.images == (~yes[:, 0]).sum()
     at_three = grade == 3
     assert one.grades["3"].agreement.value == pytest.approx(np.mean((yes[:, 0] == refers)[at_three]))
-    expected = clustered_proportion(
-        refers[yes[:, 0]], np.ones(yes[:, 0].sum()), np.arange(120)[yes[:, 0]] // 2
-    )
+    expected = clustered_proportion(refers[yes[:, 0]], np.ones(yes[:, 0].sum()), np.arange(120)[yes[:, 0]] // 2)
     assert (one.refers_if_yes.low, one.refers_if_yes.high) == pytest.approx((expected.low, expected.high))
     some = yes.any(axis=1)
     assert found.named.images == 120
@@ -248,9 +239,7 @@ def test_what_is_not_known_is_said():
     assert one.grades == {}
     assert one.at_equal_grade.why == "no grade is known"
     assert one.refers_if_no.value == 1.0  # every image is at 0.2 or above
-    nothing = agreement(
-        bank, examine(bank, answers, questions=1).record, decisions(bank, ungraded, FrozenThreshold())
-    )
+    nothing = agreement(bank, examine(bank, answers, questions=1).record, decisions(bank, ungraded, FrozenThreshold()))
     assert nothing.named.images == 0
     assert nothing.to_dict()["named"]["referred"]["value"] is None
     other = Predictions(["x"], [0], [0.5])
@@ -264,10 +253,6 @@ def test_the_difference_at_equal_grade_is_covered():
     for seed in range(50):
         bank, answers, predictions, *_ = drawn_of_referral([3, seed])
         record = examine(bank, answers, questions=200, seed=seed).record
-        one = (
-            agreement(bank, record, decisions(bank, predictions, FrozenThreshold()))
-            .concepts["a"]
-            .at_equal_grade
-        )
+        one = agreement(bank, record, decisions(bank, predictions, FrozenThreshold())).concepts["a"].at_equal_grade
         held += one.low <= 0.3 <= one.high
     assert held >= 47.5 - 3 * 1.5

@@ -116,9 +116,7 @@ def test_a_saturated_cell_is_left_alone():
     bank, answers = saturating()
     asked = {}
     for rules in ("corrected", "published"):
-        found = examine(bank, answers, strategy="uncertainty", rules=rules, questions=150).to_dict()[
-            "concepts"
-        ]
+        found = examine(bank, answers, strategy="uncertainty", rules=rules, questions=150).to_dict()["concepts"]
         asked[rules] = sum(found["lively"]["counts"].values())
     # As published, the two saturated cells are the most uncertain ones for ever.
     assert asked["published"] < 20

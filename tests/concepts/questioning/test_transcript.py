@@ -208,9 +208,7 @@ def test_cut_anywhere_it_ends_the_same(tmp_path, strategy, cut):
     if cut == 0:
         path.unlink()
     asked = []
-    again = examine(
-        bank, counted(answers, asked), strategy=strategy, questions=100, transcript=path
-    ).to_dict()
+    again = examine(bank, counted(answers, asked), strategy=strategy, questions=100, transcript=path).to_dict()
     assert again == whole
     assert path.read_bytes() == content
     assert len(asked) == (1 if cut < 0 else 100 - cut)
@@ -323,9 +321,7 @@ examine(bank, ask, questions=200, transcript=sys.argv[1])
 def examine_slowly(path):
     """A process that examines until it is killed, as soon as it has written 20 answers."""
     places = os.pathsep.join([str(Path(__file__).parent), *sys.path])
-    process = subprocess.Popen(
-        [sys.executable, "-c", SLOW, str(path)], env={**os.environ, "PYTHONPATH": places}
-    )
+    process = subprocess.Popen([sys.executable, "-c", SLOW, str(path)], env={**os.environ, "PYTHONPATH": places})
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline and not (path.exists() and len(path.read_bytes().splitlines()) > 20):
         time.sleep(0.01)

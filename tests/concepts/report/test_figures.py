@@ -25,15 +25,10 @@ def test_the_performance_panel_shows_every_count_and_the_band(found):
 
 def test_rates_are_dots_with_intervals_and_unknown_ones_intervals_alone(found):
     pairs = found.rates
-    rows = [
-        (one.concept, [figures.RateMark(HUES[0], rate.quantity) for rate in (one, other)])
-        for one, other in pairs
-    ]
+    rows = [(one.concept, [figures.RateMark(HUES[0], rate.quantity) for rate in (one, other)]) for one, other in pairs]
     axes = figures.interval_panel(rows).axes[0]
     drawn = sum(rate.quantity.defined for pair in pairs for rate in pair)
     assert len(axes.lines) == 2 * len(rows) + drawn + 1  # intervals, dots, the line at one half
     assert [text.get_text() for text in axes.get_yticklabels()] == [name for name, _ in rows]
-    unknown = figures.interval_panel(
-        [("x", [figures.RateMark(HUES[0], Quantity(float("nan"), 0.0, 1.0))] * 2)]
-    )
+    unknown = figures.interval_panel([("x", [figures.RateMark(HUES[0], Quantity(float("nan"), 0.0, 1.0))] * 2)])
     assert len(unknown.axes[0].lines) == 3

@@ -50,9 +50,7 @@ def test_what_is_stated_for_one_concept_is_preferred():
         "hard exudate": {"sensitivity": 0.6},
     }
     assert parse_goals([], CONCEPTS) == {}
-    assert parse_goals(["sensitivity of haemorrhage = 85 %"], CONCEPTS) == {
-        "haemorrhage": {"sensitivity": 0.85}
-    }
+    assert parse_goals(["sensitivity of haemorrhage = 85 %"], CONCEPTS) == {"haemorrhage": {"sensitivity": 0.85}}
     assert parse_goals(["specificity of haemorrhage=.9"], CONCEPTS) == {"haemorrhage": {"specificity": 0.9}}
 
 
@@ -240,7 +238,6 @@ def test_the_page_shows_the_readers():
 
 
 COMMON = {"sensitivity": 0.85, "specificity": 0.8}
-
 GOALS = dict.fromkeys(CONCEPTS_FINDINGS, COMMON)
 
 
@@ -256,9 +253,7 @@ def test_model_and_data_are_judged_apart(found):
     assert found.examination["rare"].counts["fn"] == 3
     assert missed_goals(found) == []
     [few] = scarce_samples(found)
-    assert [rate.concept for rate in few.rates] == list(
-        CONCEPTS_FINDINGS
-    )  # 41 positives are not the 46 that it takes
+    assert [rate.concept for rate in few.rates] == list(CONCEPTS_FINDINGS)  # 41 positives are not the 46 that it takes
     assert [rate.of for rate in few.rates][2:] == [3, 0]
     assert few.needed == 46
     assert few.kind == "with"
@@ -301,9 +296,7 @@ def test_what_was_not_asked_is_said(bank):
     asked = ExaminationReport(examine(bank, examinee(bank), questions=1, strategy="random"), GOALS)
     leads = [rate.concept for rate in left_open(asked)]
     # Only cells that can still settle something: with 3 and 0 positives two of them cannot.
-    assert (
-        leads.count("common") == 1
-    )  # 44 positives cannot show a sensitivity of 85 % among 7 rates, 76 negatives can
+    assert leads.count("common") == 1  # 44 positives cannot show a sensitivity of 85 % among 7 rates, 76 negatives can
     assert leads.count("rare") == 1
     # A kind that was asked completely is not open, even where its interval for new samples reaches over the goal.
     wrong = np.flatnonzero(bank.truth[:, 0] == 1)[: round(0.15 * 44)]

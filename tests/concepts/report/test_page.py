@@ -171,9 +171,7 @@ def test_no_failure_and_nothing_left_to_settle():
     bank = Bank(None, ["x"], (np.arange(40) < 5).astype(np.int8)[:, None])
     goals = {"x": {"sensitivity": 0.9}}
     questions = next(n for n in range(39, 0, -1) if _all_positives(bank, n))
-    html = render(
-        ExaminationReport(examine(bank, _right(bank), strategy="random", questions=questions), goals)
-    )
+    html = render(ExaminationReport(examine(bank, _right(bank), strategy="random", questions=questions), goals))
     assert "<b>No failure is shown</b>" in html
     assert "Enough was asked:" in html
 

@@ -55,9 +55,7 @@ def test_the_official_archive_is_read_as_downloaded(official):
 
 
 def zipped(folder, file):
-    content = {
-        str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()
-    }
+    content = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     with zipfile.ZipFile(file, "w") as archive:
         for name, data in content.items():
             archive.writestr(name, data)

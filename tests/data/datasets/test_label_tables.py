@@ -22,9 +22,7 @@ SHARE = 0.001  # of EyePACS's patients: 18 + 5 + 21
 
 def same(one, two):
     return all(
-        np.array_equal(getattr(one, c.name), getattr(two, c.name))
-        for c in fields(one)
-        if c.name != "p_referable"
+        np.array_equal(getattr(one, c.name), getattr(two, c.name)) for c in fields(one) if c.name != "p_referable"
     )
 
 

@@ -23,9 +23,7 @@ def retina():
     grid = np.arange(SIZE) + 0.5 - SIZE / 2
     radius = np.hypot(grid, grid[:, None])
     noise = np.random.default_rng(0).standard_normal((SIZE, SIZE))
-    texture = sum(
-        6 * scale * gaussian_filter(noise, scale) for scale in (1, 3, 9, 27)
-    )  # detail at all scales
+    texture = sum(6 * scale * gaussian_filter(noise, scale) for scale in (1, 3, 9, 27))  # detail at all scales
     image = np.stack([150 + texture, 80 + texture, 40 + texture / 2], axis=-1) * (radius < 120)[..., None]
     return np.clip(image, 0, 255).astype(np.uint8), radius < 112, radius > 126
 
@@ -82,9 +80,7 @@ def test_a_blurred_point_is_the_disc_and_the_line(retina):
     point[SIZE // 2, SIZE // 2] = 255
     spread = {}
     for kind in ("defocus", "motion"):
-        seen = [
-            corrupt(one, Corruption(kind, 5), "a")[100:156, 100:156, 0].astype(float) for one in (point, flat)
-        ]
+        seen = [corrupt(one, Corruption(kind, 5), "a")[100:156, 100:156, 0].astype(float) for one in (point, flat)]
         places = np.argwhere(seen[0] > seen[1])
         spread[kind] = np.ptp(places, axis=0) + 1
     # Radius 0.045 · 120 = 5.4 pixels, length 0.22 · 120 = 26.4; the rim of a kernel may round to nothing.

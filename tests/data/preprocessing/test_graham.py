@@ -90,9 +90,7 @@ def test_without_a_border_the_disc_is_the_lit_box():
     inside = photograph(2000, 2000, 1000, 1000, 900).crop((700, 800, 1300, 1200))
     assert field_circle(inside) == pytest.approx((300, 200, 300), abs=1)
     assert field_circle(Image.new("RGB", (600, 400))) == pytest.approx((300, 200, 300), abs=1)
-    assert field_circle(Image.new("RGB", (600, 400), (255, 255, 255))) == pytest.approx(
-        (300, 200, 300), abs=1
-    )
+    assert field_circle(Image.new("RGB", (600, 400), (255, 255, 255))) == pytest.approx((300, 200, 300), abs=1)
     assert field_circle(Image.new("RGB", (1, 1), (9, 9, 9))).radius > 0
 
 
@@ -188,9 +186,7 @@ def test_place_and_frame_of_the_disc_do_not_matter():
     rgb = retina(900)
     moved = Image.new("RGB", (1700, 1100))
     moved.paste(rgb, (650, 30))
-    one, two = (
-        preprocess_bytes(encoded(photo), Recipe(256, "graham"), "x").astype(float) for photo in (rgb, moved)
-    )
+    one, two = (preprocess_bytes(encoded(photo), Recipe(256, "graham"), "x").astype(float) for photo in (rgb, moved))
     # The disc is found to about a pixel in 400 either time; edges of vessels shift by as much.
     assert np.abs(one - two).mean() < 3
 
@@ -200,8 +196,7 @@ def test_on_a_centred_disc_it_is_what_was_published(blur):
     """Apart from the JPEG, the finer resampling and a rim's sixtieth: both see the same structure."""
     data = encoded(retina(1200))
     ours, theirs = (
-        preprocess_bytes(data, Recipe(512, "graham", blur, published), "x").astype(float)
-        for published in (False, True)
+        preprocess_bytes(data, Recipe(512, "graham", blur, published), "x").astype(float) for published in (False, True)
     )
     inside = np.hypot(*(np.mgrid[:512, :512] - 255.5)) < 240
     assert np.abs(ours - theirs)[inside].mean() < 3
@@ -216,9 +211,7 @@ def test_scaled_decoding_changes_little_and_a_small_disc_is_decoded_finer():
     framed = Image.new("RGB", (4096, 4096))
     framed.paste(retina(1100), (1400, 1500))
     small = preprocess_bytes(encoded(framed, "JPEG", quality=95), Recipe(512, "graham"), "x").astype(float)
-    direct = preprocess_bytes(encoded(retina(1100), "JPEG", quality=95), Recipe(512, "graham"), "x").astype(
-        float
-    )
+    direct = preprocess_bytes(encoded(retina(1100), "JPEG", quality=95), Recipe(512, "graham"), "x").astype(float)
     assert np.abs(small - direct).mean() < 4
 
 
@@ -228,15 +221,8 @@ def test_the_released_code_is_kept_from_asking_for_all_memory_or_none():
     with pytest.raises(InputError, match="too small"):
         preprocess_bytes(encoded(tiny), Recipe(64, "graham", published=True), "x")
     with pytest.raises(InputError, match="nothing of it is left"):
-        preprocess_bytes(
-            encoded(Image.new("RGB", (1, 5000), "red")), Recipe(64, "graham", published=True), "x"
-        )
-    assert (
-        preprocess_bytes(
-            encoded(Image.new("RGB", (300, 200))), Recipe(64, "graham", published=True), "x"
-        ).std()
-        == 0
-    )
+        preprocess_bytes(encoded(Image.new("RGB", (1, 5000), "red")), Recipe(64, "graham", published=True), "x")
+    assert preprocess_bytes(encoded(Image.new("RGB", (300, 200))), Recipe(64, "graham", published=True), "x").std() == 0
 
 
 BLURS = (3, 5, 10, 20, 30)
@@ -273,12 +259,8 @@ def test_every_stage_equals_the_vectors_that_opencv_computed():
 
 def test_scaling_equals_the_golden_vector(golden):
     radius = int(golden["in_target_radius"])
-    assert np.array_equal(
-        graham_module.scale_radius(bgr(golden, "in_image_bgr"), radius), bgr(golden, "out_scaled")
-    )
-    assert graham_module.scale_radius(golden["in_black"], radius).shape == tuple(
-        golden["out_black_scaled_shape"]
-    )
+    assert np.array_equal(graham_module.scale_radius(bgr(golden, "in_image_bgr"), radius), bgr(golden, "out_scaled"))
+    assert graham_module.scale_radius(golden["in_black"], radius).shape == tuple(golden["out_black_scaled_shape"])
 
 
 @pytest.mark.parametrize("blur", BLURS)
@@ -289,9 +271,7 @@ def test_every_stage_equals_the_golden_vector(golden, blur):
     masked = graham_module.mask_and_crop(subtracted, radius)
     assert np.array_equal(masked, bgr(golden, f"out_masked_blur{blur}"))
     # The JPEG codec is the platform's: equal here with libjpeg-turbo 3, but another may round otherwise.
-    difference = np.abs(
-        graham_module.recompress(masked).astype(int) - bgr(golden, f"out_jpeg72_decoded_blur{blur}")
-    )
+    difference = np.abs(graham_module.recompress(masked).astype(int) - bgr(golden, f"out_jpeg72_decoded_blur{blur}"))
     assert difference.mean() < 1
 
 
@@ -315,9 +295,7 @@ def test_the_whole_path_equals_opencv_on_a_photograph(shared):
     assert (got != np.rint(expected)).mean() < 0.001
 
 
-@pytest.mark.parametrize(
-    ("shape", "scale"), [((90, 121), 0.5), ((91, 120), 0.5), ((70, 50), 1.7), ((200, 133), 0.173)]
-)
+@pytest.mark.parametrize(("shape", "scale"), [((90, 121), 0.5), ((91, 120), 0.5), ((70, 50), 1.7), ((200, 133), 0.173)])
 def test_resizing_equals_opencv(shape, scale):
     cv2 = pytest.importorskip("cv2")
     image = np.random.default_rng(1).integers(0, 256, (*shape, 3), dtype=np.uint8)

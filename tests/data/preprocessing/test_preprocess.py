@@ -25,9 +25,7 @@ from retinabench.data.preprocessing.preprocess import (
 @pytest.fixture
 def photograph():
     rows, columns = np.mgrid[:120, :160]
-    return Image.fromarray(
-        np.stack([columns + 40, rows + 60, 30 + (rows + columns) // 4], axis=2).astype(np.uint8)
-    )
+    return Image.fromarray(np.stack([columns + 40, rows + 60, 30 + (rows + columns) // 4], axis=2).astype(np.uint8))
 
 
 def encoded(image, kind="PNG", **options):
@@ -68,8 +66,7 @@ def sixteen_bit_png(levels):
         (b"IEND", b""),
     )
     return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
-        for name, body in chunks
+        struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body)) for name, body in chunks
     )
 
 
@@ -147,9 +144,7 @@ def test_a_bomb_is_refused_before_its_memory_is_asked_for(kind, photograph, monk
 def test_flipped_bytes_give_a_picture_or_one_line(photograph):
     """2,000 files with random damage: nothing but `InputError` ever leaves the decoder."""
     random = np.random.default_rng(5)
-    whole = [
-        np.frombuffer(encoded(photograph, kind), np.uint8) for kind in ("JPEG", "PNG", "GIF", "WEBP", "TIFF")
-    ]
+    whole = [np.frombuffer(encoded(photograph, kind), np.uint8) for kind in ("JPEG", "PNG", "GIF", "WEBP", "TIFF")]
     outcomes = {True: 0, False: 0}
     for number in range(2000):
         data = whole[number % len(whole)].copy()
@@ -219,9 +214,7 @@ def test_a_recipe_that_means_nothing_is_refused(fields, problem):
 
 def test_drawn_retinas_take_every_preprocessing():
     source = "0:in_domain:3"
-    crop, none, graham = (
-        synthetic.read(source, None, Recipe(64, kind)) for kind in ("crop", "none", "graham")
-    )
+    crop, none, graham = (synthetic.read(source, None, Recipe(64, kind)) for kind in ("crop", "none", "graham"))
     assert np.array_equal(crop, none)
     assert graham.shape == (64, 64, 3)
     assert graham[0, 0].tolist() == [128, 128, 128]
@@ -236,10 +229,6 @@ def test_scaled_decoding_is_close_to_full_decoding(shared):
     side = max(right - left, bottom - top)
     centre = ((left + right) / 2, (top + bottom) / 2)
     box = (round(centre[0] - side / 2), round(centre[1] - side / 2))
-    square = (
-        Image.fromarray(full)
-        .crop((*box, box[0] + side, box[1] + side))
-        .resize((64, 64), Image.Resampling.BOX)
-    )
+    square = Image.fromarray(full).crop((*box, box[0] + side, box[1] + side)).resize((64, 64), Image.Resampling.BOX)
     # The JPEG decoder's own downscaling is not a box filter, and its box may end a pixel away.
     assert np.abs(small - np.asarray(square)).mean() < 3

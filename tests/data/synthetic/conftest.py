@@ -21,9 +21,7 @@ def records() -> dict[str, list[ImageTruth]]:
 def find(records: dict[str, list[ImageTruth]]) -> Find:
     """Return the first `count` indices of a population that meet a condition."""
 
-    def search(
-        condition: Callable[[ImageTruth], bool], count: int = 1, population: str = "in_domain"
-    ) -> list[int]:
+    def search(condition: Callable[[ImageTruth], bool], count: int = 1, population: str = "in_domain") -> list[int]:
         return [t.index for t in records[population] if condition(t)][:count]
 
     return search

@@ -34,9 +34,7 @@ def test_true_grades_follow_the_stated_mix(population: str, records: dict[str, l
 
 
 @pytest.mark.parametrize("population", POPULATIONS)
-def test_fellow_eyes_are_tied_by_the_stated_copula(
-    population: str, records: dict[str, list[ImageTruth]]
-) -> None:
+def test_fellow_eyes_are_tied_by_the_stated_copula(population: str, records: dict[str, list[ImageTruth]]) -> None:
     """P(both eyes referable) equals the bivariate normal orthant probability, within four standard errors."""
     from scipy.stats import multivariate_normal, norm
 
@@ -133,9 +131,7 @@ def test_another_process_draws_the_same_bytes(threads: str) -> None:
     )
     environment = {**os.environ, "OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
     environment["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
-    there = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-    )
+    there = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     here: dict[str, str] = {}
     exec(code.replace("print(", "here['hash'] = str("), {"here": here})
     assert there.stdout.strip() == here["hash"]
@@ -173,9 +169,7 @@ def test_lesions_change_the_picture_where_their_masks_say(find: Find) -> None:
 @pytest.mark.parametrize("population", POPULATIONS)
 def test_small_and_large_pictures_have_the_same_content(population: str, find: Find) -> None:
     """512 px averaged over 8 x 8 pixels against 64 px: mean difference under 2 of 255 grey levels."""
-    for i in find(lambda t: t.true_grade == 2, 2, population) + find(
-        lambda t: t.true_grade == 4, 2, population
-    ):
+    for i in find(lambda t: t.true_grade == 2, 2, population) + find(lambda t: t.true_grade == 4, 2, population):
         large, small = (draw(i, size=s, population=population) for s in (512, 64))
         assert large.truth == small.truth
         mean = large.image.reshape(64, 8, 64, 8, 3).mean((1, 3))

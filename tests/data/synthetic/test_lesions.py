@@ -20,9 +20,7 @@ Find = Callable[..., list[int]]
 @pytest.mark.parametrize("population", POPULATIONS)
 def test_every_counted_lesion_is_placed_in_the_visible_field(population: str, find: Find) -> None:
     some = find(lambda t: t.true_grade >= 1, 30, population)
-    for i in some + find(
-        lambda t: t.lesions["venous_beading"] + t.lesions["new_vessels"] > 0, 80, population
-    ):
+    for i in some + find(lambda t: t.lesions["venous_beading"] + t.lesions["new_vessels"] > 0, 80, population):
         t = truth(i, population=population)
         placed = place(t.lesions, grow_eye(0, population, i), t.camera, stream("placing", 0, population, i))
         assert {name: len(at) for name, at in placed.items()} == t.lesions
@@ -41,7 +39,6 @@ def test_severe_haemorrhages_fill_all_quadrants(find: Find) -> None:
 
 
 CAMERA = {"field_degrees": 50.0, "fill": 0.95, "gaze_x": 0.0, "gaze_y": 0.0}
-
 EYE = grow_eye(0, "in_domain", 0)
 
 

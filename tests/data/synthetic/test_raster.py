@@ -27,9 +27,7 @@ def test_a_bump_is_a_gaussian_and_a_window_what_is_near():
     centre = float(raster.x[column]), float(raster.y[row])
     bump = raster.bump(centre, 0.1, 0.2)
     assert bump[row, column] == pytest.approx(1)
-    away = np.exp(
-        -0.5 * ((raster.x[180] - centre[0]) / 0.1) ** 2 - 0.5 * ((raster.y[80] - centre[1]) / 0.2) ** 2
-    )
+    away = np.exp(-0.5 * ((raster.x[180] - centre[0]) / 0.1) ** 2 - 0.5 * ((raster.y[80] - centre[1]) / 0.2) ** 2)
     assert bump[80, 180] == pytest.approx(away, rel=1e-5)
     rows, columns = raster.window(centre, 0.1)
     assert np.abs(raster.x[columns] - centre[0]).max() < 0.1 <= abs(raster.x[columns.stop] - centre[0])

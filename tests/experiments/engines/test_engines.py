@@ -104,9 +104,7 @@ def test_a_finished_composition_needs_no_members(prepared, tmp_path):
 def test_how_often_a_job_is_tried(prepared, tmp_path, attempt, times):
     runs = [small(prepared, "seed=5"), small(prepared, 'method={name="ensemble",members=2}'), small(prepared)]
     workers = Pretenders(1, lambda job, number: attempt if job.run.seed == 0 else JobResult("done"))
-    outcomes = {
-        runs.index(o.job.run): o for o in compute([Job(run, tmp_path) for run in runs], workers, 3, QUIET)
-    }
+    outcomes = {runs.index(o.job.run): o for o in compute([Job(run, tmp_path) for run in runs], workers, 3, QUIET)}
     assert [outcomes[k].state for k in range(3)] == ["done", attempt.state, attempt.state]
     assert (outcomes[2].attempts, outcomes[2].message) == (times, "broke")
     # The ensemble cannot be composed, and says of which member.

@@ -84,8 +84,6 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore:subprocess .* is still running:ResourceWarning",
     "ignore:unclosed file .*/session_:ResourceWarning",
 )
-
-
 """Bytes of an argument or result that Ray sends in a message (`max_direct_call_object_size`); only larger ones are stored."""
 
 COMMAND = """
@@ -147,9 +145,7 @@ def connected(address):
 
     try:
         warm = ray.remote(num_cpus=1)(warm)
-        everywhere = [
-            NodeAffinitySchedulingStrategy(one["NodeID"], soft=False) for one in ray.nodes() if one["Alive"]
-        ]
+        everywhere = [NodeAffinitySchedulingStrategy(one["NodeID"], soft=False) for one in ray.nodes() if one["Alive"]]
         ray.get([warm.options(scheduling_strategy=there).remote() for there in everywhere])
         yield
     finally:
@@ -267,9 +263,7 @@ def test_a_cluster_that_is_gone_is_told_and_the_same_command_continues(nodes, pr
             )
     finally:
         other.shutdown()
-    assert told.stdout.startswith("WorkError: the Ray cluster is gone. Start one and repeat the command"), (
-        told.stderr
-    )
+    assert told.stdout.startswith("WorkError: the Ray cluster is gone. Start one and repeat the command"), told.stderr
     (metrics,) = tmp_path.glob("*/metrics.jsonl")
     assert 0 < len(metrics.read_text().splitlines()) < SLOW
     (outcome,) = RayEngine(nodes.address, device="cpu").compute([Job(run, tmp_path)])

@@ -75,9 +75,7 @@ def zones(negative, positive):
 
 def test_both_kinds_are_read(tmp_path):
     assert read_rule(tmp_path) is None
-    assert read_rule(written(tmp_path, **REFERRAL)) == FrozenRule(
-        "h", "w", "total", 0.4, FrozenThreshold(0.3)
-    )
+    assert read_rule(written(tmp_path, **REFERRAL)) == FrozenRule("h", "w", "total", 0.4, FrozenThreshold(0.3))
     found = read_rule(written(tmp_path, "triage", **zones(0.2, None)))
     assert found == FrozenRule("h", "w", negative=0.2)
 
@@ -111,8 +109,7 @@ def trained(tmp_path_factory):
     raw = raw_folder(folder / "raw")
     data = prepared_from(raw, folder / "data")
     runs = [
-        execute(load_run(None, WORDS, data=str(data), seed=seed), folder / "runs", Resources("cpu"))
-        for seed in (0, 1)
+        execute(load_run(None, WORDS, data=str(data), seed=seed), folder / "runs", Resources("cpu")) for seed in (0, 1)
     ]
     files = [run / "predictions.parquet" for run in runs]
     return raw, *files, export_run(runs[0], folder / "model", scores=False)
@@ -145,9 +142,7 @@ def test_an_attached_threshold_refers_the_images_that_transfer_refers(trained, t
     assert [decided[name] for name in own.image_id[sure]] == expected[sure].tolist()
     assert {"refer", "keep"} == set(decided.values())
     calls = dict(
-        zip(
-            predictions.image_id, np.where(predictions.prob >= 0.4, "referable", "not referable"), strict=True
-        )
+        zip(predictions.image_id, np.where(predictions.prob >= 0.4, "referable", "not referable"), strict=True)
     )
     assert all(row["call"] == calls[name] for name, row in rows.items())
     order = [float(row["uncertainty"]) for row in rows.values()]

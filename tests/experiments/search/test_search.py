@@ -38,9 +38,7 @@ def test_trained_trials_rank_by_their_own_validation_rows_and_the_best_is_a_conf
     base, space = base_run(data), small_space()
     engine = Serial()
     ranking = search(base, space, trials=3, out=tmp_path, engine=engine)
-    assert [run.optimizer.lr for run in engine.computed] == [
-        p["optimizer.lr"] for p in points(space, 0, 3, 0)
-    ]
+    assert [run.optimizer.lr for run in engine.computed] == [p["optimizer.lr"] for p in points(space, 0, 3, 0)]
     for row in ranking.rows:
         p = read_predictions(row.folder / "predictions.parquet")
         rows = (p.split == "validation") & (p.domain == "in_domain")
@@ -56,9 +54,7 @@ def test_trained_trials_rank_by_their_own_validation_rows_and_the_best_is_a_conf
 # ------------------------------------------------------------------------------------------- resuming
 
 
-def test_a_finished_search_computes_nothing_again_and_another_criterion_ranks_the_same_trials(
-    data, begun, copy
-):
+def test_a_finished_search_computes_nothing_again_and_another_criterion_ranks_the_same_trials(data, begun, copy):
     ranking, engine = again(data, copy)
     assert engine.computed == []
     assert facts(ranking) == facts(begun[1])
@@ -70,9 +66,7 @@ def test_a_finished_search_computes_nothing_again_and_another_criterion_ranks_th
 
 def test_more_trials_add_to_those_that_are_there(data, begun, copy):
     ranking, engine = again(data, copy, trials=12)
-    assert [run.optimizer.lr for run in engine.computed] == [
-        p["optimizer.lr"] for p in points(small_space(), 8, 12, 0)
-    ]
+    assert [run.optimizer.lr for run in engine.computed] == [p["optimizer.lr"] for p in points(small_space(), 8, 12, 0)]
     first = sorted((f for f in facts(ranking) if f[0] < 8), key=lambda f: f[0])
     assert first == sorted(facts(begun[1]), key=lambda f: f[0])
 
@@ -132,9 +126,7 @@ def test_kill_9_in_the_middle_of_a_row_loses_no_trial(data, begun, tmp_path):
     """The third write of the table is its second row; the folder's lock ends with the process."""
     command = [sys.executable, "-c", KILLED, str(data), str(tmp_path / "sweep"), "3"]
     paths = os.pathsep.join(sys.path)
-    killed = subprocess.run(
-        command, capture_output=True, check=False, env={**os.environ, "PYTHONPATH": paths}
-    )
+    killed = subprocess.run(command, capture_output=True, check=False, env={**os.environ, "PYTHONPATH": paths})
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     ranking, engine = again(data, tmp_path / "sweep")
     # Two runs had ended; the one whose row was torn is read from its folder.
@@ -245,9 +237,7 @@ def test_a_folder_of_another_sweep_is_refused(data, copy, options, words):
     assert engine.computed == []
 
 
-def test_another_base_other_data_another_version_and_protocol_are_refused_by_name(
-    data, copy, tmp_path, monkeypatch
-):
+def test_another_base_other_data_another_version_and_protocol_are_refused_by_name(data, copy, tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"base\.optimizer\.epochs: 3 there, 4 here"):
         again(data, copy, base=base_run(data, "optimizer.epochs=4"))
     other = make_prepared(tmp_path / "other", seed=1)

@@ -111,9 +111,7 @@ def test_choices_and_integers_are_equally_frequent(table):
 def test_integers_on_a_logarithmic_scale_reach_both_ends():
     drawn = [
         point["x"]
-        for point in points(
-            space_of({"x": {"low": 1, "high": 32, "scale": "log", "integer": True}}), 0, 4096, 0
-        )
+        for point in points(space_of({"x": {"low": 1, "high": 32, "scale": "log", "integer": True}}), 0, 4096, 0)
     ]
     assert {1, 32} <= set(drawn) <= set(range(1, 33))
     # P(1) = ln 2 / ln 33, to a standard error below 0.008.
@@ -165,9 +163,7 @@ def test_every_published_choice_lies_in_its_published_space(method):
             for key, parameter in space.parameters.items():
                 value = functools.reduce(getattr, key.split("."), run)
                 bounds = parameter.bounds()
-                inside = (
-                    value in bounds if isinstance(parameter, Choices) else bounds[0] <= value <= bounds[1]
-                )
+                inside = value in bounds if isinstance(parameter, Choices) else bounds[0] <= value <= bounds[1]
                 assert inside, (task, criterion, key, value)
 
 

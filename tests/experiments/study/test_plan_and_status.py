@@ -41,11 +41,7 @@ def test_sizes():
 
 
 def cells_of(table):
-    return [
-        [row.label, *(str(cell.content) for cell in row.cells)]
-        for block in table.blocks
-        for row in block.rows
-    ]
+    return [[row.label, *(str(cell.content) for cell in row.cells)] for block in table.blocks for row in block.rows]
 
 
 # ------------------------------------------------------------------------------------------- plans
@@ -88,9 +84,7 @@ def test_a_plan_counts_what_is_done(finished):
 def test_a_run_costs_its_passes_by_hand():
     """A gradient counts three passes, a prediction one per sample; the passes of LeNet are those of MAP."""
     words = ["model.name=lenet", "optimizer.epochs=10", "optimizer.validation_share=1"]
-    once = operations(
-        load_run(None, [*words, "method=map"], data="d"), {"train": 0, "validation": 0, "test": 1}, 32
-    )
+    once = operations(load_run(None, [*words, "method=map"], data="d"), {"train": 0, "validation": 0, "test": 1}, 32)
     assert once > 0
     found = operations(load_run(None, [*words, "method=dropout", "method.samples=4"], data="d"), SIZES, 32)
     assert found == pytest.approx(once * (10 * 3 * 1000 + 10 * 4 * 100 + 4 * 350))
@@ -103,9 +97,7 @@ def test_a_plan_needs_no_data_of_known_data_sets(tmp_path):
     plan = make_plan(read_study("country", words), tmp_path / "out", "cuda", None)
     seconds = {line.method: line.seconds for line in plan.lines}
     passes, predicted = 90 * (3 * 35_126 + 10_906), 10_906 + 733 + 42_670 + 2_929
-    assert seconds["dropout"] / seconds["map"] == pytest.approx(
-        (passes + 5 * predicted) / (passes + predicted)
-    )
+    assert seconds["dropout"] / seconds["map"] == pytest.approx((passes + 5 * predicted) / (passes + predicted))
     assert seconds["fsvi"] == seconds["dropout"]  # its five draws of a step are of the last layer
     assert plan.lines[0].bytes > 4 * 23_000_000  # a ResNet-50
     assert "GPU-hours" in next(plan_lines(plan))

@@ -50,8 +50,7 @@ def test_with_one_run_each_the_ranks_are_those_of_the_leaderboard(tmp_path):
     rows = entries(tmp_path, {"good": 1.4, "fair": 1.3, "bad": 0.6})
     found = score_entries(definition, rows)
     models = {
-        row.name: predictions({"good": 1.4, "fair": 1.3, "bad": 0.6}[row.name], hash_of(row.name, 0))
-        for row in rows
+        row.name: predictions({"good": 1.4, "fair": 1.3, "bad": 0.6}[row.name], hash_of(row.name, 0)) for row in rows
     }
     board = rank(models, 40, derive(definition.seed, "benchmark"))
     for row, numbers in zip(rows, found, strict=True):

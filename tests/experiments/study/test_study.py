@@ -53,10 +53,7 @@ def test_what_diverges_or_fails_is_kept_marked_and_last(tmp_path, monkeypatch):
     assert not summary["complete"]
     (table,) = summary["tables"]
     rows = {entry["name"]: entry for entry in table["entries"]}
-    area = {
-        name: row["scores"].get("balanced", {}).get("referral_accuracy_area", {})
-        for name, row in rows.items()
-    }
+    area = {name: row["scores"].get("balanced", {}).get("referral_accuracy_area", {}) for name, row in rows.items()}
     assert rows["MAP"]["state"] == "diverged with seed 1"
     assert area["MAP"]["mean"] is None
     assert "rank" not in area["MAP"]
@@ -181,9 +178,7 @@ def test_other_code_and_other_data_are_refused_with_both_sides(finished, key, va
 def test_another_configuration_under_the_same_name_is_refused(finished):
     root, *_ = finished
     other = study(root, root / "data")
-    other = other.model_copy(
-        update={"base": {**other.base, "optimizer": {**other.base["optimizer"], "epochs": 3}}}
-    )
+    other = other.model_copy(update={"base": {**other.base, "optimizer": {**other.base["optimizer"], "epochs": 3}}})
     engine = Serial()
     with pytest.raises(InputError, match=r"optimizer\.epochs: 2 there, 3 here"):
         compute(other, root / "out", engine)
@@ -309,7 +304,6 @@ def test_killed_again_and_again_it_ends_with_the_same_bytes(tmp_path):
 
 
 HOME = (("in_domain", "train", 64), ("in_domain", "validation", 24), ("in_domain", "test", 32))
-
 AWAY = HOME[1:]
 
 
@@ -352,12 +346,9 @@ def test_a_method_on_the_weights_of_another_trains_nothing(tmp_path, monkeypatch
     study = definition(tmp_path, methods={label: runs[label] for label in labels})
     chosen = compute(study, tmp_path / "out", Serial())
     assert epochs == [0, 1]  # of one run, that of MC dropout
-    assert {choice.folders[0].parent for choice in chosen} == {
-        tmp_path / "out" / "country_shift" / "dropout" / "runs"
-    }
+    assert {choice.folders[0].parent for choice in chosen} == {tmp_path / "out" / "country_shift" / "dropout" / "runs"}
     weights = {
-        (choice.cell.task, choice.cell.method): load_tensors(choice.folders[0] / "posterior.pt")
-        for choice in chosen
+        (choice.cell.task, choice.cell.method): load_tensors(choice.folders[0] / "posterior.pt") for choice in chosen
     }
     assert len(weights) == 4
     first, *others = weights.values()

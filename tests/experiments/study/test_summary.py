@@ -43,9 +43,7 @@ def test_a_pool_is_the_mean_of_its_members():
         "setting": "s",
     }
     members = [
-        Predictions(
-            np.array(["a", "b"]), np.array([0, 1]), random.random((2, 4)), metadata={**about, "seed": k}
-        )
+        Predictions(np.array(["a", "b"]), np.array([0, 1]), random.random((2, 4)), metadata={**about, "seed": k})
         for k in range(3)
     ]
     pooled = pool(members, (0, 1, 2), 7)

@@ -30,7 +30,5 @@ def folder(tmp_path, evaluators):
                 (FUNDUS, Submission(probs, probs[None], about=About(**submission_meta(FUNDUS, title, seed)))),
                 (ENERGY, Submission(draws=shifted, about=About(**submission_meta(ENERGY, title, seed)))),
             ):
-                write_submission(
-                    tmp_path / "runs" / f"{title}-{chosen.name}-{seed}" / "submission.npz", submission
-                )
+                write_submission(tmp_path / "runs" / f"{title}-{chosen.name}-{seed}" / "submission.npz", submission)
     return tmp_path / "runs"

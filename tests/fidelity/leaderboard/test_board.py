@@ -28,10 +28,7 @@ def test_nearer_submissions_rank_first_and_seeds_are_one_entry(folder, evaluator
     assert [row["rank"] for row in found["ranking"]] == [1, 2, 3]
     assert found["ranking"][0]["by_measure"] == {"agreement": 1, "total_variation": 1, "wasserstein": 1}
     (near,) = [
-        e
-        for task in found["tasks"]
-        for e in task["entries"]
-        if e["title"] == "Near" and task["task"] == "fundus"
+        e for task in found["tasks"] for e in task["entries"] if e["title"] == "Near" and task["task"] == "fundus"
     ]
     assert near["seeds"] == [0, 1, 2]
     (line,) = [one for one in tasks[0].entries.values() if one.title == "Near"]
@@ -81,9 +78,7 @@ def test_settings_of_one_title_are_told_apart(tmp_path, evaluators):
     assert len(set(titles)) == 2
     assert all(title.startswith("MAP (") for title in titles)
     (task,) = make_board([scored]).to_dict()["tasks"]
-    assert all(
-        entry["rank"]["rank"] == 1.5 for entry in task["entries"] if not entry["baseline"]
-    )  # they are equal
+    assert all(entry["rank"]["rank"] == 1.5 for entry in task["entries"] if not entry["baseline"])  # they are equal
 
 
 def test_of_seeds_with_and_without_samples_are_the_measures_that_both_have(tmp_path, evaluators):
@@ -92,9 +87,7 @@ def test_of_seeds_with_and_without_samples_are_the_measures_that_both_have(tmp_p
     for seed, samples in ((0, np.stack([probs, probs[::-1]])), (1, None)):
         meta = submission_meta(FUNDUS, "Half", seed=seed)
         noisy = softmax(np.log(probs) + rng.normal(size=probs.shape))
-        write_submission(
-            tmp_path / str(seed) / "submission.npz", Submission(noisy, samples, about=About(**meta))
-        )
+        write_submission(tmp_path / str(seed) / "submission.npz", Submission(noisy, samples, about=About(**meta)))
     (task,) = score_tasks(find_submissions([tmp_path]), evaluators)[0]
     (entry,) = task.competitors
     assert np.isfinite(task.value(entry.title, "all", "total_variation").value)
@@ -174,15 +167,12 @@ def test_the_stated_power_is_reached():
     found = resolve([contest([0.3] * 4, seeds=20, spread=0.02)])
     size = found.detectable[0]
     hits = sum(
-        (1, 2) not in resolve([contest([0.3, 0.3 + size, 0.3, 0.3], seeds=20, seed=k)]).places[1:2]
-        for k in range(60)
+        (1, 2) not in resolve([contest([0.3, 0.3 + size, 0.3, 0.3], seeds=20, seed=k)]).places[1:2] for k in range(60)
     )
     assert hits >= 40  # .8 for one pair; this entry has three
 
 
-@pytest.mark.parametrize(
-    ("level", "degrees"), [(0.05 / 2, 4), (0.05 / 930, 3), (0.05 / 930, 30), (0.05 / 50, 999)]
-)
+@pytest.mark.parametrize(("level", "degrees"), [(0.05 / 2, 4), (0.05 / 930, 3), (0.05 / 930, 30), (0.05 / 50, 999)])
 def test_the_power_is_that_of_the_noncentral_t(level, degrees):
     critical = stats.t.ppf(1 - level / 2, degrees)
     size = resolution._noncentrality(critical, degrees)

@@ -162,11 +162,7 @@ def packed(folder, tmp_path, monkeypatch):
     out = tmp_path / "shipped"
     for target in (FUNDUS, ENERGY):
         data = DATA[target.name]
-        found = [
-            read_submission(one, target, N, data)
-            for one in find_submissions([folder])
-            if target.name in str(one)
-        ]
+        found = [read_submission(one, target, N, data) for one in find_submissions([folder]) if target.name in str(one)]
         pack(target, data, found, out)
     monkeypatch.setattr(shipped, "FOLDER", out)
     monkeypatch.setattr(files, "shipped_submissions", partial(shipped_submissions, folder=out))

@@ -47,9 +47,7 @@ def test_a_reference_that_failed_gives_no_ranking_and_says_why(folder, evaluator
     assert not any("rank" in entry for entry in fundus["entries"])
     assert found["ranking"][0]["tasks"] == 1  # the other task alone
     text = unescaped(markdown(board))
-    assert (
-        "No ranking: the reference fails its own diagnostics (R-hat below 1.05 for 60 % of outputs)" in text
-    )
+    assert "No ranking: the reference fails its own diagnostics (R-hat below 1.05 for 60 % of outputs)" in text
 
 
 def test_ranked_entries_come_first_then_the_controls_then_the_baselines(folder, evaluators):
@@ -123,10 +121,7 @@ def test_the_page_and_tables_hold_everything_and_escape_it(folder, evaluators, t
     assert "<script" not in without_script(html)
     assert "&lt;script&gt;" in html
     assert html.count("<svg") > 8
-    assert (
-        "entries may be the nearest on 2 tasks (stated posterior, up to 100 gradients per example): Near, "
-        in html
-    )
+    assert "entries may be the nearest on 2 tasks (stated posterior, up to 100 gradients per example): Near, " in html
     text = (tmp_path / "out" / "board.md").read_text()
     assert "<script" not in text
     assert "| 30 (over 10, declared) |" in text.replace("\N{NO-BREAK SPACE}", " ")

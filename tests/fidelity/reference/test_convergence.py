@@ -79,9 +79,7 @@ def test_energy_errors_that_are_no_numbers_count_as_refused():
 
 def test_z_of_the_half_step_is_standard_normal_where_nothing_changed():
     kept, half = predictions(2, 600), predictions(3, 60)
-    found = convergence.half_step(
-        kept, history(2, 600), half, history(3, 60), convergence.diagnose(kept).mcse
-    )
+    found = convergence.half_step(kept, history(2, 600), half, history(3, 60), convergence.diagnose(kept).mcse)
     # The median of |z| is 0.674; of 200 outputs, not all independent, its standard error is about 0.06.
     assert found.median_z == pytest.approx(0.674, abs=0.2)
     assert found.beyond < 0.02
@@ -98,9 +96,7 @@ def test_the_power_of_the_half_step_is_the_one_stated():
     kept, half = random.normal(size=(400, 4, 4000, 1)), random.normal(size=(100, 4, 4000, 1))
     error = np.full((4000, 1), 1 / np.sqrt(1600))
     change = convergence.detectable(error, 4)
-    found = convergence.half_step(
-        kept, history(transitions=400), half + change, history(transitions=100), error
-    )
+    found = convergence.half_step(kept, history(transitions=400), half + change, history(transitions=100), error)
     assert found.beyond == pytest.approx(0.8, abs=0.03)
     assert found.detectable == pytest.approx(change)
 

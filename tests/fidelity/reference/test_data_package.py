@@ -41,9 +41,7 @@ def test_without_the_data_package_classes_are_read_from_the_extract_and_regressi
     target = TARGETS["logistic"]
     sha = load(target).sha256
     assert np.array_equal(read_reference(target, sha).probs, whole("logistic").probs)
-    with pytest.raises(
-        InputError, match=r"no reference of 'energy-gap'.*pip install 'retinabench\[references\]'"
-    ):
+    with pytest.raises(InputError, match=r"no reference of 'energy-gap'.*pip install 'retinabench\[references\]'"):
         read_reference(TARGETS["energy-gap"], "")
 
 

@@ -154,9 +154,7 @@ def test_information_measures_are_those_of_all_states_whatever_the_blocks(monkey
     arrays = make_reference._classes(kept_part(probs), 0)
     states = probs.reshape(48, 23, 5).astype(np.float64)
     assert arrays["epistemic"] == pytest.approx(distances.epistemic(states), abs=1e-6)
-    assert float(arrays["pairwise_disagreement"]) == pytest.approx(
-        distances.pairwise_disagreement(states).mean()
-    )
+    assert float(arrays["pairwise_disagreement"]) == pytest.approx(distances.pairwise_disagreement(states).mean())
     # Samples: equally many of each chain, in chain order.
     assert arrays["samples"].shape == (48, 23, 5)
     assert arrays["samples"][12:24] == pytest.approx(probs[:, 1], abs=1e-3)

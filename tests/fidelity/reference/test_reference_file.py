@@ -123,9 +123,7 @@ def test_states_are_judged_and_nothing_else(made, tmp_path):
     assert good.about.passed == good.passed
     lying = replace(good, rhat=np.ones_like(good.rhat), about=good.about.changed(passed=True, why=()))
     states = good.states.astype(np.float64)
-    turned = replace(
-        lying, states=(states + 2.0 * np.linspace(-1, 1, 60)[:, None, None, None]).astype(np.float16)
-    )
+    turned = replace(lying, states=(states + 2.0 * np.linspace(-1, 1, 60)[:, None, None, None]).astype(np.float16))
     assert "the chains disagree" in " ".join(judge(turned).why)
     refused = good.history.copy()
     refused[:4, 2] = 50
@@ -199,9 +197,7 @@ def fake():
     about = ReferenceAbout(
         task=FUNDUS_REFERENCE_FILE.name, target=FUNDUS_REFERENCE_FILE.fingerprint(DATA), data=DATA, chains=4, passed=True, why=(),
     )  # fmt: skip
-    return Reference(
-        about, quality, quality, quality, quality, quality[:, 0], probs, probs.astype(np.float16)
-    )
+    return Reference(about, quality, quality, quality, quality, quality[:, 0], probs, probs.astype(np.float16))
 
 
 def write_with(path, reference, meta):

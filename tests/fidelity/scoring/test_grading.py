@@ -38,10 +38,7 @@ def test_values_are_the_distances_of_each_group(graded):
     for group, rows in groups_of(FUNDUS, GROUP).items():
         p, q = submission.probs[rows], reference.probs[rows]
         ours, theirs = (distances.epistemic(s[:, rows]) for s in (submission.samples, reference.samples))
-        pairs = [
-            distances.pairwise_disagreement(s[:, rows]).mean()
-            for s in (submission.samples, reference.samples)
-        ]
+        pairs = [distances.pairwise_disagreement(s[:, rows]).mean() for s in (submission.samples, reference.samples)]
         truth = {
             "agreement": distances.agreement(p, q).mean(),
             "total_variation": distances.total_variation(p, q).mean(),
@@ -118,9 +115,7 @@ def test_regression_goes_by_the_kit_s_numbers(shared):
     assert found["w2_kit"].value == pytest.approx(golden["w2_distance"], abs=1e-12)
     assert found["wasserstein"].value == pytest.approx(golden["OWN_mean_w1_by_sorting"], abs=1e-12)
     assert found["w2"].value == pytest.approx(golden["OWN_mean_true_w2_by_sorting_rms"], abs=1e-12)
-    assert found["w2_as_printed"].value == pytest.approx(
-        golden["OWN_paper_eq3_literal_sqrt_of_sum"], abs=1e-10
-    )
+    assert found["w2_as_printed"].value == pytest.approx(golden["OWN_paper_eq3_literal_sqrt_of_sum"], abs=1e-10)
 
 
 def test_the_classification_cases_of_the_kit_come_out_of_the_evaluator(shared):
@@ -131,16 +126,12 @@ def test_the_classification_cases_of_the_kit_come_out_of_the_evaluator(shared):
         probs, theirs = (arrays[f"{case}__{side}"] for side in ("predictions", "reference"))
         reference = classified(200, 10)
         object.__setattr__(reference, "chain_probs", np.stack([theirs, theirs]))
-        chosen = FUNDUS.model_copy(
-            update={"name": "other", "outputs": 10, "groups": ("clean",), "decision": None}
-        )
+        chosen = FUNDUS.model_copy(update={"name": "other", "outputs": 10, "groups": ("clean",), "decision": None})
         points = ArrayDataset(np.zeros((200, 2)), np.zeros(200, np.int64), np.full(200, "clean"))
         train = ArrayDataset(np.zeros((9, 2)), np.zeros(9, np.int64), np.full(9, "train"))
         found = Evaluator(chosen, TargetData(train, points), reference, 10).grade(Submission(probs))["all"]
         assert found["agreement"].value == golden[case]["agreement"]
-        assert found["total_variation"].value == pytest.approx(
-            golden[case]["total_variation_distance"], abs=1e-12
-        )
+        assert found["total_variation"].value == pytest.approx(golden[case]["total_variation_distance"], abs=1e-12)
         assert "regret" not in found
 
 

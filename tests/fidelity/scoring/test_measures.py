@@ -71,9 +71,7 @@ def test_the_interval_of_a_mean_is_as_wide_as_its_standard_error():
     # 4,000 replicates: the interval's half width over 1.96 standard errors is 1 within some 5 %.
     reference = classified(N, 5)
     submission = Submission(classified(N, 5, seed=2).probs)
-    estimate = evaluator_of(FUNDUS, reference, replicates=4000).grade(submission)["in_domain"][
-        "total_variation"
-    ]
+    estimate = evaluator_of(FUNDUS, reference, replicates=4000).grade(submission)["in_domain"]["total_variation"]
     values = distances.total_variation(submission.probs, reference.probs)[:60]
     low, high = estimate.interval()
     assert (high - low) / 2 == pytest.approx(1.96 * values.std() / np.sqrt(60), rel=0.07)
@@ -149,9 +147,7 @@ def test_means_of_some_chains_are_equal(chains):
 def test_means_of_the_samples_and_states_that_a_reference_keeps_are_equal():
     states = softmax(np.random.default_rng(3).normal(size=(8, 4, NEARNESS_N, 5))).astype(np.float16)
     reference = replace(classified(NEARNESS_N, 5), states=states)
-    samples = (
-        reference.samples + 0.001 * np.arange(len(reference.samples))[:, None, None]
-    )  # other than the chains
+    samples = reference.samples + 0.001 * np.arange(len(reference.samples))[:, None, None]  # other than the chains
     reference = replace(reference, samples=samples)
     for mean in (samples.mean(axis=0), samples[10:20].mean(axis=0), states[:, 2].mean(axis=0, dtype=float)):
         assert nearness(Submission(mean), reference) == EQUAL
@@ -222,9 +218,7 @@ def test_n_draws_are_worth_n_draws():
     random = np.random.default_rng(3)
     for count in (3, 30):
         found = [
-            distances.total_variation(
-                reference.samples[random.integers(200, size=count)].mean(axis=0), reference.probs
-            )
+            distances.total_variation(reference.samples[random.integers(200, size=count)].mean(axis=0), reference.probs)
             for _ in range(20)
         ]
         assert curve.draws(float(np.mean(found))) == pytest.approx(count, rel=0.1)

@@ -62,9 +62,7 @@ def test_copies_that_run_at_once_are_counted_one_by_one(metered):
     vmap(grad(loss), in_dims=(0, None))(chains, torch.ones(5, 3))
     assert meter.counts[EXAMPLES] == 6 * 5
     # One Jacobian per example, the examples at once: one forward pass each.
-    vmap(jacrev(lambda w, x: functional_call(model, w, (x[None],))[0]), in_dims=(None, 0))(
-        weights, torch.ones(9, 3)
-    )
+    vmap(jacrev(lambda w, x: functional_call(model, w, (x[None],))[0]), in_dims=(None, 0))(weights, torch.ones(9, 3))
     assert meter.counts[EXAMPLES] == 6 * 5 + 9
 
 
@@ -106,9 +104,7 @@ def test_the_budget_makes_the_epochs(method, epochs):
 
 
 def test_a_plan_above_the_budget_is_refused_with_what_to_lower():
-    with pytest.raises(
-        InputError, match=r"plans 300 gradient .* the budget is 100.* optimizer\.epochs to 33"
-    ):
+    with pytest.raises(InputError, match=r"plans 300 gradient .* the budget is 100.* optimizer\.epochs to 33"):
         check_plan(run_of({"name": "mfvi", "train_samples": 3}, epochs=100), 100)
     with pytest.raises(InputError, match=r"Lower method\.members"):
         check_plan(run_of({"name": "ensemble", "members": 101}), 100)

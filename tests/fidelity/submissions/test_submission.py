@@ -24,7 +24,6 @@ from support.small_submissions import FUNDUS as FUNDUS_SUBMISSION
 from support.small_submissions import N as N_SUBMISSION
 
 FUNDUS = TARGETS["fundus"]
-
 N = FUNDUS.train
 
 
@@ -69,9 +68,7 @@ def test_ours_comes_back(tmp_path, probs, draws):
     assert back.samples == pytest.approx(samples, abs=1e-3)  # half precision
     assert back.title == "M"
     write_submission(tmp_path / "r.npz", Submission(draws=draws, about=About(**meta(ENERGY))))
-    assert read_submission(tmp_path / "r.npz", ENERGY, N_SUBMISSION, DATA).draws == pytest.approx(
-        draws, abs=1e-6
-    )
+    assert read_submission(tmp_path / "r.npz", ENERGY, N_SUBMISSION, DATA).draws == pytest.approx(draws, abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -100,9 +97,7 @@ def test_a_file_that_says_it_is_something_else_is_refused(tmp_path, probs):
         stated = meta(FUNDUS_SUBMISSION) if schema is None else meta(FUNDUS_SUBMISSION) | {"schema": schema}
         np.savez(tmp_path / "s.npz", samples=probs[None], meta=np.array(json.dumps(stated)))
         if good:
-            assert (
-                read_submission(tmp_path / "s.npz", FUNDUS_SUBMISSION, N_SUBMISSION, DATA).samples is not None
-            )
+            assert read_submission(tmp_path / "s.npz", FUNDUS_SUBMISSION, N_SUBMISSION, DATA).samples is not None
         else:
             with pytest.raises(InputError, match=rf"s\.npz: is no submission: its schema is '{schema}'"):
                 read_submission(tmp_path / "s.npz", FUNDUS_SUBMISSION, N_SUBMISSION, DATA)

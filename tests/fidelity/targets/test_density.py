@@ -26,18 +26,12 @@ def plain(density, weights):
         for w in weights:
             w = w.clone().requires_grad_(True)
             pieces = torch.split(w, [shape.numel() for shape in shapes.values()])
-            named = {
-                name: piece.view(shape) for (name, shape), piece in zip(shapes.items(), pieces, strict=True)
-            }
-            value = -likelihood.negative_log_likelihood(
-                functional_call(density.network, named, (inputs,)), truth
-            ).sum()
+            named = {name: piece.view(shape) for (name, shape), piece in zip(shapes.items(), pieces, strict=True)}
+            value = -likelihood.negative_log_likelihood(functional_call(density.network, named, (inputs,)), truth).sum()
             values.append(value.detach())
             gradients.append(torch.autograd.grad(value, w)[0])
             with torch.no_grad():
-                predictions.append(
-                    likelihood.predictive(functional_call(density.network, named, (density.test,)))
-                )
+                predictions.append(likelihood.predictive(functional_call(density.network, named, (density.test,))))
     return torch.stack(values), torch.stack(gradients), torch.stack(predictions)
 
 
@@ -57,9 +51,7 @@ def test_values_gradients_and_predictions_are_those_of_a_plain_loop(monkeypatch,
     true_values, true_gradients, true_predictions = plain(density, weights)
     # Sums of a few hundred terms of order 1 to 100 in another order: 1e-12 relative to the largest.
     assert torch.allclose(values, true_values, rtol=1e-12, atol=0)
-    assert torch.allclose(
-        gradients, true_gradients, rtol=1e-10, atol=1e-11 * float(true_gradients.abs().max())
-    )
+    assert torch.allclose(gradients, true_gradients, rtol=1e-10, atol=1e-11 * float(true_gradients.abs().max()))
     assert torch.allclose(density.predict(weights), true_predictions, atol=1e-7)  # float32
 
 
@@ -77,9 +69,7 @@ def test_density_sums_over_parts_of_the_points(monkeypatch):
     few = TargetData(
         type(data.train)(data.train.inputs[:50], data.train.targets[:50], data.train.groups[:50]), data.test
     )
-    weights = 0.1 * torch.randn(
-        1, task.parameters, generator=torch.Generator().manual_seed(0), dtype=torch.float64
-    )
+    weights = 0.1 * torch.randn(1, task.parameters, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     whole = Density.of(task, few, dtype=torch.float64)(weights)
     how = batched_networks.BATCHED[task.network]
     monkeypatch.setitem(batched_networks.BATCHED, task.network, how._replace(points=16))

@@ -19,8 +19,7 @@ def test_drawing_anew_differs_by_a_grey_level_of_the_contrast_at_most():
     assert not {index // 2 for index in chosen} & {index // 2 for index in test}
     for place in (0, 400):
         difference = (
-            fundus_arrays.draw_pooled(plan.seed, "in_domain", chosen[place]).astype(int)
-            - data.train.inputs[place]
+            fundus_arrays.draw_pooled(plan.seed, "in_domain", chosen[place]).astype(int) - data.train.inputs[place]
         )
         assert abs(difference).max() <= 4
 

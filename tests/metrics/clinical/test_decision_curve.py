@@ -54,9 +54,7 @@ def test_golden_net_benefit(data, golden):
 
 def test_net_benefit_with_referral_by_brute_force(data):
     sent, thresholds = most_uncertain(data, 0.8), np.array([0.1, 0.35])
-    curve = net_benefit(
-        data["y"], data["p"], thresholds, referred=sent, reader=(0.9, 0.95), referral_cost=0.02
-    )
+    curve = net_benefit(data["y"], data["p"], thresholds, referred=sent, reader=(0.9, 0.95), referral_cost=0.02)
     for k, t in enumerate(thresholds):
         table = two_by_two(data["y"][~sent], data["p"][~sent] >= t)
         tp = table.tp + 0.9 * data["y"][sent].sum()
@@ -93,9 +91,7 @@ def test_net_benefit_of_referral_with_intervals(data):
     arguments = {"referred": sent, "reader": (0.9, 0.95), "referral_cost": 0.02}
     curve = net_benefit(data["y"], data["p"], [0.1, 0.3], cluster=data["patient"], **arguments)
     assert curve.model == pytest.approx(net_benefit(data["y"], data["p"], [0.1, 0.3], **arguments).model)
-    dear = net_benefit(
-        data["y"], data["p"], [0.1], cluster=data["patient"], **(arguments | {"referral_cost": 0.5})
-    )
+    dear = net_benefit(data["y"], data["p"], [0.1], cluster=data["patient"], **(arguments | {"referral_cost": 0.5}))
     assert dear.low[0] < dear.model[0] < dear.high[0]
     assert dear.over_all_low[0] < dear.model[0] - dear.treat_all[0] < dear.over_all_high[0]
     assert (curve.low < curve.model).all()
@@ -131,9 +127,7 @@ def test_nothing_missed_has_an_upper_bound():
     assert found.images == ()
     assert found.severe is None
     assert found.referable.value == 0
-    assert found.referable.high == pytest.approx(
-        1 - 0.025 ** (1 / n)
-    )  # Clopper and Pearson, 0 of 40 patients
+    assert found.referable.high == pytest.approx(1 - 0.025 ** (1 / n))  # Clopper and Pearson, 0 of 40 patients
     assert np.isnan(found.caught.value)
 
 

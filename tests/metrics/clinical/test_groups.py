@@ -92,9 +92,7 @@ def test_too_small_to_say():
 def test_a_small_group_is_named_where_an_exact_interval_shows_it():
     """8 patients whose disease is never found, among 200 of whom it always is: few, and clearly worse."""
     label, site = np.ones(208), np.where(np.arange(208) < 8, "small", "large")
-    part = rb.Predictions(
-        np.arange(208), label, np.where(site == "small", 0.1, 0.9), subgroups={"site": site}
-    )
+    part = rb.Predictions(np.arange(208), label, np.where(site == "small", 0.1, 0.9), subgroups={"site": site})
     found = subgroups_of(part, part.prob > 0.5, np.zeros(208, bool))
     assert [one.name for one in found.failing("sensitivity")] == ["site: small"]
     same = subgroups_of(part, np.ones(208, bool), np.zeros(208, bool))

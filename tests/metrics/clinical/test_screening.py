@@ -41,9 +41,7 @@ def test_the_clinic_leaves_them_out_and_counts_them():
     label = np.arange(n) % 3 == 0
     prob = np.where(label, 0.8, 0.2)
     gradable = np.where(np.arange(n) % 10 == 0, "no", "yes")
-    found = rb.clinic(rb.Predictions(np.arange(n), label, prob, subgroups={"gradable": gradable}))[
-        "in_domain"
-    ]
+    found = rb.clinic(rb.Predictions(np.arange(n), label, prob, subgroups={"gradable": gradable}))["in_domain"]
     assert found.ungradable.images == 6
     table = found.images.table
     assert table.tp + table.fp + table.fn + table.tn == 54
@@ -134,9 +132,7 @@ def test_it_gathers_what_the_functions_say():
         for reading, rates in referral_view_intervals(part.label, said, sent, part.patient_id).items():
             assert one["readings"][reading]["specificity"]["value"] == rates["specificity"].value
         after = patient_level(part.label, part.prob, part.patient_id, threshold=0.4, referred=sent)
-        views = referral_view_intervals(
-            after.label, after.positive, after.referred, np.arange(len(after.label))
-        )
+        views = referral_view_intervals(after.label, after.positive, after.referred, np.arange(len(after.label)))
         assert one["patient_readings"]["reader"]["sensitivity"]["value"] == pytest.approx(
             views["reader"]["sensitivity"].value
         )
@@ -153,9 +149,7 @@ def test_it_gathers_what_the_functions_say():
 def test_a_perfect_model_of_few_patients_has_bounds():
     """60 patients with two eyes, 6 diseased, no error: sensitivity's lower bound is that of 6 of 6, about 0.54."""
     label = np.repeat(np.arange(60) < 6, 2)
-    given = rb.Predictions(
-        np.arange(120), label, np.where(label, 0.65, 0.3), patient_id=np.repeat(np.arange(60), 2)
-    )
+    given = rb.Predictions(np.arange(120), label, np.where(label, 0.65, 0.3), patient_id=np.repeat(np.arange(60), 2))
     found = clinic(given)["in_domain"]
     assert found.images.sensitivity.value == 1
     assert found.images.sensitivity.low == pytest.approx(0.025 ** (1 / 6))

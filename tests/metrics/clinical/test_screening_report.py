@@ -85,9 +85,7 @@ def test_inverted_probabilities_are_called_so():
 
 def test_always_positive_and_one_class():
     label, prob = [0, 0, 0, 1], [0.7, 0.6, 0.8, 0.9]
-    assert (
-        judged(rb.score(rb.Predictions(["a", "b", "c", "d"], label, prob), bootstrap=0)) == "always positive"
-    )
+    assert judged(rb.score(rb.Predictions(["a", "b", "c", "d"], label, prob), bootstrap=0)) == "always positive"
     found = rb.score(rb.Predictions(["a", "b"], [0, 0], [0.1, 0.2]), bootstrap=0)
     assert judged(found) == "one class"
     assert found["in_domain"].baseline.corrected is None

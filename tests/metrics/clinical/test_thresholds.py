@@ -244,9 +244,7 @@ def test_patients_who_chose_the_threshold_and_are_scored_are_counted():
 
 def given_of_referral_rule(uncertainty, split="test"):
     n = len(uncertainty)
-    return rb.Predictions(
-        np.arange(n), np.arange(n) % 2, np.full(n, 0.4), uncertainty=uncertainty, split=[split] * n
-    )
+    return rb.Predictions(np.arange(n), np.arange(n) % 2, np.full(n, 0.4), uncertainty=uncertainty, split=[split] * n)
 
 
 def rule(predictions, threshold=None, rate=None):

@@ -52,9 +52,7 @@ def test_images_of_one_patient_would_break_the_level():
 def test_the_distance_is_that_of_kolmogorov_and_smirnov():
     rng = np.random.default_rng(4)
     a, b = rng.random(80).round(1), (rng.random(60) ** 1.3).round(1)
-    assert resemblance(a, None, b, None, permutations=1).distance == pytest.approx(
-        stats.ks_2samp(a, b).statistic
-    )
+    assert resemblance(a, None, b, None, permutations=1).distance == pytest.approx(stats.ks_2samp(a, b).statistic)
 
 
 def test_several_values_are_tested_at_one_level_and_a_change_of_any_is_seen():

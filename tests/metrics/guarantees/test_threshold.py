@@ -46,9 +46,7 @@ def test_what_cannot_choose_a_threshold_is_refused(split, patient, message):
 
 def test_a_patient_of_validation_is_refused_among_the_shifted_too():
     leaking = predictions(["validation", "test"], ["in_domain", "shifted"], ["p", "p"])
-    with pytest.raises(
-        InputError, match=r"1 patients are in the validation and in the shifted test split.*the site"
-    ):
+    with pytest.raises(InputError, match=r"1 patients are in the validation and in the shifted test split.*the site"):
         validation_and_test(leaking)
 
 
@@ -146,10 +144,7 @@ def test_several_goals_at_once():
         choose_threshold(seen, [Goal("accuracy", 1), Goal("workload", 0.25)]).why
         == "no threshold reaches all goals at once"
     )
-    assert (
-        "the best value is 1.000"
-        in choose_threshold(images([1], [0], [0.1]), [Goal("selective_risk", 0.5)]).why
-    )
+    assert "the best value is 1.000" in choose_threshold(images([1], [0], [0.1]), [Goal("selective_risk", 0.5)]).why
 
 
 def test_everything_referred_is_undefined_and_not_zero():

@@ -60,10 +60,7 @@ def test_transfer_reports_what_a_frozen_threshold_does():
     assert plain.to_dict()["sets"]["in_domain"]["guarantee"] == "none"
     assert plain.choice.referral_rate <= 0.2
     assert transfer(predictions, "accuracy", 0.9, delta=0.1, bootstrap=20).threshold == found.threshold
-    assert (
-        transfer(predictions, "selective_risk", 0.1, delta=0.1, bootstrap=20, seed=5).threshold
-        == found.threshold
-    )
+    assert transfer(predictions, "selective_risk", 0.1, delta=0.1, bootstrap=20, seed=5).threshold == found.threshold
 
 
 def test_a_decision_threshold_and_several_goals():
@@ -148,7 +145,5 @@ def test_refused_transfers_say_why():
         split=predictions.split,
         domain=predictions.domain,
     )
-    with pytest.raises(
-        InputError, match="1 patients are in the validation and in the test split, such as '0-0'"
-    ):
+    with pytest.raises(InputError, match="1 patients are in the validation and in the test split, such as '0-0'"):
         transfer(both)

@@ -32,9 +32,7 @@ def test_missed_disease_comes_first_the_retained_and_most_severe_before_the_othe
     ids, grade, prob, uncertainty = zip(*rows, strict=True)
     label = (np.array(grade) >= 2).astype(int)
     predictions = Predictions(list(ids), label, prob, grade=grade, uncertainty=uncertainty)
-    found = evaluate_methods(
-        [MethodPredictions.of("m", predictions)], EvaluationSettings(bootstrap=0, referred=1 / 3)
-    )
+    found = evaluate_methods([MethodPredictions.of("m", predictions)], EvaluationSettings(bootstrap=0, referred=1 / 3))
     shown = groups(found, None)
     assert [group.kind for group in shown] == ["missed", "alarm", "uncertain", "right"]
     assert [card.id.partition(",")[0] for card in shown[0].cards] == ["severe", "mild", "referred"]

@@ -69,9 +69,7 @@ def test_a_histogram_counts_correct_and_incorrect_by_grade(graded):
     )
     counts = [[int(text.get_text()) for text in axes.texts] for axes in figure.axes]
     if graded:
-        assert counts == [
-            [int(correct[k : k + 2].sum()), int((~correct[k : k + 2]).sum())] for k in range(0, 10, 2)
-        ]
+        assert counts == [[int(correct[k : k + 2].sum()), int((~correct[k : k + 2]).sum())] for k in range(0, 10, 2)]
     else:
         assert counts == [[6, 4]]
 

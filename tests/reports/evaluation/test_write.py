@@ -66,15 +66,9 @@ def test_numbers_of_single_files_are_those_of_the_json(written):
 
 
 def test_seeds_are_averaged(written):
-    found = [
-        r["sets"]["shifted"]["scores"]["auroc"]["value"]
-        for r in written.records
-        if r["entry"] == "MC dropout"
-    ]
+    found = [r["sets"]["shifted"]["scores"]["auroc"]["value"] for r in written.records if r["entry"] == "MC dropout"]
     assert len(found) == 3
-    row = next(
-        r for r in written.table if (r["method"], r["set"], r["score"]) == ("MC dropout", "shifted", "auroc")
-    )
+    row = next(r for r in written.table if (r["method"], r["set"], r["score"]) == ("MC dropout", "shifted", "auroc"))
     assert float(row["value"]) == pytest.approx(np.mean(found), abs=1e-15)
     assert float(row["standard_error"]) == pytest.approx(np.std(found, ddof=1) / np.sqrt(3), abs=1e-15)
     assert float(row["low"]) < float(row["value"]) < float(row["high"])

@@ -25,9 +25,7 @@ def test_curves_are_means_over_seeds() -> None:
     for curve in ("roc", "referral"):
         mean = np.mean([one[curve][1] for one in single], axis=0)
         np.testing.assert_allclose(both[curve][1], mean, equal_nan=True)
-    accuracy = np.mean(
-        [np.mean((one.prob > 0.5) == one.label) for one in (p.select(domain="shifted") for p in seeds)]
-    )
+    accuracy = np.mean([np.mean((one.prob > 0.5) == one.label) for one in (p.select(domain="shifted") for p in seeds)])
     assert both["referral"][1][0] == pytest.approx(accuracy)
 
 
@@ -41,9 +39,7 @@ def test_failures_are_wrong_and_missed_disease_comes_first() -> None:
     assert [one.truth.startswith("Referable") for one in found] == [True] * EACH + [False] * EACH
     sure = [abs(predictions.prob[row[one.image_id]] - 0.5) for one in found[:EACH]]
     assert sure == sorted(sure, reverse=True)
-    assert not failures(
-        predictions.take(np.flatnonzero(predictions.domain == "shifted")), "in_domain", shown=True
-    )
+    assert not failures(predictions.take(np.flatnonzero(predictions.domain == "shifted")), "in_domain", shown=True)
 
 
 def test_a_method_s_page_shows_card_numbers_and_failures(board) -> None:
@@ -116,9 +112,7 @@ def test_what_a_submission_says_is_text(built) -> None:
 def test_predictions_are_there_to_download_with_the_score_s_digits(built, board) -> None:
     for key, entry in board.entries.items():
         for one in entry.seeds:
-            read = read_predictions(
-                built / "predictions" / key / NAME / f"seed-{one.metadata['seed']}.parquet"
-            )
+            read = read_predictions(built / "predictions" / key / NAME / f"seed-{one.metadata['seed']}.parquet")
             assert np.array_equal(read.prob, one.prob)
 
 
@@ -129,9 +123,7 @@ def test_json_holds_the_numbers_and_the_manifest_every_file(built, board) -> Non
     assert listed == set(content(built)) - {MANIFEST}
 
 
-def test_a_build_that_was_stopped_is_completed_and_leftovers_are_deleted(
-    built, board, tmp_path, monkeypatch
-) -> None:
+def test_a_build_that_was_stopped_is_completed_and_leftovers_are_deleted(built, board, tmp_path, monkeypatch) -> None:
     whole = content(built)
     out, count = tmp_path / "site", 0
     real = sites.write_bytes

@@ -156,9 +156,7 @@ def test_a_huge_file_is_refused_before_it_is_read(tmp_path) -> None:
 
 
 def content(folder):
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
-    }
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.fixture

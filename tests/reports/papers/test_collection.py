@@ -40,9 +40,7 @@ def test_two_data_sets_under_one_task_have_tables_of_their_own(tmp_path, monkeyp
         stem = "country-shift-tuned-in-domain"
         expected = Written(alone, [], []).cells(f"table-01-referral-{stem}")
         found = both.cells(f"table-01-referral-country-shift-{name}-tuned-in-domain")
-        assert {key: row["value"] for key, row in found.items()} == {
-            key: row["value"] for key, row in expected.items()
-        }
+        assert {key: row["value"] for key, row in found.items()} == {key: row["value"] for key, row in expected.items()}
         assert {row["dataset"] for row in found.values()} == {name}
         assert f"Country Shift on {name}" in both.text("table-03-detection")
     detection = both.rows("table-03-detection")

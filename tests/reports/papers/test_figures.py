@@ -67,9 +67,7 @@ def test_which_figures_a_task_has(tmp_path):
 def test_the_released_curves_are_drawn_in_three_formats(tmp_path):
     collection = gathered(tmp_path, [run("MAP", 0, PEOPLE, task="country_shift")], "published")
     (one, *_), _ = shared.curve_figures(collection.results[0], collection)
-    assert [f.suffix for f in save(one.draw(), tmp_path / "figure", FORMATS)] == [
-        f".{kind}" for kind in FORMATS
-    ]
+    assert [f.suffix for f in save(one.draw(), tmp_path / "figure", FORMATS)] == [f".{kind}" for kind in FORMATS]
 
 
 @pytest.mark.parametrize("missing", ["shifted", "grades", "classes", "all but one"])
@@ -118,10 +116,7 @@ def test_preprocessing_is_shown_for_a_folder_of_images(tmp_path):
 
 
 def test_single_methods_are_solid_and_share_their_colour_with_their_ensembles(tmp_path):
-    runs = [
-        run(name, 0, PEOPLE)
-        for name in ("MAP", "deep ensemble of 3", "MC dropout", "MC dropout ensemble of 3")
-    ]
+    runs = [run(name, 0, PEOPLE) for name in ("MAP", "deep ensemble of 3", "MC dropout", "MC dropout ensemble of 3")]
     (study,) = gathered(tmp_path, runs).results
     map_, pooled, dropout, dropouts = method_marks(study.methods)
     assert map_.hue == pooled.hue != dropout.hue == dropouts.hue

@@ -81,9 +81,7 @@ def test_roc_curves_are_averaged_over_runs(tmp_path):
     runs = [run("MAP", seed, CURVES_PEOPLE, task="country_shift") for seed in range(3)]
     (study,) = gathered_curves(tmp_path, runs).results
     parts = [one.select(domain="shifted") for one in runs]
-    mean = np.mean(
-        [sensitivity_on_chords(roc_curve(p.label, p.prob), RATES["corrected"]) for p in parts], axis=0
-    )
+    mean = np.mean([sensitivity_on_chords(roc_curve(p.label, p.prob), RATES["corrected"]) for p in parts], axis=0)
     drawn = np.mean([r.curves.roc["shifted", 1.0] for r in study.methods[0].runs], axis=0)
     np.testing.assert_allclose(drawn, mean, atol=1e-12)
 

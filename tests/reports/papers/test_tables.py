@@ -29,9 +29,7 @@ COUNTRY = "country-shift-tuned-in-domain"
 def study(tmp_path_factory):
     people = population(120, 80)
     runs = [run(method, seed, people, task="country_shift") for method in METHODS for seed in range(2)]
-    return collect(
-        write_runs(tmp_path_factory.mktemp("runs"), runs), None, "corrected", 0, 0, 1, QUIET
-    ).results[0]
+    return collect(write_runs(tmp_path_factory.mktemp("runs"), runs), None, "corrected", 0, 0, 1, QUIET).results[0]
 
 
 def test_the_table_reads_retained_shares_and_ends_with_random_referral(corrected, runs):
@@ -112,24 +110,17 @@ def test_scores_are_means_of_score_over_runs(request, runs, rules):
         found = [rb.score(one, rules=rules, bootstrap=0) for one in files_of(runs, title, "country_shift")]
         for name in tables:
             for row in written.rows(name):
-                if (
-                    row["method"] != title
-                    or row["task"] != "country_shift"
-                    or row["criterion"] != "in_domain_auroc"
-                ):
+                if row["method"] != title or row["task"] != "country_shift" or row["criterion"] != "in_domain_auroc":
                     continue
                 values = [
-                    one[row["set"]].to_dict()["scores"].get(row["score"], {"value": None})["value"]
-                    for one in found
+                    one[row["set"]].to_dict()["scores"].get(row["score"], {"value": None})["value"] for one in found
                 ]
                 if None in values:
                     assert row["value"] == ""
                     continue
                 ddof = 1 if rules == "corrected" else 0
                 assert float(row["value"]) == pytest.approx(np.mean(values), abs=MEAN)
-                assert float(row["standard_error"]) == pytest.approx(
-                    np.std(values, ddof=ddof) / np.sqrt(3), abs=1e-9
-                )
+                assert float(row["standard_error"]) == pytest.approx(np.std(values, ddof=ddof) / np.sqrt(3), abs=1e-9)
                 assert row["runs"] == "3"
                 seen += 1
     assert seen > 60
@@ -202,8 +193,7 @@ def test_published_areas_equal_the_released_code(shared, tmp_path):
     data = np.load(shared("golden", "retina", "joint_severity_like.npz"))
     metrics = json.loads(shared("golden", "retina", "joint_severity_like_metrics.json").read_text())["direct"]
     parts = {
-        key: np.concatenate([data[f"in_{d}_{key}"] for d in ("id", "ood")])
-        for key in ("y_true", "y_pred", "entropy")
+        key: np.concatenate([data[f"in_{d}_{key}"] for d in ("id", "ood")]) for key in ("y_true", "y_pred", "entropy")
     }
     n = len(parts["y_true"])
     one = Predictions(

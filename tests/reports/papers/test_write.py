@@ -19,9 +19,7 @@ PEOPLE = population(240, 160)
 
 
 def test_everything_is_written_and_listed(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        figures, "METRIC_LABELS", {"accuracy": "accuracy", "auroc": "AUROC"}
-    )  # drawing is slow
+    monkeypatch.setattr(figures, "METRIC_LABELS", {"accuracy": "accuracy", "auroc": "AUROC"})  # drawing is slow
     runs = [run("MAP", seed, population(120, 80), task="country_shift") for seed in range(2)]
     runs = [replace(one, metadata={**one.metadata, "title": "MAP <b>|$x_1"}) for one in runs]
     collection = gathered(tmp_path, runs)
@@ -55,8 +53,7 @@ def test_a_figure_has_the_same_bytes_every_time(tmp_path):
 def test_the_command(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("retinabench.reports.papers.write.figures_of", lambda *_: ([], []))
     files = [
-        str(file)
-        for file in write_runs(tmp_path, [run("MAP", k, PEOPLE, task="country_shift") for k in range(2)])
+        str(file) for file in write_runs(tmp_path, [run("MAP", k, PEOPLE, task="country_shift") for k in range(2)])
     ]
     out = tmp_path / "report"
     assert command(["report", *files, "--tables", "--out", str(out), "--bootstrap", "5", "-q"]) == 0

@@ -36,9 +36,7 @@ def report(tmp_path_factory, browser):
             subgroups={"camera": camera}, metadata=one.metadata,
         )  # fmt: skip
     methods = [MethodPredictions.of(name, one) for name, one in found.items()]
-    return write_report(
-        methods, tmp_path_factory.mktemp("page"), EvaluationSettings(bootstrap=5), images=round_image
-    )
+    return write_report(methods, tmp_path_factory.mktemp("page"), EvaluationSettings(bootstrap=5), images=round_image)
 
 
 @pytest.fixture(scope="module")

@@ -82,9 +82,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (folder / "page.html.j2").write_text(
         '{% extends "base.html.j2" %}{% block main %}{{ parts.finding(one) }}{{ sheet | table }}{{ number | whole }}{% endblock %}'
     )
-    (folder / "card.md.j2").write_text(
-        "{{ name | md }} and {{ name }}: {{ sheet | markdown_table(caption=false) }}"
-    )
+    (folder / "card.md.j2").write_text("{{ name | md }} and {{ name }}: {{ sheet | markdown_table(caption=false) }}")
     monkeypatch.syspath_prepend(tmp_path)
     return "some_report"
 

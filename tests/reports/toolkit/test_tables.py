@@ -38,10 +38,7 @@ def test_html_is_escaped_and_carries_exact_values() -> None:
     page = to_html(example())
     assert "<b>" not in page
     assert "&lt;b&gt;" in page
-    assert (
-        'data-entry="MAP" data-set="in_domain" data-score="auroc" data-part="value" data-value="0.912345"'
-        in page
-    )
+    assert 'data-entry="MAP" data-set="in_domain" data-score="auroc" data-part="value" data-value="0.912345"' in page
     assert '<span class="best">' in page
     assert "one class only" in page
     assert page.count("<tr") == page.count("</tr>") == 4

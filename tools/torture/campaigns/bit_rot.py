@@ -82,9 +82,7 @@ def campaign(seed: int, scratch: Path) -> Iterator[Outcome]:
     if said:
         raise RuntimeError(f"{case} cannot be read: {said}")
     files = [
-        path
-        for path in sorted(kept.rglob("*"))
-        if path.is_file() and path.stat().st_size and "logs" not in path.parts
+        path for path in sorted(kept.rglob("*")) if path.is_file() and path.stat().st_size and "logs" not in path.parts
     ]
     for _ in range(DAMAGES):
         yield _trial(case, base, kept, rng.choice(files).relative_to(kept), rng, reference)
@@ -114,11 +112,7 @@ def _trial(
 ) -> Outcome:
     content = (kept / name).read_bytes()
     at, cut = rng.randrange(len(content)), rng.random() < 0.3
-    other = (
-        content[:at]
-        if cut
-        else content[:at] + bytes([content[at] ^ (1 << rng.randrange(8))]) + content[at + 1 :]
-    )
+    other = content[:at] if cut else content[:at] + bytes([content[at] ^ (1 << rng.randrange(8))]) + content[at + 1 :]
     noticed: list[str] = []
 
     def damage(out: Path) -> None:
@@ -146,8 +140,6 @@ def _trial(
 def _changed(base: Undisturbed, reference: Mapping[str, bytes], found: Mapping[str, bytes]) -> set[str]:
     """The files that differ, but for those in which two undisturbed commands differ, and for the lists of checksums."""
     steady = {
-        path
-        for path in {*reference, *found}
-        if base.files.get(path, b"") is not None and Path(path).name != CHECKSUMS
+        path for path in {*reference, *found} if base.files.get(path, b"") is not None and Path(path).name != CHECKSUMS
     }
     return {path for path in steady if reference.get(path) != found.get(path)}

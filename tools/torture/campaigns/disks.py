@@ -163,9 +163,7 @@ def _environment(verb: Verb, base: Undisturbed, what: str, changes: dict[str, st
     ended = command(*base.arguments, cwd=folder, env=environment(**changes), seconds=PATIENCE)
     wrong = f"{ended.broken or ended.code}: {ended.error[-600:]}" if ended.code or ended.broken else ""
     wrong = wrong or difference(base.files, contents(folder / "out"))
-    return Outcome(
-        "disks: environments", f"{verb.name}: {what}", Verdict.FAILED if wrong else Verdict.EQUAL, wrong
-    )
+    return Outcome("disks: environments", f"{verb.name}: {what}", Verdict.FAILED if wrong else Verdict.EQUAL, wrong)
 
 
 def _mounted(verb: Verb, base: Undisturbed, readonly: bool) -> Outcome:
@@ -189,6 +187,5 @@ def _mounted(verb: Verb, base: Undisturbed, readonly: bool) -> Outcome:
 
 def _mount(*arguments: str | Path) -> bool:
     return (
-        shutil.which("mount") is not None
-        and not subprocess.run(["mount", *arguments], capture_output=True).returncode
+        shutil.which("mount") is not None and not subprocess.run(["mount", *arguments], capture_output=True).returncode
     )

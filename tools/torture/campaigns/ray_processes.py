@@ -55,14 +55,10 @@ def _fresh(folder: Path) -> Path:
     return folder
 
 
-def _trial(
-    search: list[str], scratch: Path, kind: str, rng: random.Random, expected: Mapping[str, bytes]
-) -> Outcome:
+def _trial(search: list[str], scratch: Path, kind: str, rng: random.Random, expected: Mapping[str, bytes]) -> Outcome:
     folder = _fresh(scratch / "trial")
     rays = tempfile.mkdtemp(prefix="r", dir="/tmp")  # paths of sockets must be short
-    env = environment(
-        RAY_TMPDIR=rays, RAY_USAGE_STATS_ENABLED="0", RAY_AUTH_MODE="disabled", RAY_worker_niceness="0"
-    )
+    env = environment(RAY_TMPDIR=rays, RAY_USAGE_STATS_ENABLED="0", RAY_AUTH_MODE="disabled", RAY_worker_niceness="0")
     with open(scratch / "output", "wb") as output:
         process = subprocess.Popen(
             [*RETINABENCH, *search, "--engine", "ray"], cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=output,
@@ -70,11 +66,7 @@ def _trial(
         )  # fmt: skip
     deadline, victim = time.monotonic() + PATIENCE, 0
     while process.poll() is None and not victim and time.monotonic() < deadline:
-        found = [
-            number
-            for number, line in _processes(rays).items()
-            if KINDS[kind] in line and "::IDLE" not in line
-        ]
+        found = [number for number, line in _processes(rays).items() if KINDS[kind] in line and "::IDLE" not in line]
         if found and any((folder / "out" / "runs").glob("*/run.json")):
             time.sleep(rng.uniform(0, 3))
             victim = rng.choice(found)
@@ -115,9 +107,7 @@ def _trial(
 def _steady(files: Mapping[str, bytes]) -> dict[str, bytes]:
     """What does not depend on when a run was started, and on which engine."""
     return {
-        name: content
-        for name, content in files.items()
-        if Path(name).name in ("predictions.parquet", "posterior.pt")
+        name: content for name, content in files.items() if Path(name).name in ("predictions.parquet", "posterior.pt")
     }
 
 

@@ -120,11 +120,7 @@ def perform(case: Case, folder: Path) -> tuple[Verdict, str]:
         folder,
         int(code),
         err.getvalue(),
-        [
-            str(one.message)
-            for one in warned
-            if not issubclass(one.category, DeprecationWarning | FutureWarning)
-        ],
+        [str(one.message) for one in warned if not issubclass(one.category, DeprecationWarning | FutureWarning)],
     )
 
 

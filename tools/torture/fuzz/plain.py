@@ -41,8 +41,7 @@ def numbers(truth: Truth) -> dict[str, dict[str, Any]]:
                 "images": len(chosen),
                 "patients": None if truth.patient_id is None else len({truth.patient_id[k] for k in chosen}),
                 "positives": sum(label),
-                "accuracy": sum((p > 0.5) == bool(y) for p, y in zip(score, label, strict=True))
-                / len(chosen),
+                "accuracy": sum((p > 0.5) == bool(y) for p, y in zip(score, label, strict=True)) / len(chosen),
                 "auroc": auroc(label, score),
             }
     return found

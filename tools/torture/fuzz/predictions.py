@@ -118,9 +118,7 @@ SYNONYMS: dict[str, Fault] = {
     "image_id": _renamed("image_id", "Image", "filename", "IMAGE_ID", "image id", "Image-ID"),
     "label": _renamed("label", "y_true", "Target", "LABEL"),
     "prob": _renamed("prob", "y_score", "Score", "PROB", "yprob"),
-    "patient_id": _renamed(
-        "patient_id", "Patient_ID", "patientid", "patient", "subject_id", "PatientID", "Patient ID"
-    ),
+    "patient_id": _renamed("patient_id", "Patient_ID", "patientid", "patient", "subject_id", "PatientID", "Patient ID"),
     "split": _renamed("split", "Split", "set", "SET"),
     "domain": _renamed("domain", "Domain", "DOMAIN"),
     "grade": _renamed("grade", "Grade"),
@@ -140,16 +138,12 @@ def csv_valid(draw: st.DrawFn) -> Case:
     truth, dialect = draw(tables()), draw(dialects())
     columns = truth.columns()
     rng = random.Random(draw(st.integers(0, 2**32)))
-    named = (
-        draw(st.lists(st.sampled_from(sorted(SYNONYMS)), max_size=3, unique=True)) if not dialect.case else []
-    )
+    named = draw(st.lists(st.sampled_from(sorted(SYNONYMS)), max_size=3, unique=True)) if not dialect.case else []
     for name in named:
         columns = SYNONYMS[name](columns, rng)
     content = csv_file(columns, dialect)
     said = f"valid: {dialect}, other names for {named}, {len(truth)} rows of {truth.width}"
-    return Case(
-        "predictions, CSV", said, {"table": content}, SCORE, plain.score_differs(truth), must="accept"
-    )
+    return Case("predictions, CSV", said, {"table": content}, SCORE, plain.score_differs(truth), must="accept")
 
 
 @st.composite
@@ -190,12 +184,12 @@ def csv_cut(draw: st.DrawFn) -> Case:
 def of_package(truth: Truth) -> Predictions:
     """The table as an object of this package."""
     names = ("grade", "patient_id", "domain", "split", "uncertainty")
-    optional = {name: np.array(values) for name in names if (values := getattr(truth, name)) is not None}
+    optional: dict[str, Any] = {
+        name: np.array(values) for name in names if (values := getattr(truth, name)) is not None
+    }
     groups = {name: np.array(values) for name, values in truth.further.items()}
     ids, label, samples = np.array(truth.image_id), np.array(truth.label), np.array(truth.samples)
-    return Predictions(
-        ids, label, samples, **optional, subgroups=groups, metadata={"method": "dropout", "seed": 3}
-    )
+    return Predictions(ids, label, samples, **optional, subgroups=groups, metadata={"method": "dropout", "seed": 3})
 
 
 @st.composite
@@ -230,8 +224,6 @@ def odd_arrays(draw: st.DrawFn) -> Case:
         np.array([None] * n, object), np.arange(n) * 1j, np.full(n, np.datetime64("2020-01-01")), np.full(n, np.nan),
         np.arange(n, dtype=np.uint64) + 2**63, np.array([0x110000, 0x41] * n, np.uint32).view("<U2"),
     )  # fmt: skip
-    name = draw(
-        st.sampled_from(("image_id", "label", "probs", "patient_id", "grade", "uncertainty", "split"))
-    )
+    name = draw(st.sampled_from(("image_id", "label", "probs", "patient_id", "grade", "uncertainty", "split")))
     content = npz_file(truth, rng, other={name: rng.choice(odd)})
     return Case("predictions, NPZ", f"odd array {name}", {"table": content}, SCORE)

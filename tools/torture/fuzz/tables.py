@@ -73,10 +73,7 @@ def truths(draw: st.DrawFn, *, smallest: int = 2) -> Truth:
     per_patient = draw(st.sampled_from((1, 2, 3)))
     has = draw(
         st.fixed_dictionaries(
-            {
-                name: st.booleans()
-                for name in ("patient", "domain", "split", "grade", "uncertainty", "further")
-            }
+            {name: st.booleans() for name in ("patient", "domain", "split", "grade", "uncertainty", "further")}
         )
     )
     return Truth(
@@ -85,9 +82,7 @@ def truths(draw: st.DrawFn, *, smallest: int = 2) -> Truth:
         samples,
         [f"{word}P{k // per_patient}" for k in range(n)] if has["patient"] else None,
         [rng.choice(("in_domain", "shifted")) for _ in range(n)] if has["domain"] else None,
-        ["test" if k == 0 else rng.choice(("validation", "test")) for k in range(n)]
-        if has["split"]
-        else None,
+        ["test" if k == 0 else rng.choice(("validation", "test")) for k in range(n)] if has["split"] else None,
         [rng.choice((2, 3, 4) if one else (0, 1)) for one in label] if has["grade"] else None,
         [round(rng.uniform(-5, 5), 3) for _ in range(n)] if has["uncertainty"] else None,
         {
@@ -149,9 +144,7 @@ def csv_file(columns: dict[str, list[Any]], dialect: Dialect = Dialect()) -> byt
     )
     cases: dict[str, Callable[[str], str]] = {"": str, "upper": str.upper, "title": str.title}
     shown = cases[dialect.case]
-    writer.writerow(
-        [name if name in ("camera", "age") or name.startswith("prob_") else shown(name) for name in names]
-    )
+    writer.writerow([name if name in ("camera", "age") or name.startswith("prob_") else shown(name) for name in names])
     for row in zip(*(columns[name] for name in names), strict=True):
         writer.writerow([_cell(value, dialect) for value in row])
     text = sink.getvalue()
@@ -172,9 +165,7 @@ def parquet_file(truth: Truth, rng: random.Random, *, single: bool = False) -> b
     for name, values in truth.columns().items():
         if name.startswith("prob_"):
             continue
-        kind = {"label": whole, "prob": number, "uncertainty": pa.float64(), "grade": pa.int64()}.get(
-            name, text
-        )
+        kind = {"label": whole, "prob": number, "uncertainty": pa.float64(), "grade": pa.int64()}.get(name, text)
         values = [bool(v) for v in values] if kind == pa.bool_() else values
         columns[name] = (
             pa.array(values, pa.string()).dictionary_encode()
@@ -214,9 +205,7 @@ def npz_file(truth: Truth, rng: random.Random, other: dict[str, Any] | None = No
             arrays[name] = np.array(values)
     arrays |= {f"subgroups/{name}": np.array(values) for name, values in truth.further.items()}
     members = {
-        f"{name}.npy": npy_file(values)
-        for name, values in (arrays | (other or {})).items()
-        if values is not None
+        f"{name}.npy": npy_file(values) for name, values in (arrays | (other or {})).items() if values is not None
     }
     method = rng.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))
     return zip_file(members, method)

@@ -20,9 +20,7 @@ LABELS = b"image,grade\na.png,0\nb.png,3\n"
 def cases(random: np.random.Generator) -> Iterator[Case]:
     """Yield one bomb of every kind, of random size."""
     power = int(random.integers(6, 13))
-    yield Case(
-        "strangers/bombs", f"NPZ array of 10^{power} zeros", {"t.npz": npz(10**power)}, _score("t.npz")
-    )
+    yield Case("strangers/bombs", f"NPZ array of 10^{power} zeros", {"t.npz": npz(10**power)}, _score("t.npz"))
     yield Case(
         "strangers/bombs",
         f"NPZ header of 10^{power} rows",
@@ -32,9 +30,7 @@ def cases(random: np.random.Generator) -> Iterator[Case]:
     )
     for method in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
         content = npz(10**6, method)
-        yield Case(
-            "strangers/bombs", f"NPZ by method {method}", {"t.npz": content}, _score("t.npz"), must="refuse"
-        )
+        yield Case("strangers/bombs", f"NPZ by method {method}", {"t.npz": content}, _score("t.npz"), must="refuse")
     length = int(10 ** random.uniform(4, 6))
     yield Case(
         "strangers/bombs",
@@ -85,9 +81,7 @@ def npz(rows: int, method: int = zipfile.ZIP_DEFLATED) -> bytes:
         for name in ("image_id", "label", "prob"):
             kind = "<U40" if name == "image_id" else "<f8"
             head = io.BytesIO()
-            np.lib.format.write_array_header_1_0(
-                head, {"descr": kind, "fortran_order": False, "shape": (rows,)}
-            )
+            np.lib.format.write_array_header_1_0(head, {"descr": kind, "fortran_order": False, "shape": (rows,)})
             with archive.open(f"{name}.npy", "w", force_zip64=True) as handle:
                 handle.write(head.getvalue())
                 handle.write(bytes(min(rows * 8, 2 * 10**8)))
@@ -100,9 +94,7 @@ def forged(rows: int) -> bytes:
     with zipfile.ZipFile(sink, "w") as archive:
         for name in ("image_id", "label", "prob"):
             head = io.BytesIO()
-            np.lib.format.write_array_header_1_0(
-                head, {"descr": "<f8", "fortran_order": False, "shape": (rows,)}
-            )
+            np.lib.format.write_array_header_1_0(head, {"descr": "<f8", "fortran_order": False, "shape": (rows,)})
             archive.writestr(f"{name}.npy", head.getvalue() + b"12345678")
     return sink.getvalue()
 
@@ -148,11 +140,7 @@ def jpeg(side: int) -> bytes:
 
 def bmp(side: int) -> bytes:
     """Return a BMP header that claims a side."""
-    return (
-        b"BM"
-        + struct.pack("<IHHIIiiHHIIiiII", 58, 0, 0, 54, 40, side, side, 1, 24, 0, 4, 0, 0, 0, 0)
-        + bytes(4)
-    )
+    return b"BM" + struct.pack("<IHHIIiiHHIIiiII", 58, 0, 0, 54, 40, side, side, 1, 24, 0, 4, 0, 0, 0, 0) + bytes(4)
 
 
 def zips(count: int) -> bytes:

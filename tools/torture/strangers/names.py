@@ -97,9 +97,7 @@ def wrong(folder: Path, printed: str) -> str:
         text = path.read_bytes().decode("utf-8", "replace")
         found = {".html": _html, ".csv": _csv, ".json": _json}.get(path.suffix, _text)(text)
         private = [
-            word
-            for word in (str(folder), getpass.getuser(), socket.gethostname())
-            if len(word) > 4 and word in text
+            word for word in (str(folder), getpass.getuser(), socket.gethostname()) if len(word) > 4 and word in text
         ]
         if found or private:
             return f"{path.relative_to(folder)} {found or f'holds {private[0]}'}"

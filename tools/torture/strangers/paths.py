@@ -64,9 +64,7 @@ def cases(random: np.random.Generator) -> Iterator[Case]:
             if kind == "t.npz":
                 with zipfile.ZipFile(folder / kind, "w") as archive:
                     head = io.BytesIO()
-                    np.lib.format.write_array_header_1_0(
-                        head, {"descr": "|O", "fortran_order": False, "shape": (1,)}
-                    )
+                    np.lib.format.write_array_header_1_0(head, {"descr": "|O", "fortran_order": False, "shape": (1,)})
                     for column in ("image_id", "label", "prob"):
                         archive.writestr(f"{column}.npy", head.getvalue() + carried)
             else:

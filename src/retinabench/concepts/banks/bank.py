@@ -43,7 +43,6 @@ from retinabench.data.prepared import (
 from retinabench.predictions.check import Check
 
 CHUNK = 4096  # rows: counting reads so many at once, finding a sample scans one chunk
-
 UNKNOWN = -1
 
 
@@ -189,9 +188,7 @@ def _write(
         remove(file)
 
 
-def _samples(
-    images: ConceptImages, row: int, size: int, grid: int
-) -> tuple[NDArray[np.uint8], NDArray[np.int8]]:
+def _samples(images: ConceptImages, row: int, size: int, grid: int) -> tuple[NDArray[np.uint8], NDArray[np.int8]]:
     """Return the samples (grid², size, size, 3) of an image and their truth (grid², C)."""
     image = images.image(row, grid * size)
     if grid == 1:

@@ -145,9 +145,7 @@ def find_definition(name: str) -> BankDefinition:
     file = Path(name)
     if file.suffix != ".toml":
         if name not in bank_names():
-            raise InputError(
-                f"unknown bank '{name}'", hint=f"{nearest(name, bank_names())} Or name a .toml file."
-            )
+            raise InputError(f"unknown bank '{name}'", hint=f"{nearest(name, bank_names())} Or name a .toml file.")
         file = HERE / f"{name}.toml"
     content = read_toml(file)
     try:

@@ -43,9 +43,7 @@ def one_file(files: Files, pattern: str) -> tuple[str, str]:
     """Return the one file that fits a pattern, and the folder that the pattern begins in."""
     found = matching(files, pattern)
     if not found:
-        raise InputError(
-            f"holds no file '{pattern}'", file=files.root, hint="Point --source at the whole data set."
-        )
+        raise InputError(f"holds no file '{pattern}'", file=files.root, hint="Point --source at the whole data set.")
     if len(found) > 1:
         raise InputError(
             f"holds {len(found)} files '{pattern}'",
@@ -136,9 +134,7 @@ def read_mask_files(
     return replace(images, masks=square_masks)
 
 
-def _places(
-    definition: BankDefinition, layout: MaskFiles, files: Files, name: str, base: str
-) -> dict[str, str]:
+def _places(definition: BankDefinition, layout: MaskFiles, files: Files, name: str, base: str) -> dict[str, str]:
     """Return the mask of each concept that has one."""
     places = {}
     for concept, given in definition.concepts.items():
@@ -182,6 +178,7 @@ def check_size(shape: Sequence[int], size: Sequence[int], where: str) -> None:
         )
 
 
+# Concepts of the synthetic retinas, and the kinds of `synthetic.LESIONS` that each of them covers.
 DRAWN: dict[str, tuple[str, ...]] = {
     "microaneurysm": ("microaneurysm",),
     "haemorrhage": (
@@ -195,16 +192,11 @@ DRAWN: dict[str, tuple[str, ...]] = {
     "new_vessels": ("new_vessels",),
 }
 
-"""Concepts of the synthetic retinas, and the kinds of `synthetic.LESIONS` that each of them covers."""
-
 HELD_OUT = 0.3
-
 """Share of the images that are asked about rather than trained on: 43 of the 143 of the published experiment."""
 
 
-def drawn(
-    images: int, *, seed: int = 0, population: str = "in_domain", mask_size: int = 256
-) -> ConceptImages:
+def drawn(images: int, *, seed: int = 0, population: str = "in_domain", mask_size: int = 256) -> ConceptImages:
     """Return the first synthetic retinas of a population; they are rendered when they are asked for.
 
     The truth of an image is its lesion counts (`synthetic.truth`), that of a region the mask rendered at ``mask_size``.
@@ -229,9 +221,7 @@ def drawn(
     return ConceptImages(
         sample_id=np.array([f"{population}-{index:06d}" for index in range(images)]),
         concepts=tuple(DRAWN),
-        truth=np.array(
-            [[any(t.lesions[k] for k in kinds) for kinds in DRAWN.values()] for t in facts], np.int8
-        ),
+        truth=np.array([[any(t.lesions[k] for k in kinds) for kinds in DRAWN.values()] for t in facts], np.int8),
         patient_id=np.array([f"{population}-p{fact.patient:06d}" for fact in facts]),
         image=lambda row, size: draw(row, size=size, seed=seed, population=population, masks=False).image,
         masks=masks,
@@ -239,9 +229,7 @@ def drawn(
     )
 
 
-def split(
-    images: ConceptImages, seed: int, held_out: float = HELD_OUT
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def split(images: ConceptImages, seed: int, held_out: float = HELD_OUT) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the rows to train on and the rows to ask about, both sorted; patients are kept whole."""
     patients = numpy_generator(seed, "lesions", "split").permutation(np.unique(images.patient_id))
     place = {patient: number for number, patient in enumerate(patients)}

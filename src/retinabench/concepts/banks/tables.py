@@ -47,7 +47,6 @@ from retinabench.predictions.formats import csv_columns, csv_dialect, open_parqu
 from retinabench.predictions.values import as_text, combined, not_a_number
 
 PATIENT = "patient_id"
-
 COLUMNS = 8  # of a Parquet file that are in memory at a time, beside the values
 
 
@@ -220,16 +219,12 @@ def read_label_table(definition: BankDefinition, layout: LabelTable, files: File
     columns = [] if layout.texts else [word for words in wanted.values() for word in words]
     rows = _chosen(read_table_label_table(files, name, [*needed, *columns]), layout)
     if not rows:
-        raise InputError(
-            "holds no row that the bank reads", file=where, hint="See `where` of its definition."
-        )
+        raise InputError("holds no row that the bank reads", file=where, hint="See `where` of its definition.")
     if not wanted and not layout.texts:
         own = [*needed, *layout.ignored]
         wanted = {column: [column] for column in rows[0][1] if column and column not in own}
     if not wanted:
-        raise InputError(
-            "names no concepts", file=where, hint="Add [concepts] to the definition of the bank."
-        )
+        raise InputError("names no concepts", file=where, hint="Add [concepts] to the definition of the bank.")
     names, patients, truth = [], [], []
     for row in rows:
         for place, column in enumerate(layout.images):
@@ -240,9 +235,7 @@ def read_label_table(definition: BankDefinition, layout: LabelTable, files: File
             if image not in files:
                 raise InputError(f"its image '{image}' is missing", file=where, row=row[0], column=column)
             names.append(image)
-            patients.append(
-                row[1][layout.patient] if layout.patient else patient_of(image, layout.patient_pattern)
-            )
+            patients.append(row[1][layout.patient] if layout.patient else patient_of(image, layout.patient_pattern))
             truth.append(label)
     return collected(definition, files, names, list(wanted), np.array(truth, np.int8), patients)
 
@@ -255,18 +248,14 @@ def _chosen(rows: list[Row], layout: LabelTable) -> list[Row]:
     return [row for row in rows if all(row[1][column] in cells for column, cells in layout.where.items())]
 
 
-def _truth(
-    row: Row, wanted: dict[str, list[str]], layout: LabelTable, place: int, where: str
-) -> list[int] | None:
+def _truth(row: Row, wanted: dict[str, list[str]], layout: LabelTable, place: int, where: str) -> list[int] | None:
     """Return the truth of one image, None where it is left out."""
     if not layout.texts:
         return [_joint([_meaning(row, word, layout, where) for word in words]) for words in wanted.values()]
     items = _items(row[1][layout.texts[place]], layout)
     if not items or any(word.casefold() in item for item in items for word in layout.leave_out):
         return None
-    return [
-        int(any(word.casefold() in item for item in items for word in words)) for words in wanted.values()
-    ]
+    return [int(any(word.casefold() in item for item in items for word in words)) for words in wanted.values()]
 
 
 def _joint(meanings: list[int]) -> int:
@@ -295,9 +284,7 @@ def _meaning(row: Row, column: str, layout: LabelTable, where: str) -> int:
 
 
 SEPARATOR = "@"
-
 MAJORITY, RANDOM = "majority", "random"
-
 Votes = NDArray[np.int8]
 
 
@@ -315,14 +302,11 @@ class ReaderPanel:
         For the majority: that of the panel without each of its readers. Otherwise: the readings of each reader.
         """
         if self.truth != MAJORITY:
-            return {
-                name: self.votes[:, :, place] for place, name in enumerate(self.readers) if name != self.truth
-            }
+            return {name: self.votes[:, :, place] for place, name in enumerate(self.readers) if name != self.truth}
         if len(self.readers) < 2:
             return {}
         return {
-            f"without {name}": majority(np.delete(self.votes, place, axis=2))
-            for place, name in enumerate(self.readers)
+            f"without {name}": majority(np.delete(self.votes, place, axis=2)) for place, name in enumerate(self.readers)
         }
 
 
@@ -354,14 +338,10 @@ def read_reference(
     readers = tuple(dict.fromkeys(reader for _, reader in pairs))
     for concept in concepts or ():
         if concept not in found:
-            raise InputError(
-                f"has no column '{concept}{SEPARATOR}…'", file=path, hint=nearest(concept, found)
-            )
+            raise InputError(f"has no column '{concept}{SEPARATOR}…'", file=path, hint=nearest(concept, found))
     wanted, chosen = list(concepts or found), truth or MAJORITY
     if chosen not in (MAJORITY, RANDOM, *readers):
-        raise InputError(
-            f"has no reader '{chosen}'", file=path, hint=nearest(chosen, (MAJORITY, RANDOM, *readers))
-        )
+        raise InputError(f"has no reader '{chosen}'", file=path, hint=nearest(chosen, (MAJORITY, RANDOM, *readers)))
     columns = [f"{concept}{SEPARATOR}{reader}" for concept in wanted for reader in readers]
     table = read_bank(path, columns)  # refuses what is missing, and what is not 0, 1 or empty
     votes = table.truth.reshape(table.samples, len(wanted), len(readers))

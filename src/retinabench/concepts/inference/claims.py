@@ -76,7 +76,6 @@ from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import JsonObject
 
 LOG_BETA = math.log(math.pi)  # of B(1/2, 1/2)
-
 STEPS = 60  # halvings of [0, 1]: to 1e-18
 
 
@@ -162,7 +161,6 @@ def _times_log(count: float, p: float) -> float:
 
 
 MIXTURE = 1000
-
 FORM = re.compile(r"\s*(sensitivity|specificity) of (.+?)\s*(>=|<=|≥|≤)\s*([0-9.]+)\s*(%?)\s*", re.IGNORECASE)
 
 
@@ -287,25 +285,19 @@ def parse_claim(
         raise InputError(f"the claim '{text}' is not understood", hint=f"Write it as '{example}'.")
     measure, concept, sign, number, percent = found.groups()
     if concept not in bank.concepts:
-        raise InputError(
-            f"the claim is about an unknown concept '{concept}'", hint=nearest(concept, bank.concepts)
-        )
+        raise InputError(f"the claim is about an unknown concept '{concept}'", hint=nearest(concept, bank.concepts))
     try:
         goal = float(number) / (100 if percent else 1)
     except ValueError:
         raise InputError(f"the claim's '{number}' is not a number", hint="For example 0.85.") from None
     if not 0 <= goal <= 1:
-        raise InputError(
-            f"the claim's {number}{percent} is not a share", hint="Between 0 and 1, or 0 % and 100 %."
-        )
+        raise InputError(f"the claim's {number}{percent} is not a share", hint="Between 0 and 1, or 0 % and 100 %.")
     truth = int(measure.lower() == "sensitivity")
     place = bank.concepts.index(concept)
     of = int(bank.cells[place, truth])
     if of == 0:
         kind = "positive" if truth else "negative"
-        raise InputError(
-            f"the claim '{text}' cannot be examined: no {kind} sample in the bank", column=concept
-        )
+        raise InputError(f"the claim '{text}' cannot be examined: no {kind} sample in the bank", column=concept)
     return Claim(text, place, truth, sign in (">=", "≥"), goal, confidence, of, together, registered)
 
 

@@ -83,11 +83,7 @@ class Patients:
 
 
 ALPHA = 0.05
-
-LEAST = 3
-
-"""Answers from which on a rate is judged: nothing is concluded from two, whatever the goal."""
-
+LEAST = 3  # Answers from which on a rate is judged: nothing is concluded from two, whatever the goal.
 ANYTHING = RateEnds(0.0, 1.0)
 
 
@@ -157,12 +153,8 @@ def accuracy(cells: tuple[CellAnswers, CellAnswers]) -> Rate:
     filled = [cell for cell in cells if cell.of]
     samples = sum(cell.of for cell in filled)
     ends = [cell.bank(ALPHA / len(filled)) for cell in filled]
-    low, high = (
-        sum(cell.of / samples * end[k] for cell, end in zip(filled, ends, strict=True)) for k in (0, 1)
-    )
-    unasked = [
-        name for name, cell in zip(("negative", "positive"), cells, strict=True) if cell.of and not cell.asked
-    ]
+    low, high = (sum(cell.of / samples * end[k] for cell, end in zip(filled, ends, strict=True)) for k in (0, 1))
+    unasked = [name for name, cell in zip(("negative", "positive"), cells, strict=True) if cell.of and not cell.asked]
     if unasked:
         return Rate(None, low, high, why=f"no {' and '.join(unasked)} sample was asked")
     value = sum(cell.of / samples * cell.right / cell.asked for cell in filled)

@@ -63,15 +63,10 @@ from retinabench.concepts.inference.rates import ALPHA, ANYTHING
 from retinabench.metrics.classification import auroc
 
 Floats = NDArray[np.float64]
-
 Reading = Literal["std", "variance"]
-
 BINS = 100
-
 CENTRES: Floats = (np.arange(BINS) + 0.5) / BINS
-
 GRID: Floats = np.arange(BINS + 1) / BINS
-
 OUTCOMES = ("tn", "fp", "fn", "tp")
 
 
@@ -283,9 +278,7 @@ class Unpredictable:
                 self._grow()
             self._pattern[place], self._asked[place] = pattern, asked
             closed = asked | (self._patterns[pattern] < 0)
-            self._values[:, place] = np.where(
-                closed, NEVER, self.value(self._patterns[pattern], asked.nonzero()[0])
-            )
+            self._values[:, place] = np.where(closed, NEVER, self.value(self._patterns[pattern], asked.nonzero()[0]))
             self._truth[:, place], self._best[place] = self._patterns[pattern], self._values[:, place].max()
             self._ties[place] = (self._values[:, place] == self._best[place]).sum()
             self._touched.append([])

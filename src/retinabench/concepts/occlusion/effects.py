@@ -34,13 +34,9 @@ from retinabench.metrics.bootstrap import cluster_bootstrap, percentile_interval
 from retinabench.metrics.proportions import Interval
 
 Mask = NDArray[np.bool_]
-
 NARROWEST = 0.03  # of the side: width of the first window; each further one is twice as wide
-
 SCALES = 5
-
 FAINT = 0.05  # an average of less weight than this gives way to that of the wider window
-
 TRIES = 200  # places that are tried for a piece of a shape
 
 
@@ -93,9 +89,7 @@ def moved(mask: Mask, free: Mask, random: np.random.Generator) -> Mask | None:
     left = free & ~mask
     placed = np.zeros_like(mask)
     boxes = ndimage.find_objects(pieces)
-    for number in sorted(
-        range(count), key=lambda k: -int((pieces[boxes[k]] == k + 1).sum())
-    ):  # largest first
+    for number in sorted(range(count), key=lambda k: -int((pieces[boxes[k]] == k + 1).sum())):  # largest first
         piece = pieces[boxes[number]] == number + 1
         place = _place(piece, left, random)
         if place is None:
@@ -129,15 +123,10 @@ def _turned(piece: Mask, symmetry: int) -> Mask:
 
 
 ALL = "all concepts"
-
 MARGIN = 0.006  # of the side: a lesion's soft border lies outside its mask
-
 GUARD = 0.01  # of the side: the halo of a lesion is no background either
-
 COVERED = 0.25  # a pixel belongs to a reduced mask from this share of the mask's pixels in it
-
 INSIDE = 0.94  # of the radius of the field of view, in which controls lie: the rim is no background
-
 Pixels = NDArray[np.uint8]
 
 
@@ -159,9 +148,7 @@ def variants(images: ConceptImages, row: int, side: int, *, controls: int, seed:
     """Return the versions of an image."""
     assert images.masks is not None
     original = images.image(row, side)
-    masks = {
-        name: _reduced(mask, side) for name, mask in zip(images.concepts, images.masks(row), strict=True)
-    }
+    masks = {name: _reduced(mask, side) for name, mask in zip(images.concepts, images.masks(row), strict=True)}
     masks = {name: mask for name, mask in masks.items() if mask.any()}
     if len(masks) > 1:
         masks[ALL] = np.logical_or.reduce(list(masks.values()))
@@ -202,11 +189,8 @@ def _field(image: Pixels) -> Mask:
 
 
 Floats = NDArray[np.float64]
-
 SCHEMA = "retinabench.occlusion/1"
-
 KINDS = ("occluded", "control", "difference", "rendered", "error")
-
 """Changes: with the concept filled, with the control filled, the first minus the second, with the concept left out of the
 drawing, and what filling changes beyond that."""
 

@@ -52,17 +52,10 @@ from retinabench.reports.toolkit.number_format import NumberFormat, Quantity, pl
 from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table
 
 PACKAGE = "retinabench.concepts.occlusion"
-
 TITLE = "Do the lesions drive the referral?"
-
 Measure = Literal["probability", "uncertainty", "epistemic"]
-
-SHOWN = {"occluded": 0, "control": 1, "rendered": 2}
-
-"""Changes that are drawn -> their hue."""
-
+SHOWN = {"occluded": 0, "control": 1, "rendered": 2}  # Changes that are drawn -> their hue.
 SIGNED = NumberFormat(3, signed=True)
-
 SHARE = NumberFormat(1, scale=100, suffix=" %")
 
 
@@ -189,9 +182,7 @@ def _counts(effects: Sequence[Effect]) -> Table:
 
 
 AT_ONCE = 16  # images whose versions are in memory at a time
-
 REFERENCE = 100  # images without any concept, of which P(referable) is stated beside
-
 Pixels = NDArray[np.uint8]
 
 
@@ -221,9 +212,7 @@ def occlude(folder: Path, bank: str, source: Path | None, out: Path, options: Oc
     drawn = options.images if definition.synthetic else None
     images = read_images(definition, source, images=drawn, seed=options.seed, progress=options.progress)
     if images.masks is None:
-        raise InputError(
-            f"the bank '{bank}' says what is in an image, not where", hint="Occlusion needs masks."
-        )
+        raise InputError(f"the bank '{bank}' says what is in an image, not where", hint="Occlusion needs masks.")
     model = _model(folder, out, options)
     present = (images.truth == 1).any(axis=1)
     rows = np.flatnonzero(present)[: options.images]
@@ -316,9 +305,7 @@ def _versions(model: ExportedModel, made: list[Variants], concept: str, controls
 def _ask(model: ExportedModel, pixels: list[Pixels]) -> Floats:
     """Return (N, 3): P(referable), total and epistemic uncertainty (NaN for one sample)."""
     size = model.recipe.size
-    read = [
-        image if len(image) == size else preprocess(Image.fromarray(image), model.recipe) for image in pixels
-    ]
+    read = [image if len(image) == size else preprocess(Image.fromarray(image), model.recipe) for image in pixels]
     probs = model.predict(np.stack(read))
     parts = decompose(probs)
     epistemic = parts.epistemic if probs.shape[1] > 1 else np.full(len(probs), np.nan)
@@ -344,9 +331,7 @@ def _stronger(before: Example | None, told: OccludedImage, one: Variants) -> Exa
     return Example(told.concept, told.image_id, change, tuple(shown))
 
 
-def _effects(
-    concepts: tuple[str, ...], answered: list[OccludedImage], options: OcclusionOptions
-) -> list[Effect]:
+def _effects(concepts: tuple[str, ...], answered: list[OccludedImage], options: OcclusionOptions) -> list[Effect]:
     found = []
     for concept in (*concepts, ALL):
         own = [one for one in answered if one.concept == concept]
@@ -382,7 +367,5 @@ def _occlude_table(answered: list[OccludedImage]) -> str:
         control = one.controls[:, 0].mean() if len(one.controls) else ""
         rendered = "" if one.rendered is None else one.rendered[0]
         values = (one.area, one.original[0], one.occluded[0], control, rendered)
-        rows.append(
-            [one.image_id, one.patient_id, one.concept, *("" if v == "" else float(v) for v in values)]
-        )
+        rows.append([one.image_id, one.patient_id, one.concept, *("" if v == "" else float(v) for v in values)])
     return csv_text([header, *rows])

@@ -41,7 +41,6 @@ from retinabench.core.random_streams import numpy_generator
 from retinabench.core.results import JsonObject, json_content
 
 SCHEMA = "retinabench.examination/2"
-
 RARE = 10  # positive or negative samples, below which a rate of the bank is hardly worth an interval
 
 
@@ -229,9 +228,7 @@ class Examination:
         for name, (negative, positive) in zip(self.bank.concepts, self.bank.cells.tolist(), strict=True):
             for kind, n, of in (("positive", positive, "sensitivity"), ("negative", negative, "specificity")):
                 if n == 0:
-                    notes.append(
-                        f"The bank has no {kind} sample of '{name}': nothing can be said of its {of}."
-                    )
+                    notes.append(f"The bank has no {kind} sample of '{name}': nothing can be said of its {of}.")
                 elif n < RARE:
                     notes.append(f"The bank has only {n} {kind} sample{'s' * (n > 1)} of '{name}'.")
             if unknown := self.bank.samples - negative - positive:
@@ -255,9 +252,7 @@ class Examination:
         return notes
 
 
-PROGRESS = 1e-3
-
-"""`patience` calls less than this fall of the mean uncertainty, which begins at 2, no progress."""
+PROGRESS = 1e-3  # `patience` calls less than this fall of the mean uncertainty, which begins at 2, no progress.
 
 
 def examine(
@@ -287,9 +282,7 @@ def examine(
     header = stated.header(bank=bank.hash, examinee=who, seed=seed, reading=reading, rules=rules)
     generator = random or numpy_generator(seed, "examination", name)
     with Transcript(path, header) as past:
-        stopped, course, record = _ask(
-            state, models, chosen, examinee, rule, past, reading, generator, progress
-        )
+        stopped, course, record = _ask(state, models, chosen, examinee, rule, past, reading, generator, progress)
     bins = np.stack([model.counts for model in models])
     progressed = np.array(course)
     return Examination(bank, name, seed, reading, rules, stopped, bins, progressed, claims, record)
@@ -308,9 +301,7 @@ class StoppingRule:
             if value is not None and value < 1:
                 raise InputError(f"{name} {value} is not at least 1")
         if self.tolerance is not None and not self.tolerance > 0:
-            raise InputError(
-                f"--tolerance {self.tolerance:g} is not above 0", hint="The uncertainty starts at 2."
-            )
+            raise InputError(f"--tolerance {self.tolerance:g} is not above 0", hint="The uncertainty starts at 2.")
 
     def reason(self, claims: Sequence[Claim], course: list[float], available: int) -> str:
         """Return why no further question is asked, empty to go on."""
@@ -347,9 +338,7 @@ def _ask(
     with progress.track("Asking", expected, unit="questions") as advance:
         while not (stopped := rule.reason(state.claims, course, available)):
             number = len(course)
-            sample, concept, truth = pool.draw(
-                strategy.cell(state, random) if strategy.cell else None, random
-            )
+            sample, concept, truth = pool.draw(strategy.cell(state, random) if strategy.cell else None, random)
             question = Question(number, sample, bank.name(sample), bank.concepts[concept], truth)
             prob = past.recall(question)
             if prob is None:

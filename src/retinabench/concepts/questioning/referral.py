@@ -75,7 +75,6 @@ from retinabench.predictions.table import Predictions
 from retinabench.predictions.values import UNKNOWN_GRADE
 
 SIGNS = {"sensitivity": 1, "specificity": 0}
-
 AVERAGE = "random reader"
 
 
@@ -123,9 +122,7 @@ class Strata:
     def _joined(self, ends: list[RateEnds]) -> RateEnds:
         if not self.samples:
             return ANYTHING
-        low, high = (
-            sum(share * end[k] for (share, _), end in zip(self.cells, ends, strict=True)) for k in (0, 1)
-        )
+        low, high = (sum(share * end[k] for (share, _), end in zip(self.cells, ends, strict=True)) for k in (0, 1))
         return RateEnds(min(low, 1.0), min(high + self.unknown, 1.0))
 
 
@@ -164,8 +161,7 @@ def _jointly_widened(
     sample, _, prob = examined.record.about(place)
     yes = says_yes(prob)
     possible = [
-        Strata(examined.answered, truth, values >= 0, sample, yes == (values[sample] == 1))
-        for values in truths
+        Strata(examined.answered, truth, values >= 0, sample, yes == (values[sample] == 1)) for values in truths
     ]
     ranked: AnswerRanking = one.auroc
     if ranked.pairs:
@@ -212,7 +208,6 @@ def _hull(ends: list[RateEnds]) -> RateEnds:
 
 
 Floats = NDArray[np.float64]
-
 Bools = NDArray[np.bool_]
 
 
@@ -301,9 +296,7 @@ def decisions(bank: Bank, predictions: Predictions, threshold: FrozenThreshold) 
     known = rows >= 0
     if not known.any():
         example = f"The bank has for example '{bank.name(0)}'."
-        raise InputError(
-            "holds none of the bank's images", file=predictions.source, column="image_id", hint=example
-        )
+        raise InputError("holds none of the bank's images", file=predictions.source, column="image_id", hint=example)
     prob = predictions.prob[rows]
     refers = prob > threshold.value if threshold.is_default else prob >= threshold.value
     grade = np.full(len(rows), UNKNOWN_GRADE, np.int8)
@@ -327,9 +320,7 @@ def agreement(bank: Bank, record: Record, decided: Decisions) -> Agreement:
         joined = decided.known[sample]
         concepts[name] = _concept(sample[joined], yes[joined], weight[joined], decided)
     named = _named(said, np.asarray(bank.truth) >= 0, decided)
-    return Agreement(
-        decided.threshold, int(decided.known.sum()), int((~decided.known).sum()), concepts, named
-    )
+    return Agreement(decided.threshold, int(decided.known.sum()), int((~decided.known).sum()), concepts, named)
 
 
 def _concept(sample: NDArray[np.int64], yes: Bools, weight: Floats, decided: Decisions) -> ConceptAgreement:

@@ -40,7 +40,6 @@ from retinabench.core.errors import InputError, nearest
 
 SATURATED = 10
 TIE = 1e-12  # uncertainties closer than this are equal: rounding must not decide
-
 Cell = tuple[int, int]
 Question = tuple[int, int, int]  # sample, concept, truth
 

@@ -91,9 +91,7 @@ class Answered:
             says_yes(prob[mine]) == bool(sign),
         )
 
-    def members(
-        self, member: NDArray[np.bool_], sample: NDArray[np.int64], right: NDArray[np.bool_]
-    ) -> CellAnswers:
+    def members(self, member: NDArray[np.bool_], sample: NDArray[np.int64], right: NDArray[np.bool_]) -> CellAnswers:
         """Return the answers about any set of samples that are asked about in random order."""
         patients = None
         if self.patients is not None and (rows := self.patients.counted(member)) is not None:
@@ -104,9 +102,7 @@ class Answered:
     def ranking(self, concept: int) -> AnswerRanking:
         """Return how well the answers about a concept rank the samples."""
         _, truth, prob = self._record.about(concept)
-        return ranking(
-            (prob[truth == 0], prob[truth == 1]), self.compared(concept, self._bank.truth[:, concept])
-        )
+        return ranking((prob[truth == 0], prob[truth == 1]), self.compared(concept, self._bank.truth[:, concept]))
 
     def compared(self, concept: int, truth: NDArray[np.int8]) -> tuple[Floats, Floats] | None:
         """Return P(yes) about the samples that the interval of a ranking compares, in the order in which they were asked."""
@@ -124,12 +120,8 @@ class Answered:
 
 
 SCHEMA = "retinabench.transcript/2"
-
 READ = ("retinabench.transcript/1", SCHEMA)
-
-STATED = ("schema", "strategy", "claims")
-
-"""What may still be stated anew while a transcript holds no answer."""
+STATED = ("schema", "strategy", "claims")  # What may still be stated anew while a transcript holds no answer.
 
 
 @dataclass(frozen=True)
@@ -157,9 +149,7 @@ def recorded_header(path: Path | None) -> JsonObject:
     except (OSError, ValueError):
         return {}
     claims = header.get("claims")
-    whole = (
-        header.get("schema") in READ and isinstance(header.get("strategy"), str) and isinstance(claims, list)
-    )
+    whole = header.get("schema") in READ and isinstance(header.get("strategy"), str) and isinstance(claims, list)
     return header if whole and all(isinstance(claim, str) for claim in claims or ()) else {}
 
 
@@ -200,9 +190,7 @@ class Transcript:
                 row = unsealed(text)
             except ValueError:
                 hint = "Delete the file; the examination then starts again."
-                raise InputError(
-                    "is not a line of a transcript", file=self.path, row=number, hint=hint
-                ) from None
+                raise InputError("is not a line of a transcript", file=self.path, row=number, hint=hint) from None
             rows.append(row)
         found = rows[0] if rows else {}
         for key, value in header.items():
@@ -224,15 +212,9 @@ class Transcript:
             return None
         past = self.past[number - 1]
         answer = past.get("answer")
-        if (
-            {**vars(question), "answer": answer} != past
-            or not isinstance(answer, float)
-            or not 0 <= answer <= 1
-        ):
+        if {**vars(question), "answer": answer} != past or not isinstance(answer, float) or not 0 <= answer <= 1:
             hint = "It was changed, or written by another version: delete it to start again."
-            raise InputError(
-                "is not the question that this examination asks", file=self.path, row=number, hint=hint
-            )
+            raise InputError("is not the question that this examination asks", file=self.path, row=number, hint=hint)
         return answer
 
     def add(self, question: Question, answer: float) -> None:

@@ -40,12 +40,8 @@ class RateMark:
     quantity: Quantity
 
 
-Parts = tuple[Floats, Floats, Floats, Floats]
-
-"""Counts (100,), and grid, mean and std (101,) of a performance panel."""
-
+Parts = tuple[Floats, Floats, Floats, Floats]  # Counts (100,), and grid, mean and std (101,) of a performance panel.
 REGIONS = (("TN", GOOD), ("FP", BAD), ("FN", BAD), ("TP", GOOD))
-
 HEIGHT = 270
 
 
@@ -87,9 +83,7 @@ def draw_performance(
     axes.fill_between(grid, mean - 2 * sd, mean + 2 * sd, color=HUES[0], alpha=0.22, linewidth=0, zorder=2)
     axes.plot(grid, mean, color=HUES[0], zorder=3)
     seen = np.flatnonzero(bins)
-    axes.plot(
-        (seen + 0.5) / 100, bins[seen], linestyle="none", marker="o", markersize=3.4, color=INK, zorder=4
-    )
+    axes.plot((seen + 0.5) / 100, bins[seen], linestyle="none", marker="o", markersize=3.4, color=INK, zorder=4)
     axes.set(xlim=(0, 1), ylim=(1.06 * low, 1.06 * top), ylabel="answers")
     axes.set_xticks([0, 0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1])
     axes.set_xticklabels(["0", "", "½", "", "1 | 0", "", "½", "", "1"])

@@ -27,9 +27,7 @@ from retinabench.reports.toolkit.number_format import COUNT, PERCENT, Quantity, 
 from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table
 
 MEASURES = ("sensitivity", "specificity")
-
 ALL = "all"
-
 Goals = dict[str, dict[str, float]]
 
 
@@ -41,9 +39,7 @@ def parse_goals(texts: Sequence[str], concepts: Sequence[str]) -> Goals:
     """
     stated: Goals = {}
     for text in texts:
-        for source, concept, measure, value in (
-            _of_file(Path(text)) if text.endswith(".toml") else [_of_text(text)]
-        ):
+        for source, concept, measure, value in _of_file(Path(text)) if text.endswith(".toml") else [_of_text(text)]:
             if concept not in (ALL, *concepts):
                 raise InputError(
                     f"{source} is a goal of an unknown concept '{concept}'", hint=nearest(concept, concepts)
@@ -76,15 +72,12 @@ def _of_file(path: Path) -> Iterator[tuple[str, str, str, Any]]:
     """What a file states, as `_of_text`."""
     for concept, goals in read_toml(path).items():
         if not isinstance(goals, Mapping):
-            raise InputError(
-                f"'{concept}' is no table", file=path, hint=f"Write [{concept}] and its goals below it."
-            )
+            raise InputError(f"'{concept}' is no table", file=path, hint=f"Write [{concept}] and its goals below it.")
         for measure, value in goals.items():
             yield f"{path}: {measure} of '{concept}'", concept, measure, value
 
 
 MOSTLY = 0.8
-
 """Share of the samples with either of two concepts that have both, from which on they are said to occur together."""
 
 
@@ -119,7 +112,6 @@ def together(bank: Bank) -> list[ConceptPair]:
 
 
 OUTCOMES = {"sensitivity": ("tp", "fn", 1), "specificity": ("tn", "fp", 0)}
-
 """Measure -> the names of its right and of its wrong answers, and the truth of its samples."""
 
 
@@ -307,9 +299,7 @@ def cut_offs(report: ExaminationReport) -> list[CutOff]:
         label = np.repeat([0, 1], [len(without), len(having)])
         threshold, sensitivity, specificity = operating_points(label, np.concatenate([without, having]))
         best = 1 + int(np.argmax(sensitivity[1:] + specificity[1:]))
-        below = max(
-            (answer for answer in np.concatenate([without, having]) if answer < threshold[best]), default=0.0
-        )
+        below = max((answer for answer in np.concatenate([without, having]) if answer < threshold[best]), default=0.0)
         cut = short_decimal(float(below), float(threshold[best]))
         assert one.auroc.value is not None  # both kinds were asked, otherwise nothing is ranked
         reached = float(sensitivity[best]), float(specificity[best])
@@ -333,9 +323,7 @@ def readers_tables(readers: Readers) -> list[Table]:
     tables = []
     for measure in ("sensitivity", "specificity"):
         names = list(next(iter(concepts.values())).against[measure])
-        rows = [
-            Row(name, [_against(one.against[measure][name]) for one in concepts.values()]) for name in names
-        ]
+        rows = [Row(name, [_against(one.against[measure][name]) for one in concepts.values()]) for name in names]
         columns = [Column(f"{name} ({one.disputed:,} disputed)") for name, one in concepts.items()]
         caption = f"{measure.capitalize()} in this bank against each truth, with 95 % intervals"
         tables.append(Table.of(caption, columns, rows, row_header="Truth"))
@@ -370,9 +358,7 @@ def referral_tables(found: Agreement) -> list[Table]:
     tables = [Table.of(caption, columns, rows, row_header="Concept")]
     grades = sorted({grade for one in concepts.values() for grade in one.grades})
     if grades:
-        rows = [
-            Row(grade, [_agreement(one.grades.get(grade)) for one in concepts.values()]) for grade in grades
-        ]
+        rows = [Row(grade, [_agreement(one.grades.get(grade)) for one in concepts.values()]) for grade in grades]
         caption = "Agreement of each concept's answers with the referral, by grade"
         tables.append(Table.of(caption, [Column(name) for name in concepts], rows, row_header="Grade"))
     if found.named.images:
@@ -420,15 +406,10 @@ class Recognition:
 
 @dataclass(frozen=True)
 class MissedGoal:
-    """A rate below its goal.
+    """A rate below its goal."""
 
-    Attributes:
-        rate: The rate.
-        only_answer: "yes" or "no" where every answer about the concept was the same, else "".
-    """
-
-    rate: ConceptRate
-    only_answer: str
+    rate: ConceptRate  # the rate
+    only_answer: str  # "yes" or "no" where every answer about the concept was the same, else ""
 
 
 @dataclass(frozen=True)

@@ -79,9 +79,7 @@ def render(report: ExaminationReport) -> str:
         "patients": any(rate.counted for pair in report.rates for rate in pair),
     }
     contents = [(anchor, label) for anchor, label in CONTENTS if tables.get(anchor, True)]
-    return pages.render(
-        "examination.html.j2", {**context, "contents": contents}, package="retinabench.concepts.report"
-    )
+    return pages.render("examination.html.j2", {**context, "contents": contents}, package="retinabench.concepts.report")
 
 
 def _rates_figure(report: ExaminationReport) -> Panel:

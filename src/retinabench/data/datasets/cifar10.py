@@ -44,9 +44,7 @@ def read(source: Path | None) -> ArrayDataset:
     train = np.concatenate([of_part for _, of_part in parts])
     return concatenate(
         {
-            "train": ArrayDataset(
-                np.concatenate([images for images, _ in parts]), train, np.full(len(train), "train")
-            ),
+            "train": ArrayDataset(np.concatenate([images for images, _ in parts]), train, np.full(len(train), "train")),
             "test": ArrayDataset(
                 np.concatenate([clean, *corrupted]),
                 np.tile(classes, 1 + len(CORRUPTED)),
@@ -66,9 +64,7 @@ def _binary(file: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         raise InputError(f"holds {content.size:,} bytes, no multiple of {1 + PIXELS}", file=file, hint=HINT)
     rows = content.reshape(-1, 1 + PIXELS)
     if rows[:, 0].max() > 9:
-        raise InputError(
-            f"row {int(rows[:, 0].argmax())} has class {rows[:, 0].max()}, not 0 to 9", file=file
-        )
+        raise InputError(f"row {int(rows[:, 0].argmax())} has class {rows[:, 0].max()}, not 0 to 9", file=file)
     images = rows[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
     return np.ascontiguousarray(images), rows[:, 0].astype(np.int64)
 
@@ -82,7 +78,5 @@ def _corrupted(file: Path, strength: int, clean: NDArray[np.uint8]) -> NDArray[n
     except (ValueError, EOFError) as error:
         raise InputError(f"is no array ({error})", file=file, hint=HINT) from None
     if images.dtype != np.uint8 or images.shape != (5 * len(clean), *clean.shape[1:]):
-        raise InputError(
-            f"is {images.dtype} {images.shape}, not uint8 {(5 * len(clean), *clean.shape[1:])}", file=file
-        )
+        raise InputError(f"is {images.dtype} {images.shape}, not uint8 {(5 * len(clean), *clean.shape[1:])}", file=file)
     return np.array(images[(strength - 1) * len(clean) : strength * len(clean)])

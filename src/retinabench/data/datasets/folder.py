@@ -47,6 +47,7 @@ SPLIT_NAMES = {
     "train": "train", "training": "train", "validation": "validation", "valid": "validation", "val": "validation",
     "dev": "validation", "test": "test", "testing": "test",
 }  # fmt: skip
+# English, Latin (OD, OS), Spanish (OD, OI), French (OD, OG), Portuguese (OD, OE), Italian and German.
 EYE_NAMES = {
     "left": "left l le lefteye os oi og oe sinister sinistro sinistra izquierdo izquierda izq i ojoizquierdo gauche g "
     "oeilgauche esquerdo esquerda e links linkes",
@@ -54,7 +55,6 @@ EYE_NAMES = {
     "direito direita rechts rechtes",
     "": " na nan none null unknown ?",
 }
-"""English, Latin (OD, OS), Spanish (OD, OI), French (OD, OG), Portuguese (OD, OE), Italian and German."""
 EYES = {name: eye for eye, names in EYE_NAMES.items() for name in names.split(" ")}
 SHOWN = 3  # values of a column that a note quotes
 STAND_IN = {"0": 0, "1": 2}
@@ -116,9 +116,7 @@ def _table(files: Files, labels: str | None) -> str:
     return tables[0]
 
 
-def _records(
-    rows: list[Row], columns: Mapping[str, str], truth: str, where: str, survey: Survey | None
-) -> Records:
+def _records(rows: list[Row], columns: Mapping[str, str], truth: str, where: str, survey: Survey | None) -> Records:
     given = {role: columns.get(role, role) for role in ROLES}
     has = {role: given[role] in rows[0][1] for role in ROLES}
     notes = survey.notes if survey is not None else []
@@ -130,9 +128,7 @@ def _records(
     patients = [row[1][given["patient"]] for row in rows] if has["patient"] else None
     if patients is not None and "" in patients:
         number = rows[patients.index("")][0]
-        raise InputError(
-            "is empty", file=where, row=number, column=given["patient"], hint="Give each image one."
-        )
+        raise InputError("is empty", file=where, row=number, column=given["patient"], hint="Give each image one.")
     if patients is not None:
         check_distinct(rows, given["patient"], where)
     refuse_typos(rows[0][1], [role for role in ("patient", "split", "domain") if role not in columns], where)
@@ -146,9 +142,7 @@ def _records(
         if unread:
             notes.append(f"column '{given['eye']}': {_quoted(unread)} names no eye, which is unknown there")
     split = _splits(rows, given["split"], where, notes) if has["split"] else None
-    domain = (
-        _domains(rows, given["domain"], where, notes, asked="domain" in columns) if has["domain"] else None
-    )
+    domain = _domains(rows, given["domain"], where, notes, asked="domain" in columns) if has["domain"] else None
     return make_records(
         images,
         grades,

@@ -45,7 +45,6 @@ STEPS = (
     "THE_ZIP_OR_FOLDER --out data/idrid"
 )
 POOLED_HINT = "Name by --data what `retinabench prepare idrid --source … --size 224 --out …` made."
-
 Row = tuple[str, str, int, str]  # name, split, grade, file
 
 

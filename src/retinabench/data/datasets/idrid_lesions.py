@@ -38,13 +38,13 @@ from retinabench.data.datasets import idrid
 from retinabench.data.preprocessing.graham import square_box, square_image, square_mask
 from retinabench.data.preprocessing.preprocess import decode
 
+# Abbreviation in the file names -> concept, folder of the official archive.
 KINDS = {
     "MA": ("microaneurysm", "1. Microaneurysms"),
     "HE": ("haemorrhage", "2. Haemorrhages"),
     "EX": ("hard_exudate", "3. Hard Exudates"),
     "SE": ("soft_exudate", "4. Soft Exudates"),
 }
-"""Abbreviation in the file names -> concept, folder of the official archive."""
 
 MASK_LEVEL = 40
 """A pixel belongs to a lesion where its brightest channel is above this: JPEG leaves traces around a lesion on black."""

@@ -31,9 +31,7 @@ from retinabench.data.dataset import ArrayDataset, concatenate
 LENGTH, TRAIN, WORDS = 100, 20_000, 20_000
 FILL, OTHER, FIRST = 0, 1, 2
 WORD = re.compile(r"[a-z0-9']+")
-HINT = (
-    "Unpack aclImdb_v1.tar.gz from https://ai.stanford.edu/~amaas/data/sentiment/ and name aclImdb by --data."
-)
+HINT = "Unpack aclImdb_v1.tar.gz from https://ai.stanford.edu/~amaas/data/sentiment/ and name aclImdb by --data."
 
 
 def read(source: Path | None) -> ArrayDataset:
@@ -62,16 +60,13 @@ def tokens(words: Iterable[str], number: dict[str, int]) -> NDArray[np.int64]:
 def _reviews(source: Path, split: str) -> list[tuple[list[str], int]]:
     """Return words and class of the reviews of a split, both classes mixed by the hash of their names."""
     files = [
-        (file, label)
-        for label, kind in enumerate(("neg", "pos"))
-        for file in (source / split / kind).glob("*.txt")
+        (file, label) for label, kind in enumerate(("neg", "pos")) for file in (source / split / kind).glob("*.txt")
     ]
     if not files:
         raise InputError("holds no reviews", file=source / split, hint=HINT)
     files.sort(key=lambda pair: hashlib.sha256(f"{pair[1]}/{pair[0].name}".encode()).digest())
     return [
-        (WORD.findall(file.read_text(encoding="utf-8").replace("<br />", " ").lower()), label)
-        for file, label in files
+        (WORD.findall(file.read_text(encoding="utf-8").replace("<br />", " ").lower()), label) for file, label in files
     ]
 
 

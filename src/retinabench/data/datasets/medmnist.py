@@ -73,9 +73,7 @@ def records(source: Path, *, survey: Survey | None = None, split: str | None = N
     with open(file, "rb") as handle:
         digest = hashlib.file_digest(handle, "md5").hexdigest()
     if known.get(file.name, digest) != digest:
-        raise InputError(
-            f"has the MD5 {digest}, published is {known[file.name]}", file=file, hint="Download it again."
-        )
+        raise InputError(f"has the MD5 {digest}, published is {known[file.name]}", file=file, hint="Download it again.")
     if survey is not None and file.name not in known:
         survey.notes.append(f"{file.name} is no published name, so its MD5 is not checked")
     return placed(join([_part(file, short, name) for short, name in SPLITS.items()]), split)
@@ -159,9 +157,7 @@ def _split_arrays(
     square = images.ndim == 4 and images.shape[1:] == (side or images.shape[2], images.shape[1], 3)
     if not square or images.dtype != np.uint8:
         shown = "S, S" if side is None else f"{side}, {side}"
-        raise InputError(
-            f"{short}_images is {images.dtype} {images.shape}, not uint8 (N, {shown}, 3)", file=file
-        )
+        raise InputError(f"{short}_images is {images.dtype} {images.shape}, not uint8 (N, {shown}, 3)", file=file)
     integers = np.issubdtype(labels.dtype, np.integer)
     if labels.size != len(images) or not integers or not np.isin(labels, np.arange(classes)).all():
         raise InputError(f"{short}_labels are not {len(images):,} classes from 0 to {classes - 1}", file=file)

@@ -33,16 +33,12 @@ PARTS = (
 MOST_IMAGES = 1_000_000
 
 
-def records(
-    source: Path | None, images: int = 3200, seed: int = 0, *, survey: Survey | None = None
-) -> Records:
+def records(source: Path | None, images: int = 3200, seed: int = 0, *, survey: Survey | None = None) -> Records:
     """Return the records of a study; its images are drawn later."""
     if source is not None:
         raise InputError("synthetic retinas are drawn, not read", hint="Leave --source out.")
     if images < 32:
-        raise InputError(
-            f"{images} training images cannot fill the splits", hint="Use at least 32 (--images)."
-        )
+        raise InputError(f"{images} training images cannot fill the splits", hint="Use at least 32 (--images).")
     if images > MOST_IMAGES:
         raise InputError(
             f"{images:,} training images are more than are drawn ({MOST_IMAGES:,})",

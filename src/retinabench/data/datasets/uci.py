@@ -129,9 +129,7 @@ def read_gap(source: Path | None, split: int = 0) -> ArrayDataset:
         raise InputError("the data of 'energy' do not come with the package", hint=ENERGY_HINT)
     table = _read_table(source / "data.txt", ENERGY_HINT)
     if table.shape[1] <= ENERGY_FEATURES:
-        raise InputError(
-            f"has shape {table.shape}; 8 features and the target are wanted", file=source / "data.txt"
-        )
+        raise InputError(f"has shape {table.shape}; 8 features and the target are wanted", file=source / "data.txt")
     parts = {}
     for part, group in (("train", "train"), ("test", "gap")):
         rows = _read_columns(source / "gap" / f"index_{part}_{split}.txt", len(table), ENERGY_HINT)
@@ -212,8 +210,7 @@ def _splits(folder: Path, items: int, count: int) -> tuple[Rows, Rows]:
     if not (folder / "index_train_0.txt").is_file():
         return draw_splits(items, count)
     train, test = (
-        [_read_columns(folder / f"index_{part}_{k}.txt", items) for k in range(count)]
-        for part in ("train", "test")
+        [_read_columns(folder / f"index_{part}_{k}.txt", items) for k in range(count)] for part in ("train", "test")
     )
     for k, (fitted, held) in enumerate(zip(train, test, strict=True)):
         file = folder / f"index_test_{k}.txt"
@@ -240,9 +237,7 @@ def _read_table(file: Path, hint: str = WHOLE_FOLDER) -> Floats:
     bad = np.argwhere(~np.isfinite(table))
     if len(bad):
         row, column = bad[0]
-        raise InputError(
-            "is not finite", file=file, row=int(row) + 1, column=str(column), hint="Remove the row."
-        )
+        raise InputError("is not finite", file=file, row=int(row) + 1, column=str(column), hint="Remove the row.")
     return np.asarray(table, np.float64)
 
 

@@ -109,9 +109,7 @@ def truth_of(name: str) -> BenchmarkTruth:
     """Return the truth of a benchmark's images."""
     benchmark = frozen_benchmark(name)
     table = pyarrow.parquet.read_table(HERE / f"{name}.parquet")
-    text = {
-        key: table[key].to_numpy().astype(np.str_) for key in ("image_id", "patient_id", "domain", "split")
-    }
+    text = {key: table[key].to_numpy().astype(np.str_) for key in ("image_id", "patient_id", "domain", "split")}
     numbers = {key: table[key].to_numpy().astype(np.int8) for key in ("label", "grade")}
     sha256 = np.array([value.hex() for value in table["sha256"].to_pylist()])
     found = BenchmarkTruth(**text, **numbers, sha256=sha256)

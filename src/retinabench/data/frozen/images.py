@@ -68,9 +68,7 @@ def check_images(benchmark: FrozenBenchmark, data: Prepared) -> None:
     truth, hashes = truth_of(benchmark.name), image_hashes(benchmark, data)
     names = truth.image_id.tolist()
     if lacking := [name for name in names if name not in hashes]:
-        raise InputError(
-            f"lacks {len(lacking):,} images of {benchmark.name}, such as '{lacking[0]}'", file=data.folder
-        )
+        raise InputError(f"lacks {len(lacking):,} images of {benchmark.name}, such as '{lacking[0]}'", file=data.folder)
     if strangers := len(hashes) - len(names):
         raise InputError(f"holds {strangers:,} images that {benchmark.name} does not have", file=data.folder)
     differ = [

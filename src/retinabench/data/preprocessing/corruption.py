@@ -38,7 +38,6 @@ from retinabench.data.preprocessing.graham import field_box, field_circle
 
 Pixels = NDArray[np.uint8]
 Floats = NDArray[np.float32]
-
 STRENGTHS = (1, 2, 3, 4, 5)
 GAMMA = 2.2  # light is the grey level to this power
 RETINA = 0.98  # of the radius of the field of view; the fitted circle may be wider by a pixel or two

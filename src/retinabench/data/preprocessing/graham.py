@@ -40,13 +40,9 @@ from scipy.ndimage import binary_erosion, gaussian_filter
 from retinabench.core.errors import InputError
 
 BLOCK, SIZE = 8, 28
-
 DARK = 16  # below this in every channel there is no retina
-
 MARGIN = 6  # pixels of the rim, where the local average is not one of retina
-
 NEIGHBOURHOOD = 7.5  # sigma of the local average, in pixels
-
 GAIN = 2.0
 
 
@@ -67,11 +63,8 @@ def extremes(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 SEARCHED = 256  # pixels of the longer side at which the circle is looked for: fits a radius to about 0.3 %
-
 LEVELS = (0.2, 0.35, 0.5)  # between surround and retina: thresholds tried where the ordinary one finds no rim
-
 RIM = 0.35  # least fall of brightness across a rim, as a share of retina less surround; real rims have 0.39 and more
-
 BEYOND = 0.2  # of the radius: a box that reaches further than this beyond the circle holds surround
 
 
@@ -209,8 +202,7 @@ def _fit(points: NDArray[np.float64]) -> Circle | None:
     n = len(chosen)
     start = np.arange(0, n, max(1, n // 40))
     triples = [
-        chosen[(start[:, None] + np.array(steps)) % n]
-        for steps in ((0, n // 3, 2 * n // 3), (0, n // 6, n // 3))
+        chosen[(start[:, None] + np.array(steps)) % n] for steps in ((0, n // 3, 2 * n // 3), (0, n // 6, n // 3))
     ]
     circles = _through(np.concatenate(triples))
     if not len(circles):  # all points on a line
@@ -240,15 +232,12 @@ def _through(triples: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 Crop = Literal["field_of_view", "whole"]
-
 Box = tuple[int, int, int, int]  # left, top, right, bottom; it may extend beyond the image
 
 
 def square_box(rgb: Image.Image, crop: Crop = "field_of_view") -> Box:
     """Return the square that is cut from an image."""
-    left, top, right, bottom = (
-        field_box(np.asarray(rgb)) if crop == "field_of_view" else (0, 0, rgb.width, rgb.height)
-    )
+    left, top, right, bottom = field_box(np.asarray(rgb)) if crop == "field_of_view" else (0, 0, rgb.width, rgb.height)
     side = max(right - left, bottom - top)
     x, y = round((left + right - side) / 2), round((top + bottom - side) / 2)
     return x, y, x + side, y + side
@@ -267,9 +256,7 @@ def square_mask(mask: NDArray[np.bool_], box: Box) -> NDArray[np.bool_]:
 
 
 KEPT = 0.9  # of the radius of the field of view: its rim is brightened by the dark around it
-
 GREY = 128
-
 WEIGHT = np.float32(4096)  # weights are whole multiples of 1/4096
 
 
@@ -292,9 +279,7 @@ def graham(rgb: Image.Image, circle: Circle, size: int, blur: int) -> Image.Imag
         sharp = rgb.resize((width, height), Image.Resampling.HAMMING, box, reducing_gap=3.0)
         # Blocks of about 0.8 sigma, odd: Pillow rounds halves up, so even ones would be too bright by an eighth.
         block = (max(1, int(0.8 * sigma)) - 1) | 1
-        columns, rows = (
-            _coarse_edges(*pair, sigma, block) for pair in ((across, rgb.width), (down, rgb.height))
-        )
+        columns, rows = (_coarse_edges(*pair, sigma, block) for pair in ((across, rgb.width), (down, rgb.height)))
         soft = rgb.reduce(block, (int(columns[0]), int(rows[0]), int(columns[-1]), int(rows[-1])))
         by_row = _gaussian(down, rows, sigma, rgb.height)
         by_column = _gaussian(across, columns, sigma, rgb.width)
@@ -369,9 +354,7 @@ def _circle(side: int) -> Image.Image:
 
 
 RADIUS, GRAHAM_PUBLISHED_KEPT, GRAHAM_PUBLISHED_GREY, QUALITY = 300, 0.9, 128, 72
-
 LARGEST = 8192  # pixels of a scaled image's side; the released code would ask for all memory
-
 Pixels = NDArray[np.uint8]
 
 
@@ -463,9 +446,7 @@ def resize_linear(image: Pixels, scale: float) -> Pixels:
     return np.asarray(((total + 2) >> 2).clip(0, 255), np.uint8)
 
 
-def _taps(
-    extent: int, size: int, scale: float, clamp: bool
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int32]]:
+def _taps(extent: int, size: int, scale: float, clamp: bool) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int32]]:
     """Return for each of `size` pixels its two neighbours, and the weight of the second in 2048ths."""
     place = ((np.arange(size) + 0.5) * (1 / scale) - 0.5).astype(np.float32)
     low = np.floor(place).astype(int)

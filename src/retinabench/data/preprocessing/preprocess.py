@@ -35,12 +35,10 @@ from retinabench.data.preprocessing.graham import (
 )
 
 MAX_PIXELS = 100_000_000  # the largest fundus cameras stay below 50 megapixels
-
 Image.MAX_IMAGE_PIXELS = MAX_PIXELS
 
 # Formats of stored images; others of Pillow start external programs (EPS).
 FORMATS = ("JPEG", "PNG", "TIFF", "BMP", "GIF", "WEBP", "PPM", "JPEG2000")
-
 HINT = "Replace or remove it."
 
 
@@ -73,9 +71,7 @@ def decode(data: bytes, name: str, at_least: int | None = None) -> Image.Image:
     except UnidentifiedImageError:
         raise InputError("is not an image that can be read", file=name, hint=HINT) from None
     except Image.DecompressionBombError:
-        raise InputError(
-            f"claims more than {MAX_PIXELS // 1_000_000} megapixels", file=name, hint=HINT
-        ) from None
+        raise InputError(f"claims more than {MAX_PIXELS // 1_000_000} megapixels", file=name, hint=HINT) from None
     except MemoryError:
         raise
     except (
@@ -98,7 +94,6 @@ def _rgb(opened: Image.Image) -> Image.Image:
 
 
 Preprocess = Literal["crop", "graham", "none"]
-
 BLURS = (3, 5, 10, 20, 30)  # of the Retina Benchmark; its paper tells of 5 and more
 
 
@@ -121,9 +116,7 @@ class Recipe:
         if self.blur not in BLURS:
             raise InputError(f"blur {self.blur} is not one of {', '.join(map(str, BLURS))}")
         if self.preprocess != "graham" and (self.published or self.blur != 30):
-            raise InputError(
-                "blur and published belong to Graham's preprocessing", hint="Add --preprocess graham."
-            )
+            raise InputError("blur and published belong to Graham's preprocessing", hint="Add --preprocess graham.")
 
 
 def preprocess_bytes(data: bytes, recipe: Recipe, name: str, image_id: str = "") -> NDArray[np.uint8]:

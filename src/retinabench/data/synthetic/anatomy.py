@@ -15,10 +15,7 @@ from retinabench.data.synthetic.raster import Floats, Raster
 from retinabench.data.synthetic.streams import stream
 
 Array = NDArray[np.floating]
-
-AVASCULAR_RADIUS = 0.12
-
-"""No vessel comes nearer to the fovea than this, in eye units."""
+AVASCULAR_RADIUS = 0.12  # No vessel comes nearer to the fovea than this, in eye units.
 
 
 @dataclass(frozen=True)
@@ -77,10 +74,7 @@ class Vessels:
         draw_branches(
             raster,
             layer,
-            *(
-                (b, c, np.clip(0.35 + 45 * b.radius, 0, 1))
-                for b, c in zip(self.generations, calibres, strict=True)
-            ),
+            *((b, c, np.clip(0.35 + 45 * b.radius, 0, 1)) for b, c in zip(self.generations, calibres, strict=True)),
         )
 
 
@@ -100,9 +94,7 @@ def grow(
 
     Shapes: `start` (B, 2), `heading` (B,), `final` (B,), `bend` (B,), `length` (B,), `radius` (B,).
     """
-    start, heading, final, length, radius = (
-        np.asarray(a, np.float32) for a in (start, heading, final, length, radius)
-    )
+    start, heading, final, length, radius = (np.asarray(a, np.float32) for a in (start, heading, final, length, radius))
     count = len(start)
     share = np.linspace(0, 1, points, dtype=np.float32)
     s = share * length[:, None]
@@ -152,9 +144,7 @@ def _divide(
         points,
         taper=0.75,
     )
-    return Branches(
-        young.points, young.heading, young.radius, young.alive & parent.alive[mother, at][:, None]
-    )
+    return Branches(young.points, young.heading, young.radius, young.alive & parent.alive[mother, at][:, None])
 
 
 def grow_vessels(
@@ -166,9 +156,7 @@ def grow_vessels(
     )
 
 
-def _grow_tree(
-    rng: np.random.Generator, disc: Array, disc_radius: float, tortuosity: float, radius: float
-) -> Vessels:
+def _grow_tree(rng: np.random.Generator, disc: Array, disc_radius: float, tortuosity: float, radius: float) -> Vessels:
     """Grow one tree: four arcades, four lesser trunks, and two generations of branches."""
     jitter = rng.standard_normal((8, 4))
     up = np.array([1, -1, 1, -1, 1, -1, 1, -1.0])
@@ -205,7 +193,6 @@ def grow_choroid(rng: np.random.Generator) -> Branches:
 
 
 _PALE = np.array([210, 110, 36])
-
 _DARK = np.array([142, 62, 17])
 
 

@@ -21,13 +21,10 @@ from retinabench.data.preprocessing.corruption import specks_shadow
 from retinabench.data.synthetic.raster import Floats, Raster
 from retinabench.data.synthetic.streams import Population
 
-EDGE_CLEARANCE = 0.05
-"""Lesions keep this distance from the rim and from the cut of the frame, in field-of-view radii."""
+EDGE_CLEARANCE = 0.05  # Lesions keep this distance from the rim and from the cut of the frame, in field-of-view radii.
 
 
-def take_settings(
-    population: Population, visit: np.random.Generator, image: np.random.Generator
-) -> dict[str, float]:
+def take_settings(population: Population, visit: np.random.Generator, image: np.random.Generator) -> dict[str, float]:
     """Draw the settings of one image."""
     v, p, u = visit.standard_normal(8), image.standard_normal(8), image.random(8)
     good = population == "in_domain"
@@ -94,9 +91,7 @@ def field_of_view(raster: Raster, camera: Mapping[str, float]) -> Floats:
     disc = np.clip(0.5 + (1 - np.hypot(steps, steps[:, None])) / pixel, 0, 1)
     band = np.clip(0.5 + (camera["cut"] - np.abs(steps)) / pixel, 0, 1)
     if camera["notch"]:
-        u = (
-            np.float32(0.87) * steps - np.float32(0.5) * steps[:, None]
-        )  # outward, 30 degrees above the horizon
+        u = np.float32(0.87) * steps - np.float32(0.5) * steps[:, None]  # outward, 30 degrees above the horizon
         v = np.float32(0.5) * steps + np.float32(0.87) * steps[:, None]
         tooth = np.minimum(1.03 - u + 0.3 * (v % 0.05), 0.05 - np.abs(v))
         disc = np.maximum(disc, np.clip(0.5 + tooth / pixel, 0, 1) * (u > 0.5))

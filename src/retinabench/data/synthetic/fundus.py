@@ -18,15 +18,13 @@ from retinabench.data.synthetic.lesions import BLOOD, COLOURS, Placed, beading, 
 from retinabench.data.synthetic.raster import Floats, Raster
 from retinabench.data.synthetic.streams import POPULATIONS, Population, stream
 
+# Proportion (5,) of each true grade: the counts of EyePACS train and of labelled APTOS.
 GRADE_MIX: dict[Population, NDArray[np.float64]] = {
     "in_domain": np.array([25810, 2443, 5292, 873, 708]) / 35126,
     "shifted": np.array([1805, 370, 999, 193, 295]) / 3662,
 }
 
-"""Proportion (5,) of each true grade: the counts of EyePACS train and of labelled APTOS."""
-
 FELLOW_EYE_CORRELATION = 0.85
-
 """Correlation of the Gaussian copula that ties the true grades of a patient's two eyes: an assumption."""
 
 CONFUSION: NDArray[np.float64] = np.array(
@@ -38,7 +36,6 @@ CONFUSION: NDArray[np.float64] = np.array(
         [0.005, 0.005, 0.060, 0.080, 0.850],
     ]
 )
-
 """P(reported grade | true grade), (5, 5), rows sum to 1: one reader against the adjudicated truth.
 
 An assumption with the shape that reader studies report: errors fall mostly on neighbouring grades, readers
@@ -106,9 +103,7 @@ def truth(index: int, *, seed: int = 0, population: str = "in_domain") -> ImageT
         reported_grade=reported,
         p_referable=float(CONFUSION[grade, 2:].sum()),
         lesions=_lesion_counts(grade, stream("lesions", seed, where, index)),
-        camera=take_settings(
-            where, stream("visit", seed, where, index // 2), stream("camera", seed, where, index)
-        ),
+        camera=take_settings(where, stream("visit", seed, where, index // 2), stream("camera", seed, where, index)),
     )
 
 
@@ -161,12 +156,8 @@ def _lesion_counts(grade: int, rng: np.random.Generator) -> dict[str, int]:
     flames = int(rng.binomial(haemorrhages - 2, 0.3)) + 1
     counts["flame_haemorrhage"] = flames
     counts["blot_haemorrhage"] = haemorrhages - flames
-    counts["hard_exudate"] = (
-        int(rng.integers(10, 30) + 120 * burden) if rng.random() < 0.45 + 0.45 * burden else 0
-    )
-    counts["cotton_wool_spot"] = (
-        int(rng.integers(1, 3) + 4 * burden) if rng.random() < 0.35 + 0.4 * burden else 0
-    )
+    counts["hard_exudate"] = int(rng.integers(10, 30) + 120 * burden) if rng.random() < 0.45 + 0.45 * burden else 0
+    counts["cotton_wool_spot"] = int(rng.integers(1, 3) + 4 * burden) if rng.random() < 0.35 + 0.4 * burden else 0
     if grade == 4:
         sign = rng.choice(["vessels", "preretinal", "vitreous", "both"], p=[0.45, 0.15, 0.15, 0.25])
         counts["new_vessels"] = int(rng.integers(1, 4)) if sign in ("vessels", "both") else 0
@@ -176,10 +167,7 @@ def _lesion_counts(grade: int, rng: np.random.Generator) -> dict[str, int]:
 
 
 SMALLEST, LARGEST = 16, 2048
-
-MASK_SHARE = 0.35
-
-"""A pixel belongs to a lesion from this share times opacity on; the faintest haemorrhages reach 0.45."""
+MASK_SHARE = 0.35  # A pixel belongs to a lesion from this share times opacity on; the faintest haemorrhages reach 0.45.
 
 
 @dataclass(frozen=True)

@@ -18,14 +18,10 @@ from retinabench.data.synthetic.anatomy import Array, Eye, Vessels, draw_branche
 from retinabench.data.synthetic.camera import visible
 from retinabench.data.synthetic.raster import Floats, Raster
 
-Placed = dict[str, NDArray[np.floating]]
-
-"""Lesion name to the positions (n, 2) of its centres in eye coordinates."""
+Placed = dict[str, NDArray[np.floating]]  # Lesion name to the positions (n, 2) of its centres in eye coordinates.
 
 
-def place(
-    counts: Mapping[str, int], eye: Eye, camera: Mapping[str, float], rng: np.random.Generator
-) -> Placed:
+def place(counts: Mapping[str, int], eye: Eye, camera: Mapping[str, float], rng: np.random.Generator) -> Placed:
     """Choose and return the centre of every lesion, all within the visible field: {name: (count, 2)}."""
     placed: Placed = {}
     severe = counts["blot_haemorrhage"] + counts["flame_haemorrhage"] >= 80
@@ -81,9 +77,7 @@ def _exudates(count: int, eye: Eye, camera: Mapping[str, float], rng: np.random.
     angle = rng.uniform(0, 2 * np.pi, count)
     ring = rng.random(clusters) < 0.35
     size = rng.uniform(0.05, 0.13, clusters)[member]
-    distance = np.where(
-        ring[member], 1 + 0.15 * rng.standard_normal(count), np.abs(rng.standard_normal(count))
-    )
+    distance = np.where(ring[member], 1 + 0.15 * rng.standard_normal(count), np.abs(rng.standard_normal(count)))
     offset = (size * np.minimum(distance, 1.8))[:, None] * np.stack([np.cos(angle), np.sin(angle)], 1)
     for _ in range(3):  # draw back what falls out of the field or on the disc
         points = centres[member] + offset
@@ -118,13 +112,13 @@ def _near_vessels(count: int, eye: Eye, camera: Mapping[str, float], rng: np.ran
     return roots
 
 
+# Reflected light in grey levels of what covers the retina, and how opaque it is.
 COLOURS: dict[str, tuple[tuple[float, float, float], float]] = {
     "hard_exudate": ((244, 204, 82), 0.88),
     "cotton_wool_spot": ((226, 176, 98), 0.75),
 }
 
-"""Reflected light in grey levels of what covers the retina, and how opaque it is."""
-
+# Share of the light (red, green, blue) that comes back through a full layer of blood.
 BLOOD: dict[str, tuple[float, float, float]] = {
     "microaneurysm": (0.76, 0.40, 0.48),
     "blot_haemorrhage": (0.68, 0.32, 0.42),
@@ -133,8 +127,6 @@ BLOOD: dict[str, tuple[float, float, float]] = {
     "preretinal_haemorrhage": (0.40, 0.12, 0.22),
     "vitreous_haemorrhage": (0.30, 0.22, 0.28),
 }
-
-"""Share of the light (red, green, blue) that comes back through a full layer of blood."""
 
 
 @dataclass(frozen=True)
@@ -206,9 +198,7 @@ def _flames(scene: _Scene, layer: Floats, at: Array) -> None:
     for low, high in pairwise(cuts):
         thin = radius * np.sqrt(1.05 - max(low**2, high**2))
         start, end = middle + low * reach, middle + high * reach
-        scene.raster.strokes(
-            layer, start.reshape(-1, 2), end.reshape(-1, 2), thin.reshape(-1), strength.reshape(-1)
-        )
+        scene.raster.strokes(layer, start.reshape(-1, 2), end.reshape(-1, 2), thin.reshape(-1), strength.reshape(-1))
 
 
 def fibre_direction(at: Array, eye: Eye) -> Array:
@@ -239,9 +229,7 @@ def _cotton_wool(scene: _Scene, layer: Floats, at: Array) -> None:
     offset[:, 0] = 0
     centre = (at[:, None] + offset).reshape(-1, 2)
     radius = np.repeat(size, puffs) * rng.uniform(0.6, 1.0, len(centre))
-    scene.raster.blobs(
-        layer, centre, radius, 0.5, rng.uniform(0.7, 1, len(centre)), _outline(rng, len(centre))
-    )
+    scene.raster.blobs(layer, centre, radius, 0.5, rng.uniform(0.7, 1, len(centre)), _outline(rng, len(centre)))
 
 
 def _new_vessels(scene: _Scene, layer: Floats, at: Array) -> None:

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from scipy.interpolate import BSpline
 
 Floats = NDArray[np.float32]
-
 LARGEST_RADIUS = 0.14
 """Largest radius that `strokes` and `blobs` draw, in eye units; it sets the margin around the canvas."""
 
@@ -41,9 +40,7 @@ class Raster:
         steps = (np.arange(self.side, dtype=np.float32) + 0.5 - self.side / 2) / self.scale
         self.x: Floats = (self.mirror * steps + self.gaze[0]).astype(np.float32)  # (side,) of the columns
         self.y: Floats = (self.gaze[1] - steps).astype(np.float32)  # (side,) of the rows
-        self.field = (
-            steps / self.field_radius
-        )  # (side,) in field-of-view radii, right or down from the centre
+        self.field = steps / self.field_radius  # (side,) in field-of-view radii, right or down from the centre
 
     def layer(self) -> Floats:
         """Return an empty layer (side + 2 margin, side + 2 margin)."""
@@ -195,9 +192,7 @@ def _ripple(cosine: Floats, sine: Floats, waves: Floats) -> Floats:
     c2, s2 = cosine * cosine - sine * sine, 2 * cosine * sine
     c3, s3 = c2 * cosine - s2 * sine, s2 * cosine + c2 * sine
     c5, s5 = c3 * c2 - s3 * s2, s3 * c2 + c3 * s2
-    ripple: Floats = (
-        waves[0] * c2 + waves[1] * s2 + waves[2] * c3 + waves[3] * s3 + waves[4] * c5 + waves[5] * s5
-    )
+    ripple: Floats = waves[0] * c2 + waves[1] * s2 + waves[2] * c3 + waves[3] * s3 + waves[4] * c5 + waves[5] * s5
     return ripple
 
 

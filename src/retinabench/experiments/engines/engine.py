@@ -38,7 +38,6 @@ from retinabench.experiments.execution import Resources
 
 # Counts, on Linux, how many processes the kernel killed for lack of memory.
 KILLED_FOR_MEMORY = Path("/proc/vmstat")
-
 SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -213,9 +212,7 @@ def make_engine(
             readers=readers,
         )  # fmt: skip
     if address is not None or storage is not None:
-        raise InputError(
-            "--address and --storage are for --engine ray", hint="Leave them out, or add --engine ray."
-        )
+        raise InputError("--address and --storage are for --engine ray", hint="Leave them out, or add --engine ray.")
     return _local(parallel, device, cpus, gpus, progress, readers)
 
 
@@ -245,9 +242,7 @@ def _local(
     if gpus > 0:  # otherwise more runs than GPUs share them where it was asked for
         places = min(places, len(assigned))
     assigned = [assigned[place % len(assigned)] for place in range(places)] if present else []
-    return LocalEngine(
-        places, max(1, int(cpus)), device, assigned, progress=progress, processes=each, readers=readers
-    )
+    return LocalEngine(places, max(1, int(cpus)), device, assigned, progress=progress, processes=each, readers=readers)
 
 
 def visible_gpus() -> list[str]:

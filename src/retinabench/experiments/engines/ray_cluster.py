@@ -33,7 +33,9 @@ from retinabench.experiments.engines.worker import JobRequest, execute_request, 
 
 LEFT = "last.pt"  # the state from which a training is continued; a finished run needs none
 DONE = "done"
-MOST_LOG = 50_000  # bytes of a log that travel with a result: what Ray sends in a message, and not through its object store
+MOST_LOG = (
+    50_000  # bytes of a log that travel with a result: what Ray sends in a message, and not through its object store
+)
 
 
 class Storage:
@@ -287,9 +289,7 @@ class Cluster:
         """Return how many runs fit on the nodes that are alive."""
         needs = {"CPU": self._engine.cpus, "GPU": self._gpus}
         alive = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
-        return sum(
-            min(int(has.get(what, 0) / need + 1e-9) for what, need in needs.items() if need) for has in alive
-        )
+        return sum(min(int(has.get(what, 0) / need + 1e-9) for what, need in needs.items() if need) for has in alive)
 
 
 def ray_engine(**options: Any) -> RayEngine:
@@ -314,9 +314,7 @@ def import_ray() -> ModuleType:
     try:
         import ray
     except ImportError:
-        raise InputError(
-            "--engine ray needs Ray", hint="Install it with: pip install 'retinabench[cluster]'"
-        ) from None
+        raise InputError("--engine ray needs Ray", hint="Install it with: pip install 'retinabench[cluster]'") from None
     return ray
 
 

@@ -158,9 +158,7 @@ def run_request(request: JobRequest, work: Callable[[JobRequest], None] = execut
     message = ""
     try:
         with output_to(request.log):
-            print(
-                f"--- start {request.number}, {datetime.now(UTC):%F %T} UTC, {host()}, process {os.getpid()}"
-            )
+            print(f"--- start {request.number}, {datetime.now(UTC):%F %T} UTC, {host()}, process {os.getpid()}")
             try:
                 work(request)
             except Exception as error:

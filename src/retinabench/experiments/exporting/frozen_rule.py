@@ -55,9 +55,7 @@ class FrozenRule:
                 "the attached threshold is one of the model's own uncertainty, and it states none", hint=_HINT
             )
         exact = self.threshold is None  # a threshold is compared with the digits that it was chosen from
-        values, _ = referral_uncertainty(
-            predictions, self.uncertainty, exact=exact, threshold=self.decision.value
-        )
+        values, _ = referral_uncertainty(predictions, self.uncertainty, exact=exact, threshold=self.decision.value)
         if self.threshold is not None:
             return values, np.where(values > self.threshold, "refer", "keep")
         below = -math.inf if self.negative is None else self.negative
@@ -117,9 +115,7 @@ class _Referral(_Part):
         if math.isnan(self.threshold):
             raise ValueError("the threshold is not a number")
         decision = FrozenThreshold(self.decision_threshold.value, self.decision_threshold.rule or "")
-        return FrozenRule(
-            self.model.config_hash, self.model.weights, self.uncertainty, self.threshold, decision
-        )
+        return FrozenRule(self.model.config_hash, self.model.weights, self.uncertainty, self.threshold, decision)
 
 
 class _Zone(_Part):
@@ -132,9 +128,7 @@ class _Zones(_Part):
 
     def rule(self) -> FrozenRule:
         """Return the rule."""
-        below, above = (
-            self.zones[side].threshold if side in self.zones else None for side in ("negative", "positive")
-        )
+        below, above = (self.zones[side].threshold if side in self.zones else None for side in ("negative", "positive"))
         if below is None and above is None:
             raise ValueError("both zones are empty")
         if below is not None and above is not None and below >= above:
@@ -163,9 +157,7 @@ def attach(found: Transfer | Triage, predictions: Predictions, folder: Path) -> 
 
 def _check_usable(found: Transfer | Triage) -> None:
     if found.broken:
-        raise InputError(
-            f"the labels of {found.broken[0]} refute the certificate, so that nothing is attached"
-        )
+        raise InputError(f"the labels of {found.broken[0]} refute the certificate, so that nothing is attached")
     refused = found.threshold is None if isinstance(found, Transfer) else found.thresholds == (None, None)
     if refused:
         raise InputError("there is no threshold to be attached")
@@ -206,9 +198,7 @@ def _section(found: Transfer | Triage, predictions: Predictions) -> str:
     else:
         certificates = [zone.certificate for zone in found.zones.values() if zone.certificate]
         delta = found.delta
-        goals = [
-            str(goal) for zone in found.zones.values() if zone.threshold is not None for goal in zone.goals
-        ]
+        goals = [str(goal) for zone in found.zones.values() if zone.threshold is not None for goal in zone.goals]
     context = {
         "found": found, "zones": isinstance(found, Triage), "goals": goals, "delta": delta, "images": len(validation),
         "patients": patients, "most_images": max((one.most_images for one in certificates), default=None),

@@ -135,15 +135,11 @@ class ExportedModel:
         """
         return self._within_memory(images, self._own)
 
-    def predict_both(
-        self, images: NDArray[np.uint8]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+    def predict_both(self, images: NDArray[np.uint8]) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
         """Return what `predict` and `uncertainty` return; the features of the trunk are computed once."""
         return self._within_memory(images, lambda inputs: (self._probs(inputs), self._own(inputs)))
 
-    def _within_memory(
-        self, images: NDArray[np.uint8], compute: Callable[[Sequence[Tensor]], Result]
-    ) -> Result:
+    def _within_memory(self, images: NDArray[np.uint8], compute: Callable[[Sequence[Tensor]], Result]) -> Result:
         """`compute` of the batches, smaller ones where memory runs out; each batch draws noise of its own."""
         return with_less(
             lambda most: compute(self._batches(images, most)),
@@ -168,16 +164,12 @@ class ExportedModel:
         found = []
         for posterior in scoring:
             with precision(self.run, self.device), torch.no_grad():
-                found.append(
-                    torch.cat([posterior.uncertainty(some) for some in inputs]).cpu().double().numpy()
-                )
+                found.append(torch.cat([posterior.uncertainty(some) for some in inputs]).cpu().double().numpy())
         return np.asarray(np.mean(found, axis=0))
 
     def _batches(self, images: NDArray[np.uint8], most: int) -> list[Tensor]:
         size = self.recipe.size
-        needed = (
-            f"Needed are (N, {size}, {size}, 3) uint8: preprocess_bytes(data, model.recipe, name) makes one."
-        )
+        needed = f"Needed are (N, {size}, {size}, 3) uint8: preprocess_bytes(data, model.recipe, name) makes one."
         if not len(images) or images.shape[1:] != (size, size, 3) or images.dtype != np.uint8:
             raise InputError(f"images have shape {images.shape} and type {images.dtype}", hint=needed)
         return [self.inputs(images[k : k + most]) for k in range(0, len(images), most)]
@@ -286,9 +278,7 @@ def export_run(folder: Path, out: Path, network: str | None = None, *, scores: b
             _write_tensors(out / SCALE, {"mean": torch.from_numpy(mean), "std": torch.from_numpy(std)})
             if run.model.trained == "head":
                 _write_tensors(out / TRUNK, build_trunk(run.model).trunk.state_dict())
-            write_bytes(
-                out / CARD, _card(run, inputs, recipe, folder if scores else None).encode(), checked=True
-            )
+            write_bytes(out / CARD, _card(run, inputs, recipe, folder if scores else None).encode(), checked=True)
             write_json(out / ABOUT, {  # last: it makes the folder a model
                 "format": FORMAT, "version": __version__, "data": inputs.data, "fingerprint": finished.fingerprint,
                 "run": _portable(run), "recipe": how, "referable_from": inputs.referable_from,
@@ -342,9 +332,7 @@ def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 def _card(run: Run, inputs: TrainedInputs, recipe: Recipe, folder: Path | None) -> str:
     """The model card, with the scores of the run in `folder`."""
     found = (
-        {}
-        if folder is None
-        else score(read_predictions(folder / FILE), bootstrap=CARD_REPLICATES, seed=run.seed).sets
+        {} if folder is None else score(read_predictions(folder / FILE), bootstrap=CARD_REPLICATES, seed=run.seed).sets
     )
     sets = {
         name: {

@@ -179,9 +179,7 @@ def read_tensors(path: Path, names: Sequence[str] = ()) -> dict[str, Tensor]:
 def weights_of(folder: Path) -> str:
     """Return the fingerprint of the weights of an exported model."""
     members = leaf_runs(read_about(folder, run_code=False).run)
-    return "+".join(
-        fingerprint(read_tensors(folder / member_file(number))) for number, _ in enumerate(members)
-    )
+    return "+".join(fingerprint(read_tensors(folder / member_file(number))) for number, _ in enumerate(members))
 
 
 def member_file(number: int) -> str:
@@ -230,9 +228,7 @@ def read_scale(path: Path, run: Run) -> tuple[NDArray[np.float32], NDArray[np.fl
     return scale["mean"].numpy(), scale["std"].numpy()
 
 
-def _check_size(
-    count: Callable[[ModelConfig], int], run: Run, tensors: Mapping[str, Tensor], path: Path
-) -> None:
+def _check_size(count: Callable[[ModelConfig], int], run: Run, tensors: Mapping[str, Tensor], path: Path) -> None:
     """Refuse a network of more parameters than the file holds, before memory is taken for it."""
     found = sum(tensor.numel() for tensor in tensors.values())
     try:

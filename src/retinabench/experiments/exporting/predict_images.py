@@ -64,9 +64,7 @@ def predict_images(
     files = open_files(source)
     labelled = labels is not None or bool(columns)
     survey = Survey()
-    records = (
-        labelled_folder.records(source, labels=labels, columns=columns, survey=survey) if labelled else None
-    )
+    records = labelled_folder.records(source, labels=labels, columns=columns, survey=survey) if labelled else None
     names = _names(files, source) if records is None else records.source.tolist()
     found = _predicted(model, files, names, progress)
     kept, refused = found.kept, found.refused
@@ -228,6 +226,4 @@ def _write_table(table: pa.Table, out: Path) -> None:
         if out.suffix == ".parquet":
             pa.parquet.write_table(table, handle)
         else:
-            handle.write(
-                csv_text([table.column_names, *zip(*table.to_pydict().values(), strict=True)]).encode()
-            )
+            handle.write(csv_text([table.column_names, *zip(*table.to_pydict().values(), strict=True)]).encode())

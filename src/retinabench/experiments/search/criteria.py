@@ -94,9 +94,8 @@ def _balanced_joint_accuracy_area(validation: Predictions, rules: str) -> Criter
             return CriterionValue(np.nan, f"there are no {name} validation images")
     values, _ = referral_uncertainty(validation, "auto", exact=rules == "published")
     if rules == "corrected":
-        return CriterionValue(
-            referral_curves.area_of(ImageSet("balanced", validation, values).whole, "accuracy")
-        )
+        area = referral_curves.area_of(ImageSet("balanced", validation, values).whole, "accuracy")
+        return CriterionValue(float(area))
     # The released joint set is the in-domain images, then the shifted ones.
     rows = balanced_rows(shifted, DRAW)
     curve = published.referral_curve(validation.label[rows], validation.prob[rows], values[rows], "accuracy")

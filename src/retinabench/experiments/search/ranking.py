@@ -215,9 +215,7 @@ def marginals(ranking: TrialRanking) -> Figure:
     best = f"; best: trial {ranking.first.trial}, {ranking.first.value:.4f}" if ranked else ""
     title = CRITERIA[ranking.criterion].title
     without = f"; {lost} without a value (crosses)" if lost else ""
-    figure.suptitle(
-        f"{title} ({ranking.rules}): {ranked} trials{best}{without}", x=0.01, ha="left", fontsize=11
-    )
+    figure.suptitle(f"{title} ({ranking.rules}): {ranked} trials{best}{without}", x=0.01, ha="left", fontsize=11)
     return figure
 
 

@@ -198,9 +198,7 @@ class RunTable(ResultTable):
             return False
         scores, whys = all_criteria(folder)
         ended = (folder / "done").stat().st_mtime
-        self.add(
-            Result(key, "done", folder.name, training_seconds(folder), 1, ended, scores=scores, whys=whys)
-        )
+        self.add(Result(key, "done", folder.name, training_seconds(folder), 1, ended, scores=scores, whys=whys))
         return True
 
 
@@ -276,8 +274,7 @@ def trial_runs(base: Run, space: Space, trials: int, seed: int) -> list[Run]:
     """
     check_space(base, space)
     return [
-        _vary(base, values, space, f"trial {number}: ")
-        for number, values in enumerate(points(space, 0, trials, seed))
+        _vary(base, values, space, f"trial {number}: ") for number, values in enumerate(points(space, 0, trials, seed))
     ]
 
 

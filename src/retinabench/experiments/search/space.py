@@ -33,8 +33,7 @@ HERE = Path(__file__).parent / "spaces"
 DIGITS = 6  # of a drawn value: the last bits of a logarithm differ between machines, and a run is its hash
 MOST_DOTS = 100  # of a key; no setting of a run has a tenth of them
 Value = bool | int | float | str
-Point = Mapping[str, Value]
-"""Dotted key -> value."""
+Point = Mapping[str, Value]  # Dotted key -> value.
 
 
 class Range(Frozen):

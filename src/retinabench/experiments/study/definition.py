@@ -115,9 +115,7 @@ class Study(Frozen):
                 for folder in others:
                     name = f"{label}-{Path(folder).name}"
                     if name in given["tasks"] or name in tasks:
-                        raise ValueError(
-                            f"tasks.{label}: two data sets under 'shifted' would be called {name}"
-                        )
+                        raise ValueError(f"tasks.{label}: two data sets under 'shifted' would be called {name}")
                     same = {"task": task.get("task") or label, "shifted": folder, "trained_in": label}
                     tasks[name] = {**task, **same}
         return {**given, "tasks": tasks}
@@ -158,9 +156,7 @@ class Study(Frozen):
     @model_validator(mode="after")
     def _complete(self) -> Self:
         if self.trials and not self.criteria:
-            raise ValueError(
-                "trials need 'criteria' to choose by; trials = 0 runs every method as configured"
-            )
+            raise ValueError("trials need 'criteria' to choose by; trials = 0 runs every method as configured")
         if self.ensemble == 1 or self.ensemble > self.seeds:
             raise ValueError(f"an ensemble of {self.ensemble} of {self.seeds} seeds: needs 2 … seeds, or 0")
         if self.folds == 1 or (self.repeats > 1 and not self.folds):
@@ -205,9 +201,7 @@ def read_study(source: str | Path, overrides: Sequence[str] = ()) -> Study:
     else:
         known = study_presets()
         if str(source) not in known:
-            raise InputError(
-                f"unknown study '{source}'", hint=f"{nearest(str(source), known)} Or name a .toml file."
-            )
+            raise InputError(f"unknown study '{source}'", hint=f"{nearest(str(source), known)} Or name a .toml file.")
         file = known[str(source)]
     tree = read_toml(file)
     for word in overrides:

@@ -86,9 +86,7 @@ class StudyPlan:
 def make_plan(study: Study, out: Path, device: str, parallel: int | None) -> StudyPlan:
     """Count the runs of a study and estimate their cost on `cpu` or `cuda`; nothing is computed or written."""
     lines = [_line(study, cell, out, device) for cell in cells(study, out)]
-    drawn = {
-        task.draw for label, task in study.tasks.items() if task.draw and not is_drawn(study, label, out)
-    }
+    drawn = {task.draw for label, task in study.tasks.items() if task.draw and not is_drawn(study, label, out)}
     to_draw = sum(len(synthetic.records(None, one.images, one.seed)) * 3 * one.size**2 for one in drawn)
     existing = next(folder for folder in (out.resolve(), *out.resolve().parents) if folder.exists())
     return StudyPlan(study, lines, device, parallel, to_draw, shutil.disk_usage(existing).free)

@@ -102,9 +102,7 @@ def _entries(study: Study, out: Path, choice: Chosen, name: str) -> list[ResultR
                 found = member(seeds[0])
                 if len(seeds) > 1:
                     found = pool([member(seed) for seed in seeds], seeds, number)
-                write_predictions(
-                    replace(found, metadata={**found.metadata, "stamp": stamp}), file, checked=True
-                )
+                write_predictions(replace(found, metadata={**found.metadata, "stamp": stamp}), file, checked=True)
             files.append(file)
         return tuple(files)
 
@@ -132,9 +130,7 @@ def _entries(study: Study, out: Path, choice: Chosen, name: str) -> list[ResultR
 
 def _stamp(choice: Chosen, seeds: Sequence[int], name: str) -> str:
     """What a labelled file depends on: the runs that it holds, and what they are called."""
-    content = "/".join(
-        [name, choice.cell.task, choice.criterion, *(choice.folders[seed].name for seed in seeds)]
-    )
+    content = "/".join([name, choice.cell.task, choice.criterion, *(choice.folders[seed].name for seed in seeds)])
     return hashlib.sha256(content.encode()).hexdigest()[:12]
 
 

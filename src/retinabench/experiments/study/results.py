@@ -88,10 +88,7 @@ def score_entries(
             unranked=[name for name, entry in known.items() if entry.diverged], advance=advance,
         )  # fmt: skip
         rankings = {(name, score): one for name, of in found.items() for score, one in of.scores.items()}
-        values = {
-            key: {name: one.values for name, one in ranking.models.items()}
-            for key, ranking in rankings.items()
-        }
+        values = {key: {name: one.values for name, one in ranking.models.items()} for key, ranking in rankings.items()}
     table: list[EntryScores] = [{} for _ in entries]
     for key, of_entries in values.items():
         means = [_mean(study, entry, of_entries.get(str(k), ())) for k, entry in enumerate(entries)]
@@ -100,9 +97,7 @@ def score_entries(
     return table
 
 
-def _published(
-    entries: Mapping[str, ResultRow], seed: int, advance: Advance
-) -> dict[Key, dict[str, Sequence[float]]]:
+def _published(entries: Mapping[str, ResultRow], seed: int, advance: Advance) -> dict[Key, dict[str, Sequence[float]]]:
     """Return by score the values of each entry's files by the released code, which has no intervals."""
     scored: dict[str, list[Mapping[str, SetScores]]] = {}
     for name, entry in entries.items():
@@ -128,10 +123,7 @@ def _mean(study: Study, entry: ResultRow, values: Sequence[float]) -> MeanScore:
     """Return mean and standard error of an entry; undefined where a seed diverged, which is a property of the method."""
     if not len(values) or entry.diverged:
         return MeanScore(runs=len(values))
-    groups = [
-        [k for k, one in enumerate(entry.subsets) if set(one) <= set(seeds)]
-        for seeds in study.seeds_by_repeat
-    ]
+    groups = [[k for k, one in enumerate(entry.subsets) if set(one) <= set(seeds)] for seeds in study.seeds_by_repeat]
     if entry.members > 1 and len(groups) > 1 and all(groups):  # of other divisions: independent of each other
         found = aggregate([float(np.mean([values[k] for k in group])) for group in groups])
     else:
@@ -162,9 +154,7 @@ def in_order(rows: Sequence[EntryScores]) -> tuple[Key | None, list[int]]:
     for key in (("balanced", "referral_accuracy_area"), ("in_domain", "referral_accuracy_area")):
         scores = [row.get(key, MeanScore()) for row in rows]
         if any(one.ranked for one in scores):
-            return key, sorted(
-                range(len(rows)), key=lambda k: scores[k].rank if scores[k].ranked else float("inf")
-            )
+            return key, sorted(range(len(rows)), key=lambda k: scores[k].rank if scores[k].ranked else float("inf"))
     return None, list(range(len(rows)))
 
 

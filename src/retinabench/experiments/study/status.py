@@ -86,9 +86,7 @@ def read_status(study: Study, out: Path) -> Status:
     """Read the folder of a study without writing or waiting; `InputError` where the definition or its data are not usable."""
     now = workspace(out).holder()
     every = cells(study, out)
-    tasks = {
-        label: open_task(study, label, out) if is_drawn(study, label, out) else None for label in study.tasks
-    }
+    tasks = {label: open_task(study, label, out) if is_drawn(study, label, out) else None for label in study.tasks}
     known = {cell.folder: read_results(cell.folder / RESULTS, None) for cell in every}
     lines = [_method_status(study, cell, tasks[cell.task], known[cell.folder], now) for cell in every]
     at_once = None
@@ -127,9 +125,7 @@ def _method_status(
 
     count(searched, line.trials)
     chosen = read_choices(cell)
-    current = [
-        chosen[name] for name in study.choices if name in chosen and chosen[name].trials == study.trials
-    ]
+    current = [chosen[name] for name in study.choices if name in chosen and chosen[name].trials == study.trials]
     for one in current:
         if one.run is not None:
             count(with_seeds(study, one.run), line.runs)

@@ -178,9 +178,7 @@ def _choose(
     """Yield the choice of every criterion, and save it for `--status`; that of the task whose weights are used, if any."""
     saved = {}
     source = study.tasks[cell.task].trained_in
-    trained = {
-        one.criterion: one for one in earlier if (one.cell.task, one.cell.method) == (source, cell.method)
-    }
+    trained = {one.criterion: one for one in earlier if (one.cell.task, one.cell.method) == (source, cell.method)}
     for criterion in study.choices:
         if source:  # other shifted images are predicted with the weights of that task's runs
             one = trained[criterion]
@@ -238,9 +236,7 @@ def open_tasks(study: Study, out: Path, progress: Progress = QUIET) -> dict[str,
     for label, task in study.tasks.items():
         if (drawn := task.draw) is not None:
             folder, recipe = _data_folder(study, label, out), Recipe(drawn.size)
-            prepare(
-                "synthetic", folder, recipe=recipe, images=drawn.images, seed=drawn.seed, progress=progress
-            )
+            prepare("synthetic", folder, recipe=recipe, images=drawn.images, seed=drawn.seed, progress=progress)
     return {label: open_task(study, label, out) for label in study.tasks}
 
 

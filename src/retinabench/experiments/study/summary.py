@@ -98,24 +98,19 @@ class TaskSummary:
     def tables(self) -> list[Table]:
         """One table per set, then the ranks."""
         by_set = (
-            self._table(SET_LABELS[name], [(name, kind) for kind in kinds], value_cell)
-            for name, kinds in MAIN.items()
+            self._table(SET_LABELS[name], [(name, kind) for kind in kinds], value_cell) for name, kinds in MAIN.items()
         )
         found = [*by_set, self._table("Ranks", RANKED, rank_cell)]
         return [table for table in found if table is not None]
 
-    def _table(
-        self, caption: str, keys: Sequence[Key], cell: Callable[[ScoredEntry, Key], Cell]
-    ) -> Table | None:
+    def _table(self, caption: str, keys: Sequence[Key], cell: Callable[[ScoredEntry, Key], Cell]) -> Table | None:
         """Return the table of the scores that any entry has, None where there are none."""
         present = [key for key in keys if any(key in entry.scores for entry in self.entries)]
         if not present:
             return None
         several = len({name for name, _ in present}) > 1
         rows = [Row(entry.entry.name, [cell(entry, key) for key in present]) for entry in self.entries]
-        return Table.of(
-            caption, [score_column(key, with_set=several) for key in present], rows, row_header="method"
-        )
+        return Table.of(caption, [score_column(key, with_set=several) for key in present], rows, row_header="method")
 
 
 @dataclass(frozen=True)

@@ -103,8 +103,7 @@ def _sets(evaluator: Evaluator, entries: Mapping[str, FidelityEntry]) -> dict[st
             for name in models:
                 models[name][title] = scored(name, shifted.get(name), _error(values.get(name)))
         scores = {
-            name: ScoreRanking("higher" if MEASURES[name].higher else "lower", of, ())
-            for name, of in models.items()
+            name: ScoreRanking("higher" if MEASURES[name].higher else "lower", of, ()) for name, of in models.items()
         }
         found[group] = SetRanking(len(rows), None, 0, scores)
     return found
@@ -115,17 +114,13 @@ def _rank(value: float, replicates: Floats, places: tuple[int, int]) -> RankedMo
     low = high = np.nan
     if len(replicates):
         (low,), (high,) = percentile_interval(replicates[:, None], points=True)
-    return RankedModel(
-        value, rank=value, rank_low=float(low), rank_high=float(high), best=places[0], worst=places[1]
-    )
+    return RankedModel(value, rank=value, rank_low=float(low), rank_high=float(high), best=places[0], worst=places[1])
 
 
 def make_board(tasks: Sequence[TaskBoard]) -> FidelityBoards:
     """Rank the entries of each division over tasks, those with a submission for every task that the division ranks."""
     divisions = sorted({task.division or RankedDivision() for task in tasks}, key=lambda one: one.key)
-    return FidelityBoards(
-        list(tasks), [row for division in divisions for row in _over_tasks(tasks, division)]
-    )
+    return FidelityBoards(list(tasks), [row for division in divisions for row in _over_tasks(tasks, division)])
 
 
 def _over_tasks(tasks: Sequence[TaskBoard], division: RankedDivision) -> list[RankedEntry]:
@@ -209,8 +204,7 @@ def _ranks(task: TaskBoard) -> _TaskRanks | None:
         for entry in entries
     ]
     shifted = [
-        _shifted(task.evaluator, entry.title, entry.mean[ALL], own)
-        for entry, own in zip(entries, values, strict=True)
+        _shifted(task.evaluator, entry.title, entry.mean[ALL], own) for entry, own in zip(entries, values, strict=True)
     ]
     replicates, contests, by_measure = [], [], {}
     for name in task.ranked_measures:

@@ -86,9 +86,7 @@ def board_of(
     evaluators: dict[str, Evaluator] = {}
     for task, own in by_task.items():
         try:
-            evaluators[task] = make_evaluator(
-                TARGETS.find(task), data.get(task), reference.get(task), bootstrap, seed
-            )
+            evaluators[task] = make_evaluator(TARGETS.find(task), data.get(task), reference.get(task), bootstrap, seed)
         except InputError as error:
             if task in data or task in reference:
                 raise  # the user named the file that cannot be used
@@ -227,8 +225,6 @@ def _paths(words: Sequence[str], option: str) -> dict[str, Path]:
     for word in words:
         task, equals, path = word.partition("=")
         if not equals or not path:
-            raise InputError(
-                f"{option} '{word}' is not TASK=PATH", hint=f"For example: {option} idrid=data/idrid"
-            )
+            raise InputError(f"{option} '{word}' is not TASK=PATH", hint=f"For example: {option} idrid=data/idrid")
         found[TARGETS.find(task).name] = Path(path)
     return found

@@ -98,9 +98,7 @@ def budget_figure(tasks: Sequence[TaskBoard]) -> Figure:
             place = (entry.budget.used, board.value(entry.title, ALL, name).value)
             points.setdefault(entry.seeds[0].title, []).append(place)
     figure, [[axes]] = canvas(WIDTH, 300)
-    lines = sorted(
-        (title for title, some in points.items() if len(some) > 1), key=lambda title: max(points[title])[1]
-    )
+    lines = sorted((title for title, some in points.items() if len(some) > 1), key=lambda title: max(points[title])[1])
     for title, some in points.items():
         x, y = zip(*sorted(some), strict=True)
         known = title in lines[:MOST_LINES]
@@ -118,18 +116,14 @@ def budget_figure(tasks: Sequence[TaskBoard]) -> Figure:
     return figure
 
 
-def entropy_panel(
-    reference: NDArray[np.floating], methods: Sequence[tuple[Mark, NDArray[np.floating]]]
-) -> Figure:
+def entropy_panel(reference: NDArray[np.floating], methods: Sequence[tuple[Mark, NDArray[np.floating]]]) -> Figure:
     """Draw histograms of the predictive entropy of class probabilities (n, C); that of the reference is filled."""
     most = float(np.log(reference.shape[1]))
     label = "predictive entropy, nats"
     return _histogram(_entropy(reference), [(mark, _entropy(p)) for mark, p in methods], most, label)
 
 
-def std_panel(
-    reference: NDArray[np.floating], methods: Sequence[tuple[Mark, NDArray[np.floating]]]
-) -> Figure:
+def std_panel(reference: NDArray[np.floating], methods: Sequence[tuple[Mark, NDArray[np.floating]]]) -> Figure:
     """Draw histograms of the predictive standard deviation from draws of y (n, S)."""
     ours = [(mark, draws.std(axis=1)) for mark, draws in methods]
     stds = reference.std(axis=1)
@@ -157,9 +151,7 @@ def calibration_panel(
     lines: list[tuple[float, str, Any, NDArray[np.floating]]] = [(4.0, REFERENCE, "-", reference)]
     lines += [(1.6, mark.color, mark.linestyle, values) for mark, values in methods]
     for width, color, style, values in lines:
-        axes.plot(
-            *curve(truth, values), color=color, linestyle=style, linewidth=width, marker="o", markersize=3
-        )
+        axes.plot(*curve(truth, values), color=color, linestyle=style, linewidth=width, marker="o", markersize=3)
     return figure
 
 
@@ -252,9 +244,7 @@ def page(board: FidelityBoards) -> str:
         "refused": refused_table(board),
         "budgets": _budget_panels(board),
         "sections": sections,
-        "by_target": [
-            [one for one in sections if one.board.target.name == name] for name in dict.fromkeys(names)
-        ],
+        "by_target": [[one for one in sections if one.board.target.name == name] for name in dict.fromkeys(names)],
     }
     return render("board.html.j2", context, package="retinabench.fidelity.leaderboard")
 
@@ -270,9 +260,7 @@ def leads(board: FidelityBoards) -> list[str]:
         tasks = f" on {ranking[0].tasks} tasks" if ranking[0].tasks > 1 else ""
         where = "" if division is None else f" ({division.label})"
         many = "is" if len(titles) == 1 else "may be"
-        found.append(
-            f"{len(titles)} of {len(ranking)} entries {many} the nearest{tasks}{where}: {named}{more}."
-        )
+        found.append(f"{len(titles)} of {len(ranking)} entries {many} the nearest{tasks}{where}: {named}{more}.")
     return found
 
 
@@ -299,9 +287,7 @@ def _section(task: TaskBoard, *, alone: bool) -> TaskSection:
     shown = [entry for entry in task.ordered if entry.kind != "trivial"][:MOST_CURVES]
     return TaskSection(
         name=_name(task),
-        heading=task.target.title
-        if alone or task.division is None
-        else f"{task.target.title} ({task.division.short})",
+        heading=task.target.title if alone or task.division is None else f"{task.target.title} ({task.division.short})",
         power=power_text(task),
         board=task,
         width=board_width(task),
@@ -345,16 +331,13 @@ def _panels(task: TaskBoard, shown: list[FidelityEntry]) -> Iterator[Panel]:
             rows = evaluator.resampling.groups[group]
             submissions = [entry.seeds[0] for entry in shown]
             values = [
-                (mark(k), np.asarray(one.draws if gaussian else one.probs)[rows])
-                for k, one in enumerate(submissions)
+                (mark(k), np.asarray(one.draws if gaussian else one.probs)[rows]) for k, one in enumerate(submissions)
             ]
             if kind == "uncertainty":
                 draw = std_panel if gaussian else entropy_panel
                 figure, what = draw(reference[rows], values), "Uncertainty"
             else:
-                figure = calibration_panel(
-                    np.asarray(truth)[rows], reference[rows], values, gaussian=gaussian
-                )
+                figure = calibration_panel(np.asarray(truth)[rows], reference[rows], values, gaussian=gaussian)
                 what = "Calibration"
             heading = f"{what}: {'all test points' if group == ALL else group.replace('_', '-')}"
             name = f"{_name(task)}-{kind}-{group}".replace(" ", "-")

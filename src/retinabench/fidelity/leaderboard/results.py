@@ -32,8 +32,7 @@ BOUNDS = {
     **dict.fromkeys(("agreement", "total_variation", "accuracy", "referral_area", "coverage_90"), (0.0, 1.0)),
     **dict.fromkeys(("wasserstein", "w2", "w2_as_printed", "nll", "rmse", "crps", "regret"), (0.0, np.inf)),
 }
-Scores = Mapping[str, RankedModel]
-"""Values by measure."""
+Scores = Mapping[str, RankedModel]  # Values by measure.
 
 
 def scored(name: str, estimate: Estimate | None, error: float = np.nan) -> RankedModel:

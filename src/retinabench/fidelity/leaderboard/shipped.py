@@ -45,9 +45,7 @@ def pack(target: Target, data: str, submissions: Sequence[Submission], folder: P
     """Write the submissions of a task."""
     gaussian = target.likelihood == "gaussian"
     ordered = sorted(submissions, key=lambda one: (one.title, settings_of(one), one.about.seed or 0))
-    stored = [
-        _quantiles(np.asarray(one.draws)) if gaussian else _roots(np.asarray(one.probs)) for one in ordered
-    ]
+    stored = [_quantiles(np.asarray(one.draws)) if gaussian else _roots(np.asarray(one.probs)) for one in ordered]
     for one, values in zip(ordered, stored, strict=True):
         loss = _loss(one, values, gaussian)
         if loss > LOSS[target.likelihood]:
@@ -124,9 +122,7 @@ def _quantiles(draws: Floats) -> NDArray[np.int16]:
     means = np.sort(draws, axis=1).reshape(len(draws), QUANTILES, -1).mean(axis=2)
     most = np.iinfo(np.int16).max
     whole = np.clip(np.rint(means * THOUSANDTHS), -most, most).astype(np.int16)
-    steps = np.diff(
-        whole, axis=1, prepend=np.int16(0)
-    )  # small numbers compress better; what wraps, wraps back
+    steps = np.diff(whole, axis=1, prepend=np.int16(0))  # small numbers compress better; what wraps, wraps back
     return np.asarray(steps, np.int16)
 
 

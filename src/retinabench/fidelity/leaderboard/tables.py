@@ -44,11 +44,11 @@ COLUMNS = {
     ),
     "gaussian": ("wasserstein", "w2", "w2_kit", "w2_as_printed", "rmse", "crps", "coverage_90"),
 }  # fmt: skip
+# Those that fit 80 columns.
 TERMINAL_COLUMNS = {
     "categorical": ("agreement", "total_variation", "accuracy"),
     "gaussian": ("wasserstein", "crps"),
 }
-"""Those that fit 80 columns."""
 _LEGEND = (
     "Intervals of 95 % over test points, and of the ranked measures over chains of the reference; with several seeds over these too, ± their "
     "standard error. Places are shared where differences are not resolved."
@@ -72,9 +72,7 @@ def task_table(task: TaskBoard, group: str = ALL, *, terminal: bool = False) -> 
     with_draws = group == ALL and task.evaluator.draws is not None
     ranked = group == ALL and any(entry.rank is not None for entry in task.entries.values())
     columns = [Column("place")] * ranked + [_column(name) for name in names[: len(task.ranked_measures)]]
-    columns += [Column("exact draws")] * with_draws + [
-        _column(name) for name in names[len(task.ranked_measures) :]
-    ]
+    columns += [Column("exact draws")] * with_draws + [_column(name) for name in names[len(task.ranked_measures) :]]
     columns += [Column("budget"), *[Column("targets")] * (not terminal)]
 
     def row(label: str, scores: Scores, entry: FidelityEntry | None = None) -> Row:
@@ -234,11 +232,7 @@ def _note(task: TaskBoard) -> str:
     reference = task.evaluator.reference
     shipped = _SHIPPED if any(entry.kind == "baseline" for entry in task.competitors) else ""
     declared = _DECLARED if any(entry.declared for entry in task.competitors) else ""
-    marked = (
-        f"'{entry.title}' is not ranked: {', '.join(entry.notes)}."
-        for entry in task.competitors
-        if entry.notes
-    )
+    marked = (f"'{entry.title}' is not ranked: {', '.join(entry.notes)}." for entry in task.competitors if entry.notes)
     if reference.passed:
         verdict = reference.judgement.verdict
         known = "" if verdict == "passed" else f"The reference is {verdict}. "
@@ -263,16 +257,12 @@ def printed_rows(task: TaskBoard, group: str = ALL) -> dict[str, Scores]:
     tier = task.division.tier if task.division else None
     shipped = any(entry.kind == "baseline" for entry in task.competitors)
     for printed in printed_tables().values():
-        here = printed.task == task.target.name and (
-            (printed.group or ALL) == group or (alone and not printed.group)
-        )
+        here = printed.task == task.target.name and ((printed.group or ALL) == group or (alone and not printed.group))
         if here and (printed.tier is None or (printed.tier == tier and not shipped)):
             mark = "printed" if printed.tier is None else "recorded"
             for title in printed.rows:
                 values = printed.values(title).items()
-                found[f"{title} ({mark})"] = {
-                    name: RankedModel(value, error=error) for name, (value, error) in values
-                }
+                found[f"{title} ({mark})"] = {name: RankedModel(value, error=error) for name, (value, error) in values}
     return found
 
 
@@ -302,9 +292,7 @@ def usefulness_table(tasks: Sequence[TaskBoard]) -> Table | None:
         "Negative log-likelihood in nats; of a regression the CRPS, and instead of uniform the distribution of y over the training points. "
         "Differences below 0: the posterior predicts better; 95 % intervals over test points."
     )
-    return Table.of(
-        "Does the posterior predict better than MAP and than no knowledge?", columns, rows, note=note
-    )
+    return Table.of("Does the posterior predict better than MAP and than no knowledge?", columns, rows, note=note)
 
 
 def _usefulness_rows(task: TaskBoard, known: FidelityEntry | None) -> list[Row]:
@@ -375,10 +363,7 @@ def corruption_table(task: TaskBoard) -> Table | None:
             for k in range(len(names))
         ]
         rows.append(Row(entry.title, shown, entry.kind == "trivial"))
-    columns = [
-        Column(MEASURES[name].label, direction="higher" if MEASURES[name].higher else "lower")
-        for name in names
-    ]
+    columns = [Column(MEASURES[name].label, direction="higher" if MEASURES[name].higher else "lower") for name in names]
     division = "" if task.division is None else f"; {task.division.label}"
     note = f"Mean ± standard deviation over {len(cells)} cells, each kind of {kinds[1]} at each strength."
     return Table.of(f"{task.target.title}: all kinds and strengths{division}", columns, rows, note=note)

@@ -37,9 +37,7 @@ from retinabench.methods import hmc
 
 MONITORED = 1000  # weights whose mixing is monitored; all where there are fewer
 STUCK = 30  # transitions after which chains that accept nothing are stopped
-LONGEST = (
-    1000  # leapfrog steps of a transition in burn-in, where a step that is still too small would cost hours
-)
+LONGEST = 1000  # leapfrog steps of a transition in burn-in, where a step that is still too small would cost hours
 INTERVAL = 20.0  # seconds between checkpoints
 
 
@@ -218,9 +216,7 @@ class _Run:
         """Write the checkpoint, after all rows that it counts have reached the disk."""
         rows.flush()
         os.fsync(rows.fileno())
-        w, value, gradient = (
-            x.cpu().numpy() for x in (self.state.weights, self.state.value, self.state.gradient)
-        )
+        w, value, gradient = (x.cpu().numpy() for x in (self.state.weights, self.state.value, self.state.gradient))
         numbers = np.array([self.size.error, self.size.log_smoothed, self.size.count, self.seconds])
         history = np.array(self.history).reshape(-1, 3, self.plan.chains)
         with atomic_write(folder / "checkpoint.npz", checked=True) as sink:

@@ -22,9 +22,7 @@ from scipy.special import ndtri
 from scipy.stats import rankdata
 
 Draws = NDArray[np.floating]
-
 Values = NDArray[np.float64]
-
 BLOCK = 4_000_000  # draws worked on at once: some 200 MB
 
 
@@ -89,9 +87,7 @@ def _blocks(function: Callable[[Values], Values], draws: Draws) -> Values:
     if draws.ndim != 3 or draws.shape[1] < 4:
         raise ValueError(f"draws {draws.shape} are not (chains, at least 4 draws, outputs)")
     step = max(1, BLOCK // (draws.shape[0] * draws.shape[1]))
-    parts = [
-        function(np.asarray(draws[:, :, k : k + step], np.float64)) for k in range(0, draws.shape[2], step)
-    ]
+    parts = [function(np.asarray(draws[:, :, k : k + step], np.float64)) for k in range(0, draws.shape[2], step)]
     return np.concatenate(parts) if parts else np.empty(0)
 
 
@@ -202,9 +198,7 @@ def diagnose(predictions: NDArray[np.floating]) -> Diagnosis:
     """Return the diagnostics of predictions (T, K, N, O), which may be on disk: they are read in blocks."""
     transitions, chains, *shape = predictions.shape
     draws = predictions.reshape(transitions, chains, -1).transpose(1, 0, 2)
-    return Diagnosis(
-        *(measure(draws).reshape(shape) for measure in (rank_rhat, split_rhat, ess_bulk, ess_tail, mcse))
-    )
+    return Diagnosis(*(measure(draws).reshape(shape) for measure in (rank_rhat, split_rhat, ess_bulk, ess_tail, mcse)))
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,6 @@ ALL_DRAWS = 4000  # of y, of all chains: more than four chains have fewer each, 
 GRAIN = 2**-10  # draws are rounded to it, which halves the file: a twentieth of the least std
 BLOCK = 100  # test points worked on at once
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
-
 Values = NDArray[np.float64]
 
 
@@ -136,9 +135,7 @@ def _assessment(
 ) -> ReferenceAbout:
     """Return settings and diagnostics of the chains."""
     errors = convergence.energy(kept.kept_history)
-    halved = convergence.half_step(
-        kept.predictions, kept.kept_history, half.predictions, half.kept_history, found.mcse
-    )
+    halved = convergence.half_step(kept.predictions, kept.kept_history, half.predictions, half.kept_history, found.mcse)
     steps = hmc.steps_for(kept.step, target.prior_variance)
     weights = kept.weights.transpose(1, 0, 2)
     limits = ("1.01", "1.05", "1.1")
@@ -238,12 +235,7 @@ def ceiling(arrays: Mapping[str, NDArray[Any]], group: NDArray[np.str_]) -> dict
             }
         else:
             draws = arrays["chain_draws"][:, rows]
-            pairs = [
-                (one, np.concatenate(list(np.delete(draws, k, axis=0)), axis=1))
-                for k, one in enumerate(draws)
-            ]
+            pairs = [(one, np.concatenate(list(np.delete(draws, k, axis=0)), axis=1)) for k, one in enumerate(draws)]
             measures = {"wasserstein": distances.wasserstein}
-        found[kind] = {
-            name: [float(measure(*pair).mean()) for pair in pairs] for name, measure in measures.items()
-        }
+        found[kind] = {name: [float(measure(*pair).mean()) for pair in pairs] for name, measure in measures.items()}
     return found

@@ -52,7 +52,6 @@ from retinabench.fidelity.targets.target import Target
 from retinabench.predictions.formats import DAMAGED_ARRAYS, read_member
 
 Floats = NDArray[np.floating]
-
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 
 
@@ -154,9 +153,7 @@ class ReferenceArrays:
         return self.about.chains
 
 
-def later_verdict(
-    likelihood: str, errors: EnergyErrors, found_change: float, width: float | None
-) -> list[str]:
+def later_verdict(likelihood: str, errors: EnergyErrors, found_change: float, width: float | None) -> list[str]:
     """Return the reasons by the thresholds that version 0.1 did not have, in sentences."""
     limit, why = THRESHOLDS, []
     if not errors.diverged <= limit.diverged:
@@ -226,14 +223,9 @@ LACKING = (
     "step stand on its metadata"
 )
 
-NO_STARTS = (
-    "its chains started from half a draw of the prior each, nearer together than the posterior is wide"
-)
-
+NO_STARTS = "its chains started from half a draw of the prior each, nearer together than the posterior is wide"
 _GRIDS = 1e-5  # greatest difference of probabilities between two grids
-
 _LEAST_VARIANCE = 1e-8  # of a chain's states, above the rounding of float16 samples
-
 _STATED_ERRORS = 4.0  # largest ratio of the variance of the chains' mean to the one stated
 
 
@@ -311,12 +303,7 @@ def _of_summaries(reference: ReferenceArrays, likelihood: str) -> Judgement:
     )
     diagnosis = convergence.Diagnosis(*(np.asarray(values, np.float64) for values in known))
     errors, halved = about.energy_error, about.half_step
-    if (
-        about.acceptance is None
-        or about.kept is None
-        or errors is None
-        or not (halved and halved.transitions)
-    ):
+    if about.acceptance is None or about.kept is None or errors is None or not (halved and halved.transitions):
         return Judgement(("it states no acceptance, energy errors or comparison with half the step",))
     why = verdict(likelihood, len(between), diagnosis, np.array(about.acceptance), errors, halved)
     if likelihood == "categorical":
@@ -335,22 +322,16 @@ def _variances(reference: ReferenceArrays) -> tuple[NDArray[np.float64], NDArray
     if reference.chain_probs is not None:
         assert reference.samples is not None
         chains, parts = reference.chain_probs, np.array_split(reference.samples, reference.chains)
-        within = np.mean(
-            [part.var(axis=0, ddof=1, dtype=np.float64) for part in parts if len(part) > 1], axis=0
-        )
+        within = np.mean([part.var(axis=0, ddof=1, dtype=np.float64) for part in parts if len(part) > 1], axis=0)
         return chains.var(axis=0, ddof=1), within
     assert reference.chain_draws is not None
     draws = reference.chain_draws
     means = draws.mean(axis=2, dtype=np.float64)
-    return means.var(axis=0, ddof=1)[:, None], draws.var(axis=2, ddof=1, dtype=np.float64).mean(axis=0)[
-        :, None
-    ]
+    return means.var(axis=0, ddof=1)[:, None], draws.var(axis=2, ddof=1, dtype=np.float64).mean(axis=0)[:, None]
 
 
 SCHEMA = "retinabench.fidelity-reference/1"
-
 QUALITIES = ("rhat", "ess_bulk", "ess_tail", "mcse")
-
 EVIDENCE = ("states", "half_states", "history", "half_history", "start")
 
 ARRAYS = (
@@ -579,9 +560,7 @@ def _evidence_shapes(
         missing = next(column for column in EVIDENCE if column not in present)
         raise InputError(f"holds {present[0]} and not {missing}", file=name, column=missing)
     tail = (chains, points, target.outputs)
-    lengths = {
-        column: len(getattr(reference, column)) for column in EVIDENCE if getattr(reference, column).ndim
-    }
+    lengths = {column: len(getattr(reference, column)) for column in EVIDENCE if getattr(reference, column).ndim}
     if any(lengths.get(column, 0) < 8 for column in ("states", "half_states", "history", "half_history")):
         raise InputError("holds fewer than 8 states of a chain", file=name, column="states")
     return {
@@ -603,6 +582,4 @@ def _check_means(reference: Reference, name: str | Path) -> None:
         difference = np.abs(means[..., 0] - draws.mean(axis=2)).mean()
         variances = variances[..., 0] + draws.var(axis=2) / draws.shape[2]
     if difference > max(_MEANS, _MEANS_ERRORS * np.sqrt(variances).mean()):
-        raise InputError(
-            f"holds states whose means are {difference:.2g} from those of the predictions", file=name
-        )
+        raise InputError(f"holds states whose means are {difference:.2g} from those of the predictions", file=name)

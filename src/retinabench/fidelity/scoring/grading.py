@@ -34,8 +34,7 @@ from retinabench.fidelity.submissions.submission import DRAWS, Submission
 from retinabench.fidelity.targets.data import TargetData, labels
 from retinabench.fidelity.targets.target import Target
 
-Estimates = dict[str, dict[str, Estimate]]
-"""{group: {measure: estimate}}."""
+Estimates = dict[str, dict[str, Estimate]]  # {group: {measure: estimate}}.
 
 
 class _Truth(NamedTuple):
@@ -129,8 +128,7 @@ class Evaluator:
             return {group: self._floor_of_draws(group) for group in self.resampling.groups}
         per_point = posterior_distance(self.reference.mcse)
         return {
-            group: {"total_variation": float(per_point[rows].mean())}
-            for group, rows in self.resampling.groups.items()
+            group: {"total_variation": float(per_point[rows].mean())} for group, rows in self.resampling.groups.items()
         }
 
     def _floor_of_draws(self, group: str) -> dict[str, float]:
@@ -165,9 +163,7 @@ class Evaluator:
     def _probs_of_chains(self) -> list[Estimates]:
         assert self.reference.chain_probs is not None
         found = []
-        both = zip(
-            _one_and_others(self.reference.chain_probs), _one_and_others(self._chain_sums), strict=True
-        )
+        both = zip(_one_and_others(self.reference.chain_probs), _one_and_others(self._chain_sums), strict=True)
         for (chain, others), (own, theirs) in both:
             rest = SampleSums.joined(theirs)
             known = _Truth(np.mean(others, axis=0), rest.epistemic, rest.disagreement)

@@ -47,7 +47,6 @@ from retinabench.metrics.scoring import referral_curve
 from retinabench.metrics.uncertainty import binary_entropy
 
 _VARIED = 0.05  # least share of rows that name another class than the most frequent one
-
 _DOUBT, _PROOF = 2.0, 4.0  # standard errors of an accuracy above chance
 
 
@@ -79,9 +78,7 @@ def _excess(named: NDArray[np.integer], truth: NDArray[np.integer]) -> tuple[flo
 
 
 Values = NDArray[np.float64]
-
 ALL = "all"
-
 BLOCK = 1 << 22  # weights turned into float64 at once
 
 
@@ -118,9 +115,7 @@ class Estimate:
 
 def average(estimates: list[Estimate]) -> Estimate:
     """Return the mean of estimates of the same replicates."""
-    return Estimate(
-        float(np.mean([one.value for one in estimates])), np.mean([one.draws for one in estimates], axis=0)
-    )
+    return Estimate(float(np.mean([one.value for one in estimates])), np.mean([one.draws for one in estimates], axis=0))
 
 
 def groups_of(target: Target, group: NDArray[np.str_]) -> dict[str, NDArray[np.intp]]:
@@ -132,11 +127,7 @@ def groups_of(target: Target, group: NDArray[np.str_]) -> dict[str, NDArray[np.i
         found[kind] = np.flatnonzero(kinds == kind)
         of_kind = sorted(set(strengths[found[kind]].tolist()))
         if len(of_kind) > 1:
-            found |= {
-                f"{kind} {s}": np.flatnonzero((kinds == kind) & (strengths == s))
-                for s in of_kind
-                if s.isdigit()
-            }
+            found |= {f"{kind} {s}": np.flatnonzero((kinds == kind) & (strengths == s)) for s in of_kind if s.isdigit()}
     return {name: rows for name, rows in found.items() if len(rows)}
 
 
@@ -262,9 +253,7 @@ def classification(probs: NDArray[np.floating], label: NDArray[np.int64]) -> dic
     return {"accuracy": mean_of(probs.argmax(axis=1) == label), "nll": mean_of(nll)}
 
 
-def referral_area(
-    probs: NDArray[np.floating], label: NDArray[np.int64], needs_expert: NDArray[np.bool_]
-) -> Estimate:
+def referral_area(probs: NDArray[np.floating], label: NDArray[np.int64], needs_expert: NDArray[np.bool_]) -> Estimate:
     """Return the mean accuracy of P(needs an expert) > 1/2 over all shares referred, the most uncertain first.
 
     Shapes: `needs_expert` (C,).
@@ -301,23 +290,15 @@ def crps(draws: NDArray[np.floating], y: Values) -> Values:
 
 
 Floats = NDArray[np.floating]
-
 EQUAL = "equal to the reference"
-
 NEARER = "nearer to the reference than independent draws could be"
-
 _GRAIN = 1e-4  # largest difference of equal probabilities: four decimals
 # Largest difference of equal draws, in stds over their number; of independent draws one in seven is as near.
 _GRAIN_OF_DRAWS = 0.25
-
 _MOST_CHAINS = 16  # whose 65,535 subsets are all compared; of more chains each, and the mean of all
-
 _BLOCK = 64  # probabilities that are compared with all subsets at a time: almost none is left after the first
-
 _SHARE = 0.5  # of samples, or draws, that stand in the reference
-
 _LIMIT = 0.5  # of the distance of exact inference
-
 _LIMIT_OF_CHAINS = 0.25  # the same of one of its chains
 
 
@@ -408,9 +389,7 @@ def _shared(draws: NDArray[np.floating], reference: NDArray[np.floating]) -> flo
 
 
 COUNTS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
-
 REPEATS = (200, 8)  # least number of draws in all the sets of one size, and of sets
-
 POINTS = 64  # of a regression, evenly spaced: sorting draws is slow
 
 
@@ -451,18 +430,14 @@ def draw_curve(reference: Reference, rows: NDArray[np.intp], floor: float) -> Dr
     if reference.external:
         return None
     mean, std, draws = _components(reference, rows)
-    levels = ((np.arange(DRAWS) + 0.5) * draws.shape[1] / DRAWS).astype(
-        np.intp
-    )  # as many as a submission has
+    levels = ((np.arange(DRAWS) + 0.5) * draws.shape[1] / DRAWS).astype(np.intp)  # as many as a submission has
     draws = np.sort(draws, axis=1)[:, levels].T
     return _curve(lambda n: _of_draws(mean, std, draws, n, generator), floor, most=REPEATS[1])
 
 
 def _curve(measure: Callable[[int], float], floor: float, most: int = 200) -> DrawCurve:
     repeats = [min(most, max(REPEATS[0] // n, REPEATS[1])) for n in COUNTS]
-    found = [
-        float(np.mean([measure(n) for _ in range(times)])) for n, times in zip(COUNTS, repeats, strict=True)
-    ]
+    found = [float(np.mean([measure(n) for _ in range(times)])) for n, times in zip(COUNTS, repeats, strict=True)]
     return DrawCurve(tuple(np.minimum.accumulate(found).tolist()), floor)
 
 
@@ -499,7 +474,6 @@ def _components(reference: Reference, rows: NDArray[np.intp]) -> tuple[Values, V
 
 
 Probabilities = NDArray[np.floating]
-
 BINS = 15  # of the confidence
 
 
@@ -534,7 +508,6 @@ MEASURES = {
 }
 
 RANKED = {"categorical": ("agreement", "total_variation"), "gaussian": ("wasserstein",)}
-
 """The measures by which the board ranks, as the competition did."""
 
 
@@ -658,8 +631,6 @@ def rank_correlation(a: NDArray[np.floating], b: NDArray[np.floating]) -> Measur
         mx, my, xx, yy, xy = np.moveaxis(means, -1, 0)
         product = (xx - mx**2) * (yy - my**2)
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray(
-                np.where(product > 1e-12, (xy - mx * my) / np.sqrt(np.maximum(product, 0)), np.nan)
-            )
+            return np.asarray(np.where(product > 1e-12, (xy - mx * my) / np.sqrt(np.maximum(product, 0)), np.nan))
 
     return Measure(np.stack([x, y, x * x, y * y, x * y], axis=1), correlation)

@@ -73,10 +73,7 @@ def resolve(contests: Sequence[Contest]) -> Resolution:
     entries = len(contests[0].sides)
     pairs = list(combinations(range(entries), 2))
     tests = [
-        [
-            mean_difference(contest.sides[a], contest.sides[b], len(contest.sides[a].draws) - 1.0)
-            for a, b in pairs
-        ]
+        [mean_difference(contest.sides[a], contest.sides[b], len(contest.sides[a].draws) - 1.0) for a, b in pairs]
         for contest in contests
     ]
     corrected = holm([test.p for of in tests for test in of]).reshape(len(contests), len(pairs))

@@ -61,9 +61,7 @@ def check_plan(run: Run, limit: float) -> None:
     epochs = within(run, limit).optimizer.epochs
     settings = f"optimizer.epochs to {epochs}"
     if planned(with_epochs(run, epochs)) > limit:
-        settings = " or ".join(
-            f"method.{key}" for key in ("members", "train_samples") if hasattr(run.method, key)
-        )
+        settings = " or ".join(f"method.{key}" for key in ("members", "train_samples") if hasattr(run.method, key))
     raise InputError(
         f"plans {plan:g} gradient evaluations per training example; the budget is {limit:g}",
         hint=f"Lower {settings or 'the cost of the method'}, or mark the submission by --over-budget mark.",
@@ -113,6 +111,7 @@ def _rows(output: Tensor) -> int:
     return output.numel() // per_row
 
 
+# Titles of the entries without a training loop (`untrained/run.py`), by name.
 UNTRAINED_TITLES = {
     "nngp": "infinite width (NNGP)",
     "ntk": "infinite width (NTK)",
@@ -122,8 +121,6 @@ UNTRAINED_TITLES = {
     "smc": "tempered particles (SMC)",
     "svgd": "Stein variational gradient descent",
 }
-
-"""Titles of the entries without a training loop (`untrained/run.py`), by name."""
 
 PER_POINT = " per point"
 

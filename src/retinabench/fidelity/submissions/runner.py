@@ -170,9 +170,7 @@ class TargetRuns:
             title=self.entry.title,
             seed=self.run.seed,
             run=self.run.model_dump(mode="json", exclude={"model"}),
-            budget=Budget(
-                limit=self.budget, used=predicted.gradients, over=predicted.gradients > self.budget
-            ),
+            budget=Budget(limit=self.budget, used=predicted.gradients, over=predicted.gradients > self.budget),
             seconds=round(predicted.seconds, 1),
             version=__version__,
             implied=implied_by(self.run, len(self.data.train)),

@@ -49,7 +49,6 @@ from retinabench.predictions.io import MAX_TITLE
 Track = Literal["stated", "open"]
 Floats = NDArray[np.floating]
 Arrays = dict[str, NDArray[Any]]
-
 SCHEMA = "retinabench.fidelity-submission/1"
 SCHEMAS = (SCHEMA, "retinabench.fidelity-answers/1")  # the latter: of version 0.1
 FILE, EARLIER_FILE = "submission.npz", "answers.npz"  # the latter: of version 0.1
@@ -268,9 +267,7 @@ class Submission:
     @property
     def title(self) -> str:
         """The title of the method, else its name, else the name of the file."""
-        return printable(
-            str(self.about.title or self.about.method or (self.source and self.source.stem)), MAX_TITLE
-        )
+        return printable(str(self.about.title or self.about.method or (self.source and self.source.stem)), MAX_TITLE)
 
 
 def submission_in(folder: Path) -> Path:
@@ -327,9 +324,7 @@ def read_submission(path: str | Path, target: Target, points: int, data: str = "
             hint=f"An array '{wanted}', or columns {columns}.",
         )
     if wanted == "draws":
-        return Submission(
-            draws=checked_draws(path, arrays["draws"], target, points), about=about, source=path
-        )
+        return Submission(draws=checked_draws(path, arrays["draws"], target, points), about=about, source=path)
     probs = checked_probs(path, arrays["probs"], target, points, "probs")
     samples = arrays.get("samples")
     if samples is not None:
@@ -434,9 +429,7 @@ def check_samples(path: Path, probs: Floats, samples: Floats) -> None:
 def checked_draws(path: Path, values: Floats, target: Target, points: int) -> Floats:
     """Return the first `DRAWS` of the draws (N, S) of every test point."""
     if values.ndim != 2:
-        raise InputError(
-            f"has shape {values.shape}, needed is ({points}, {DRAWS})", file=path, column="draws"
-        )
+        raise InputError(f"has shape {values.shape}, needed is ({points}, {DRAWS})", file=path, column="draws")
     _check_rows(path, values, target, points)
     if values.shape[1] < DRAWS:
         problem = f"holds {values.shape[1]} draws per test point, wanted are {DRAWS:,}"
@@ -496,9 +489,7 @@ def _explained(path: Path) -> Iterator[None]:
     except InputError:
         raise
     except IsADirectoryError:
-        raise InputError(
-            "is a folder, not a submission", file=path, hint="Name submission.npz in it."
-        ) from None
+        raise InputError("is a folder, not a submission", file=path, hint="Name submission.npz in it.") from None
     except FileNotFoundError:
         raise InputError("does not exist", file=path) from None
     except DAMAGED_ARRAYS:
@@ -579,9 +570,7 @@ def _text(path: Path, content: bytes, target: Target) -> Arrays:
 
 def _numbers(path: Path, text: str, delimiter: str | None, *, header: bool) -> NDArray[np.float64]:
     try:
-        return np.loadtxt(
-            io.StringIO(text), delimiter=delimiter, skiprows=int(header), ndmin=2, comments=None
-        )
+        return np.loadtxt(io.StringIO(text), delimiter=delimiter, skiprows=int(header), ndmin=2, comments=None)
     except ValueError as error:
         # "could not convert string 'x' to float64 at row 3, column 2.", "the number of columns changed from …"
         problem = str(error).partition(";")[0].partition("\n")[0].rstrip(".")
@@ -616,7 +605,5 @@ def _columns(path: Path, names: list[str], values: NDArray[np.float64]) -> Array
         if places:
             arrays[f"{kind}s"] = values[:, [places[k] for k in range(len(places))]]
     if not arrays:
-        raise InputError(
-            f"has the columns {', '.join(names[:6])}", file=path, hint="Wanted are prob_0 … or draw_0 …."
-        )
+        raise InputError(f"has the columns {', '.join(names[:6])}", file=path, hint="Wanted are prob_0 … or draw_0 ….")
     return arrays

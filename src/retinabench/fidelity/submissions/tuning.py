@@ -84,9 +84,7 @@ class Tuning:
     @property
     def best(self) -> TuningPoint:
         """The trial that comes closest to the reference."""
-        return min(
-            (one for one in self.trials if one.distance is not None), key=lambda one: one.distance or 0.0
-        )
+        return min((one for one in self.trials if one.distance is not None), key=lambda one: one.distance or 0.0)
 
     def to_dict(self) -> JsonObject:
         """Return the trials, the best one and their time as JSON holds them."""
@@ -159,13 +157,9 @@ def tune(
             yield item, Result(item.key, state, "", seconds, 1, time.time(), message, scores=scores)
 
     items = [Item(table, _key([*common, dict(one)]), one) for one in values]
-    results = run_many(
-        items, compute, lambda row: str(row.scores.get("distance", row.state)), resources.progress
-    )
+    results = run_many(items, compute, lambda row: str(row.scores.get("distance", row.state)), resources.progress)
     done = [
-        TuningPoint(
-            one, row.scores.get("distance"), row.message, row.scores.get("gradients") or 0.0, row.seconds
-        )
+        TuningPoint(one, row.scores.get("distance"), row.message, row.scores.get("gradients") or 0.0, row.seconds)
         for one, row in zip(values, results, strict=True)
     ]
     if all(trial.distance is None for trial in done):

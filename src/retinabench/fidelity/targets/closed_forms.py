@@ -27,9 +27,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 Floats = NDArray[np.floating[Any]]
-
 Loops = Callable[[Floats, Floats, Floats, Any, Floats, Floats], None]
-
 """weights (K, P), inputs (D, N), truth (N,), floor, values (K,) and gradients (K, P), the last two to be written."""
 
 
@@ -97,9 +95,7 @@ def loops(features: int, hidden: int) -> Loops:
     b1, w2 = hidden * features, hidden * (features + 1)
     b2 = w2 + 2 * hidden
 
-    def evaluate(
-        weights: Floats, x: Floats, truth: Floats, floor: Any, values: Floats, gradients: Floats
-    ) -> None:
+    def evaluate(weights: Floats, x: Floats, truth: Floats, floor: Any, values: Floats, gradients: Floats) -> None:
         active = np.empty((hidden, x.shape[1]), x.dtype)
         outputs, slope = np.empty((2, x.shape[1]), x.dtype), np.empty(x.shape[1], x.dtype)
         for k in range(len(weights)):
@@ -121,9 +117,7 @@ def loops(features: int, hidden: int) -> Loops:
 def _layer(features: int) -> Callable[..., None]:
     """Return the loop that writes the values of one hidden unit (N,) and adds them to the outputs (2, N)."""
 
-    def layer(
-        weights: Floats, bias: Any, to_mean: Any, to_raw: Any, x: Floats, unit: Floats, outputs: Floats
-    ) -> None:
+    def layer(weights: Floats, bias: Any, to_mean: Any, to_raw: Any, x: Floats, unit: Floats, outputs: Floats) -> None:
         zero = bias - bias
         for n in range(len(unit)):
             value = bias

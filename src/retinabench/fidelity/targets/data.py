@@ -64,9 +64,7 @@ def load(target: Target, source: Path | None = None) -> TargetData:
 def _points_alone(target: Target, source: Path | None) -> TargetData:
     """Return the test points of a target without data: their numbers as inputs, and no training points."""
     if source is not None:
-        raise InputError(
-            f"'{target.name}' is scored on predictions alone", file=source, hint="Leave --data out."
-        )
+        raise InputError(f"'{target.name}' is scored on predictions alone", file=source, hint="Leave --data out.")
     group = np.repeat(list(target.points), list(target.points.values()))
     kind = np.int64 if target.likelihood == "categorical" else np.float32
     none = ArrayDataset(np.empty((0, 1), np.int64), np.empty(0, kind), np.empty(0, group.dtype))

@@ -108,9 +108,7 @@ def build_network(target: Target, seed: int) -> nn.Module:
     model = build_published(target.network, seed, target.outputs)
     count = sum(p.numel() for p in model.parameters())
     if count != target.parameters:
-        raise AssertionError(
-            f"'{target.network}' has {count} weights; '{target.name}' says {target.parameters}"
-        )
+        raise AssertionError(f"'{target.network}' has {count} weights; '{target.name}' says {target.parameters}")
     return model
 
 
@@ -188,9 +186,7 @@ class Density:
         inputs, test = (torch.from_numpy(a).to(device) for a in standardised(data))
         truth = torch.from_numpy(labels(data)[0]).to(device)
         inputs, test, truth = (x.to(dtype) if x.is_floating_point() else x for x in (inputs, test, truth))
-        return cls(
-            target, (inputs, truth), test, build_network(target, 0).eval().to(device, dtype), threads=threads
-        )
+        return cls(target, (inputs, truth), test, build_network(target, 0).eval().to(device, dtype), threads=threads)
 
     def __call__(self, weights: Tensor) -> tuple[Tensor, Tensor]:
         """(K, P) -> log-likelihoods (K,) and their gradients (K, P), summed over all training points."""
@@ -219,9 +215,7 @@ class Density:
         for inputs, truth in zip(*(torch.split(x, self._how.points) for x in self.train), strict=True):
             with torch.enable_grad():  # in each thread: the switch is a thread's own
                 outputs = self.outputs(weights, inputs)
-                losses = self.likelihood.negative_log_likelihood(
-                    outputs.flatten(0, 1), truth.repeat(len(weights))
-                )
+                losses = self.likelihood.negative_log_likelihood(outputs.flatten(0, 1), truth.repeat(len(weights)))
                 part = -losses.view(len(weights), -1).sum(dim=1)
                 (slope,) = torch.autograd.grad(part.sum(), weights)
             values, gradient = values + part.detach(), gradient + slope
@@ -253,10 +247,7 @@ class Density:
         """Cut (K, P) into the network's parameters by name, each (K, ...)."""
         shapes = {name: p.shape for name, p in self.network.named_parameters()}
         pieces = torch.split(weights, [shape.numel() for shape in shapes.values()], dim=1)
-        return {
-            name: piece.reshape(-1, *shape)
-            for (name, shape), piece in zip(shapes.items(), pieces, strict=True)
-        }
+        return {name: piece.reshape(-1, *shape) for (name, shape), piece in zip(shapes.items(), pieces, strict=True)}
 
     @cached_property
     def _how(self) -> Batched:
@@ -264,9 +255,7 @@ class Density:
             return BATCHED[self.target.network]
         # Weights that differ make grouped convolutions and batched products: good for GPUs, no gain on processors unless the
         # network is so small that the overhead of each operation is what costs.
-        together = vmap(
-            lambda named, inputs: functional_call(self.network, named, (inputs,)), in_dims=(0, None)
-        )
+        together = vmap(lambda named, inputs: functional_call(self.network, named, (inputs,)), in_dims=(0, None))
         return Batched(together, 1024 if self.test.is_cuda or self.target.parameters < SMALL else 1, 4096)
 
     @cached_property

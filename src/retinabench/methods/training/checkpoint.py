@@ -27,8 +27,7 @@ from retinabench.data.loader import is_out_of_memory
 from retinabench.models.weight_files import load_archive
 
 LAST, BEST = "last.pt", "best.pt"
-TrainingState = dict[str, Any]
-"""What a checkpoint holds: tensors, numbers and text by name, and dictionaries of them."""
+TrainingState = dict[str, Any]  # What a checkpoint holds: tensors, numbers and text by name, and dictionaries of them.
 AGAIN = "Delete it; the training then starts again."
 
 

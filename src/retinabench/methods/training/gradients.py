@@ -64,9 +64,7 @@ def class_weights(labels: Tensor, positive_share: Tensor) -> Tensor:
     return 0.5 / share
 
 
-def cross_entropy(
-    outputs: Tensor, labels: Tensor, likelihood: Likelihood, reweight: str, batch: BatchInfo
-) -> Tensor:
+def cross_entropy(outputs: Tensor, labels: Tensor, likelihood: Likelihood, reweight: str, batch: BatchInfo) -> Tensor:
     """Return the mean negative log-likelihood of outputs (B, O) in nats, a scalar, computed in float32.
 
     reweight: `minibatch` and `constant` weigh examples by `class_weights`, for one logit only; `none` does not.
@@ -126,9 +124,7 @@ class FiniteCheck:
         else:
             hint = "The steps are too large. Lower optimizer.lr, or lengthen optimizer.warmup."
         if self._run.optimizer.precision == "bfloat16":
-            hint += (
-                " bfloat16 holds 8 significant bits: optimizer.precision=float32 tells whether it is that."
-            )
+            hint += " bfloat16 holds 8 significant bits: optimizer.precision=float32 tells whether it is that."
         names = " and ".join(f"'{name}'" for name in terms)
         what = f"term {names} is" if len(terms) == 1 else f"terms {names} are"
         place = f"step {step + 1} (epoch {step // self._steps_per_epoch + 1})"

@@ -38,8 +38,7 @@ from retinabench.metrics.registry import SCORES
 from retinabench.models.build import compile_network
 from retinabench.models.stochastic.drawing import use_generator
 
-ParameterGroup = dict[str, Any]
-"""Parameters and the settings of their optimiser, as PyTorch keeps them."""
+ParameterGroup = dict[str, Any]  # Parameters and the settings of their optimiser, as PyTorch keeps them.
 
 
 def parameter_groups(model: nn.Module, config: Optimizer) -> list[ParameterGroup]:
@@ -73,9 +72,7 @@ def make_optimizer(model: nn.Module, config: Optimizer) -> torch.optim.Optimizer
     fused = True if all(p.device.type == "cuda" for group in groups for p in group["params"]) else None
     if config.name == "adam":
         return torch.optim.Adam(groups, lr=config.lr, betas=(config.momentum, 0.999), fused=fused)
-    return torch.optim.SGD(
-        groups, lr=config.lr, momentum=config.momentum, nesterov=config.momentum > 0, fused=fused
-    )
+    return torch.optim.SGD(groups, lr=config.lr, momentum=config.momentum, nesterov=config.momentum > 0, fused=fused)
 
 
 def set_pace(optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter], lr_factor: float) -> None:
@@ -228,9 +225,7 @@ def select_last_epoch(run: TrainingRun) -> TrainingRun:
     return run.model_copy(update={"optimizer": run.optimizer.model_copy(update={"select": "last"})})
 
 
-def likelihood_only(
-    model: nn.Module, batches: Batches, run: TrainingRun, likelihood: Likelihood
-) -> Objective:
+def likelihood_only(model: nn.Module, batches: Batches, run: TrainingRun, likelihood: Likelihood) -> Objective:
     """Return the objective of one forward pass and no penalty."""
 
     def objective(images: Tensor, labels: Tensor, batch: BatchInfo) -> dict[str, Tensor]:

@@ -125,8 +125,4 @@ def restore_with(model: nn.Module, state: State) -> State:
     """Give `model` its tensors of `state_with` back, in place; return the others, on its device."""
     model.load_state_dict({name: tensor for name, tensor in state.items() if not name.startswith(BESIDE)})
     device = next(model.parameters()).device
-    return {
-        name.removeprefix(BESIDE): tensor.to(device)
-        for name, tensor in state.items()
-        if name.startswith(BESIDE)
-    }
+    return {name.removeprefix(BESIDE): tensor.to(device) for name, tensor in state.items() if name.startswith(BESIDE)}

@@ -27,7 +27,6 @@ from retinabench.predictions.table import Predictions
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-
 THRESHOLDS = np.round(np.arange(0.05, 0.501, 0.01), 2)
 
 
@@ -122,13 +121,8 @@ def _with_intervals(
     return replace(curve, low=low, high=high, over_all_low=over_low, over_all_high=over_high)
 
 
-SEVERE = 3
-
-"""The first grade of severe disease: severe non-proliferative (3) and proliferative (4) retinopathy."""
-
-PATIENTS = 1000
-
-"""Hours per 1,000 patients."""
+SEVERE = 3  # The first grade of severe disease: severe non-proliferative (3) and proliferative (4) retinopathy.
+PATIENTS = 1000  # Hours per 1,000 patients.
 
 
 @dataclass(frozen=True)
@@ -171,9 +165,7 @@ class Missed:
         return content | {"severe_images": None if self.severe is None else total}
 
 
-def missed_disease(
-    part: Predictions, positive: Bools, referred: Bools, uncertainty: NDArray[np.float64]
-) -> Missed:
+def missed_disease(part: Predictions, positive: Bools, referred: Bools, uncertainty: NDArray[np.float64]) -> Missed:
     """Return what a model with referral misses.
 
     Shapes: `positive` (N,), `referred` (N,), `uncertainty` (N,).

@@ -26,22 +26,11 @@ from retinabench.metrics.proportions import Interval, clustered_mean, clustered_
 from retinabench.predictions.table import Predictions
 
 Bools = NDArray[np.bool_]
-
-MOST_GROUPS = 20
-
-"""A text column with more values than this is no subgroup."""
-
+MOST_GROUPS = 20  # A text column with more values than this is no subgroup.
 AGES = (40.0, 50.0, 60.0, 70.0)
-
-QUARTILES_ABOVE = 8
-
-"""A numeric column with more values than this is cut at its quartiles."""
-
+QUARTILES_ABOVE = 8  # A numeric column with more values than this is cut at its quartiles.
 UNKNOWN = "not known"
-
-NOT_GROUPS = ("gradable",)
-
-"""Columns that another part of the report reads."""
+NOT_GROUPS = ("gradable",)  # Columns that another part of the report reads.
 
 
 def group_members(
@@ -101,12 +90,7 @@ def _numeric_groups(name: str, values: NDArray[np.float64]) -> tuple[dict[str, B
     if len(levels) <= QUARTILES_ABOVE:
         return {f"{level:g}": values == level for level in levels} | missing, "", ""
     whole = bool((known == np.round(known)).all())
-    if (
-        whole
-        and len(levels) > 0.9 * len(known)
-        and len(known) > 100
-        and re.search(r"(?i)id$|number|index", name)
-    ):
+    if whole and len(levels) > 0.9 * len(known) and len(known) > 100 and re.search(r"(?i)id$|number|index", name):
         return None, "almost every image has its own number", ""
     if re.fullmatch(r"(?i)(patient_?)?age(_?years)?", name):
         edges, cut = np.array(AGES), "by decades: below 40, 40 to 49, 50 to 59, 60 to 69, 70 and above"
@@ -123,14 +107,8 @@ def _numeric_groups(name: str, values: NDArray[np.float64]) -> tuple[dict[str, B
     return {label: chosen for label, chosen in rows.items() if chosen.any()} | missing, "", cut
 
 
-FEWEST_PATIENTS = 10
-
-"""Patients of the class that a rate is about, below which nothing is said."""
-
-WIDEST = 0.3
-
-"""Width of a 95 % interval above which nothing is said."""
-
+FEWEST_PATIENTS = 10  # Patients of the class that a rate is about, below which nothing is said.
+WIDEST = 0.3  # Width of a 95 % interval above which nothing is said.
 RATES = ("sensitivity", "specificity", "auroc")
 
 

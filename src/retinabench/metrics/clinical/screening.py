@@ -91,9 +91,7 @@ def ungradable_images(
 
 def both_rates(shares: Shares, codes: NDArray[np.intp]) -> SensitivitySpecificity:
     """Return sensitivity and specificity with their intervals."""
-    return SensitivitySpecificity(
-        *(share_interval(shares, name, codes) for name in ("sensitivity", "specificity"))
-    )
+    return SensitivitySpecificity(*(share_interval(shares, name, codes) for name in ("sensitivity", "specificity")))
 
 
 Floats = NDArray[np.float64]
@@ -130,9 +128,7 @@ def patient_level(
     sent = np.zeros(len(y), bool) if referred is None else binary(referred, "referred")
     codes, patients = cluster_codes(patient)
     if not len(y) == len(p) == len(sent) == len(codes):
-        raise InputError(
-            f"{len(p)} probabilities, {len(sent)} referrals, {len(codes)} ids for {len(y)} labels"
-        )
+        raise InputError(f"{len(p)} probabilities, {len(sent)} referrals, {len(codes)} ids for {len(y)} labels")
 
     def any_eye(case: NDArray[np.bool_]) -> NDArray[np.bool_]:
         return np.bincount(codes, case, patients) > 0
@@ -148,7 +144,6 @@ def patient_level(
 
 
 Intervals = Mapping[str, Mapping[str, Interval]]
-
 Bools = NDArray[np.bool_]
 
 

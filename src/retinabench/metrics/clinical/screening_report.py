@@ -66,12 +66,9 @@ Kind = Literal[
 ]
 
 POOR = 0.7
-
 """An AUROC below this is called poor discrimination (Hosmer, Lemeshow and Sturdivant, Applied logistic regression, 2013)."""
 
-FEW_PATIENTS = 10
-
-"""Fewer patients with disease than this say little about sensitivity."""
+FEW_PATIENTS = 10  # Fewer patients with disease than this say little about sensitivity.
 
 
 @dataclass(frozen=True)
@@ -154,9 +151,7 @@ def _corrected(w: Weighted, validation: Predictions | None) -> PriorCorrection |
         return None
     prob = correct_prior(w.cases.prob, float(np.exp(-offset)))
     moved = Cases(w.cases.label, prob, threshold=w.cases.threshold).weighted()
-    scores = [
-        float(score(moved)) for score in (accuracy_of, sensitivity_of, brier_skill_of, ece_positive_class_of)
-    ]
+    scores = [float(score(moved)) for score in (accuracy_of, sensitivity_of, brier_skill_of, ece_positive_class_of)]
     return PriorCorrection(float(offset), split, *scores)
 
 
@@ -253,9 +248,7 @@ class ScreeningReport(Tabular):
             The axes.
         """
         rows = [
-            IntervalRow(
-                f"{rate}, {reading}, {SET_LABELS[name].lower()}", *vars(getattr(table, rate)).values()
-            )
+            IntervalRow(f"{rate}, {reading}, {SET_LABELS[name].lower()}", *vars(getattr(table, rate)).values())
             for rate in ("sensitivity", "specificity")
             for name, one in self.sets.items()
             for reading, table in (("model alone", one.images), ("with referral", one.pathway))
@@ -342,9 +335,7 @@ def clinic(
 
 def _check_stated(prevalences: Sequence[float], referral_cost: float, images_per_hour: float) -> None:
     if not referral_cost >= 0 or not np.isfinite(referral_cost):
-        raise InputError(
-            f"the price of a referral is {referral_cost:g}", hint="It is 0 or more, such as 0.02."
-        )
+        raise InputError(f"the price of a referral is {referral_cost:g}", hint="It is 0 or more, such as 0.02.")
     if not images_per_hour > 0:
         raise InputError(f"an expert reads {images_per_hour:g} images per hour", hint="Give more than 0.")
     for value in prevalences:
@@ -372,8 +363,6 @@ def _notes(predictions: Predictions, stated: Screened, sets: Mapping[str, SetScr
                 f"{SET_LABELS[name].lower()}: {100 * one.workload.images.value:.1f} % of the images are referred where "
                 f"{100 * rule.rate:.1f} % was asked for, because of ties or another distribution of the uncertainty"
             )
-    skipped = {
-        column: why for one in sets.values() if one.subgroups for column, why in one.subgroups.skipped.items()
-    }
+    skipped = {column: why for one in sets.values() if one.subgroups for column, why in one.subgroups.skipped.items()}
     notes += [f"column '{column}' makes no subgroups: {why}" for column, why in skipped.items()]
     return notes

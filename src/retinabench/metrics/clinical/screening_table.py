@@ -44,8 +44,7 @@ from retinabench.metrics.proportions import (
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-Shares = dict[str, tuple[NDArray[Any], NDArray[Any]]]
-"""Name of a rate -> (success, among)."""
+Shares = dict[str, tuple[NDArray[Any], NDArray[Any]]]  # Name of a rate -> (success, among).
 RATES = ("sensitivity", "specificity", "accuracy", "prevalence", "positive_rate")
 PROPORTIONS = ("sensitivity", "specificity", "ppv", "npv", "accuracy", "prevalence", "positive_rate")
 
@@ -223,9 +222,7 @@ def predictive_values(sensitivity: float, specificity: float, prevalence: float)
     return ppv, npv
 
 
-def predictive_value_intervals(
-    sensitivity: Interval, specificity: Interval, prevalence: float
-) -> dict[str, Interval]:
+def predictive_value_intervals(sensitivity: Interval, specificity: Interval, prevalence: float) -> dict[str, Interval]:
     """Return the predictive values at a stated prevalence, with intervals from those of sensitivity and specificity.
 
     A predictive value is the share of one proportion in the weighted sum of two (`share_of_two`), so that its interval holds
@@ -235,9 +232,7 @@ def predictive_value_intervals(
     values = predictive_values(sensitivity.value, specificity.value, prevalence)
     if not 0 < prevalence < 1:
         return {name: Interval(value) for name, value in zip(("ppv", "npv"), values, strict=True)}
-    missed, alarmed = (
-        Interval(1 - one.value, 1 - one.high, 1 - one.low) for one in (sensitivity, specificity)
-    )
+    missed, alarmed = (Interval(1 - one.value, 1 - one.high, 1 - one.low) for one in (sensitivity, specificity))
     return {
         "ppv": share_of_two(sensitivity, alarmed, prevalence, 1 - prevalence),
         "npv": share_of_two(specificity, missed, 1 - prevalence, prevalence),

@@ -51,9 +51,7 @@ def operating_points(label: ArrayLike, prob: ArrayLike) -> tuple[Floats, Floats,
         raise InputError(f"needed are {len(y)} finite numbers, one per label", column="prob")
     order = np.argsort(-p, kind="stable")
     ranked = p[order]
-    last = np.flatnonzero(
-        np.append(ranked[1:] != ranked[:-1], True)
-    )  # the end of every block of equal values
+    last = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))  # the end of every block of equal values
     tp, said = np.cumsum(y[order])[last], last + 1
     positives, negatives = int(y.sum()), int((~y).sum())
     with np.errstate(invalid="ignore"):
@@ -84,9 +82,7 @@ def specificity_at_sensitivity(label: ArrayLike, prob: ArrayLike, sensitivity: f
     return _best(threshold, sens, spec, sens >= sensitivity, spec)
 
 
-def _best(
-    threshold: Floats, sens: Floats, spec: Floats, allowed: NDArray[np.bool_], value: Floats
-) -> OperatingPoint:
+def _best(threshold: Floats, sens: Floats, spec: Floats, allowed: NDArray[np.bool_], value: Floats) -> OperatingPoint:
     if np.isnan(sens).any() or np.isnan(spec).any() or not allowed.any():
         return OperatingPoint(float("nan"), float("nan"), float("nan"))
     best = int(np.argmax(np.where(allowed, value, -1.0)))  # the first of equals: thresholds fall
@@ -103,12 +99,8 @@ class ClinicalGoal:
 
 
 GOALS = {
-    "nhs": ClinicalGoal(
-        0.85, 0.80, "85 % / 80 % as recommended by the NHS (Leibig et al., Sci Rep 7:17816, 2017)"
-    ),
-    "fda_pivotal": ClinicalGoal(
-        0.85, 0.825, "endpoints of the IDx-DR pivotal trial (npj Digit Med 1:39, 2018)"
-    ),
+    "nhs": ClinicalGoal(0.85, 0.80, "85 % / 80 % as recommended by the NHS (Leibig et al., Sci Rep 7:17816, 2017)"),
+    "fda_pivotal": ClinicalGoal(0.85, 0.825, "endpoints of the IDx-DR pivotal trial (npj Digit Med 1:39, 2018)"),
 }
 
 
@@ -159,15 +151,9 @@ def judge_goals(
 
 
 Rule = Literal["value", "youden", "sensitivity", "specificity"]
-
 Split = Literal["", "validation", "test"]
-
 DEFAULT = 0.5
-
-ABOVE_ONE = float(np.nextafter(1, 2))
-
-"""A threshold that no probability reaches."""
-
+ABOVE_ONE = float(np.nextafter(1, 2))  # A threshold that no probability reaches.
 _FORM = re.compile(r"(youden|sensitivity|specificity)(?:=([^@]*))?(?:@(.*))?", re.IGNORECASE)
 
 _HINT = (
@@ -230,9 +216,7 @@ class FrozenThreshold:
         }
 
 
-ABOVE_HALF = FrozenThreshold()
-
-"""The default."""
+ABOVE_HALF = FrozenThreshold()  # The default.
 
 
 @dataclass(frozen=True)
@@ -410,6 +394,4 @@ def referral_rules(
     values = np.sort(found)[::-1]
     places = [math.floor(rate * len(values) + 1e-9) for rate in rates]
     limits = [float(values[most]) if most < len(values) else -math.inf for most in places]
-    return [
-        ReferralRule(limit, name, rate, split, len(values)) for limit, rate in zip(limits, rates, strict=True)
-    ]
+    return [ReferralRule(limit, name, rate, split, len(values)) for limit, rate in zip(limits, rates, strict=True)]

@@ -70,7 +70,6 @@ from retinabench.metrics.intervals import holm
 from retinabench.metrics.proportions import effective_images
 
 Verdict = Literal["broken", "holds", "not refuted"]
-
 LEVEL = 0.05
 
 
@@ -145,9 +144,7 @@ def judge(risks: Sequence[LabelledRisk]) -> list[Refutation]:
 
 
 Floats = NDArray[np.float64]
-
 MANY = 2000  # images from which on uncertainties are rounded
-
 LEAST_VALUES = 100  # unless that would leave fewer candidates
 
 
@@ -171,9 +168,7 @@ class Certificate:
     @property
     def begins(self) -> float:
         """The least threshold of which the certificate says anything: all candidates from here to `threshold` are certified too."""
-        return max(
-            (one.first.threshold for one in self.goals if one.goal.spec.den_retained), default=-math.inf
-        )
+        return max((one.first.threshold for one in self.goals if one.goal.spec.den_retained), default=-math.inf)
 
     def to_dict(self) -> JsonObject:
         """Return plain dictionaries."""
@@ -235,9 +230,7 @@ def certify(
 def _together(certificate: Certificate) -> tuple[float | None, str | None]:
     """The threshold that the sequences of all goals certify, or None and why there is none."""
     found = certificate.goals
-    up = [
-        float(one.threshold) for one in found if one.threshold is not None and not one.goal.spec.of_referred
-    ]
+    up = [float(one.threshold) for one in found if one.threshold is not None and not one.goal.spec.of_referred]
     down = [float(one.threshold) for one in found if one.threshold is not None and one.goal.spec.of_referred]
     if up and down and min(up) < max(down):
         why = "no threshold satisfies both the bound on referral and the other goals with this confidence"

@@ -37,18 +37,12 @@ from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
 
 Floats = NDArray[np.float64]
-
 Bools = NDArray[np.bool_]
-
 Per = Literal["image", "patient-image"]
-
 PER: dict[str, str] = {"image": PER_IMAGE, "patient-image": PER_IMAGE_OF_A_RANDOM_PATIENT}
-
 """The two estimands and their names."""
 
-SEVERE = 3
-
-"""The lowest grade of severe disease."""
+SEVERE = 3  # The lowest grade of severe disease.
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,9 +184,7 @@ TARGETS: dict[str, RatioRisk] = {
     "missed_severe": RatioRisk("severe images missed", False, _missed_severe, _severe),
     "specificity": RatioRisk("specificity with expert", True, _false_alarm, lambda cases: ~cases.label),
     "npv": RatioRisk("NPV of the retained", True, _missed, lambda cases: ~cases.positive, den_retained=True),
-    "ppv": RatioRisk(
-        "PPV of the retained", True, _false_alarm, lambda cases: cases.positive, den_retained=True
-    ),
+    "ppv": RatioRisk("PPV of the retained", True, _false_alarm, lambda cases: cases.positive, den_retained=True),
     "referral_rate": RatioRisk("share referred", False, _everyone, _everyone, of_referred=True),
 }
 
@@ -260,9 +252,7 @@ class Goal(Document):
 
 def as_goals(target: str, goal: float, goals: Sequence[Goal | str]) -> tuple[Goal, ...]:
     """Return the goals that were asked for, each target once."""
-    found = tuple(one if isinstance(one, Goal) else Goal.parse(one, target) for one in goals) or (
-        Goal(target, goal),
-    )
+    found = tuple(one if isinstance(one, Goal) else Goal.parse(one, target) for one in goals) or (Goal(target, goal),)
     names = [one.target for one in found]
     for name in names:
         if names.count(name) > 1:

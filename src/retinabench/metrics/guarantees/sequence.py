@@ -43,19 +43,12 @@ from retinabench.core.errors import InputError
 from retinabench.metrics.guarantees.goals import Goal, ReferralCases
 
 Floats = NDArray[np.float64]
-
 ORDERS = (8, 32)  # fewest and most orders; with many patients, one order hardly differs from another
-
 PATIENT_ORDERS = 64_000
-
 STEPS = 150  # bets are revised this many times, if there are as many patients
-
 TARGET = 1.25  # wealth aimed at, in units of 1 / delta
-
 PRIOR_SIZE = 20.0  # patients that the first guess of the size of an error counts as
-
 PRIOR_RATE = 3.0  # and the first guess of the goal's errors per patient
-
 ALMOST = 1e-9
 
 
@@ -66,9 +59,7 @@ def orders(patients: int) -> NDArray[np.intp]:
     return np.stack([rng.permutation(patients) for _ in range(count)])
 
 
-def evidence(
-    sums: Floats, goal_errors: Floats, bound: float, delta: float, order: NDArray[np.intp]
-) -> Floats:
+def evidence(sums: Floats, goal_errors: Floats, bound: float, delta: float, order: NDArray[np.intp]) -> Floats:
     """Return the evidence against E[X] >= 0 in each of T tests of P patients.
 
     Shapes: `sums` (T, P), `goal_errors` (T, P), `order` (R, P), returns (T,).
@@ -101,11 +92,8 @@ def _stake(share: Floats, remaining: int, chance: Floats) -> Floats:
 
 
 BATCH = 64  # candidates that are tested together
-
 START = 1.5  # the sequence begins with this many times the patients that could pass without an error …
-
 SHARE = 0.25  # … and with at least this share of the patients
-
 SECOND = 0.1  # share of delta of the sequence that begins where every patient retains an image
 
 
@@ -265,14 +253,10 @@ def _steps(
         for end, n, d, p in zip(batch, nums, dens, p_values, strict=True):
             total = float(d.sum())
             place = float(path.place[end - 1]) if end else -math.inf
-            yield SequenceStep(
-                place, float(n.sum()) / total if total else math.nan, int((d > 0).sum()), float(p)
-            )
+            yield SequenceStep(place, float(n.sum()) / total if total else math.nan, int((d > 0).sum()), float(p))
 
 
-def _refusal(
-    first: SequenceStep, goal: float, delta: float, possible: int, patients: int
-) -> tuple[str, int | None]:
+def _refusal(first: SequenceStep, goal: float, delta: float, possible: int, patients: int) -> tuple[str, int | None]:
     """Why the first test failed, and about how many patients of this kind would let it pass."""
     found = f"{first.risk:.3g} in the {first.patients} patients of the first test"
     if not first.risk < goal:

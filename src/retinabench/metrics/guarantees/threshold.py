@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 
 Floats = NDArray[np.float64]
-
 ROUNDING = 1e-12  # a goal that is met exactly is met, whatever the last digit of a quotient
 
 
@@ -49,10 +48,7 @@ class Choice:
             "value": self.values[0],
             "referral_rate": self.referral_rate,
             "why": self.why,
-            "goals": [
-                {**goal.to_dict(), "value": value}
-                for goal, value in zip(self.goals, self.values, strict=True)
-            ],
+            "goals": [{**goal.to_dict(), "value": value} for goal, value in zip(self.goals, self.values, strict=True)],
         }
 
 
@@ -70,9 +66,7 @@ def choose_threshold(cases: ReferralCases, goals: Sequence[Goal]) -> Choice:
         return Choice(tuple(goals), None, (None,) * len(goals), None, _why(risks, goals))
     places = np.flatnonzero(met)
     k = int(places[0] if all(goal.spec.of_referred for goal in goals) else places[-1])
-    values = tuple(
-        float(1 - r[k] if goal.spec.at_least else r[k]) for r, goal in zip(risks, goals, strict=True)
-    )
+    values = tuple(float(1 - r[k] if goal.spec.at_least else r[k]) for r, goal in zip(risks, goals, strict=True))
     rate = float(cases.weight[cases.uncertainty > thresholds[k]].sum() / cases.weight.sum())
     return Choice(tuple(goals), float(thresholds[k]), values, rate)
 
@@ -241,9 +235,7 @@ def of_file(source: str | None) -> Iterator[None]:
     except InputError as error:
         if error.column is None or error.file is not None:
             raise
-        raise InputError(
-            error.problem, file=source, row=error.row, column=error.column, hint=error.hint
-        ) from None
+        raise InputError(error.problem, file=source, row=error.row, column=error.column, hint=error.hint) from None
 
 
 def validation_and_test(predictions: Predictions) -> dict[str, Predictions]:
@@ -294,9 +286,7 @@ class FrozenOnSets(Tabular, Document):
     def plot(self, axes: Axes | None = None) -> Axes:
         """Draw what each goal's target is on every set, with its interval, and the goal as an upright line."""
         rows = [
-            IntervalRow(
-                f"{goal.spec.heading}, {name.replace('_', '-')}", one.value, one.low, one.high, goal.value
-            )
+            IntervalRow(f"{goal.spec.heading}, {name.replace('_', '-')}", one.value, one.low, one.high, goal.value)
             for goal in self.goals
             for name, found in self.sets.items()
             if (one := found.targets.get(goal.target))

@@ -44,18 +44,15 @@ from retinabench.metrics.proportions import Interval
 from retinabench.predictions.table import Predictions
 
 Floats = NDArray[np.float64]
-
 Side = Literal["negative", "positive"]
 
+# Zone -> the targets that its threshold decides.
 TARGETS_OF: dict[Side, tuple[str, ...]] = {
     "negative": ("npv", "sensitivity", "missed_referable", "severe_sensitivity", "missed_severe"),
     "positive": ("ppv", "specificity"),
 }
 
-"""Zone -> the targets that its threshold decides."""
-
 BEGIN: dict[Side, float] = {"negative": SHARE, "positive": 0.05}
-
 """Share of the patients with which a sequence begins: few patients have an image that is clearly positive."""
 
 
@@ -68,9 +65,7 @@ def zone_goals(goals: Sequence[Goal | str]) -> dict[Side, tuple[Goal, ...]]:
     for goal in found:
         if not any(goal.target in targets for targets in TARGETS_OF.values()):
             raise InputError(f"{goal.target} is the goal of no zone", hint=f"Zones have goals for {hint}")
-    return {
-        side: tuple(goal for goal in found if goal.target in targets) for side, targets in TARGETS_OF.items()
-    }
+    return {side: tuple(goal for goal in found if goal.target in targets) for side, targets in TARGETS_OF.items()}
 
 
 def zone_cases(cases: ReferralCases, prob: Floats, side: Side) -> ReferralCases:
@@ -97,9 +92,7 @@ def zone_certificates(
         raise InputError(f"delta is {delta:g}", hint="To be certified, it lies between 0 and 1.")
     asked = {side: of for side, of in goals.items() if of}
     return {
-        side: certify(
-            zone_cases(cases, prob, side), of, delta / len(asked), most_images=most_images, share=BEGIN[side]
-        )
+        side: certify(zone_cases(cases, prob, side), of, delta / len(asked), most_images=most_images, share=BEGIN[side])
         for side, of in asked.items()
     }
 
@@ -122,9 +115,7 @@ def certified_ends(
 
     Shapes: `prob` (N,).
     """
-    below, above = (
-        _certified_candidates(zone_cases(cases, prob, side), certificates.get(side)) for side in TARGETS_OF
-    )
+    below, above = (_certified_candidates(zone_cases(cases, prob, side), certificates.get(side)) for side in TARGETS_OF)
     return _apart(prob, cases.weight, below, above)
 
 
@@ -168,7 +159,6 @@ def _finite(end: float) -> float | None:
 
 
 SCHEMA = "retinabench.triage/1"
-
 READ = 0.5  # between the 0 of an image in a zone and the 1 of one that the expert reads
 
 
@@ -225,9 +215,7 @@ class Triage(FrozenOnSets):
     @property
     def thresholds(self) -> tuple[float | None, float | None]:
         """The ends of the negative and of the positive zone; None where it is empty."""
-        negative, positive = (
-            self.zones[side].threshold if side in self.zones else None for side in TARGETS_OF
-        )
+        negative, positive = (self.zones[side].threshold if side in self.zones else None for side in TARGETS_OF)
         return negative, positive
 
     @property
@@ -245,10 +233,7 @@ class Triage(FrozenOnSets):
                 "negative": self.shares[name][0].value,
                 "positive": self.shares[name][1].value,
                 "read": one.referral_rate.value,
-                **{
-                    target: one.targets[target].value
-                    for target in ("npv", "ppv", "sensitivity", "specificity")
-                },
+                **{target: one.targets[target].value for target in ("npv", "ppv", "sensitivity", "specificity")},
                 "guarantee": one.guarantee,
             }
             for name, one in self.sets.items()
@@ -324,9 +309,7 @@ def triage(
     return Triage(per, delta, zones, read, sets, shares, tuple(notes))
 
 
-def _zone(
-    goals: tuple[Goal, ...], end: float | None, plain: float | None, certificate: Certificate | None
-) -> Zone:
+def _zone(goals: tuple[Goal, ...], end: float | None, plain: float | None, certificate: Certificate | None) -> Zone:
     return Zone(goals, end, plain, certificate, _why(certificate) if end is None else None)
 
 

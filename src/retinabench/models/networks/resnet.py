@@ -96,8 +96,7 @@ class ResNet(nn.Module):
         self.dropout_sites = tuple(
             name
             for name, module in self.named_modules()
-            if (isinstance(module, nn.ReLU) and not name.endswith(f".{last}"))
-            or name.endswith("downsample.1")
+            if (isinstance(module, nn.ReLU) and not name.endswith(f".{last}")) or name.endswith("downsample.1")
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -110,12 +109,8 @@ class ResNet(nn.Module):
 
 
 resnet18 = partial(ResNet, BasicBlock, (2, 2, 2, 2))  # 11.2 million parameters
-
 resnet34 = partial(ResNet, BasicBlock, (3, 4, 6, 3))  # 21.3 million parameters
-
-resnet50 = partial(
-    ResNet, Bottleneck, (3, 4, 6, 3)
-)  # of the Retina Benchmark; 23,510,081 parameters with one output
+resnet50 = partial(ResNet, Bottleneck, (3, 4, 6, 3))  # of the Retina Benchmark; 23,510,081 parameters with one output
 
 
 def _conv(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Conv2d:

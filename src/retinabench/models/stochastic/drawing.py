@@ -97,7 +97,6 @@ def channels_last(source: Callable[..., Tensor], shape: torch.Size, generator: t
 
 
 Affine = nn.Linear | nn.Conv2d
-
 Operation = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
 
@@ -110,9 +109,7 @@ def operation(layer: Affine) -> Operation:
         return functional.linear
     stride, dilation, groups = layer.stride, layer.dilation, layer.groups
     if layer.padding_mode == "zeros":
-        return partial(
-            functional.conv2d, stride=stride, padding=layer.padding, dilation=dilation, groups=groups
-        )
+        return partial(functional.conv2d, stride=stride, padding=layer.padding, dilation=dilation, groups=groups)
     sides, mode = tuple(layer._reversed_padding_repeated_twice), layer.padding_mode
 
     def padded(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -174,11 +171,7 @@ def swap(model: nn.Module, make: Callable[[Affine], nn.Module]) -> nn.Module:
     made: dict[Affine, nn.Module] = {}
     for parent in list(home.modules()):
         for name, layer in list(parent._modules.items()):
-            if (
-                isinstance(layer, Affine)
-                and type(layer) in (nn.Linear, nn.Conv2d)
-                and layer.weight.requires_grad
-            ):
+            if isinstance(layer, Affine) and type(layer) in (nn.Linear, nn.Conv2d) and layer.weight.requires_grad:
                 if layer not in made:
                     made[layer] = _with_geometry(make(layer), layer)
                 setattr(parent, name, made[layer])

@@ -51,9 +51,7 @@ def _mask(shape: torch.Size, steps: int, dtype: torch.dtype, generator: torch.Ge
         keep = torch.empty(shape, dtype=dtype, device=device)
         flat = keep.view(-1)
         for piece in torch.split(flat, PIECE if device.type == "cpu" else max(1, len(flat))):
-            numbers = torch.empty(
-                -(-len(piece) // 4), dtype=torch.int64, device=device
-            )  # 64 bits are four numbers
+            numbers = torch.empty(-(-len(piece) // 4), dtype=torch.int64, device=device)  # 64 bits are four numbers
             bits = numbers.random_(-(2**63), None, generator=generator).view(torch.int16)[: len(piece)]
             piece.copy_(bits.float().ge_(steps - STEPS // 2).mul_(STEPS / (STEPS - steps)))
         return keep

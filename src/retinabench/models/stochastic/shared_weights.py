@@ -108,9 +108,7 @@ class Rank1Layer(OuterProduct):
     ) -> None:
         super().__init__(layer, components)
         self.bias = layer.bias
-        inputs, outputs = (
-            torch.empty(components, size, device=layer.weight.device) for size in channels(layer)
-        )
+        inputs, outputs = (torch.empty(components, size, device=layer.weight.device) for size in channels(layer))
         self.input_mean = _initial_signs(inputs, positive, generator)
         self.input_rho = initial_rho(inputs, INITIAL_STDDEV, generator)
         self.output_mean = _initial_signs(outputs, positive, generator)
@@ -205,9 +203,7 @@ class LowRank(Drawing):
     Parameters: `weight` and `bias`, frozen; `down`, A of shape (K, r, inputs), N(0, 1 / inputs); `up`, B of shape (K, outputs, r), 0.
     """
 
-    def __init__(
-        self, layer: Affine, members: int, rank: int, alpha: float, generator: torch.Generator
-    ) -> None:
+    def __init__(self, layer: Affine, members: int, rank: int, alpha: float, generator: torch.Generator) -> None:
         super().__init__()
         self.weight, self.bias = layer.weight, layer.bias
         outputs, inputs = len(layer.weight), fan_in(layer.weight)

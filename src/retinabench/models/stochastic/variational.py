@@ -58,9 +58,7 @@ def radial_kl(offset: Tensor | None, stddev: Tensor, prior_stddev: float) -> Ten
     E[ε_i²] = 1 / D makes the cross-entropy Σ (σ² / D + (μ - m)²) / 2τ² + log τ + log(2π) / 2.
     """
     size = stddev.numel()
-    return (
-        _radial_cross_entropy(offset, stddev, prior_stddev, size) - radial_entropy(size) - stddev.log().sum()
-    )
+    return _radial_cross_entropy(offset, stddev, prior_stddev, size) - radial_entropy(size) - stddev.log().sum()
 
 
 def per_filter_noise(shape: torch.Size, generator: torch.Generator) -> Tensor:

@@ -39,13 +39,11 @@ from retinabench.reports.toolkit.figures import Mark, mark
 from retinabench.reports.toolkit.number_format import Place, Quantity
 
 Floats = NDArray[np.float64]
-SETS = ("in_domain", "shifted", "joint")
-"""The sets that the report shows; labels are in `metrics.sets`."""
+SETS = ("in_domain", "shifted", "joint")  # The sets that the report shows; labels are in `metrics.sets`.
 METRICS = ("accuracy", "auroc", "nll")
 GRID = np.linspace(0, 1, 101)
 BINS = 10
-FEWEST = 0.05
-"""Share of the images below which a curve ends: it is too noisy where few images are left."""
+FEWEST = 0.05  # Share of the images below which a curve ends: it is too noisy where few images are left.
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,9 +148,7 @@ class AllCurves:
         w = Weighted(cases, np.take(weight, cases.order, axis=1))
         curves = values_on_grid(w, GRID, FEWEST)
         seen = np.stack([observed(self.case, row) for row in weight])
-        return np.concatenate(
-            [*(curves[name] for name in METRICS), sensitivity_within(w, GRID), seen], axis=1
-        )
+        return np.concatenate([*(curves[name] for name in METRICS), sensitivity_within(w, GRID), seen], axis=1)
 
 
 def replicated(
@@ -196,22 +192,18 @@ def quantities(
 
 
 Progress = Callable[[str, float], None]
+# Scores whose replicates the report needs, for paired differences between methods and for the mean of several seeds.
 BASIC = (
     "auroc", "accuracy", "nll", "sensitivity", "specificity", "brier_skill", "accuracy_gain", "ece_positive_class",
     "referral_accuracy_area", "failure_auroc",
 )  # fmt: skip
-"""Scores whose replicates the report needs, for paired differences between methods and for the mean of several seeds."""
 
 
 @dataclass(frozen=True)
 class EvaluationSettings(ScoreSettings):
-    """How the predictions of a page are scored; what a page adds to the scores always follows the corrected rules.
+    """How the predictions of a page are scored; what a page adds to the scores always follows the corrected rules."""
 
-    Attributes:
-        referred: Share of the images that statements and figures refer, 0.01 to 0.95.
-    """
-
-    referred: float = 0.5
+    referred: float = 0.5  # share of the images that statements and figures refer, 0.01 to 0.95
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -311,9 +303,7 @@ class Evaluation:
         """Whether every method has the images of the leading one on every set that both have, so that they can be ranked."""
         others = (i for i in range(len(self.methods)) if i != self.leader)
         pairs = [(i, name) for i in others for name in self.sets if (i, name) in self.cases]
-        return all(
-            self._paired(self.leader, i, name) for i, name in pairs if (self.leader, name) in self.cases
-        )
+        return all(self._paired(self.leader, i, name) for i, name in pairs if (self.leader, name) in self.cases)
 
     def get(self, method: int, name: str, score: str) -> Quantity:
         """Return a score."""
@@ -340,9 +330,7 @@ class Evaluation:
         if score not in self.replicated or not self._paired(a, b, name):
             return Quantity(self.get(a, name, score).value - self.get(b, name, score).value)
         k = [self.replicated.index(score)]
-        values, draws = (
-            np.concatenate(part) for part in zip(*(self.replicates[i, name] for i in (a, b)), strict=True)
-        )
+        values, draws = (np.concatenate(part) for part in zip(*(self.replicates[i, name] for i in (a, b)), strict=True))
         drawn = draws[..., k].transpose(1, 0, 2)[: self.settings.bootstrap]
         cases = self.cases[a, name], self.cases[b, name]
         whole = tuple(case.in_order_of(cases[0][0]).weighted() for of_method in cases for case in of_method)
@@ -440,9 +428,7 @@ def evaluate_methods(
             if cases:
                 found.cases[i, name] = cases
                 seeds = seeds_of(method.name, method.predictions)
-                found.seeds[i, name] = [
-                    own for own, case in zip(seeds, made, strict=True) if case is not None
-                ]
+                found.seeds[i, name] = [own for own, case in zip(seeds, made, strict=True) if case is not None]
                 _add_estimates(found, i, name, [draws[name] for _, draws in scored if name in draws])
                 _add_curves(found, i, name)
         _add_changes(found, i)
@@ -554,9 +540,7 @@ def _add_changes(found: Evaluation, i: int) -> None:
     if "joint" not in found.sets or not all((i, name) in found.cases for name in SETS):
         return
 
-    values, replicates = replicated(
-        found.cases[i, "joint"], _Changes, found.settings.bootstrap, found.settings.seed
-    )
+    values, replicates = replicated(found.cases[i, "joint"], _Changes, found.settings.bootstrap, found.settings.seed)
     specs = [SCORES[key] for key in CHANGED]
     wholes = [case.cases.weighted() for name in SETS[:2] for case in found.cases[i, name]]
     methods = [difference_method(spec.interval) for spec in specs]

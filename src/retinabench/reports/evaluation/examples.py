@@ -17,8 +17,7 @@ from retinabench.reports.evaluation.evaluation import Evaluation, SetPredictions
 from retinabench.reports.toolkit.number_format import plain
 
 Kind = Literal["missed", "alarm", "uncertain", "right"]
-ImageSource = Callable[[str], NDArray[np.uint8] | None]
-"""image_id -> its pixels (H, W, 3), None where there are none."""
+ImageSource = Callable[[str], NDArray[np.uint8] | None]  # image_id -> its pixels (H, W, 3), None where there are none.
 SIDE = 300
 EACH = 6
 DARK = 20

@@ -120,9 +120,7 @@ def histogram_panel(columns: Sequence[Uncertainties], *, limits: tuple[float, fl
     return figure
 
 
-def reliability_panel(
-    points: Sequence[tuple[str, Floats, Floats, Floats, Floats]], counts: Sequence[Floats]
-) -> Figure:
+def reliability_panel(points: Sequence[tuple[str, Floats, Floats, Floats, Floats]], counts: Sequence[Floats]) -> Figure:
     """Draw observed against predicted share of referable images.
 
     Shapes: `points` (B,).
@@ -263,9 +261,7 @@ def lead_panel(evaluation: Evaluation) -> Panel | None:
     return replace(panel, heading=f"Referral of the most uncertain {which}") if panel.svg else None
 
 
-def _referral_panels(
-    evaluation: Evaluation, metric: str, sets: Sequence[str], figure_id: str = ""
-) -> list[Panel]:
+def _referral_panels(evaluation: Evaluation, metric: str, sets: Sequence[str], figure_id: str = "") -> list[Panel]:
     """Return the referral curves of a metric on some sets, which share their range."""
     lines = {name: _lines(evaluation, name, metric) for name in sets}
     controls = {name: _controls(evaluation, name, metric) for name in sets}
@@ -301,9 +297,7 @@ def _controls(evaluation: Evaluation, name: str, metric: str) -> list[Control]:
     ]
 
 
-def _limits(
-    metric: str, lines: dict[str, list[Line]], controls: dict[str, list[Control]]
-) -> tuple[float, float]:
+def _limits(metric: str, lines: dict[str, list[Line]], controls: dict[str, list[Control]]) -> tuple[float, float]:
     """Return one range for all sets, so that they can be compared by eye; it holds the lines, not the bands."""
     seen = [line.y[: int(0.8 * len(GRID))] for group in lines.values() for line in group]
     seen += [control.y[:1] for group in controls.values() for control in group]
@@ -325,10 +319,7 @@ def histogram_panels(evaluation: Evaluation) -> list[Panel]:
         found = [(name, case) for name in sets if (case := evaluation.first(i, name)) is not None]
         if not found:
             continue
-        columns = [
-            Uncertainties(SET_LABELS[name], case.uncertainty, case.correct, case.grade)
-            for name, case in found
-        ]
+        columns = [Uncertainties(SET_LABELS[name], case.uncertainty, case.correct, case.grade) for name, case in found]
         everything = np.concatenate([column.uncertainty for column in columns])
         kind = found[0][1].uncertainty_name
         label = {"own": "own uncertainty", "total": "entropy (nats)"}.get(kind, kind.replace("_", " "))
@@ -338,9 +329,7 @@ def histogram_panels(evaluation: Evaluation) -> list[Panel]:
             f"{SET_LABELS[n].lower()}: {int((~c.correct).sum())} of {len(c)} incorrect, their median uncertainty {_median(c.uncertainty[~c.correct])} against {_median(c.uncertainty[c.correct])} of the correct"
             for n, c in found
         )
-        svg = to_svg(
-            figure, f"histogram-{i}", title=f"Uncertainty of {method.name} by grade", description=errors
-        )
+        svg = to_svg(figure, f"histogram-{i}", title=f"Uncertainty of {method.name} by grade", description=errors)
         panels.append(Panel(method.name, svg))
     return panels
 

@@ -15,11 +15,11 @@ from retinabench.reports.evaluation.evaluation import Evaluation
 from retinabench.reports.toolkit.number_format import PERCENT, THREE_DIGITS, NumberFormat, Quantity, percent
 from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table
 
+# Scores of the main table.
 MAIN = (
     "auroc", "accuracy", "sensitivity", "specificity", "brier_skill", "nll", "ece_positive_class",
     "referral_accuracy_area", "failure_auroc",
 )  # fmt: skip
-"""Scores of the main table."""
 RETAINED = ("accuracy", "gain", "closed", "sensitivity", "specificity", "prevalence", "missed")
 """Scores of the table of the retained images, at the share referred."""
 FORMATS = {"gain": NumberFormat(3, signed=True), "closed": PERCENT, "prevalence": PERCENT, "missed": PERCENT}
@@ -73,9 +73,7 @@ def retained_tables(e: Evaluation) -> list[Table]:
         rows = _method_rows(e, name, cells)
         case = e.first(e.leader, name)
         if case is not None:
-            before = {
-                score: e.lead_value(name, score) for score in ("accuracy", "sensitivity", "specificity")
-            }
+            before = {score: e.lead_value(name, score) for score in ("accuracy", "sensitivity", "specificity")}
             before["prevalence"] = Quantity(float(case.label.mean()))
             unreferred = [Cell(before[s], forms[s]) if s in before else Cell() for s in RETAINED]
             rows.append(Row(f"“{e.leading}”, nothing referred", unreferred, control=True))

@@ -40,8 +40,7 @@ COLUMNS = ("auroc", "accuracy", "sensitivity", "referral_accuracy_area")
 SETS = ("in_domain", "shifted", "joint")
 SIGNED = NumberFormat(3, signed=True)
 LIST_SCHEMA = "retinabench.scores-list/1"
-Controls = Mapping[str, Mapping[str, float]]
-"""Name of a control -> score -> value."""
+Controls = Mapping[str, Mapping[str, float]]  # Name of a control -> score -> value.
 
 
 def scores_table(
@@ -53,8 +52,7 @@ def scores_table(
         groups.setdefault(name, []).append(one)
     # Long headers would take the width of the names.
     columns = [
-        Column(SCORES[score].heading.replace(", ", ",\n").replace("Referral ", "Referral\n"))
-        for score in COLUMNS
+        Column(SCORES[score].heading.replace(", ", ",\n").replace("Referral ", "Referral\n")) for score in COLUMNS
     ]
     blocks, said = [], []
     for key in (key for key in SETS if any(key in one.sets for one in scores)):

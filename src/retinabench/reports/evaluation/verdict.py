@@ -23,8 +23,7 @@ from retinabench.reports.toolkit.number_format import Quantity
 Fact = Mapping[str, Any]
 Overall = Literal["better", "worse", "partly worse", "partly better", "unclear"]
 FEW_ERRORS, FEW_PATIENTS = 10, 30
-SLIGHT = 0.6
-"""An AUROC of shifted against in-domain images below this is called slight."""
+SLIGHT = 0.6  # An AUROC of shifted against in-domain images below this is called slight.
 
 
 @dataclass(frozen=True)
@@ -145,9 +144,7 @@ def _outcome(e: Evaluation, name: str) -> Fact:
 
 
 def _overall(outcomes: Sequence[Fact]) -> Overall:
-    better, worse, total = (
-        sum(numbers) for numbers in zip(*(one["counts"] for one in outcomes), strict=True)
-    )
+    better, worse, total = (sum(numbers) for numbers in zip(*(one["counts"] for one in outcomes), strict=True))
     if better == total:
         return "better"
     if worse == total:

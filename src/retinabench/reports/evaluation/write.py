@@ -78,8 +78,7 @@ def render(
         "verdict": verdict(evaluation),
         "slight": SLIGHT,
         "methods": [
-            LegendEntry(method.name, mark)
-            for method, mark in zip(evaluation.methods, evaluation.marks, strict=True)
+            LegendEntry(method.name, mark) for method, mark in zip(evaluation.methods, evaluation.marks, strict=True)
         ],
         "metadata": _metadata(evaluation),
         "notes": _notes(evaluation),
@@ -168,10 +167,8 @@ def _notes(evaluation: Evaluation) -> list[str]:
 
 
 TITLE = "Does the model know when it does not know?"
-ADDED = ("brier_skill", "accuracy_gain")
-"""Scores of the page that `score` gives on request only."""
-SCORED = 0.9
-"""Share of the work that is done when everything is scored."""
+ADDED = ("brier_skill", "accuracy_gain")  # Scores of the page that `score` gives on request only.
+SCORED = 0.9  # Share of the work that is done when everything is scored.
 
 
 def write_report(
@@ -411,9 +408,7 @@ def pathways(evaluation: Evaluation, grids: dict[int, PolicyGrid]) -> list[Pathw
     return found
 
 
-def page_explorer(
-    evaluation: Evaluation, grids: dict[int, PolicyGrid], images: ImageSource | None
-) -> Explorer:
+def page_explorer(evaluation: Evaluation, grids: dict[int, PolicyGrid], images: ImageSource | None) -> Explorer:
     """Return the sliders of the page."""
     named = {evaluation.methods[i].name: grid for i, grid in grids.items()}
     return explorer(named, READER, None if images is None else _thumbnails(images))

@@ -43,11 +43,11 @@ from retinabench.reports.leaderboard.submission import (
 
 SHIPPED = Path(__file__).parent / "shipped"
 KEY = b"retinabench.baselines"
+# The scores of the board, in the order of its columns.
 SCORES = (
     "referral_accuracy_area", "referral_auroc_area", "auroc", "accuracy", "nll", "brier", "failure_auroc", "aurc",
     "ood_auroc",
 )  # fmt: skip
-"""The scores of the board, in the order of its columns."""
 SCHEMA = "retinabench.board/1"
 
 
@@ -186,9 +186,7 @@ def _board(
     made = {}
     for one in entries:
         title = one.card.title if count[one.card.title] == 1 else f"{one.card.title} ({one.card.name})"
-        made[one.key] = MethodEntry(
-            title, one.kind, one.predictions[benchmark.name], one.notes, card=one.card
-        )
+        made[one.key] = MethodEntry(title, one.kind, one.predictions[benchmark.name], one.notes, card=one.card)
     sets = [*benchmark.sets, *(["joint"] if len(benchmark.sets) > 1 else [])]
     predictions = {key: entry.seeds for key, entry in made.items()}
     ranked, _ = rank_methods(predictions, bootstrap, seed, scores=scores, sets=sets)
@@ -228,9 +226,7 @@ def entries_of_files(files: Sequence[Path], benchmark: str | None = None) -> lis
     entries = []
     for number, (title, seeds) in enumerate(by_title.items()):
         name = benchmark or _benchmark_of(seeds[0])
-        found = [
-            as_seed(checked(one, frozen_benchmark(name)), title, one.metadata.get("seed")) for one in seeds
-        ]
+        found = [as_seed(checked(one, frozen_benchmark(name)), title, one.metadata.get("seed")) for one in seeds]
         entries.append(Submission(_bare_card(title, number), "file", {name: tuple(found)}))
     return entries
 

@@ -37,9 +37,7 @@ from retinabench.reports.toolkit.pages import Fact, render
 from retinabench.reports.toolkit.tables import Table, cell_html
 
 Floats = NDArray[np.float64]
-
 HEIGHT, BINS = 300, 8
-
 Curves = Mapping[str, tuple[Floats, Floats]]
 
 
@@ -266,9 +264,7 @@ def _method_section(board: BenchmarkBoard, key: str, shown: Sequence[Failure]) -
     sets: tuple[str, ...] = board.benchmark.sets
     seeds = board.entries[key].seeds
     references = {k: e for k, e in board.entries.items() if e.kind == "baseline" and e.card.name == REFERENCE}
-    others = {
-        part: curves_of(one.seeds, part) for other, one in references.items() if other != key for part in sets
-    }
+    others = {part: curves_of(one.seeds, part) for other, one in references.items() if other != key for part in sets}
     ours = {part: curves_of(seeds, part) for part in sets}
     marks = set_marks(sets)
     legend = [LegendEntry(SET_LABELS[part], marks[part]) for part in sets]

@@ -226,9 +226,7 @@ def checked(predictions: Predictions, benchmark: FrozenBenchmark) -> Predictions
                 "Choose it on the validation images.",
             )
     if np.array_equal(predictions.prob, predictions.label):
-        raise _refused(
-            predictions, "every probability is the image's label", "Store what the model predicts."
-        )
+        raise _refused(predictions, "every probability is the image's label", "Store what the model predicts.")
     order = np.lexsort((rows, truth.split[rows] != "test"))
     taken, own, about = rows[order], predictions.uncertainty, predictions.metadata
     return Predictions(
@@ -250,9 +248,7 @@ def _rows_of(predictions: Predictions, truth: BenchmarkTruth, benchmark: FrozenB
     order = np.minimum(np.searchsorted(truth.image_id, predictions.image_id), len(truth.image_id) - 1)
     if (strange := np.flatnonzero(truth.image_id[order] != predictions.image_id)).size:
         row = int(strange[0])
-        problem = (
-            f"'{predictions.image_id[row][:80]}' is no image of {benchmark.name} ({len(strange):,} are not)"
-        )
+        problem = f"'{predictions.image_id[row][:80]}' is no image of {benchmark.name} ({len(strange):,} are not)"
         raise _refused(predictions, problem, "Use the ids of `retinabench prepare`.", row, "image_id")
     return order
 
@@ -352,9 +348,7 @@ def read_submission(folder: Path) -> Submission:
         benchmark = frozen_benchmark(part.name)
         notes += _check_images(card, benchmark, folder)
         files = _seed_files(part, benchmark, card)
-        found[part.name] = tuple(
-            as_seed(read_checked(file, benchmark), card.title, seed) for seed, file in files
-        )
+        found[part.name] = tuple(as_seed(read_checked(file, benchmark), card.title, seed) for seed, file in files)
         _check_copies(found[part.name], card)
     if not found:
         raise InputError(
@@ -477,9 +471,7 @@ def _check_manifest(folder: Path) -> None:
     for name, digest in sums.items():
         check_size(folder / name)
         if hashlib.sha256((folder / name).read_bytes()).hexdigest() != digest:
-            raise InputError(
-                "was changed after the submission was packed", file=folder / name, hint="Pack it again."
-            )
+            raise InputError("was changed after the submission was packed", file=folder / name, hint="Pack it again.")
 
 
 def _read_manifest(file: Path) -> dict[str, str]:

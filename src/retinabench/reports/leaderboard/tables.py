@@ -94,9 +94,7 @@ def method_rows(board: BenchmarkBoard, name: str) -> list[MethodRow]:
         best, worst = first.models[key].best, first.models[key].worst
         entry, order = board.entries[key], str(best * 1000 + worst) if best else ""
         rows.append(
-            MethodRow(
-                key, board.entries[key].title, entry.kind, entry.card, rank_text(best, worst), order, cells
-            )
+            MethodRow(key, board.entries[key].title, entry.kind, entry.card, rank_text(best, worst), order, cells)
         )
     return rows
 
@@ -109,9 +107,7 @@ def pair_matrix(board: BenchmarkBoard, name: str, score: str) -> list[tuple[str,
     for a in order:
         cells = []
         for b in order:
-            state = (
-                "self" if a == b else "better" if (a, b) in better else "worse" if (b, a) in better else "tie"
-            )
+            state = "self" if a == b else "better" if (a, b) in better else "worse" if (b, a) in better else "tie"
             cells.append(PairCell(state, SIGNS[state], "" if a == b else _pair_text(ranking.pair(a, b))))
         rows.append((a, board.entries[a].title, cells))
     return rows
@@ -120,9 +116,7 @@ def pair_matrix(board: BenchmarkBoard, name: str, score: str) -> list[tuple[str,
 def _pair_text(pair: RankedPair) -> str:
     form = Quantity(pair.difference, pair.low, pair.high).form(THREE_DIGITS)
     interval = form.interval(pair.low, pair.high)
-    return (
-        f"{form(pair.difference)} {interval}, p {p_value(pair.p_holm)}" if interval else form(pair.difference)
-    )
+    return f"{form(pair.difference)} {interval}, p {p_value(pair.p_holm)}" if interval else form(pair.difference)
 
 
 def ranking_table(board: BenchmarkBoard, name: str, score: str) -> Table:
@@ -135,11 +129,11 @@ def ranking_table(board: BenchmarkBoard, name: str, score: str) -> Table:
         model, kind = found[score].models[key], board.entries[key].kind
         cells = [Cell(rank_text(model.best, model.worst))]
         cells += [score_cell(found[spec.name].models[key]) for spec in specs]
-        label = (
-            board.entries[key].title if kind == "baseline" else f"{board.entries[key].title} ({KINDS[kind]})"
-        )
+        label = board.entries[key].title if kind == "baseline" else f"{board.entries[key].title} ({KINDS[kind]})"
         rows.append(Row(label, cells, control=False))
-    caption = f"{board.benchmark.name}, {SET_LABELS[name].lower()}: {found.images:,} images, {found.positives:,} referable"
+    caption = (
+        f"{board.benchmark.name}, {SET_LABELS[name].lower()}: {found.images:,} images, {found.positives:,} referable"
+    )
     note = "Ranks of methods that cannot be told apart are ranges (p < 0.05 by Holm's correction over all pairs)."
     return Table.of(caption, columns, rows, note=note)
 
@@ -167,10 +161,7 @@ def printed_page_tables(boards: Sequence[BenchmarkBoard]) -> list[Table]:
 def _table_2019(name: str, boards: Sequence[BenchmarkBoard]) -> Table:
     printed = printed_tables()[f"filos-2019-{name.replace('_', '-')}"]
     columns = [Column(column.label, direction="higher") for column in printed.columns]
-    rows = [
-        Row(f"{TITLES_2019[key]}, printed", [Cell(text) for text in cells])
-        for key, cells in printed.rows.items()
-    ]
+    rows = [Row(f"{TITLES_2019[key]}, printed", [Cell(text) for text in cells]) for key, cells in printed.rows.items()]
     for board in boards:
         if name in board.sets:
             rows += _our_rows(board, name, [column.measure for column in printed.columns])

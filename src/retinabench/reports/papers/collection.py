@@ -134,9 +134,7 @@ def read_labels(path: Path | None, files: Sequence[Path]) -> Mapping[Path, Mappi
             )
         for column in _INTEGERS:
             if (label := row.get(column)) and not label.strip().isdigit():
-                raise InputError(
-                    f"is '{label}', which is not a whole number", file=path, row=number, column=column
-                )
+                raise InputError(f"is '{label}', which is not a whole number", file=path, row=number, column=column)
         labels[file] = {column: (label or "").strip() for column, label in row.items()}
     return labels
 
@@ -232,9 +230,7 @@ def _with_datasets(origins: Sequence[Origin], tests: Sequence[Predictions]) -> l
         distinct = len(names) > 1 and len(set(stated)) == len(stated) and "" not in stated
         for digest, of_images in names.items():
             datasets[task, digest] = min(of_images) if distinct else ""
-    return [
-        replace(one, dataset=datasets[one.task, digest]) for one, digest in zip(origins, digests, strict=True)
-    ]
+    return [replace(one, dataset=datasets[one.task, digest]) for one, digest in zip(origins, digests, strict=True)]
 
 
 def _digest(test: Predictions) -> str:
@@ -307,9 +303,7 @@ def _measured(
 def _results(groups: Mapping[Origin, MethodRuns]) -> list[TaskResults]:
     results = []
     for key in dict.fromkeys((place.task, place.dataset, place.criterion) for place in groups):
-        methods = [
-            group for place, group in groups.items() if (place.task, place.dataset, place.criterion) == key
-        ]
+        methods = [group for place, group in groups.items() if (place.task, place.dataset, place.criterion) == key]
         bases = list(dict.fromkeys(method.base for method in methods))
         methods.sort(key=lambda method: (bases.index(method.base), method.ensemble))
         standard = [method for method in methods if method.blur in (None, STANDARD_BLUR)]

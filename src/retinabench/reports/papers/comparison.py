@@ -21,9 +21,7 @@ from retinabench.reports.toolkit.tables import Cell
 LEVEL = 0.05
 
 
-def column_cells(
-    methods: Sequence[MethodRuns], key: Key, rules: str, form: NumberFormat | None = None
-) -> list[Cell]:
+def column_cells(methods: Sequence[MethodRuns], key: Key, rules: str, form: NumberFormat | None = None) -> list[Cell]:
     """Return one cell per method for a number.
 
     "corrected": mean and standard error over runs (ddof 1), or the value of a single run with its interval; the best mean is marked
@@ -73,9 +71,7 @@ def _largest(cells: Sequence[Cell], sign: int) -> set[int]:
     return {k for k, value in known.items() if value == max(known.values())} if len(known) > 1 else set()
 
 
-def _not_worse_than_best(
-    methods: Sequence[MethodRuns], cells: Sequence[Cell], key: Key, sign: int
-) -> set[int]:
+def _not_worse_than_best(methods: Sequence[MethodRuns], cells: Sequence[Cell], key: Key, sign: int) -> set[int]:
     """Return the best method and those that are not significantly worse; none where all are equal to the best."""
     known = [i for i, cell in enumerate(cells) if cell.defined]
     if len(known) < 2:

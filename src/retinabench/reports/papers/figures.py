@@ -75,8 +75,7 @@ def method_legend(figure: Figure, names: Sequence[str], marks: Sequence[Mark]) -
     columns = max(1, min(len(names), int(width / (5.2 * longest + 45))))
     figure.set_figheight(figure.get_figheight() + 13 / 72 * (-(-len(names) // columns) - 2))
     handles = [
-        Line2D([], [], color=m.color, linestyle=(0, m.dashes) if m.dashes else "-", linewidth=1.8)
-        for m in marks
+        Line2D([], [], color=m.color, linestyle=(0, m.dashes) if m.dashes else "-", linewidth=1.8) for m in marks
     ]
     figure.legend(
         handles, [math_free(name) for name in names], loc="outside lower center", ncols=columns, frameon=False,
@@ -159,9 +158,7 @@ def histogram_figures(results: TaskResults) -> tuple[list[PaperFigure], list[str
         for pooled in (False, True):
             methods = [method for method in results.methods if method.ensemble == pooled]
             for part in range(0, len(methods), MOST):
-                made.append(
-                    _histogram_figure(results, name, pooled, methods[part : part + MOST], part // MOST)
-                )
+                made.append(_histogram_figure(results, name, pooled, methods[part : part + MOST], part // MOST))
     return made, []
 
 
@@ -184,9 +181,7 @@ def _draw_histograms(methods: Sequence[MethodRuns], name: str) -> Figure:
         for axes, cell in zip(line, cells, strict=True):
             _density_panel(axes, *cell, top)
         line[0].set_ylabel("density", fontsize=7.5)
-        line[-1].text(
-            1.04, 0.5, f"grade {grade}", transform=line[-1].transAxes, rotation=270, va="center", fontsize=9
-        )
+        line[-1].text(1.04, 0.5, f"grade {grade}", transform=line[-1].transAxes, rotation=270, va="center", fontsize=9)
     for axes, method in zip(grid[0], methods, strict=True):
         axes.set_title(_folded(method.name), fontsize=9)
     for axes in grid[-1]:
@@ -335,9 +330,7 @@ def mean_and_error(values: Sequence[Floats], ddof: int) -> tuple[Floats, Floats 
     return mean, array.std(axis=0, ddof=ddof) / np.sqrt(len(array)) if len(array) > 1 else None
 
 
-def draw_runs(
-    axes: Axes, mark: Mark, x: Floats, values: Sequence[Floats], ddof: int = 1, **style: Any
-) -> Floats:
+def draw_runs(axes: Axes, mark: Mark, x: Floats, values: Sequence[Floats], ddof: int = 1, **style: Any) -> Floats:
     """Draw the mean over runs with a band of one standard error; return the mean (P,)."""
     mean, error = mean_and_error(values, ddof)
     if error is not None:
@@ -454,8 +447,7 @@ def value_range(methods: Sequence[MethodRuns], metric: str, name: str) -> tuple[
 _CONTROLS = "Grey: the predictions of the best method referred at random and in the order of their true loss (oracle)."
 _TITLES = {**SET_LABELS, "rebalanced": "Shifted, grades as in EyePACS"}
 _ROC = "roc"
-Panel = tuple[str, str]
-"""What a panel shows (ROC curves, or a metric over referral), and the set."""
+Panel = tuple[str, str]  # What a panel shows (ROC curves, or a metric over referral), and the set.
 
 
 def curve_figures(results: TaskResults, collection: Collection) -> tuple[list[PaperFigure], list[str]]:
@@ -509,9 +501,7 @@ def _by_metric(results: TaskResults, collection: Collection) -> list[PaperFigure
 def _rebalanced(results: TaskResults, collection: Collection) -> list[PaperFigure]:
     """Figures 16 and 17: the shifted set with the grade frequencies of the EyePACS test set."""
     how = "drawn at random" if collection.rules == "published" else "by exact weights"
-    caption = (
-        f"The shifted set as it is, and with the grade frequencies of the EyePACS test set ({how}). {BANDS}"
-    )
+    caption = f"The shifted set as it is, and with the grade frequencies of the EyePACS test set ({how}). {BANDS}"
     sets = ("shifted", "rebalanced")
     curves = _possible(results.methods, [(metric, name) for metric in ("auroc", "accuracy") for name in sets])
     roc, referral = ("16", "17") if results.task == "country_shift" else ("", "")
@@ -520,9 +510,7 @@ def _rebalanced(results: TaskResults, collection: Collection) -> list[PaperFigur
         ("balanced-referral", referral, "Referral", curves),
     )
     return [
-        _curve_figure(
-            kind, number, f"{title}, class-balanced shifted set", caption, results, collection, panels
-        )
+        _curve_figure(kind, number, f"{title}, class-balanced shifted set", caption, results, collection, panels)
         for kind, number, title, panels in figures
     ]
 

@@ -29,6 +29,7 @@ from retinabench.reports.toolkit.number_format import NumberFormat
 from retinabench.reports.toolkit.tables import Block, Cell, Row, Table
 
 _PERCENT = NumberFormat(1)
+# Set -> name of the method's file -> AUC ±, accuracy ± at 50, 70 and 100 % retained.
 PRINTED = {
     "in_domain": {
         "mc_dropout": "87.8 1.1  91.3 0.7  85.2 0.9  87.1 0.9  82.1 0.9  84.5 0.9",
@@ -47,7 +48,6 @@ PRINTED = {
         "random": "74.1 1.2  76.9 1.3  74.3 1.3  76.4 1.0  74.4 0.9  76.9 0.0",
     },
 }
-"""Set -> name of the method's file -> AUC ±, accuracy ± at 50, 70 and 100 % retained."""
 
 
 def with_printed(rows: list[Row], files: list[str], set_name: str) -> list[Row]:
@@ -179,9 +179,7 @@ def _unused(stem: str, taken: set[str]) -> str:
 def filos_figures(results: TaskResults, collection: Collection) -> list[PaperFigure]:
     """Return Figures 4, 5 and, where there is an ROC curve, 6."""
     sampled = _sampled(results.methods)
-    others = (
-        one for one in results.methods if one.base in _POINTS and not one.ensemble and one is not sampled
-    )
+    others = (one for one in results.methods if one.base in _POINTS and not one.ensemble and one is not sampled)
     map_ = next(others, None)
     across = f"the probability of {map_.name}" if map_ else "its own probability"
     entropy = (
@@ -223,22 +221,16 @@ def _draw_entropy(one: MethodRuns, sure: MethodRuns) -> Figure:
     edges = np.linspace(0, 1, _BINS + 1), np.linspace(0, np.log(2), _BINS + 1)
     counts = [np.histogram2d(prob[part], entropy[part], edges)[0].T for part in (right, ~right)]
     figure, [places] = shared.panel_grid(1, 2)
-    for k, (axes, count, name, color) in enumerate(
-        zip(places, counts, ("right", "wrong"), (GOOD, BAD), strict=True)
-    ):
+    for k, (axes, count, name, color) in enumerate(zip(places, counts, ("right", "wrong"), (GOOD, BAD), strict=True)):
         shade = LinearSegmentedColormap.from_list(
             name, np.stack([_mixed(color, PAPER, 0.7), np.array(to_rgb(color)), _mixed(color, INK, 0.6)])
         )
         if count.any():
             norm = LogNorm(1, max(count.max(), 2))
-            axes.pcolormesh(
-                *edges, np.ma.masked_equal(count, 0), cmap=shade, norm=norm, linewidth=0, rasterized=True
-            )
+            axes.pcolormesh(*edges, np.ma.masked_equal(count, 0), cmap=shade, norm=norm, linewidth=0, rasterized=True)
         x = np.linspace(0, 1, 201)
         axes.plot(x, binary_entropy(x), color=MUTED, linewidth=0.7, linestyle=(0, (2, 3)))
-        axes.set(
-            xlim=(0, 1), ylim=(0, 0.72), xlabel="p(referable | image)", ylabel="predictive entropy (nats)"
-        )
+        axes.set(xlim=(0, 1), ylim=(0, 0.72), xlabel="p(referable | image)", ylabel="predictive entropy (nats)")
         shared.style_axes(axes)
         shared.panel_title(axes, "ab"[k], f"{name} predictions ({int(count.sum()):,})")
     return figure
@@ -257,9 +249,7 @@ def _draw_retained(results: TaskResults) -> Figure:
     x = np.array(RETAINED)
     for k, ((metric, name), axes) in enumerate(zip(shown, [a for row in grid for a in row], strict=True)):
         for method, mark in zip(results.methods, marks, strict=True):
-            values = np.stack(
-                [_at_share(method, name, metric, round(1 - share, 1)) for share in RETAINED], axis=1
-            )
+            values = np.stack([_at_share(method, name, metric, round(1 - share, 1)) for share in RETAINED], axis=1)
             if np.isfinite(values).any():
                 shared.draw_runs(axes, mark, x, list(values), marker="os^Dv*"[mark.hue], markersize=3.5)
         start = float(_at_share(results.methods[0], name, metric, 0.0).mean())
@@ -277,9 +267,7 @@ def _draw_roc(results: TaskResults, collection: Collection, one: MethodRuns) -> 
     figure, [[left, right]] = shared.panel_grid(1, 2)
     x = RATES[collection.rules]
     for k, share in enumerate((1.0, 0.9, _ROC_RETAINED)):
-        values = [
-            run.curves.roc["in_domain", share] for run in one.runs if ("in_domain", share) in run.curves.roc
-        ]
+        values = [run.curves.roc["in_domain", share] for run in one.runs if ("in_domain", share) in run.curves.roc]
         if values:
             shared.draw_runs(left, Mark(k + 3, k), x, values, label=f"{100 * share:.0f} % retained")
     left.legend(loc="center", fontsize=8, frameon=False)

@@ -39,8 +39,7 @@ from retinabench.metrics.weighted_images import Cases, Weighted
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation.evaluation import FEWEST, GRID
 
-STANDARD_BLUR = 30
-"""Blur constant of both papers' preprocessing; files that state none belong to it."""
+STANDARD_BLUR = 30  # Blur constant of both papers' preprocessing; files that state none belong to it.
 JOINT_CRITERION = "balanced_joint_accuracy_area"
 TASK_TITLES = {
     "country_shift": "Country Shift",
@@ -77,20 +76,19 @@ def slug(*parts: str) -> str:
 
 
 Floats = NDArray[np.float64]
-Key = tuple[str, str]
-"""Set and score."""
+Key = tuple[str, str]  # Set and score.
 RATES = {"corrected": np.linspace(0, 1, 201), "published": np.arange(0, 1.02, 0.02)}
 RETAINED = (0.6, 0.9)  # of the ROC curves after referral, Figure 6 of the 2019 paper
 METRICS = published.METRICS
 CONTROLS = ("accuracy", "nll", "auroc")  # metrics with an oracle; that of the AUPRC takes too long
 DETECTION = ("ood_auroc", "ood_auprc")
 AT = ("accuracy", "auroc")  # metrics that are also read at single shares referred
+# The numbers of a file.
 RANKED = (
     "nll", "accuracy", "auprc", "auroc", "ece_top_label", *DETECTION,
     *(f"referral_{metric}_area" for metric in ("accuracy", "nll", "auroc", "auprc")),
     *(f"{metric}_at_{p}" for metric in AT for p in REFERRED_PERCENT),
 )  # fmt: skip
-"""The numbers of a file."""
 
 
 @dataclass(frozen=True)

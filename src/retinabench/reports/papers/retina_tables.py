@@ -132,14 +132,10 @@ def _referral(results: TaskResults, rules: str) -> Table | str:
     if not results.methods:
         return _standard_blur_missing("referral", results)
     caption = "AUROC and accuracy of the images that are retained when the most uncertain are referred to an expert."
-    return _table(
-        "referral", results, "Expert referral", caption, _referral_blocks(results.methods, results, rules)
-    )
+    return _table("referral", results, "Expert referral", caption, _referral_blocks(results.methods, results, rules))
 
 
-def _score_blocks(
-    results: TaskResults, parts: Sequence[Sequence[str]], sets: Sequence[str], rules: str
-) -> list[Block]:
+def _score_blocks(results: TaskResults, parts: Sequence[Sequence[str]], sets: Sequence[str], rules: str) -> list[Block]:
     """Return one block per part: its scores on all sets that the results hold."""
     blocks = []
     for scores in parts:
@@ -194,7 +190,9 @@ def _detection(collection: Collection) -> Table | str:
                 absent = Cell.number(None, form=PERCENT, why="there is no such file", runs=0)
                 cells[name].append(by_name.get(name, absent))
     block = Block(columns, [Row(name, cells[name]) for name in names])
-    caption = "How well the uncertainty that orders the referral tells shifted images from those of the training domain."
+    caption = (
+        "How well the uncertainty that orders the referral tells shifted images from those of the training domain."
+    )
     tuned = criterion_title(primary[0].criterion) if one_criterion else ""
     title = f"Detection of shifted images, {tuned}" if tuned else "Detection of shifted images"
     facts = {"task": "", "dataset": "", "criterion": ""}

@@ -50,9 +50,7 @@ def write_tables(
 
     What cannot be made is left out; the index says what it needs.
     """
-    return write(
-        collect(files, labels, rules, bootstrap, seed, workers, progress, read), out, images, progress
-    )
+    return write(collect(files, labels, rules, bootstrap, seed, workers, progress, read), out, images, progress)
 
 
 def write(collection: Collection, out: Path, images: Path | None, progress: Progress) -> list[Path]:
@@ -134,9 +132,7 @@ def _captioned(table: Table, collection: Collection) -> Table:
     """Return the table with the meaning of its numbers at the end of its caption."""
     keys = ("task", "dataset", "criterion")
     place = [table.facts[key] for key in keys]
-    of_table = [
-        one for one in collection.results if not place[0] or place == [getattr(one, key) for key in keys]
-    ]
+    of_table = [one for one in collection.results if not place[0] or place == [getattr(one, key) for key in keys]]
     runs = {len(method.runs) for one in of_table for method in (one.methods or one.blur_variants)}
     several = sorted(runs - {1})
     numbers = macros("captions.md.j2", package=_PACKAGE).numbers(

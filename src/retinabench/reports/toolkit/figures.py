@@ -39,15 +39,15 @@ from retinabench.core.untrusted import visible
 
 INK, MUTED, FAINT, PAPER = "#1d1d1b", "#6a6a66", "#dcdbd5", "#fffffe"
 GOOD, BAD, PASS = "#2c6fae", "#c8452d", "#4f7f52"
+# One hue per method, by its index: blue, vermilion, green, purple, ochre, indigo; each has a contrast of 4.5 : 1.
 HUES = ("#0067a5", "#c4461a", "#00805e", "#9a4f96", "#8a6d00", "#3d3d6b")
-"""One hue per method, by its index: blue, vermilion, green, purple, ochre, indigo; each has a contrast of 4.5 : 1."""
 DASHES: tuple[tuple[float, ...], ...] = ((), (5, 2), (1.2, 1.6), (7, 2, 1.2, 2))
 """Line patterns in multiples of the line width: solid, dashed, dotted, dash-dotted."""
+# Colour -> variable of the style sheet.
 VARIABLES = {
     INK: "ink", MUTED: "muted", FAINT: "faint", PAPER: "paper", GOOD: "good", BAD: "bad", PASS: "pass",
     **{hue: f"c{i}" for i, hue in enumerate(HUES)},
 }  # fmt: skip
-"""Colour -> variable of the style sheet."""
 
 
 @dataclass(frozen=True)
@@ -110,12 +110,9 @@ class Panel:
 
 
 Floats = NDArray[np.float64]
-WIDTH = 360
-"""Width in CSS pixels of a panel that a page sets beside others, which a phone shows at about this size."""
-TEXT = 13
-"""Size of the text of a page's figures in CSS pixels at their own width."""
-SMALLEST_TEXT = 12
-"""Size in CSS pixels below which no text of a page's figure is ever shown."""
+WIDTH = 360  # Width in CSS pixels of a panel that a page sets beside others, which a phone shows at about this size.
+TEXT = 13  # Size of the text of a page's figures in CSS pixels at their own width.
+SMALLEST_TEXT = 12  # Size in CSS pixels below which no text of a page's figure is ever shown.
 MOST_POINTS = 200
 FORMATS: dict[str, dict[str, Any]] = {
     "svg": {"metadata": dict.fromkeys(("Date", "Creator", "Format", "Type"))},
@@ -254,9 +251,7 @@ def math_free(name: str) -> str:
 def to_svg(figure: Figure, name: str, *, title: str, description: str) -> Markup:
     """Return the figure as SVG to stand inside a page, the same bytes every time."""
     with figure_style(), io.StringIO() as out, warnings.catch_warnings():
-        warnings.filterwarnings(
-            "ignore", "Glyph .* missing"
-        )  # the text stays text: the reader's fonts may have it
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # the text stays text: the reader's fonts may have it
         _lay_out(figure)
         figure.savefig(out, format="svg", **FORMATS["svg"])
         drawing = out.getvalue()
@@ -264,9 +259,7 @@ def to_svg(figure: Figure, name: str, *, title: str, description: str) -> Markup
     assert view, "matplotlib writes a viewBox"
     body = drawing[drawing.index(">", view.end()) + 1 : drawing.rindex("</svg>")]
     body = re.sub(r"<(metadata|style)\b.*?</\1>|<!--.*?-->|<defs>\s*</defs>", "", body, flags=re.DOTALL)
-    body = re.sub(
-        r"<[^>]*>", _shortened, body
-    )  # the coordinates in the tags; the text between them stays as it is
+    body = re.sub(r"<[^>]*>", _shortened, body)  # the coordinates in the tags; the text between them stays as it is
     body = _themed(_namespaced(body, name))
     smallest = min(map(float, re.findall(r"font-size: ([\d.]+)px", body)), default=TEXT)
     narrowest = float(view[1].split()[2]) * SMALLEST_TEXT / smallest

@@ -147,9 +147,7 @@ class Quantity:
         """Return the interval in brackets as HTML, or nothing where it is unknown."""
         if not self.bounded:
             return Markup("")
-        return Markup('<span class="whole">[{}, {}]</span>').format(
-            self.html(form, "low"), self.html(form, "high")
-        )
+        return Markup('<span class="whole">[{}, {}]</span>').format(self.html(form, "low"), self.html(form, "high"))
 
     def whole_html(self, form: NumberFormat = TWO_DIGITS) -> Markup:
         """Return the value followed by its interval as HTML."""

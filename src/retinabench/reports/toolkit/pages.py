@@ -50,8 +50,7 @@ from retinabench.reports.toolkit.number_format import (
 )
 
 TOOLKIT = "retinabench.reports.toolkit"
-SCRIPTS = ("tables.js", "folds.js", "explore.js", "choices.js")
-"""The parts of the one script of all pages."""
+SCRIPTS = ("tables.js", "folds.js", "explore.js", "choices.js")  # The parts of the one script of all pages.
 
 
 @dataclass(frozen=True)
@@ -155,21 +154,16 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "capitalise": capitalise,
     "md": tables.escape_markdown,
 }
-MOST_IMAGES = 500
-"""Missed images of each set that the page can list."""
-SHOWN_IMAGES = 6
-"""Missed images of a pair of thresholds that are shown as thumbnails, where there are any."""
-MOST_THUMBNAILS = 60
-"""Thumbnails in the page, of all sets and models."""
-MOST_THUMBNAIL_BYTES = 600_000
-"""All thumbnails together: the page of any data set stays below 3 MB."""
+MOST_IMAGES = 500  # Missed images of each set that the page can list.
+SHOWN_IMAGES = 6  # Missed images of a pair of thresholds that are shown as thumbnails, where there are any.
+MOST_THUMBNAILS = 60  # Thumbnails in the page, of all sets and models.
+MOST_THUMBNAIL_BYTES = 600_000  # All thumbnails together: the page of any data set stays below 3 MB.
 ROWS = (
     "Sensitivity", "Specificity", "PPV", "NPV", "Images read, per 1,000 images", "Patients read, per 1,000 patients",
     "Referable images missed", "Severe images missed",
 )  # fmt: skip
 THOUSAND = NumberFormat(0, scale=1000)
-Thumbnails = Callable[[str], str]
-"""image_id -> data URI, empty where there is no thumbnail."""
+Thumbnails = Callable[[str], str]  # image_id -> data URI, empty where there is no thumbnail.
 
 
 @dataclass(frozen=True)
@@ -221,10 +215,7 @@ def _set(key: str, grid: PolicyGrid, texts: dict[str, int]) -> JsonObject:
         "groups": [
             {
                 "name": group or "all images",
-                "cells": [
-                    [[texts.setdefault(text, len(texts)) for text in cells(one)] for one in row]
-                    for row in rows
-                ],
+                "cells": [[[texts.setdefault(text, len(texts)) for text in cells(one)] for one in row] for row in rows],
                 "missed": [[one.missed_images for one in row] for row in rows],
             }
             for group, rows in grid.outcomes[key].items()

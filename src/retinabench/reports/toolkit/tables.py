@@ -104,11 +104,7 @@ class Cell:
     @classmethod
     def of(cls, value: Interval, form: NumberFormat = THREE_DIGITS) -> Cell:
         """Return a cell of a value with its interval; a dash where the value is undefined."""
-        return (
-            cls.number(value.value, value.low, value.high, form=form)
-            if math.isfinite(value.value)
-            else UNDEFINED
-        )
+        return cls.number(value.value, value.low, value.high, form=form) if math.isfinite(value.value) else UNDEFINED
 
     @classmethod
     def count(cls, number: int) -> Cell:
@@ -121,8 +117,7 @@ class Cell:
         return isinstance(self.content, str) or self.content.defined
 
 
-UNDEFINED = Cell("–")
-"""A cell without content."""
+UNDEFINED = Cell("–")  # A cell without content.
 
 
 @dataclass(frozen=True)
@@ -203,9 +198,7 @@ def _html_block(block: Block, table: Table, *, first: bool) -> Markup:
         )
         for column in [Column(table.row_header, text=True), *block.columns]
     )
-    title = Markup('<tr><th scope="rowgroup" colspan="{}">{}</th></tr>\n').format(
-        len(block.columns) + 1, block.title
-    )
+    title = Markup('<tr><th scope="rowgroup" colspan="{}">{}</th></tr>\n').format(len(block.columns) + 1, block.title)
     rows = Markup("\n").join(_html_row(row, block.columns) for row in block.rows)
     label = f"{table.caption}: {block.title}" if block.title else table.caption
     caption = Markup("<caption><span>{}</span></caption>\n").format(table.caption) if first else Markup("")
@@ -216,9 +209,7 @@ def _html_block(block: Block, table: Table, *, first: bool) -> Markup:
 
 
 def _html_row(row: Row, columns: Sequence[Column]) -> Markup:
-    cells = Markup("").join(
-        _html_cell(cell, text=column.text) for cell, column in zip(row.cells, columns, strict=True)
-    )
+    cells = Markup("").join(_html_cell(cell, text=column.text) for cell, column in zip(row.cells, columns, strict=True))
     opened = Markup('<tr class="control">' if row.control else "<tr>")  # noqa: S704 - constants
     return opened + Markup('<th scope="row">{}</th>').format(row.label) + cells + Markup("</tr>")
 
@@ -319,13 +310,10 @@ def to_latex(table: Table) -> str:
             body.append(_latex_row(row, width, notes))
     size = [r"\small"] if width <= 6 else [r"\scriptsize", r"\setlength{\tabcolsep}{3pt}"]
     remarks = [
-        rf"\\ \footnotesize \textsuperscript{{{_letter(k)}}} {escape_latex(note)}."
-        for k, note in enumerate(notes)
+        rf"\\ \footnotesize \textsuperscript{{{_letter(k)}}} {escape_latex(note)}." for k, note in enumerate(notes)
     ]
     remarks += [rf"\\ \footnotesize {escape_latex(table.note)}"] if table.note else []
-    caption = " ".join(
-        escape_latex(part) for part in (table.title and f"{table.title}.", table.caption) if part
-    )
+    caption = " ".join(escape_latex(part) for part in (table.title and f"{table.title}.", table.caption) if part)
     return "\n".join(
         [r"\begin{table}", r"\centering", rf"\caption{{{caption}}}", rf"\label{{tab:{table.name}}}", *size,
          rf"\begin{{tabular}}{{l{'r' * width}}}", r"\toprule", *body, r"\bottomrule", r"\end{tabular}",
@@ -364,9 +352,7 @@ def _latex_row(row: Row, width: int, notes: list[str]) -> str:
 def to_csv(table: Table) -> bytes:
     """Return a table in long form with all digits: one line per cell, led by the facts of table and column."""
     facts = list(table.facts)
-    own = list(
-        dict.fromkeys(key for block in table.blocks for column in block.columns for key in column.facts)
-    )
+    own = list(dict.fromkeys(key for block in table.blocks for column in block.columns for key in column.facts))
     own = [key for key in own if key not in facts]
     header = ["table", *facts, (table.row_header or "row").lower(), *own, "direction", "value"]
     header += ["standard_error", "low", "high", "runs", "best", "why"]
@@ -507,9 +493,7 @@ def _columns(table: Table) -> rich_table.Table:
         for row in block.rows:
             if row.rule:
                 drawn.add_section()
-            drawn.add_row(
-                escape_rich(row.label), *map(_cell, row.cells), style="dim" if row.control else None
-            )
+            drawn.add_row(escape_rich(row.label), *map(_cell, row.cells), style="dim" if row.control else None)
     return drawn
 
 

@@ -64,16 +64,12 @@ def test_the_kernel_is_the_covariance_of_random_networks(width, networks):
         assert ((sampled - k).abs() < 5 * error).all()
     # Mean and raw deviation share their hidden units and are uncorrelated nevertheless.
     across = outputs[:, :, 0].T @ outputs[:, :, 1] / networks
-    assert (
-        across.abs() < 5 * ((1 + 2 / width) * (diagonal[:, None] * diagonal + k.square()) / networks).sqrt()
-    ).all()
+    assert (across.abs() < 5 * ((1 + 2 / width) * (diagonal[:, None] * diagonal + k.square()) / networks).sqrt()).all()
 
 
 def test_the_kernel_s_values_at_known_angles():
     """E[relu(z)²] = k / 2; at right angles E[relu(z) relu(z')] = √(k k') / 2π; opposite inputs share nothing."""
-    x = torch.tensor(
-        [[1.0], [-1.0]], dtype=torch.float64
-    )  # with the bias: (1, 1) and (-1, 1), at right angles
+    x = torch.tensor([[1.0], [-1.0]], dtype=torch.float64)  # with the bias: (1, 1) and (-1, 1), at right angles
     k = relu_covariance(x, x, 0.5, 10)
     assert k[0, 0].item() == pytest.approx(0.5 * (1 + 10 * 1.0 / 2))
     assert k[0, 1].item() == pytest.approx(0.5 * (1 + 10 * 1.0 / (2 * np.pi)))
@@ -92,9 +88,7 @@ def test_with_known_noise_it_is_gaussian_process_regression():
     prior, y, deviation = processes(20, 6), normal(20, seed=9), 0.3 + normal(20, seed=4).abs()
     joint = torch.cat([torch.cat([prior.train, prior.cross], 1), torch.cat([prior.cross.T, prior.test], 1)])
     rows = square_root(joint)[0].numpy()
-    oracle = GaussianProcessRegressor(
-        DotProduct(0, "fixed"), alpha=deviation.square().numpy(), optimizer=None
-    )
+    oracle = GaussianProcessRegressor(DotProduct(0, "fixed"), alpha=deviation.square().numpy(), optimizer=None)
     oracle.fit(rows[:20], y.numpy())
     mean, covariance = oracle.predict(rows[20:], return_cov=True)
     ours, root = conditioned(y, prior, deviation)
@@ -111,9 +105,7 @@ def test_the_marginal_likelihood_and_its_gradient(floor):
     values, gradients = likelihood(points)
     for point, value in zip(points, values, strict=True):
         covariance = prior.train + torch.diag((softplus(root @ point) + floor).square())
-        assert float(value) == pytest.approx(
-            multivariate_normal(np.zeros(15), covariance.numpy()).logpdf(y.numpy())
-        )
+        assert float(value) == pytest.approx(multivariate_normal(np.zeros(15), covariance.numpy()).logpdf(y.numpy()))
     step = 1e-6 * normal(root.shape[1], seed=7)
     ahead, behind = likelihood(points + step)[0], likelihood(points - step)[0]
     assert torch.allclose((ahead - behind) / 2, gradients @ step, rtol=1e-5, atol=1e-13)
@@ -155,9 +147,7 @@ def test_with_one_unknown_noise_it_is_quadrature():
     for r in torch.from_numpy(grid):
         noise = (softplus(r) + floor).expand(12)
         covariance = mean.train + torch.diag(noise.square())
-        density.append(
-            multivariate_normal(np.zeros(12), covariance.numpy()).logpdf(y.numpy()) - float(r) ** 2 / 2
-        )
+        density.append(multivariate_normal(np.zeros(12), covariance.numpy()).logpdf(y.numpy()) - float(r) ** 2 / 2)
         center, root = conditioned(y, mean, noise)
         centers.append(center.numpy())
         variances.append((root.square().sum(dim=1) + noise[0] ** 2).numpy())
@@ -185,9 +175,7 @@ def test_the_target_s_predictions_repeat_and_follow_the_data(shared, monkeypatch
     full = load(TARGETS["energy-gap"], shared("data", "uci", "energy"))
     some = np.arange(0, 512, 8)
     train = type(full.train)(full.train.inputs[some], full.train.targets[some], full.train.groups[some])
-    test = type(full.train)(
-        full.train.inputs[some + 1], full.train.targets[some + 1], full.train.groups[some + 1]
-    )
+    test = type(full.train)(full.train.inputs[some + 1], full.train.targets[some + 1], full.train.groups[some + 1])
     data = TargetData(train, test)
     first, again, other = (infinite_width.sample(TARGETS["energy-gap"], data, 50, seed) for seed in (0, 0, 1))
     assert first.shape == (64, 50)

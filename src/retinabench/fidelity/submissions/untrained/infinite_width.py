@@ -40,7 +40,6 @@ from retinabench.methods import hmc
 from retinabench.models.networks.small import MLP, Head
 
 Covariance = Callable[[Tensor, Tensor, float, int], Tensor]
-
 """Inputs (N, D) and (M, D), prior variance of the weights, hidden units -> the covariance (N, M)."""
 
 
@@ -86,13 +85,9 @@ def linear_covariance(a: Tensor, b: Tensor, prior_variance: float, width: int) -
 
 
 KERNELS: dict[str, Covariance] = {"nngp": relu_covariance, "ntk": tangent_covariance}
-
 CHAINS, BURN_IN = 4, 60
-
 STATES = 200  # of all chains together; each gives several draws of the test points
-
 LARGEST_RHAT = 1.2  # of a std at a training point
-
 ROUNDING = 1e-10  # eigenvalues below that share of the largest are 0
 
 
@@ -118,9 +113,7 @@ def prior_of(target: Target, data: TargetData, kernel: str) -> ProcessCovariance
     covariance = KERNELS[kernel] if relu else linear_covariance
     x, test = (torch.from_numpy(inputs).double() for inputs in standardised(data))
     size = (target.prior_variance, int(network.fc.in_features))  # type: ignore[arg-type, union-attr]
-    return ProcessCovariances(
-        covariance(x, x, *size), covariance(x, test, *size), covariance(test, test, *size)
-    )
+    return ProcessCovariances(covariance(x, x, *size), covariance(x, test, *size), covariance(test, test, *size))
 
 
 def sample(
@@ -236,9 +229,7 @@ def latent_states(
     rhat = split_rhat(observed(chains).flatten(2).numpy())
     if not rhat.max() <= LARGEST_RHAT:
         raise WorkError(f"the chains of the infinite-width limit have not converged: R-hat {rhat.max():.2f}")
-    progress.say(
-        f"Latent values at the training points: R-hat {np.median(rhat):.2f}, at most {rhat.max():.2f}"
-    )
+    progress.say(f"Latent values at the training points: R-hat {np.median(rhat):.2f}, at most {rhat.max():.2f}")
     return chains.transpose(0, 1).reshape(-1, coordinates)
 
 
@@ -269,7 +260,6 @@ def _normal(shape: tuple[int, ...] | torch.Size, generator: torch.Generator) -> 
 
 
 CLASS_STATES = 600  # of all chains together: R-hat is checked at all training points and classes
-
 PER_STATE = 2  # draws at the test points given one state
 
 

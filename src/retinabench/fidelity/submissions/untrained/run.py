@@ -65,9 +65,7 @@ class Found:
     gradients: float = 0.0
 
 
-def _limit(
-    kernel: str, target: Target, data: TargetData, budget: float, seed: int, progress: Progress
-) -> Found:
+def _limit(kernel: str, target: Target, data: TargetData, budget: float, seed: int, progress: Progress) -> Found:
     how = "a Gaussian process with the covariance of the prior's outputs"
     if kernel == "ntk":
         how = "a Gaussian process with the covariance of the linear expansion at random weights"
@@ -76,9 +74,7 @@ def _limit(
     return Found(how, infinite_width.sample_classes(target, data, seed, progress, kernel))
 
 
-def _sampled(
-    sampler: str, target: Target, data: TargetData, budget: float, seed: int, progress: Progress
-) -> Found:
+def _sampled(sampler: str, target: Target, data: TargetData, budget: float, seed: int, progress: Progress) -> Found:
     values, gradients = sample(sampler, target, data, int(budget), seed, progress)
     return Found(HOW[sampler], values, gradients=gradients)
 
@@ -106,11 +102,11 @@ def _predicted(density: Density, kept: Sequence[Tensor]) -> NDArray[np.float32]:
 
 
 Untrained = Callable[[Target, TargetData, float, int, Progress], Found]
+# By name: (target, data, budget, seed, progress) -> what it predicts.
 UNTRAINED: dict[str, Untrained] = {
     **{kernel: partial(_limit, kernel) for kernel in infinite_width.KERNELS},
     **{sampler: partial(_sampled, sampler) for sampler in SAMPLERS},
 }
-"""By name: (target, data, budget, seed, progress) -> what it predicts."""
 
 
 def run_untrained(

@@ -38,9 +38,7 @@ class Counted:
 
 
 Advance = Callable[[int], None]
-
 Sampler = Callable[[Target, Counted, int, torch.Generator, Advance], list[Tensor]]
-
 """(target, its log-likelihood, budget, source of noise, what counts gradients) -> kept states, (K, P) each."""
 
 
@@ -73,9 +71,7 @@ class _Chain:
 
 
 def _hmc(chain: _Chain, left: int) -> None:
-    steps = min(
-        hmc.steps_for(chain.step, chain.target.prior_variance), max(1, chain.budget // TRAJECTORIES), left
-    )
+    steps = min(hmc.steps_for(chain.step, chain.target.prior_variance), max(1, chain.budget // TRAJECTORIES), left)
     adapting = chain.adapting
     chain.state, info = hmc.transition(
         chain.counted, chain.state, prior_variance=chain.target.prior_variance, step=chain.step, steps=steps,
@@ -88,9 +84,7 @@ def _hmc(chain: _Chain, left: int) -> None:
 def _nuts(chain: _Chain, left: int) -> None:
     depth = int(math.log2(min(left + 1, 1 + max(1, chain.budget // TRAJECTORIES))))
     adapting = chain.adapting
-    sampler = Nuts(
-        chain.counted, chain.target.prior_variance, chain.step, chain.generator, max(1, min(10, depth))
-    )
+    sampler = Nuts(chain.counted, chain.target.prior_variance, chain.step, chain.generator, max(1, min(10, depth)))
     chain.state, acceptance, _ = sampler.transition(chain.state)
     if adapting:
         chain.size.update(acceptance)
@@ -121,21 +115,14 @@ def _chain(
 
 
 EXACT: dict[str, Sampler] = {"hmc": partial(_chain, _hmc), "nuts": partial(_chain, _nuts)}
-
 FEWEST = 5  # particles
-
 LEAPFROGS = 5  # of a transition of `smc`
-
 FINE = 4  # `smc` reaches λ = (k / n)^FINE in the k-th of n transitions at the latest
-
 ACCEPTANCE = 0.8
-
 RATE = 0.1  # of the steps of `svgd`, in stds of the prior
 
 
-def _mclmc(
-    target: Target, counted: Counted, budget: int, generator: torch.Generator, advance: Advance
-) -> list[Tensor]:
+def _mclmc(target: Target, counted: Counted, budget: int, generator: torch.Generator, advance: Advance) -> list[Tensor]:
     """Return the states of one chain after burn-in."""
     if target.parameters < 2:
         raise InputError(
@@ -167,9 +154,7 @@ def _mclmc(
     return kept
 
 
-def _smc(
-    target: Target, counted: Counted, budget: int, generator: torch.Generator, advance: Advance
-) -> list[Tensor]:
+def _smc(target: Target, counted: Counted, budget: int, generator: torch.Generator, advance: Advance) -> list[Tensor]:
     """Return the particles after each transition at λ = 1."""
     count = _particles(budget, 100, 100)
     state = hmc.start(counted, prior_draws(target, count, generator))
@@ -193,9 +178,7 @@ def _smc(
     return kept
 
 
-def _svgd(
-    target: Target, counted: Counted, budget: int, generator: torch.Generator, advance: Advance
-) -> list[Tensor]:
+def _svgd(target: Target, counted: Counted, budget: int, generator: torch.Generator, advance: Advance) -> list[Tensor]:
     """Return the particles after the last step; Adam's steps, whose rate falls to 0 by half a cosine."""
     count = _particles(budget, 50, 50)
     weights = prior_draws(target, count, generator)
