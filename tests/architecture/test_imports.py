@@ -159,12 +159,13 @@ def test_scoring_a_csv_imports_no_heavy_library_and_no_entry(tmp_path):
     assert [name for name in names if name.startswith(entries)] == []
 
 
-# Lines of Python by package. A number falls when code goes, and rises only in a commit that says why.
+# Lines of Python by package, with room for the entries that the recipes add. A number falls when code goes, and rises only in
+# a commit that says why.
 BUDGET = {
-    "cli": 2700, "concepts": 5600, "core": 1600, "data": 6850, "experiments": 7250, "fidelity": 7100,
-    "inspection": 1300, "integrations": 750, "methods": 6850, "metrics": 11400, "models": 2750, "predictions": 2900, "reports": 7900,
+    "cli": 2700, "concepts": 5600, "core": 1600, "data": 6950, "experiments": 7250, "fidelity": 7200,
+    "inspection": 1300, "integrations": 750, "methods": 6950, "metrics": 11500, "models": 2850, "predictions": 2900, "reports": 7900,
 }  # fmt: skip
-TESTS, TOOLS = 42_700, 8_700
+TESTS, TOOLS = 43_000, 8_700
 
 
 def lines(*folders: Path) -> int:
