@@ -234,7 +234,10 @@ class Weighted:
 
     def sum(self, values: NDArray[np.generic]) -> Floats:
         """(...,) weighted sum of (N,) values in sorted order."""
-        return np.asarray(np.einsum("...n,n->...", self.weight, np.asarray(values, np.float64)))[()]
+        numbers = np.asarray(values, np.float64)
+        if self.weight.ndim == 1:  # a dot product, on whose last digit fitted temperatures depend
+            return np.asarray(self.weight @ numbers)[()]
+        return np.asarray(np.einsum("...n,n->...", self.weight, numbers))[()]
 
     def mean(self, values: NDArray[np.generic]) -> Floats:
         """(...,) weighted mean of (N,) values in sorted order."""
