@@ -263,6 +263,7 @@ def score(
     scored = score_files(files, evaluator, keep=keep, title=title)
     tables = (to_terminal(task_table(scored, group, terminal=True)) for group in groups_shown(scored))
     print_result(Group(*tables), json, lambda: make_board([scored]).to_dict())
+    _say_what_is_not_installed([evaluator.reference])
 
 
 def board(
@@ -301,6 +302,14 @@ def board(
         if table is not None:
             print_table(to_terminal(table), screen)
     say(page)
+    _say_what_is_not_installed([task.evaluator.reference for task in made.tasks])
+
+
+def _say_what_is_not_installed(references: list[Reference]) -> None:
+    from retinabench.fidelity.reference.reference_file import Extract
+
+    for note in dict.fromkeys(one.note for one in references if isinstance(one, Extract)):
+        say(f"retinabench: {note}", error=True)
 
 
 VERBS: Verbs = {

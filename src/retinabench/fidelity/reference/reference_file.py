@@ -392,6 +392,14 @@ class Extract(Reference):
 
     stated: Judgement = Judgement()
 
+    @property
+    def note(self) -> str:
+        """What scoring lacks without the chains."""
+        return (
+            f"the chains of '{self.about.task}' are not installed: no measures of epistemic uncertainty, no exact draws, no search for "
+            f"their samples in submissions, no baselines. Install them by: {INSTALL}"
+        )
+
     @cached_property
     def judgement(self) -> Judgement:
         """The verdict that the package states."""

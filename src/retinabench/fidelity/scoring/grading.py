@@ -161,12 +161,16 @@ class Evaluator:
         ]
 
     def _probs_of_chains(self) -> list[Estimates]:
+        """Grade each chain against the others; what needs samples is left out where the reference has none."""
         assert self.reference.chain_probs is not None
         found = []
-        both = zip(_one_and_others(self.reference.chain_probs), _one_and_others(self._chain_sums), strict=True)
-        for (chain, others), (own, theirs) in both:
-            rest = SampleSums.joined(theirs)
-            known = _Truth(np.mean(others, axis=0), rest.epistemic, rest.disagreement)
+        for k, (chain, others) in enumerate(_one_and_others(self.reference.chain_probs)):
+            own, epistemic, disagreement = None, self.reference.epistemic, self._disagreement
+            if self.reference.samples is not None:
+                own = self._chain_sums[k]
+                rest = SampleSums.joined(self._chain_sums[:k] + self._chain_sums[k + 1 :])
+                epistemic, disagreement = rest.epistemic, rest.disagreement
+            known = _Truth(np.mean(others, axis=0), epistemic, disagreement)
             found.append(
                 {
                     group: self.resampling.estimate(self._close(chain, own, known, rows), group)
