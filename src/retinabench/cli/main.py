@@ -77,7 +77,7 @@ GROUPS: dict[str, Verbs] = {
     "Decisions": {
         "transfer": (
             clinical.transfer,
-            "retinabench transfer predictions.csv --target selective_risk --goal 0.05 --confidence 0.95",
+            "retinabench transfer predictions.csv --goal 0.05 --confidence 0.95",
         ),
         "clinic": (
             clinical.clinic,
