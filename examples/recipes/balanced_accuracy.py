@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from retinabench.metrics.classification import sensitivity_of, specificity_of
-from retinabench.metrics.weighted_images import Weighted
+from retinabench.metrics.weighted_images import Floats, Weighted
 
 
-def balanced_accuracy_of(w: Weighted) -> float:
+def balanced_accuracy_of(w: Weighted) -> Floats:
     """Return (sensitivity + specificity) / 2 at p > 1/2, NaN where a class is missing.
 
     References:
