@@ -506,9 +506,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
     figure(study, options.figure)
 
 
-def _summary(draws: Floats) -> tuple[float, ...]:
-    return (draws[0], *np.nanpercentile(draws[1:], [2.5, 97.5]))
-
-
 if __name__ == "__main__":
     main()

@@ -75,7 +75,7 @@ def test_the_clinic_as_a_user_runs_it(tmp_path, capsys):
 def test_wrong_options_of_the_clinic(tmp_path, capsys):
     path = str(table(tmp_path))
     for option, value, message in [
-        ("--reader", "good", "no pair"), ("--reader", "0.9/1.5", "[0, 1]"), ("--referral", "2", "referral rate"),
+        ("--reader", "good", "SENSITIVITY/SPECIFICITY"), ("--reader", "0.9/1.5", "[0, 1]"), ("--referral", "2", "referral rate"),
         ("--prevalence", "0", "prevalence"), ("--cost", "-1", "price"), ("--images-per-hour", "0", "per hour"),
         ("--subgroup", "camera", "no column 'camera'"), ("--threshold", "high", "unknown threshold"),
     ]:  # fmt: skip

@@ -448,7 +448,7 @@ class FileReader:
         seeds = _for_each("--model-seed", self.model_seed, len(files), once=len(files) == 1)
         lowest = self.referable_from
         if lowest is not None and lowest not in ("1", "2", "3", "4", "label"):
-            raise InputError(f"--referable-from {lowest} is no grade", hint="Give 1, 2, 3, 4 or label.")
+            raise InputError(f"--referable-from {lowest} is not a grade", hint="Give 1, 2, 3, 4 or label.")
         for file, method, seed in zip(files, methods, seeds, strict=True):
             yield read_predictions(
                 file,

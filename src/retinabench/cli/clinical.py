@@ -79,7 +79,7 @@ def clinic(
     try:
         sensitivity, specificity = map(float, human.split("/"))
     except ValueError:
-        problem = f"--reader {human} is no pair of sensitivity and specificity"
+        problem = f"--reader {human} is not SENSITIVITY/SPECIFICITY"
         raise InputError(problem, hint="For example 0.9/0.95.") from None
     (predictions,) = replace(reader, ungradable=True).read([file])
     with progress_of(quiet).track("Screening", 1, unit="file") as advance:

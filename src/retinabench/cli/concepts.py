@@ -129,7 +129,7 @@ def occlude(
     source: Annotated[Path | None, option("--source", "PATH", "Folder or zip of the data set as downloaded.")] = None,
     out: Out = Path("occlusion"),
     images: Annotated[
-        int | None, option("--images", "N", "At most so many images; of drawn retinas, their number.", min=1)
+        int | None, option("--images", "N", "Use at most N images; of drawn retinas, draw N.", min=1)
     ] = None,
     bootstrap: Annotated[
         int,

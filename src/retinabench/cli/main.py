@@ -158,7 +158,7 @@ def _repeat_lost_interrupt(unraisable: sys.UnraisableHookArgs) -> None:
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code; every error becomes one line on standard error.
 
-    A `ValueError` is what is wrong with an input, whoever raises it; other exceptions of Python are faults of ours.
+    Any `ValueError` means wrong input and exits with 2. Other exceptions are bugs of this package.
     """
     try:
         _refuse_devices(arguments)

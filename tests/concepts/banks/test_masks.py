@@ -307,8 +307,8 @@ def test_coco_polygons_runs_and_boxes_become_masks(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"images": None}, "is no COCO file"),
-        ({"annotations": [{"image_id": 8, "category_id": 1}]}, "is no COCO file (KeyError: 8)"),
+        ({"images": None}, "is not a COCO file"),
+        ({"annotations": [{"image_id": 8, "category_id": 1}]}, "is not a COCO file (KeyError: 8)"),
         (
             {"images": [{"id": 7, "file_name": "gone.png"}], "annotations": []},
             "the image 'images/gone.png' is missing",

@@ -88,7 +88,7 @@ def opened(files: Files, name: str, at_least: int | None = None) -> Image.Image:
 
 
 def patient_of(name: str, pattern: str | None) -> str:
-    """Return the patient that a pattern finds in the name of an image; the name where there is no pattern or no match."""
+    """Return the part of an image name that the pattern matches; without a pattern or a match, the whole name."""
     found = re.search(pattern, name) if pattern else None
     return found[0] if found else name
 
@@ -277,7 +277,7 @@ def read_coco(definition: BankDefinition, layout: CocoFile, files: Files) -> Con
             categories[int(one["category_id"])]
         file_names = [str(one["file_name"]) for one in entries.values()]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        problem = f"is no COCO file ({type(error).__name__}: {error})"
+        problem = f"is not a COCO file ({type(error).__name__}: {error})"
         raise InputError(problem, file=where, hint="Needed are images, annotations and categories.") from None
     concepts = _concepts(definition, categories, where)
     names = [base + layout.path.replace("{image}", file) for file in file_names]

@@ -22,7 +22,6 @@ TERMINAL = ("referral_accuracy_area", "auroc", "accuracy", "nll")
 KINDS = {"baseline": "baseline", "submission": "submission", "file": "your file"}
 SIGNS = {"better": "▲", "worse": "▽", "tie": "·", "self": ""}
 PERCENT = NumberFormat(1, scale=100)
-RETAINED_2019 = (0.5, 0.7, 1.0)
 TITLES_2019 = {
     "deterministic": "Deterministic", "mc_dropout": "MC dropout", "mfvi": "MFVI", "deep_ensemble": "Deep ensemble",
     "ensemble_mc_dropout": "Ensemble MC dropout", "random": "Random referral",
