@@ -47,25 +47,6 @@ PRIOR_PATIENTS = (
 )
 
 
-def wilson(successes: ArrayLike, trials: ArrayLike, level: float = 0.95) -> tuple[Any, Any]:
-    """Return the Wilson score interval of a proportion, for independent trials.
-
-    With p = k/n and z = Phi^-1((1+level)/2): (p + z^2/2n -+ z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n). Close to nominal on
-    average, may fall below it for some p.
-
-    References:
-        Wilson, Probable inference, the law of succession, and statistical inference, J. Am. Stat. Assoc. 22:209 (1927).
-    """
-    k, n = _counts(successes, trials)
-    z = stats.norm.ppf((1 + level) / 2)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        p = k / n
-        centre, half = p + z**2 / (2 * n), z * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
-        low, high = (centre - half) / (1 + z**2 / n), (centre + half) / (1 + z**2 / n)
-    # At k = 0 and k = n the ends are 0 and 1 exactly; rounding would miss them by 1e-17.
-    return np.where(k == 0, 0.0 * low, low)[()], np.where(k == n, 1.0 + 0.0 * high, high)[()]
-
-
 def clopper_pearson(successes: ArrayLike, trials: ArrayLike, level: float = 0.95) -> tuple[Any, Any]:
     """Return the Clopper-Pearson interval of a proportion, which covers at least `level` for independent trials.
 
@@ -117,7 +98,8 @@ def clustered_proportion(
     The interval is `jeffreys` at an effective number of images, as Korn and Graubard's is Clopper and Pearson's. With
     p = sum w_i y_i / sum w_i and the residual r_g = sum w_i (y_i - p) of each of G patients, the linearised variance is
     v = G/(G-1) sum r_g^2 / (sum w_i)^2, and the effective number of images p (1-p) / v, at most that of independent images,
-    (sum w_i)^2 / sum w_i^2.
+    (sum w_i)^2 / sum w_i^2. Where successes are shares, such as those of a reader of stated rates, independent images vary by
+    less than p (1-p), and v by as much less.
 
     Few errors say little about how they cluster, and v is then too small: the design effect is averaged with that of images
     that are copies of each other, which counts as `PRIOR_PATIENTS` patients, the found one as the patients with a success or
@@ -159,7 +141,9 @@ def effective_images(success: Floats, weight: Floats, codes: NDArray[np.intp], l
     one-sided test, for which it is used. The number need not be whole.
     """
     sums = _sums_of_one(success, weight, codes, level)
-    return float(sums.effective[0] if 0 < sums.value[0] < 1 else sums.copies[0])
+    return float(
+        min(sums.effective[0], weight.sum() ** 2 / (weight @ weight)) if 0 < sums.value[0] < 1 else sums.copies[0]
+    )
 
 
 def _sums_of_one(y: Floats, w: Floats, codes: NDArray[np.intp], level: float, variance: float = 0.0) -> Sums:
@@ -229,12 +213,17 @@ def proportion_sums(
         alone = total**2 / np.einsum("ij,ij->i", w, w)
         residual = hits - p[:, None] * of_patient
         linear = patients / (patients - 1) * np.einsum("ij,ij->i", residual, residual) / total**2
-        found = np.maximum(np.where(patients < images, linear, 0.0), np.maximum(p * (1 - p) / alone, variance))
+        # Variance of one image; less than p (1 - p) where successes are shares, and 0 where all are the same share.
+        own = np.einsum("ij,ij->i", w, (y - p[:, None]) ** 2) / total
+        found = np.maximum(np.where(patients < images, linear, 0.0), np.maximum(own / alone, variance))
         seen = np.minimum((hits > 0).sum(1), (misses > 0).sum(1))
-        inverse = (seen * found / (p * (1 - p)) + PRIOR_PATIENTS / copies) / (seen + PRIOR_PATIENTS)
+        inverse = (seen * found + PRIOR_PATIENTS * own / copies) / (p * (1 - p)) / (seen + PRIOR_PATIENTS)
         tail = (1 + level) / 2
         t, z = stats.t.ppf(tail, np.maximum(patients - 1, 1)), stats.norm.ppf(tail)
-        effective = np.where(patients == images, 1.0, (z / t) ** 2) / inverse
+        effective = np.where(patients == images, 1.0, (z / t) ** 2) / np.maximum(inverse, 1e-12)
+        copies = np.where(
+            own < 0.999 * p * (1 - p), np.maximum(copies, effective), copies
+        )  # no bound of a perfect record
     return Sums(p, effective, copies, patients)
 
 

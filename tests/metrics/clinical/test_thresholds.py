@@ -50,17 +50,6 @@ def test_golden_operating_points():
     assert met is golden["operating_points_n400"]["nhs_85_80_met_anywhere"]
 
 
-def test_golden_two_by_two():
-    golden = json.loads(shared_path("golden", "evaluation", "own_outputs.json").read_text())["idxdr_2x2"]
-    table = TwoByTwo(tp=173, fp=65, fn=25, tn=556).to_dict()
-    for name, want in golden.items():
-        if "/" in name:
-            got = table[name.split()[0]]
-            assert got["value"] == pytest.approx(want["point"], abs=1e-12)
-            assert got["wilson"] == pytest.approx(want["wilson"], abs=1e-12)
-            assert got["clopper_pearson"] == pytest.approx(want["clopper_pearson"], abs=1e-12)
-
-
 CASES = st.lists(st.tuples(st.booleans(), st.integers(0, 8)), min_size=1, max_size=40)
 
 

@@ -24,6 +24,7 @@ from retinabench.metrics.clinical.decision_curve import (
 )
 from retinabench.metrics.clinical.groups import Subgroups, subgroups_of
 from retinabench.metrics.clinical.screening_table import (
+    PROPORTIONS,
     Shares,
     TwoByTwo,
     predictive_value_intervals,
@@ -149,15 +150,17 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class JudgedTable:
-    """A 2x2 table, its sensitivity and specificity with clustered intervals, and what it says of the clinical goals."""
+    """A 2x2 table, its proportions with intervals clustered by patient, and what it says of the clinical goals."""
 
     table: TwoByTwo
-    sensitivity: Interval
-    specificity: Interval
+    rates: Mapping[str, Interval]
     verdicts: tuple[GoalVerdict, ...]
 
+    sensitivity = property(lambda self: self.rates["sensitivity"])
+    specificity = property(lambda self: self.rates["specificity"])
+
     def to_dict(self) -> JsonObject:
-        """Return the table's part of the JSON; the Wilson and Clopper-Pearson intervals take cases as independent."""
+        """Return the table's part of the JSON."""
         goals = {
             one.goal: {
                 **vars_of(GOALS[one.goal]),
@@ -169,8 +172,13 @@ class JudgedTable:
             }
             for one in self.verdicts
         }
-        rates = {"sensitivity": self.sensitivity, "specificity": self.specificity}
-        return {**self.table.to_dict(), **json_content({"clustered": rates, "goals": goals})}
+        counts = {name: self.table.counts(name) for name in PROPORTIONS}
+        rates = {
+            name: {**one.to_dict(), "successes": counts[name][0], "trials": counts[name][1]}
+            | ({} if counts[name][1] else {"why": "no such case"})
+            for name, one in self.rates.items()
+        }
+        return {**vars_of(self.table), **rates, "goals": json_content(goals)}
 
 
 @dataclass(frozen=True)
@@ -280,7 +288,8 @@ def _operating_points(part: Predictions) -> dict[str, dict[str, OperatingPoint]]
 
 def _judged(y: Bools, said: Bools, codes: NDArray[np.intp], cut: FrozenThreshold) -> JudgedTable:
     table, verdicts = judge_goals(y, said, codes, exploratory=cut.same_images)
-    return JudgedTable(table, *both_rates(rate_shares(y, said), codes), tuple(verdicts))
+    shares = rate_shares(y, said)
+    return JudgedTable(table, {name: share_interval(shares, name, codes) for name in PROPORTIONS}, tuple(verdicts))
 
 
 def _by_patient(

@@ -28,18 +28,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.core.results import JsonObject
 from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.proportions import (
     Interval,
     Sums,
     binary,
-    clopper_pearson,
     clustered_proportion,
     patient_starts,
     proportion_sums,
     share_of_two,
-    wilson,
 )
 
 Floats = NDArray[np.float64]
@@ -81,23 +78,6 @@ class TwoByTwo:
     ppv = property(lambda self: self.rate("ppv"))
     npv = property(lambda self: self.rate("npv"))
     accuracy = property(lambda self: self.rate("accuracy"))
-
-    def to_dict(self, level: float = 0.95) -> JsonObject:
-        """The counts and every proportion with its Wilson and Clopper-Pearson interval (independent cases)."""
-        out: JsonObject = {"tp": self.tp, "fp": self.fp, "fn": self.fn, "tn": self.tn}
-        for name in PROPORTIONS:
-            k, n = self.counts(name)
-            if n == 0:
-                out[name] = {"value": None, "why": "no such case", "successes": 0, "trials": 0}
-                continue
-            out[name] = {
-                "value": k / n,
-                "successes": k,
-                "trials": n,
-                "wilson": [float(end) for end in wilson(k, n, level)],
-                "clopper_pearson": [float(end) for end in clopper_pearson(k, n, level)],
-            }
-        return out
 
 
 def two_by_two(label: ArrayLike, positive: ArrayLike) -> TwoByTwo:
