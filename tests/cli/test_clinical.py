@@ -218,3 +218,19 @@ def test_labels_of_new_images_may_be_empty(folder):
     assert watch(folder, folder / "new.csv", folder / "validation.csv", "--json", folder / "monitor.json") == 0
     content = json.loads((folder / "monitor.json").read_text())
     assert (content["images"], content["labelled"]) == (400, 200)
+
+
+@pytest.mark.parametrize("first", [1, 1_000_001, 20_260_101, 9_007_199_254_740_993], ids=str)
+def test_groups_of_long_codes_are_those_of_short_ones(first, tmp_path):
+    """Numbers that print alike, or are one as floats, are different sites; the failing one is named, on the page as well."""
+    rng = np.random.default_rng(3)
+    site, label = np.repeat(np.arange(300) % 3, 2), np.repeat(rng.random(300) < 0.4, 2)
+    prob = 1 / (1 + np.exp(-(4 * label - 2 + rng.normal(size=600) - 4 * (label & (site == 2)))))
+    rows = [f"i{k},{int(label[k])},{prob[k]:.6f},p{k // 2},{site[k] + first}" for k in range(600)]
+    (tmp_path / "codes.csv").write_text("\n".join(["image_id,label,prob,patient_id,site", *rows]) + "\n")
+    out = tmp_path / "clinic.json"
+    assert run(["clinic", str(tmp_path / "codes.csv"), "--json", str(out), "--out", str(tmp_path / "page"), "--quiet"]) == 0
+    found = json.loads(out.read_text())["sets"]["in_domain"]["subgroups"]
+    assert [(one["value"], one["images"]) for one in found["groups"]] == [(str(k + first), 200) for k in range(3)]
+    assert found["worse_than_others"]["sensitivity"] == [f"site: {first + 2}"]
+    assert f"site: {first + 2}" in (tmp_path / "page" / "index.html").read_text(encoding="utf-8")

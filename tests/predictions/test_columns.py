@@ -270,6 +270,11 @@ def test_what_is_refused(columns, message):
         (["1", "two", "3"], ["1", "two", "3"]),
         (["NA", "NA", "NA"], ["NA", "NA", "NA"]),
         (["1e999", "1", "2"], ["1e999", "1", "2"]),
+        (["1,100", "900", "2"], ["1,100", "900", "2"]),
+        (["0,100", "1,250", "2"], [0.1, 1.25, 2]),
+        (["1,5", "0.5", "2"], ["1,5", "0.5", "2"]),
+        (["9007199254740992", "9007199254740993", "-1"], ["9007199254740992", "9007199254740993", "-1"]),
+        (["9007199254740992", "9e15", ""], [2.0**53, 9e15, np.nan]),
     ],
 )
 def test_a_column_of_a_csv_is_numbers_where_every_cell_is(cells, values):
@@ -283,6 +288,10 @@ def test_arrow_types():
     assert from_arrow(pa.array([3_600], pa.timestamp("s"))).tolist() == ["1970-01-01T01:00:00"]
     assert from_arrow(pa.array(["a", "b", "a"]).dictionary_encode()).tolist() == ["a", "b", "a"]
     assert from_arrow(pa.array(["1", "2"])).tolist() == ["1", "2"]
+    long = [2**53, 2**53 + 1, None]
+    for column in (pa.array(long), pa.array(long, pa.uint64()), pa.array(long, pa.decimal128(20))):
+        assert from_arrow(column).tolist() == [str(2**53), str(2**53 + 1), ""]
+    assert kept(code=np.array([2**53, -1, 2**63 - 1]))["code"] == [str(2**53), "-1", str(2**63 - 1)]
 
 
 def test_what_is_left_out_is_said(tmp_path, monkeypatch):

@@ -194,6 +194,11 @@ def draw_intervals(rows: Sequence[IntervalRow], axes: Axes | None, *, label: str
     return axes
 
 
+def number_text(value: float) -> str:
+    """Return the shortest text that only this number has, whole ones without a point: keys and names are made of it."""
+    return str(int(value)) if float(value).is_integer() and abs(value) < 1e16 else repr(float(value))
+
+
 def _text(value: object) -> str:
     if value is None:
         return ""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from retinabench.core.errors import InputError
 from retinabench.core.results import Document
 from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.clinical.decision_curve import SEVERE
@@ -138,7 +139,9 @@ def _sent(part: Predictions, stated: Screened, cut: FrozenThreshold, rules: list
 def _groups(part: Predictions, columns: Sequence[str] | None, most: int) -> dict[str, Bools]:
     """Return group -> (N,) rows: the whole set, and the largest subgroups in the order of their columns."""
     members = group_members(part, columns)[0] if part.subgroups else {}
-    named = {f"{column}: {value}": rows for column, groups in members.items() for value, rows in groups.items()}
+    pairs = [(f"{column}: {value}", rows) for column, groups in members.items() for value, rows in groups.items()]
+    if len(named := dict(pairs)) < len(pairs):
+        raise InputError("has two subgroups of one name", file=part.source, hint="Rename a column that holds a colon.")
     largest = sorted(named, key=lambda name: -int(named[name].sum()))[:most]
     return {
         "": np.ones(len(part), bool),

@@ -373,6 +373,9 @@ _INDEX_NAMES = ("", "Unnamed: 0", "__index_level_0__")  # the row numbers that p
 _MISSING_NUMBERS = ("NA", "N/A", "NaN", "nan", "NULL", "null", "None", "<NA>")
 _NUMBER = r"^[-+]?([0-9]+[.,]?[0-9]*|[.,][0-9]+)([eE][-+]?[0-9]{1,3})?$"
 _CODE = r"^[-+]?0[0-9]"
+_LONG = r"^[-+]?[0-9]{16,}$"
+_THOUSANDS = r"^[-+]?[1-9][0-9]{0,2},[0-9]{3}$"
+MOST_EXACT = 2**53  # the largest whole number up to which each has a float of its own
 
 
 def kept_places(layout: Layout) -> tuple[list[int], Layout]:
@@ -416,6 +419,8 @@ def _checked(check: Check, name: str, values: NDArray[Any]) -> NDArray[Any]:
     if values.ndim != 1:
         raise check.fail(name, None, f"has shape {values.shape}, needed is (N,)")
     kind = values.dtype.kind
+    if kind in "iu" and values.size and _long((int(values.min()), int(values.max()))):
+        return values.astype(np.str_)
     if kind in "iuf":
         numbers = values.astype(np.float64)
         if (infinite := np.flatnonzero(np.isinf(numbers))).size:
@@ -482,7 +487,10 @@ def from_arrow(column: pa.Array, *, untyped: bool = False) -> NDArray[Any]:
         column, kind = column.cast(kind.value_type), kind.value_type
     if pa.types.is_null(kind):
         return np.full(len(column), np.nan)
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+    whole = pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale <= 0)
+    if (whole and not _long(pa.compute.min_max(column).as_py().values())) or (
+        not whole and (pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+    ):
         return _numbers(column)
     if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         raise ValueError(f"has type {kind}")
@@ -496,6 +504,11 @@ def from_arrow(column: pa.Array, *, untyped: bool = False) -> NDArray[Any]:
     return _text(words)
 
 
+def _long(numbers: Iterable[int | None]) -> bool:
+    """Whether a whole number has no float of its own: such codes are kept as text."""
+    return any(abs(number) > MOST_EXACT for number in numbers if number is not None)
+
+
 def _numbers(column: pa.Array) -> NDArray[np.float64]:
     values = np.array(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
     if np.isinf(values).any():
@@ -504,7 +517,7 @@ def _numbers(column: pa.Array) -> NDArray[np.float64]:
 
 
 def _as_numbers(levels: pa.Array) -> NDArray[np.float64] | None:
-    """The different cells as numbers, None where one is another word or a code."""
+    """The different cells as numbers, None where one is another word or a code, or a comma may divide thousands."""
     trimmed = pa.compute.utf8_trim_whitespace(levels)
     words = pa.compute.replace_with_mask(
         trimmed, pa.compute.is_in(trimmed, pa.array([*_MISSING_NUMBERS, ""])), pa.scalar(None, pa.string())
@@ -514,6 +527,14 @@ def _as_numbers(levels: pa.Array) -> NDArray[np.float64] | None:
     numbers = pa.compute.match_substring_regex(words, _NUMBER)
     codes = pa.compute.match_substring_regex(words, _CODE)
     if not pa.compute.all(numbers).as_py() or pa.compute.any(codes).as_py():
+        return None
+    if _long(int(word) for word in words.filter(pa.compute.match_substring_regex(words, _LONG)).to_pylist()):
+        return None
+    commas = words.filter(pa.compute.match_substring(words, ","))
+    if len(commas) and (
+        pa.compute.all(pa.compute.match_substring_regex(commas, _THOUSANDS)).as_py()
+        or pa.compute.any(pa.compute.match_substring(words, ".")).as_py()
+    ):
         return None
     values = np.array(pa.compute.replace_substring(words, ",", ".").cast(pa.float64()).to_numpy(False))
     return None if np.isinf(values).any() else values

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, softmax
 
 from retinabench.core.errors import InputError
+from retinabench.core.results import number_text
 from retinabench.predictions.check import (
     BLOCK,
     NOT_KNOWN,
@@ -226,7 +227,7 @@ def gradable_rows(check: Check, values: NDArray[Any] | None, n: int) -> NDArray[
         return found
     levels, place = np.unique(values, return_inverse=True)
     for k, level in enumerate(levels.tolist()):
-        text = f"{level:g}" if isinstance(level, float) else str(level).strip().lower()
+        text = number_text(level) if isinstance(level, float) else str(level).strip().lower()
         rows = place == k
         if text not in _WORDS:
             shown = "empty" if text in ("", "nan") else f"'{level}'"

@@ -99,3 +99,12 @@ def test_a_small_group_is_named_where_an_exact_interval_shows_it():
     assert {one.value: bool(one.rates["sensitivity"].too_small) for one in same.groups} == {
         "large": False, "small": True,
     }  # fmt: skip
+
+
+def test_bins_of_long_numbers_have_names_of_their_own():
+    seconds = 1_760_000_000.0 + np.arange(400) * 7
+    found = groups(screened(400, taken=seconds)).of("taken")
+    assert [one.images for one in found] == [200] * 4
+    ends = [1_760_000_000 + 7 * 399 * share for share in (0.25, 0.5, 0.75)]
+    assert found[0].value == f"below {ends[0]:.1f}".removesuffix(".0")
+    assert len({one.value for one in found}) == 4

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from retinabench.core.errors import InputError
 from retinabench.core.files import check, write_bytes
 from retinabench.core.random_streams import torch_generator
-from retinabench.core.results import JsonObject
+from retinabench.core.results import JsonObject, number_text
 from retinabench.core.version import __version__
 from retinabench.experiments.config import Run
 from retinabench.experiments.execution import Resources, Training, execute_run
@@ -97,7 +97,7 @@ class TargetRuns:
         """Return the name of a run's folder; members of several entries share theirs."""
         name, content = run.method.name, self.target.fingerprint(self.data.sha256)
         if run == self.run:
-            name, content = self.entry.name, f"{content} {self.budget:g} {self.entry.name}"
+            name, content = self.entry.name, f"{content} {number_text(self.budget)} {self.entry.name}"
         return f"{name}-{self.target.name}-seed-{run.seed}-{run.hash(content)}"
 
     def manifest(self, run: Run) -> JsonObject:

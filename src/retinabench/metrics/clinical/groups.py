@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError, nearest
-from retinabench.core.results import JsonObject, json_content
+from retinabench.core.results import JsonObject, json_content, number_text
 from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.intervals import auroc_error
 from retinabench.metrics.proportions import Interval, clustered_mean, clustered_proportion, difference_of
@@ -59,6 +59,8 @@ def group_members(
             if columns is not None:
                 raise InputError(f"makes no groups: {why}", file=part.source, column=name)
             continue
+        if (total := sum(int(rows.sum()) for rows in found.values())) != len(part):
+            raise AssertionError(f"the groups of '{name}' hold {total} of {len(part)} images")
         members[name] = found
         if cut:
             bins[name] = cut
@@ -88,7 +90,7 @@ def _numeric_groups(name: str, values: NDArray[np.float64]) -> tuple[dict[str, B
     if len(levels) < 2:
         return None, "it has one value", ""
     if len(levels) <= QUARTILES_ABOVE:
-        return {f"{level:g}": values == level for level in levels} | missing, "", ""
+        return {number_text(level): values == level for level in levels} | missing, "", ""
     whole = bool((known == np.round(known)).all())
     if whole and len(levels) > 0.9 * len(known) and len(known) > 100 and re.search(r"(?i)id$|number|index", name):
         return None, "almost every image has its own number", ""
@@ -97,14 +99,21 @@ def _numeric_groups(name: str, values: NDArray[np.float64]) -> tuple[dict[str, B
     else:
         edges, cut = np.unique(np.quantile(known, (0.25, 0.5, 0.75))), "at its quartiles"
     number = np.searchsorted(edges, values, side="right")
-    labels = [
-        f"below {edges[0]:g}",
-        *(f"{a:g} to below {b:g}" for a, b in pairwise(edges)),
-    ]
-    labels.append(f"{edges[-1]:g} and above")
+    ends = _end_texts(edges)
+    labels = [f"below {ends[0]}", *(f"{a} to below {b}" for a, b in pairwise(ends)), f"{ends[-1]} and above"]
     held = np.isfinite(values)
     rows = {label: held & (number == k) for k, label in enumerate(labels)}
     return {label: chosen for label, chosen in rows.items() if chosen.any()} | missing, "", cut
+
+
+def _end_texts(edges: NDArray[np.float64]) -> list[str]:
+    """Return the ends of bins with six digits, or as many as tell them apart and from the next whole number."""
+    whole = int(np.log10(np.abs(edges).max() + 1)) + 2
+    for digits in range(min(max(6, whole), 17), 18):
+        ends = [number_text(float(f"{edge:.{digits}g}")) for edge in edges]
+        if len(set(ends)) == len(ends):
+            break
+    return ends
 
 
 FEWEST_PATIENTS = 10  # Patients of the class that a rate is about, below which nothing is said.

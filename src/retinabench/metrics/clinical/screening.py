@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.core.results import Document, JsonObject, json_content, vars_of
+from retinabench.core.results import Document, JsonObject, json_content, number_text, vars_of
 from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.calibration import CalibrationSummary, calibration_summary
 from retinabench.metrics.clinical.decision_curve import (
@@ -253,7 +253,7 @@ def screen_set(part: Predictions, gradable: Bools, stated: Screened) -> SetScree
         readings=readings,
         patient_readings=patient_readings,
         predictive_values={
-            f"{q:g}": {
+            number_text(q): {
                 **predictive_value_intervals(alone.sensitivity, alone.specificity, q),
                 **{
                     f"{name}_with_reader": value

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.core.results import JsonObject
+from retinabench.core.results import JsonObject, number_text
 from retinabench.metrics.clinical.screening_table import TwoByTwo, rate_shares, two_by_two
 from retinabench.metrics.proportions import (
     binary,
@@ -292,7 +292,7 @@ class DecisionThreshold:
     @property
     def text(self) -> str:
         """The rule as it is given, without the split; empty for a number."""
-        return {"value": "", "youden": "youden"}.get(self.rule, f"{self.rule}={self.goal:g}")
+        return {"value": "", "youden": "youden"}.get(self.rule, f"{self.rule}={number_text(self.goal)}")
 
     def _images(self, predictions: Predictions) -> tuple[Split, Predictions]:
         """The images that choose: in-domain ones where there are any."""

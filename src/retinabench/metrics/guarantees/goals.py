@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError, nearest
-from retinabench.core.results import Document
+from retinabench.core.results import Document, number_text
 from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.image_sets import PER_IMAGE, PER_IMAGE_OF_A_RANDOM_PATIENT
 from retinabench.metrics.proportions import Interval, clopper_pearson, effective_images
@@ -213,7 +213,7 @@ class Goal(Document):
         if self.target not in TARGETS:
             raise InputError(f"unknown target '{self.target}'", hint=nearest(self.target, TARGETS))
         if not 0 <= self.value <= 1:
-            raise InputError(f"the goal is {self.value:g}", hint="A goal lies between 0 and 1.")
+            raise InputError(f"the goal is {number_text(self.value)}", hint="A goal lies between 0 and 1.")
 
     @classmethod
     def parse(cls, text: str, target: str = "selective_risk") -> Goal:
@@ -239,10 +239,10 @@ class Goal(Document):
     @property
     def text(self) -> str:
         """The goal in words, such as `error of the retained at most 0.05`."""
-        return f"{self.spec.heading} at {'least' if self.spec.at_least else 'most'} {self.value:g}"
+        return f"{self.spec.heading} at {'least' if self.spec.at_least else 'most'} {number_text(self.value)}"
 
     def __str__(self) -> str:
-        return f"{self.target} {'>=' if self.spec.at_least else '<='} {self.value:g}"
+        return f"{self.target} {'>=' if self.spec.at_least else '<='} {number_text(self.value)}"
 
     @property
     def at_least(self) -> bool:

@@ -21,6 +21,7 @@ from torch import Tensor
 from retinabench.core.errors import InputError
 from retinabench.core.progress import Progress
 from retinabench.core.random_streams import torch_generator
+from retinabench.core.results import number_text
 from retinabench.core.version import __version__
 from retinabench.fidelity.submissions.entries import UNTRAINED_TITLES
 from retinabench.fidelity.submissions.submission import (
@@ -129,7 +130,7 @@ def run_untrained(
             hint="Give a larger --budget.",
         )
     fingerprint = target.fingerprint(data.sha256)
-    tier = f"-budget-{budget:g}" if name not in infinite_width.KERNELS else ""
+    tier = f"-budget-{number_text(budget)}" if name not in infinite_width.KERNELS else ""
     file = submission_in(out / f"{name}-{target.name}-seed-{seed}{tier}-{fingerprint}")
     if file.is_file():
         progress.say(f"{UNTRAINED_TITLES[name]}, {target.name}, seed {seed}: done before")
