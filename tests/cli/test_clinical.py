@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -220,6 +221,85 @@ def test_labels_of_new_images_may_be_empty(folder):
     assert (content["images"], content["labelled"]) == (400, 200)
 
 
+def changed(folder, name, change):
+    """A copy of a CSV of predictions with other cells: `change` maps a row, a dictionary, to what differs."""
+    with open(folder / f"{name}.csv", newline="") as handle:
+        rows = [row | change(row) for row in csv.DictReader(handle)]
+    with open(folder / "changed.csv", "w", newline="", encoding="utf-8") as handle:
+        writer = csv.DictWriter(handle, list(dict.fromkeys(key for row in rows for key in row)))
+        writer.writeheader()
+        writer.writerows(rows)
+    return folder / "changed.csv"
+
+
+@pytest.mark.parametrize("factor", [1e-13, 1e-300, 1e13])
+def test_the_scale_of_an_uncertainty_changes_no_alarm(factor, folder):
+    """The order alone matters; the certificate's threshold has the same scale."""
+    rng = np.random.default_rng(3)
+    content, found = certificate(), []
+    shifted = predictions_of(follow_up(rng, 300, washed_out=0.3, change=100))
+    rb.write_predictions(shifted, folder / "shifted.csv")
+    for scale in (1.0, factor):
+        files = []
+        for name in ("shifted", "validation"):
+            own = lambda row: {"uncertainty": scale * (0.5 - abs(float(row["prob"]) - 0.5))}  # noqa: B023, E731
+            files.append(changed(folder, name, own).rename(folder / f"own-{name}.csv"))
+        content |= {"uncertainty": "own", "certificate": content["certificate"] | {"threshold": 0.2 * scale}}
+        (folder / "transfer.json").write_text(json.dumps(content))
+        assert watch(folder, *files, "--json", folder / "monitor.json") == 4
+        found.append(json.loads((folder / "monitor.json").read_text()))
+        del found[-1]["certified"]
+    assert found[0]["drift"]["alarm"] is not None
+    assert found[0] == found[1]
+
+
+def test_patients_of_which_only_some_are_known_are_refused(folder, capsys):
+    """One filled cell among empty ones is no reason to call 399 images independent."""
+    some = changed(folder, "holds", lambda row: {"patient_id": row["patient_id"] * (row["image_id"] == "f000007")})
+    assert watch(folder, some, folder / "validation.csv") == 2
+    assert "column 'patient_id': is empty for 399 of 400 images: no guarantee holds" in capsys.readouterr().err
+    none = changed(folder, "holds", lambda row: {"patient_id": "", "image_id": f"n{row['image_id']}"}).rename(
+        folder / "none.csv"
+    )
+    assert watch(folder, none, folder / "validation.csv") == 2
+    assert "column 'patient_id': is missing" in capsys.readouterr().err
+    assert watch(folder, none, folder / "broken.csv") == 2
+    assert "is empty for 400 of 1,800 images" in capsys.readouterr().err
+    known = changed(folder, "validation", lambda row: {"patient_id": row["patient_id"] * (row["image_id"] > "v000003")})
+    assert watch(folder, folder / "holds.csv", known) == 2
+    assert "is empty for 4 of 400 validation images" in capsys.readouterr().err
+
+
+def test_a_certificate_needs_the_patient_of_every_image_or_of_none(file, capsys):
+    rows = Path(file(3, 3)).read_text().splitlines()
+    for patients, code in ((["p"] + [""] * 599, 2), ([""] * 600, 0)):
+        path = Path(file(3, 3))
+        path.write_text("\n".join(map(",".join, zip(rows, ["patient_id", *patients], strict=True))) + "\n")
+        assert run(["transfer", str(path), "-q"]) == 0  # chooses, and guarantees nothing
+        for zones in ([], ["--zones", "--goal", "npv=.9"]):
+            assert run(["transfer", str(path), *(zones or GOAL[:2]), *GOAL[2:]]) == code
+            assert ("no guarantee holds" in capsys.readouterr().err) is (code == 2)
+
+
+@pytest.mark.parametrize(
+    ("written", "code"),
+    [
+        (lambda one: f" {one} ", 2),  # every patient is in the validation split, however written
+        (lambda one: f"{one[:3]}\u200b{one[3:]}", 2),
+        (str.upper, 2),
+        (lambda one: f"{int(one[2:])}.0", 0),
+    ],
+    ids=["blanks", "zero width", "case", "float"],
+)
+def test_patients_of_validation_are_known_however_they_are_written(written, code, folder, capsys):
+    again = changed(folder, "validation", lambda row: {"split": "test", "image_id": f"n{row['image_id']}", "patient_id": written(row["patient_id"])})  # fmt: skip
+    assert watch(folder, again, folder / "validation.csv") == code
+    said = capsys.readouterr().err
+    assert any(words in said for words in ("every patient is in the validation split", "which looks like")) is (
+        code == 2
+    )
+
+
 @pytest.mark.parametrize("first", [1, 1_000_001, 20_260_101, 9_007_199_254_740_993], ids=str)
 def test_groups_of_long_codes_are_those_of_short_ones(first, tmp_path):
     """Numbers that print alike, or are one as floats, are different sites; the failing one is named, on the page as well."""
@@ -229,7 +309,10 @@ def test_groups_of_long_codes_are_those_of_short_ones(first, tmp_path):
     rows = [f"i{k},{int(label[k])},{prob[k]:.6f},p{k // 2},{site[k] + first}" for k in range(600)]
     (tmp_path / "codes.csv").write_text("\n".join(["image_id,label,prob,patient_id,site", *rows]) + "\n")
     out = tmp_path / "clinic.json"
-    assert run(["clinic", str(tmp_path / "codes.csv"), "--json", str(out), "--out", str(tmp_path / "page"), "--quiet"]) == 0
+    assert (
+        run(["clinic", str(tmp_path / "codes.csv"), "--json", str(out), "--out", str(tmp_path / "page"), "--quiet"])
+        == 0
+    )
     found = json.loads(out.read_text())["sets"]["in_domain"]["subgroups"]
     assert [(one["value"], one["images"]) for one in found["groups"]] == [(str(k + first), 200) for k in range(3)]
     assert found["worse_than_others"]["sensitivity"] == [f"site: {first + 2}"]

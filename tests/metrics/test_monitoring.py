@@ -220,7 +220,7 @@ def test_images_without_patients_are_refused_where_patients_have_several():
     ):
         monitor(replace(images, patient=images.image_id), goals)
     some = np.where(np.arange(len(images)) < 3, images.image_id, images.patient)
-    assert "3 of 60 images have no patient_id" in monitor(replace(images, patient=some), goals).notes[0]
+    assert "3 of 60 images have a patient of their own name" in monitor(replace(images, patient=some), goals).notes[0]
     one_each = replace(goals, most_images=1)
     assert not monitor(replace(images, patient=images.image_id), one_each).notes
 

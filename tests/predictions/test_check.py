@@ -11,6 +11,7 @@ import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.predictions import check
 from retinabench.predictions.check import (
+    alike,
     all_differ,
     first_empty,
     first_row_with,
@@ -20,8 +21,7 @@ from retinabench.predictions.check import (
     numbered,
     own_patients,
     plain,
-    plain_rows,
-    unmistakable,
+    tidied,
 )
 
 
@@ -62,12 +62,33 @@ def test_images_without_a_patient_become_their_own():
 
 
 @pytest.mark.parametrize(
-    ("ids", "plainly"),
-    [(["p1", "~!"], True), (["p1", "p 1"], False), (["p", "é"], False), (["p", "a\n"], False), (["a\0b", "c"], False), (["", "x"], True)],
-)  # fmt: skip
-def test_visible_ascii_needs_no_closer_look(ids, plainly):
-    assert unmistakable(np.array(ids)) is plainly
-    assert unmistakable(np.array(["ok"] * 70_000 + ids)) is plainly
+    ("ids", "forms"),
+    [
+        (["p1", "~!", "p 1", "1.5", "a.0", "", "/1"], None),
+        ([" p1", "p\u200b2", "e\u0301", "a\tb"], ["p1", "p2", "\u00e9", "a b"]),
+        (["1.0", "2", "007.00", "3.50"], ["1", "2", "007", "3.50"]),
+    ],
+)
+def test_ids_have_one_form(ids, forms):
+    for text in (ids, ["ok"] * 70_000 + ids):
+        found, notes = tidied({"patient_id": np.array(text)}, ids=True)
+        assert found["patient_id"].tolist() == text[: -len(ids)] + (forms or ids)
+        assert bool(notes) is bool(forms)
+
+
+@pytest.mark.parametrize(
+    ("groups", "pair"),
+    [
+        ((["V1", "V2"], ["v1"]), ("V1", "v1")),
+        ((["7"], ["8"], ["007"]), ("7", "007")),
+        ((["\uff211"], ["a1", "b"]), ("\uff211", "a1")),
+        ((["V1", "v1"], ["V2", "v1"], ["v2"]), None),  # this file tells them apart by case
+        ((["01", "1"], ["1"]), None),
+        ((["a.1"], ["a1"]), None),
+    ],
+)
+def test_ids_that_look_alike_in_two_files(groups, pair):
+    assert alike(groups) == pair
 
 
 WORDS = np.array(["p10", "p2", "", "a b", "p2", "\u00e9", "a\nb", "~", "p10x", "\x7f"])
@@ -84,13 +105,6 @@ def test_rows_are_found():
     assert first_row_with(WORDS, "!") is None
     assert first_empty(WORDS) == 2
     assert first_empty(WORDS[3:]) is None
-
-
-@pytest.mark.usefixtures("rows_of_a_block")
-def test_visible_ascii_of_some_length():
-    assert np.flatnonzero(plain_rows(WORDS)).tolist() == [0, 1, 4, 7, 8]
-    assert np.flatnonzero(plain_rows(WORDS, longer_than=2)).tolist() == [0, 8]
-    assert not plain_rows(WORDS, longer_than=9).any()
 
 
 @pytest.mark.usefixtures("rows_of_a_block")
@@ -120,7 +134,6 @@ def test_texts_are_numbered_in_their_order(width):
 def test_one_text_for_all_rows():
     same = np.broadcast_to(np.asarray("test"), 7)
     assert numbered(same)[0].tolist() == [0] * 7
-    assert plain_rows(same).all()
     assert not all_differ(same)
 
 

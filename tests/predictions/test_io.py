@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.predictions import columns, formats
-from retinabench.predictions.check import plain
+from retinabench.predictions.check import plain_id
 from retinabench.predictions.io import find_files, method_names, notes_of_files
 from support.prediction_bytes import DIALECTS, NONE, npz, parquet, read_bytes, refused
 
@@ -77,7 +77,7 @@ FORMATS = ("parquet", "csv", "npz")
 COLUMNS = ("image_id", "label", "probs", "grade", "patient_id", "domain", "split", "uncertainty")
 
 
-WORDS = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=12).filter(plain)
+WORDS = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=12).filter(plain_id)
 
 
 PROBS = st.floats(0, 1)
@@ -92,7 +92,7 @@ def predictions(draw):
     def maybe(strategy):
         return draw(st.none() | st.lists(strategy, min_size=n, max_size=n))
 
-    ids = draw(st.lists(WORDS, min_size=n, max_size=n, unique_by=plain))
+    ids = draw(st.lists(WORDS, min_size=n, max_size=n, unique_by=plain_id))
     grade = maybe(st.none() | st.integers(0, 4))
     label = draw(hnp.arrays(np.int8, n, elements=st.integers(0, 1)))
     known = [] if grade is None else [k for k in range(n) if grade[k] is not None]

@@ -14,6 +14,7 @@ import pyarrow.parquet
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
+from retinabench.predictions.check import Check
 from retinabench.predictions.formats import read_table
 
 SPLITS = ("train", "validation", "test")
@@ -46,7 +47,9 @@ class Records:
     p_referable: NDArray[np.float64]
 
     def __post_init__(self) -> None:
-        n = len(self.image_id)
+        n, check = len(self.image_id), Check(None)
+        for name in ("image_id", "patient_id"):  # one form everywhere, so that predictions find their image
+            object.__setattr__(self, name, check.identified(name, getattr(self, name))[0])
         if n == 0:
             raise InputError("the data set holds no images")
         for column in fields(self):

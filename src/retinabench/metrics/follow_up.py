@@ -30,6 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.metrics.uncertainty import referral_uncertainty
+from retinabench.predictions.check import own_patients, refuse_alike
 from retinabench.predictions.columns import LABELLED
 from retinabench.predictions.table import Predictions
 
@@ -136,8 +137,9 @@ class Watched:
         cls, predictions: Predictions, uncertainty: str, date_column: str | None, *, decision: float = 0.5
     ) -> Watched:
         """Return the images of a predictions file."""
-        n = len(predictions)
-        patient = predictions.patients
+        n, patient = len(predictions), predictions.patient_id
+        if patient is None:
+            patient, _ = own_patients(np.full(n, ""), predictions.image_id)
         grade = np.full(n, -1, np.int8) if predictions.grade is None else predictions.grade
         labelled = predictions.subgroups.get(LABELLED)
         return cls(
@@ -156,6 +158,8 @@ class Watched:
         """Return the images of several files."""
         whole = cls(**{one.name: np.concatenate([getattr(p, one.name) for p in parts]) for one in fields(cls)})
         names, counts = np.unique(whole.image_id, return_counts=True)
+        for column in ("image_id", "patient"):
+            refuse_alike([getattr(part, column) for part in parts], column.replace("patient", "patient_id"))
         if (counts > 1).any():
             twice = names[counts > 1][0]
             raise InputError(f"image '{twice[:60]}' is in two files", column="image_id", hint="Give every image once.")

@@ -66,6 +66,8 @@ from retinabench.metrics.guarantees.goals import (
     weights,
 )
 from retinabench.metrics.proportions import Interval, clustered_mean, clustered_proportion
+from retinabench.metrics.uncertainty import significant
+from retinabench.predictions.check import is_own, refuse_alike, refuse_partly
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -275,6 +277,8 @@ def monitor(
         raise InputError(f"the level is {level}", hint="A rate of false alarms lies between 0 and 1, such as 0.05.")
     notes = _notes_on_patients(images, certified)
     if reference is not None:
+        refuse_partly(reference.patient, reference.image_id, "validation images")
+        refuse_alike((reference.patient, images.patient), "patient_id")
         known = np.isin(images.patient, reference.patient)
         if known.all():
             raise InputError("every patient is in the validation split", hint="Give patients who came later.")
@@ -312,7 +316,8 @@ def monitor(
 
 def _notes_on_patients(images: Watched, certified: Certified) -> list[str]:
     """Refuse or note images without a patient: bets on images that fail together raise false alarms too often."""
-    alone = images.patient == images.image_id
+    refuse_partly(images.patient, images.image_id, "images")
+    alone = (images.patient == images.image_id) | is_own(images.patient, images.image_id)
     if certified.most_images == 1 or not alone.any():
         return []
     if alone.all():
@@ -322,7 +327,8 @@ def _notes_on_patients(images: Watched, certified: Certified) -> list[str]:
             hint="Add the patient of every image: images of one patient fail together.",
         )
     return [
-        f"{np.count_nonzero(alone):,} of {len(alone):,} images have no patient_id: each is its own patient, and alarms may be too many"
+        f"{np.count_nonzero(alone):,} of {len(alone):,} images have a patient of their own name: if others are of the "
+        "same patients, alarms may be too many"
     ]
 
 
@@ -359,8 +365,10 @@ def _drift_path(images: Watched, units: Units, reference: Watched | None, seed: 
     streams = []
     for k, name in enumerate(("prob", "uncertainty")):
         known = np.zeros(0) if reference is None else getattr(reference, name)[before]
-        # The last digit of a computed uncertainty may differ for equal probabilities: such values are ties.
-        p_values = conformal_p_values(np.round(known, 12), np.round(getattr(images, name)[rows], 12), seed + k)
+        new = getattr(images, name)[rows]
+        if name == "prob":  # the last digit of a mean may differ for equal samples: such values are ties
+            known, new = significant(known), significant(new)
+        p_values = conformal_p_values(known, new, seed + k)
         streams.append(drift_log_wealth(p_values))
     return mean_log_wealth(np.stack(streams))
 

@@ -111,7 +111,7 @@ def referral_uncertainty(
         raise InputError(f"unknown uncertainty '{name}'", hint=nearest(name, ("auto", "own", *UNCERTAINTIES)))
     if name == "margin":
         values = margin(predictions.prob, threshold)
-        return values if exact else _rounded(values, values), name
+        return values if exact else significant(values), name
     if name in ("total", "max_probability"):  # of the mean alone
         mean = predictions.prob
         values = scale = binary_entropy(mean) if name == "total" else 1 - np.maximum(mean, 1 - mean)
@@ -119,11 +119,12 @@ def referral_uncertainty(
         parts = decompose(predictions.probs)
         values = getattr(parts, name)
         scale = parts.total if name == "epistemic" else values
-    return values if exact else _rounded(values, scale), name
+    return values if exact else significant(values, scale), name
 
 
-def _rounded(values: Floats, scale: Floats) -> Floats:
-    """Keep `DIGITS` digits of each value, counted from the first digit of its scale."""
+def significant(values: Floats, scale: Floats | None = None) -> Floats:
+    """Keep `DIGITS` digits of each value (N,), counted from the first digit of its scale."""
+    scale = values if scale is None else scale
     with np.errstate(divide="ignore"):
         place = np.where(scale > 0, np.floor(np.log10(scale)), 0.0)
     unit = 10.0 ** np.maximum(place - DIGITS + 1, -300)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,11 +15,13 @@ from retinabench.core.errors import InputError
 NOT_KNOWN = ("", "nan", "na", "n/a", "<na>", "nat", "none", "null")
 """What stands for a patient who is not known, in any case: empty cells, and what tools write for them."""
 
+OWN = "image "  # Before the image's id, the patient of an image without one.
 BLOCK = 1 << 16  # Rows of a block.
 MOST_WORDS = 4  # Texts of more than eight times as many bytes are sorted as text.
 Text = NDArray[np.str_]
 Rows = NDArray[np.bool_]
 _UNMISTAKABLE = re.compile(r"[!-~]+").fullmatch  # only visible ASCII characters
+_FLOAT_OF_WHOLE = re.compile(r"([0-9]+)\.0+").fullmatch
 
 
 def is_missing(value: Any) -> bool:
@@ -33,18 +35,6 @@ def named_by_row(n: int) -> tuple[NDArray[np.str_], str]:
     return ids, "no image_id: images are named by their row, in this order in every file that is compared"
 
 
-def unmistakable(values: Text) -> bool:
-    """Return whether all ids (N,) are written in visible ASCII characters alone, as most are; fast."""
-    return all(bool(_visible(points).all()) for _, points in code_points(values))
-
-
-def _visible(points: NDArray[np.uint32]) -> Rows:
-    """(B,) whether the code points (B, L) of a text are visible ASCII, and zeros only behind its end."""
-    behind = points == 0
-    visible = points - np.uint32(ord("!")) <= ord("~") - ord("!")  # what is below wraps round to a large number
-    return np.asarray((visible | behind).all(axis=1) & ~(behind[:, :-1] & ~behind[:, 1:]).any(axis=1))
-
-
 def plain(text: str) -> str:
     """Return text in composed form, without invisible characters and outer blanks, inner blanks single."""
     if not text.isascii() or not text.isprintable():
@@ -53,14 +43,19 @@ def plain(text: str) -> str:
     return " ".join(text.split())
 
 
+def plain_id(text: str) -> str:
+    """Return the one form of an id: `plain`, and a whole number without the point that a float gave it."""
+    form = plain(text)
+    whole = _FLOAT_OF_WHOLE(form)
+    return whole[1] if whole else form
+
+
 def indistinct(values: Iterable[str]) -> tuple[str, str] | None:
-    """Return two different ids that look the same, such as `p1` and `p1` with a blank behind it; None without such."""
+    """Return two different ids of one form, such as `p1` and `p1` with a blank behind it, or `1` and `1.0`; None without such."""
     words = set(values)
-    if _UNMISTAKABLE("".join(words)):  # a million ids at once
-        return None
     seen: dict[str, str] = {}
-    for word in sorted(word for word in words if not _UNMISTAKABLE(word)):
-        form = plain(word)
+    for word in sorted(word for word in words if not _UNMISTAKABLE(word) or _FLOAT_OF_WHOLE(word)):
+        form = plain_id(word)
         if form != word:
             other = form if form in words else seen.setdefault(form, word)
             if other != word:
@@ -68,23 +63,115 @@ def indistinct(values: Iterable[str]) -> tuple[str, str] | None:
     return None
 
 
+def alike(groups: Iterable[Iterable[str]]) -> tuple[str, str] | None:
+    """Return two ids of different files that differ by case, width or leading zeros alone; None without such.
+
+    Where one file tells its own ids apart by these, all are taken at their word.
+    """
+    known: dict[str, str] = {}
+    pairs = []
+    for words in map(set, groups):
+        own = {_folded(word): word for word in words}
+        if len(own) < len(words):
+            return None
+        pairs += [(known[key], word) for key, word in own.items() if known.setdefault(key, word) != word]
+    return min(pairs, default=None)
+
+
+def _folded(word: str) -> str:
+    folded = unicodedata.normalize("NFKC", word).casefold()
+    return folded.lstrip("0") or "0" if folded.isdecimal() else folded
+
+
+def refuse_alike(groups: Iterable[Iterable[str]], column: str, file: str | None = None) -> None:
+    """Refuse ids of several files or splits that are one but for case, width or leading zeros: a join would miss them."""
+    if (pair := alike(groups)) is not None:
+        first, second = (f"{one[:60]!a}" for one in pair)
+        raise InputError(
+            f"is {second} in one place, which looks like {first} in another",
+            file=file,
+            column=column,
+            hint="Write one id in one way; ids of different patients differ by more than case or leading zeros.",
+        )
+
+
+def tidied(columns: Mapping[str, Text], *, ids: bool = False) -> tuple[dict[str, Any], list[str]]:
+    """Write texts in one form: `Zeiss` with a blank behind it is no camera of its own, and ` 1.0` is the patient `1`.
+
+    Shapes: `columns` (N,).
+    """
+    found, notes = dict(columns), []
+    for name, values in columns.items():
+        if values.dtype.kind != "U" or not (odd := np.flatnonzero(~_tidy(values, ids=ids))).size:
+            continue
+        words = values[odd].tolist()
+        forms = {word: plain_id(word) if ids else plain(word) for word in dict.fromkeys(words)}
+        changed = [
+            f"{word[:40]!a} as {form[:40]!a}" if form else f"{word[:40]!a} as empty"
+            for word, form in forms.items()
+            if word != form
+        ]
+        if changed:
+            mended = np.asarray([forms[word] for word in words], np.str_)
+            found[name] = values.astype(np.result_type(values.dtype, mended.dtype))
+            found[name][odd] = mended
+            more = f" and {len(changed) - 3:,} more" if len(changed) > 3 else ""
+            why = "blanks, invisible characters or '.0'" if ids else "blanks or invisible characters"
+            notes.append(f"{name}: read {', '.join(changed[:3])}{more}: they differ by {why}")
+    return found, notes
+
+
+def _tidy(text: Text, *, ids: bool) -> Rows:
+    """(N,) whether a text is visible ASCII with single blanks inside, as most are; found without an object for each.
+
+    An id of digits and points alone needs a closer look.
+    """
+    tidy = np.empty(len(text), bool)
+    for start, points in code_points(text):
+        blank, end = points == ord(" "), points == 0
+        good = ((points - np.uint32(ord(" ")) <= ord("~") - ord(" ")) | end).all(axis=1)
+        # A blank is followed by a letter: neither by a blank nor by the end, and it does not come first.
+        behind = np.append((blank | end)[:, 1:], np.ones((len(points), 1), bool), axis=1)
+        good &= ~(blank & behind).any(axis=1) & ~blank[:, :1].any(axis=1)
+        good &= ~(end[:, :-1] & ~end[:, 1:]).any(axis=1)  # a zero byte inside
+        if ids and (dotted := np.flatnonzero((points == ord(".")).any(axis=1))).size:
+            good[dotted[((points[dotted] <= ord("9")) | end[dotted]).all(axis=1)]] = False
+        tidy[start : start + len(points)] = good
+    return tidy
+
+
 def own_patients(patient: NDArray[np.str_], image: NDArray[np.str_]) -> tuple[NDArray[np.str_], int]:
     """Make every image without a patient a patient of its own.
 
     Shapes: `patient` (N,), `image` (N,), returns (N,).
     """
-    odd = np.flatnonzero(~plain_rows(patient, longer_than=max(map(len, NOT_KNOWN))))
-    known, place = np.unique(patient[odd], return_inverse=True)
-    gone = np.zeros(len(patient), bool)
-    gone[odd] = np.array([word.strip().lower() in NOT_KNOWN for word in known.tolist()], bool)[place]
+    words = np.char.strip(patient)
+    gone = np.char.str_len(words) <= max(map(len, NOT_KNOWN))
+    gone[gone] = np.isin(np.char.lower(words[gone]), NOT_KNOWN)
     if not gone.any():
         return patient, 0
-    prefix, ids = "image ", set(known.tolist())  # the ids with a blank among them
+    prefix, ids = OWN, set(patient[np.char.startswith(patient, OWN.strip())].tolist())
     while any(f"{prefix}{one}" in ids for one in image[gone].tolist()):
         prefix += "_"
     wide = patient.astype(np.result_type(patient.dtype, np.char.add(prefix, image[gone]).dtype))
     wide[gone] = np.char.add(prefix, image[gone])
     return wide, int(gone.sum())
+
+
+def is_own(patient: Text, image: Text) -> Rows:
+    """(N,) whether an image has no patient but the one that `own_patients` made."""
+    return np.asarray(np.char.startswith(patient, OWN) & np.char.endswith(patient, image))
+
+
+def refuse_partly(patient: Text, image: Text, where: str, file: str | None = None) -> None:
+    """Refuse images of which only some have a patient: fellow images would count as independent, and no guarantee holds."""
+    if 0 < (count := int(is_own(patient, image).sum())) < len(patient):
+        raise InputError(
+            f"is empty for {count:,} of {len(patient):,} {where}: no guarantee holds, as images of one patient fail together",
+            file=file,
+            column="patient_id",
+            hint="Fill it for every image, or leave the column out.",
+        )
 
 
 def code_points(text: Text) -> Iterator[tuple[int, NDArray[np.uint32]]]:
@@ -118,19 +205,6 @@ def first_empty(text: Text) -> int | None:
         if len(empty := np.flatnonzero(points[:, 0] == 0)):
             return start + int(empty[0])
     return None
-
-
-def plain_rows(text: Text, *, longer_than: int = 0) -> Rows:
-    """Tell which rows hold visible ASCII characters alone.
-
-    Shapes: `text` (N,), returns (N,).
-    """
-    plain = np.empty(len(text), bool)
-    for start, points in code_points(text):
-        rows = _visible(points)
-        rows &= points[:, longer_than] != 0 if longer_than < points.shape[1] else False
-        plain[start : start + len(rows)] = rows
-    return plain
 
 
 def all_differ(text: Text) -> bool:
@@ -273,13 +347,14 @@ class Check:
                     "Read the column as text, such as dtype=str in pandas.",
                 )
 
-    def distinct(self, column: str, values: NDArray[np.str_]) -> None:
-        """Refuse ids that differ only by blanks, invisible characters or the Unicode form of a letter.
+    def identified(self, column: str, values: Text) -> tuple[Text, list[str]]:
+        """Return ids in one form (`plain_id`) and what was changed; refuse two that differ by nothing else.
 
         Shapes: `values` (N,).
         """
-        if unmistakable(values):
-            return
+        found, notes = tidied({column: values}, ids=True)
+        if not notes:
+            return values, notes
         if (pair := indistinct(values.tolist())) is not None:
             first, second = (int(np.flatnonzero(values == one)[0]) for one in pair)
             if first > second:
@@ -290,6 +365,9 @@ class Check:
                 f"is {str(values[second])[:60]!a}, which looks like {str(values[first])[:60]!a} of row {first + 1}",
                 "They differ only by blanks, invisible characters or Unicode form: write one id in one way.",
             )
+        if (empty := first_empty(found[column])) is not None:
+            raise self.fail(column, empty, "is empty", "Give every row a value or leave the column out.")
+        return found[column], notes
 
     def unique(self, column: str, values: NDArray[np.str_]) -> None:
         """Refuse an id that stands twice."""

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from retinabench.core.errors import InputError, nearest, one_edit
 from retinabench.core.results import JsonObject
 from retinabench.core.untrusted import json_object
-from retinabench.predictions.check import Check, code_points, plain
+from retinabench.predictions.check import Check
 
 SCHEMA = "retinabench.predictions/1"
 DOMAINS = ("in_domain", "shifted")
@@ -169,6 +169,7 @@ USUAL: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }  # fmt: skip
 
 MAPPABLE = (*USUAL, "prob_0")
+_USUAL_NAMES = {name for ranks in USUAL.values() for names in ranks for name in names}
 
 _STEMS = (
     "prob",
@@ -277,6 +278,11 @@ def _as_named(names: Sequence[str], wanted: Mapping[str, str], file: str | None)
 def squash(name: str) -> str:
     """Return a name without case, blanks, points, hyphens and underscores."""
     return re.sub(r"[\s_.\-]+", "", name).casefold()
+
+
+def is_usual(name: str) -> bool:
+    """Tell whether a name is that of a column of `Predictions`, here or in other tools."""
+    return is_known(name) or squash(name) in _USUAL_NAMES
 
 
 def _as_usual(
@@ -437,45 +443,6 @@ def _checked(check: Check, name: str, values: NDArray[Any]) -> NDArray[Any]:
     if values.dtype.itemsize > 4 * MAX_CELL and (widest := np.char.str_len(values)).max() > MAX_CELL:
         raise check.fail(name, widest.argmax(), f"has {widest.max():,} characters, more than {MAX_CELL}")
     return values
-
-
-def tidied(columns: Mapping[str, NDArray[Any]]) -> tuple[dict[str, NDArray[Any]], list[str]]:
-    """Write values without outer and invisible blanks: `Zeiss` with a blank behind it is no camera of its own.
-
-    Shapes: `columns` (N,).
-    """
-    found, notes = dict(columns), []
-    for name, values in columns.items():
-        if values.dtype.kind != "U" or not (odd := np.flatnonzero(~_tidy(values))).size:
-            continue
-        words = pa.array(values[odd].tolist()).dictionary_encode()
-        levels = words.dictionary.to_pylist()
-        forms = [plain(level) for level in levels]
-        changed = [
-            f"{level[:40]!a} as {form[:40]!a}" if form else f"{level[:40]!a} as empty"
-            for level, form in zip(levels, forms, strict=True)
-            if level != form
-        ]
-        if changed:
-            mended = np.asarray(forms, np.str_)[words.indices.to_numpy()]
-            found[name] = values.astype(np.result_type(values.dtype, mended.dtype))
-            found[name][odd] = mended
-            more = f" and {len(changed) - 3:,} more" if len(changed) > 3 else ""
-            notes.append(f"{name}: read {', '.join(changed[:3])}{more}: they differ by blanks or invisible characters")
-    return found, notes
-
-
-def _tidy(text: NDArray[np.str_]) -> NDArray[np.bool_]:
-    """(N,) whether a text is visible ASCII with single blanks inside, as most are; found without an object for each."""
-    tidy = np.empty(len(text), bool)
-    for start, points in code_points(text):
-        blank, end = points == ord(" "), points == 0
-        good = ((points - np.uint32(ord(" ")) <= ord("~") - ord(" ")) | end).all(axis=1)
-        # A blank is followed by a letter: neither by a blank nor by the end, and it does not come first.
-        behind = np.append((blank | end)[:, 1:], np.ones((len(points), 1), bool), axis=1)
-        good &= ~(blank & behind).any(axis=1) & ~blank[:, :1].any(axis=1)
-        tidy[start : start + len(points)] = good
-    return tidy
 
 
 def from_arrow(column: pa.Array, *, untyped: bool = False) -> NDArray[Any]:

@@ -46,6 +46,7 @@ from retinabench.predictions.columns import (
     check_columns,
     check_size,
     is_number,
+    is_usual,
     kept_places,
     metadata_json,
     read_metadata,
@@ -240,7 +241,9 @@ def read_csv(path: Path, reading: Reading) -> Predictions:
 def csv_dialect(path: Path) -> tuple[str, str, list[str]]:
     """Return the encoding, the delimiter and the column names of a CSV."""
     encoding, header = csv_header(path)
-    delimiter = max(",;\t", key=header.count)
+    # A name may hold another separator: the true one gives more names that are known, or more names.
+    names = {one: [name.strip(' "') for name in header.split(one)] for one in ",;\t"}
+    delimiter = max(names, key=lambda one: (sum(map(is_usual, names[one])), len(names[one])))
     if delimiter not in header and "|" in header:
         hint = "Separate them by commas, semicolons or tabs."
         raise InputError("separates its columns by '|'", file=path, hint=hint)
@@ -255,7 +258,7 @@ def csv_columns(
     width: int,
     places: Sequence[int],
     numbers: Collection[int],
-    null_values: Sequence[str] = ("",),
+    null_values: Sequence[str] = ("", " "),
 ) -> pa.Table:
     """Read the columns at some places of a CSV, those at `numbers` as float64 where all their cells are numbers.
 
@@ -364,15 +367,19 @@ def _quoted(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([pa.array(words, column.type)])
 
 
+_QUOTED_BEHIND_BLANKS = r'^ +"([^"]*)" *$'
+
+
 def unquote(table: pa.Table) -> pa.Table:
-    """Return a table of a CSV without the apostrophes that `_quoted` put before cells."""
+    """Return a table of a CSV without the apostrophes that `_quoted` put before cells, and quotes behind ", "."""
     for place, field in enumerate(table.schema):
         if not pa.types.is_string(field.type):
             continue
-        column = table.column(place)
-        if pa.compute.any(pa.compute.match_substring_regex(column, QUOTED_ARROW)).as_py():
-            column = pa.compute.replace_substring_regex(column, QUOTED_ARROW, r"\1")
-            table = table.set_column(place, field.name, column)
+        for quoted in (_QUOTED_BEHIND_BLANKS, QUOTED_ARROW):
+            column = table.column(place)
+            if pa.compute.any(pa.compute.match_substring_regex(column, quoted)).as_py():
+                column = pa.compute.replace_substring_regex(column, quoted, r"\1")
+                table = table.set_column(place, field.name, column)
     return table
 
 

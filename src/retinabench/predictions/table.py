@@ -33,7 +33,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import BLUE, VERMILION, Row, Tabular, axes_or_new
-from retinabench.predictions.check import Check, named_by_row, own_patients
+from retinabench.predictions.check import Check, named_by_row, own_patients, tidied
 from retinabench.predictions.columns import (
     DOMAINS,
     KNOWN,
@@ -43,7 +43,6 @@ from retinabench.predictions.columns import (
     check_subgroups,
     recognise,
     sample_number,
-    tidied,
 )
 from retinabench.predictions.values import (
     GRADABLE,
@@ -276,8 +275,8 @@ class Predictions(Constructors, Tabular):
         if ids.size == 0:
             raise InputError("holds no rows", file=self.source, hint="Write one row per image.")
         check.unique("image_id", ids)
-        check.distinct("image_id", ids)
-        n = len(ids)
+        ids, changed = check.identified("image_id", ids)
+        n, notes = len(ids), [*self.notes, *changed]
         columns: dict[str, Any] = {
             "image_id": ids,
             "label": checked_labels(check, check.length("label", self.label, n)),
@@ -285,7 +284,6 @@ class Predictions(Constructors, Tabular):
             "domain": check.one_of("domain", self.domain, DOMAINS, "in_domain", n),
             "split": check.one_of("split", self.split, SPLITS, "test", n),
         }
-        notes = list(self.notes)
         if self.grade is not None:
             grade = checked_grades(check, check.length("grade", self.grade, n))
             self._check_agreement(check, columns["label"], grade)
@@ -294,10 +292,11 @@ class Predictions(Constructors, Tabular):
                 notes.append(f"the grade of {unknown} of {n} images is not known")
         if self.patient_id is not None:
             patients = check.text("patient_id", check.length("patient_id", self.patient_id, n), missing=True)
-            columns["patient_id"], made = own_patients(patients, ids)
+            patients, made = own_patients(patients, ids)
+            columns["patient_id"], changed = check.identified("patient_id", patients)
+            notes += changed
             if made:
                 notes.append(f"{made} of {n} images have no patient_id: each is its own patient")
-            check.distinct("patient_id", columns["patient_id"])
         if self.uncertainty is not None:
             columns["uncertainty"] = check.finite("uncertainty", check.length("uncertainty", self.uncertainty, n))
         taken = [*KNOWN, "metadata", *(name for name in self.subgroups if sample_number(name) is not None)]

@@ -584,7 +584,7 @@ def _flat(source: str | None, name: str, column: pa.Array) -> NDArray[Any]:
             raise InputError("holds a zero byte", file=source, row=int(zero[0]) + 1, column=name)
         return as_text(words.fill_null(""), int(lengths.max()) if len(words) else 0)
     if is_text(column.type):
-        column = column.cast(pa.string())
+        column = pa.compute.utf8_trim_whitespace(column.cast(pa.string()))
     if name == "label" and (pa.types.is_boolean(column.type) or pa.types.is_string(column.type)):
         column = _without_words(column)
     if name == "grade" and pa.types.is_string(column.type):

@@ -41,13 +41,13 @@ def predictions(split, domain=None, patient=None):
 )
 def test_what_cannot_choose_a_threshold_is_refused(split, patient, message):
     with pytest.raises(InputError, match=message):
-        validation_and_test(predictions(split, patient=patient))
+        validation_and_test(predictions(split, patient=patient), certifying=False)
 
 
 def test_a_patient_of_validation_is_refused_among_the_shifted_too():
     leaking = predictions(["validation", "test"], ["in_domain", "shifted"], ["p", "p"])
     with pytest.raises(InputError, match=r"1 patients are in the validation and in the shifted test split.*the site"):
-        validation_and_test(leaking)
+        validation_and_test(leaking, certifying=False)
 
 
 def sets(n=60):

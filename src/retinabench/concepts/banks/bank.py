@@ -74,9 +74,9 @@ class Bank:
         self.truth, self.samples = truth, len(truth)
         self._id: NDArray[np.str_] | None = None
         if sample_id is not None:
-            self._id = check.text("image_id", check.length("image_id", sample_id, self.samples))
-            check.unique("image_id", self._id)
-            check.distinct("image_id", self._id)
+            ids = check.text("image_id", check.length("image_id", sample_id, self.samples))
+            check.unique("image_id", ids)
+            self._id, _ = check.identified("image_id", ids)
         self.patient: NDArray[np.intp] | None = None
         if patient is not None:
             names, codes = np.unique(check.length("patient_id", patient, self.samples), return_inverse=True)

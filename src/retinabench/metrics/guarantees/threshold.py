@@ -18,6 +18,7 @@ from retinabench.metrics.guarantees.certificate import Certificate, LabelledRisk
 from retinabench.metrics.guarantees.goals import TARGETS, Goal, ReferralCases
 from retinabench.metrics.guarantees.resemblance import Resemblance, resemblance
 from retinabench.metrics.proportions import Interval
+from retinabench.predictions.check import refuse_alike, refuse_partly
 from retinabench.predictions.table import Predictions
 
 if TYPE_CHECKING:
@@ -238,8 +239,11 @@ def of_file(source: str | None) -> Iterator[None]:
         raise InputError(error.problem, file=source, row=error.row, column=error.column, hint=error.hint) from None
 
 
-def validation_and_test(predictions: Predictions) -> dict[str, Predictions]:
-    """Return the in-domain validation images, and the test images of each domain that has some."""
+def validation_and_test(predictions: Predictions, *, certifying: bool) -> dict[str, Predictions]:
+    """Return the in-domain validation images, and the test images of each domain that has some.
+
+    For a certificate, all images of a set have a patient, or none has.
+    """
     validation = predictions.select(domain="in_domain", split="validation")
     if validation is None:
         raise InputError(
@@ -255,9 +259,13 @@ def validation_and_test(predictions: Predictions) -> dict[str, Predictions]:
             file=predictions.source,
             hint="Mark the images that the rule is tried on by split = test.",
         )
+    for name, part in {"validation": validation, **tests}.items() if certifying else ():
+        if part.patient_id is not None:
+            refuse_partly(part.patient_id, part.image_id, f"images of the set {name}", predictions.source)
     for name, test in tests.items():
         if test.patient_id is None or validation.patient_id is None:
             continue
+        refuse_alike((validation.patient_id, test.patient_id), "patient_id", predictions.source)
         both = np.intersect1d(validation.patient_id, test.patient_id)
         if len(both):
             split, hint = "test split", "Split by patient."

@@ -150,7 +150,7 @@ def transfer(
         0.3251
     """
     check_draws(bootstrap, seed)
-    wanted, parts = as_goals(target, goal, goals), validation_and_test(predictions)
+    wanted, parts = as_goals(target, goal, goals), validation_and_test(predictions, certifying=delta is not None)
     decision = _decision(predictions, threshold, certifying=delta is not None)
     cases = {name: ReferralCases.of(part, uncertainty, decision.value, per) for name, part in parts.items()}
     sets: dict[str, Realised] = {}

@@ -283,7 +283,8 @@ def triage(
         (0.1, None)
     """
     check_draws(bootstrap, seed)
-    wanted, parts = zone_goals(goals), validation_and_test(predictions)
+    wanted = zone_goals(goals)
+    parts = validation_and_test(predictions, certifying=delta is not None)
     cases = {name: ReferralCases.of(part, "margin", 0.5, per) for name, part in parts.items()}
     first, prob = cases["validation"], parts["validation"].prob
     with of_file(predictions.source):
