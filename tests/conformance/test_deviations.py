@@ -62,8 +62,8 @@ def test_d03_reach():
     theirs, ours = published.referral_curve(y, p, u, "auroc"), referral_curve(y, p, u, "auroc")
     assert theirs.area == pytest.approx(0.9924, abs=5e-5)
     assert (theirs.value == 1).sum() == 61
-    assert ours.area == pytest.approx(0.9845, abs=5e-5)
-    assert ours.reach == pytest.approx(0.48)
+    assert ours.area == pytest.approx(ours.value[:151].mean(), abs=1e-12)
+    assert ours.area == pytest.approx(0.9851, abs=5e-5)
 
 
 def test_d04_every_count():
@@ -98,7 +98,7 @@ def test_d06_average_precision():
 def test_d07_balanced_ranking():
     y, p, u, far = joint()
     weight = classification.balanced_weight(far)
-    for metric, theirs, ours in (("auroc", 0.9693, 0.9805), ("auprc", 0.9346, 0.9887)):
+    for metric, theirs, ours in (("auroc", 0.9693, 0.9658), ("auprc", 0.9346, 0.9798)):
         assert published.referral_curve(y, p, u, metric).area == pytest.approx(theirs, abs=5e-5)
         assert referral_curve(y, p, u, metric, weight=weight).area == pytest.approx(ours, abs=5e-5)
 

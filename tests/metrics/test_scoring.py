@@ -125,7 +125,7 @@ def test_undefined_is_null_with_the_counts():
     assert entry["auroc"]["value"] is None
     assert "0 negative" in entry["auroc"]["why"]
     assert entry["referral_auroc_area"]["value"] is None
-    assert "10 images" in entry["referral_auroc_area"]["why"]
+    assert "both classes where 50 %" in entry["referral_auroc_area"]["why"]
     assert entry["specificity"]["value"] is None
     assert entry["accuracy"]["value"] == entry["sensitivity"]["value"]
 

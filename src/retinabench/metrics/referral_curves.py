@@ -23,13 +23,18 @@ import numpy as np
 
 from retinabench.core.results import BLUE, Row, Tabular, axes_or_new
 from retinabench.metrics.ordered_pairs import Pairs
-from retinabench.metrics.weighted_images import Bools, Cases, Floats, Index, Points, Weighted, as_index, ratio
+from retinabench.metrics.weighted_images import SLACK, Bools, Cases, Floats, Index, Points, Weighted, as_index, ratio
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Metric = Literal["accuracy", "nll", "auroc", "auprc", "sensitivity", "specificity", "prevalence", "brier"]
-MIN_CLASS = 10.0  # an AUROC or AUPRC of fewer images of a class is noise: such counts stay out of the area
+MIN_CLASS = 10.0  # images of each class below which curves draw no AUROC or AUPRC: it would be noise
+REACH = 0.5
+"""The largest share referred that enters the areas of AUROC and AUPRC.
+
+A reach that depended on the images, such as "as long as ten of each class remain", would make the expected area depend on their number.
+"""
 WORK = 1.2e9
 GRID = 1000
 COARSE = 25
@@ -50,7 +55,6 @@ class Curve(Tabular):
         area: Mean of the value over the counts that enter it, NaN if none does.
         positives: (K,) weight of the retained positive images.
         negatives: (K,) weight of the retained negative images.
-        reach: The largest fraction referred that enters the area.
         why: What is undefined, if anything.
         exact: None where every value is exact; else (K,) whether it is, the others being interpolated.
 
@@ -68,7 +72,6 @@ class Curve(Tabular):
     area: float
     positives: Floats
     negatives: Floats
-    reach: float = 1.0
     why: str | None = None
     exact: Bools | None = None
 
@@ -84,11 +87,12 @@ class Curve(Tabular):
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
     def plot(self, axes: Axes | None = None, label: str | None = None) -> Axes:
-        """Draw the curve on `axes` (None: a new figure), as far as it enters the area and at least ten images are retained."""
+        """Draw the curve on `axes` (None: a new figure), as far as ten images are retained; of AUROC and AUPRC ten of each class."""
         new, axes = axes is None, axes_or_new(axes)
-        enters = self.referred <= (self.reach if np.isfinite(self.reach) else 1) + 1e-9
         retained = self.positives + self.negatives
-        enters &= retained >= min(MIN_CLASS, retained.max())
+        if ranks_classes(self.metric):
+            retained = np.minimum(self.positives, self.negatives)
+        enters = retained >= min(MIN_CLASS, retained.max())
         color = BLUE if new else None  # else the next of the colours of these axes
         axes.plot(self.referred[enters], self.value[enters], color=color, label=label)
         axes.set(xlabel="fraction of images referred", ylabel=f"{self.metric} of the retained images")
@@ -101,25 +105,24 @@ def curve_of(w: Weighted, metric: str) -> Curve:
     """`referral_curve` of one weighting."""
     value = w.derived(METRICS[metric])
     exact = w.derived(auprc_values)[1] if metric == "auprc" else None
-    enters = _enter_area(w, metric, value)
-    retained = w.points / w.total
-    reached = float(1 - retained[enters].min()) if enters.any() else np.nan
+    area = float(area_of(w, metric))
     return Curve(
         metric=metric,
         rules="corrected",
-        referred=np.arange(len(retained)) / len(retained),
+        referred=np.arange(len(value)) / len(value),
         value=value[::-1],
-        area=float(_mean(value, enters)),
+        area=area,
         positives=w.retained_positives[::-1],
         negatives=w.retained_negatives[::-1],
-        reach=reached,
-        why=_why_undefined(w, metric, value, enters),
+        why=_why_undefined(w, metric, value, area),
         exact=None if exact is None else exact[::-1],
     )
 
 
 def area_of(w: Weighted, metric: str) -> Floats:
-    """Area (...,) under the curve, the mean of its values over all retained counts that enter it; NaN if none does.
+    """Area (...,) under the curve: the mean of its values over all counts at which it is defined; NaN if at none.
+
+    Of AUROC and AUPRC the mean over the counts that retain at least half of the images; NaN unless both classes remain there.
 
     References:
         Band et al., Benchmarking Bayesian deep learning on diabetic retinopathy detection tasks, NeurIPS (2021).
@@ -127,7 +130,9 @@ def area_of(w: Weighted, metric: str) -> Floats:
     if w.weight.ndim > 1 and metric == "auprc":
         return np.array([area_of(Weighted(w.cases, row), metric) for row in w.weight])
     value = w.derived(METRICS[metric])
-    return _mean(value, _enter_area(w, metric, value))
+    if not ranks_classes(metric):
+        return _mean(value, np.isfinite(value) & w.there)
+    return np.where(_both_within_reach(w), _mean(value, _within_reach(w)), np.nan)[()]
 
 
 def value_at(w: Weighted, metric: str, referred: float) -> float:
@@ -185,9 +190,16 @@ def enough_of_both(w: Weighted) -> Bools:
     return np.asarray(np.minimum(w.retained_positives, w.retained_negatives) >= MIN_CLASS - 1e-9)
 
 
-def _enter_area(w: Weighted, metric: str, value: Floats) -> Bools:
-    enters = np.isfinite(value) & w.there
-    return enters & enough_of_both(w) if ranks_classes(metric) else enters
+def _within_reach(w: Weighted) -> Bools:
+    """(..., K) whether a count enters the areas of AUROC and AUPRC."""
+    return np.asarray((w.points >= ((1 - REACH) * w.total * (1 - SLACK))[..., None]) & w.there)
+
+
+def _both_within_reach(w: Weighted) -> Bools:
+    """(...,) whether both classes are retained at every count that enters the areas of AUROC and AUPRC."""
+    last = np.argmax(_within_reach(w), axis=-1)[..., None]
+    fewest = np.minimum(*(np.take_along_axis(m, last, axis=-1) for m in (w.retained_positives, w.retained_negatives)))
+    return np.asarray(fewest[..., 0] > 0)
 
 
 def _mean(value: Floats, enters: Bools) -> Floats:
@@ -201,12 +213,12 @@ def _mean(value: Floats, enters: Bools) -> Floats:
     return mean.reshape(value.shape[:-1])[()]
 
 
-def _why_undefined(w: Weighted, metric: str, value: Floats, enters: Bools) -> str | None:
-    if enters.any():
+def _why_undefined(w: Weighted, metric: str, value: Floats, area: float) -> str | None:
+    if np.isfinite(area):
         gaps = int(np.count_nonzero(~np.isfinite(value)))
         return f"undefined at {gaps} of {len(value)} counts: a class is missing there" if gaps else None
-    least = f"at least {MIN_CLASS:g} images of each class" if ranks_classes(metric) else "images of its class"
-    return f"needs {least}: here {w.positives:g} positive and {w.negatives:g} negative"
+    least = f"images of both classes where {REACH:.0%} are referred" if ranks_classes(metric) else "images of its class"
+    return f"needs {least.replace('%', ' %')}: here {w.positives:g} positive and {w.negatives:g} negative in all"
 
 
 # ---------------------------------------------------------------------------- values at every count, (..., K)
@@ -395,25 +407,21 @@ class _Entered:
 
 
 def coarse_auprc_area(w: Weighted) -> Floats:
-    """(...,) mean average precision over `COARSE` evenly spaced counts with `MIN_CLASS` images of each class; NaN if none.
+    """(...,) mean average precision over `COARSE` evenly spaced counts that retain at least half of the images.
 
     For bootstrap replicates, where every count would take minutes; the area itself uses every count.
     """
     if w.weight.ndim == 1:
         single: Floats = coarse_auprc_area(Weighted(w.cases, w.weight[None]))[0]
         return single
-    enough = enough_of_both(w) & w.there
-    some = enough.any(axis=1)
-    if not some.any():
-        return np.full(len(w.weight), np.nan)
-    first, last = np.argmax(enough, axis=1)[:, None], w.count[:, None] - 1
+    first, last = np.argmax(_within_reach(w), axis=1)[:, None], w.count[:, None] - 1
     place = first + np.arange(COARSE) * ((last - first) / (COARSE - 1))
     place[:, -1] = last[:, 0]
     chosen = np.rint(place).astype(np.intp)
     precision = _coarse_precision(w, w.at_points.chosen(chosen))
     new = np.diff(chosen, axis=1, prepend=-1) > 0  # a short curve has fewer counts than are asked for
     mean = np.where(new, precision, 0.0).sum(axis=1) / new.sum(axis=1)
-    return np.where(some, mean, np.nan)
+    return np.where(_both_within_reach(w), mean, np.nan)
 
 
 class _Ranks(NamedTuple):

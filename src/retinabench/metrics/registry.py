@@ -32,7 +32,7 @@ from retinabench.metrics.intervals import (
 from retinabench.metrics.weighted_images import Floats, Weighted
 
 Direction = Literal["higher", "lower", ""]
-Needs = Literal["", "classes", "ten", "positives", "negatives", "errors", "domains"]
+Needs = Literal["", "classes", "retained", "positives", "negatives", "errors", "domains"]
 ON_REQUEST: tuple[str, ...] = ()
 REFERRED_PERCENT = (0, 10, 20, 30, 40, 50, 70)
 
@@ -48,7 +48,7 @@ class ScoreSpec:
         unit: Its unit, such as ``nats``; empty for a pure number.
         version: Raised by any change of a number.
         function: Weighted images -> value, NaN where undefined.
-        needs: What makes it defined: both ``classes``, ``ten`` images of each class, ``positives``, ``negatives``, right
+        needs: What makes it defined: both ``classes``, both where half of the images are ``retained``, ``positives``, ``negatives``, right
             and wrong predictions (``errors``), or both ``domains``.
         sets: The sets that `retinabench.score` computes it for; None for all, `ON_REQUEST` for none.
         interval: How its interval is computed, see `metrics.intervals`.
@@ -108,7 +108,7 @@ class ScoreSpec:
         classes = f"{int(label.sum())} positive and {int((~label).sum())} negative images"
         reasons = {
             "classes": f"needs both classes; the set has {classes}",
-            "ten": f"needs at least {referral_curves.MIN_CLASS:g} images of each class; the set has {classes}",
+            "retained": f"needs images of both classes where 50 % are referred; the set has {classes}",
             "positives": f"needs positive images; the set has {classes}",
             "negatives": f"needs negative images; the set has {classes}",
             "errors": f"needs correct and wrong predictions; the set has {int((~error).sum())} correct and {int(error.sum())} wrong",
@@ -130,10 +130,16 @@ _score = partial(ScoreSpec, by_rows=False)
 
 
 def _area(
-    metric: str, label: str, direction: Direction, interval: IntervalMethod, unit: str = "", needs: Needs = ""
+    metric: str,
+    label: str,
+    direction: Direction,
+    interval: IntervalMethod,
+    unit: str = "",
+    version: int = 2,
+    needs: Needs = "",
 ) -> ScoreSpec:
     function = partial(referral_curves.area_of, metric=metric)
-    return _score(f"referral_{metric}_area", label, direction, unit, 2, function, needs, interval=interval)
+    return _score(f"referral_{metric}_area", label, direction, unit, version, function, needs, interval=interval)
 
 
 def _at(metric: str, percent: int) -> ScoreSpec:
@@ -199,8 +205,8 @@ _BUILTIN = (
     ),
     _area("accuracy", "Referral accuracy area", "higher", _SHARE),
     _area("nll", "Referral NLL area", "lower", Scaled(0.0, math.inf, "retained"), "nats"),
-    _area("auroc", "Referral AUROC area", "higher", Scaled(0.0, 1.0, "retained"), needs="ten"),
-    _area("auprc", "Referral AUPRC area", "higher", Scaled(0.0, 1.0, "retained"), needs="ten"),
+    _area("auroc", "Referral AUROC area", "higher", Scaled(0.0, 1.0, "retained"), "", 3, "retained"),
+    _area("auprc", "Referral AUPRC area", "higher", Scaled(0.0, 1.0, "retained"), "", 3, "retained"),
     _score("rc_index", "RC-Index@0.9", "higher", "", 2, selective.rc_index_of, interval=Scaled(of="errors")),
     _score("aurc", "AURC", "lower", "", 2, selective.aurc_of, interval=_SHARE),
     _score("e_aurc", "E-AURC", "lower", "", 2, selective.e_aurc_of, interval=Scaled(0.0, of="errors")),

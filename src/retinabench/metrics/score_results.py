@@ -46,7 +46,6 @@ class ScoreValue(Interval):
         low: Lower end of its interval.
         high: Upper end of its interval.
         version: Version of the score.
-        reach: For areas of AUROC and AUPRC the largest fraction referred that enters the area; None for other scores.
         why: Why the value or its interval is undefined; None where both are known.
 
     Examples:
@@ -56,10 +55,9 @@ class ScoreValue(Interval):
         'needs both classes; the set has 0 positive and 2 negative images'
     """
 
-    _optional = ("reach", "why")
+    _optional = ("why",)
 
     version: int = 1
-    reach: float | None = None
     why: str | None = None
 
 

@@ -160,8 +160,8 @@ def referral_curve(
     """Return the curve of a metric over the fraction of images referred.
 
     Corrected values equal scikit-learn on the retained images at every count, to 1e-12. AUPRC is average precision. The
-    area is the plain mean over all counts; AUROC and AUPRC average only the counts at which at least 10 images of each
-    class remain (`reach` says how far that is), and are NaN with a `why` where the set has too few. Models that retain
+    area is the plain mean over all counts; that of AUROC and AUPRC is the mean over the counts that refer at most half of the
+    images, NaN with a `why` unless both classes remain there. Models that retain
     different images are not ordered by these values alone: read sensitivity and prevalence of the retained beside them.
 
     Args:
@@ -313,7 +313,6 @@ def _scored(images: ImageSet, validation: Predictions | None, bootstrap: _Bootst
     whole = images.whole
     curves = {metric: referral_curves.curve_of(whole, metric) for metric in MAIN_CURVES}
     referral = {metric: {f"{r:g}": curve.at(r) for r in REFERRED} for metric, curve in curves.items()}
-    reach = {f"referral_{metric}_area": curves[metric].reach for metric in ("auroc", "auprc")}
     retained = {f"{r:g}": _retained_images(curves["accuracy"], r) for r in REFERRED}
     del curves
     point = np.array([spec(whole) for spec in images.scores])
@@ -321,7 +320,7 @@ def _scored(images: ImageSet, validation: Predictions | None, bootstrap: _Bootst
     scores = {}
     for spec, value, column in zip(images.scores, point.tolist(), draws.T, strict=True):
         low, high, why = interval_of(spec, whole, value, column, level)
-        scores[spec.name] = ScoreValue(value, low, high, spec.version, reach.get(spec.name), why)
+        scores[spec.name] = ScoreValue(value, low, high, spec.version, why)
     whole.forget()
     if len(images) > MANY:
         images.cases.forget()
