@@ -67,7 +67,7 @@ def test_it_is_described(name):
     assert SCORES[name].misleads or SCORES[name].sets == ON_REQUEST
 
 
-@pytest.mark.parametrize("name", [name for name in SCORES if name != "accuracy_gain"])  # a difference of two shares
+@pytest.mark.parametrize("name", [name for name in SCORES if name != "net_benefit_gain"])  # a difference of two shares
 def test_the_function_of_a_score_names_its_source(name):
     function = SCORES[name].function
     assert "References:\n" in inspect.getdoc(getattr(function, "func", function))

@@ -70,9 +70,24 @@ def brier_skill_of(w: Weighted) -> Floats:
     return 1 - ratio(brier_of(w), w.positives * w.negatives / w.total**2)
 
 
-def accuracy_gain_of(w: Weighted) -> Floats:
-    """Accuracy minus that of giving every image the larger class."""
-    return accuracy_of(w) - np.maximum(w.positives, w.negatives) / w.total
+def false_alarm_price(threshold: float) -> float:
+    """Return what a false alarm costs in true alarms, for someone who acts from this probability on: t / (1 - t)."""
+    bounded = min(max(threshold, 1e-6), 1 - 1e-6)  # a rule can choose a threshold beyond all probabilities
+    return bounded / (1 - bounded)
+
+
+def net_benefit_gain_of(w: Weighted) -> Floats:
+    """Net benefit (TP - FP t / (1 - t)) / n at the decision threshold t, less that of calling every image, or none, referable.
+
+    Of both defaults the better one counts. At t = 1/2 it is the accuracy beyond that of the larger class.
+
+    References:
+        Vickers and Elkin, Decision curve analysis: a novel method for evaluating prediction models, Med. Decis. Making 26:565
+        (2006).
+    """
+    price, called = false_alarm_price(w.cases.threshold), w.cases.called
+    benefit = w.sum(w.cases.label & called) - price * w.sum(~w.cases.label & called)
+    return (benefit - np.maximum(0.0, w.positives - price * w.negatives)) / w.total
 
 
 def sensitivity_of(w: Weighted) -> Floats:

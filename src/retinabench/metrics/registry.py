@@ -225,8 +225,8 @@ _BUILTIN = (
         "brier_skill", "Brier skill", "higher", "", 2, classification.brier_skill_of, "classes", ON_REQUEST, Scaled(high=1.0)
     ),
     _score(
-        "accuracy_gain", "Accuracy over the larger class", "higher", "", 2, classification.accuracy_gain_of, "", ON_REQUEST,
-        Scaled(-1.0, 1.0),
+        "net_benefit_gain", "Net benefit over calling all or none", "higher", "", 1, classification.net_benefit_gain_of, "", ON_REQUEST,
+        Scaled(),
     ),
     *(spec for name, spec in referred_scores().items() if name != "accuracy_at_50"),
     _score(

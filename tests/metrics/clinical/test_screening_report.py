@@ -19,7 +19,7 @@ def judged(found, name="in_domain"):
         sensitivity=one.sensitivity,
         specificity=one.specificity,
         auroc=one.auroc,
-        accuracy_gain=one.baseline.accuracy_gain,
+        net_benefit_gain=one.baseline.net_benefit_gain,
         brier_skill=one.baseline.brier_skill,
     )
 
@@ -38,7 +38,7 @@ def drawn(shift=0.0, scale=1.0, signal=2.0, n=600, prevalence=0.2, seed=0, turne
 def test_skill_and_gain_by_hand():
     found = rb.score(rb.Predictions(["a", "b", "c", "d"], [0, 0, 0, 1], [0.1, 0.2, 0.6, 0.9]), bootstrap=0)
     baseline = found["in_domain"].baseline
-    assert (baseline.answer, baseline.accuracy, baseline.accuracy_gain.value) == ("not referable", 0.75, 0)
+    assert (baseline.answer, baseline.accuracy, baseline.net_benefit_gain.value) == ("not referable", 0.75, 0)
     assert baseline.brier_skill.value == pytest.approx(1 - (0.01 + 0.04 + 0.36 + 0.01) / 4 / (0.25 * 0.75))
     assert baseline.brier_skill.value == pytest.approx(found["in_domain"].calibration.brier.skill)
 
@@ -73,10 +73,29 @@ def test_class_weights_spoil_probabilities_and_the_correction_of_the_prior_resto
     assert corrected.brier_skill == pytest.approx(fair.baseline.brier_skill.value, abs=0.02)
 
 
+def test_a_threshold_is_judged_by_the_net_benefit_at_its_own_price():
+    """At .1 a missed disease weighs as much as 9 false alarms: worth more than calling all or none, though less accurate than never."""
+    found = rb.score(drawn(), bootstrap=100, threshold=0.1)["in_domain"]
+    assert found.accuracy.value < found.baseline.accuracy
+    assert judged({"in_domain": found}) == "useful"
+    p = drawn()
+    called = p.prob >= 0.1
+    net = (np.sum(called & (p.label == 1)) - np.sum(called & (p.label == 0)) / 9) / 600
+    default = (np.sum(p.label == 1) - np.sum(p.label == 0) / 9) / 600
+    assert found.baseline.net_benefit_gain.value == pytest.approx(net - max(0, default))
+
+
+def test_a_weak_calibrated_model_has_informative_probabilities():
+    """AUROC near .7 with hardly any decision above one half: once headed "Useful." in a third of such studies."""
+    kinds = [judged(rb.score(drawn(signal=0.75, seed=k), bootstrap=100)) for k in range(20)]
+    assert kinds.count("useful") <= 1
+    assert kinds.count("informative") >= 15
+
+
 def test_never_positive_leads_with_its_sensitivity():
     found = rb.score(rb.read_predictions(shared_path("cases", "never.csv")), bootstrap=50)
     assert judged(found) == "never positive"
-    assert not np.isfinite(found["in_domain"].baseline.accuracy_gain.low)
+    assert not np.isfinite(found["in_domain"].baseline.net_benefit_gain.low)
 
 
 def test_inverted_probabilities_are_called_so():
@@ -97,7 +116,7 @@ def test_without_evidence_nothing_is_shown():
         sensitivity=nothing,
         specificity=nothing,
         auroc=nothing,
-        accuracy_gain=Interval(0.01, -0.02, 0.04),
+        net_benefit_gain=Interval(0.01, -0.02, 0.04),
         brier_skill=Interval(0.02, -0.01, 0.05),
     )
     assert kind == "not shown"

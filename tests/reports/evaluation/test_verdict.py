@@ -89,7 +89,12 @@ def on_page(predictions: Predictions, out, **options) -> str:
 
 
 ONE_PATIENT = Predictions([f"i{k}" for k in range(40)], [0, 1] * 20, [0.6, 0.4] * 20, patient_id=["a"] * 40)
+ONE_DISEASED = Predictions([f"i{k}" for k in range(100)], [1] + [0] * 99, [0.45] + [0.2] * 99)
 CASES = {
+    "one diseased patient": (lambda: ONE_DISEASED, ["Too few patients to say.", "Only 1 patient has referable disease"]),
+    "weak but calibrated": (
+        lambda: drawn(0.75), ["Informative probabilities.", "better than always giving the prevalence: Brier skill"],
+    ),
     "useless": (lambda: drawn(0.25, shift=4.2, scale=3), ["Not useful. On the in-domain images, “model” is worse than always"]),
     "never positive": (lambda: case("never"), ["Finds no disease.", "finds none of the 56 referable images: sensitivity 0.00 [0.00"]),
     "perfect on few": (lambda: case("perfect"), ["Too few patients to say.", "Only 6 patients have referable disease"]),

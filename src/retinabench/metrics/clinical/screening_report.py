@@ -3,9 +3,9 @@
 The baseline predicts the same for every image, that of the larger class ("not referable" below a prevalence of one
 half), and for probabilities the prevalence of the set. A model below it is worse than no model.
 
-`baseline` in the JSON of `score` holds the larger class and its accuracy, `accuracy_gain`, `brier_skill`, `positive_patients`, and `corrected`,
-the same model with every log odds moved by `offset` so that as many images are positive as predicted. A model is *useful* if accuracy or
-Brier skill exceed the baseline with their interval, and *not useful* if neither does, one is below, and AUROC is below 0.70.
+`baseline` in the JSON of `score` holds the larger class and its accuracy, `net_benefit_gain`, `brier_skill`, `positive_patients`, and
+`corrected`, the same model with every log odds moved by `offset` so that as many images are positive as predicted. `judge` turns them into a verdict;
+`docs/clinic.md` lists every verdict with its rule.
 """
 
 from __future__ import annotations
@@ -30,7 +30,13 @@ from retinabench.core.results import (
 from retinabench.core.untrusted import shown
 from retinabench.metrics.bootstrap import cluster_bootstrap
 from retinabench.metrics.calibration import calibration_line_of, correct_prior, ece_positive_class_of
-from retinabench.metrics.classification import accuracy_gain_of, accuracy_of, brier_skill_of, sensitivity_of
+from retinabench.metrics.classification import (
+    accuracy_of,
+    brier_skill_of,
+    false_alarm_price,
+    net_benefit_gain_of,
+    sensitivity_of,
+)
 from retinabench.metrics.clinical.screening import Screened, SetScreening, screen_set
 from retinabench.metrics.clinical.thresholds import (
     DEFAULT,
@@ -62,6 +68,7 @@ Kind = Literal[
     "not useful",
     "probabilities",
     "not shown",
+    "informative",
     "useful",
 ]
 
@@ -92,9 +99,10 @@ class Baseline(Document):
 
     answer: str
     accuracy: float
-    accuracy_gain: Interval
+    net_benefit_gain: Interval
     brier_skill: Interval
     positive_patients: int
+    threshold: float
     corrected: PriorCorrection | None
 
 
@@ -109,34 +117,33 @@ def baseline_of(
     """Compare the decisions and probabilities of N images with the baseline."""
     cases = w.cases
     codes, patients, positive = cases.patient, int(cases.patient.max()) + 1, cases.label
-    majority = w.positives > w.negatives
+    price = false_alarm_price(cases.threshold)
+    benefit = np.where(positive, 1.0, -price)  # of calling the image referable
+    gained = np.where(cases.called, benefit, 0.0) - (benefit if w.positives > price * w.negatives else 0.0)
     sums = np.stack(
-        [
-            np.bincount(codes, column, patients)
-            for column in (None, positive, ~cases.error, (cases.prob - positive) ** 2)
-        ]
+        [np.bincount(codes, column, patients) for column in (None, positive, gained, (cases.prob - positive) ** 2)]
     )
 
     def statistic(weight: Floats) -> Floats:
-        """(R, 2) accuracy gain and Brier skill for weights (R, G) of patients."""
-        count, positives, right, squares = np.einsum("kg,rg->kr", sums, weight)
+        """(R, 2) gain in net benefit and Brier skill for weights (R, G) of patients."""
+        count, positives, gain, squares = np.einsum("kg,rg->kr", sums, weight)
         share = positives / count
         variance = share * (1 - share)
-        gain = (right - (positives if majority else count - positives)) / count
-        return np.stack([gain, 1 - ratio(squares / count, variance)], axis=1)
+        return np.stack([gain / count, 1 - ratio(squares / count, variance)], axis=1)
 
-    gain, skill = float(accuracy_gain_of(w)), float(brier_skill_of(w))
+    gain, skill = float(net_benefit_gain_of(w)), float(brier_skill_of(w))
     ends = [Ends(), Ends()]
     if bootstrap:
         draws = cluster_bootstrap(statistic, np.arange(patients), replicates=bootstrap, seed=seed)
-        methods = SCORES["accuracy_gain"].interval, SCORES["brier_skill"].interval
+        methods = SCORES["net_benefit_gain"].interval, SCORES["brier_skill"].interval
         ends = [one.ends([w], v, d, level) for one, v, d in zip(methods, (gain, skill), draws.T, strict=True)]
     return Baseline(
-        "referable" if majority else "not referable",
+        "referable" if w.positives > w.negatives else "not referable",
         float(max(w.positives, w.negatives) / w.total),
         Interval(gain, ends[0].low, ends[0].high),
         Interval(skill, ends[1].low, ends[1].high),
         len(np.unique(codes[positive])),
+        cases.threshold,
         _corrected(w, validation),
     )
 
@@ -160,10 +167,13 @@ def judge(
     sensitivity: Interval,
     specificity: Interval,
     auroc: Interval,
-    accuracy_gain: Interval,
+    net_benefit_gain: Interval,
     brier_skill: Interval,
 ) -> Kind:
-    """Say in one word what a model is worth against the baseline; each claim needs its interval, where there is one."""
+    """Say in one word what a model is worth against the baseline; each claim needs its interval, where there is one.
+
+    *Useful* is said of decisions alone; probabilities that beat the prevalence are *informative*.
+    """
     if not (np.isfinite(sensitivity.value) and np.isfinite(specificity.value)):
         return "one class"
     if _below(auroc, 0.5):
@@ -172,10 +182,12 @@ def judge(
         return "never positive"
     if specificity.value == 0:
         return "always positive"
-    gains = accuracy_gain, brier_skill
+    gains = net_benefit_gain, brier_skill
     if all(one.value <= 0 for one in gains) and any(_below(one, 0) for one in gains):
         return "not useful" if auroc.value < POOR else "probabilities"
-    return "useful" if any(_above_zero(one) for one in gains) else "not shown"
+    if _above_zero(net_benefit_gain):
+        return "useful"
+    return "informative" if _above_zero(brier_skill) else "not shown"
 
 
 def _below(one: Interval, bound: float) -> bool:

@@ -194,7 +194,7 @@ def quantities(
 Progress = Callable[[str, float], None]
 # Scores whose replicates the report needs, for paired differences between methods and for the mean of several seeds.
 BASIC = (
-    "auroc", "accuracy", "nll", "sensitivity", "specificity", "brier_skill", "accuracy_gain", "ece_positive_class",
+    "auroc", "accuracy", "nll", "sensitivity", "specificity", "brier_skill", "net_benefit_gain", "ece_positive_class",
     "referral_accuracy_area", "failure_auroc",
 )  # fmt: skip
 

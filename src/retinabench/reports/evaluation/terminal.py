@@ -15,7 +15,9 @@ from rich.console import Group
 from rich.text import Text
 
 from retinabench.core.results import JsonObject
+from retinabench.metrics.classification import false_alarm_price
 from retinabench.metrics.clinical.screening_report import FEW_PATIENTS, POOR, Baseline, Kind, judge
+from retinabench.metrics.clinical.thresholds import DEFAULT
 from retinabench.metrics.comparison import Comparison
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.proportions import Interval
@@ -34,7 +36,6 @@ from retinabench.reports.toolkit.tables import (
 )
 
 TELLING = 0.05
-ORDER: tuple[Kind, ...] = ("inverted", "not useful", "probabilities")
 USED = ("accuracy", "sensitivity", "specificity", "auroc", "failure_auroc", "ece_positive_class")
 COLUMNS = ("auroc", "accuracy", "sensitivity", "referral_accuracy_area")
 SETS = ("in_domain", "shifted", "joint")
@@ -111,7 +112,7 @@ def scores_json(found: Sequence[Scores], names: Sequence[str]) -> JsonObject:
 class Worth:
     """The facts about one method on one set.
 
-    `kind` is the verdict (see `judge`); `baseline` that of the first seed; `scores` holds those of `USED`, `accuracy_gain` and
+    `kind` is the verdict (see `judge`); `baseline` that of the first seed; `scores` holds those of `USED`, `net_benefit_gain` and
     `brier_skill`.
     """
 
@@ -138,15 +139,20 @@ class Worth:
         return self.scores["auroc"].sign(0.5) > 0 and self.scores["auroc"].value >= POOR
 
     @property
+    def priced(self) -> bool:
+        """Whether the decision threshold weighs a missed disease and a false alarm unequally."""
+        return self.baseline.threshold != DEFAULT
+
+    @property
+    def false_alarms(self) -> float:
+        """As many false alarms weigh as much as a missed disease."""
+        return 1 / false_alarm_price(self.baseline.threshold)
+
+    @property
     def misleading(self) -> bool:
         """Whether the uncertainty is shown to be lower where the model errs."""
         failures = self.scores["failure_auroc"]
         return failures.bounded and failures.sign(0.5) < 0
-
-    @property
-    def more_accurate(self) -> bool:
-        """Whether the accuracy is shown to be above the baseline's."""
-        return self.scores["accuracy_gain"].sign() > 0
 
     @property
     def correction_tells(self) -> bool:
@@ -161,12 +167,10 @@ def worth(method: str, name: str, one: SetScores, get: Callable[[str], Quantity]
     """Return the facts about a method on a set."""
     if one.baseline is None:
         return None
-    scores = {key: get(key) for key in (*USED, "accuracy_gain", "brier_skill")}
-    judged = ("sensitivity", "specificity", "auroc", "accuracy_gain", "brier_skill")
+    scores = {key: get(key) for key in (*USED, "net_benefit_gain", "brier_skill")}
+    judged = ("sensitivity", "specificity", "auroc", "net_benefit_gain", "brier_skill")
     parts = {key: Interval(scores[key].value, scores[key].low, scores[key].high) for key in judged}
     kind = judge(**parts)
-    if 0 < one.baseline.positive_patients < FEW_PATIENTS and not scores["auroc"].bounded and kind in ORDER:
-        kind = "not shown"  # without an interval, a few patients show no order of the images
     return Worth(method, name, kind, one.baseline, one.positives, scores)
 
 
@@ -183,7 +187,7 @@ def worth_of_scores(method: str, name: str, files: Sequence[SetScores]) -> Worth
     def get(key: str) -> Quantity:
         if files[0].baseline is None:
             return Quantity(np.nan)
-        if key in ("accuracy_gain", "brier_skill"):
+        if key in ("net_benefit_gain", "brier_skill"):
             return pooled([getattr(one.baseline, key) for one in files])
         return pooled([one[key] for one in files])
 

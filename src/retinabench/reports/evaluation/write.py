@@ -167,7 +167,7 @@ def _notes(evaluation: Evaluation) -> list[str]:
 
 
 TITLE = "Does the model know when it does not know?"
-ADDED = ("brier_skill", "accuracy_gain")  # Scores of the page that `score` gives on request only.
+ADDED = ("brier_skill", "net_benefit_gain")  # Scores of the page that `score` gives on request only.
 SCORED = 0.9  # Share of the work that is done when everything is scored.
 
 
