@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from retinabench.cli.main import GROUPS
 from retinabench.cli.main import app as app_main
 from retinabench.cli.main import run as run_main
 from retinabench.core.settings import read_toml
+from retinabench.core.version import RELEASE
 from retinabench.data.registry import DATASETS, TASKS
 from retinabench.methods.registry import METHODS
 from support.helpers import TINY, hear_interrupts, make_prepared
@@ -426,6 +428,14 @@ def test_the_help_lists_every_verb_with_its_whole_sentence(capsys, monkeypatch):
 def test_version_and_an_interrupted_command(capsys, monkeypatch):
     assert run_main(["--version"]) == 0
     assert capsys.readouterr().out == f"retinabench {rb.__version__}\n"
+    root = Path(rb.__file__).parents[2]
+    if (root / ".git").exists():  # states between two releases are told apart by their commit
+        code = "import retinabench; print(retinabench.__version__)"
+        shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        commit = subprocess.run(
+            ["git", "-C", root, "rev-parse", "HEAD"], capture_output=True, text=True, check=True
+        ).stdout
+        assert shown == f"{RELEASE}+g{commit[:9]}\n" or ".dev" not in RELEASE
 
     def interrupted(*_, **__):
         raise KeyboardInterrupt

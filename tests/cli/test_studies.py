@@ -139,6 +139,26 @@ def test_where_every_trial_diverges_the_work_failed(command, capsys, tmp_path):
     assert (tmp_path / "sweep" / "in_domain_auroc-corrected" / "ranking.csv").is_file()
 
 
+def test_a_trial_whose_folder_is_gone_or_failed_recommends_no_other_in_its_place(command, capsys):
+    best = []
+
+    def lose(job):
+        outcome = pretend(job)
+        if outcome.state == "done" and not best:
+            best.append(outcome.folder)
+        elif best and best[0].is_dir():
+            for path in best[0].iterdir():
+                path.unlink()
+        return outcome
+
+    assert command("--quiet", work=lose) == 1
+    assert f"{best[0].name}: is no longer whole. Delete what is left" in line_of(capsys)
+    best[0].rmdir()
+    assert command("--quiet") == 0
+    assert command("--quiet", "--trials", 7, work=lambda job: Outcome(job, "failed", None, 1.0, 1, "it broke")) == 1
+    assert "1 trials failed, and the others are ranked" in line_of(capsys)
+
+
 def test_the_table_shows_the_best_and_counts_the_others():
     console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     with console.file:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from retinabench.core.errors import InputError
+from retinabench.core.errors import InputError, WorkError
+from retinabench.core.files import write_bytes
 from retinabench.core.workspace import HOLDER, LOCK, Workspace, first_difference
 
 HOLD = """
@@ -224,6 +225,34 @@ def test_done_is_said_by_an_empty_file(workspace):
     workspace.finish()
     assert workspace.done
     assert (workspace.folder / "done").read_bytes() == b""
+
+
+@pytest.mark.parametrize(
+    ("change", "state"), [(Path.unlink, "missing"), (lambda path: path.write_text("x"), "damaged")]
+)
+@pytest.mark.parametrize("file", ["study.json", "a.csv"])
+def test_work_whose_files_changed_meanwhile_is_not_done(workspace, change, state, file):
+    def lose():
+        workspace.begin({})
+        write_bytes(workspace.folder / "a.csv", b"1", checked=True)
+        change(workspace.folder / file)
+
+    with pytest.raises(WorkError, match=rf"{file}: is {state}"), workspace.lock():
+        lose()
+    with pytest.raises(WorkError, match=rf"{file}: is {state}"):
+        workspace.finish()
+    assert not workspace.done
+
+
+def test_done_without_a_manifest_is_no_finished_work(workspace):
+    workspace.begin({})
+    workspace.finish()
+    workspace.confirm()
+    for path in workspace.folder.iterdir():
+        if path.name != "done":
+            path.unlink()
+    with pytest.raises(InputError, match=r"study\.json: is missing"):
+        workspace.confirm(InputError)
 
 
 @pytest.mark.parametrize(

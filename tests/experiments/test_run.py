@@ -41,6 +41,10 @@ def test_a_held_out_validation_split_is_called_validation(tmp_path):
     assert set(predictions.domain) == {"in_domain"}
     by_id = dict(zip(task.records.image_id, task.targets, strict=True))
     assert np.array_equal(predictions.label, [by_id[name] for name in predictions.image_id])
+    manifest = run_folder(run, tmp_path / "runs", task) / "run.json"
+    manifest.write_text(manifest.read_text()[:100])
+    with pytest.raises(InputError, match=r"run\.json: is damaged"):
+        execute(run, tmp_path / "runs", Resources("cpu"))
 
 
 def test_moving_the_data_moves_no_run(tmp_path):

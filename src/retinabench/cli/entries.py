@@ -11,6 +11,7 @@ import typer
 
 from retinabench.cli.application import Json, Model, Overrides, Silent, argument, option, print_result, say
 from retinabench.core.errors import WorkError
+from retinabench.core.files import remove
 from retinabench.core.registry import Registry
 from retinabench.core.results import JsonObject
 
@@ -102,5 +103,6 @@ def check(
                 say(f"failed  {one.check}: {one.problem}", flush=True)
             elif not quiet:
                 say(f"ok      {one.check} ({one.seconds:.1f} s)", flush=True)
+        remove(Path(folder))
     if failed:
         raise WorkError(f"{failed} of {count} checks failed")

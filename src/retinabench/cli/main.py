@@ -23,6 +23,7 @@ from retinabench.cli import clinical, concepts, data, entries, leaderboard, scor
 from retinabench.cli.application import ExitCode, Verbs, add_verbs, application, flag, say, say_error
 from retinabench.cli.fidelity import app as fidelity_app
 from retinabench.core.errors import InputError, WorkError
+from retinabench.core.files import confirming
 from retinabench.core.settings import first_problem
 from retinabench.core.subprocesses import sleeping_threads
 from retinabench.core.untrusted import visible
@@ -162,7 +163,8 @@ def run(arguments: list[str]) -> int:
     """
     try:
         _refuse_devices(arguments)
-        code = app(arguments, prog_name="retinabench", standalone_mode=False)
+        with confirming():
+            code = app(arguments, prog_name="retinabench", standalone_mode=False)
         if code == ExitCode.INTERRUPTED:  # what some versions of typer turn Ctrl-C into
             raise KeyboardInterrupt
         return code if isinstance(code, int) else ExitCode.DONE

@@ -10,6 +10,7 @@ import typer
 
 from retinabench.cli import application
 from retinabench.cli.application import argument, flag, option, print_table, progress_of, say
+from retinabench.core.errors import WorkError
 
 if TYPE_CHECKING:
     from retinabench.core.progress import Progress
@@ -93,6 +94,10 @@ def tune(
     print_table(to_terminal(ranking_table(ranking)))
     if ranking.first:  # says why where there is none
         say(folder / "best.toml")
+    if failed := sum(row.state == "failed" for row in ranking.rows):
+        raise WorkError(
+            f"{folder}: {failed} trials failed, and the others are ranked. The same command tries them again."
+        )
 
 
 @application.computes_runs

@@ -11,7 +11,6 @@ The folder holds
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +26,7 @@ from retinabench.concepts.banks.tables import PATIENT
 from retinabench.concepts.examinees import SYNTHETIC
 from retinabench.concepts.network import ConceptNetwork, default_optimizer, train_network, untrained_network
 from retinabench.core.errors import InputError
-from retinabench.core.files import write_bytes, write_json
+from retinabench.core.files import remove, write_bytes, write_json
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import first_problem
 from retinabench.core.untrusted import csv_text
@@ -145,7 +144,7 @@ def train_and_answer(
     }
     _write(out, images.concepts, data, rows, questions, probability)
     write_json(out / "network.json", found, checked=True)
-    shutil.rmtree(out / "training", ignore_errors=True)
+    remove(out / "training")
 
 
 def _trained(

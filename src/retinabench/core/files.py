@@ -17,6 +17,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -36,8 +37,10 @@ CHECKSUMS = "SHA256SUMS"
 LINE = re.compile(r"([0-9a-f]{64})  ([^/]+)")
 ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}  # as `sha256sum` escapes names
 SEAL = "checksum"
+MOST_READ = 1 << 30  # bytes of a folder that are read again at its end, the smallest files first
 ABSENT = "0" * 64  # is listed beside a checksum while there may not yet, or no longer, be a file
 HINT = "Restore it from a copy, or delete {} and repeat the command that made it."
+_written: dict[Path, str] | None = None  # what this process wrote last -> its SHA-256, while `confirming`
 State = Literal["whole", "damaged", "missing", "without checksum"]
 Sums = dict[str, tuple[str, ...]]
 
@@ -128,13 +131,15 @@ def checksum_lines(sums: Mapping[str, tuple[str, ...]]) -> bytes:
     return "".join(lines).encode("utf-8", "surrogateescape")
 
 
-def settled(folder: Path, sums: Sums) -> Sums:
-    """Leave the one checksum that a file has, where two are accepted, and drop files that are gone."""
+def settled(folder: Path, sums: Sums, *, interrupted: bool = False) -> Sums:
+    """Leave the one checksum that a file has, where two are accepted, and drop files that are gone: all, or the interrupted."""
     one: Sums = {}
     for name, digests in sums.items():
         if (folder / name).is_file():
             now = sha256(folder / name) if len(digests) > 1 else digests[0]
             one[name] = (now,) if now in digests else digests
+        elif interrupted and ABSENT not in digests:
+            one[name] = digests
     return one
 
 
@@ -199,6 +204,49 @@ def _passing(name: str) -> bool:
     return name.startswith(".lock") or name.endswith((".part", ".claim")) or name == "done"
 
 
+def first_broken(folder: Path, *, content: bool = True) -> Checked | None:
+    """Return a file of a folder's list that is missing or, if `content`, has another content than was written."""
+    sums = read_checksums(folder)
+    paths = [folder / name for name in sums]
+    sizes = {path: path.stat().st_size if path.is_file() else 0 for path in paths}
+    left = MOST_READ if content else 0
+    for path in sorted(paths, key=lambda one: sizes[one]):
+        left -= sizes[path]
+        if not path.is_file():
+            if sums[path.name][-1] != ABSENT:
+                return Checked(path, "missing")
+        elif left > 0 and state(path) == "damaged":
+            return Checked(path, "damaged")
+    return None
+
+
+@contextlib.contextmanager
+def confirming() -> Iterator[None]:
+    """Confirm at the end of the block that every file which this process wrote in it is still there, as it was written."""
+    global _written
+    _written = {}
+    try:
+        yield
+        for path, digest in _written.items():
+            there = path.is_file()
+            if not there or (path.name != CHECKSUMS and sha256(path) != digest and state(path) != "whole"):
+                raise WorkError(described(Checked(path, "damaged" if there else "missing")))
+    finally:
+        _written = None
+
+
+def _record(path: Path, content: Path | None) -> None:
+    """Note what `path` is from now on; None: it, and what lies below it, is deleted on purpose."""
+    if _written is None or path.name.startswith(".lock"):
+        return
+    path = path.absolute()
+    if content is not None:
+        _written[path] = sha256(content)
+        return
+    for one in [one for one in _written if one.is_relative_to(path)]:
+        del _written[one]
+
+
 def described(checked: Checked) -> str:
     """Return one line about a file that is not whole, with what to do."""
     what = "is damaged" if checked.state == "damaged" else "is missing"
@@ -222,6 +270,7 @@ def atomic_write(path: str | Path, *, checked: bool = False) -> Iterator[IO[byte
             os.fsync(handle.fileno())
             if os.name == "nt":
                 handle.close()  # Windows renames no open file
+            _record(path, temporary)
             if checked:
                 with list_locked(path.parent):
                     _list_checksum(path, sha256(temporary))
@@ -295,19 +344,24 @@ def _write_checksums(folder: Path, sums: Sums) -> None:
     if sums:
         write_bytes(folder / CHECKSUMS, checksum_lines(sums))
     else:
+        _record(folder / CHECKSUMS, None)
         (folder / CHECKSUMS).unlink(missing_ok=True)
 
 
-def settle(folder: Path) -> None:
-    """Leave one checksum for each file of a folder whose work is complete, and none for files that are gone."""
+def settle(folder: Path, *, interrupted: bool = False) -> None:
+    """Leave one checksum for each file of a folder whose work is complete, and none for files that are gone (see `settled`)."""
     with list_locked(folder):
         sums = read_checksums(folder)
-        if (left := settled(folder, sums)) != sums:
+        if (left := settled(folder, sums, interrupted=interrupted)) != sums:
             _write_checksums(folder, left)
 
 
 def remove(path: Path) -> None:
-    """Delete a file that was written with ``checked=True``, and its line in the list; it may be missing."""
+    """Delete a file that was written with ``checked=True``, and its line in the list, or a folder; it may be missing."""
+    _record(path, None)
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+        return
     with list_locked(path.parent):
         if path.name not in read_checksums(path.parent):
             path.unlink(missing_ok=True)
@@ -335,6 +389,7 @@ def claim(path: str | Path, content: Any) -> None:
             os.fsync(handle.fileno())
             with list_locked(path.parent):
                 if not path.exists():
+                    _record(path, own)
                     _list_checksum(path, sha256(own))
                     os.link(own, path)
     except FileExistsError:

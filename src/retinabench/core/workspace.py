@@ -23,8 +23,20 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from retinabench.core.errors import InputError
-from retinabench.core.files import CHECKSUMS, check, claim, explain, settle, sweep, write_bytes, write_json
+from retinabench.core.errors import InputError, WorkError
+from retinabench.core.files import (
+    CHECKSUMS,
+    Checked,
+    check,
+    claim,
+    described,
+    explain,
+    first_broken,
+    settle,
+    sweep,
+    write_bytes,
+    write_json,
+)
 from retinabench.core.results import JsonObject
 from retinabench.core.subprocesses import refuse_import
 
@@ -62,8 +74,17 @@ class Workspace:
 
     def finish(self) -> None:
         """Mark the work as complete; call it after everything else has been written."""
+        self.confirm()
         settle(self.folder)
         write_bytes(self.folder / DONE, b"")
+
+    def confirm(self, error: type[Exception] = WorkError, *, content: bool = True) -> None:
+        """Raise an error where a file of the folder's list is missing or, if `content`, damaged."""
+        broken = first_broken(self.folder, content=content)
+        if broken is None and self.done and not self.manifest_path.is_file():
+            broken = Checked(self.manifest_path, "missing")
+        if broken is not None:
+            raise error(described(broken))
 
     def manifest(self) -> JsonObject | None:
         """Return the manifest, or None for a new folder."""
@@ -152,7 +173,9 @@ class Workspace:
                 self.folder / HOLDER,
                 {"process": os.getpid(), "host": socket.gethostname(), "since": time.time()},
             )
+            settle(self.folder, interrupted=True)
             yield
+            self.confirm()
             settle(self.folder)
         finally:
             with contextlib.suppress(OSError):  # on a disk that has failed, the lock ends all the same

@@ -13,7 +13,6 @@ a run holds
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -148,6 +147,8 @@ def execute_run(task: RunTask[Result], run: Run, out: Path, resources: Resources
         resources = replace(resources, progress=QUIET)
     workspace = Workspace(out / task.folder_name(run), "run", "run.json")
     if distributed.leader_says(workspace.done, device):
+        if leads:
+            workspace.confirm(InputError)
         resources.progress.say(f"{workspace.folder.name}: done before")
         if leads:
             _tidy(workspace.folder, keeps_posterior=task.keeps_posterior)
@@ -277,7 +278,7 @@ def _train_and_predict(task: RunTask[Result], run: Run, folder: Path, resources:
 def _delete_collected(folder: Path) -> None:
     """Delete the weights that `posterior.pt` holds."""
     remove(folder / "best.pt")
-    shutil.rmtree(folder / SAMPLES, ignore_errors=True)
+    remove(folder / SAMPLES)
 
 
 def _tidy(folder: Path, *, keeps_posterior: bool) -> None:
@@ -289,6 +290,6 @@ def _tidy(folder: Path, *, keeps_posterior: bool) -> None:
 
 def _delete_training(folder: Path) -> None:
     """Delete everything that only a training that continues would need."""
-    shutil.rmtree(folder / SAMPLES, ignore_errors=True)
+    remove(folder / SAMPLES)
     for leftover in folder.glob("*.pt"):
         remove(leftover)

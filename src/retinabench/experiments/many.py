@@ -83,6 +83,9 @@ class ResultTable:
             raise explain(error, self._path) from error
         return result
 
+    def confirm(self, result: Result) -> None:
+        """Raise `WorkError` where the folder of a result is not whole; tables of runs do."""
+
     def close(self) -> None:
         """End the segment; another row begins another one, since the last line of this one may be cut short."""
         if self._handle is not None:
@@ -135,6 +138,8 @@ def run_many(
     finally:
         for one in every.values():
             one.table.close()
+    for one in every.values():
+        one.table.confirm(one.table.known[one.key])
     return [one.table.known[one.key] for one in items]
 
 

@@ -41,6 +41,10 @@ def predict_on(folder: Path, data: Path, out: Path, resources: Resources, networ
     if not leads:
         resources = replace(resources, progress=QUIET)
     finished = finished_run(folder, network)
+    if (division := finished.run.cross_validation) is not None and division.fold is None:
+        raise InputError(
+            "joins folds, whose networks are several", file=folder, hint="Name the run of a fold, beside it."
+        )
     trained = finished.training_data()
     if trained is not None:
         task = _with_shifted(finished.run, trained, open_data(finished.run.data, data))

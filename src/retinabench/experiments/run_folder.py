@@ -154,9 +154,10 @@ class FinishedRun:
         """Return the data that it was trained on; None where they are gone, and its folder holds all that is needed."""
         try:
             task = load_task(self.run.data, self.run.task, self.run.shifted)
-        except InputError:
+        except InputError as error:
             if self.inputs is None or self.run.cross_validation is not None:
-                raise
+                here = f"Run the command where the run was trained: it names its data {self.run.data}. {error.hint}"
+                raise InputError(error.problem, file=error.file, hint=here) from None
             return None
         if task.data.fingerprint == self.fingerprint:
             return task

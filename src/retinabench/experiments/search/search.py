@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from pathlib import Path
 
-from retinabench.core.errors import InputError, nearest
+from retinabench.core.errors import InputError, WorkError, nearest
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import flat
@@ -200,6 +200,15 @@ class RunTable(ResultTable):
         ended = (folder / "done").stat().st_mtime
         self.add(Result(key, "done", folder.name, training_seconds(folder), 1, ended, scores=scores, whys=whys))
         return True
+
+    def confirm(self, result: Result) -> None:
+        """Raise `WorkError` where the folder of a finished run has gone, or lacks a file."""
+        if result.state == "done":
+            run = Workspace(self.runs / result.folder, "run", "run.json")
+            if not run.done:
+                again = "Delete what is left of it and repeat the command: the run is computed again."
+                raise WorkError(f"{run.folder}: is no longer whole. {again}")
+            run.confirm(content=False)
 
 
 def run_folders(runs: Path) -> dict[str, str]:
