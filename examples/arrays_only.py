@@ -31,7 +31,7 @@ difference = rb.compare(first, second, bootstrap=500, scores=["accuracy", "auroc
 for name, one in difference["in_domain"].scores.items():
     print(
         f"{name:24s} {one.a:.3f} - {one.b:.3f} = {one.difference:+.3f}"
-        f"  ({one.low:+.3f} to {one.high:+.3f}), Holm p = {one.p_holm:.3f}"
+        f"  ({one.low:+.3f} to {one.high:+.3f}), p = {one.p_adjusted:.3f}"
     )
 
 curve = rb.referral_curve(label, first.prob, first.prob * (1 - first.prob), metric="accuracy")

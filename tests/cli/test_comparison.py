@@ -53,3 +53,18 @@ def test_compare_the_board_and_the_papers_tables_agree(six, tmp_path, monkeypatc
             assert theirs["p_holm"] == theirs["p"], "one pair"
             marked = [cell.emphasis for cell in column_cells(results.methods, (part, score), "corrected")]
             assert marked == ["best" if papers.p < 0.05 else "", ""]
+
+
+def test_a_primary_score_is_tested_alone_and_against_a_margin(six, tmp_path, capsys):
+    words = [str(six[0]), str(six[3]), "--bootstrap", "300", "--quiet", "--json", str(tmp_path / "found.json")]
+    assert run(["compare", *words]) == 0
+    every = json.loads((tmp_path / "found.json").read_text())["sets"]["in_domain"]["scores"]["auroc"]
+    assert every["p"] < every["p_adjusted"] < every["p_holm"]
+    capsys.readouterr()
+    assert run(["compare", *words, "--score", "auroc", "--margin", "0.5"]) == 0
+    assert capsys.readouterr().out.startswith(
+        "AUROC, in-domain: a is shown to be worse than b by less than the margin."
+    )
+    alone = json.loads((tmp_path / "found.json").read_text())["sets"]["in_domain"]["scores"]["auroc"]
+    assert alone["p_adjusted"] == alone["p"] == every["p"]
+    assert run(["compare", *words, "--margin", "0.5"]) == 2

@@ -25,6 +25,7 @@ from retinabench.metrics.intervals import (
     auroc_error,
     difference_method,
     holm,
+    min_p,
     patients_of,
     scaled_interval,
     sign_flip_p_value,
@@ -267,3 +268,36 @@ def test_the_p_value_holds_its_level():
             rejected[name] += found[name].p < 0.05
     assert max(rejected.values()) / 200 <= 0.05 + 3 * 0.015
     assert min(rejected[name] for name in ("auroc", "nll")) / 200 >= 0.01
+
+
+def correlated(rng, scores, images=40):
+    """Replicates, and p-values, of differences that say the same thing with some noise; none is real."""
+    shared = rng.normal(size=(images, 1))
+    gained = 0.95 * shared + 0.3 * rng.normal(size=(images, scores))
+    draws = np.stack([gained[rng.integers(images, size=images)].mean(axis=0) for _ in range(400)])
+    t = gained.mean(axis=0) / draws.std(axis=0, ddof=1)
+    return 2 * stats.t.sf(np.abs(t), images - 1), draws
+
+
+def test_min_p_counts_repeated_scores_once():
+    p, draws = correlated(np.random.default_rng(0), 1)
+    repeated = min_p(np.repeat(p, 5), np.repeat(draws, 5, axis=1))
+    np.testing.assert_allclose(
+        repeated, p[0], atol=0.03
+    )  # three standard errors of a share of 400 replicates at most .08
+    assert holm(np.repeat(p, 5)).max() == pytest.approx(min(1, 5 * p[0]))
+
+
+def test_min_p_rejects_a_true_hypothesis_in_one_of_twenty_studies():
+    """Of 400 studies of eight differences that are 0, 20 are expected to name one; 9 to 33 is the range of 99.5 % (seed 3)."""
+    rng = np.random.default_rng(3)
+    rejected = [min_p(*correlated(rng, 8)).min() < 0.05 for _ in range(400)]
+    assert 9 <= sum(rejected) <= 33
+
+
+def test_min_p_has_no_least_value():
+    rng = np.random.default_rng(1)
+    p = np.array([1e-9, 0.2, 0.7])
+    adjusted = min_p(p, rng.normal(size=(300, 3)))
+    assert 1e-9 <= adjusted[0] < 5e-9
+    assert (np.diff(adjusted) >= 0).all()

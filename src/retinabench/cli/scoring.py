@@ -119,6 +119,13 @@ def compare(
         list[Path],
         argument("FILE", "Two predictions files or run folders; or those of two methods, whose seeds join."),
     ],
+    score: Annotated[
+        list[str] | None,
+        option("--score", "NAME", "Primary score, tested alone; may be repeated. Default: all, corrected."),
+    ] = None,
+    margin: Annotated[
+        float | None, option("--margin", "X", "Of one --score: is the first model worse by less than this?")
+    ] = None,
     scoring: Scoring = STANDARD,
     json: application.Json = None,
     seed: application.Seed = 0,
@@ -142,7 +149,7 @@ def compare(
             hint="Name two files, or the files of two methods; --method gives a file another one.",
         )
     with progress_of(quiet).track("Comparing", 1, unit="pair") as advance:
-        found = compare_predictions(sides[0], sides[1], seed=seed, **vars(scoring))
+        found = compare_predictions(sides[0], sides[1], seed=seed, scores=score, margin=margin, **vars(scoring))
         advance(1)
     print_result(comparison_table(found), json, found.to_dict)
     print_notes(found.notes)

@@ -24,7 +24,7 @@ from retinabench.core.untrusted import shown
 from retinabench.metrics.bootstrap import check_level, check_seed, percentile_interval
 from retinabench.metrics.clinical.thresholds import ABOVE_HALF, DEFAULT, DecisionThreshold, FrozenThreshold
 from retinabench.metrics.image_sets import SET_LABELS, SETS
-from retinabench.metrics.intervals import holm
+from retinabench.metrics.intervals import holm, min_p
 from retinabench.metrics.paired import (
     LEVEL,
     Methods,
@@ -70,8 +70,10 @@ class Difference(Document):
         low: Lower end of its interval.
         high: Upper end of its interval.
         p: Two-sided p-value of "no difference".
-        p_holm: The same after Holm's correction over all scores of the set.
-        better: `a` or `b` where `p_holm` lies below 1 - level, else None.
+        p_holm: The same after Holm's correction over the scores of the set.
+        p_adjusted: The same after Westfall and Young's correction, which knows that scores depend on each other.
+        better: `a` or `b` where `p_adjusted` lies below 1 - level, else None.
+        not_worse: With a margin, whether a is shown to be worse than b by less than it; else None.
         version: Version of the score.
         why: Why a number is undefined.
 
@@ -84,7 +86,7 @@ class Difference(Document):
         (0.75, 1.0)
     """
 
-    _optional = ("why",)
+    _optional = ("why", "not_worse")
 
     a: float
     b: float
@@ -93,7 +95,9 @@ class Difference(Document):
     high: float = np.nan
     p: float = np.nan
     p_holm: float = np.nan
+    p_adjusted: float = np.nan
     better: str | None = None
+    not_worse: bool | None = None
     version: int = 1
     why: str | None = None
 
@@ -199,6 +203,7 @@ def compare(
     uncertainty: str = "auto",
     threshold: DecisionThreshold | float | str = DEFAULT,
     level: float = 0.95,
+    margin: float | None = None,
 ) -> Comparison:
     """Return the paired, patient-clustered differences a - b of every score.
 
@@ -211,11 +216,12 @@ def compare(
         rules: `corrected`, or `published` for values of the published protocol, which has no intervals.
         bootstrap: Number of replicates; 0 for values without intervals.
         seed: Seed of the bootstrap.
-        scores: Names of scores; None for all of `score`.
+        scores: Names of scores; None for all of `score`. A primary score that is named alone is tested without a correction.
         sets: Names of sets; None for all.
         uncertainty: What orders the referral, as in `score`.
         threshold: The decision threshold, as in `score`; a rule chooses it for each file on itself.
         level: Level of the intervals.
+        margin: How much worse than b the first model may be, in units of the one score that is named: tests for non-inferiority.
 
     Returns:
         The differences of every set.
@@ -236,6 +242,8 @@ def compare(
         raise InputError(f"{bootstrap} bootstrap replicates", hint="Ask for 0 (no intervals) or more.")
     check_seed(seed)
     check_level(level)
+    if margin is not None and (not margin > 0 or scores is None or len(scores) != 1 or not SCORES[scores[0]].sign):
+        raise InputError(f"a margin of {margin:g}", hint="Give one above 0, and name the one score that it is of.")
     models = [[one] if isinstance(one, Predictions) else list(one) for one in (a, b)]
     files = [*models[0], *models[1]]
     cuts = tuple(frozen_threshold(file, threshold, rules) for file in files)
@@ -255,23 +263,29 @@ def compare(
     ):  # fmt: skip
         pairs = [Methods(one, k, rows, seeds) for k in range(len(one.scores))]
         tests = [pair.test(0, 1, level) for pair in pairs]
-        adjusted = holm([test.p for test in tests]).tolist()
+        p = [test.p for test in tests]
+        draws = np.stack([pair.sides[0].draws - pair.sides[1].draws for pair in pairs], axis=-1)
+        adjusted = zip(holm(p).tolist(), min_p(p, draws).tolist(), strict=True)
         differences = {
-            pair.spec.name: _difference(pair, test, p, level)
-            for pair, test, p in zip(pairs, tests, adjusted, strict=True)
+            pair.spec.name: _difference(pair, test, both, level, margin)
+            for pair, test, both in zip(pairs, tests, adjusted, strict=True)
         }
         found[one.name] = SetComparison(one.images, one.patients, one.positives, differences)
     return Comparison(*names, rules, bootstrap, seed, level, found, notes, cuts)
 
 
-def _difference(pair: Methods, test: PairTest, p_holm: float, level: float) -> Difference:
+def _difference(
+    pair: Methods, test: PairTest, adjusted: tuple[float, float], level: float, margin: float | None
+) -> Difference:
     undefined = [(side, why) for side, m in (("a", 0), ("b", 1)) if (why := pair.why_undefined(m)) is not None]
     why = ": ".join(undefined[0]) if undefined else test.why
-    better = None
-    if p_holm < 1 - level and test.difference != 0:
+    better = not_worse = None
+    if adjusted[1] < 1 - level and test.difference != 0:
         better = "a" if test.difference * pair.spec.sign > 0 else "b"
+    if margin is not None:
+        not_worse = (test.low if pair.spec.sign > 0 else -test.high) > -margin
     a, b = (side.value for side in pair.sides)
-    return Difference(a, b, *test[:4], p_holm, better, pair.spec.version, why)
+    return Difference(a, b, *test[:4], *adjusted, better, not_worse, pair.spec.version, why)
 
 
 def _two_names(a: Sequence[Predictions], b: Sequence[Predictions]) -> tuple[str, str]:

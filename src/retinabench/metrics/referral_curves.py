@@ -414,6 +414,9 @@ def coarse_auprc_area(w: Weighted) -> Floats:
     if w.weight.ndim == 1:
         single: Floats = coarse_auprc_area(Weighted(w.cases, w.weight[None]))[0]
         return single
+    both = _both_within_reach(w)
+    if not both.any():
+        return np.full(len(both), np.nan)
     first, last = np.argmax(_within_reach(w), axis=1)[:, None], w.count[:, None] - 1
     place = first + np.arange(COARSE) * ((last - first) / (COARSE - 1))
     place[:, -1] = last[:, 0]
@@ -421,7 +424,7 @@ def coarse_auprc_area(w: Weighted) -> Floats:
     precision = _coarse_precision(w, w.at_points.chosen(chosen))
     new = np.diff(chosen, axis=1, prepend=-1) > 0  # a short curve has fewer counts than are asked for
     mean = np.where(new, precision, 0.0).sum(axis=1) / new.sum(axis=1)
-    return np.where(_both_within_reach(w), mean, np.nan)
+    return np.where(both, mean, np.nan)
 
 
 class _Ranks(NamedTuple):

@@ -87,7 +87,7 @@ def _score_cell(sets: Sequence[SetScores], score: str) -> Cell:
 
 def comparison_table(found: Comparison) -> Group:
     """Return every score of every set: a, b, and a - b with its interval."""
-    columns = [Column(title) for title in ("a", "b", "a - b", "p (Holm)", "better")]
+    columns = [Column(title) for title in ("a", "b", "a - b", "p", "better")]
     blocks = []
     for key, one in found.sets.items():
         rows = []
@@ -95,11 +95,22 @@ def comparison_table(found: Comparison) -> Group:
             difference = Cell.number(score.difference, score.low, score.high, form=SIGNED)
             form = replace(Quantity(score.difference, score.low, score.high).form(), signed=False)
             numbers = [Cell.number(one, form=form) for one in (score.a, score.b)]
-            numbers += [difference, Cell(p_value(score.p_holm))]
+            numbers += [difference, Cell(p_value(score.p_adjusted))]
             rows.append(Row(name, [*numbers, Cell(score.better or "")]))
         blocks.append(Block(columns, rows, SET_LABELS[key]))
-    note = f"a = {found.a}\nb = {found.b}\nbetter: after Holm's correction over the scores of a set"
-    return to_terminal(Table("", blocks, note=note))
+    note = f"a = {found.a}\nb = {found.b}"
+    if any(len(one.scores) > 1 for one in found.sets.values()):
+        note += "\np and better: corrected for the number of scores of a set (Westfall and Young); of one named score they are not"
+    margins = [
+        Text(
+            f"{SCORES[name].label}, {SET_LABELS[key].lower()}: a is {'' if score.not_worse else 'not '}shown to be "
+            "worse than b by less than the margin.\n"
+        )
+        for key, one in found.sets.items()
+        for name, score in one.scores.items()
+        if score.not_worse is not None
+    ]
+    return Group(*margins, to_terminal(Table("", blocks, note=note)))
 
 
 def scores_json(found: Sequence[Scores], names: Sequence[str]) -> JsonObject:
