@@ -44,30 +44,14 @@ from retinabench.experiments.many import read_results
 from retinabench.experiments.search.search import RESULTS
 from retinabench.experiments.study.definition import Study, read_study
 from retinabench.experiments.study.prediction_files import pool
-from retinabench.experiments.study.study import (
-    cells,
-    compute,
-    folder_of,
-    open_tasks,
-    with_seeds,
-    workspace,
-)
+from retinabench.experiments.study.study import cells, compute, folder_of, open_tasks, with_seeds, workspace
 from retinabench.methods.registry import METHODS
 from retinabench.predictions.io import read_predictions
 from retinabench.predictions.table import Predictions
 from retinabench.reports.leaderboard.board import BaselineSeed, write_baselines
 from retinabench.reports.leaderboard.submission import Card, checked
 
-POOLED = (
-    "map",
-    "dropout",
-    "mfvi",
-    "rank1",
-    "vbll",
-    "ivon",
-    "csghmc",
-    "anchored",
-)  # also as ensembles of their seeds
+POOLED = ("map", "dropout", "mfvi", "rank1", "vbll", "ivon", "csghmc", "anchored")  # also as ensembles of their seeds
 DRAWING = ("numpy", "scipy")  # what a pixel depends on
 
 
@@ -121,14 +105,7 @@ def compute_all(benchmark: FrozenBenchmark, out: Path, data: list[str]) -> None:
     """Compute what is missing of a benchmark's study."""
     study, progress = study_of(benchmark, data), Bars()
     engine = make_engine(
-        "local",
-        parallel=1,
-        device="cpu",
-        address=None,
-        cpus=1.0,
-        gpus=0.0,
-        storage=None,
-        progress=progress,
+        "local", parallel=1, device="cpu", address=None, cpus=1.0, gpus=0.0, storage=None, progress=progress
     )
     with workspace(out).lock():
         compute(study, out, engine, progress)

@@ -250,19 +250,11 @@ def readers(examinations):
         for number in range(examinations):
             random = np.random.default_rng([5, number])
             votes, said = read_images(random, 150)
-            chosen = {
-                "majority": majority(votes),
-                "random": random_reader(votes, random),
-                "r2": votes[:, :, 1],
-            }
+            chosen = {"majority": majority(votes), "random": random_reader(votes, random), "r2": votes[:, :, 1]}
             bank = Bank(None, "ab", np.ascontiguousarray(chosen[truth]))
             panel = ReaderPanel(READERS, votes, truth)
             done = examine(
-                bank,
-                Answers(bank, np.where(said, 0.9, 0.1)),
-                strategy="uncertainty",
-                patience=15,
-                seed=number,
+                bank, Answers(bank, np.where(said, 0.9, 0.1)), strategy="uncertainty", patience=15, seed=number
             )
             found = enter_readers(done, panel)
             possible = {truth: bank.truth} | (panel.others() if truth == "majority" else {})
@@ -295,10 +287,7 @@ def readers(examinations):
         worst = share(max(accuracy_missed.values()), cells // 2)
         print(f"| {truth} | accuracy, the worst of these | {worst} | |")
         print(f"| {truth} | AUROC, the worst of these | | {share(max(auroc_missed.values()), cells // 2)} |")
-        print(
-            f"| {truth} | each reader, the worst | {share(max(reader_missed.values()), cells)} | |",
-            flush=True,
-        )
+        print(f"| {truth} | each reader, the worst | {share(max(reader_missed.values()), cells)} | |", flush=True)
 
 
 def alike(random, patients, correlation):
@@ -349,8 +338,7 @@ def patients(examinations):
             shown = [share(count, cells) for count in tally]
             wide = [f"{width / cells:.2f}" for width in widths]
             print(
-                f"| {correlation:g} | {rule} | {' | '.join([*shown[:2], wide[0], *shown[2:], wide[1]])} |",
-                flush=True,
+                f"| {correlation:g} | {rule} | {' | '.join([*shown[:2], wide[0], *shown[2:], wide[1]])} |", flush=True
             )
 
 

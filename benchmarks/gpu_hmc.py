@@ -48,10 +48,7 @@ def data_of(chosen: Target, *, toy: bool) -> TargetData:
         return load(chosen)
     count = 12 if toy else chosen.train
     if chosen.name == "fundus":
-        inputs, truth = (
-            random.integers(0, 255, (count, 28, 28, 3), dtype=np.uint8),
-            random.integers(0, 5, count),
-        )
+        inputs, truth = (random.integers(0, 255, (count, 28, 28, 3), dtype=np.uint8), random.integers(0, 5, count))
     else:
         inputs = random.normal(size=(count, 8))
         truth = inputs.sum(axis=1) + random.normal(size=count)
@@ -118,15 +115,7 @@ def short_reference(chosen: Target, data: TargetData, device: str, *, toy: bool)
     with tempfile.TemporaryDirectory() as folder:
         clock = time.perf_counter()
         made = make_reference(
-            chosen,
-            data,
-            Path(folder),
-            chains=4,
-            burn_in=length,
-            keep=length,
-            seed=0,
-            step=step,
-            device=device,
+            chosen, data, Path(folder), chains=4, burn_in=length, keep=length, seed=0, step=step, device=device
         )
         seconds = time.perf_counter() - clock
     acceptance = ", ".join(f"{rate:.2f}" for rate in made.about.acceptance)

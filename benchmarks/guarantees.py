@@ -99,9 +99,7 @@ def truth(kind: str, per: Per) -> Callable[[Goal, float], bool]:
 
 
 def zones_broken(
-    views: dict[Side, ReferralCases],
-    goals: dict[Side, tuple[Goal, ...]],
-    ends: tuple[float | None, float | None],
+    views: dict[Side, ReferralCases], goals: dict[Side, tuple[Goal, ...]], ends: tuple[float | None, float | None]
 ) -> bool:
     """Return whether a zone breaks one of its goals in the population."""
     sums = [
@@ -224,9 +222,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=list(GOALS), help="Goals, such as npv or 'sensitivity, npv'.")
     parser.add_argument("--zones", action="store_true", help="Three zones by two thresholds of the probability.")
     parser.add_argument(
-        "--adversarial",
-        action="store_true",
-        help="Populations made to break the argument of the certificate.",
+        "--adversarial", action="store_true", help="Populations made to break the argument of the certificate."
     )
     options = parser.parse_args()
     if options.adversarial:
@@ -245,10 +241,7 @@ def main() -> None:
             rows = []
             for study in range(options.studies):
                 cases = draw(np.random.default_rng([1, study]), patients, kind, per)
-                thresholds = (
-                    certify(cases, goals, DELTA).threshold,
-                    choose_threshold(cases, goals).threshold,
-                )
+                thresholds = (certify(cases, goals, DELTA).threshold, choose_threshold(cases, goals).threshold)
                 for threshold in thresholds:
                     granted = threshold is not None
                     rows.append((

@@ -78,12 +78,7 @@ def ours(density, weights, step, steps):
 
     def transition():
         hmc.transition(
-            density,
-            state,
-            prior_variance=density.target.prior_variance,
-            step=step,
-            steps=steps,
-            generator=generator,
+            density, state, prior_variance=density.target.prior_variance, step=step, steps=steps, generator=generator
         )
 
     return transition

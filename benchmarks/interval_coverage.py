@@ -49,16 +49,8 @@ PATIENTS = (100, 300, 1500)
 REPLICATES = 300
 POPULATIONS, POPULATION = 4, 100_000
 TESTED = (
-    "accuracy",
-    "sensitivity",
-    "auroc",
-    "auprc",
-    "nll",
-    "brier",
-    "referral_accuracy_area",
-    "aurc",
-    "failure_auroc",
-)
+    "accuracy", "sensitivity", "auroc", "auprc", "nll", "brier", "referral_accuracy_area", "aurc", "failure_auroc",
+)  # fmt: skip
 CALIBRATION = ("line_intercept", "line_slope", "line_in_the_large", "line_observed_over_expected")
 SQUARED = ("calibration_error_top_label", "calibration_error_positive_class")
 
@@ -95,11 +87,7 @@ def models(rng: np.random.Generator, patients: int, setting: str) -> list[rb.Pre
 def values_of(whole: Weighted) -> dict[str, float]:
     """What a population of weighted images has in place of each number that has an interval."""
     line = vars(calibration_line_of(whole))
-    names = [name for name, spec in SCORES.items() if spec.sets is None] + [
-        *SQUARED,
-        "ood_auroc",
-        "ood_auprc",
-    ]
+    names = [name for name, spec in SCORES.items() if spec.sets is None] + [*SQUARED, "ood_auroc", "ood_auprc"]
     return {name: SCORES[name](whole) for name in names} | {f"line_{name}": value for name, value in line.items()}
 
 
@@ -127,24 +115,12 @@ def study(task: tuple[str, int, int]) -> dict[str, Any]:
             for key in (*CALIBRATION, *SQUARED):
                 found = getattr(one.calibration, key)
                 ends[name][key] = [_plain(found.low), _plain(found.high)]
-    options: dict[str, Any] = {
-        "bootstrap": REPLICATES,
-        "seed": number,
-        "scores": TESTED,
-        "sets": ["in_domain"],
-    }
+    options: dict[str, Any] = {"bootstrap": REPLICATES, "seed": number, "scores": TESTED, "sets": ["in_domain"]}
     compared = rb.compare(a, b, **options)["in_domain"]
     ranked = rb.rank({"a": a, "b": b}, **options)["in_domain"]
     p = {name: [_plain(compared[name].p), _plain(ranked[name].pairs[0].p)] for name in TESTED}
     held = {name: [_plain(compared[name].low), _plain(compared[name].high)] for name in TESTED}
-    return {
-        "setting": setting,
-        "patients": patients,
-        "study": number,
-        "ends": ends,
-        "p": p,
-        "difference": held,
-    }
+    return {"setting": setting, "patients": patients, "study": number, "ends": ends, "p": p, "difference": held}
 
 
 def _plain(value: float) -> float | None:
@@ -173,10 +149,7 @@ def coverage(found: list[dict[str, Any]]) -> Iterator[tuple[str, int, str, str, 
         known = np.array([pair for pair in ends if pair[0] is not None], np.float64).reshape(-1, 2)
         true = 0.0 if name == "a - b" else truth(setting, patients)[name].get(key, np.nan)
         if len(known) and np.isfinite(true):
-            above, below = (
-                float(np.mean(known[:, 0] > true + 1e-9)),
-                float(np.mean(known[:, 1] < true - 1e-9)),
-            )
+            above, below = (float(np.mean(known[:, 0] > true + 1e-9)), float(np.mean(known[:, 1] < true - 1e-9)))
             yield setting, patients, name, key, len(known), 1 - above - below, above, below
 
 

@@ -124,12 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     table = csv.writer(sys.stdout, lineterminator="\n")
     table.writerow(
-        [
-            f"{options.model}, {options.size} px",
-            "GB per image",
-            "GB beside",
-            *(f"{card} GB" for card in CARDS),
-        ]
+        [f"{options.model}, {options.size} px", "GB per image", "GB beside", *(f"{card} GB" for card in CARDS)]
     )
     for name in options.methods:
         for kind in ("float32", "bfloat16"):

@@ -37,14 +37,7 @@ from retinabench.models.build import build_model
 SAMPLES = 5
 BATCH = 32
 PREDICTED = 2  # batches
-STEP_LIMIT = {
-    "mfvi": 2.3,
-    "radial": 2.6,
-    "rank1": 1.4,
-    "dropout": 1.2,
-    "batch_ensemble": 1.4,
-    "lora_ensemble": 5.5,
-}
+STEP_LIMIT = {"mfvi": 2.3, "radial": 2.6, "rank1": 1.4, "dropout": 1.2, "batch_ensemble": 1.4, "lora_ensemble": 5.5}
 PREDICTION_LIMIT = {"fsvi": 1.2, "laplace": 1.2, "head_ensemble": 1.2}  # the trunk runs once
 CPU = torch.device("cpu")
 
@@ -138,13 +131,7 @@ def main() -> None:
     torch.set_num_threads(1)
     print(f"load of the machine: {os.getloadavg()[0]:.2f}; ResNet-18 of width {options.width}, batch {BATCH} at 64 px")
     with tempfile.TemporaryDirectory() as folder:
-        prepare(
-            "synthetic",
-            Path(folder) / "data",
-            recipe=Recipe(64),
-            images=BATCH * (options.steps + 1),
-            workers=1,
-        )
+        prepare("synthetic", Path(folder) / "data", recipe=Recipe(64), images=BATCH * (options.steps + 1), workers=1)
 
         def run_of(name: str) -> Run:
             words = ["model.stem=small", f"model.width={options.width}", "optimizer.epochs=1",
@@ -166,9 +153,7 @@ def main() -> None:
             )
         try:
             theirs, spread = paired(
-                lambda: step_time(reference),
-                lambda: foreign_flipout(reference, options.steps),
-                options.rounds,
+                lambda: step_time(reference), lambda: foreign_flipout(reference, options.steps), options.rounds
             )
             print(f"{'flipout of bayesian-torch':26s} {theirs:.2f} ± {spread:.2f} of MAP's step")
         except ImportError as error:

@@ -134,15 +134,7 @@ TUNED = {  # by `search`, on the 413 training images
 METHODS |= TUNED
 
 
-POOLED = (
-    "MAP",
-    "MC dropout",
-    "MFVI",
-    "rank-1",
-    "VBLL",
-    "IVON",
-    "cyclical SGHMC",
-)  # also as ensembles of their seeds
+POOLED = ("MAP", "MC dropout", "MFVI", "rank-1", "VBLL", "IVON", "cyclical SGHMC")  # also as ensembles of their seeds
 
 
 @dataclass(frozen=True, eq=False)
@@ -449,11 +441,7 @@ def with_damage(task: Task) -> Task:
     """Return the task with its images a second to tenth time as shifted ones: under each kind of damage."""
     records, shifted = task.records, np.full(len(task), "shifted")
     damaged = [
-        replace(
-            records,
-            image_id=np.array([f"{one}@{kind}" for one in records.image_id.tolist()]),
-            domain=shifted,
-        )
+        replace(records, image_id=np.array([f"{one}@{kind}" for one in records.image_id.tolist()]), domain=shifted)
         for kind in KINDS
     ]
     data = replace(task.data, records=join([records, *damaged]))
@@ -719,12 +707,7 @@ class ScratchRuns(ImageRuns):
         splits, data = task.splits, InMemory(self.pixels, np.asarray(task.targets).astype(np.int8))
         source = ImageSource(data, CPU, splits["train"])  # type: ignore[arg-type]
         batches = Batches(
-            source,
-            splits["train"],
-            splits["validation"],
-            run.optimizer.batch_size,
-            run.seed,
-            run.optimizer.augment,
+            source, splits["train"], splits["validation"], run.optimizer.batch_size, run.seed, run.optimizer.augment
         )
         return Training(
             build_model(run.model, run.seed),
@@ -749,11 +732,7 @@ def scratch_runs(data: Path, seeds: int) -> Iterable[tuple[str, int, Run]]:
         words = ["method.samples=16" if one == "method.samples=64" else one for one in METHODS[label]]
         for number in range(division, seeds * REPEATS, REPEATS):
             settings = [*words, *cross_validation(number)]
-            yield (
-                label,
-                number,
-                load_run(SCRATCH_PRESET, settings, data=str(data), task="in_domain", seed=number),
-            )
+            yield (label, number, load_run(SCRATCH_PRESET, settings, data=str(data), task="in_domain", seed=number))
 
 
 def heads(out: Path, options: argparse.Namespace) -> None:

@@ -32,18 +32,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from real import (
-    EVERYWHERE,
-    FOLDS,
-    METHODS,
-    POOLED,
-    REPEATS,
-    TTA,
-    cell_of,
-    damaged_parts,
-    division_of,
-    entropy,
-)
+from real import EVERYWHERE, FOLDS, METHODS, POOLED, REPEATS, TTA, cell_of, damaged_parts, division_of, entropy
 
 from retinabench.core.files import atomic_write, write_bytes, write_json
 from retinabench.core.random_streams import numpy_generator
@@ -120,11 +109,7 @@ MAIN = ("in domain", "damaged")
 TITLES = {"damaged": f"damage of strength {EVERYWHERE}"}  # of sets, where not their names
 
 
-TRUNKS = {
-    "": "heads",
-    ", fine-tuned": "finetuned",
-    ", from scratch": "scratch",
-}  # suffix of a method -> folder
+TRUNKS = {"": "heads", ", fine-tuned": "finetuned", ", from scratch": "scratch"}  # suffix of a method -> folder
 
 
 DRAWN = ("MAP", "VBLL", "Laplace (evidence)", "IVON", "tuned SGLD", "DDU")  # by strength of the damage
@@ -291,13 +276,7 @@ def table(study: Study, name: str) -> Rows:
         value, low, high = study.calibration[method][name]
         scores = [interval(study.draws(method, name, score)) for score in list(NAMES)[:5]]
         lines.append(
-            [
-                method,
-                str(len(study.runs[method])),
-                *scores[:3],
-                f"{value:.3f} [{low:.3f}, {high:.3f}]",
-                *scores[3:],
-            ]
+            [method, str(len(study.runs[method])), *scores[:3], f"{value:.3f} [{low:.3f}, {high:.3f}]", *scores[3:]]
         )
     return lines
 
@@ -344,13 +323,7 @@ def by_strength(study: Study) -> Rows:
             cells = [interval(study.draws(method, name, score)) for score in shown]
             numbers = study.numbers[method][name]
             lines.append(
-                [
-                    method.removesuffix(suffix),
-                    suffix[2:] or "frozen",
-                    str(strength),
-                    str(len(numbers)),
-                    *cells,
-                ]
+                [method.removesuffix(suffix), suffix[2:] or "frozen", str(strength), str(len(numbers)), *cells]
             )
     return lines
 

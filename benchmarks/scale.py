@@ -167,10 +167,7 @@ def folders(folder: Path, shrink: int) -> Commands:
     tree = str(folder / "runs")
     return [
         (f"`verify` of {count:,} folders", ["verify", tree]),
-        (
-            f"`fidelity board` of {count:,} submissions",
-            ["fidelity", "board", tree, "--out", str(folder / "board")],
-        ),
+        (f"`fidelity board` of {count:,} submissions", ["fidelity", "board", tree, "--out", str(folder / "board")]),
     ]
 
 

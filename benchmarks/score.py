@@ -52,10 +52,7 @@ def eyepacs_like(images: int, samples: int = 5) -> Predictions:
     logit = 1.5 * ill - 2 + rng.normal(0, 1, images)
     probs = 1 / (1 + np.exp(-(logit[:, None] + rng.normal(0, 0.5, (images, samples)))))
     return Predictions(
-        np.char.add("i", np.arange(images).astype(str)),
-        label,
-        probs,
-        patient_id=np.char.add("p", patient.astype(str)),
+        np.char.add("i", np.arange(images).astype(str)), label, probs, patient_id=np.char.add("p", patient.astype(str))
     )
 
 

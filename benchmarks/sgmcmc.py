@@ -57,12 +57,7 @@ def drawn_energy(of: Target) -> TargetData:
 def settings(of: Target, method: str, epochs: int, *words: str) -> Run:
     """A run on the target's posterior."""
     prior = [f"optimizer.l2={1 / (2 * of.train * of.prior_variance)}", "optimizer.l2_on=everything"]
-    plain = [
-        "optimizer.reweight=none",
-        "optimizer.augment=none",
-        "optimizer.select=last",
-        "optimizer.batch_size=50",
-    ]
+    plain = ["optimizer.reweight=none", "optimizer.augment=none", "optimizer.select=last", "optimizer.batch_size=50"]
     rest = ["optimizer.lr=1e-3", f"optimizer.epochs={epochs}", f"method.name={method}"]
     return load_run(None, [*prior, *plain, *rest, *words], data="d")
 

@@ -22,11 +22,7 @@ def on_files(files: Any, config: Any) -> Any:
     """Add the generated pages to those of `docs/`."""
     from mkdocs.structure.files import File
 
-    pages: dict[str, str | bytes] = {
-        "api.md": interface(),
-        "commands.md": commands(),
-        "formulas.md": formulas(),
-    }
+    pages: dict[str, str | bytes] = {"api.md": interface(), "commands.md": commands(), "formulas.md": formulas()}
     for name, entries in ENTRIES.items():
         files.remove(files.get_file_from_path(name))
         pages[name] = f"{(ROOT / 'docs' / name).read_text(encoding='utf-8')}\n{entries()}"

@@ -31,14 +31,7 @@ def screenshot(page: Path, out: Path) -> None:
     from PIL import Image
 
     size = f"--window-size={WIDTH},{HEIGHT}"
-    options = [
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--hide-scrollbars",
-        size,
-        f"--screenshot={out}",
-    ]
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", size, f"--screenshot={out}"]
     subprocess.run([browser(), *options, page.resolve().as_uri()], check=True, capture_output=True)
     with Image.open(out) as image:
         opaque = image.convert("RGB")

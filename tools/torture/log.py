@@ -71,10 +71,7 @@ def table(log: OutcomeLog) -> str:
         counts.setdefault(trial["campaign"], Counter())[trial["verdict"]] += 1
     rows = [(name, units[name], counts[name]) for name in sorted(counts)]
     rows.append(("all", "trials", sum(counts.values(), Counter())))
-    lines = [
-        f"| campaign | trials | {' | '.join(COLUMNS)} |",
-        f"|---|{'---:|' * (1 + len(COLUMNS))}",
-    ]
+    lines = [f"| campaign | trials | {' | '.join(COLUMNS)} |", f"|---|{'---:|' * (1 + len(COLUMNS))}"]
     for name, unit, count in rows:
         tried = sum(count.values()) - count[Verdict.SKIPPED]
         lines.append(f"| {name} | {tried:,} {unit} | {' | '.join(f'{count[c]:,}' for c in COLUMNS)} |")

@@ -23,10 +23,7 @@ from torture.verbs import Verb, make_inputs
 
 VOLATILE = ("seconds", "attempts")  # in JSON and CSV: a worker that was killed is started again
 LOCKS = (".lock", ".lock.json")
-LOGS = (
-    "logs",
-    "results",
-)  # they state when and how often something was started; names of run folders are random
+LOGS = ("logs", "results")  # they state when and how often something was started; names of run folders are random
 
 
 @dataclass(frozen=True)

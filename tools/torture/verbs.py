@@ -16,13 +16,7 @@ from retinabench.models.build import build_model
 from retinabench.models.settings import ModelConfig
 from torture.running import start
 
-TINY = (
-    "model.name=mlp",
-    "model.width=8",
-    "optimizer.epochs=3",
-    "optimizer.batch_size=32",
-    "optimizer.lr=0.05",
-)
+TINY = ("model.name=mlp", "model.width=8", "optimizer.epochs=3", "optimizer.batch_size=32", "optimizer.lr=0.05")
 STUDY = """title = "Tiny"
 criteria = ["in_domain_auroc"]
 trials = 1
@@ -53,19 +47,8 @@ class Verb:
 
 
 def _train(method: str, *more: str, data: str = "{inputs}/data") -> Callable[[Path], list[str]]:
-    given = [
-        "train",
-        "--data",
-        data,
-        "--quiet",
-        "--out",
-        "out",
-        "--device",
-        "cpu",
-        *TINY,
-        f"method.name={method}",
-        *more,
-    ]
+    words = f"train --data {data} --quiet --out out --device cpu {' '.join(TINY)} method.name={method}"
+    given = [*words.split(), *more]
     return lambda inputs: [word.replace("{inputs}", str(inputs)) for word in given]
 
 

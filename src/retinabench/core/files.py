@@ -40,7 +40,7 @@ SEAL = "checksum"
 MOST_READ = 1 << 30  # bytes of a folder that are read again at its end, the smallest files first
 ABSENT = "0" * 64  # is listed beside a checksum while there may not yet, or no longer, be a file
 HINT = "Restore it from a copy, or delete {} and repeat the command that made it."
-_written: dict[Path, str] | None = None  # what this process wrote last -> its SHA-256, while `confirming`
+_written: dict[Path, tuple[str, int]] | None = None  # file -> its SHA-256 and inode, while `confirming`
 State = Literal["whole", "damaged", "missing", "without checksum"]
 Sums = dict[str, tuple[str, ...]]
 
@@ -222,15 +222,19 @@ def first_broken(folder: Path, *, content: bool = True) -> Checked | None:
 
 @contextlib.contextmanager
 def confirming() -> Iterator[None]:
-    """Confirm at the end of the block that every file which this process wrote in it is still there, as it was written."""
+    """Confirm at the end of the block that every file which this process wrote in it is still there, as it was written.
+
+    Another process may have put a whole file in its place, as copies of one command do; no other one changes it in place.
+    """
     global _written
     _written = {}
     try:
         yield
-        for path, digest in _written.items():
-            there = path.is_file()
-            if not there or (path.name != CHECKSUMS and sha256(path) != digest and state(path) != "whole"):
-                raise WorkError(described(Checked(path, "damaged" if there else "missing")))
+        for path, (digest, inode) in _written.items():
+            if not path.is_file():
+                raise WorkError(described(Checked(path, "missing")))
+            if sha256(path) != digest and (path.stat().st_ino == inode or state(path) == "damaged"):
+                raise WorkError(described(Checked(path, "damaged")))
     finally:
         _written = None
 
@@ -241,7 +245,7 @@ def _record(path: Path, content: Path | None) -> None:
         return
     path = path.absolute()
     if content is not None:
-        _written[path] = sha256(content)
+        _written[path] = sha256(content), content.stat().st_ino
         return
     for one in [one for one in _written if one.is_relative_to(path)]:
         del _written[one]

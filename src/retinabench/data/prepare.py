@@ -24,7 +24,7 @@ import pyarrow.compute
 import pyarrow.parquet
 
 from retinabench.core.errors import InputError, printable
-from retinabench.core.files import remove, settle, state, sweep, write_bytes, write_json
+from retinabench.core.files import remove, state, sweep, write_bytes, write_json
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.results import JsonObject
 from retinabench.core.subprocesses import in_processes
@@ -218,7 +218,6 @@ def prepare(
                 _make(shards, f"Preparing {name} at {recipe.size} px", workers, progress)
                 _finish(out, rows, shards, PreparedSettings.from_json(settings), recipe.size, on_bad)
             sweep_files(out)
-            settle(out)
     return _open(out, on_bad)
 
 

@@ -20,7 +20,7 @@ from torture.contract import Outcome, Verdict
 from torture.interpose import Plan, What, interposed
 from torture.running import PATIENCE, Running
 from torture.trees import Undisturbed, contents, difference, fresh, undisturbed, wrong_after
-from torture.trial import Ended, command, environment
+from torture.trial import command, environment
 from torture.verbs import VERBS, Verb
 
 UNIT, SHARE = "faults", 2.0
@@ -77,22 +77,15 @@ def _at_operation(verb: Verb, base: Undisturbed, plan: Plan, fault: str, at: int
     what, number = FAULTS[fault]
     plan.set(folder / "out", at, what, number)
     running = base.start(folder)
-    ended = running.wait()
+    running.wait()
     plan.set(None)
     case = f"{verb.name}: {fault} operation {at} of {base.operations}"
-    return _judged("disks: faults at operations", case, verb, base, folder, running, ended)
+    return _judged("disks: faults at operations", case, verb, base, folder, running)
 
 
-def _judged(
-    row: str,
-    case: str,
-    verb: Verb,
-    base: Undisturbed,
-    folder: Path,
-    running: Running,
-    ended: Ended,
-) -> Outcome:
+def _judged(row: str, case: str, verb: Verb, base: Undisturbed, folder: Path, running: Running) -> Outcome:
     """Judge a command that was disturbed: its end, what it left, and the same command once more."""
+    ended = running.wait()
     lines = [line for line in ended.error.splitlines() if line.startswith("retinabench: error: ")]
     if left := running.orphans():
         wrong = f"{len(left)} processes were left"
@@ -116,19 +109,17 @@ def _vanished(verb: Verb, base: Undisturbed, after: float) -> Outcome:
     while time.monotonic() < deadline and not running.ended():
         time.sleep(0.001)
     shutil.rmtree(folder / "out", ignore_errors=True)
-    ended = running.wait()
+    running.wait()
     shutil.rmtree(folder / "out", ignore_errors=True)
     case = f"{verb.name}: folder deleted after {after:.3f} s"
-    return _judged("disks: vanished folders", case, verb, base, folder, running, ended)
+    return _judged("disks: vanished folders", case, verb, base, folder, running)
 
 
 def _clock(verb: Verb, base: Undisturbed, jump: float) -> Outcome:
     """Let the clock jump from call to call."""
     folder = fresh(base)
     running = base.start(folder, first=lambda: _jumping(jump))
-    ended = running.wait()
-    case = f"{verb.name}: clock jumps by {jump:g} s"
-    return _judged("disks: clocks", case, verb, base, folder, running, ended)
+    return _judged("disks: clocks", f"{verb.name}: clock jumps by {jump:g} s", verb, base, folder, running)
 
 
 def _jumping(jump: float) -> None:
@@ -178,9 +169,9 @@ def _mounted(verb: Verb, base: Undisturbed, readonly: bool) -> Outcome:
         if readonly:
             _mount("-o", "remount,ro", folder / "out")
         running = base.start(folder)
-        ended = running.wait()
+        running.wait()
         _mount("-o", "remount,rw,size=64m", folder / "out")
-        return _judged(row, case, verb, base, folder, running, ended)
+        return _judged(row, case, verb, base, folder, running)
     finally:
         subprocess.run(["umount", "--lazy", folder / "out"], check=False)
 

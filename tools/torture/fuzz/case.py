@@ -52,11 +52,7 @@ def cases(strategy: SearchStrategy[Case], seed: int, count: int) -> list[Case]:
     """
     found: dict[object, Case] = {}
     few = settings(
-        max_examples=10,
-        phases=[Phase.generate],
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
+        max_examples=10, phases=[Phase.generate], database=None, deadline=None, suppress_health_check=list(HealthCheck)
     )
     part = 0
     while len(found) < count and part < count:

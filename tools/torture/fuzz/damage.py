@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 KINDS = ("flip", "byte", "cut", "drop", "insert", "repeat", "zeros", "swap", "append", "empty")
 SNIPPETS = (
-    b"\x00",
+    b"\0",
     b"\xff\xfe",
     b"\xef\xbb\xbf",
     b"\n",
@@ -20,7 +20,7 @@ SNIPPETS = (
     b"1e400",
     b"\xed\xa0\x80",
     b"{",
-    b"PK\x03\x04",
+    b"PK\3\4",
 )
 
 

@@ -45,19 +45,9 @@ def _alike(name: str) -> Fault:
     def fault(columns: Columns, rng: random.Random) -> Columns:
         ids = [str(value) for value in columns[name]]
         first, second = rng.sample(range(len(ids)), 2)
-        word = "Zoë é"
-        ids[first] = unicodedata.normalize("NFC", word)
-        ids[second] = rng.choice(
-            (
-                f"{ids[first]} ",
-                f" {ids[first]}",
-                f"{ids[first]}\u200b",
-                f"{ids[first]}\u00a0",
-                f"{ids[first]}\0",
-                unicodedata.normalize("NFD", word),
-                "Zoë  é",
-            )
-        )
+        word, decomposed = "Zoë é", unicodedata.normalize("NFD", "Zoë é")
+        forms = (f"{word} ", f" {word}", f"{word}\u200b", f"{word}\u00a0", f"{word}\0", decomposed, "Zoë  é")
+        ids[first], ids[second] = word, rng.choice(forms)
         return {**columns, name: ids}
 
     return fault

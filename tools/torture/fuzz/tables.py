@@ -85,10 +85,7 @@ def truths(draw: st.DrawFn, *, smallest: int = 2) -> Truth:
         ["test" if k == 0 else rng.choice(("validation", "test")) for k in range(n)] if has["split"] else None,
         [rng.choice((2, 3, 4) if one else (0, 1)) for one in label] if has["grade"] else None,
         [round(rng.uniform(-5, 5), 3) for _ in range(n)] if has["uncertainty"] else None,
-        {
-            "camera": [rng.choice(CAMERAS) for _ in range(n)],
-            "age": [str(rng.randrange(20, 90)) for _ in range(n)],
-        }
+        {"camera": [rng.choice(CAMERAS) for _ in range(n)], "age": [str(rng.randrange(20, 90)) for _ in range(n)]}
         if has["further"]
         else {},
     )

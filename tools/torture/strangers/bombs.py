@@ -42,17 +42,10 @@ def cases(random: np.random.Generator) -> Iterator[Case]:
     wide = int(10 ** random.uniform(3, 5.3))
     yield Case("strangers/bombs", f"CSV of {wide} columns", {"t.csv": wide_csv(wide)}, _score("t.csv"))
     depth = int(10 ** random.uniform(2, 5))
-    for word, content in (
-        ("TOML", b"a = " + b"[" * depth + b"]" * depth),
-        ("TOML number", b"a = " + b"9" * depth),
-    ):
+    for word, content in (("TOML", b"a = " + b"[" * depth + b"]" * depth), ("TOML number", b"a = " + b"9" * depth)):
         files = {"s.toml": content}
         yield Case(
-            "strangers/bombs",
-            f"{word} of depth {depth}",
-            files,
-            ("benchmark", "@/s.toml", "--plan"),
-            must="refuse",
+            "strangers/bombs", f"{word} of depth {depth}", files, ("benchmark", "@/s.toml", "--plan"), must="refuse"
         )
     side = int(random.integers(10_001, 2**31 - 1))
     for kind, content in (("PNG", png(side)), ("JPEG", jpeg(min(side, 65_000))), ("BMP", bmp(side))):

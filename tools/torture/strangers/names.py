@@ -41,32 +41,14 @@ def cases(random: np.random.Generator) -> Iterator[Case]:
         two = ("@/a.parquet", "@/b.npz")
         for what, arguments in (
             ("score", ("score", *two, "--json", "@/s.json", "--bootstrap", "20")),
-            (
-                "list",
-                (
-                    "score",
-                    "@/a.parquet",
-                    "--referral-list",
-                    "@/r.csv",
-                    "--referral",
-                    "0.2",
-                    "--bootstrap",
-                    "0",
-                ),
-            ),
+            ("list", ("score", "@/a.parquet", "--referral-list", "@/r.csv", "--referral", "0.2", "--bootstrap", "0")),
             ("report", ("report", *two, "--out", "@/report", "--bootstrap", "20", "--quiet")),
             ("compare", ("compare", *two, "--json", "@/c.json", "--bootstrap", "20", "--quiet")),
             ("inspect", ("inspect", "@/a.parquet")),
             ("clinic", ("clinic", "@/a.parquet", "--out", "@/clinic", "--quiet")),
         ):
             yield Case(
-                "strangers/names",
-                f"{what} with {names[0]!a}",
-                {},
-                arguments,
-                check=wrong,
-                must="accept",
-                prepare=write,
+                "strangers/names", f"{what} with {names[0]!a}", {}, arguments, check=wrong, must="accept", prepare=write
             )
 
 
