@@ -113,18 +113,7 @@ def test_the_exit_code_says_what_became_of_the_certificate(wrong, of_test, code,
 
 
 def test_three_zones_have_the_same_codes(file, capsys):
-    words = [
-        "--zones",
-        "--goal",
-        "npv=.9",
-        "--goal",
-        "ppv=.9",
-        "--confidence",
-        ".9",
-        "--bootstrap",
-        "20",
-        "-q",
-    ]
+    words = ["--zones", "--goal", "npv=.9", "--goal", "ppv=.9", "--confidence", ".9", "--bootstrap", "20", "-q"]
     assert run(["transfer", file(3, 3), *words]) == 0
     assert run(["transfer", file(60, 60), *words]) == 3
     capsys.readouterr()

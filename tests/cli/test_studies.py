@@ -107,10 +107,7 @@ def line_of(capsys):
         (["--space", "demo/dropuot"], "Did you mean 'demo/dropout'?"),
         (["--criterion", "auroc"], "in_domain_auroc"),
         (["--trials", "0"], "--trials"),
-        (
-            ["--task", "in_domain", "--criterion", "balanced_joint_accuracy_area"],
-            "no shifted validation images",
-        ),
+        (["--task", "in_domain", "--criterion", "balanced_joint_accuracy_area"], "no shifted validation images"),
         (["--method", "map"], "unknown key 'method.rate' for the method 'map'"),
         (["--data", "absent"], "absent"),
     ],

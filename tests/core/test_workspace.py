@@ -132,10 +132,7 @@ def test_a_holder_that_has_not_written_its_name_is_still_a_holder(workspace):
     with workspace.lock():
         (workspace.folder / HOLDER).write_text("{")
         assert workspace.holder().process == 0
-        with (
-            pytest.raises(InputError, match="at work in this folder"),
-            workspace.lock(),
-        ):
+        with pytest.raises(InputError, match="at work in this folder"), workspace.lock():
             pass
 
 

@@ -47,10 +47,7 @@ def test_thresholds_goals_and_estimand_are_read(tmp_path):
         (certificate(per="eye"), "not a whole certificate"),
         (certificate() | {"uncertainty": {}}, "not a whole certificate"),
         (certificate() | {"decision_threshold": {"value": 10**400}}, "not a whole certificate"),
-        (
-            {key: value for key, value in certificate().items() if key != "uncertainty"},
-            "not a whole certificate",
-        ),
+        ({key: value for key, value in certificate().items() if key != "uncertainty"}, "not a whole certificate"),
     ],
 )
 def test_other_files_are_refused_in_one_line(tmp_path, content, message):

@@ -37,8 +37,7 @@ def test_rows_are_numbered_from_1():
 
 
 @pytest.mark.parametrize(
-    ("text", "form"),
-    [("p1 ", "p1"), ("a  b", "a b"), ("b\u200b", "b"), ("Ma\u0308x", "M\xe4x"), ("a\tb", "a b")],
+    ("text", "form"), [("p1 ", "p1"), ("a  b", "a b"), ("b\u200b", "b"), ("Ma\u0308x", "M\xe4x"), ("a\tb", "a b")]
 )
 def test_invisible_differences_are_removed(text, form):
     assert plain(text) == form

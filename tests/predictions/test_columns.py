@@ -18,12 +18,7 @@ from retinabench.predictions.columns import from_arrow, keep_further, recognise
 
 
 def test_names_of_columns():
-    assert [columns.sample_number(name) for name in ("prob_0", "prob_12", "prob", "prob_x")] == [
-        0,
-        12,
-        None,
-        None,
-    ]
+    assert [columns.sample_number(name) for name in ("prob_0", "prob_12", "prob", "prob_x")] == [0, 12, None, None]
     assert [columns.is_known(name) for name in ("label", "prob_3", "camera")] == [True, True, False]
     assert [columns.is_number(name) for name in ("label", "image_id", "camera")] == [True, False, False]
 
@@ -34,10 +29,7 @@ def test_names_of_columns():
         (["image_id", "label", "prob", "prob"], "column 'prob': stands twice"),
         (["image_id", "label", "prob", "prob_0"], "holds more than one of"),
         (["image_id", "label", "prob_0", "prob_2"], "column 'prob_1': is missing among the samples"),
-        (
-            ["image_id", "label", "prob_1", "prob_2"],
-            "column 'prob_0': is missing among the samples. Samples and",
-        ),
+        (["image_id", "label", "prob_1", "prob_2"], "column 'prob_0': is missing among the samples. Samples and"),
         (["image_id", "label"], "column 'prob': is missing"),
         (["image_id", "label", "no", "yes"], "--softmax --column prob_0=NAME --column prob_1=NAME"),
         (["image_id", "prob", "lable"], "column 'label': is missing. Did you mean 'lable'?"),
@@ -81,10 +73,7 @@ def test_metadata_make_the_round_trip_and_others_are_refused():
         (b"[1]", "unreadable metadata"),
         (b"{", "unreadable metadata"),
         (b'{"a": "\\ud800"}', "unreadable metadata"),
-        (
-            json.dumps({"schema": "retinabench.predictions/9"}).encode(),
-            "has schema 'retinabench.predictions/9'",
-        ),
+        (json.dumps({"schema": "retinabench.predictions/9"}).encode(), "has schema 'retinabench.predictions/9'"),
     ):
         with pytest.raises(InputError, match=message):
             columns.read_metadata(Path("p"), content)
@@ -99,10 +88,7 @@ RECOGNISED = {
     "gradable as a question": ("image_id,label,prob,is_gradable", "image_id,label,prob,gradable"),
     "blanks": ("image id,ground truth,p referable", "image_id,label,prob"),
     "a decision beside a score": ("id,y_true,y_pred,y_score", "image_id,label,y_pred,prob"),
-    "exact names win": (
-        "image_id,filename,label,target,prob,score",
-        "image_id,filename,label,target,prob,score",
-    ),
+    "exact names win": ("image_id,filename,label,target,prob,score", "image_id,filename,label,target,prob,score"),
     "five classes": ("image,grade,class_0,class_1,class_2", "image_id,grade,prob_0,prob_1,prob_2"),
     "classes in any order": ("image,y,p1,p0", "image_id,label,prob_1,prob_0"),
     "samples stay": ("image_id,label,prob_0,prob_1,score", "image_id,label,prob_0,prob_1,score"),
@@ -132,12 +118,7 @@ def test_names_of_the_user_come_first():
         "read 'file' as image_id, 'score' as prob; --column NAME=COLUMN names another",
         "read 'y_true' as label",
     ]
-    assert recognise(["a", "b", "c", "d"], {"prob_0": "c", "prob_1": "d"}).names == (
-        "a",
-        "b",
-        "prob_0",
-        "prob_1",
-    )
+    assert recognise(["a", "b", "c", "d"], {"prob_0": "c", "prob_1": "d"}).names == ("a", "b", "prob_0", "prob_1")
 
 
 REFUSED = {

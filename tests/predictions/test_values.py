@@ -241,12 +241,7 @@ def test_a_gradable_image_needs_a_probability(tmp_path):
 
 def test_words_for_yes_and_no():
     check = Check(None)
-    assert gradable_rows(check, np.array(["Yes", "no", "TRUE", "0"]), 4).tolist() == [
-        True,
-        False,
-        True,
-        False,
-    ]
+    assert gradable_rows(check, np.array(["Yes", "no", "TRUE", "0"]), 4).tolist() == [True, False, True, False]
     assert gradable_rows(check, None, 2).all()
     with pytest.raises(InputError, match="perhaps"):
         gradable_rows(check, np.array(["yes", "perhaps"]), 2)
@@ -540,10 +535,7 @@ def test_samples_are_stacked_in_the_order_of_their_numbers():
     [
         ({"label": [0, None]}, "row 2, column 'label': is empty"),
         ({"image_id": pa.nulls(2)}, "column 'image_id': is empty in every row"),
-        (
-            {"prob": ["0.5", "0,5"]},
-            "row 2, column 'prob': is '0,5', not a number. Write decimals with a point",
-        ),
+        ({"prob": ["0.5", "0,5"]}, "row 2, column 'prob': is '0,5', not a number. Write decimals with a point"),
         ({"image_id": ["a", "b\0"]}, "row 2, column 'image_id': holds a zero byte"),
         ({"image_id": ["a", "x" * 1001]}, "row 2, column 'image_id': has 1,001 characters"),
         ({"patient_id": [[1], [2]]}, "column 'patient_id': has type list"),
