@@ -149,7 +149,7 @@ def _at(metric: str, percent: int) -> ScoreSpec:
     interval: IntervalMethod = _SHARE_OF_CLASSES
     if metric == "accuracy":
         interval = _share_of_retained(success="right", referred=percent / 100)
-    return ScoreSpec(f"{metric}_at_{percent}", label, "higher", "", 2, function, needs, ON_REQUEST, interval)
+    return _score(f"{metric}_at_{percent}", label, "higher", "", 2, function, needs, ON_REQUEST, interval)
 
 
 def referred_scores(referred: float = 0.5) -> dict[str, ScoreSpec]:
