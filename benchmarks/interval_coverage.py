@@ -1,14 +1,15 @@
 """How often do nominal 95 % intervals hold the truth, and tests at 5 % reject a true hypothesis?
 
-    python benchmarks/interval_coverage.py --studies 500 --processes 2 --out coverage.jsonl
+    python benchmarks/interval_coverage.py --population population.csv.gz --studies 240 --processes 2 --out coverage.jsonl
 
-Each study draws patients with two eyes, which share the severity of the disease and how hard they are to read, calls
-`retinabench.score` on them, and `retinabench.compare` and `retinabench.rank` on two models that are equally good. The truth is the
-score of the population, from 400,000 patients (for the areas: at the number of images of the study, because fewer than 10
-images of a class stay out of an area).
+**A finite population.** `--population` names a table with image_id, patient_id, label and prob, such as a real model's predictions. Its patients are drawn
+with replacement, its own scores are the truth. Variants: `usual` as it is, `rare` (patients without disease drawn ten times as often) and `accurate` (85 % of the
+wrong probabilities are mirrored).
 
-Settings: `usual` (accuracy .83, prevalence 31 %), `good` (accuracy .92), `accurate` (.99), `rare` (prevalence 3 %), `calibrated`, and
-`domains`: half of the patients come from a shifted domain on which the model is worse, for the joint and the balanced set.
+**Simulated models.** Patients with two eyes, which share the severity of the disease and how hard they are to read; `retinabench.compare` and
+`retinabench.rank` test two models that are equally good. The truth is the score of 400,000 patients. Settings: `simulated` (accuracy .83,
+prevalence 31 %), `calibrated`, and `domains`: half of the patients come from a shifted domain on which the model is worse, for the joint and the
+balanced set.
 
 A study is one line of the file, which is a function of the setting, the number of patients, and the number of the study: a killed run
 is continued by the same command, and more studies only add lines. Studies that nothing was chosen on begin at another `--first`. `--table` prints the tables of a file without computing.
@@ -21,7 +22,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -33,24 +34,40 @@ import retinabench as rb
 from retinabench.metrics.calibration import calibration_line_of
 from retinabench.metrics.image_sets import image_sets
 from retinabench.metrics.registry import SCORES
+from retinabench.metrics.scoring import ScoreSettings, interval_of, score_and_replicates
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.metrics.weighted_images import Weighted
 
 # Threshold of the severity, how steeply the model sees it, and how much a patient's difficulty scatters its logit.
 SETTINGS = {
-    "usual": (0.6, 2.0, 1.8),
-    "good": (0.6, 3.0, 0.5),
-    "accurate": (0.6, 14.0, 0.4),
-    "rare": (2.4, 2.0, 1.0),
+    "simulated": (0.6, 2.0, 1.8),
     "calibrated": (0.6, 2.0, 1.8),
     "domains": (0.6, 2.0, 1.0),
 }
-PATIENTS = (100, 300, 1500)
+VARIANTS = ("usual", "accurate", "rare")
+ON_REQUEST = (
+    "auroc_at_50",
+    "accuracy_at_50",
+    "gain_at_50",
+    "closed_at_50",
+    "sensitivity_at_50",
+    "missed_at_50",
+    "brier_skill",
+)
+PATIENTS = (60, 100, 300, 1000)
 REPLICATES = 300
 POPULATIONS, POPULATION = 4, 100_000
 TESTED = (
-    "accuracy", "sensitivity", "auroc", "auprc", "nll", "brier", "referral_accuracy_area", "aurc", "failure_auroc",
-)  # fmt: skip
+    "accuracy",
+    "sensitivity",
+    "auroc",
+    "auprc",
+    "nll",
+    "brier",
+    "referral_accuracy_area",
+    "aurc",
+    "failure_auroc",
+)
 CALIBRATION = ("line_intercept", "line_slope", "line_in_the_large", "line_observed_over_expected")
 SQUARED = ("calibration_error_top_label", "calibration_error_positive_class")
 
@@ -84,60 +101,133 @@ def models(rng: np.random.Generator, patients: int, setting: str) -> list[rb.Pre
     ]
 
 
+class Population:
+    """A table of patients with a variant of its probabilities and of the patients' weights."""
+
+    def __init__(self, path: Path, variant: str) -> None:
+        table = rb.read_predictions(path)
+        patients, code = np.unique(np.asarray(table.patients), return_inverse=True)
+        rows = np.argsort(code, kind="stable")
+        self.label, self.prob, self.code = table.label[rows], table.prob[rows].copy(), code[rows]
+        self.start = np.searchsorted(self.code, np.arange(len(patients) + 1))
+        weight = np.ones(len(patients))
+        if variant == "accurate":
+            wrong = (self.prob > 0.5) != (self.label == 1)
+            mirrored = wrong & (np.random.default_rng(5).random(len(rows)) < 0.85)
+            self.prob[mirrored] = 1 - self.prob[mirrored]
+        if variant == "rare":
+            weight[np.bincount(self.code, self.label) == 0] = 10
+        self.weight = weight / weight.sum()
+
+    def study(self, rng: np.random.Generator, patients: int) -> rb.Predictions:
+        """Patients drawn with replacement, each as a patient of its own."""
+        drawn = rng.choice(len(self.weight), size=patients, p=self.weight)
+        rows = [np.arange(self.start[k], self.start[k + 1]) for k in drawn]
+        patient = np.repeat(np.arange(patients), [len(own) for own in rows])
+        return self.predictions(np.concatenate(rows), patient)
+
+    def predictions(self, rows: Any, patient: Any) -> rb.Predictions:
+        """Some rows as a file of their own."""
+        names = np.char.mod("i%d", np.arange(len(rows)))
+        return rb.Predictions(names, self.label[rows], self.prob[rows], patient_id=np.char.mod("p%d", patient))
+
+    def truth(self) -> dict[str, float]:
+        """The scores of the whole population."""
+        every = self.predictions(np.arange(len(self.code)), self.code)
+        (images,) = image_sets(every, referral_uncertainty(every)[0])
+        return values_of(images.cases.weighted(self.weight[self.code] * len(self.weight)))
+
+
+population = cache(Population)
+
+
 def values_of(whole: Weighted) -> dict[str, float]:
     """What a population of weighted images has in place of each number that has an interval."""
     line = vars(calibration_line_of(whole))
-    names = [name for name, spec in SCORES.items() if spec.sets is None] + [*SQUARED, "ood_auroc", "ood_auprc"]
+    names = [name for name, spec in SCORES.items() if spec.sets is None] + [*SQUARED, *ON_REQUEST]
+    names += [] if whole.cases.shifted is None else ["ood_auroc", "ood_auprc"]
     return {name: SCORES[name](whole) for name in names} | {f"line_{name}": value for name, value in line.items()}
 
 
 @cache
-def truth(setting: str, patients: int) -> dict[str, dict[str, float]]:
-    """Set -> score -> its value in the population, at the number of images of a study."""
+def truth(setting: str, table: Path | None) -> dict[str, dict[str, float]]:
+    """Set -> score -> its value in the population."""
+    if setting in VARIANTS and table is not None:
+        return {"in_domain": population(table, setting).truth()}
     found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for seed in range(POPULATIONS):
         model = models(np.random.default_rng([12345, seed]), POPULATION, setting)[0]
         for images in image_sets(model, referral_uncertainty(model)[0]):
-            weight = images.whole.weight * (len(images) / POPULATION * patients / images.whole.weight.sum())
-            for name, value in values_of(Weighted(images.cases, weight)).items():
+            for name, value in values_of(images.whole).items():
                 found[images.name][name].append(value)
     return {name: {key: float(np.mean(v)) for key, v in scores.items()} for name, scores in found.items()}
 
 
-def study(task: tuple[str, int, int]) -> dict[str, Any]:
-    """The intervals and p-values of one study."""
-    setting, patients, number = task
-    a, b = models(np.random.default_rng([7, number, patients]), patients, setting)
+def ends_of(predictions: rb.Predictions, number: int) -> dict[str, dict[str, Any]]:
+    """Set -> score -> the ends of its interval."""
+    specs = [SCORES[name] for name in ON_REQUEST]
+    scored, draws = score_and_replicates(predictions, ScoreSettings(bootstrap=REPLICATES, seed=number), specs)
+    wholes = {images.name: images.whole for images in image_sets(predictions, referral_uncertainty(predictions)[0])}
     ends: dict[str, dict[str, Any]] = {}
-    for name, one in rb.score(a, bootstrap=REPLICATES, seed=number).sets.items():
+    for name, one in scored.sets.items():
         ends[name] = {key: [_plain(each.low), _plain(each.high)] for key, each in one.scores.items()}
+        for spec, column in zip(specs, draws[name].T if name in draws else (), strict=False):
+            found = interval_of(spec, wholes[name], float(spec(wholes[name])), column, 0.95)
+            ends[name][spec.name] = [_plain(found.low), _plain(found.high)]
         if one.calibration is not None:
             for key in (*CALIBRATION, *SQUARED):
-                found = getattr(one.calibration, key)
-                ends[name][key] = [_plain(found.low), _plain(found.high)]
-    options: dict[str, Any] = {"bootstrap": REPLICATES, "seed": number, "scores": TESTED, "sets": ["in_domain"]}
+                each = getattr(one.calibration, key)
+                ends[name][key] = [_plain(each.low), _plain(each.high)]
+    return ends
+
+
+def study(task: tuple[str, int, int], table: Path | None) -> dict[str, Any]:
+    """The intervals and p-values of one study."""
+    setting, patients, number = task
+    told = {"setting": setting, "patients": patients, "study": number}
+    if setting in VARIANTS and table is not None:
+        rng = np.random.default_rng([11, number, patients, VARIANTS.index(setting)])
+        return {
+            **told,
+            "ends": ends_of(population(table, setting).study(rng, patients), number),
+            "p": {},
+            "difference": {},
+        }
+    a, b = models(np.random.default_rng([7, number, patients]), patients, setting)
+    options: dict[str, Any] = {
+        "bootstrap": REPLICATES,
+        "seed": number,
+        "scores": TESTED,
+        "sets": ["in_domain"],
+    }
     compared = rb.compare(a, b, **options)["in_domain"]
     ranked = rb.rank({"a": a, "b": b}, **options)["in_domain"]
     p = {name: [_plain(compared[name].p), _plain(ranked[name].pairs[0].p)] for name in TESTED}
     held = {name: [_plain(compared[name].low), _plain(compared[name].high)] for name in TESTED}
-    return {"setting": setting, "patients": patients, "study": number, "ends": ends, "p": p, "difference": held}
+    least = min(one.p_adjusted for one in compared.scores.values())
+    return {
+        **told,
+        "ends": ends_of(a, number),
+        "p": p | {"any score (corrected)": [_plain(least)] * 2},
+        "difference": held,
+    }
 
 
 def _plain(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def studies(tasks: list[tuple[str, int, int]], processes: int) -> Iterator[dict[str, Any]]:
+def studies(tasks: list[tuple[str, int, int]], table: Path | None, processes: int) -> Iterator[dict[str, Any]]:
     """The studies in any order, by several processes."""
     if processes == 1:
-        yield from map(study, tasks)
+        yield from map(partial(study, table=table), tasks)
         return
     with ProcessPoolExecutor(processes) as pool:
-        yield from pool.map(study, tasks, chunksize=4)
+        yield from pool.map(partial(study, table=table), tasks, chunksize=4)
 
 
-def coverage(found: list[dict[str, Any]]) -> Iterator[tuple[str, int, str, str, int, float, float, float]]:
-    """Per setting, patients, set and score: intervals, and the shares that hold, lie above, and lie below the truth."""
+def coverage(found: list[dict[str, Any]], table: Path | None) -> Iterator[tuple[Any, ...]]:
+    """Per setting, patients, set and score: share of studies with an interval, shares that hold, lie above, and below the truth; median width."""
     groups = defaultdict(list)
     for one in found:
         for name, scores in one["ends"].items():
@@ -147,29 +237,31 @@ def coverage(found: list[dict[str, Any]]) -> Iterator[tuple[str, int, str, str, 
             groups[one["setting"], one["patients"], "a - b", key].append(ends)
     for (setting, patients, name, key), ends in groups.items():
         known = np.array([pair for pair in ends if pair[0] is not None], np.float64).reshape(-1, 2)
-        true = 0.0 if name == "a - b" else truth(setting, patients)[name].get(key, np.nan)
+        true = 0.0 if name == "a - b" else truth(setting, table)[name].get(key, np.nan)
         if len(known) and np.isfinite(true):
-            above, below = (float(np.mean(known[:, 0] > true + 1e-9)), float(np.mean(known[:, 1] < true - 1e-9)))
-            yield setting, patients, name, key, len(known), 1 - above - below, above, below
+            above, below = (
+                float(np.mean(known[:, 0] > true + 1e-9)),
+                float(np.mean(known[:, 1] < true - 1e-9)),
+            )
+            width = float(np.median(known[:, 1] - known[:, 0]))
+            yield setting, patients, name, key, len(known), len(ends), 1 - above - below, above, below, width
 
 
-def print_tables(found: list[dict[str, Any]]) -> None:
-    """Print the coverage of every interval and the size of every test, as Markdown."""
-    print("| setting | patients | set | score | intervals | coverage % | se | above % | below % |")
-    print("|---|---|---|---|---|---|---|---|---|")
-    for setting, patients, name, key, number, share, above, below in sorted(coverage(found)):
-        error = 100 * np.sqrt(share * (1 - share) / number)
-        numbers = f"{100 * share:.1f} | {error:.1f} | {100 * above:.1f} | {100 * below:.1f}"
-        print(f"| {setting} | {patients} | {name} | {key} | {number} | {numbers} |")
-    print("\n| setting | patients | test of | tests | compare rejects % | rank rejects % |\n|---|---|---|---|---|---|")
+def print_tables(found: list[dict[str, Any]], table: Path | None) -> None:
+    """Print the coverage of every interval and the size of every test, as CSV."""
+    print("setting,patients,set,score,studies,with interval %,coverage %,above %,below %,median width")
+    for setting, patients, name, key, number, of, share, above, below, width in sorted(coverage(found, table)):
+        numbers = (100 * number / of, 100 * share, 100 * above, 100 * below)
+        print(setting, patients, name, key, of, *(f"{value:.1f}" for value in numbers), f"{width:.3g}", sep=",")
+    print("\nsetting,patients,test of,tests,compare rejects %,rank rejects %")
     groups = defaultdict(list)
     for one in found:
         for key, pair in one["p"].items():
             if one["setting"] != "calibrated" and pair[0] is not None:  # there the first model is the better one
                 groups[one["setting"], one["patients"], key].append(pair)
     for (setting, patients, key), pairs in sorted(groups.items()):
-        rates = " | ".join(f"{100 * np.mean(column < 0.05):.1f}" for column in np.array(pairs, np.float64).T)
-        print(f"| {setting} | {patients} | {key} | {len(pairs)} | {rates} |")
+        rates = (f"{100 * np.mean(column < 0.05):.1f}" for column in np.array(pairs, np.float64).T)
+        print(setting, patients, key, len(pairs), *rates, sep=",")
 
 
 def main() -> None:
@@ -178,25 +270,28 @@ def main() -> None:
     parser.add_argument("--studies", type=int, default=500)
     parser.add_argument("--first", type=int, default=0, help="number of the first study")
     parser.add_argument("--patients", type=int, nargs="+", default=list(PATIENTS))
-    parser.add_argument("--settings", nargs="+", choices=list(SETTINGS), default=list(SETTINGS))
+    parser.add_argument("--population", type=Path, help="table of a population; without it the simulated models alone")
+    parser.add_argument("--settings", nargs="+", choices=[*VARIANTS, *SETTINGS])
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("coverage.jsonl"))
     parser.add_argument("--table", action="store_true", help="print the tables of the file alone")
     options = parser.parse_args()
+    table = options.population
+    settings = options.settings or [*(VARIANTS if table else ()), *SETTINGS]
     found = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
     if not options.table:
         done = {(one["setting"], one["patients"], one["study"]) for one in found}
         wanted = [
             (setting, patients, number)
-            for patients in options.patients for setting in options.settings
+            for patients in options.patients for setting in settings
             for number in range(options.first, options.first + options.studies)
         ]  # fmt: skip
         with options.out.open("a") as sink:
-            for one in studies([task for task in wanted if task not in done], options.processes):
+            for one in studies([task for task in wanted if task not in done], table, options.processes):
                 sink.write(json.dumps(one) + "\n")
                 sink.flush()
                 found.append(one)
-    print_tables(found)
+    print_tables(found, table)
 
 
 if __name__ == "__main__":

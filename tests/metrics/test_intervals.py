@@ -20,11 +20,13 @@ from retinabench.metrics.bootstrap import by_rows, cluster_bootstrap, percentile
 from retinabench.metrics.comparison import compare
 from retinabench.metrics.intervals import (
     FEW,
+    PSEUDO,
     Scaled,
     auroc_difference,
     auroc_error,
     difference_method,
     holm,
+    loss_interval,
     min_p,
     patients_of,
     scaled_interval,
@@ -212,8 +214,7 @@ def test_areas_over_referral_are_decided_by_the_sure_mistakes():
 
 def test_few_errors_give_no_interval_of_what_they_decide():
     draws = np.random.default_rng(0).normal(0.01, 0.001, 100)
-    for name in ("rc_index", "e_aurc"):
-        assert SCORES[name].interval.ends([WEIGHTED], 0.01, draws, 0.95).why == FEW["errors"]
+    assert SCORES["rc_index"].interval.ends([WEIGHTED], 0.01, draws, 0.95).why == FEW["errors"]
 
 
 def test_a_difference_has_no_bounds_and_the_degrees_of_its_score():
@@ -301,3 +302,30 @@ def test_min_p_has_no_least_value():
     adjusted = min_p(p, rng.normal(size=(300, 3)))
     assert 1e-9 <= adjusted[0] < 5e-9
     assert (np.diff(adjusted) >= 0).all()
+
+
+@given(st.integers(0, 60), st.integers(60, 500))
+def test_losses_of_1_have_the_exact_interval_of_a_poisson_count(count, patients):
+    """With one whole further patient (Garwood, Biometrika 28:437, 1936)."""
+    further = 1 / patients, 1 / patients**2
+    low, high = loss_interval(count / patients, count / patients**2, further)
+    assert low == pytest.approx(stats.chi2.ppf(0.025, 2 * count) / 2 / patients if count else 0, rel=1e-9)
+    assert high == pytest.approx(stats.chi2.ppf(0.975, 2 * count + 2) / 2 / patients, rel=1e-9)
+
+
+def test_a_bounded_loss_is_mirrored_beyond_half_of_it():
+    low, high = loss_interval(0.1, 0.002, (0.01, 0.001), 1.0)
+    assert (1 - high, 1 - low) == pytest.approx(loss_interval(0.9, 0.002, (0.01, 0.001), 1.0))
+    assert 0 < low < 0.1 < high < 1
+
+
+def test_losses_that_few_patients_have_are_covered():
+    """Errors in 3 % of 100 patients, of exponential weight as in AURC of useless uncertainty: 380 of 400 are expected to cover, 364 is four
+    standard errors less (seed 4)."""
+    rng = np.random.default_rng(4)
+    covered = 0
+    for _ in range(400):
+        loss = rng.exponential(size=100) * (rng.random(100) < 0.03)
+        low, high = loss_interval(loss.mean(), loss.var(ddof=1) / 100, (PSEUDO / 100, 2 * PSEUDO / 100**2))
+        covered += low <= 0.03 <= high
+    assert covered >= 364

@@ -1,8 +1,7 @@
-"""Intervals and tests of scores: the scale of a bounded score, the closed-form error of an AUROC, and one interval method per kind of score.
+"""Intervals and tests of scores: the closed-form error of an AUROC, and one interval method per kind of score.
 
-A score with a bound at 0 or 1 is skewed near it: its percentile intervals miss the truth on the far side, up to four times
-too often with 100 patients. On the logit or the logarithmic scale its distribution is nearly normal, and no end of an
-interval lies beyond the bound.
+A score with a bound at 0 or 1 is skewed near it, and rare patients decide it: percentile and t intervals miss the truth on the far side, up to
+ten times too often. `loss_interval` reckons with a patient who was not seen.
 
 Every table, page and exporter shows the interval of this method. No method gives an interval without width: where the sample
 says nothing about the other side, there is either a bound that holds or none, with the reason.
@@ -25,11 +24,14 @@ from retinabench.metrics.proportions import binary, clopper_pearson, clustered_p
 from retinabench.metrics.weighted_images import Floats, Weighted
 
 Bounds = tuple[float, float]
+Moments = tuple[float, float]  # mean and mean square of what a further patient would add to a loss
 Counts = Callable[[Weighted], tuple[NDArray[np.generic], Floats]]
 Of = Literal["patients", "classes", "retained", "errors"]
 Ranks = Callable[[Weighted], tuple[Floats, Floats, Floats]]
 ROUNDING = 1e-12  # replicates that differ by less are equal: an area of ones is 1 only up to rounding
 FEWEST_ERRORS = 5
+PSEUDO = 0.5
+"""A further patient counts as half a patient, as in Jeffreys' interval; a quarter does not hold where errors fall at random ranks."""
 MORE_DEGREES = 5  # chosen by simulation, see `docs/intervals.md`
 FEWEST_DRAWS = 200  # replicates that tell how differences depend on each other
 MOST_EXACT = 4000  # the convolution takes less than a tenth of a second
@@ -41,6 +43,9 @@ FEW = {
     "retained": "no interval: fewer than four patients have images of one of the classes",
     "errors": f"no interval: fewer than {FEWEST_ERRORS} patients have a wrong (or a correct) prediction, which decides the score",
 }
+NOT_LINEAR = (
+    "no interval: fewer predictions are correct than images are retained, so that oracle referral leaves errors"
+)
 UNDEFINED = "no interval: the score is undefined in more than 5 % of the bootstrap replicates"
 ALL_ALIKE = "no interval: every bootstrap replicate has the same value, so that an interval would have no width"
 
@@ -100,21 +105,22 @@ def t_test(difference: float, error: float, degrees: float) -> float:
 
 @dataclass(frozen=True)
 class AurocError:
-    """An AUROC (or a difference of two) with its standard error."""
+    """An AUROC (or a difference of two) with its standard error, and the patients with images of each class."""
 
     auroc: float
     standard_error: float
     difference: bool = False
     degrees: float = np.inf
-    patients: int = 0
+    positives: int = 0
+    negatives: int = 0
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Student's t interval: of an AUROC on the logit scale (`area_interval`), of a difference cut to [-1, 1].
+        """Return the interval: of an AUROC that of the loss 1 - AUROC (`loss_interval`), of a difference Student's t, cut to [-1, 1].
 
         NaN where the error is undefined, or that of a difference 0.
         """
         if not self.difference:
-            return area_interval(self.auroc, self.standard_error, self.degrees, self.patients, level)
+            return auroc_interval(self.auroc, self.standard_error, self.positives, self.negatives, level)
         bounds = -np.inf, np.inf
         low, high = scaled_interval(self.auroc, self.standard_error, bounds, self.degrees, level)
         return (max(low, -1.0), min(high, 1.0)) if low <= high else (low, high)
@@ -125,22 +131,65 @@ class AurocError:
         return t_test(self.auroc - (0.0 if self.difference else 0.5), self.standard_error, self.degrees)
 
 
-def area_interval(
-    auroc: float, standard_error: float, degrees: float, patients: int, level: float = 0.95
+def loss_interval(
+    loss: float, variance: float, further: Moments, largest: float = math.inf, level: float = 0.95
 ) -> tuple[float, float]:
-    """Return Student's t interval of an AUROC on the logit scale, with an exact bound for a perfect record.
+    """Return the interval of a mean of losses that are rare and large, such as 1 - AUROC, AURC or NLL.
 
-    At 0 and 1 there is no standard error. The AUROC is the mean over one class of a share in [0, 1]: where it is 1 in every
-    patient, the bound is the exact one of as many successes as the rarer class has patients.
+    A study without the rare patient knows neither the mean nor its variance: t intervals of such scores hold the truth in 55 to 90 % of
+    studies. The lower end is the quantile of the gamma distribution of mean y and variance v, the upper one that of mean y + e
+    and variance v + s, where e and s are the mean and the mean square of what a further patient would add whose
+    predictions are wrong (a fraction of a patient: `PSEUDO`). It is the interval of a weighted sum of Poisson counts, whose weights are here the losses. For
+    losses of at most `largest` the distributions are beta distributions, and beyond half of it the further patient adds to largest - y.
+
+    References:
+        Fay and Feuer, Confidence intervals for directly standardized rates: a method based on the gamma distribution, Stat. Med. 16:791
+        (1997); Tiwari, Clegg and Zou, Efficient interval estimation for age-adjusted cancer rates, Stat. Methods Med. Res.
+        15:547 (2006), where the further count has a random weight.
+
+    >>> low, high = loss_interval(0.0, 0.0, (0.0025, 0.000025))  # no loss was seen in 100 patients
+    >>> low, round(high, 4)
+    (0.0, 0.0165)
     """
-    if not np.isfinite(standard_error):
-        return float("nan"), float("nan")
-    if standard_error > 0 and 0 < auroc < 1:
-        return scaled_interval(auroc, standard_error, (0.0, 1.0), degrees, level)
-    perfect = float(clopper_pearson(patients, patients, level)[0])
+    if not (math.isfinite(loss) and math.isfinite(variance)):
+        return math.nan, math.nan
+    if loss > largest / 2:
+        low, high = loss_interval(largest - loss, variance, further, largest, level)
+        return largest - high, largest - low
+    low = _matched(loss, variance, largest, (1 - level) / 2) if loss > 0 and variance > 0 else min(loss, 0.0)
+    return low, _matched(max(loss, 0.0) + further[0], variance + further[1], largest, (1 + level) / 2)
+
+
+def _matched(mean: float, variance: float, largest: float, quantile: float) -> float:
+    """The quantile of the gamma distribution of this mean and variance, or of the beta distribution on [0, largest]."""
+    if largest == math.inf:
+        return float(stats.gamma.ppf(quantile, mean**2 / variance, scale=variance / mean))
+    share, most = mean / largest, mean * (largest - mean) / variance - 1
+    if share >= 1 or most <= 0:  # further from 0 and `largest` than any distribution allows: nothing is known
+        return largest if quantile > 0.5 else 0.0
+    return largest * float(stats.beta.ppf(quantile, share * most, (1 - share) * most))
+
+
+def auroc_interval(
+    auroc: float, error: float, positives: int, negatives: int, level: float = 0.95
+) -> tuple[float, float]:
+    """Return `loss_interval` of 1 - AUROC, from its standard error and the patients with images of each class.
+
+    The further patients, one of each class, are ranked at random. Where every patient is ranked rightly the bound is the
+    exact one of as many successes as the rarer class has patients.
+    """
+    fewest = min(positives, negatives)
+    if math.isnan(error) or fewest < 1:
+        return math.nan, math.nan
     if auroc in (0, 1):
+        perfect = float(clopper_pearson(fewest, fewest, level)[0])
         return (perfect, 1.0) if auroc == 1 else (0.0, 1 - perfect)
-    return 0.0, 1.0  # every patient has the same share of right comparisons: nothing is known of others
+    if error == 0:
+        return 0.0, 1.0  # every patient has the same share of right comparisons: nothing is known of others
+    shares = [1 / positives, 1 / negatives]
+    further = PSEUDO * sum(shares) / 2, PSEUDO * sum(share**2 for share in shares) / 3
+    low, high = loss_interval(1 - auroc, error**2, further, 1.0, level)
+    return 1 - high, 1 - low
 
 
 def auroc_error(
@@ -218,7 +267,7 @@ def _error(
     noise = v10**2 / (with_positive - 1) + v01**2 / (with_negative - 1)
     degrees = (v10 + v01) ** 2 / noise if noise > 0 else min(with_positive, with_negative) - 1.0
     error = float(np.sqrt(max(v10 + v01 + 2 * v11, 0.0)))
-    return AurocError(auroc, error, difference, degrees, min(with_positive, with_negative))
+    return AurocError(auroc, error, difference, degrees, with_positive, with_negative)
 
 
 def _placements(y: NDArray[np.bool_], score: Floats, weight: Floats) -> Floats:
@@ -291,11 +340,13 @@ class Scaled:
             score compares them; `retained`, for an area over referral: 5 more than the patients with a wrong prediction in the surer
             half of the images, because these decide it, at most half of those of the rarer class; or `errors`: patients with the
             rarer of wrong and correct predictions, and no interval below 5 of them.
+        pseudo: The squared error grows by this much of 1 / patients^2: a further patient with a loss of -1 or 1.
     """
 
     low: float = -math.inf
     high: float = math.inf
     of: Of = "patients"
+    pseudo: float = 0.0
     resampled: bool = True
 
     def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
@@ -304,7 +355,8 @@ class Scaled:
         if patients < 2:
             return Ends(why=FEW[self.of])
         degrees = min(patients, len(draws)) - 1
-        ends = scaled_interval(value, replicate_error(draws), (self.low, self.high), degrees, level)
+        error = math.sqrt(replicate_error(draws) ** 2 + self.pseudo / patients_of(sets[0]) ** 2)
+        ends = scaled_interval(value, error, (self.low, self.high), degrees, level)
         return _checked(*ends, draws)
 
 
@@ -313,11 +365,13 @@ class Proportion:
     """Jeffreys' interval at an effective number of images, see `clustered_proportion`.
 
     counts: weighted images -> success of each image in [0, 1] and what it counts for, both (N,). resampled: whether the images
-    that count depend on the sample, so that the replicates tell the variance.
+    that count depend on the sample, so that the replicates tell the variance. scale: weighted images -> a and b of a score that
+    is a + b x proportion.
     """
 
     counts: Counts
     resampled: bool = False
+    scale: Callable[[Weighted], tuple[float, float]] | None = None
 
     def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
         """Return the interval, see `IntervalMethod`."""
@@ -325,17 +379,51 @@ class Proportion:
         success = np.concatenate([y for y, _ in parts])
         weight = np.concatenate([of / of.sum() if of.any() else of for _, of in parts])
         patient = np.concatenate([w.cases.patient for w in sets])
-        error = replicate_error(draws) if self.resampled else 0.0
+        at, slope = (0.0, 1.0) if self.scale is None else self.scale(sets[0])
+        error = replicate_error(draws) / slope if self.resampled else 0.0
         variance = error**2 if math.isfinite(error) else 0.0
         found = clustered_proportion(success, weight, patient, level, variance=variance)
         if math.isnan(found.low):
             return Ends(why=ONE_PATIENT_OF_CLASS)
-        return Ends(found.low, found.high)
+        if self.scale is not None and abs(at + slope * found.value - value) > 1e-9:
+            return Ends(why=NOT_LINEAR)
+        low, high = sorted(at + slope * end for end in (found.low, found.high))
+        return Ends(low, high)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Of a score that is a mean of rare, large losses; see `loss_interval`. The variance is that of the replicates.
+
+    Args:
+        further: Weighted images -> mean and mean square of what a further patient would add whose predictions are wrong.
+        best: The value without any loss; the score is a loss if it is 0, and a share less a loss if it is 1.
+        largest: The largest loss.
+        of: As in `Scaled`, of the differences of two models.
+    """
+
+    further: Callable[[Weighted], Moments]
+    best: float = 0.0
+    largest: float = math.inf
+    of: Of = "patients"
+    resampled: bool = True
+
+    def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
+        """Return the interval, see `IntervalMethod`."""
+        if patients_of(sets[0]) < 2:
+            return Ends(why=ONE_PATIENT)
+        variance = replicate_error(draws) ** 2
+        if math.isnan(variance):
+            return Ends(why=UNDEFINED)
+        sign = 1 if self.best == 0 else -1
+        ends = loss_interval(sign * (value - self.best), variance, self.further(sets[0]), self.largest, level)
+        low, high = sorted(self.best + sign * end for end in ends)
+        return Ends(low, high)
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """Of an AUROC or a linear function of one: DeLong's or Obuchowski's error, Student's t on the logit scale; see `area_interval`.
+    """Of an AUROC or a linear function of one: `loss_interval` of 1 - AUROC with DeLong's or Obuchowski's error.
 
     parts: weighted images -> score, and mass of the positive and of the negative images, all (N,). low: the value where the
     AUROC is 0.
@@ -354,15 +442,13 @@ class Ranked:
             return Ends(why=ONE_PATIENT_OF_CLASS)
         span = 1 - self.low
         if len(sets) == 1:
-            found = auroc_error(positive > 0, score, w.cases.patient, positive + negative)
-            error, degrees = found.standard_error, found.degrees
+            error = auroc_error(positive > 0, score, w.cases.patient, positive + negative).standard_error
         else:
-            error, degrees = replicate_error(draws) / span, min(*patients, len(draws)) - 1.0
+            error = replicate_error(draws) / span
         if math.isnan(error):
             return Ends(why=UNDEFINED)
-        ends = area_interval((value - self.low) / span, error, degrees, min(patients), level)
-        low, high = (self.low + span * end for end in ends)
-        return Ends(low, high)
+        low, high = auroc_interval((value - self.low) / span, error, *patients, level)
+        return Ends(self.low + span * low, self.low + span * high)
 
 
 @dataclass(frozen=True)
@@ -395,7 +481,7 @@ class NoInterval:
 
 def difference_method(method: IntervalMethod) -> Scaled:
     """Return how a difference of two scores gets its interval from replicates that hold the same patients for both."""
-    return Scaled(of=method.of if isinstance(method, Scaled) else "patients")
+    return Scaled(of=method.of if isinstance(method, Scaled | Loss) else "patients")
 
 
 def patients_of(w: Weighted, of: Of = "patients") -> int:

@@ -7,7 +7,6 @@ images and one line in `_BUILTIN`; a plug-in adds one by an entry point of the g
 
 from __future__ import annotations
 
-import math
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -19,10 +18,11 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from retinabench.core.registry import Registry
-from retinabench.metrics import calibration, classification, referral_curves, selective
+from retinabench.metrics import calibration, classification, further_patient, referral_curves, selective
 from retinabench.metrics.intervals import (
     Closed,
     IntervalMethod,
+    Loss,
     NoInterval,
     Percentile,
     Proportion,
@@ -121,7 +121,14 @@ def _share_of_retained(**counted: Any) -> Proportion:
 
 
 _SHARE = Scaled(0.0, 1.0)
-_SHARE_OF_CLASSES = Scaled(0.0, 1.0, "classes")
+_AURC = Loss(further_patient.of_aurc, 0.0, 1.0)
+_AUPRC = Loss(partial(further_patient.of_ranked, classes="positive"), 1.0, 1.0, "classes")
+
+
+def _ranked_retained(classes: Literal["both", "positive"]) -> Loss:
+    return Loss(partial(further_patient.of_ranked, classes=classes, half=True), 1.0, 1.0, "retained")
+
+
 _BIASED = NoInterval(
     "no interval: chance makes it larger, in replicates still more; see its null band and the debiased calibration error"
 )
@@ -146,7 +153,7 @@ def _at(metric: str, percent: int) -> ScoreSpec:
     function = partial(referral_curves.value_at, metric=metric, referred=percent / 100)
     label = f"{'Accuracy' if metric == 'accuracy' else 'AUROC'}, {percent} % referred"
     needs: Needs = "" if metric == "accuracy" else "classes"
-    interval: IntervalMethod = _SHARE_OF_CLASSES
+    interval: IntervalMethod = _ranked_retained("both")
     if metric == "accuracy":
         interval = _share_of_retained(success="right", referred=percent / 100)
     return _score(f"{metric}_at_{percent}", label, "higher", "", 2, function, needs, ON_REQUEST, interval)
@@ -157,14 +164,17 @@ def referred_scores(referred: float = 0.5) -> dict[str, ScoreSpec]:
     percent = f"{100 * referred:g}"
     at = f"{percent} % referred"
     missed = Proportion(partial(selective.missed_counts, referred=referred), resampled=True)
+    closed = Proportion(
+        partial(selective.retained_errors, referred=referred), True, partial(selective.closed_scale, referred=referred)
+    )
 
     def kept(success: str, of: str = "images") -> Proportion:
         return _share_of_retained(success=success, of=of, referred=referred)
 
     rows: list[tuple[str, str, Direction, IntervalMethod, Needs]] = [
         ("accuracy", f"Accuracy, {at}", "higher", kept("right"), ""),
-        ("gain", "Gain over random referral", "higher", Scaled(-1.0, 1.0), ""),
-        ("closed", "Share of the possible gain", "higher", Scaled(high=1.0), "errors"),
+        ("gain", "Gain over random referral", "higher", Scaled(-1.0, 1.0, pseudo=0.5), ""),
+        ("closed", "Share of the possible gain", "higher", closed, "errors"),
         ("perfect_accuracy", f"Accuracy of oracle referral, {at}", "higher", Percentile(), ""),
         ("sensitivity", f"Sensitivity, {at}", "higher", kept("called", "positives"), "positives"),
         ("specificity", f"Specificity, {at}", "higher", kept("not called", "negatives"), "negatives"),
@@ -182,9 +192,13 @@ def referred_scores(referred: float = 0.5) -> dict[str, ScoreSpec]:
 _BUILTIN = (
     _score("accuracy", "Accuracy", "higher", "", 2, classification.accuracy_of, interval=Proportion(classification.right_counts)),
     _score("auroc", "AUROC", "higher", "", 2, classification.auroc_of, "classes", interval=Ranked(classification.ranked_classes)),
-    _score("auprc", "AUPRC", "higher", "", 2, classification.auprc_of, "positives", interval=_SHARE_OF_CLASSES),
-    _score("nll", "NLL", "lower", "nats", 2, classification.nll_of, interval=Scaled(0.0, of="classes")),
-    _score("brier", "Brier score", "lower", "", 2, classification.brier_of, interval=_SHARE_OF_CLASSES),
+    _score("auprc", "AUPRC", "higher", "", 2, classification.auprc_of, "positives", interval=_AUPRC),
+    _score("nll", "NLL", "lower", "nats", 2, classification.nll_of,
+        interval=Loss(partial(further_patient.of_probability, loss="log"), of="classes"),
+    ),
+    _score("brier", "Brier score", "lower", "", 2, classification.brier_of,
+        interval=Loss(partial(further_patient.of_probability, loss="squared"), 0.0, 1.0, "classes"),
+    ),
     _score("ece_top_label", "ECE, top label", "lower", "", 2, calibration.ece_top_label_of, interval=_BIASED),
     _score("ece_positive_class", "ECE, positive class", "lower", "", 2, calibration.ece_positive_class_of, interval=_BIASED),
     *(
@@ -203,14 +217,17 @@ _BUILTIN = (
         "specificity", "Specificity", "higher", "", 2, classification.specificity_of, "negatives",
         interval=Proportion(classification.specificity_counts),
     ),
-    _area("accuracy", "Referral accuracy area", "higher", _SHARE),
-    _area("nll", "Referral NLL area", "lower", Scaled(0.0, math.inf, "retained"), "nats"),
-    _area("auroc", "Referral AUROC area", "higher", Scaled(0.0, 1.0, "retained"), "", 3, "retained"),
-    _area("auprc", "Referral AUPRC area", "higher", Scaled(0.0, 1.0, "retained"), "", 3, "retained"),
+    _area("accuracy", "Referral accuracy area", "higher", Loss(further_patient.of_aurc, 1.0, 1.0)),
+    _area(
+        "nll", "Referral NLL area", "lower",
+        Loss(partial(further_patient.of_probability, loss="log", area=True), of="retained"), "nats",
+    ),
+    _area("auroc", "Referral AUROC area", "higher", _ranked_retained("both"), "", 3, "retained"),
+    _area("auprc", "Referral AUPRC area", "higher", _ranked_retained("positive"), "", 3, "retained"),
     _score("rc_index", "RC-Index@0.9", "higher", "", 2, selective.rc_index_of, interval=Scaled(of="errors")),
-    _score("aurc", "AURC", "lower", "", 2, selective.aurc_of, interval=_SHARE),
-    _score("e_aurc", "E-AURC", "lower", "", 2, selective.e_aurc_of, interval=Scaled(0.0, of="errors")),
-    _score("augrc", "AUGRC", "lower", "", 2, selective.augrc_of, interval=_SHARE),
+    _score("aurc", "AURC", "lower", "", 2, selective.aurc_of, interval=_AURC),
+    _score("e_aurc", "E-AURC", "lower", "", 2, selective.e_aurc_of, interval=Loss(further_patient.of_e_aurc, of="errors")),
+    _score("augrc", "AUGRC", "lower", "", 2, selective.augrc_of, interval=Loss(further_patient.of_augrc, 0.0, 1.0)),
     _score("failure_auroc", "Failure AUROC", "higher", "", 2, selective.failure_auroc_of, "errors", interval=_ERRORS),
     _score("prr", "PRR", "higher", "", 2, selective.prr_of, "errors", interval=Ranked(selective.ranked_errors, -1.0)),
     _score(

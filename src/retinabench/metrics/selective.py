@@ -221,6 +221,18 @@ def retained_counts(w: Weighted, success: str, of: str = "images", referred: flo
     return hit[success].astype(np.float64), np.where(among[of], kept, 0.0)
 
 
+def retained_errors(w: Weighted, referred: float = 0.5) -> tuple[Floats, Floats]:
+    """Return what `closed_at_50` counts: the share (N,) of each wrong prediction that is retained, of the wrong mass (N,)."""
+    kept = retained_counts(w, "right", referred=referred)[1]
+    share = np.divide(kept, w.weight, out=np.zeros_like(kept), where=w.weight > 0)
+    return share, w.weight * w.cases.error
+
+
+def closed_scale(w: Weighted, referred: float = 0.5) -> tuple[float, float]:
+    """Return a and b: the share of the possible gain is a + b x the share of the wrong predictions that is retained."""
+    return 1.0, -float(w.count) / max(1, int((1 - referred) * w.count + 1e-9))
+
+
 def missed_counts(w: Weighted, referred: float = 0.5) -> tuple[Floats, Floats]:
     """Return what `missed_at_50` counts: the share (N,) of each image retained and called negative, of the positive mass (N,)."""
     kept = retained_counts(w, "right", referred=referred)[1]
