@@ -58,7 +58,7 @@ def test_single_precision_stays_and_is_the_same_examinee(tmp_path):
 
 def test_rows_are_found_by_their_ids_and_others_are_left_aside(tmp_path):
     more = np.vstack([PROBS[::-1], [[0.3, 0.3]]])
-    found = read_answers(written(tmp_path / "t.parquet", ("z", "y", "x", "other"), more), BANK)
+    found = read_answers(written(tmp_path / "t.parquet", ("z", " y", "x\u200b", "other"), more), BANK)
     assert found.hash == Answers(BANK, PROBS).hash
 
 

@@ -16,6 +16,7 @@ from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources, member_runs
 from retinabench.experiments.exporting.model_files import leaf_runs
+from retinabench.experiments.predict import predict_on
 from retinabench.experiments.run import divided, execute, make_batches, metadata, predict, run_folder
 from retinabench.experiments.run_folder import (
     describe,
@@ -124,6 +125,13 @@ def test_a_cross_validation_tests_every_image_by_a_run_without_its_patient(tmp_p
         list(leaf_runs(run))
     with pytest.raises(InputError, match="counted from 0"):
         load_run(None, [*words, "cross_validation.fold=2"], data=str(data))
+    with pytest.raises(InputError, match="joins folds"):
+        predict_on(folder, data, tmp_path / "x.csv", Resources("cpu"))
+    moved = data.rename(tmp_path / "moved")
+    with pytest.raises(InputError, match="Run the command where the run was trained"):
+        predict_on(
+            run_folder(member_runs(run)[0], tmp_path / "runs", task), moved, tmp_path / "x.csv", Resources("cpu")
+        )
 
 
 def run(*words, **given):

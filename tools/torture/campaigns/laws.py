@@ -297,8 +297,10 @@ def broken(name: str, command: str, seed: int, folder: Path) -> str:
 
 
 def campaign(seed: int, scratch: Path) -> Iterator[Outcome]:
-    """One table, under every law."""
-    trials = [(name, command, seed, scratch) for name, law in LAWS.items() for command in law.commands]
-    for trial, ended in zip(trials, isolated_each(lambda one: broken(*one), trials, together=40), strict=True):
+    """One table, under a part of the laws."""
+    every = [(name, command, seed, scratch) for name, law in LAWS.items() for command in law.commands]
+    trials = sorted(every[seed % 5 :: 5], key=lambda one: one[1])  # commands of one kind share the result of the table
+    ends = isolated_each(lambda one: broken(*one), trials, seconds=120, together=len(trials))
+    for trial, ended in zip(trials, ends, strict=True):
         said = ended.broken or ended.error or ended.value
         yield Outcome("laws", f"{trial[1]}: {trial[0]}", Verdict.FAILED if said else Verdict.EQUAL, str(said)[:300])

@@ -90,7 +90,8 @@ def read_patients(path: Path) -> NDArray[np.str_] | None:
         if names.count(PATIENT) > 1:
             raise InputError("stands twice in the header", file=path, column=PATIENT)
         table = read_table(path, [PATIENT]) if parquet else _csv(path, [], PATIENT)
-    return Check(str(path)).text(PATIENT, _text(table[PATIENT]))
+    check = Check(str(path))
+    return check.identified(PATIENT, check.text(PATIENT, _text(table[PATIENT])))[0]
 
 
 def _unchanged(name: str, values: NDArray[Any]) -> NDArray[Any]:
@@ -119,7 +120,8 @@ def read_concepts(
     check_size(path, len(ids), len(wanted))
     if len(ids) == 0:
         raise InputError("has no rows", file=path, hint="Write one row per image.")
-    image_id = Check(str(path)).text("image_id", _text(ids))
+    check = Check(str(path))
+    image_id, _ = check.identified("image_id", check.text("image_id", _text(ids)))
     # Columns are written, and most often read, as a whole.
     values = np.empty((len(wanted), len(ids)), dtype or _type(path if parquet else None, wanted)).T
     for first in range(0, len(wanted), COLUMNS):
