@@ -55,7 +55,7 @@ def test_intervals_cover_where_errors_and_disease_are_rare(simulation, tmp_path,
     shares = {row[3]: row[6] for row in simulation.coverage(found, table) if row[4] >= STUDIES / 2}
     wanted = {"auroc", "nll", "brier", "aurc", "e_aurc", "augrc", "referral_nll_area", "gain_at_50"}
     assert wanted <= set(shares)
-    assert min(shares.values()) >= 0.95 - 4.5 * 0.034
+    assert min(shares[name] for name in wanted) >= 0.95 - 4.5 * 0.034
 
 
 def test_a_killed_run_is_continued(simulation, tmp_path, monkeypatch, capsys):

@@ -20,7 +20,7 @@ from retinabench.metrics.bootstrap import by_rows, cluster_bootstrap, percentile
 from retinabench.metrics.comparison import compare
 from retinabench.metrics.intervals import (
     FEW,
-    PSEUDO,
+    WHOLE,
     Scaled,
     auroc_difference,
     auroc_error,
@@ -326,6 +326,6 @@ def test_losses_that_few_patients_have_are_covered():
     covered = 0
     for _ in range(400):
         loss = rng.exponential(size=100) * (rng.random(100) < 0.03)
-        low, high = loss_interval(loss.mean(), loss.var(ddof=1) / 100, (PSEUDO / 100, 2 * PSEUDO / 100**2))
+        low, high = loss_interval(loss.mean(), loss.var(ddof=1) / 100, (WHOLE / 100, 2 * WHOLE / 100**2))
         covered += low <= 0.03 <= high
     assert covered >= 364

@@ -1,7 +1,7 @@
 """What a further patient whose predictions are wrong would add to each loss: its mean and its mean square, for `intervals.loss_interval`.
 
 The images of the further patient stand at a random rank of the uncertainty. With G patients and a loss that adds x to the mean of an image, the
-moments are `PSEUDO` times the mean of x / G, and of x^2 / G^2.
+moments are the mean of x / G, and of x^2 / G^2, times `HALF` or `WHOLE`.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from typing import Literal
 
 import numpy as np
 
-from retinabench.metrics.intervals import PSEUDO, Moments, patients_of
+from retinabench.metrics.intervals import HALF, WHOLE, Moments, patients_of
 from retinabench.metrics.weighted_images import EPS, Floats, Weighted
 
 
-def _moments(w: Weighted, mean: float, square: float) -> Moments:
+def _moments(w: Weighted, further: float, mean: float, square: float) -> Moments:
     patients = patients_of(w)
-    return PSEUDO * mean / patients, PSEUDO * square / patients**2
+    return further * mean / patients, further * square / patients**2
 
 
 def _area_weight(w: Weighted) -> Floats:
@@ -31,23 +31,31 @@ def of_probability(w: Weighted, loss: Literal["log", "squared"], *, area: bool =
     error = np.where(w.cases.label, w.cases.prob, 1 - w.cases.prob)  # if the label is turned
     x = error**2 if loss == "squared" else -np.log(np.clip(1 - error, EPS, 1 - EPS))
     x = x * _area_weight(w) if area else x
-    return _moments(w, float(w.mean(x)), float(w.mean(x**2)))
+    return _moments(w, WHOLE if area else HALF, float(w.mean(x)), float(w.mean(x**2)))
+
+
+def of_brier_skill(w: Weighted) -> Moments:
+    """1 - Brier skill: the Brier score over that of always giving the prevalence."""
+    mean, square = of_probability(w, "squared")
+    share = float(w.positives / w.total)
+    scale = share * (1 - share)
+    return mean / scale, square / scale**2
 
 
 def of_aurc(w: Weighted) -> Moments:
     """AURC: -ln u of a uniform rank u has mean 1 and mean square 2."""
-    return _moments(w, 1, 2)
+    return _moments(w, WHOLE, 1, 2)
 
 
 def of_e_aurc(w: Weighted) -> Moments:
     """E-AURC: -ln u + ln a, because the error that the oracle leaves grows by -ln a at accuracy a."""
     log = float(np.log(max(1 - float(w.mean(w.cases.error)), EPS)))
-    return _moments(w, 1 + log, 2 + 2 * log + log**2)
+    return _moments(w, WHOLE, 1 + log, 2 + 2 * log + log**2)
 
 
 def of_augrc(w: Weighted) -> Moments:
     """AUGRC: 1 - u of a uniform rank u."""
-    return _moments(w, 1 / 2, 1 / 3)
+    return _moments(w, HALF, 1 / 2, 1 / 3)
 
 
 def of_ranked(w: Weighted, classes: Literal["both", "positive"] = "both", *, half: bool = False) -> Moments:
@@ -55,4 +63,4 @@ def of_ranked(w: Weighted, classes: Literal["both", "positive"] = "both", *, hal
     kept = w.retained(int(np.ceil(float(w.count) / 2))) if half else w.weight
     masses = [kept * w.cases.label, kept * ~w.cases.label][: 2 if classes == "both" else 1]
     shares = [1 / count for mass in masses if (count := len(np.unique(w.cases.patient[mass > 0])))]
-    return PSEUDO * sum(shares) / 2, PSEUDO * sum(share**2 for share in shares) / 3
+    return HALF * sum(shares) / 2, HALF * sum(share**2 for share in shares) / 3

@@ -30,8 +30,9 @@ Of = Literal["patients", "classes", "retained", "errors"]
 Ranks = Callable[[Weighted], tuple[Floats, Floats, Floats]]
 ROUNDING = 1e-12  # replicates that differ by less are equal: an area of ones is 1 only up to rounding
 FEWEST_ERRORS = 5
-PSEUDO = 0.5
-"""A further patient counts as half a patient, as in Jeffreys' interval; a quarter does not hold where errors fall at random ranks."""
+HALF, WHOLE = 0.5, 1.0
+"""As how many the further patient counts: half of one, as in Jeffreys' interval, for scores of all images; a whole one for those that the order of
+referral decides, whose few large terms a smaller number does not reckon with (`docs/intervals.md`)."""
 MORE_DEGREES = 5  # chosen by simulation, see `docs/intervals.md`
 FEWEST_DRAWS = 200  # replicates that tell how differences depend on each other
 MOST_EXACT = 4000  # the convolution takes less than a tenth of a second
@@ -139,7 +140,7 @@ def loss_interval(
     A study without the rare patient knows neither the mean nor its variance: t intervals of such scores hold the truth in 55 to 90 % of
     studies. The lower end is the quantile of the gamma distribution of mean y and variance v, the upper one that of mean y + e
     and variance v + s, where e and s are the mean and the mean square of what a further patient would add whose
-    predictions are wrong (a fraction of a patient: `PSEUDO`). It is the interval of a weighted sum of Poisson counts, whose weights are here the losses. For
+    predictions are wrong (`HALF` of one, or a `WHOLE` one). It is the interval of a weighted sum of Poisson counts, whose weights are here the losses. For
     losses of at most `largest` the distributions are beta distributions, and beyond half of it the further patient adds to largest - y.
 
     References:
@@ -171,11 +172,11 @@ def _matched(mean: float, variance: float, largest: float, quantile: float) -> f
 
 
 def auroc_interval(
-    auroc: float, error: float, positives: int, negatives: int, level: float = 0.95
+    auroc: float, error: float, positives: int, negatives: int, level: float = 0.95, further: float = HALF
 ) -> tuple[float, float]:
     """Return `loss_interval` of 1 - AUROC, from its standard error and the patients with images of each class.
 
-    The further patients, one of each class, are ranked at random. Where every patient is ranked rightly the bound is the
+    The further patients, `further` of each class, are ranked at random. Where every patient is ranked rightly the bound is the
     exact one of as many successes as the rarer class has patients.
     """
     fewest = min(positives, negatives)
@@ -187,8 +188,8 @@ def auroc_interval(
     if error == 0:
         return 0.0, 1.0  # every patient has the same share of right comparisons: nothing is known of others
     shares = [1 / positives, 1 / negatives]
-    further = PSEUDO * sum(shares) / 2, PSEUDO * sum(share**2 for share in shares) / 3
-    low, high = loss_interval(1 - auroc, error**2, further, 1.0, level)
+    moments = further * sum(shares) / 2, further * sum(share**2 for share in shares) / 3
+    low, high = loss_interval(1 - auroc, error**2, moments, 1.0, level)
     return 1 - high, 1 - low
 
 
@@ -426,11 +427,12 @@ class Ranked:
     """Of an AUROC or a linear function of one: `loss_interval` of 1 - AUROC with DeLong's or Obuchowski's error.
 
     parts: weighted images -> score, and mass of the positive and of the negative images, all (N,). low: the value where the
-    AUROC is 0.
+    AUROC is 0. further: as how many a further patient of each class counts.
     """
 
     parts: Ranks
     low: float = 0.0
+    further: float = HALF
     resampled: bool = False
 
     def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
@@ -447,7 +449,7 @@ class Ranked:
             error = replicate_error(draws) / span
         if math.isnan(error):
             return Ends(why=UNDEFINED)
-        low, high = auroc_interval((value - self.low) / span, error, *patients, level)
+        low, high = auroc_interval((value - self.low) / span, error, *patients, level, self.further)
         return Ends(self.low + span * low, self.low + span * high)
 
 

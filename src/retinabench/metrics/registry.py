@@ -20,6 +20,7 @@ import numpy as np
 from retinabench.core.registry import Registry
 from retinabench.metrics import calibration, classification, further_patient, referral_curves, selective
 from retinabench.metrics.intervals import (
+    WHOLE,
     Closed,
     IntervalMethod,
     Loss,
@@ -132,7 +133,7 @@ def _ranked_retained(classes: Literal["both", "positive"]) -> Loss:
 _BIASED = NoInterval(
     "no interval: chance makes it larger, in replicates still more; see its null band and the debiased calibration error"
 )
-_ERRORS = Ranked(selective.ranked_errors)
+_ERRORS = Ranked(selective.ranked_errors, further=WHOLE)
 _score = partial(ScoreSpec, by_rows=False)
 
 
@@ -229,7 +230,7 @@ _BUILTIN = (
     _score("e_aurc", "E-AURC", "lower", "", 2, selective.e_aurc_of, interval=Loss(further_patient.of_e_aurc, of="errors")),
     _score("augrc", "AUGRC", "lower", "", 2, selective.augrc_of, interval=Loss(further_patient.of_augrc, 0.0, 1.0)),
     _score("failure_auroc", "Failure AUROC", "higher", "", 2, selective.failure_auroc_of, "errors", interval=_ERRORS),
-    _score("prr", "PRR", "higher", "", 2, selective.prr_of, "errors", interval=Ranked(selective.ranked_errors, -1.0)),
+    _score("prr", "PRR", "higher", "", 2, selective.prr_of, "errors", interval=Ranked(selective.ranked_errors, -1.0, WHOLE)),
     _score(
         "ood_auroc", "OOD detection AUROC", "higher", "", 2, classification.ood_auroc_of, "domains", ("joint",),
         Ranked(classification.ranked_domains),
@@ -239,7 +240,7 @@ _BUILTIN = (
     ),
     *(_at(metric, percent) for metric in ("accuracy", "auroc") for percent in REFERRED_PERCENT),
     _score(
-        "brier_skill", "Brier skill", "higher", "", 2, classification.brier_skill_of, "classes", ON_REQUEST, Scaled(high=1.0)
+        "brier_skill", "Brier skill", "higher", "", 2, classification.brier_skill_of, "classes", ON_REQUEST, Loss(further_patient.of_brier_skill, 1.0)
     ),
     _score(
         "net_benefit_gain", "Net benefit over calling all or none", "higher", "", 1, classification.net_benefit_gain_of, "", ON_REQUEST,
