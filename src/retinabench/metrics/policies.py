@@ -142,7 +142,7 @@ def _groups(part: Predictions, columns: Sequence[str] | None, most: int) -> dict
     pairs = [(f"{column}: {value}", rows) for column, groups in members.items() for value, rows in groups.items()]
     if len(named := dict(pairs)) < len(pairs):
         raise InputError("has two subgroups of one name", file=part.source, hint="Rename a column that holds a colon.")
-    largest = sorted(named, key=lambda name: -int(named[name].sum()))[:most]
+    largest = sorted(named, key=lambda name: (-int(named[name].sum()), name))[:most]
     return {
         "": np.ones(len(part), bool),
         **{name: rows for name, rows in named.items() if name in largest},

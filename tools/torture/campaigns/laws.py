@@ -45,8 +45,7 @@ CALLS: dict[str, Callable[[rb.Predictions, rb.Predictions], Json]] = {
     "clinic": lambda a, b: clinic_json(rb.clinic(a, referral_rate=0.2)),
     "transfer": lambda a, b: rb.transfer(a, goals=GOALS, delta=0.1, bootstrap=40).to_dict(),
 }
-COMMANDS = tuple(WORDS)
-QUICK = COMMANDS[:-1]
+COMMANDS, QUICK = tuple(WORDS), tuple(WORDS)[:-1]
 
 
 def base(seed: int) -> Columns:
