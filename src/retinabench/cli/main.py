@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
+import math
 import os
 import signal
 import stat
@@ -133,6 +135,9 @@ def _options(
 def main() -> None:
     """Run the command line; the console script."""
     os.environ.update(sleeping_threads())  # before anything imports PyTorch
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # where the encoding has no such letter, as in cp1252
     sys.unraisablehook = _repeat_lost_interrupt
     warnings.formatwarning = _one_line
     try:
@@ -163,6 +168,7 @@ def run(arguments: list[str]) -> int:
     """
     try:
         _refuse_devices(arguments)
+        _refuse_numbers(arguments)
         with confirming():
             code = app(arguments, prog_name="retinabench", standalone_mode=False)
         if code == ExitCode.INTERRUPTED:  # what some versions of typer turn Ctrl-C into
@@ -215,6 +221,25 @@ def _refuse_devices(arguments: list[str]) -> None:
             kind = os.stat(path).st_mode
         if kind and not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
             raise InputError("is a pipe or a device, and no file", file=path, hint="Name a file.")
+
+
+def _refuse_numbers(arguments: list[str]) -> None:
+    """Refuse values of options that are no finite number, such as `--refer-above nan`: comparisons with them are silently false."""
+    names = [argument.partition("=")[0] for argument in arguments]
+    for k, argument in enumerate(arguments):
+        own = argument.startswith("--") and "=" in argument
+        if not own and not (k and names[k - 1].startswith("--") and "=" not in arguments[k - 1]):
+            continue
+        text = argument.rpartition("=")[2]
+        try:
+            value = float(text)
+        except ValueError:  # it is no number
+            continue
+        if not math.isfinite(value) or 0 < abs(value) < 1e-200:
+            name = names[k] if own else names[k - 1]
+            raise InputError(
+                f"{name} {text} is out of range", hint="Give a finite number that is not vanishingly small."
+            )
 
 
 def _fail(message: str, code: int) -> int:

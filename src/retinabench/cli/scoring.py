@@ -92,12 +92,12 @@ def score(
             found.append(scored)
             if not replicates:
                 advance(1)
-    print_result(scores_table(names, found), json, lambda: scores_json(found, names))
     notes = notes_of_files([str(path) for path in paths], [one.notes for one in found])
     if not alike:
         notes.append("the files hold different test images: their scores cannot be ranked")
     if listed is not None and referral_list is not None:
         notes += _write_referral_list(listed, referral_list, scoring.uncertainty, referral, found[0].threshold.value)
+    print_result(scores_table(names, found), json, lambda: scores_json(found, names))
     print_notes(notes)
 
 

@@ -88,12 +88,11 @@ _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff\ufff9-\ufffb]"
 )
 
-_FORMULA = re.compile("'*[=+\\-@\t\r\uff1d\uff0b\uff0d\uff20]")  # the last four are the wide forms
-_QUOTED = re.compile(f"'{_FORMULA.pattern}")
+# A semicolon begins a cell, too, for a spreadsheet of a country with decimal commas. The last four are the wide forms.
+FORMULA = "(^|;)('*[=+\\-@\t\r\uff1d\uff0b\uff0d\uff20])"
+QUOTED = FORMULA.replace("('", "'('")
+"""What `plain_cell` may quote and what it has quoted, also as regular expressions of Arrow; the groups of the latter are what stays."""
 _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]{1,3})?")
-FORMULA = f"^{_FORMULA.pattern}"
-QUOTED_ARROW = f"^'({_FORMULA.pattern})"
-"""What `plain_cell` may quote and what it has quoted, as regular expressions of Arrow; the group of the latter is what stays."""
 
 
 def json_object(text: str | bytes) -> dict[str, Any]:
@@ -129,15 +128,15 @@ def plain_cell(text: str) -> str:
     Numbers stay as they are. `unquoted` is the inverse for every text.
 
     Example:
-        >>> plain_cell("=1+1"), plain_cell("-0.5"), plain_cell("plain")
-        ("'=1+1", '-0.5', 'plain')
+        >>> plain_cell("=1+1"), plain_cell("a;=1+1"), plain_cell("-0.5"), plain_cell("plain")
+        ("'=1+1", "a;'=1+1", '-0.5', 'plain')
     """
-    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
+    return text if _NUMBER.fullmatch(text) else re.sub(FORMULA, r"\1'\2", text)
 
 
 def unquoted(text: str) -> str:
     """Return the text that `plain_cell` wrote."""
-    return text[1:] if _QUOTED.match(text) else text
+    return re.sub(QUOTED, r"\1\2", text)
 
 
 def csv_text(rows: Iterable[Sequence[object]]) -> str:

@@ -47,7 +47,7 @@ from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Gaussian
 from retinabench.models.build import initialise
 from retinabench.models.networks.small import MLP
-from retinabench.reports.toolkit.figures import FAINT, INK, MUTED, PAPER, canvas, mark, save
+from retinabench.reports.toolkit.figures import FAINT, INK, MUTED, PAPER, canvas, drawing, mark, save
 
 SCHEMA = "retinabench.uci/2"
 # Of the standardised target: a variance of at least 1e-6, as published for ensembles.
@@ -323,6 +323,7 @@ def split_scores(target: Floats, means: Floats, variances: Floats) -> Splits:
 # ------------------------------------------------------------------------------- tables and figure
 
 
+@drawing()
 def write_uci_report(found: Results, epochs: int, out: Path) -> list[Path]:
     """Write `uci.csv` and `uci.md` of all results, and `uci.svg` and `uci.png`; return their paths."""
     write_bytes(out / "uci.csv", csv_table(found, epochs).encode())

@@ -232,7 +232,9 @@ def _output(found: Any, images: int, number: int) -> Tensor:
 
 
 def _array(values: Any) -> np.ndarray[Any, Any]:
-    return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+    return np.array(
+        values.detach().cpu().numpy() if isinstance(values, Tensor) else values
+    )  # loaders refill their batches
 
 
 def _dropout_layers(model: nn.Module) -> list[nn.Module]:

@@ -39,8 +39,8 @@ class ReferralScores(Metric):
 
         Shapes: `logits` (B,), `label` (B,).
         """
-        self.logits.append(logits.detach().float().reshape(len(logits), -1))
-        self.label.append(label.detach())
+        self.logits.append(logits.detach().float().reshape(len(logits), -1).clone())
+        self.label.append(label.detach().clone())
 
     def compute(self) -> dict[str, Tensor]:
         """Return the scores by name, NaN where one is undefined."""

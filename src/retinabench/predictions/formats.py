@@ -34,7 +34,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.core.untrusted import FORMULA, QUOTED_ARROW, plain_cell, unquoted
+from retinabench.core.untrusted import FORMULA, QUOTED, plain_cell, unquoted
 from retinabench.predictions import columns
 from retinabench.predictions.columns import (
     KNOWN,
@@ -375,10 +375,10 @@ def unquote(table: pa.Table) -> pa.Table:
     for place, field in enumerate(table.schema):
         if not pa.types.is_string(field.type):
             continue
-        for quoted in (_QUOTED_BEHIND_BLANKS, QUOTED_ARROW):
+        for quoted, kept in ((_QUOTED_BEHIND_BLANKS, r"\1"), (QUOTED, r"\1\2")):
             column = table.column(place)
             if pa.compute.any(pa.compute.match_substring_regex(column, quoted)).as_py():
-                column = pa.compute.replace_substring_regex(column, quoted, r"\1")
+                column = pa.compute.replace_substring_regex(column, quoted, kept)
                 table = table.set_column(place, field.name, column)
     return table
 

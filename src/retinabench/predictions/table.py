@@ -24,6 +24,7 @@ version. With K members the S samples are stored member by member: member k hold
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -224,6 +225,15 @@ class Constructors:
         return cls(image_id=image_id, label=label, probs=probs, notes=tuple(notes), **columns)  # type: ignore[call-arg]
 
 
+def _owned(values: NDArray[Any], given: Any) -> NDArray[Any]:
+    """Return the values as an array that nobody can write to, the caller who gave them least of all."""
+    shared = np.may_share_memory(values, given) if isinstance(given, np.ndarray) else hasattr(given, "__array__")
+    values = values.copy() if shared else values
+    values = values.view()
+    values.setflags(write=False)
+    return values
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Predictions(Constructors, Tabular):
     """Predictions of N images by S posterior samples, checked when made.
@@ -320,9 +330,13 @@ class Predictions(Constructors, Tabular):
         if not stated_samples(self.metadata):
             refuse_classes(check, columns["probs"])
         columns["notes"] = tuple(dict.fromkeys(notes))
+        columns["subgroups"] = {
+            name: _owned(values, self.subgroups[name]) for name, values in columns["subgroups"].items()
+        }
         for name, values in columns.items():
-            object.__setattr__(self, name, values)
-        object.__setattr__(self, "metadata", dict(self.metadata))
+            owned = _owned(values, getattr(self, name)) if isinstance(values, np.ndarray) else values
+            object.__setattr__(self, name, owned)
+        object.__setattr__(self, "metadata", deepcopy(dict(self.metadata)))
 
     def _check_agreement(self, check: Check, label: NDArray[np.int8], grade: NDArray[np.int8]) -> None:
         # A run states its task, which says from which grade on an image is referable.

@@ -40,6 +40,7 @@ from retinabench.reports.toolkit.figures import (
     Panel,
     canvas,
     draw_lines,
+    drawing,
     light_grid,
 )
 from retinabench.reports.toolkit.number_format import (
@@ -557,6 +558,7 @@ CONTENTS = (
 )  # fmt: skip
 
 
+@drawing()
 def render(report: ScreeningReport, grid: PolicyGrid | None = None) -> str:
     """Return the page of a screening report."""
     answers = answer_sets(report)

@@ -29,6 +29,7 @@ from retinabench.reports.toolkit.figures import (
     Mark,
     Panel,
     canvas,
+    drawing,
     light_grid,
     mark,
     thin,
@@ -176,6 +177,7 @@ def write_page(result: Monitoring, out: Path) -> Path:
     return path
 
 
+@drawing()
 def page(result: Monitoring) -> str:
     """Return the page as HTML: no script, nothing from the network, every text escaped."""
     goals = [LegendEntry(goal_text(one.name), mark(k + 1)) for k, one in enumerate(result.risks)]

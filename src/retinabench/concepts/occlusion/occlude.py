@@ -44,6 +44,7 @@ from retinabench.reports.toolkit.figures import (
     WIDTH,
     Panel,
     canvas,
+    drawing,
     light_grid,
     math_free,
     to_svg,
@@ -109,6 +110,7 @@ def _quantity(change: Interval) -> Quantity:
     return Quantity(change.value, change.low, change.high)
 
 
+@drawing()
 def _figure(effects: Sequence[Effect]) -> Panel:
     """Draw the mean change of P(referable) of every concept, with intervals over patients."""
     figure = _forest(effects)

@@ -26,7 +26,7 @@ from retinabench.concepts.report.findings import (
 )
 from retinabench.core.files import write_bytes
 from retinabench.reports.toolkit import pages
-from retinabench.reports.toolkit.figures import HUES, Panel, to_svg
+from retinabench.reports.toolkit.figures import HUES, Panel, drawing, to_svg
 from retinabench.reports.toolkit.number_format import COUNT, PERCENT, TWO_DIGITS, percent, plain
 from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table
 
@@ -44,6 +44,7 @@ def write_report(report: ExaminationReport, out: Path) -> Path:
     return out / "index.html"
 
 
+@drawing()
 def render(report: ExaminationReport) -> str:
     """Return the page of an examination."""
     found = report.examination

@@ -19,7 +19,7 @@ from retinabench.experiments.engines.scheduler import State
 from retinabench.experiments.many import STATES
 from retinabench.experiments.search.criteria import CRITERIA
 from retinabench.experiments.search.space import Point, Range, Space
-from retinabench.reports.toolkit.figures import BAD, GOOD, canvas, light_grid, save
+from retinabench.reports.toolkit.figures import BAD, GOOD, canvas, drawing, light_grid, save
 from retinabench.reports.toolkit.number_format import NumberFormat
 from retinabench.reports.toolkit.tables import Cell, Column, Emphasis, Row, Table, csv_bytes
 
@@ -191,6 +191,7 @@ def _literal(value: Any) -> str:
     return repr(value)
 
 
+@drawing()
 def write_figure(ranking: TrialRanking, folder: Path) -> list[Path]:
     """Write the criterion over each parameter as SVG and PNG; return the files."""
     return save(marginals(ranking), folder / FIGURE)

@@ -36,6 +36,7 @@ from retinabench.reports.toolkit.figures import (
     Mark,
     Panel,
     canvas,
+    drawing,
     light_grid,
     mark,
     to_svg,
@@ -231,6 +232,7 @@ def markdown(board: FidelityBoards) -> str:
     return "\n".join(to_markdown(table) for table in tables if table is not None)
 
 
+@drawing()
 def page(board: FidelityBoards) -> str:
     """Return the page: self-contained, everything that comes from files escaped."""
     names = [task.target.name for task in board.tasks]

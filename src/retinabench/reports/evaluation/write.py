@@ -41,7 +41,7 @@ from retinabench.reports.evaluation.evaluation import (
 from retinabench.reports.evaluation.examples import ImageSource, data_uri
 from retinabench.reports.evaluation.verdict import SLIGHT, verdict
 from retinabench.reports.toolkit import pages
-from retinabench.reports.toolkit.figures import LegendEntry
+from retinabench.reports.toolkit.figures import LegendEntry, drawing
 from retinabench.reports.toolkit.number_format import NumberFormat, Quantity, join_names
 from retinabench.reports.toolkit.pages import Explorer, Thumbnails, explorer
 from retinabench.reports.toolkit.tables import (
@@ -62,6 +62,7 @@ THUMBNAIL_SIDE = 170
 IMAGES_PER_HOUR = 60.0
 
 
+@drawing()
 def render(
     evaluation: Evaluation, grids: dict[int, PolicyGrid], *, title: str, images: ImageSource | None = None
 ) -> str:

@@ -29,6 +29,7 @@ from retinabench.reports.toolkit.figures import (
     Panel,
     canvas,
     draw_lines,
+    drawing,
     light_grid,
     to_svg,
 )
@@ -247,6 +248,7 @@ def _render(template: str, **context: Any) -> str:
     return render(template, context, package=PACKAGE)
 
 
+@drawing()
 def _section(board: BenchmarkBoard, name: str) -> SetSection:
     found = board.sets[name]
     patients = "" if found.patients is None else f" of {found.patients:,} patients"
@@ -259,6 +261,7 @@ def _section(board: BenchmarkBoard, name: str) -> SetSection:
     )
 
 
+@drawing()
 def _method_section(board: BenchmarkBoard, key: str, shown: Sequence[Failure]) -> MethodSection:
     name = board.benchmark.name
     sets: tuple[str, ...] = board.benchmark.sets

@@ -25,7 +25,7 @@ from retinabench.reports.papers.figures import (
 from retinabench.reports.papers.filos import filos_figures, filos_leaderboard, filos_results, filos_table
 from retinabench.reports.papers.measurements import Collection, task_title
 from retinabench.reports.papers.retina_tables import retina_tables
-from retinabench.reports.toolkit.figures import save
+from retinabench.reports.toolkit.figures import drawing, save
 from retinabench.reports.toolkit.pages import macros, render
 from retinabench.reports.toolkit.tables import Table, to_csv, to_latex, to_markdown
 
@@ -53,6 +53,7 @@ def write_tables(
     return write(collect(files, labels, rules, bootstrap, seed, workers, progress, read), out, images, progress)
 
 
+@drawing()
 def write(collection: Collection, out: Path, images: Path | None, progress: Progress) -> list[Path]:
     """Write tables, figures and index; return the files, the index first."""
     tables, missing = tables_of(collection)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -143,11 +144,24 @@ _RC: dict[Any, Any] = {
 }
 
 
+_DRAWING = threading.RLock()
+
+
+@contextlib.contextmanager
+def drawing() -> Iterator[None]:
+    """Draw by matplotlib's own defaults, whatever a user's settings are; also a decorator of what draws a page.
+
+    The settings are those of the process, so that one thread draws at a time.
+    """
+    with _DRAWING, rc_context():
+        rcdefaults()
+        yield
+
+
 @contextlib.contextmanager
 def figure_style() -> Iterator[None]:
-    """Draw by the settings of this module alone, whatever a user's own matplotlib settings are."""
-    with rc_context():
-        rcdefaults()
+    """Draw by the settings of this module alone."""
+    with drawing():
         rcParams.update(_RC)
         yield
 

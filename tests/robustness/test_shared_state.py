@@ -1,0 +1,157 @@
+"""Predictions own their arrays, threads do not disturb each other, and no call leaves a trace in the process."""
+
+from __future__ import annotations
+
+import locale
+import os
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+import retinabench as rb
+from retinabench.cli.main import run
+
+
+def drawn(seed=0, n=120, **more):
+    rng = np.random.default_rng(seed)
+    label = (np.arange(n) // 2 % 3 == 0).astype(int)
+    prob = 1 / (1 + np.exp(-rng.normal(2 * label - 1, 1.2)))
+    ids = np.array([f"i{k}" for k in range(n)])
+    patients = np.array([f"p{k // 2}" for k in range(n)])
+    return rb.Predictions(ids, label, prob, patient_id=patients, **more)
+
+
+def test_predictions_own_every_array():
+    n = 40
+    given = {
+        "image_id": np.array([f"i{k}" for k in range(n)]),
+        "label": np.arange(n) % 2,
+        "probs": np.linspace(0.1, 0.9, 2 * n).reshape(n, 2),
+        "patient_id": np.array([f"p{k // 2}" for k in range(n)]),
+        "uncertainty": np.linspace(0, 1, n),
+    }
+    subgroups = {"site": np.array(["A", "B"] * (n // 2)), "age": np.linspace(30, 80, n)}
+    made = rb.Predictions(**given, subgroups=subgroups)
+    before = rb.score(made, bootstrap=0).to_dict(), made.subgroups["site"].tolist(), made.subgroups["age"].tolist()
+    for values in (*given.values(), *subgroups.values()):
+        values[:] = values[::-1].copy()
+    assert (
+        rb.score(made, bootstrap=0).to_dict(),
+        made.subgroups["site"].tolist(),
+        made.subgroups["age"].tolist(),
+    ) == before
+    for values in (made.probs, made.label, made.subgroups["site"], made.uncertainty):
+        with pytest.raises(ValueError, match="read-only"):
+            values[0] = values[1]
+
+
+def test_a_loader_may_refill_its_batch():
+    torch = pytest.importorskip("torch")
+    images, labels = torch.linspace(-2, 2, 40).reshape(4, 10, 1), (torch.arange(40) % 2).reshape(4, 10)
+
+    class Refilled:
+        def __iter__(self):
+            x, y = torch.empty(10, 1), torch.empty(10, dtype=torch.long)
+            for image, label in zip(images, labels, strict=True):
+                x.copy_(image), y.copy_(label)
+                yield x, y
+            y.zero_()
+
+    model = torch.nn.Linear(1, 1)
+    made = rb.predict_torch(model, Refilled())
+    assert made.label.tolist() == labels.ravel().tolist()
+
+
+SMALL = drawn()
+CALLS = {
+    "score": lambda: rb.score(SMALL, bootstrap=30).to_dict(),
+    "compare": lambda: rb.compare(SMALL, drawn(1), bootstrap=30).to_dict(),
+    "clinic": lambda: rb.clinic(SMALL, referral_rate=0.2).to_dict(),
+    "curve": lambda: rb.referral_curve(SMALL.label, SMALL.prob, SMALL.prob * (1 - SMALL.prob), "auroc").value.tolist(),
+}
+
+
+def state():
+    """What a call must leave as it was."""
+    drawn_next = repr(np.random.get_state())  # noqa: NPY002, the global one is what must not move
+    return (
+        dict(mpl.rcParams),
+        np.geterr(),
+        drawn_next,
+        list(warnings.filters),
+        locale.setlocale(locale.LC_ALL),
+        os.getcwd(),
+        dict(os.environ),
+    )
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_four_threads_give_what_one_gives_and_leave_no_trace(name):
+    before = state()
+    alone = CALLS[name]()
+    assert state() == before
+    with ThreadPoolExecutor(4) as pool:
+        together = [one.result() for one in [pool.submit(CALLS[name]) for _ in range(8)]]
+    assert all(repr(one) == repr(alone) for one in together)
+    assert state() == before
+
+
+def test_reports_of_four_threads_are_those_of_one(tmp_path):
+    """Figures take settings of the whole process: pages of one thread once had the text sizes of another."""
+    models = {k: drawn(k) for k in range(4)}
+
+    def page(k, folder):
+        return rb.report({"model": models[k]}, tmp_path / folder / str(k), bootstrap=20).read_bytes()
+
+    before = dict(mpl.rcParams)
+    alone = [page(k, "alone") for k in models]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda k: page(k, "together"), models))
+    assert together == alone
+    assert dict(mpl.rcParams) == before
+    with mpl.rc_context({"lines.linewidth": 9, "font.size": 30}):
+        assert page(0, "loud") == alone[0]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["clinic", "{file}", "--images-per-hour", "inf"], ["clinic", "{file}", "--cost=nan"], ["clinic", "{file}", "--referral", "nan"],
+        ["transfer", "{file}", "--goal", "1e-320"], ["score", "{file}", "--threshold", "nan"], ["plan", "--prevalence", "nan"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_number_that_is_none_is_one_line(words, tmp_path, capsys):
+    file = tmp_path / "p.csv"
+    file.write_bytes(drawn().to_csv() if hasattr(SMALL, "to_csv") else b"image_id,label,prob\na,0,0.1\nb,1,0.9\n")
+    assert run([word.format(file=file) for word in words]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "out of range" in error
+
+
+def test_output_that_is_not_utf_8_is_written_all_the_same(tmp_path):
+    import subprocess
+    import sys
+
+    file = tmp_path / "p.csv"
+    file.write_text(
+        "image_id,label,prob\n" + "".join(f"é{k},{k % 2},{0.1 + 0.02 * k}\n" for k in range(40)), encoding="utf-8"
+    )
+    words = [
+        sys.executable,
+        "-m",
+        "retinabench",
+        "score",
+        str(file),
+        "--bootstrap",
+        "0",
+        "--referral-list",
+        str(tmp_path / "list.csv"),
+    ]
+    done = subprocess.run(words, env={**os.environ, "PYTHONIOENCODING": "ascii"}, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "list.csv").is_file()
