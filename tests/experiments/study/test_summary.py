@@ -73,12 +73,15 @@ def test_the_numbers_are_means_of_what_score_says_of_the_labelled_files(finished
                 for kind in kinds:
                     values = [s.value(kind, name) for s in scored]
                     found = entry["scores"][name][kind]
+                    checked += 1
+                    if np.isnan(np.mean(values)):  # an area of AUROC where a class is missing among the retained
+                        assert found["mean"] is None
+                        continue
                     assert found["mean"] == pytest.approx(np.mean(values), rel=1e-9)
                     if entry["members"] == 1:
                         assert found["error"] == pytest.approx(np.std(values, ddof=1) / np.sqrt(2), abs=1e-12)
                     else:
                         assert found["error"] is None
-                    checked += 1
     assert checked == 2 * 4 * 14
 
 
