@@ -132,3 +132,27 @@ def lambda_module(function):
 def test_a_batch_or_output_of_another_form_is_one_line(model, batch, message):
     with pytest.raises(InputError, match=message):
         rb.predict_torch(model, [batch])
+
+
+class Sigmoid(torch.nn.Module):
+    def forward(self, x):
+        return torch.sigmoid(x)
+
+
+@pytest.mark.parametrize("columns", [1, 5])
+def test_probabilities_are_not_taken_for_logits_without_a_word(columns):
+    """A network that ends in a sigmoid had sensitivity 1 and specificity 0; one of five grades needs grades."""
+    x = torch.linspace(-2, 2, 40)[:, None].repeat(1, columns)
+    label = (x[:, 0] > 0).long()
+    with pytest.raises(InputError, match="probabilities" if columns == 1 else "five outputs"):
+        rb.predict_torch(Sigmoid() if columns == 1 else torch.nn.Identity(), [(x, label)])
+    if columns == 1:
+        right = rb.evaluate_torch(Sigmoid(), [(x, label)], outputs="probabilities", bootstrap=0)["in_domain"]
+        assert (right.sensitivity.value, right.specificity.value) == (1, 1)
+
+
+@pytest.mark.parametrize("kind", ["sparse", "meta"])
+def test_a_tensor_without_ordinary_numbers_is_one_line(kind):
+    label = torch.ones(3).to_sparse() if kind == "sparse" else torch.ones(3, device="meta")
+    with pytest.raises(InputError, match=kind):
+        rb.predict_torch(torch.nn.Identity(), [(torch.ones(3, 1), label)])

@@ -23,7 +23,6 @@ columns = ["left", "right"]
 
 from __future__ import annotations
 
-import re
 import tomllib
 from dataclasses import replace
 from functools import partial
@@ -34,6 +33,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from retinabench.core.errors import InputError
+from retinabench.core.patterns import Pattern, groups_of
 from retinabench.core.settings import Frozen
 from retinabench.data.archives import Files, Remote, open_files
 from retinabench.data.dataset import Records, join, make_records
@@ -61,7 +61,7 @@ class LabelTable(Frozen):
     hint: str
     gradable: str = ""
     folder: str = ""
-    pattern: str = ""
+    pattern: Pattern = ""
     written: str = ""
     split: str = ""
     split_column: str = ""
@@ -175,7 +175,7 @@ def _part(table: LabelTable, files: Files, path: str, survey: Survey | None, spl
         images = [image for image, kept in zip(images, good, strict=True) if kept]
         if not rows:
             raise InputError("holds no gradable image", file=where)
-    names = [re.fullmatch(table.pattern, image) for image in images] if table.pattern else []
+    names = [groups_of(f"^(?:{table.pattern})$", image) for image in images] if table.pattern else []
     if None in names:
         k = names.index(None)
         problem = f"'{images[k]}' is not {table.written}"

@@ -18,13 +18,14 @@ from retinabench.metrics.scoring import Rules, score
 from retinabench.predictions.table import GRADES, Predictions
 
 Outputs = Literal["logits", "probabilities"]
+FEWEST = 20  # images whose outputs or labels tell what they are
 DEFAULT_SCORES = ("auroc", "accuracy", "nll", "failure_auroc", "referral_accuracy_area")
 
 
 def predictions_of(
     values: ArrayLike,
     columns: Mapping[str, Any],
-    outputs: Outputs = "logits",
+    outputs: Outputs | None = None,
     referable_from: int | None = None,
 ) -> Predictions:
     """Return the predictions of a network's outputs.
@@ -37,6 +38,22 @@ def predictions_of(
         if len(column) != len(numbers):
             raise InputError(f"{name} has {len(column)} values for {len(numbers)} images")
     label, image_id, classes = known.pop("label", None), known.pop("image_id", None), numbers.shape[-1]
+    if outputs is None and len(numbers) >= FEWEST and numbers.min() >= 0 and numbers.max() <= 1:
+        raise InputError(
+            "all outputs lie between 0 and 1, as probabilities do",
+            hint='Say outputs="probabilities", or outputs="logits" if the network has no sigmoid or softmax.',
+        )
+    if (
+        classes == GRADES
+        and label is not None
+        and "grade" not in known
+        and len(numbers) >= FEWEST
+        and np.max(label) <= 1
+    ):
+        raise InputError(
+            "the network has five outputs, and every label is 0 or 1",
+            hint="Give the grades 0 to 4, as the label or as the column grade.",
+        )
     if label is not None and "grade" not in known:
         if classes == GRADES:
             known["grade"], label = label, None
@@ -45,7 +62,7 @@ def predictions_of(
     if "grade" in known:
         known["grades"] = known.pop("grade")
     known["referable_from"] = referable_from
-    if outputs == "logits":
+    if outputs != "probabilities":
         return Predictions.from_logits(numbers, image_id, label, **known)
     if classes == 1:
         numbers = np.concatenate([1 - numbers, numbers], axis=-1)
@@ -78,7 +95,7 @@ def evaluate_torch(
     batches: Iterable[Any],
     *,
     samples: int = 1,
-    outputs: Outputs = "logits",
+    outputs: Outputs | None = None,
     referable_from: int | None = None,
     device: str | torch.device | None = None,
     rules: Rules = "corrected",
@@ -130,7 +147,7 @@ def predict_torch(
     batches: Iterable[Any],
     *,
     samples: int = 1,
-    outputs: Outputs = "logits",
+    outputs: Outputs | None = None,
     referable_from: int | None = None,
     device: str | torch.device | None = None,
     seed: int = 0,
@@ -145,7 +162,8 @@ def predict_torch(
             with any of `image_id`, `patient_id`, `grade`, `domain` and `split`, (B,) each; in a dictionary they stand
             beside the label. The label is 0 or 1, or the grade 0 to 4 of a network with five classes.
         samples: Forward passes of every module with its dropout layers on (Monte Carlo dropout); 1: one without.
-        outputs: What the model returns: logits, or probabilities (after a sigmoid or softmax).
+        outputs: What the model returns: `logits`, or `probabilities` (after a sigmoid or softmax). None: logits, refused where all lie in
+            [0, 1].
         referable_from: The lowest referable class; None: 1 of two classes, 2 of five.
         device: Where to compute; None: where the first module's parameters are.
         seed: Of the dropout masks.
@@ -228,13 +246,20 @@ def _output(found: Any, images: int, number: int) -> Tensor:
             f"the model returned {shape} for batch {number} of {images} images",
             hint="It must return a tensor (B,), (B, 1) or (B, C), or an object with it as `logits`.",
         )
-    return found
+    return _dense(found)
 
 
 def _array(values: Any) -> np.ndarray[Any, Any]:
     return np.array(
-        values.detach().cpu().numpy() if isinstance(values, Tensor) else values
-    )  # loaders refill their batches
+        _dense(values).detach().cpu().numpy() if isinstance(values, Tensor) else values
+    )  # loaders refill theirs
+
+
+def _dense(values: Tensor) -> Tensor:
+    if values.is_meta or values.is_quantized or values.layout != torch.strided:
+        kind = "without data (meta)" if values.is_meta else "quantized" if values.is_quantized else "sparse"
+        raise InputError(f"a tensor is {kind}", hint="Give dense tensors of ordinary numbers.")
+    return values
 
 
 def _dropout_layers(model: nn.Module) -> list[nn.Module]:

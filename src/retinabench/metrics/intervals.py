@@ -150,7 +150,7 @@ def loss_interval(
 
     >>> low, high = loss_interval(0.0, 0.0, (0.0025, 0.000025))  # no loss was seen in 100 patients
     >>> low, round(high, 4)
-    (0.0, 0.0165)
+    (0.0, 0.0172)
     """
     if not (math.isfinite(loss) and math.isfinite(variance)):
         return math.nan, math.nan

@@ -32,6 +32,7 @@ Bools = NDArray[np.bool_]
 Index = NDArray[np.integer[Any]]
 Built = TypeVar("Built")
 SLACK = 1e-12  # of the total mass: a point that misses a block's end by rounding is at the end
+MOST = 100_000_000  # images that the weights stand for: a curve has a point for each
 MANY = 2**18  # Images above which indexes are kept short.
 EPS = 1e-15  # probabilities are clipped to [EPS, 1 - EPS] in logarithms: one saturated mistake costs 34.5 nats, not infinity
 
@@ -140,6 +141,10 @@ class Cases:
         w = np.asarray(weight, np.float64)
         if w.shape[-1:] != (len(self),) or not np.isfinite(w).all() or (w < 0).any() or not w.any(axis=-1).all():
             raise InputError(f"weights must be {len(self)} finite numbers >= 0, not all 0")
+        if w.sum(axis=-1).max() > MOST:
+            raise InputError(
+                f"the weights sum to more than {MOST:,} images", hint="Divide all of them by the same number."
+            )
         return Weighted(self, np.take(w, self.order, axis=-1))
 
     @cached_property

@@ -8,10 +8,11 @@ from functools import cache
 import numpy as np
 import pytest
 from PIL import Image
+from pydantic import ValidationError
 
 from retinabench.concepts.banks import masks as lesion_images
 from retinabench.concepts.banks.bank import prepare_samples
-from retinabench.concepts.banks.definition import find_definition
+from retinabench.concepts.banks.definition import CocoFile, find_definition
 from retinabench.concepts.banks.masks import (
     collected,
     image_of,
@@ -61,6 +62,14 @@ def test_images_are_named_by_what_tells_them_apart(tmp_path):
 def test_a_patient_is_found_in_the_name_of_an_image():
     assert patient_of("train/patient007/study1.jpg", r"patient\d+") == "patient007"
     assert patient_of("train/x.jpg", r"patient\d+") == patient_of("train/x.jpg", None) == "train/x.jpg"
+
+
+def test_a_pattern_of_others_takes_linear_time_and_a_wrong_one_is_one_line():
+    """Python's own matcher would need 2^40 steps for this one."""
+    assert patient_of("a" * 40 + "!", "(?:a+)+$") == "a" * 40 + "!"
+    for pattern in ("(", "(?=a)b", "(a)b"):
+        with pytest.raises(ValidationError, match="no regular expression of RE2"):
+            CocoFile(file="x.json", patient_pattern=pattern)
 
 
 def test_an_image_is_padded_to_a_square(tmp_path):

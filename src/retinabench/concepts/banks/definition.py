@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from retinabench.core.errors import InputError, nearest
+from retinabench.core.patterns import Pattern
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import Frozen, first_problem, read_toml
 from retinabench.data.preprocessing.graham import Crop
@@ -26,7 +27,7 @@ class LabelTable(Frozen):
     image: str | list[str] = "image"
     path: str = "{image}"
     patient: str | None = None
-    patient_pattern: str | None = None
+    patient_pattern: Pattern | None = None
     present: tuple[str, ...] = ("1", "1.0")
     absent: tuple[str, ...] = ("0", "0.0")
     unknown: tuple[str, ...] = ("",)
@@ -65,7 +66,7 @@ class MaskFiles(Frozen):
     mask: str
     missing: Literal["absent", "error"] = "error"
     level: int = Field(127, ge=0, le=254)
-    patient_pattern: str | None = None
+    patient_pattern: Pattern | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -79,7 +80,7 @@ class CocoFile(Frozen):
 
     file: str
     path: str = "{image}"
-    patient_pattern: str | None = None
+    patient_pattern: Pattern | None = None
 
 
 class Idrid(Frozen):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import json
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
@@ -15,6 +14,7 @@ from PIL import Image, ImageDraw
 
 from retinabench.concepts.banks.definition import BankDefinition, CocoFile, MaskFiles
 from retinabench.core.errors import InputError
+from retinabench.core.patterns import groups_of
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import numpy_generator
 from retinabench.core.results import JsonObject
@@ -89,8 +89,8 @@ def opened(files: Files, name: str, at_least: int | None = None) -> Image.Image:
 
 def patient_of(name: str, pattern: str | None) -> str:
     """Return the part of an image name that the pattern matches; without a pattern or a match, the whole name."""
-    found = re.search(pattern, name) if pattern else None
-    return found[0] if found else name
+    found = groups_of(pattern, name) if pattern else None
+    return found["match"] if found else name
 
 
 def _ids(names: Sequence[str]) -> list[str]:
