@@ -27,6 +27,7 @@ from typing import IO, Any, Literal
 
 from retinabench.core.errors import InputError, WorkError, printable
 from retinabench.core.results import JsonObject
+from retinabench.core.untrusted import kept_inside
 
 try:
     import fcntl
@@ -60,8 +61,12 @@ def sha256(path: Path) -> str:
 
 
 def check(path: str | Path, hint: str | None = None) -> Path:
-    """Return `path` if its content is what was written, or if no checksum is known."""
+    """Return `path` if its content is what was written, or if no checksum is known; the door to files of working folders.
+
+    A file that is a link out of its folder is refused: what a stranger's folder links to would be read, and copied into what we write.
+    """
     path = Path(path)
+    kept_inside(path.parent, path)
     if state(path) == "damaged":
         raise InputError(
             f"is damaged: its content is not what was written ({CHECKSUMS} lists another checksum)",

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -218,6 +219,18 @@ def test_what_the_labels_refute_or_no_threshold_reaches_is_not_attached(trained,
     )  # fmt: skip
     assert "nothing is attached" in capsys.readouterr().err
     assert (model / "README.md").read_text() == before
+
+
+def test_a_card_that_links_to_a_file_elsewhere_is_not_copied_into_the_model(trained, tmp_path):
+    _, file, _, model = trained
+    (tmp_path / "secret").write_text("the key")
+    shutil.copytree(model, tmp_path / "model")
+    (tmp_path / "model" / "README.md").unlink()
+    (tmp_path / "model" / "README.md").symlink_to(tmp_path / "secret")
+    predictions = read_predictions(file)
+    with pytest.raises(InputError, match="leads out of its folder"):
+        attach(rb.transfer(predictions, goals=["selective_risk=.6"], bootstrap=20), predictions, tmp_path / "model")
+    assert (tmp_path / "secret").read_text() == "the key"
 
 
 @pytest.mark.parametrize(

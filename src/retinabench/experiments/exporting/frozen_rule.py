@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from retinabench.core.errors import InputError
-from retinabench.core.files import write_bytes, write_json
+from retinabench.core.files import check, write_bytes, write_json
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import read_checked
 from retinabench.core.untrusted import kept_inside
@@ -148,7 +148,7 @@ def attach(found: Transfer | Triage, predictions: Predictions, folder: Path) -> 
     _check_same_model(predictions, about, weights, folder)
     with Workspace(folder, "model", ABOUT).lock():
         card = folder / CARD
-        text = card.read_text(encoding="utf-8") if card.is_file() else ""
+        text = check(card).read_text(encoding="utf-8") if card.is_file() else ""
         before = text.partition(f"\n{SECTION}\n")[0].rstrip("\n")
         write_bytes(card, f"{before}\n\n{_section(found, predictions)}".encode(), checked=True)
         write_json(folder / THRESHOLD, rule_content(found, about.config_hash, weights), checked=True)
