@@ -557,13 +557,13 @@ def min_p(p_values: ArrayLike, draws: ArrayLike) -> Floats:
     known = np.flatnonzero(np.isfinite(p))
     if len(values) < FEWEST_DRAWS or len(known) < 2:
         return holm(p)
-    distance = np.abs(values - np.nanmean(np.where(np.isfinite(values), values, np.nan), axis=0))
-    distance = np.round(np.nan_to_num(distance, nan=0.0), 12)
-    own = stats.rankdata(-distance, "max", axis=0) / len(values)
     order = known[np.argsort(-p[known], kind="stable")]
     least, out, smallest = np.ones(len(values)), np.full(p.shape, np.nan), 5 / len(values)
     for k in order:  # from the largest p-value to the smallest one
-        least = np.minimum(least, own[:, k])
+        column = values[:, k]
+        defined = np.isfinite(column)
+        distance = np.where(defined, np.abs(column - column[defined].mean() if defined.any() else 0.0), 0.0)
+        least = np.minimum(least, stats.rankdata(-distance, "max") / len(values))
         at = max(float(p[k]), smallest)
         out[k] = min(1.0, max(p[k], float(np.mean(least <= at)) * p[k] / at))
     ascending = order[::-1]
