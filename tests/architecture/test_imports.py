@@ -162,7 +162,7 @@ def test_scoring_a_csv_imports_no_heavy_library_and_no_entry(tmp_path):
 # Lines of Python by package, with room for the entries that the recipes add. A number falls when code goes, and rises only in
 # a commit that says why.
 BUDGET = {
-    "cli": 2720, "concepts": 5600, "core": 1710, "data": 6950, "experiments": 7250, "fidelity": 7200,
+    "cli": 2760, "concepts": 5600, "core": 1760, "data": 6950, "experiments": 7250, "fidelity": 7200,
     "inspection": 1300, "integrations": 750, "methods": 6950, "metrics": 11800, "models": 2850, "predictions": 2950, "reports": 7900,
 }  # fmt: skip
 TESTS, TOOLS = 43_300, 8_850
