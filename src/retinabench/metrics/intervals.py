@@ -137,8 +137,8 @@ def loss_interval(
 ) -> tuple[float, float]:
     """Return the interval of a mean of losses that are rare and large, such as 1 - AUROC, AURC or NLL.
 
-    A study without the rare patient knows neither the mean nor its variance: t intervals of such scores hold the truth in 55 to 90 % of
-    studies. The lower end is the quantile of the gamma distribution of mean y and variance v, the upper one that of mean y + e
+    A study without the rare patient knows neither the mean nor its variance: t intervals of such scores hold the truth in as few as half
+    of the studies. The lower end is the quantile of the gamma distribution of mean y and variance v, the upper one that of mean y + e
     and variance v + s, where e and s are the mean and the mean square of what a further patient would add whose
     predictions are wrong (`HALF` of one, or a `WHOLE` one). It is the interval of a weighted sum of Poisson counts, whose weights are here the losses. For
     losses of at most `largest` the distributions are beta distributions, and beyond half of it the further patient adds to largest - y.
