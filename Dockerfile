@@ -8,13 +8,13 @@
 #   docker run --rm --gpus all --shm-size 8g -v "$PWD:/work" retinabench:cuda train --data data/idrid --task in_domain --method map
 #
 # With --gpus the host needs NVIDIA's driver and container toolkit. Files are written as user 1000: add `--user "$(id -u):$(id -g)"`.
-FROM python:3.12-slim AS build
+FROM python:3.12-slim@sha256:78387bc3881b8273120a12ebe6c1ab22b018ccc2c9adf565ae1ac9b536e184ea AS build
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
 COPY src ./src
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
 
-FROM python:3.12-slim
+FROM python:3.12-slim@sha256:78387bc3881b8273120a12ebe6c1ab22b018ccc2c9adf565ae1ac9b536e184ea
 ARG TORCH_INDEX=
 ARG EXTRAS=train,pretrained
 LABEL org.opencontainers.image.title="retinabench" \
