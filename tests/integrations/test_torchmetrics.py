@@ -34,6 +34,17 @@ def test_torchmetrics_alone_and_in_a_collection(batches):
         ReferralScores(("aurocc",))
 
 
+def test_outputs_of_a_sanity_check_end_no_training():
+    """A network that is not trained yet may give outputs between 0 and 1, or see labels 0 and 1 of five grades alone."""
+    pytest.importorskip("torchmetrics")
+    from retinabench.integrations.torchmetrics import ReferralScores
+
+    for columns in (1, 5):
+        metric = ReferralScores(NAMES)
+        metric.update(torch.linspace(0.1, 0.9, 40)[:, None].repeat(1, columns), torch.arange(40) % 2)
+        assert set(metric.compute()) == set(NAMES)
+
+
 def shares(rank, folder, port):
     """Process `rank` of two sees every second batch; what it computes is written."""
     from retinabench.integrations.torchmetrics import ReferralScores

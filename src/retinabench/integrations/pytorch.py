@@ -38,22 +38,6 @@ def predictions_of(
         if len(column) != len(numbers):
             raise InputError(f"{name} has {len(column)} values for {len(numbers)} images")
     label, image_id, classes = known.pop("label", None), known.pop("image_id", None), numbers.shape[-1]
-    if outputs is None and len(numbers) >= FEWEST and numbers.min() >= 0 and numbers.max() <= 1:
-        raise InputError(
-            "all outputs lie between 0 and 1, as probabilities do",
-            hint='Say outputs="probabilities", or outputs="logits" if the network has no sigmoid or softmax.',
-        )
-    if (
-        classes == GRADES
-        and label is not None
-        and "grade" not in known
-        and len(numbers) >= FEWEST
-        and np.max(label) <= 1
-    ):
-        raise InputError(
-            "the network has five outputs, and every label is 0 or 1",
-            hint="Give the grades 0 to 4, as the label or as the column grade.",
-        )
     if label is not None and "grade" not in known:
         if classes == GRADES:
             known["grade"], label = label, None
@@ -192,7 +176,24 @@ def predict_torch(
     place = torch.device(device) if device is not None else _device_of(members[0])
     with _predicting(members, samples > 1, seed, place), torch.inference_mode():
         values, known = _collect(members, batches, samples, place)
+    _check_meaning(values, known, outputs)
     return predictions_of(values[:, 0] if values.shape[1] == 1 else values, known, outputs, referable_from)
+
+
+def _check_meaning(values: np.ndarray[Any, Any], known: Mapping[str, Any], outputs: Outputs | None) -> None:
+    """Refuse probabilities that were not declared, and labels of two classes beside outputs of five."""
+    if len(values) < FEWEST:
+        return
+    if outputs is None and values.min() >= 0 and values.max() <= 1:
+        raise InputError(
+            "all outputs lie between 0 and 1, as probabilities do",
+            hint='Say outputs="probabilities", or outputs="logits" if the network has no sigmoid or softmax.',
+        )
+    if values.shape[-1] == GRADES and "grade" not in known and np.max(known.get("label", GRADES)) <= 1:
+        raise InputError(
+            "the network has five outputs, and every label is 0 or 1",
+            hint="Give the grades 0 to 4, as the label or as the column grade.",
+        )
 
 
 def _collect(
