@@ -55,16 +55,40 @@ def test_compare_the_board_and_the_papers_tables_agree(six, tmp_path, monkeypatc
             assert marked == ["best" if papers.p < 0.05 else "", ""]
 
 
-def test_a_primary_score_is_tested_alone_and_against_a_margin(six, tmp_path, capsys):
+def test_a_primary_score_is_tested_alone(six, tmp_path):
     words = [str(six[0]), str(six[3]), "--bootstrap", "300", "--quiet", "--json", str(tmp_path / "found.json")]
     assert run(["compare", *words]) == 0
     every = json.loads((tmp_path / "found.json").read_text())["sets"]["in_domain"]["scores"]["auroc"]
     assert every["p"] < every["p_adjusted"] < every["p_holm"]
-    capsys.readouterr()
-    assert run(["compare", *words, "--score", "auroc", "--margin", "0.5"]) == 0
-    assert capsys.readouterr().out.startswith(
-        "AUROC, in-domain: a is shown to be worse than b by less than the margin."
-    )
+    assert run(["compare", *words, "--score", "auroc"]) == 0
     alone = json.loads((tmp_path / "found.json").read_text())["sets"]["in_domain"]["scores"]["auroc"]
     assert alone["p_adjusted"] == alone["p"] == every["p"]
-    assert run(["compare", *words, "--margin", "0.5"]) == 2
+
+
+@pytest.mark.parametrize("score", ["auroc", "nll"])  # better higher, better lower
+def test_non_inferiority_is_of_the_first_file(six, capsys, score):
+    better, worse = str(six[0]), str(six[3])
+    words = ["--score", score, "--bootstrap", "300", "--quiet"]
+
+    def first_line(*files, margin):
+        assert run(["compare", *files, *words, "--margin", margin]) == 0
+        return capsys.readouterr().out.splitlines()[0]
+
+    assert first_line(better, worse, margin="0.001").startswith("Non-inferior.")
+    assert "a may be 0.001 or more worse than b" in first_line(worse, better, margin="0.001")
+    assert first_line(worse, better, margin="0.5").startswith("Non-inferior.")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--margin", "0.5"], "a margin belongs to one score"),
+        (["--margin", "0.5", "--score", "auroc", "--score", "nll"], "a margin belongs to one score"),
+        (["--margin", "0", "--score", "auroc"], "the margin is 0"),
+        (["--margin", "0.5", "--score", "auroc", "--bootstrap", "0"], "a margin needs intervals"),
+        (["--margin", "0.5", "--score", "auroc", "--rules", "published"], "a margin needs intervals"),
+    ],
+)
+def test_a_margin_that_tests_nothing_is_refused(six, capsys, words, message):
+    assert run(["compare", str(six[0]), str(six[3]), "--quiet", *words]) == 2
+    assert message in capsys.readouterr().err

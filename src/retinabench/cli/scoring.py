@@ -121,10 +121,11 @@ def compare(
     ],
     score: Annotated[
         list[str] | None,
-        option("--score", "NAME", "Primary score, tested alone; may be repeated. Default: all, corrected."),
+        option("--score", "NAME", "Compare this score only; may be repeated, and several are corrected together."),
     ] = None,
     margin: Annotated[
-        float | None, option("--margin", "X", "Of one --score: is the first model worse by less than this?")
+        float | None,
+        option("--margin", "X", "Non-inferiority, of one --score: is the first model shown to be less than X worse?"),
     ] = None,
     scoring: Scoring = STANDARD,
     json: application.Json = None,

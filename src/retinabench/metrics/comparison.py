@@ -73,7 +73,7 @@ class Difference(Document):
         p_holm: The same after Holm's correction over the scores of the set.
         p_adjusted: The same after Westfall and Young's correction, which knows that scores depend on each other.
         better: `a` or `b` where `p_adjusted` lies below 1 - level, else None.
-        not_worse: With a margin, whether a is shown to be worse than b by less than it; else None.
+        non_inferior: With a margin, whether a is shown to be less than the margin worse than b; else None.
         version: Version of the score.
         why: Why a number is undefined.
 
@@ -86,7 +86,7 @@ class Difference(Document):
         (0.75, 1.0)
     """
 
-    _optional = ("why", "not_worse")
+    _optional = ("why", "non_inferior")
 
     a: float
     b: float
@@ -97,7 +97,7 @@ class Difference(Document):
     p_holm: float = np.nan
     p_adjusted: float = np.nan
     better: str | None = None
-    not_worse: bool | None = None
+    non_inferior: bool | None = None
     version: int = 1
     why: str | None = None
 
@@ -133,6 +133,7 @@ class Comparison(Tabular, Document):
         sets: Set name -> differences.
         notes: What a reader of the numbers must know.
         thresholds: The decision threshold of each file, those of the first model first.
+        margin: The margin of the test for non-inferiority; None without one.
 
     Examples:
         >>> import retinabench as rb
@@ -152,6 +153,9 @@ class Comparison(Tabular, Document):
     sets: Mapping[str, SetComparison]
     notes: tuple[str, ...] = ()
     thresholds: tuple[FrozenThreshold, ...] = (ABOVE_HALF, ABOVE_HALF)
+    margin: float | None = None
+
+    _optional = ("margin",)
 
     def __getitem__(self, name: str) -> SetComparison:
         return self.sets[name]
@@ -221,7 +225,7 @@ def compare(
         uncertainty: What orders the referral, as in `score`.
         threshold: The decision threshold, as in `score`; a rule chooses it for each file on itself.
         level: Level of the intervals.
-        margin: How much worse than b the first model may be, in units of the one score that is named: tests for non-inferiority.
+        margin: Test for non-inferiority: by how much the first model may be worse, in units of the one score that is named.
 
     Returns:
         The differences of every set.
@@ -242,8 +246,8 @@ def compare(
         raise InputError(f"{bootstrap} bootstrap replicates", hint="Ask for 0 (no intervals) or more.")
     check_seed(seed)
     check_level(level)
-    if margin is not None and (not margin > 0 or scores is None or len(scores) != 1 or not SCORES[scores[0]].sign):
-        raise InputError(f"a margin of {margin:g}", hint="Give one above 0, and name the one score that it is of.")
+    if margin is not None:
+        _check_margin(margin, scores, has_intervals=rules == "corrected" and bootstrap > 0)
     models = [[one] if isinstance(one, Predictions) else list(one) for one in (a, b)]
     files = [*models[0], *models[1]]
     cuts = tuple(frozen_threshold(file, threshold, rules) for file in files)
@@ -262,16 +266,32 @@ def compare(
         thresholds=[cut.value for cut in cuts],
     ):  # fmt: skip
         pairs = [Methods(one, k, rows, seeds) for k in range(len(one.scores))]
-        tests = [pair.test(0, 1, level) for pair in pairs]
-        p = [test.p for test in tests]
-        draws = np.stack([pair.sides[0].draws - pair.sides[1].draws for pair in pairs], axis=-1)
-        adjusted = zip(holm(p).tolist(), min_p(p, draws).tolist(), strict=True)
-        differences = {
-            pair.spec.name: _difference(pair, test, both, level, margin)
-            for pair, test, both in zip(pairs, tests, adjusted, strict=True)
-        }
+        differences = _differences(pairs, level, margin)
         found[one.name] = SetComparison(one.images, one.patients, one.positives, differences)
-    return Comparison(*names, rules, bootstrap, seed, level, found, notes, cuts)
+    return Comparison(*names, rules, bootstrap, seed, level, found, notes, cuts, margin)
+
+
+def _check_margin(margin: float, scores: Sequence[str] | None, *, has_intervals: bool) -> None:
+    if not margin > 0:
+        raise InputError(f"the margin is {margin:g}", hint="Give one above 0, such as 0.02.")
+    if scores is None or len(scores) != 1 or not SCORES[scores[0]].sign:
+        raise InputError(
+            "a margin belongs to one score", hint="Name one that is better higher or lower, such as auroc."
+        )
+    if not has_intervals:
+        raise InputError("a margin needs intervals", hint="Use the corrected rules, and bootstrap replicates.")
+
+
+def _differences(pairs: Sequence[Methods], level: float, margin: float | None) -> dict[str, Difference]:
+    """The differences of one set by score, with p-values corrected over them."""
+    tests = [pair.test(0, 1, level) for pair in pairs]
+    p = [test.p for test in tests]
+    draws = np.stack([pair.sides[0].draws - pair.sides[1].draws for pair in pairs], axis=-1)
+    adjusted = zip(holm(p).tolist(), min_p(p, draws).tolist(), strict=True)
+    return {
+        pair.spec.name: _difference(pair, test, both, level, margin)
+        for pair, test, both in zip(pairs, tests, adjusted, strict=True)
+    }
 
 
 def _difference(
@@ -279,13 +299,13 @@ def _difference(
 ) -> Difference:
     undefined = [(side, why) for side, m in (("a", 0), ("b", 1)) if (why := pair.why_undefined(m)) is not None]
     why = ": ".join(undefined[0]) if undefined else test.why
-    better = not_worse = None
+    better = non_inferior = None
     if adjusted[1] < 1 - level and test.difference != 0:
         better = "a" if test.difference * pair.spec.sign > 0 else "b"
     if margin is not None:
-        not_worse = (test.low if pair.spec.sign > 0 else -test.high) > -margin
+        non_inferior = (test.low if pair.spec.sign > 0 else -test.high) > -margin
     a, b = (side.value for side in pair.sides)
-    return Difference(a, b, *test[:4], *adjusted, better, not_worse, pair.spec.version, why)
+    return Difference(a, b, *test[:4], *adjusted, better, non_inferior, pair.spec.version, why)
 
 
 def _two_names(a: Sequence[Predictions], b: Sequence[Predictions]) -> tuple[str, str]:

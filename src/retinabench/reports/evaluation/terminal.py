@@ -100,15 +100,16 @@ def comparison_table(found: Comparison) -> Group:
         blocks.append(Block(columns, rows, SET_LABELS[key]))
     note = f"a = {found.a}\nb = {found.b}"
     if any(len(one.scores) > 1 for one in found.sets.values()):
-        note += "\np and better: corrected for the number of scores of a set (Westfall and Young); of one named score they are not"
+        note += "\np is corrected for the number of scores of a set (Westfall and Young); `--score` tests one alone"
     margins = [
         Text(
-            f"{SCORES[name].label}, {SET_LABELS[key].lower()}: a is {'' if score.not_worse else 'not '}shown to be "
-            "worse than b by less than the margin.\n"
+            f"Non-inferior. {SCORES[name].label}, {SET_LABELS[key].lower()}: a is shown to be less than {found.margin:g} worse than b.\n"
+            if score.non_inferior
+            else f"Not shown. {SCORES[name].label}, {SET_LABELS[key].lower()}: a may be {found.margin:g} or more worse than b.\n"
         )
         for key, one in found.sets.items()
         for name, score in one.scores.items()
-        if score.not_worse is not None
+        if score.non_inferior is not None
     ]
     return Group(*margins, to_terminal(Table("", blocks, note=note)))
 
@@ -150,13 +151,13 @@ class Worth:
         return self.scores["auroc"].sign(0.5) > 0 and self.scores["auroc"].value >= POOR
 
     @property
-    def priced(self) -> bool:
+    def unequal(self) -> bool:
         """Whether the decision threshold weighs a missed disease and a false alarm unequally."""
         return self.baseline.threshold != DEFAULT
 
     @property
-    def false_alarms(self) -> float:
-        """As many false alarms weigh as much as a missed disease."""
+    def price(self) -> float:
+        """How many false alarms weigh as much as one missed disease."""
         return 1 / false_alarm_price(self.baseline.threshold)
 
     @property
