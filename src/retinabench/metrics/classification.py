@@ -77,9 +77,9 @@ def false_alarm_price(threshold: float) -> float:
 
 
 def net_benefit_gain_of(w: Weighted) -> Floats:
-    """Net benefit (TP - FP t / (1 - t)) / n at the decision threshold t, less that of calling every image, or none, referable.
+    """Net benefit at the decision threshold beyond the better of two defaults: calling every image referable, or none.
 
-    Of both defaults the better one counts. At t = 1/2 it is the accuracy beyond that of the larger class.
+    NB = (TP - FP t / (1 - t)) / n at the threshold t. At t = 1/2 it is the accuracy beyond that of the larger class.
 
     References:
         Vickers and Elkin, Decision curve analysis: a novel method for evaluating prediction models, Med. Decis. Making 26:565

@@ -223,9 +223,7 @@ def retained_counts(w: Weighted, success: str, of: str = "images", referred: flo
 
 def retained_errors(w: Weighted, referred: float = 0.5) -> tuple[Floats, Floats]:
     """Return what `closed_at_50` counts: the share (N,) of each wrong prediction that is retained, of the wrong mass (N,)."""
-    kept = retained_counts(w, "right", referred=referred)[1]
-    share = np.divide(kept, w.weight, out=np.zeros_like(kept), where=w.weight > 0)
-    return share, w.weight * w.cases.error
+    return _retained_share(w, referred), w.weight * w.cases.error
 
 
 def closed_scale(w: Weighted, referred: float = 0.5) -> tuple[float, float]:
@@ -235,9 +233,13 @@ def closed_scale(w: Weighted, referred: float = 0.5) -> tuple[float, float]:
 
 def missed_counts(w: Weighted, referred: float = 0.5) -> tuple[Floats, Floats]:
     """Return what `missed_at_50` counts: the share (N,) of each image retained and called negative, of the positive mass (N,)."""
+    return np.where(w.cases.called, 0.0, _retained_share(w, referred)), w.positive
+
+
+def _retained_share(w: Weighted, referred: float) -> Floats:
+    """(N,) share of each image's weight that is retained."""
     kept = retained_counts(w, "right", referred=referred)[1]
-    share = np.divide(kept, w.weight, out=np.zeros_like(kept), where=w.weight > 0)
-    return np.where(w.cases.called, 0.0, share), w.positive
+    return np.divide(kept, w.weight, out=np.zeros_like(kept), where=w.weight > 0)
 
 
 def counts_at_specificity(w: Weighted) -> tuple[Floats, Floats]:

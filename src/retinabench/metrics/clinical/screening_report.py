@@ -119,17 +119,15 @@ def baseline_of(
     codes, patients, positive = cases.patient, int(cases.patient.max()) + 1, cases.label
     price = false_alarm_price(cases.threshold)
     benefit = np.where(positive, 1.0, -price)  # of calling the image referable
-    gained = np.where(cases.called, benefit, 0.0) - (benefit if w.positives > price * w.negatives else 0.0)
-    sums = np.stack(
-        [np.bincount(codes, column, patients) for column in (None, positive, gained, (cases.prob - positive) ** 2)]
-    )
+    columns = None, positive, np.where(cases.called, benefit, 0.0), benefit, (cases.prob - positive) ** 2
+    sums = np.stack([np.bincount(codes, column, patients) for column in columns])
 
     def statistic(weight: Floats) -> Floats:
         """(R, 2) gain in net benefit and Brier skill for weights (R, G) of patients."""
-        count, positives, gain, squares = np.einsum("kg,rg->kr", sums, weight)
+        count, positives, model, every, squares = np.einsum("kg,rg->kr", sums, weight)
         share = positives / count
         variance = share * (1 - share)
-        return np.stack([gain / count, 1 - ratio(squares / count, variance)], axis=1)
+        return np.stack([(model - np.maximum(0.0, every)) / count, 1 - ratio(squares / count, variance)], axis=1)
 
     gain, skill = float(net_benefit_gain_of(w)), float(brier_skill_of(w))
     ends = [Ends(), Ends()]
