@@ -306,7 +306,7 @@ def test_min_p_has_no_least_value():
 
 @given(st.integers(0, 60), st.integers(60, 500))
 def test_losses_of_1_have_the_exact_interval_of_a_poisson_count(count, patients):
-    """With one whole further patient (Garwood, Biometrika 28:437, 1936)."""
+    """With one whole pseudo-patient (Garwood, Biometrika 28:437, 1936)."""
     further = 1 / patients, 1 / patients**2
     low, high = loss_interval(count / patients, count / patients**2, further)
     assert low == pytest.approx(stats.chi2.ppf(0.025, 2 * count) / 2 / patients if count else 0, rel=1e-9)

@@ -24,14 +24,14 @@ from retinabench.metrics.proportions import binary, clopper_pearson, clustered_p
 from retinabench.metrics.weighted_images import Floats, Weighted
 
 Bounds = tuple[float, float]
-Moments = tuple[float, float]  # mean and mean square of what a further patient would add to a loss
+Moments = tuple[float, float]  # mean and mean square of what a pseudo-patient adds to a loss
 Counts = Callable[[Weighted], tuple[NDArray[np.generic], Floats]]
 Of = Literal["patients", "classes", "retained", "errors"]
 Ranks = Callable[[Weighted], tuple[Floats, Floats, Floats]]
 ROUNDING = 1e-12  # replicates that differ by less are equal: an area of ones is 1 only up to rounding
 FEWEST_ERRORS = 5
 HALF, WHOLE = 0.5, 1.0
-"""As how many the further patient counts: half of one, as in Jeffreys' interval, for scores of all images; a whole one for those that the order of
+"""As how many patients the pseudo-patient counts: half a patient, as in Jeffreys' interval, for scores of all images; a whole one for those that the order of
 referral decides, whose few large terms a smaller number does not reckon with (`docs/intervals.md`)."""
 MORE_DEGREES = 5  # chosen by simulation, see `docs/intervals.md`
 FEWEST_DRAWS = 200  # replicates that tell how differences depend on each other
@@ -133,20 +133,20 @@ class AurocError:
 
 
 def loss_interval(
-    loss: float, variance: float, further: Moments, largest: float = math.inf, level: float = 0.95
+    loss: float, variance: float, pseudo: Moments, largest: float = math.inf, level: float = 0.95
 ) -> tuple[float, float]:
     """Return the interval of a mean of losses that are rare and large, such as 1 - AUROC, AURC or NLL.
 
     A study without the rare patient knows neither the mean nor its variance: t intervals of such scores hold the truth in as few as half
     of the studies. The lower end is the quantile of the gamma distribution of mean y and variance v, the upper one that of mean y + e
-    and variance v + s, where e and s are the mean and the mean square of what a further patient would add whose
-    predictions are wrong (`HALF` of one, or a `WHOLE` one). It is the interval of a weighted sum of Poisson counts, whose weights are here the losses. For
-    losses of at most `largest` the distributions are beta distributions, and beyond half of it the further patient adds to largest - y.
+    and variance v + s, where e and s are the mean and the mean square of what a pseudo-patient adds whose
+    predictions are wrong (`HALF` a patient, or a `WHOLE` one). It is the interval of a weighted sum of Poisson counts, whose weights are here the losses. For
+    losses of at most `largest` the distributions are beta distributions, and beyond half of it the pseudo-patient adds to largest - y.
 
     References:
         Fay and Feuer, Confidence intervals for directly standardized rates: a method based on the gamma distribution, Stat. Med. 16:791
         (1997); Tiwari, Clegg and Zou, Efficient interval estimation for age-adjusted cancer rates, Stat. Methods Med. Res.
-        15:547 (2006), where the further count has a random weight.
+        15:547 (2006), where the added count has a random weight.
 
     >>> low, high = loss_interval(0.0, 0.0, (0.0025, 0.000025))  # no loss was seen in 100 patients
     >>> low, round(high, 4)
@@ -155,10 +155,10 @@ def loss_interval(
     if not (math.isfinite(loss) and math.isfinite(variance)):
         return math.nan, math.nan
     if loss > largest / 2:
-        low, high = loss_interval(largest - loss, variance, further, largest, level)
+        low, high = loss_interval(largest - loss, variance, pseudo, largest, level)
         return largest - high, largest - low
     low = _matched(loss, variance, largest, (1 - level) / 2) if loss > 0 and variance > 0 else min(loss, 0.0)
-    return low, _matched(max(loss, 0.0) + further[0], variance + further[1], largest, (1 + level) / 2)
+    return low, _matched(max(loss, 0.0) + pseudo[0], variance + pseudo[1], largest, (1 + level) / 2)
 
 
 def _matched(mean: float, variance: float, largest: float, quantile: float) -> float:
@@ -172,11 +172,11 @@ def _matched(mean: float, variance: float, largest: float, quantile: float) -> f
 
 
 def auroc_interval(
-    auroc: float, error: float, positives: int, negatives: int, level: float = 0.95, further: float = HALF
+    auroc: float, error: float, positives: int, negatives: int, level: float = 0.95, weight: float = HALF
 ) -> tuple[float, float]:
     """Return `loss_interval` of 1 - AUROC, from its standard error and the patients with images of each class.
 
-    The further patients, `further` of each class, are ranked at random. Where every patient is ranked rightly the bound is the
+    The pseudo-patients of both classes count as `weight` patients each and are ranked at random. Where every patient is ranked rightly the bound is the
     exact one of as many successes as the rarer class has patients.
     """
     fewest = min(positives, negatives)
@@ -187,10 +187,14 @@ def auroc_interval(
         return (perfect, 1.0) if auroc == 1 else (0.0, 1 - perfect)
     if error == 0:
         return 0.0, 1.0  # every patient has the same share of right comparisons: nothing is known of others
-    shares = [1 / positives, 1 / negatives]
-    moments = further * sum(shares) / 2, further * sum(share**2 for share in shares) / 3
-    low, high = loss_interval(1 - auroc, error**2, moments, 1.0, level)
+    low, high = loss_interval(1 - auroc, error**2, ranked_at_random([positives, negatives], weight), 1.0, level)
     return 1 - high, 1 - low
+
+
+def ranked_at_random(patients: Sequence[int], weight: float) -> Moments:
+    """What a pseudo-patient of each class adds to 1 - AUROC if it is ranked at random among these numbers of patients."""
+    shares = [1 / count for count in patients]
+    return weight * sum(shares) / 2, weight * sum(share**2 for share in shares) / 3
 
 
 def auroc_error(
@@ -341,7 +345,7 @@ class Scaled:
             score compares them; `retained`, for an area over referral: 5 more than the patients with a wrong prediction in the surer
             half of the images, because these decide it, at most half of those of the rarer class; or `errors`: patients with the
             rarer of wrong and correct predictions, and no interval below 5 of them.
-        pseudo: The squared error grows by this much of 1 / patients^2: a further patient with a loss of -1 or 1.
+        pseudo: The squared error grows by this much of 1 / patients^2: a pseudo-patient with a loss of -1 or 1.
     """
 
     low: float = -math.inf
@@ -397,13 +401,13 @@ class Loss:
     """Of a score that is a mean of rare, large losses; see `loss_interval`. The variance is that of the replicates.
 
     Args:
-        further: Weighted images -> mean and mean square of what a further patient would add whose predictions are wrong.
+        pseudo: Weighted images -> mean and mean square of what a pseudo-patient adds whose predictions are wrong.
         best: The value without any loss; the score is a loss if it is 0, and a share less a loss if it is 1.
         largest: The largest loss.
         of: As in `Scaled`, of the differences of two models.
     """
 
-    further: Callable[[Weighted], Moments]
+    pseudo: Callable[[Weighted], Moments]
     best: float = 0.0
     largest: float = math.inf
     of: Of = "patients"
@@ -417,7 +421,7 @@ class Loss:
         if math.isnan(variance):
             return Ends(why=UNDEFINED)
         sign = 1 if self.best == 0 else -1
-        ends = loss_interval(sign * (value - self.best), variance, self.further(sets[0]), self.largest, level)
+        ends = loss_interval(sign * (value - self.best), variance, self.pseudo(sets[0]), self.largest, level)
         low, high = sorted(self.best + sign * end for end in ends)
         return Ends(low, high)
 
@@ -427,12 +431,12 @@ class Ranked:
     """Of an AUROC or a linear function of one: `loss_interval` of 1 - AUROC with DeLong's or Obuchowski's error.
 
     parts: weighted images -> score, and mass of the positive and of the negative images, all (N,). low: the value where the
-    AUROC is 0. further: as how many a further patient of each class counts.
+    AUROC is 0. pseudo: as how many patients the pseudo-patient of each class counts.
     """
 
     parts: Ranks
     low: float = 0.0
-    further: float = HALF
+    pseudo: float = HALF
     resampled: bool = False
 
     def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
@@ -449,7 +453,7 @@ class Ranked:
             error = replicate_error(draws) / span
         if math.isnan(error):
             return Ends(why=UNDEFINED)
-        low, high = auroc_interval((value - self.low) / span, error, *patients, level, self.further)
+        low, high = auroc_interval((value - self.low) / span, error, *patients, level, self.pseudo)
         return Ends(self.low + span * low, self.low + span * high)
 
 

@@ -1,6 +1,6 @@
-"""What a further patient whose predictions are wrong would add to each loss: its mean and its mean square, for `intervals.loss_interval`.
+"""What a pseudo-patient whose predictions are wrong adds to each loss: its mean and its mean square, for `intervals.loss_interval`.
 
-The images of the further patient stand at a random rank of the uncertainty. With G patients and a loss that adds x to the mean of an image, the
+The images of the pseudo-patient stand at a random rank of the uncertainty. With G patients and a loss that adds x to the mean of an image, the
 moments are the mean of x / G, and of x^2 / G^2, times `HALF` or `WHOLE`.
 """
 
@@ -10,13 +10,13 @@ from typing import Literal
 
 import numpy as np
 
-from retinabench.metrics.intervals import HALF, WHOLE, Moments, patients_of
+from retinabench.metrics.intervals import HALF, WHOLE, Moments, patients_of, ranked_at_random
 from retinabench.metrics.weighted_images import EPS, Floats, Weighted
 
 
-def _moments(w: Weighted, further: float, mean: float, square: float) -> Moments:
+def _moments(w: Weighted, weight: float, mean: float, square: float) -> Moments:
     patients = patients_of(w)
-    return further * mean / patients, further * square / patients**2
+    return weight * mean / patients, weight * square / patients**2
 
 
 def _area_weight(w: Weighted) -> Floats:
@@ -62,5 +62,5 @@ def of_ranked(w: Weighted, classes: Literal["both", "positive"] = "both", *, hal
     """1 - AUROC (both classes), or 1 - AUPRC (positives), of all images or of the half that is retained: an image is ranked at random."""
     kept = w.retained(int(np.ceil(float(w.count) / 2))) if half else w.weight
     masses = [kept * w.cases.label, kept * ~w.cases.label][: 2 if classes == "both" else 1]
-    shares = [1 / count for mass in masses if (count := len(np.unique(w.cases.patient[mass > 0])))]
-    return HALF * sum(shares) / 2, HALF * sum(share**2 for share in shares) / 3
+    counts = [len(np.unique(w.cases.patient[mass > 0])) for mass in masses]
+    return ranked_at_random([count for count in counts if count], HALF)
