@@ -149,7 +149,7 @@ def test_a_trial_whose_folder_is_gone_or_failed_recommends_no_other_in_its_place
         return outcome
 
     assert command("--quiet", work=lose) == 1
-    assert f"{best[0].name}: is no longer whole. Delete what is left" in line_of(capsys)
+    assert f"{best[0].name}: files are missing or damaged. Delete what is left" in line_of(capsys)
     best[0].rmdir()
     assert command("--quiet") == 0
     assert command("--quiet", "--trials", 7, work=lambda job: Outcome(job, "failed", None, 1.0, 1, "it broke")) == 1

@@ -217,14 +217,14 @@ def _refuse_devices(arguments: list[str]) -> None:
     for argument in arguments:
         path = argument.partition("=")[2] if argument.startswith("--") and "=" in argument else argument
         kind = 0
-        with contextlib.suppress(OSError, ValueError):  # it is no path, or of no file
+        with contextlib.suppress(OSError, ValueError):  # not a path, or of nothing
             kind = os.stat(path).st_mode
         if kind and not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
-            raise InputError("is a pipe or a device, and no file", file=path, hint="Name a file.")
+            raise InputError("is a pipe or a device", file=path, hint="Name a file.")
 
 
 def _refuse_numbers(arguments: list[str]) -> None:
-    """Refuse values of options that are no finite number, such as `--refer-above nan`: comparisons with them are silently false."""
+    """Refuse values of options that are infinite, NaN or vanishingly small, such as `--refer-above nan`: comparisons with them are silently false."""
     names = [argument.partition("=")[0] for argument in arguments]
     for k, argument in enumerate(arguments):
         own = argument.startswith("--") and "=" in argument
@@ -233,7 +233,7 @@ def _refuse_numbers(arguments: list[str]) -> None:
         text = argument.rpartition("=")[2]
         try:
             value = float(text)
-        except ValueError:  # it is no number
+        except ValueError:  # not a number
             continue
         if not math.isfinite(value) or 0 < abs(value) < 1e-200:
             name = names[k] if own else names[k - 1]

@@ -13,7 +13,7 @@ def _checked(pattern: str) -> str:
     try:
         groups_of(pattern, "")
     except pa.ArrowInvalid as error:
-        raise ValueError(f"'{pattern}' is no regular expression of RE2: {error}") from None
+        raise ValueError(f"'{pattern}' is not a regular expression of RE2: {error}") from None
     return pattern
 
 

@@ -96,7 +96,7 @@ def refuse_alike(groups: Iterable[Iterable[str]], column: str, file: str | None 
 
 
 def tidied(columns: Mapping[str, Text], *, ids: bool = False) -> tuple[dict[str, Any], list[str]]:
-    """Write texts in one form: `Zeiss` with a blank behind it is no camera of its own, and ` 1.0` is the patient `1`.
+    """Write equal names alike: `Zeiss ` with a blank is the camera `Zeiss`, and ` 1.0` is the patient `1`.
 
     Shapes: `columns` (N,).
     """

@@ -207,7 +207,7 @@ class RunTable(ResultTable):
             run = Workspace(self.runs / result.folder, "run", "run.json")
             if not run.done:
                 again = "Delete what is left of it and repeat the command: the run is computed again."
-                raise WorkError(f"{run.folder}: is no longer whole. {again}")
+                raise WorkError(f"{run.folder}: files are missing or damaged. {again}")
             run.confirm(content=False)
 
 

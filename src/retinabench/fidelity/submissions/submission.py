@@ -476,7 +476,7 @@ def read_meta(path: Path) -> JsonObject:
 
 def _head(path: Path) -> bytes:
     if path.exists() and not (path.is_file() or path.is_dir()):  # to open a pipe would wait for its writer
-        raise InputError("is a pipe or a device, and no file", file=path)
+        raise InputError("is a pipe or a device", file=path)
     with check(path).open("rb") as handle:
         return handle.read(4)
 
