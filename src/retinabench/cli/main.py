@@ -217,7 +217,7 @@ def _refuse_devices(arguments: list[str]) -> None:
     for argument in arguments:
         path = argument.partition("=")[2] if argument.startswith("--") and "=" in argument else argument
         kind = 0
-        with contextlib.suppress(OSError, ValueError):  # not a path, or of nothing
+        with contextlib.suppress(OSError, ValueError):  # not a path, or nothing is there
             kind = os.stat(path).st_mode
         if kind and not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
             raise InputError("is a pipe or a device", file=path, hint="Name a file.")

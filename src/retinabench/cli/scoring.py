@@ -121,11 +121,15 @@ def compare(
     ],
     score: Annotated[
         list[str] | None,
-        option("--score", "NAME", "Compare this score only; may be repeated, and several are corrected together."),
+        option("--score", "NAME", "Compare this score alone. Repeat it for more: they are corrected together."),
     ] = None,
     margin: Annotated[
         float | None,
-        option("--margin", "X", "Non-inferiority, of one --score: is the first model shown to be less than X worse?"),
+        option(
+            "--margin",
+            "X",
+            "Test whether the first model is less than X worse than the second (non-inferiority); needs one --score.",
+        ),
     ] = None,
     scoring: Scoring = STANDARD,
     json: application.Json = None,

@@ -229,7 +229,8 @@ def first_broken(folder: Path, *, content: bool = True) -> Checked | None:
 def confirming() -> Iterator[None]:
     """Confirm at the end of the block that every file which this process wrote in it is still there, as it was written.
 
-    Up to `MOST_READ` bytes are read again, the smallest files first. Another process may have put a whole file in its place, as copies of one command do; no other one changes it in place.
+    Up to `MOST_READ` bytes are read again, the smallest files first. Another process, such as a second copy of the command, may have replaced
+    a file by another whole one; it never changes a file in place.
     """
     global _written
     _written = {}

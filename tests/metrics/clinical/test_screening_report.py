@@ -85,6 +85,16 @@ def test_a_threshold_is_judged_by_the_net_benefit_at_its_own_price():
     assert found.baseline.net_benefit_gain.value == pytest.approx(net - max(0, default))
 
 
+def test_each_replicate_is_compared_with_its_own_better_default():
+    """A model that refers nobody equals the better default where half are diseased, and loses in samples with more of them."""
+    p = drawn()
+    half = np.concatenate([np.flatnonzero(p.label == 1)[:100], np.flatnonzero(p.label == 0)[:100]])
+    never = rb.Predictions(p.image_id[half], p.label[half], p.prob[half] / 2.1)
+    gain = rb.score(never, bootstrap=200)["in_domain"].baseline.net_benefit_gain
+    assert gain.value == 0
+    assert gain.low < 0
+
+
 def test_a_weak_calibrated_model_has_informative_probabilities():
     """AUROC near .7 with hardly any decision above one half: once headed "Useful." in a third of such studies."""
     kinds = [judged(rb.score(drawn(signal=0.75, seed=k), bootstrap=100)) for k in range(20)]

@@ -151,12 +151,12 @@ class Worth:
         return self.scores["auroc"].sign(0.5) > 0 and self.scores["auroc"].value >= POOR
 
     @property
-    def unequal(self) -> bool:
+    def unequal_harms(self) -> bool:
         """Whether the decision threshold weighs a missed disease and a false alarm unequally."""
         return self.baseline.threshold != DEFAULT
 
     @property
-    def price(self) -> float:
+    def harm_ratio(self) -> float:
         """How many false alarms weigh as much as one missed disease."""
         return 1 / false_alarm_price(self.baseline.threshold)
 
