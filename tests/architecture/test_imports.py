@@ -117,7 +117,50 @@ def forbidden_names() -> list[str]:
     return sorted(set(found))
 
 
+# Modules that may read files without `core.files.check`: they read what comes with the package, what the user names himself, or
+# what the operating system writes. Everything else lies in working folders, which a stranger may have sent.
+READ_UNCHECKED = (
+    # of the package
+    "core/registry.py", "core/version.py", "data/frozen/definition.py", "data/label_tables.py", "fidelity/leaderboard/shipped.py",
+    "fidelity/targets/", "metrics/registry.py", "reports/toolkit/",
+    # named by the user: tables, images, archives, settings, checkpoints, his own code
+    "core/settings.py", "data/archives.py", "data/datasets/", "data/preprocessing/", "experiments/config.py", "models/foreign.py",
+    "models/weight_files.py", "predictions/formats.py", "reports/papers/",
+    # the door itself, and the operating system
+    "core/files.py", "core/untrusted.py", "experiments/engines/engine.py",
+)  # fmt: skip
+DOORS = ("check(", "check_file(", "inside(", "kept_inside(")  # the last two where a checksum is compared in another way
+
+
+def opened(call: ast.Call) -> str | None:
+    """The file that a call reads, as the source writes it; None for other calls and for files that are only written."""
+    modes = [str(one.value) for one in call.args if isinstance(one, ast.Constant)]
+    if isinstance(call.func, ast.Attribute) and call.func.attr in {"read_text", "read_bytes"}:
+        return ast.unparse(call.func.value)
+    if ast.unparse(call.func) in {"open", "np.load", "torch.load"} and not {"wb", "ab", "w", "a"} & set(modes):
+        return ast.unparse(call.args[0])
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "open" and ast.unparse(call.args[0]) == "'rb'":
+        return ast.unparse(call.func.value)
+    return None
+
+
+def bare_reads() -> list[str]:
+    """Places that read a file of a working folder, and do not ask the one door for it."""
+    found = []
+    for name, tree in trees():
+        functions = [] if name.startswith(READ_UNCHECKED) else [n for n in ast.walk(tree) if isinstance(n, Function)]
+        for function in functions:
+            calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
+            checked = {ast.unparse(call.args[0]) for call in calls if f"{ast.unparse(call.func)}(" in DOORS}
+            for call in calls:
+                read = opened(call)
+                if read is not None and not read.startswith(DOORS) and read not in checked:
+                    found.append(f"{name}:{call.lineno} {read}")
+    return sorted(set(found))
+
+
 CHECKS = [
+    bare_reads,
     imports_inside_functions,
     imports_of_the_root,
     forbidden_names,

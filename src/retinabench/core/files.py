@@ -60,13 +60,15 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
-def check(path: str | Path, hint: str | None = None) -> Path:
+def check(path: str | Path, hint: str | None = None, *, named: bool = False) -> Path:
     """Return `path` if its content is what was written, or if no checksum is known; the door to files of working folders.
 
     A file that is a link out of its folder is refused: what a stranger's folder links to would be read, and copied into what we write.
+    A file that the user may have `named` himself can be any link.
     """
     path = Path(path)
-    kept_inside(path.parent, path)
+    if not named:
+        kept_inside(path.parent, path)
     if state(path) == "damaged":
         raise InputError(
             f"is damaged: its content is not what was written ({CHECKSUMS} lists another checksum)",

@@ -90,9 +90,10 @@ class Workspace:
         """Return the manifest, or None for a new folder."""
         if self.folder.is_file():
             raise InputError("is a file, and a folder is needed", file=self.folder, hint="Choose another --out.")
-        check(self.manifest_path, hint="Restore it, or choose another --out.")
         try:
-            content = json.loads(self.manifest_path.read_text(encoding="utf-8"))
+            content = json.loads(
+                check(self.manifest_path, hint="Restore it, or choose another --out.").read_text(encoding="utf-8")
+            )
         except FileNotFoundError:
             return None
         except (OSError, ValueError, RecursionError) as error:
@@ -209,7 +210,7 @@ class Workspace:
             lock.acquire(timeout=0)
         except Timeout:
             with contextlib.suppress(OSError, ValueError, TypeError):
-                return Holder(**json.loads((self.folder / HOLDER).read_text()))
+                return Holder(**json.loads(check(self.folder / HOLDER).read_text()))
             return Holder(process=0, host="", since=time.time())  # it has not yet written who it is
         except (NotImplementedError, OSError):
             return None

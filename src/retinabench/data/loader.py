@@ -29,7 +29,7 @@ from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
 from retinabench.core.errors import InputError, OutOfMemoryError
-from retinabench.core.files import write_json
+from retinabench.core.files import check, write_json
 from retinabench.core.progress import Progress
 from retinabench.core.random_streams import numpy_generator, torch_generator
 from retinabench.core.results import JsonObject
@@ -165,7 +165,7 @@ def keep_limits(limits: BatchLimits, folder: Path, progress: Progress, *, writes
 
 def _read(path: Path) -> JsonObject:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(check(path).read_text(encoding="utf-8"))
         limits = {name: found[name] for name in get_args(Work)}
         if any(value is not None and (type(value) is not int or value < 1) for value in limits.values()):
             raise ValueError("a limit is no positive number")

@@ -59,7 +59,7 @@ def fingerprint(records: Records, shards: Sequence[Path]) -> str:
     """Return the SHA-256 of the records and every pixel: two folders with one fingerprint hold the same data."""
     digest = hashlib.sha256(records.to_parquet())
     for path in shards:
-        with open(path, "rb") as handle:
+        with open(kept_inside(path.parent, path), "rb") as handle:
             digest.update(hashlib.file_digest(handle, "sha256").digest())
     return digest.hexdigest()
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from retinabench.core.errors import InputError
-from retinabench.core.files import explain, sealed, unsealed
+from retinabench.core.files import check, explain, sealed, unsealed
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.results import JsonObject
 from retinabench.experiments.engines.scheduler import State
@@ -167,7 +167,7 @@ def _rank(result: Result) -> tuple[bool, float]:
 
 
 def _read_segment(path: Path, identity: Mapping[str, object] | None) -> list[JsonObject]:
-    *lines, _cut = path.read_bytes().split(b"\n")  # what follows the last line end is empty or cut short
+    *lines, _cut = check(path).read_bytes().split(b"\n")  # what follows the last line end is empty or cut short
     content = []
     for number, line in enumerate(lines, start=1):
         try:

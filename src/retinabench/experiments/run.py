@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from retinabench.core.errors import DivergedError, InputError
+from retinabench.core.files import check
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import torch_generator
 from retinabench.core.results import JsonObject
@@ -207,7 +208,7 @@ def _trained_before(run: Run, task: Task, out: Path) -> Path | None:
             theirs = ImageRuns(load_task(other.data, other.task, other.shifted))
         except InputError:  # it is damaged, or its shifted images are gone
             continue
-        begun, now = json.loads((folder / "run.json").read_text(encoding="utf-8")), theirs.manifest(other)
+        begun, now = json.loads(check(folder / "run.json").read_text(encoding="utf-8")), theirs.manifest(other)
         current = all(begun.get(key) == now.get(key) for key in theirs.decisive)
         splits = theirs.task.splits
         same = all(np.array_equal(splits[part], task.splits[part]) for part in ("train", "validation"))

@@ -18,7 +18,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from retinabench.core import files as atomic_files
 from retinabench.core.errors import InputError
-from retinabench.core.files import check_writable
+from retinabench.core.files import check, check_writable
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import numpy_generator
 from retinabench.core.results import JsonObject
@@ -449,12 +449,12 @@ def _inspection(found: Inspection) -> Iterator[str]:
 def _run(path: Path) -> Iterator[str]:
     state = "done" if (path / "done").is_file() else "unfinished"
     with _undamaged(path / "run.json") as file:
-        about = json.loads(file.read_text())
+        about = json.loads(check(file).read_text())
         lines = [f"run, {state}, data fingerprint {about['fingerprint'][:12]}, version {about['version']}"]
         lines.append(json.dumps(about["run"]))
     if (path / "metrics.jsonl").is_file():
         with _undamaged(path / "metrics.jsonl") as file:
-            last = json.loads(file.read_text().splitlines()[-1])
+            last = json.loads(check(file).read_text().splitlines()[-1])
             lines.append("last epoch: " + ", ".join(f"{key} {value:.4g}" for key, value in last.items()))
     yield from lines
     if (path / "predictions.parquet").is_file():

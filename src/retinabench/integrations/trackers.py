@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from retinabench.core.errors import InputError, WorkError, nearest
-from retinabench.core.files import explain, write_bytes, write_json
+from retinabench.core.files import check, explain, write_bytes, write_json
 from retinabench.core.progress import QUIET, Advance, Progress
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import flat
@@ -55,7 +55,7 @@ def read_run(folder: Path) -> TrackedRun:
     """Read a run folder and score its predictions."""
     about = folder / "run.json"
     try:
-        content = json.loads(about.read_text())
+        content = json.loads(check(about).read_text())
         # Paths of the data are not settings, and would tell a server about the machine.
         run = {key: value for key, value in content["run"].items() if key not in ("data", "shifted")}
         settings = {key: _setting(value) for key, value in flat(run) if value is not None}
@@ -74,7 +74,7 @@ def read_run(folder: Path) -> TrackedRun:
 def _rows(file: Path) -> Iterator[tuple[int, dict[str, float]]]:
     if not file.is_file():
         return
-    for number, line in enumerate(file.read_text().splitlines(), start=1):
+    for number, line in enumerate(check(file).read_text().splitlines(), start=1):
         try:
             row = json.loads(line)
             epoch = int(row.pop("epoch"))
@@ -130,7 +130,7 @@ def to_tensorboard(runs: Iterable[TrackedRun], out: Path) -> list[str]:
 
 def _put(path: Path, content: bytes) -> None:
     """Append new content, or write the whole file; the next export completes an interrupted append."""
-    before = path.read_bytes() if path.is_file() else b""
+    before = check(path).read_bytes() if path.is_file() else b""
     if not before or not content.startswith(before):
         write_bytes(path, content)
         return
@@ -256,7 +256,7 @@ def _digest(scores: Any) -> str:
 
 def _read_exported(file: Path) -> JsonObject:
     try:
-        content: JsonObject = json.loads(file.read_text())
+        content: JsonObject = json.loads(check(file).read_text())
     except FileNotFoundError:
         return {}
     except ValueError:

@@ -34,6 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
+from retinabench.core.files import check
 from retinabench.core.results import (
     GREY,
     VERMILION,
@@ -121,7 +122,7 @@ class Certified:
 def read_certificate(path: Path) -> Certified:
     """Read what `retinabench transfer --json` wrote."""
     try:
-        content = json.loads(path.read_bytes())
+        content = json.loads(check(path, named=True).read_bytes())
     except FileNotFoundError:
         raise InputError("does not exist", file=path) from None
     except (OSError, ValueError, RecursionError):

@@ -78,7 +78,7 @@ def read_predictions(
     path = Path(path)
     reading = Reading(columns or {}, softmax, grades, referable_from, method, seed, unlabelled)
     try:
-        with open(check(path), "rb") as handle:
+        with open(check(path, named=True), "rb") as handle:
             head = handle.read(8)
         found = _reader(path, head)(path, reading)
     except (MemoryError, UnicodeDecodeError, OSError, pa.ArrowException) as error:

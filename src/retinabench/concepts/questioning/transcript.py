@@ -36,7 +36,7 @@ from retinabench.concepts.inference.rates import CellAnswers, PatientAnswers, Pa
 from retinabench.concepts.inference.unpredictability import AnswerRanking, Floats, ranking, says_yes
 from retinabench.concepts.questioning.strategies import find_strategy
 from retinabench.core.errors import InputError
-from retinabench.core.files import explain, sealed, unsealed
+from retinabench.core.files import check, explain, sealed, unsealed
 from retinabench.core.results import JsonObject
 from retinabench.core.untrusted import open_in_place
 from retinabench.core.workspace import Workspace
@@ -143,7 +143,7 @@ def recorded_header(path: Path | None) -> JsonObject:
     if path is None or path.is_symlink() or not path.is_file():
         return {}
     try:
-        with open(path, "rb") as handle:
+        with open(check(path), "rb") as handle:
             first, answered = handle.readline(), handle.readline().endswith(b"\n")
         header = unsealed(first) if answered else {}
     except (OSError, ValueError):

@@ -59,7 +59,7 @@ class Storage:
         files = [path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")]
         for name in (*sorted(set(files) - {LEFT, DONE}), DONE):
             with (
-                open(folder / name, "rb") as source,
+                open(check_file(folder / name), "rb") as source,
                 self._files.open(self._path(folder.name, name), "wb") as sink,
             ):
                 shutil.copyfileobj(source, sink, 2**20)
@@ -105,7 +105,7 @@ def checked_url(url: str) -> str:
 
 def end_of(log: Path) -> bytes:
     """Return the last `MOST_LOG` bytes of a log, from the beginning of a line."""
-    with open(log, "rb") as file:
+    with open(check_file(log), "rb") as file:
         cut = file.seek(0, os.SEEK_END) > MOST_LOG
         file.seek(-MOST_LOG if cut else 0, os.SEEK_END if cut else os.SEEK_SET)
         content = file.read()

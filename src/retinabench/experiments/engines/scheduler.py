@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from retinabench.core.files import write_bytes
+from retinabench.core.files import check, write_bytes
 from retinabench.core.progress import Progress
 from retinabench.data.tasks import Task, load_task
 from retinabench.experiments.config import Run
@@ -233,5 +233,5 @@ def _before(job: ScheduledJob) -> JobResult | None:
     if job.done:
         return JobResult("done")
     if job.divergence.is_file():
-        return JobResult("diverged", message=job.divergence.read_text())
+        return JobResult("diverged", message=check(job.divergence).read_text())
     return None

@@ -20,6 +20,7 @@ from copy import deepcopy
 from pathlib import Path
 
 from retinabench.core.errors import InputError, WorkError, nearest
+from retinabench.core.files import check
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import flat
@@ -253,7 +254,7 @@ def by_engine(engine: JobEngine) -> Callable[[Sequence[Item[Job]]], Iterator[tup
 def training_seconds(folder: Path) -> float:
     """Return what the run's own record says of its training; 0 for a run that only composes others."""
     try:
-        lines = (folder / "metrics.jsonl").read_text().splitlines()
+        lines = check(folder / "metrics.jsonl").read_text().splitlines()
     except FileNotFoundError:
         return 0.0
     return float(sum(json.loads(line)["seconds"] for line in lines))

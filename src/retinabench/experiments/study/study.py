@@ -203,9 +203,9 @@ def _best_trial(study: Study, cell: StudyCell, space: Space, table: RunTable, cr
     ranking = rank_trials(results, runs, values, criterion, study.rules, space, table.runs)
     folder = cell.folder / f"{criterion}-{study.rules}"
     drawn, table_file = (folder / f"{FIGURE}.png").is_file(), folder / "ranking.json"
-    before = table_file.read_bytes() if drawn else b""
+    before = check(table_file).read_bytes() if drawn else b""
     write_ranking(ranking, folder)
-    if table_file.read_bytes() != before:
+    if check(table_file).read_bytes() != before:
         write_figure(ranking, folder)
     searched: Counter[str] = Counter(row.state for row in ranking.rows)
     try:

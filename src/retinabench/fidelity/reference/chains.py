@@ -30,7 +30,7 @@ from retinabench.core.files import atomic_write, check, explain
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import numpy_generator, torch_generator
 from retinabench.core.results import JsonObject
-from retinabench.core.untrusted import open_in_place
+from retinabench.core.untrusted import kept_inside, open_in_place
 from retinabench.core.workspace import Workspace
 from retinabench.fidelity.targets.density import Density
 from retinabench.methods import hmc
@@ -244,7 +244,7 @@ class _Run:
     def _check_rows(self, path: Path, size: int) -> None:
         """Compare the first `size` bytes of the rows with their checksum; the file grows, so none is listed for it."""
         found, left = 0, size
-        with open(path, "rb") as rows:
+        with open(kept_inside(path.parent, path), "rb") as rows:
             while left and (some := rows.read(min(left, 2**20))):
                 found, left = zlib.crc32(some, found), left - len(some)
         if left or (self.checksum is not None and found != self.checksum):

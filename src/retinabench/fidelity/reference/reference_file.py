@@ -438,7 +438,7 @@ def read_reference(target: Target, data_sha256: str, path: str | Path | None = N
         return _read_packaged(target, data_sha256)
     name = Path(path)
     try:
-        with check(name).open("rb") as stream:
+        with check(name, named=True).open("rb") as stream:
             reference = _read(stream, name)
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", file=name) from None
@@ -457,11 +457,11 @@ def _read_packaged(target: Target, data_sha256: str) -> Reference:
     whole = None if folder is None else folder / f"{target.name}.npz"
     extract = Path(__file__).parent / "shipped" / f"{target.name}-means.npz"
     if whole is not None and whole.is_file():
-        with whole.open("rb") as stream:
+        with check(whole).open("rb") as stream:
             reference = _read(stream, name)
         _check_arrays(reference, target, name)
     elif extract.is_file():
-        with extract.open("rb") as stream:
+        with check(extract).open("rb") as stream:
             reference = _read(stream, name, extract=True)
     else:
         made = f"retinabench fidelity reference {target.name} --out {target.name}.npz"

@@ -462,7 +462,7 @@ def read_arrays(path: Path, target: Target) -> tuple[Arrays, JsonObject]:
                 return _archive(path, archive, target), {}
         if head.startswith(b"PAR1"):
             return _columns(path, *_parquet(path)), {}
-        return _text(path, path.read_bytes(), target), {}
+        return _text(path, check(path, named=True).read_bytes(), target), {}
 
 
 def read_meta(path: Path) -> JsonObject:
@@ -477,7 +477,7 @@ def read_meta(path: Path) -> JsonObject:
 def _head(path: Path) -> bytes:
     if path.exists() and not (path.is_file() or path.is_dir()):  # to open a pipe would wait for its writer
         raise InputError("is a pipe or a device", file=path)
-    with check(path).open("rb") as handle:
+    with check(path, named=True).open("rb") as handle:
         return handle.read(4)
 
 

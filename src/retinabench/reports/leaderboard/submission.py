@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 from pydantic import Field, StringConstraints, ValidationError, field_validator
 
 from retinabench.core.errors import InputError, nearest
-from retinabench.core.files import json_text, write_bytes
+from retinabench.core.files import check, json_text, sha256, write_bytes
 from retinabench.core.settings import Frozen, first_problem
-from retinabench.core.untrusted import kept_inside, visible
+from retinabench.core.untrusted import visible
 from retinabench.data.frozen.definition import (
     BenchmarkTruth,
     FrozenBenchmark,
@@ -130,9 +130,9 @@ def is_address(text: str) -> bool:
 
 def read_card(folder: Path) -> Card:
     """Read the card of a submission, or raise `InputError` with the entry that is missing, unknown or not valid."""
-    file = kept_inside(folder, folder / CARD)
+    file = folder / CARD
     try:
-        if file.stat().st_size > MOST_CARD_BYTES:
+        if check(file).stat().st_size > MOST_CARD_BYTES:
             raise InputError(f"is larger than {MOST_CARD_BYTES // 1024} KB", file=file)
         tree = tomllib.loads(file.read_text("utf-8-sig"))
     except FileNotFoundError:
@@ -372,7 +372,7 @@ def pack(folder: Path, out: Path) -> Path:
             files[f"{benchmark}/seed-{one.metadata['seed']}.parquet"] = parquet_bytes(one)
     sums = {name: hashlib.sha256(content).hexdigest() for name, content in sorted(files.items())}
     manifest = json_text({"schema": SCHEMA, "key": entry.key, "sha256": sums}).encode()
-    if (target / MANIFEST).is_file() and (target / MANIFEST).read_bytes() != manifest:
+    if (target / MANIFEST).is_file() and check(target / MANIFEST).read_bytes() != manifest:
         raise InputError(
             "holds another submission of this name",
             file=target,
@@ -470,7 +470,7 @@ def _check_manifest(folder: Path) -> None:
         raise InputError(f"'{differing[0][:80]}' {what}", file=file, hint="Pack the submission again.")
     for name, digest in sums.items():
         check_size(folder / name)
-        if hashlib.sha256((folder / name).read_bytes()).hexdigest() != digest:
+        if sha256(check(folder / name)) != digest:
             raise InputError("was changed after the submission was packed", file=folder / name, hint="Pack it again.")
 
 
@@ -478,7 +478,7 @@ def _read_manifest(file: Path) -> dict[str, str]:
     try:
         if file.is_symlink() or file.stat().st_size > MOST_MANIFEST_BYTES:
             raise InputError("is a link, or larger than 1 MB", file=file)
-        content: Any = json.loads(file.read_text("utf-8"))
+        content: Any = json.loads(check(file).read_text("utf-8"))
         if content["schema"] != SCHEMA:
             raise ValueError("another schema")
         return {str(name): str(digest) for name, digest in content["sha256"].items()}
