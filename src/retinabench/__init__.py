@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from retinabench.data.tasks import load_task
     from retinabench.experiments.exporting.model import ExportedModel, load_model
     from retinabench.integrations.pytorch import Outputs, evaluate_torch, predict_torch
+    from retinabench.metrics.actions import apply
     from retinabench.metrics.clinical.screening_report import ScreeningReport, clinic
     from retinabench.metrics.comparison import Comparison, Difference, Ranking, SetComparison, compare, rank
     from retinabench.metrics.estimator import evaluate
@@ -53,6 +54,7 @@ __all__ = [
     "Transfer",
     "Triage",
     "__version__",
+    "apply",
     "clinic",
     "compare",
     "evaluate",
@@ -83,6 +85,7 @@ _MODULES = {
     "SetScores": "metrics.score_results",
     "Transfer": "metrics.guarantees.transfer",
     "Triage": "metrics.guarantees.triage",
+    "apply": "metrics.actions",
     "clinic": "metrics.clinical.screening_report",
     "compare": "metrics.comparison",
     "evaluate": "metrics.estimator",

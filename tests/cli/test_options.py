@@ -171,8 +171,8 @@ def test_the_referral_list_is_written(table, tmp_path, capsys):
     command = ["score", table(), *OPTIONS, "--bootstrap", "0", "-q", "--referral-list", str(out)]
     assert run([*command, "--referral", "0.1"]) == 0
     rows = list(csv.DictReader(out.read_text().splitlines()))
-    assert sum(row["referred"] == "yes" for row in rows) == 3
-    assert "3 of 30 images are referred" in capsys.readouterr().err
+    assert sum(row["action"] == "expert reads" for row in rows) == 3
+    assert "the expert reads 3 of 30 images" in capsys.readouterr().err
     assert abs(float(rows[0]["prob"]) - 0.5) <= abs(float(rows[-1]["prob"]) - 0.5)
 
 

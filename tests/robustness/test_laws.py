@@ -12,7 +12,7 @@ SHORT = {
     "dates moved by 52 weeks": "monitor", "ids between blanks": "monitor", "one patient known": "transfer",
     "split over three files": "monitor", "rows permuted": "score", "rows doubled": "score", "columns permuted": "compare",
     "a column of noise": "score", "patients renamed": "compare", "decimal commas": "score", "blanks behind commas": "compare",
-    "Parquet": "score", "NPZ": "compare", "a data frame": "score", "arrays": "transfer",
+    "cube of the uncertainty": "apply", "semicolons": "examine", "Parquet": "score", "NPZ": "compare", "a data frame": "score", "arrays": "transfer",
 }  # fmt: skip
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import locale
 import os
+import tempfile
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
@@ -13,6 +17,8 @@ import pytest
 
 import retinabench as rb
 from retinabench.cli.main import run
+from retinabench.metrics.actions import FrozenRule
+from retinabench.metrics.estimator import Arrays
 
 
 def drawn(seed=0, n=120, **more):
@@ -66,10 +72,55 @@ def test_a_loader_may_refill_its_batch():
 
 
 SMALL = drawn()
+SPLIT = rb.Predictions(
+    SMALL.image_id, SMALL.label, SMALL.prob, patient_id=SMALL.patient_id, split=["validation"] * 60 + ["test"] * 60
+)
+
+
+def believed(images):
+    """An estimator: the mean of an image, and how near it is to one half."""
+    mean = images.mean(axis=(1, 2, 3))
+    return mean, 0.5 - np.abs(mean - 0.5)
+
+
+@functools.cache
+def network():
+    """A network with dropout, which draws; made once, since its weights are drawn from the generator of the process, too."""
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Sequential(torch.nn.Dropout(0.3), torch.nn.Linear(3, 1))
+    model.load_state_dict({"1.weight": torch.tensor([[1.0, -2.0, 3.0]]), "1.bias": torch.zeros(1)})
+    return model
+
+
+def of_torch(function, **options):
+    """Call a function of the network on images made of the probabilities."""
+    model, torch = copy.deepcopy(network()), pytest.importorskip("torch")
+    x = torch.from_numpy(np.stack([SMALL.prob, SMALL.prob**2, 1 - SMALL.prob], 1).astype(np.float32))
+    return function(model, zip(x.split(40), torch.tensor(SMALL.label.tolist()).split(40), strict=True), **options)
+
+
+def saved(predictions):
+    """Write predictions into a file of their own, and read it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "p.csv"
+        rb.write_predictions(predictions, path)
+        return rb.read_predictions(path).prob.tolist(), path.read_bytes()
+
+
 CALLS = {
     "score": lambda: rb.score(SMALL, bootstrap=30).to_dict(),
     "compare": lambda: rb.compare(SMALL, drawn(1), bootstrap=30).to_dict(),
     "clinic": lambda: rb.clinic(SMALL, referral_rate=0.2).to_dict(),
+    "apply": lambda: rb.apply(SPLIT, FrozenRule(negative=0.2, positive=0.8)).to_csv(),
+    "evaluate": lambda: rb.evaluate(
+        believed, Arrays(np.tile(SMALL.prob[:, None, None, None], (1, 2, 2, 3)), SMALL.label), bootstrap=30
+    ).to_dict(),
+    "evaluate_torch": lambda: of_torch(rb.evaluate_torch, samples=3, bootstrap=30).to_dict(),
+    "predict_torch": lambda: of_torch(rb.predict_torch, samples=3).probs.tolist(),
+    "rank": lambda: rb.rank({"a": SMALL, "b": drawn(1), "c": drawn(2)}, bootstrap=30).to_dict(),
+    "read and write": lambda: saved(SMALL),
+    "transfer": lambda: rb.transfer(SPLIT, goals=["sensitivity=.6"], delta=0.1, bootstrap=200).to_dict(),
+    "triage": lambda: rb.triage(SPLIT, ["npv=.6", "ppv=.6"], delta=0.1, bootstrap=200).to_dict(),
     "curve": lambda: rb.referral_curve(SMALL.label, SMALL.prob, SMALL.prob * (1 - SMALL.prob), "auroc").value.tolist(),
 }
 
@@ -90,6 +141,8 @@ def state():
 
 @pytest.mark.parametrize("name", CALLS)
 def test_four_threads_give_what_one_gives_and_leave_no_trace(name):
+    if name.endswith("torch"):
+        network()  # the import of PyTorch itself sets filters of warnings
     before = state()
     alone = CALLS[name]()
     assert state() == before

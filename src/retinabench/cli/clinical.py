@@ -1,4 +1,4 @@
-"""`clinic`, `transfer`, `plan` and `monitor`."""
+"""`clinic`, `transfer`, `apply`, `plan` and `monitor`."""
 
 from __future__ import annotations
 
@@ -297,6 +297,36 @@ def _without_labels(reader: FileReader, file: Path) -> list[str]:
     ]
 
 
+CertificateFile = Annotated[Path, option("--certificate", "FILE", "What `transfer --confidence … --json` wrote.")]
+
+
+@reads_predictions
+def apply(
+    files: Annotated[list[Path], argument("FILE", "New predictions of any model, without labels.")],
+    certificate: CertificateFile,
+    out: Annotated[Path, option("--out", "FOLDER", "Folder of the lists of actions and of their log.")],
+    json: Json = None,
+    quiet: Silent = False,
+    reader: FileReader = PLAIN,
+) -> ExitCode:
+    """Say what becomes of every new patient, by frozen thresholds, and whether the images are still those of the certificate.
+
+    Exit code 4: the images have drifted; the lists are written all the same.
+    """
+    from retinabench.metrics.actions import read_rule
+    from retinabench.predictions.io import notes_of_files
+    from retinabench.reports.actions import apply_files, apply_summary
+
+    rule = read_rule(certificate)
+    predictions = replace(reader, unlabelled=True, ungradable=True).read(files)
+    found = apply_files(list(zip(files, predictions, strict=True)), certificate, rule, out)
+    print_result(apply_summary(found), json, found.to_dict)
+    print_notes((*notes_of_files([str(file) for file in files], [one.notes for one in predictions]), *found.notes))
+    for line in () if quiet else found.new:
+        print_path(out / line["list"], json)
+    return ExitCode.DONE if found.alarm is None else ExitCode.REFUTED
+
+
 @reads_predictions
 def monitor(
     files: Annotated[
@@ -306,7 +336,7 @@ def monitor(
             "Predictions with dates, labels may be empty; rows of the validation split are the reference.",
         ),
     ],
-    certificate: Annotated[Path, option("--certificate", "FILE", "What `transfer --confidence … --json` wrote.")],
+    certificate: CertificateFile,
     date_column: Annotated[
         str, option("--date-column", "COLUMN", "Column with the date of each image, as 2026-03-31.")
     ] = "date",

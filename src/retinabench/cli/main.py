@@ -82,6 +82,7 @@ GROUPS: dict[str, Verbs] = {
             clinical.transfer,
             "retinabench transfer predictions.csv --goal 0.05 --confidence 0.95",
         ),
+        "apply": (clinical.apply, "retinabench apply today.csv --certificate transfer.json --out lists"),
         "clinic": (
             clinical.clinic,
             "retinabench clinic predictions.csv --prevalence 0.1 --cost 0.01 --out clinic",

@@ -105,7 +105,7 @@ def _write_referral_list(
     predictions: Predictions, out: Path, uncertainty: str, share: float | None, threshold: float
 ) -> tuple[str, ...]:
     from retinabench.core.files import write_bytes
-    from retinabench.metrics.uncertainty import referral_list
+    from retinabench.metrics.actions import referral_list
 
     found = referral_list(predictions, uncertainty, share=share, threshold=threshold)
     write_bytes(out, found.to_csv())

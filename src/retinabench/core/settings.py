@@ -81,13 +81,15 @@ def first_problem(
     return InputError(f"{key}: {message}{given}" if key else f"{message}{given}", file=file)
 
 
-def read_checked(path: Path, validate: Callable[[Any], Content], hint: str | None = None) -> Content | None:
+def read_checked(
+    path: Path, validate: Callable[[Any], Content], hint: str | None = None, *, named: bool = False
+) -> Content | None:
     """Read a JSON file by its checksum and return what `validate` makes of it; None where there is no file.
 
     Raises `InputError` where the file is damaged or `validate` refuses its content.
     """
     try:
-        if check(path, hint).stat().st_size > MOST_BYTES:
+        if check(path, hint, named=named).stat().st_size > MOST_BYTES:
             raise ValueError(f"it has more than {MOST_BYTES:,} bytes")
         return validate(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:

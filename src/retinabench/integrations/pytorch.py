@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
@@ -19,6 +20,7 @@ from retinabench.predictions.table import GRADES, Predictions
 
 Outputs = Literal["logits", "probabilities"]
 FEWEST = 20  # images whose outputs or labels tell what they are
+_ONE_DRAWS = threading.RLock()  # the masks of dropout come from the generator of the whole process
 DEFAULT_SCORES = ("auroc", "accuracy", "nll", "failure_auroc", "referral_accuracy_area")
 
 
@@ -275,7 +277,7 @@ def _device_of(model: nn.Module) -> torch.device:
 def _predicting(members: Sequence[nn.Module], dropout: bool, seed: int, device: torch.device) -> Iterator[None]:
     """Put the members into evaluation mode, with dropout where it is asked for; undo it, and restore the generators."""
     modes = [(one, one.training) for member in members for one in member.modules()]
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+    with _ONE_DRAWS, torch.random.fork_rng([device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         try:
             for member in members:

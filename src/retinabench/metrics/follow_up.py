@@ -106,6 +106,7 @@ def drift_log_wealth(p_values: ArrayLike) -> Floats:
 Days = NDArray[np.datetime64]
 _DAY = re.compile(r"(\d{4})-(\d{2})(-(\d{2})([T ].*)?)?$")
 MOST_WINDOWS = 36
+MOST_REFERENCE = 1000  # validation patients whose values a certificate keeps, by which drift is seen
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,8 +251,8 @@ class Units:
         return np.asarray(counted[one_image_each(image_id[counted], self.unit[counted])], np.intp)
 
 
-def one_image_each(image_id: NDArray[np.str_], codes: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Choose one image of each patient by a hash of its id.
+def one_image_each(image_id: NDArray[np.str_], codes: NDArray[np.intp], most: int = 1) -> NDArray[np.intp]:
+    """Choose one image of each patient, or `most` of them, by a hash of its id.
 
     The choice does not depend on how many images a patient has, on their order or on what the model said of them: the value of
     the chosen image has one distribution, whether all images of a patient are there or those of one visit.
@@ -260,8 +261,17 @@ def one_image_each(image_id: NDArray[np.str_], codes: NDArray[np.intp]) -> NDArr
     """
     digest = np.array([hashlib.blake2b(name.encode(), digest_size=8).digest() for name in image_id.tolist()])
     order = np.lexsort((digest, codes))
-    first = np.append(True, codes[order][1:] != codes[order][:-1])
+    ranked = codes[order]
+    first = np.append(np.full(min(most, len(order)), True), ranked[most:] != ranked[:-most])
     return np.asarray(order[first], np.intp)
+
+
+def reference_values(images: Watched) -> dict[str, list[float]]:
+    """Return probability and uncertainty of an image of each patient, of at most `MOST_REFERENCE` patients, in order of size."""
+    codes = np.unique(images.patient, return_inverse=True)[1]
+    rows = one_image_each(images.image_id, codes)
+    rows = rows[one_image_each(images.image_id[rows], np.zeros(len(rows), np.intp), MOST_REFERENCE)]
+    return {name: np.sort(getattr(images, name)[rows]).tolist() for name in ("prob", "uncertainty")}
 
 
 def windows(day: Days) -> tuple[Days, NDArray[np.intp], str]:

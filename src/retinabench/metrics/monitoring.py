@@ -75,6 +75,7 @@ if TYPE_CHECKING:
 
 
 Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
 SCHEMA = "retinabench.transfer/"
 TRIAGE = "retinabench.triage/"
 _HINT = "Write it with: retinabench transfer FILE --confidence 0.95 --json transfer.json."
@@ -90,6 +91,7 @@ class Certified:
     goals: tuple[Goal, ...]
     per: Per
     most_images: int
+    reference: Mapping[str, Floats]
 
     def retained(self, images: Watched) -> Bools:
         """(N,) whether the model decides alone."""
@@ -152,12 +154,13 @@ def _certified(content: JsonObject, certificate: JsonObject) -> Certified:
         goals,
         per,
         int(certificate["most_images"]),
+        {name: np.array(values, np.float64) for name, values in content.get("reference", {}).items()},
     )
 
 
-Floats = NDArray[np.float64]
 Days = NDArray[np.datetime64]
 RESULT_SCHEMA = "retinabench.monitor/1"
+DRIFT = ("prob", "uncertainty")  # what is watched for drift
 
 
 @dataclass(frozen=True, eq=False)
@@ -304,13 +307,17 @@ def monitor(
     )
     together = np.any(informative, axis=0)
     combined = _evidence("certified risks", units, mean_log_wealth(np.stack(paths)), needed, together)
-    drift_path = _drift_path(images, units, reference, seed)
+    known = certified.reference
+    if reference is not None:
+        codes = np.unique(reference.patient, return_inverse=True)[1]
+        known = {name: getattr(reference, name)[one_image_each(reference.image_id, codes)] for name in DRIFT}
+    drift_path = drift_log_wealth_of(images, units, known, seed)
     drift = _evidence("drift", units, drift_path, needed, np.ones(len(drift_path), bool))
     unit, shown = _windows(images, certified, judged)
     overall = {str(goal): _estimate(certified, goal, num, den, images.patient) for goal, num, den in judged}
     return Monitoring(
         certified, level, len(images), len(units.day), int(images.labelled.sum()), overall, risks, combined, drift,
-        0 if reference is None else len(np.unique(reference.patient)), unit, shown,
+        len(known.get("prob", ())), unit, shown,
         tuple(notes),
     )  # fmt: skip
 
@@ -352,21 +359,16 @@ def _risk_path(certified: Certified, goal: Goal, num: Bools, den: Bools, images:
     return log_wealth(bounded * (top - a * bottom) / (a * most))
 
 
-def _drift_path(images: Watched, units: Units, reference: Watched | None, seed: int) -> Floats:
+def drift_log_wealth_of(images: Watched, units: Units, reference: Mapping[str, Floats], seed: int) -> Floats:
     """(T,) log of the mean wealth of bets against exchangeability of the patients' probability and uncertainty.
 
     One image stands for each patient: a mean over the images of a patient would vary less the more there are, and would tell
     validation patients with both eyes on one day from later ones with an eye a day.
     """
     rows = units.one_each(images.image_id)
-    before = np.zeros(0, np.intp)
-    if reference is not None:
-        _, codes = np.unique(reference.patient, return_inverse=True)
-        before = one_image_each(reference.image_id, codes)
     streams = []
-    for k, name in enumerate(("prob", "uncertainty")):
-        known = np.zeros(0) if reference is None else getattr(reference, name)[before]
-        new = getattr(images, name)[rows]
+    for k, name in enumerate(DRIFT):
+        known, new = reference.get(name, np.zeros(0)), getattr(images, name)[rows]
         if name == "prob":  # the last digit of a mean may differ for equal samples: such values are ties
             known, new = significant(known), significant(new)
         p_values = conformal_p_values(known, new, seed + k)

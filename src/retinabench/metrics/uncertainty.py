@@ -29,7 +29,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import xlog1py, xlogy
 
 from retinabench.core.errors import InputError, nearest
-from retinabench.core.untrusted import csv_text
 from retinabench.metrics.weighted_images import EPS
 from retinabench.predictions.table import Predictions
 
@@ -137,69 +136,3 @@ def uncertainties(values: ArrayLike, n: int) -> Floats:
     if u.shape != (n,) or not np.isfinite(u).all():
         raise InputError(f"needed are {n} finite numbers, one per image", column="uncertainty")
     return u
-
-
-COLUMNS = ("rank", "image_id", "patient_id", "domain", "prob", "uncertainty", "referred")
-
-
-@dataclass(frozen=True, eq=False)
-class ReferralList:
-    """Test images, the most uncertain first; equally uncertain ones by their id.
-
-    Shapes: `uncertainty` (N,), `referred` (N,).
-    """
-
-    images: Predictions
-    uncertainty: NDArray[np.float64]
-    referred: NDArray[np.bool_] | None = None
-    notes: tuple[str, ...] = ()
-
-    def to_csv(self) -> bytes:
-        """Return one row per image with `COLUMNS`, as UTF-8 text; numbers read back bit by bit."""
-        one = self.images
-        n = len(one)
-        columns = (
-            range(1, n + 1),
-            one.image_id.tolist(),
-            [""] * n if one.patient_id is None else one.patient_id.tolist(),
-            one.domain.tolist(),
-            one.prob.tolist(),
-            self.uncertainty.tolist(),
-            [""] * n if self.referred is None else ["yes" if yes else "no" for yes in self.referred],
-        )
-        return csv_text([COLUMNS, *zip(*columns, strict=True)]).encode()
-
-
-def referral_list(
-    predictions: Predictions,
-    uncertainty: str = "auto",
-    *,
-    share: float | None = None,
-    above: float | None = None,
-    threshold: float = 0.5,
-) -> ReferralList:
-    """Return the test images in the order in which they are referred."""
-    if share is not None and above is not None:
-        raise InputError("both a share and a limit of referral are given", hint="Give one of them.")
-    if share is not None and not 0 <= share <= 1:
-        raise InputError(f"a share of {share:g} cannot be referred", hint="Give a number from 0 to 1.")
-    test = predictions.select(split="test", unlabelled=True)
-    if test is None:
-        raise InputError("holds no image of the test split", file=predictions.source)
-    values, _ = referral_uncertainty(test, uncertainty, threshold=threshold)
-    order = np.lexsort((test.image_id, -values))
-    values = values[order]
-    n, notes = len(order), []
-    referred = None if above is None else values > above
-    if share is not None:
-        many = round(share * n)
-        referred = np.arange(n) < many
-        if 0 < many < n and values[many - 1] == values[many]:
-            tied = values == values[many]
-            notes.append(
-                f"{int((tied & referred).sum())} of {int(tied.sum())} equally uncertain images are referred: "
-                "those whose ids come first"
-            )
-    if referred is not None:
-        notes.append(f"{int(referred.sum())} of {n} images are referred")
-    return ReferralList(test.take(order), values, referred, tuple(notes))

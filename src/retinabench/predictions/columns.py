@@ -55,7 +55,9 @@ def is_number(name: str) -> bool:
     return is_known(name) and name not in TEXT
 
 
-def check_columns(path: str | Path | None, names: Sequence[str], own: Sequence[str]) -> None:
+def check_columns(
+    path: str | Path | None, names: Sequence[str], own: Sequence[str], *, unlabelled: bool = False
+) -> None:
     """Check that the needed columns are there, once each, and name the likely misspelling where not."""
     for name, times in Counter(names).items():
         if times > 1 and (name in KNOWN or sample_number(name) is not None):
@@ -73,7 +75,7 @@ def check_columns(path: str | Path | None, names: Sequence[str], own: Sequence[s
     has_label = "label" in names or "grade" in names
     for needed, there in (
         ("image_id", "image_id" in names or (has_label and kinds)),
-        ("label", has_label),
+        ("label", has_label or unlabelled),
         ("prob", kinds),
     ):
         if not there:

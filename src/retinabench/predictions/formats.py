@@ -147,7 +147,7 @@ def read_parquet(path: Path, reading: Reading) -> Predictions:
         file = open_parquet(path)
         own = file.schema_arrow.names
         layout = recognise(own, reading.columns, str(path))
-        check_columns(path, layout.names, own)
+        check_columns(path, layout.names, own, unlabelled=reading.unlabelled)
         check_size(path, file.metadata.num_rows, sum(sample_number(name) is not None for name in layout.names))
         places, layout = kept_places(layout)
         table = read_columns(file, path, None if len(places) == len(own) else [own[place] for place in places])
@@ -223,7 +223,7 @@ def read_csv(path: Path, reading: Reading) -> Predictions:
         raise InputError("is larger than 2 GiB", file=path, hint="Convert it to Parquet, or score a part of it.")
     encoding, delimiter, header_names = csv_dialect(path)
     layout = recognise(header_names, reading.columns, str(path))
-    check_columns(path, layout.names, header_names)
+    check_columns(path, layout.names, header_names, unlabelled=reading.unlabelled)
     _csv_size(path, sum(sample_number(name) is not None for name in layout.names))
     places, layout = kept_places(layout)
     numbers = {place for place, name in zip(places, layout.names, strict=True) if is_number(name)}
@@ -421,7 +421,7 @@ def _table(path: Path, archive: zipfile.ZipFile, reading: Reading) -> FileColumn
     if any(sample_number(name) is not None for name in names):
         raise InputError("holds one array per sample", file=path, hint="Store them as one (N, S) array named 'probs'.")
     layout = recognise(names, reading.columns, str(path))
-    check_columns(path, layout.names, names)
+    check_columns(path, layout.names, names, unlabelled=reading.unlabelled)
     entries = dict(zip(layout.names, arrays, strict=True))
     _, layout = kept_places(layout)
     total = sum(entries[name].file_size for name in {*KNOWN, *layout.names} if name in entries)

@@ -317,7 +317,7 @@ class Predictions(Constructors, Tabular):
             raise check.fail(GRADABLE, None, "is 0 in every row: no image can be graded")
         if left := np.count_nonzero(~gradable):
             notes.append(
-                f"{left:,} of {n:,} images cannot be graded ({GRADABLE} = 0): `clinic` counts them, scores leave them out"
+                f"{left:,} of {n:,} images cannot be graded ({GRADABLE} = 0): `clinic` counts them, `apply` gives them to the expert, scores leave them out"
             )
         members = self.metadata.get("members", 1)
         whole = isinstance(members, (int, np.integer)) and members >= 1

@@ -12,90 +12,13 @@ from retinabench.cli.main import run as command
 from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources
-from retinabench.experiments.exporting.frozen_rule import FrozenRule, attach, read_rule
+from retinabench.experiments.exporting.frozen_rule import attach
 from retinabench.experiments.exporting.model import export_run
 from retinabench.experiments.exporting.predict_images import predict_images
 from retinabench.experiments.run import execute
-from retinabench.metrics.clinical.thresholds import FrozenThreshold
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.io import read_predictions
 from support.raw_images import prepared_from, raw_folder
-
-P = [0.1, 0.3, 0.5, 0.8]
-
-
-def predictions(uncertainty=None):
-    return rb.Predictions(list("abcd"), [0, 0, 1, 1], P, uncertainty=uncertainty)
-
-
-def test_an_image_is_referred_above_the_threshold_not_at_it():
-    rule = FrozenRule("h", "w", uncertainty="own", threshold=2.0)
-    values, decided = rule.decide(predictions([1.0, 2.0, 2.1, 9.0]))
-    assert values.tolist() == [1, 2, 2.1, 9]
-    assert decided.tolist() == ["keep", "keep", "refer", "refer"]
-
-
-@pytest.mark.parametrize(
-    ("negative", "positive", "expected"),
-    [
-        (0.3, 0.8, ["negative", "negative", "refer", "positive"]),
-        (None, 0.5, ["refer", "refer", "positive", "positive"]),
-        (0.1, None, ["negative", "refer", "refer", "refer"]),
-    ],
-)
-def test_zones_hold_their_limits(negative, positive, expected):
-    rule = FrozenRule("h", "w", negative=negative, positive=positive)
-    assert rule.decide(predictions())[1].tolist() == expected
-
-
-@pytest.mark.parametrize(
-    ("decision", "expected"),
-    [
-        (FrozenThreshold(), [0, 0, 0, 1]),
-        (FrozenThreshold(0.5, "youden"), [0, 0, 1, 1]),
-        (FrozenThreshold(0.3), [0, 1, 1, 1]),
-    ],
-)
-def test_the_model_calls_an_image_from_the_decision_threshold_on(decision, expected):
-    found = FrozenRule("h", "w", threshold=1.0, decision=decision).calls(predictions())
-    assert found.tolist() == [("not referable", "referable")[k] for k in expected]
-
-
-def written(folder, schema="transfer", **changes):
-    content = {"schema": f"retinabench.{schema}/2", "model": {"config_hash": "h", "weights": "w"}, **changes}
-    (folder / "threshold.json").write_text(json.dumps(content))
-    return folder
-
-
-REFERRAL = {"uncertainty": "total", "threshold": 0.4, "decision_threshold": {"value": 0.3, "rule": None}}
-
-
-def zones(negative, positive):
-    return {"zones": {"negative": {"threshold": negative}, "positive": {"threshold": positive}}}
-
-
-def test_both_kinds_are_read(tmp_path):
-    assert read_rule(tmp_path) is None
-    assert read_rule(written(tmp_path, **REFERRAL)) == FrozenRule("h", "w", "total", 0.4, FrozenThreshold(0.3))
-    found = read_rule(written(tmp_path, "triage", **zones(0.2, None)))
-    assert found == FrozenRule("h", "w", negative=0.2)
-
-
-@pytest.mark.parametrize(
-    ("schema", "content", "says"),
-    [
-        ("triage", zones(None, None), "both zones are empty"),
-        ("triage", zones(0.5, 0.5), "the zones overlap"),  # an image at 0.5 would be in both
-        ("triage", zones(0.6, 0.5), "the zones overlap"),
-        ("triage", zones(1.5, None), "is damaged"),
-        ("transfer", REFERRAL | {"threshold": "nan"}, "not a number"),
-        ("scores", REFERRAL, "neither a threshold nor zones"),
-    ],
-)
-def test_what_no_rule_says_is_refused(tmp_path, schema, content, says):
-    with pytest.raises(InputError, match=says):
-        read_rule(written(tmp_path, schema, **content))
-
 
 WORDS = [
     "model.name=resnet18", "model.width=4", "model.stem=small", "task=in_domain", "optimizer.epochs=2",
@@ -136,12 +59,12 @@ def test_an_attached_threshold_refers_the_images_that_transfer_refers(trained, t
     content = json.loads((model / "threshold.json").read_text())
     (model / "threshold.json").write_text(json.dumps(content | {"threshold": median}))  # one that refers some
     predictions, rows = listed(model, raw, tmp_path)
-    decided = {name: row["decision"] for name, row in rows.items()}
+    decided = {name: row["read_by_expert"] for name, row in rows.items()}
     values = referral_uncertainty(own, "epistemic")[0]
     sure = np.abs(values - median) > 1e-6  # batches of other sizes round convolutions in another order
-    expected = np.where(values > median, "refer", "keep")
+    expected = np.where(values > median, "yes", "no")
     assert [decided[name] for name in own.image_id[sure]] == expected[sure].tolist()
-    assert {"refer", "keep"} == set(decided.values())
+    assert {"yes", "no"} == set(decided.values())
     calls = dict(
         zip(predictions.image_id, np.where(predictions.prob >= 0.4, "referable", "not referable"), strict=True)
     )
@@ -166,14 +89,13 @@ def test_attached_zones_replace_the_threshold_and_decide_by_probability(trained,
     predicted, rows = listed(model, raw, tmp_path)
     for name, p in zip(predicted.image_id, predicted.prob, strict=True):
         side = (
-            "negative"
+            "no referral"
             if below is not None and p <= below
-            else "positive"
+            else "refer to hospital"
             if above is not None and p >= above
-            else "refer"
+            else "expert reads"
         )
-        assert rows[name]["decision"] == side
-    assert "call" not in next(iter(rows.values()))
+        assert rows[name]["action"] == side
 
 
 def test_the_certificate_of_other_weights_is_refused(trained, tmp_path, capsys):
@@ -266,4 +188,4 @@ def test_predictions_of_the_exported_model_itself_may_choose(trained, tmp_path):
     predictions = read_predictions(found.predictions)
     assert set(predictions.split) == {"validation", "test"}
     chosen = rb.transfer(predictions, goals=["selective_risk=.6"], bootstrap=20)
-    assert rb.load_model(attach(chosen, predictions, model).parent).rule.threshold == chosen.threshold
+    assert rb.load_model(attach(chosen, predictions, model).parent).rule.rule.threshold == chosen.threshold

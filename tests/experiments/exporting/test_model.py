@@ -62,7 +62,8 @@ def finished(raw, folder, *words):
 @pytest.mark.parametrize("words", [
     ["method=mfvi"], ["method=ensemble", "method.members=2"], ["method=ddu"], ["method=tta", "method.views=affine"],
     pytest.param(["model.inputs=unit"], marks=pytest.mark.slow),
-    *(pytest.param([f"method={name}"], marks=pytest.mark.slow) for name in ("map", "laplace", "sgld", "swag", "batch_ensemble", "lora_ensemble")),
+    *(pytest.param([f"method={name}"], marks=pytest.mark.slow) for name in ("map", "laplace", "swag", "batch_ensemble", "lora_ensemble")),
+    pytest.param(["method=sgld", "method.samples=2"], marks=pytest.mark.slow),  # two steps follow the burn-in
 ])  # fmt: skip
 def test_an_exported_model_predicts_as_its_run_did_without_the_data(raw, tmp_path, words):
     run = finished(raw, tmp_path, *words)

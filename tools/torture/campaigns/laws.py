@@ -37,6 +37,8 @@ WORDS = {
     "clinic": "clinic @/a.csv --json @/o.json",
     "transfer": "transfer @/a.csv --goal selective_risk=.2 --goal sensitivity=.6 --confidence .9 --bootstrap 40 --json @/o.json",
     "monitor": "monitor @/a.csv --certificate @/transfer.json --json @/o.json",
+    "apply": "apply @/a.csv --certificate @/transfer.json --out @/lists --json @/o.json",
+    "examine": "examine --answers @/answers.csv --truth @/truth.csv --strategy precision --questions 300 --out @/page",
     "report": "report @/a.csv @/b.csv --bootstrap 40 --out @/page",
 }
 CALLS: dict[str, Callable[[rb.Predictions, rb.Predictions], Json]] = {
@@ -45,7 +47,7 @@ CALLS: dict[str, Callable[[rb.Predictions, rb.Predictions], Json]] = {
     "clinic": lambda a, b: clinic_json(rb.clinic(a, referral_rate=0.2)),
     "transfer": lambda a, b: rb.transfer(a, goals=GOALS, delta=0.1, bootstrap=40).to_dict(),
 }
-COMMANDS, QUICK = tuple(WORDS), tuple(WORDS)[:-1]
+COMMANDS, QUICK = tuple(WORDS), tuple(name for name in WORDS if name not in ("report", "examine"))
 
 
 def base(seed: int) -> Columns:
@@ -108,8 +110,8 @@ def monotone(function: Callable[[float], float], **options: Any) -> Law:
 
     def change(place: str, value: Any) -> Any:
         of_prob = re.search("baseline|icity|ivity|curve", place)
-        scaled = re.search(r"\.(referral_)?threshold$|missed.*\.uncertainty$", place)
-        return function(value) if scaled and not of_prob and isinstance(value, float) else value
+        scaled = re.search(r"\.(referral_)?threshold$|(missed.*|reference|rows.*)\.uncertainty$", place)
+        return float(function(value)) if scaled and not of_prob and isinstance(value, float) else value
 
     return Law(column("uncertainty", function), lambda found: walk(found, change), **options)
 
@@ -181,10 +183,10 @@ LAWS: dict[str, Law] = {
     "rows doubled": doubled(),
     "columns permuted": Law(lambda columns: dict(reversed(columns.items())), leave="answer|worst|bins", commands=COMMANDS),
     "a column of noise": Law(lambda columns: {**columns, "noise": [f"n{k}" for k in range(ROWS)]}, leave="skipped"),
-    "ids between blanks": Law(lambda columns: column("image_id", " {} ".format)(column("patient_id", "\u200b{}\u00a0".format)(columns))),
-    "one patient known": Law(column("patient_id", lambda one: one * (one == "P00007")), lambda _: {"code": 2}, ("transfer", "monitor"), "error"),
+    "ids between blanks": Law(lambda columns: column("image_id", " {} ".format)(column("patient_id", "\u200b{}\u00a0".format)(columns)), commands=(*QUICK, "examine")),
+    "one patient known": Law(column("patient_id", lambda one: one * (one == "P00007")), lambda _: {"code": 2}, ("transfer", "monitor", "apply"), "error"),
     "split over three files": Law(dict, commands=("monitor",), parts=3),
-    "semicolons": Law(dict, separator=";"),
+    "semicolons": Law(dict, separator=";", commands=COMMANDS),
     "decimal commas": Law(dict, separator=";", decimal=","),
     "blanks behind commas": Law(dict, separator=", "),
     "Parquet": Law(dict, form="parquet", commands=COMMANDS),
@@ -206,6 +208,14 @@ def write(columns: Columns, path: Path, law: Law) -> None:
         rows = [[str(cell).replace(".", law.decimal) if isinstance(cell, float) else cell for cell in row] for row in zip(*columns.values(), strict=True)]  # fmt: skip
         csv.writer(text, delimiter=law.separator[0]).writerows([[*columns], *rows])
         path.write_text(text.getvalue().replace(law.separator[0], law.separator), encoding="utf-8", newline="")
+
+
+def write_concepts(columns: Columns, folder: Path, law: Law) -> None:
+    """Write two concepts of every image: their truth, and what a model says of them."""
+    edema, scar = ([int(p > limit) for p in columns["prob"]] for limit in (0.5, 0.4))
+    truth = {"edema": columns["label"], "scar": [int(p > 0.5) for p in columns["other"]]}
+    for name, cells in (("truth", truth), ("answers", {"edema": edema, "scar": scar})):
+        write({"image_id": columns["image_id"], **cells}, folder / f"{name}.csv", law)
 
 
 def table(columns: Columns) -> pa.Table:
@@ -238,17 +248,30 @@ def result(columns: Columns, command: str, folder: Path, law: Law) -> Json:
         return json.loads(json.dumps(CALLS[command](*(predictions(one, law.form) for one in tables))))
     for name, one in zip("ab", tables, strict=True):
         write(one, folder / f"{name}.csv", law)
+    write_concepts(columns, folder, law)
     printed = io.StringIO()
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(printed):
-        if command == "monitor":
+        if command in ("monitor", "apply"):
             run(words("transfer", folder, "transfer.json"))
         for k in range(law.parts) if law.parts > 1 else ():
             write({name: values[k :: law.parts] for name, values in first.items()}, folder / f"{'acd'[k]}.csv", law)
         code = run([*words(command, folder), *(f"{folder}/{part}.csv" for part in "cd"[: law.parts - 1])])
     if code not in (0, 3, 4):
         return {"code": code, "error": printed.getvalue()}
-    files = ("page/scores.json", "page/policies.json") if command == "report" else ("o.json",)
+    files = {"report": ("page/scores.json", "page/policies.json"), "examine": ("page/examination.json",)}.get(
+        command, ("o.json",)
+    )
     parts = [json.loads((folder / name).read_text()) for name in files]
+    if command == "apply":
+        with (folder / "lists" / "a-actions.csv").open(encoding="utf-8", newline="") as handle:
+            rows = {
+                row.pop("image_id"): {**row, "uncertainty": float(row["uncertainty"])} for row in csv.DictReader(handle)
+            }
+        parts = [
+            parts[0]["drift"],
+            *({name: line[name] for name in ("images", "patients")} for line in parts[0]["files"]),
+            {"rows": rows},
+        ]
     return parts[0] if len(parts) == 1 else {"parts": parts}
 
 

@@ -5,14 +5,8 @@ The file `threshold.json` of an exported model is what `retinabench transfer --j
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
-
-import numpy as np
-from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
 
 from retinabench.core.errors import InputError
 from retinabench.core.files import check, write_bytes, write_json
@@ -21,53 +15,23 @@ from retinabench.core.settings import read_checked
 from retinabench.core.untrusted import kept_inside
 from retinabench.core.workspace import Workspace
 from retinabench.experiments.exporting.model_files import ABOUT, CARD, ModelAbout, read_about, weights_of
-from retinabench.metrics.clinical.thresholds import ABOVE_HALF, FrozenThreshold
+from retinabench.metrics.actions import FrozenRule, validated
 from retinabench.metrics.guarantees.transfer import Transfer
 from retinabench.metrics.guarantees.triage import Triage
-from retinabench.metrics.uncertainty import UNCERTAINTIES, referral_uncertainty
 from retinabench.predictions.table import Predictions
 from retinabench.reports.toolkit import pages
 
 THRESHOLD = "threshold.json"
-MOST_BYTES = 2**22
 _HINT = "Attach it again: retinabench transfer FILE … --attach MODEL"
 
 
-@dataclass(frozen=True)
-class FrozenRule:
-    """What becomes of an image: referred to an expert, or decided by the model."""
+@dataclass(frozen=True, eq=False)
+class AttachedRule:
+    """A frozen rule, and the model that it was chosen for."""
 
+    rule: FrozenRule
     config_hash: str
     weights: str
-    uncertainty: str = "total"
-    threshold: float | None = None
-    decision: FrozenThreshold = ABOVE_HALF
-    negative: float | None = None
-    positive: float | None = None
-
-    def decide(self, predictions: Predictions) -> tuple[NDArray[np.float64], NDArray[np.str_]]:
-        """Return the uncertainty of every image, by which an expert reads them, and what becomes of it.
-
-        Shapes: returns (N,).
-        """
-        if self.uncertainty == "own" and predictions.uncertainty is None:
-            raise InputError(
-                "the attached threshold is one of the model's own uncertainty, and it states none", hint=_HINT
-            )
-        exact = self.threshold is None  # a threshold is compared with the digits that it was chosen from
-        values, _ = referral_uncertainty(predictions, self.uncertainty, exact=exact, threshold=self.decision.value)
-        if self.threshold is not None:
-            return values, np.where(values > self.threshold, "refer", "keep")
-        below = -math.inf if self.negative is None else self.negative
-        above = math.inf if self.positive is None else self.positive
-        called = np.where(predictions.prob >= above, "positive", "refer")
-        return values, np.where(predictions.prob <= below, "negative", called)
-
-    def calls(self, predictions: Predictions) -> NDArray[np.str_]:
-        """Return what the model says of every image (N,), whether it is referred or not: `referable` or `not referable`."""
-        prob = predictions.prob
-        above = prob > 0.5 if self.decision.is_default else prob >= self.decision.value
-        return np.where(above, "referable", "not referable")
 
 
 def rule_content(found: Transfer | Triage, config_hash: str, weights: str) -> JsonObject:
@@ -75,68 +39,18 @@ def rule_content(found: Transfer | Triage, config_hash: str, weights: str) -> Js
     return {**found.to_dict(), "model": {"config_hash": config_hash, "weights": weights}}
 
 
-def read_rule(folder: Path) -> FrozenRule | None:
+def read_rule(folder: Path) -> AttachedRule | None:
     """Read the rule of an exported model, None where none is attached."""
 
-    def validate(content: object) -> FrozenRule:
-        schema = str(content["schema"]) if isinstance(content, dict) and "schema" in content else ""
-        for name, kind in _KINDS.items():
-            if schema.startswith(f"retinabench.{name}/"):
-                return kind.model_validate(content).rule()
-        raise ValueError("it is neither a threshold nor zones")
+    def validate(content: object) -> AttachedRule:
+        found = validated(content)
+        if found.model is None:
+            raise ValueError("it does not say for which model it was chosen")
+        return AttachedRule(found.rule(), found.model["config_hash"], found.model["weights"])
 
     return read_checked(kept_inside(folder, folder / THRESHOLD), validate, _HINT)
 
 
-class _Part(BaseModel):
-    """A part of the file; what is not needed to apply the rule is left alone."""
-
-    model_config = ConfigDict(extra="ignore")
-
-
-class _Model(_Part):
-    config_hash: str = Field(max_length=100)
-    weights: str = Field(max_length=20_000)
-
-
-class _Decision(_Part):
-    value: float = Field(ge=0, le=2)
-    rule: str | None = None
-
-
-class _Referral(_Part):
-    model: _Model
-    uncertainty: Literal[(*UNCERTAINTIES, "own")]  # type: ignore[valid-type]
-    threshold: float
-    decision_threshold: _Decision
-
-    def rule(self) -> FrozenRule:
-        """Return the rule."""
-        if math.isnan(self.threshold):
-            raise ValueError("the threshold is not a number")
-        decision = FrozenThreshold(self.decision_threshold.value, self.decision_threshold.rule or "")
-        return FrozenRule(self.model.config_hash, self.model.weights, self.uncertainty, self.threshold, decision)
-
-
-class _Zone(_Part):
-    threshold: float | None = Field(None, ge=0, le=1)
-
-
-class _Zones(_Part):
-    model: _Model
-    zones: dict[Literal["negative", "positive"], _Zone]
-
-    def rule(self) -> FrozenRule:
-        """Return the rule."""
-        below, above = (self.zones[side].threshold if side in self.zones else None for side in ("negative", "positive"))
-        if below is None and above is None:
-            raise ValueError("both zones are empty")
-        if below is not None and above is not None and below >= above:
-            raise ValueError("the zones overlap")
-        return FrozenRule(self.model.config_hash, self.model.weights, negative=below, positive=above)
-
-
-_KINDS: dict[str, type[_Referral] | type[_Zones]] = {"transfer": _Referral, "triage": _Zones}
 SECTION = "## Referral"  # of the card; it is the last one
 PACKAGE = "retinabench.experiments.exporting"
 

@@ -37,7 +37,7 @@ from retinabench.data.prepared import PIXEL_SETTINGS
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.experiments.config import Run
 from retinabench.experiments.execution import POSTERIOR, Resources
-from retinabench.experiments.exporting.frozen_rule import THRESHOLD, FrozenRule, read_rule
+from retinabench.experiments.exporting.frozen_rule import THRESHOLD, AttachedRule, read_rule
 from retinabench.experiments.exporting.model_files import (
     ABOUT,
     CARD,
@@ -107,7 +107,7 @@ class ExportedModel:
     config_hash: str
     weights: str
     notes: tuple[str, ...] = ()
-    rule: FrozenRule | None = None
+    rule: AttachedRule | None = None
     limits: BatchLimits = field(default_factory=BatchLimits)
 
     def predict(self, images: NDArray[np.uint8]) -> NDArray[np.float64]:

@@ -13,7 +13,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError, printable
-from retinabench.core.files import atomic_write
+from retinabench.core.files import atomic_write, write_bytes
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.results import JsonObject
 from retinabench.core.untrusted import csv_text
@@ -23,9 +23,10 @@ from retinabench.data.dataset import Records, referable
 from retinabench.data.datasets import folder as labelled_folder
 from retinabench.data.labels import ENDINGS, Survey
 from retinabench.data.preprocessing.preprocess import preprocess_bytes
-from retinabench.experiments.exporting.frozen_rule import FrozenRule
 from retinabench.experiments.exporting.model import ExportedModel
 from retinabench.experiments.run import PREDICT_BATCH
+from retinabench.metrics.actions import called, listed
+from retinabench.metrics.clinical.thresholds import ABOVE_HALF
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.check import indistinct
 from retinabench.predictions.formats import to_table
@@ -82,10 +83,15 @@ def predict_images(
         metadata=_about(model),
     )
     _write_predictions(predictions, out, labelled)
-    listed = out.with_name(out.stem + REFERRAL_LIST)
-    _write_referral_list(predictions, listed, model.rule)
+    if model.rule is None:
+        call = called(predictions.prob, ABOVE_HALF)
+        ordered = listed(predictions, referral_uncertainty(predictions, exact=True)[0], call, None)
+    else:
+        ordered = model.rule.rule.apply(predictions)
+    referral_list = out.with_name(out.stem + REFERRAL_LIST)
+    write_bytes(referral_list, ordered.to_csv())
     notes = (*model.notes, *replace(survey, notes=[]).lines(), *_notes(found, len(names)))
-    return PredictedImages(len(kept), tuple(refused), out, listed, notes)
+    return PredictedImages(len(kept), tuple(refused), out, referral_list, notes)
 
 
 def _names(files: Files, source: Path) -> list[str]:
@@ -199,26 +205,6 @@ def _write_predictions(predictions: Predictions, out: Path, labelled: bool) -> N
         for number, values in enumerate(predictions.probs.T):
             table = table.append_column(f"prob_{number}", pa.array(values))
     _write_table(table, out)
-
-
-def _write_referral_list(predictions: Predictions, out: Path, rule: FrozenRule | None) -> None:
-    """Write the images in order of their uncertainty, with what becomes of them where a threshold or zones are attached."""
-    if rule is None:
-        (uncertainty, _), decided = referral_uncertainty(predictions, exact=True), {}
-    else:
-        uncertainty, decision = rule.decide(predictions)
-        decided = {"decision": decision}
-        if rule.threshold is not None:
-            decided["call"] = rule.calls(predictions)
-    order = np.argsort(-uncertainty, kind="stable")
-    ranked = {
-        "rank": np.arange(1, len(order) + 1),
-        "image_id": predictions.image_id[order],
-        "prob": predictions.prob[order],
-        "uncertainty": uncertainty[order],
-        **{name: values[order] for name, values in decided.items()},
-    }
-    _write_table(pa.table(ranked), out)
 
 
 def _write_table(table: pa.Table, out: Path) -> None:

@@ -17,6 +17,7 @@ from retinabench.core.errors import InputError
 from retinabench.core.results import Row
 from retinabench.metrics.bootstrap import check_draws
 from retinabench.metrics.clinical.thresholds import DecisionThreshold, FrozenThreshold
+from retinabench.metrics.follow_up import Watched, reference_values
 from retinabench.metrics.guarantees.certificate import Certificate, certify
 from retinabench.metrics.guarantees.goals import TARGETS, Goal, Per, ReferralCases, as_goals
 from retinabench.metrics.guarantees.threshold import (
@@ -48,6 +49,7 @@ class Transfer(FrozenOnSets):
         certificate: The certified threshold in guaranteed mode, else None.
         alone: Sensitivity of the model on the validation images, without referral.
         sets: `validation`, `in_domain` and `shifted`, as far as they exist -> what the threshold does there.
+        reference: Probability and uncertainty of validation patients, by which drift is seen later.
         notes: What a reader of the numbers must know.
 
     Examples:
@@ -70,6 +72,7 @@ class Transfer(FrozenOnSets):
     certificate: Certificate | None
     alone: Interval
     sets: Mapping[str, Realised]
+    reference: Mapping[str, Sequence[float]]
     notes: tuple[str, ...]
 
     @property
@@ -165,7 +168,8 @@ def transfer(
     notes = notes_on(parts["validation"], sets, [certificate] if certificate else [], "missed")
     notes += [decision.note] if decision.note else []
     alone = TARGETS["sensitivity"].estimate(first, np.inf)
-    return Transfer(per, name, decision, choice, certificate, alone, sets, tuple(notes))
+    reference = reference_values(Watched.of(parts["validation"], name, None, decision=decision.value))
+    return Transfer(per, name, decision, choice, certificate, alone, sets, reference, tuple(notes))
 
 
 def _decision(

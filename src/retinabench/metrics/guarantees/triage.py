@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document, JsonObject, Row
 from retinabench.metrics.bootstrap import check_draws
+from retinabench.metrics.follow_up import Watched, reference_values
 from retinabench.metrics.guarantees.certificate import Certificate, certify, rounded_up
 from retinabench.metrics.guarantees.goals import Goal, Per, ReferralCases, as_goals, ratio_interval
 from retinabench.metrics.guarantees.sequence import SHARE
@@ -186,6 +187,7 @@ class Triage(FrozenOnSets):
         plain_read: Share of the validation images that the expert reads at the plain choice.
         sets: `validation`, `in_domain` and `shifted`, as far as they exist -> what the zones do there; empty if both are empty.
         shares: Name of a set -> shares of the images called negative and positive by the zones.
+        reference: Probability and uncertainty of validation patients, by which drift is seen later.
         notes: What a reader of the numbers must know.
 
     Examples:
@@ -205,6 +207,7 @@ class Triage(FrozenOnSets):
     plain_read: float
     sets: Mapping[str, Realised]
     shares: Mapping[str, tuple[Interval, Interval]]
+    reference: Mapping[str, Sequence[float]]
     notes: tuple[str, ...]
 
     @property
@@ -307,7 +310,8 @@ def triage(
             sets = on_sets(three, READ, kept, features, reader, bootstrap, seed, certified=delta is not None)
     read = float(np.average(_three(first, prob, *chosen).uncertainty, weights=first.weight))
     notes = notes_on(parts["validation"], sets, [*certificates.values()], "called negative")
-    return Triage(per, delta, zones, read, sets, shares, tuple(notes))
+    reference = reference_values(Watched.of(parts["validation"], "total", None))
+    return Triage(per, delta, zones, read, sets, shares, reference, tuple(notes))
 
 
 def _zone(goals: tuple[Goal, ...], end: float | None, plain: float | None, certificate: Certificate | None) -> Zone:

@@ -1,0 +1,314 @@
+"""What becomes of an image and of a patient: the actions of a frozen rule, on new predictions without labels.
+
+| action | a threshold of the uncertainty | three zones |
+|---|---|---|
+| expert reads | uncertainty > threshold | between the zones |
+| refer to hospital | not above it, and called referable | positive zone |
+| no referral | not above it, and called not referable | negative zone |
+
+An image that cannot be graded is read by the expert. The action for a patient is the first of "refer to hospital", "expert reads" and
+"no referral" that holds for one of the patient's images.
+
+A rule is what `transfer` wrote (`--json`), of a threshold or of zones::
+
+    found = rb.apply(rb.read_predictions("today.csv", unlabelled=True), "transfer.json")
+    found.actions  # (N,)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+
+from retinabench.core.errors import InputError
+from retinabench.core.settings import read_checked
+from retinabench.core.untrusted import csv_text
+from retinabench.metrics.clinical.thresholds import ABOVE_HALF, FrozenThreshold
+from retinabench.metrics.uncertainty import UNCERTAINTIES, referral_uncertainty
+from retinabench.predictions.check import Check, own_patients
+from retinabench.predictions.table import Predictions
+from retinabench.predictions.values import GRADABLE, gradable_rows
+
+Floats = NDArray[np.float64]
+Names = NDArray[np.str_]
+ACTIONS = ("refer to hospital", "expert reads", "no referral")
+"""From the one that overrules the others of a patient to the one that none may overrule."""
+COLUMNS = (
+    "rank", "image_id", "patient_id", "domain", "prob", "uncertainty", "call", "gradable", "read_by_expert", "action",
+    "patient_action",
+)  # fmt: skip
+HINT = "Write it with: retinabench transfer FILE --confidence 0.95 --json transfer.json."
+
+
+@dataclass(frozen=True, eq=False)
+class ActionList:
+    """Images, the most uncertain first; equally uncertain ones by their id.
+
+    Args:
+        images: The images in this order.
+        uncertainty: Of each image, shape (N,).
+        call: What the model says of it, `referable` or `not referable`, shape (N,); empty where no call is made.
+        read: Whether the expert reads it, shape (N,); None where nothing is decided.
+        notes: What a reader of the list must know.
+    """
+
+    images: Predictions
+    uncertainty: Floats
+    call: Names
+    read: NDArray[np.bool_] | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def actions(self) -> Names:
+        """(N,) one of `ACTIONS` for each image; empty where nothing is decided."""
+        if self.read is None:
+            return np.full(len(self.images), "")
+        return np.where(self.read, ACTIONS[1], np.where(self.call == "referable", ACTIONS[0], ACTIONS[2]))
+
+    @property
+    def patients(self) -> Names:
+        """(N,) the patient of each image: the image itself where none is known."""
+        images = self.images
+        known = np.full(len(images), "") if images.patient_id is None else images.patient_id
+        return np.asarray(own_patients(known, images.image_id)[0])
+
+    @property
+    def patient_actions(self) -> Names:
+        """(N,) the action for the patient of each image."""
+        if self.read is None:
+            return self.actions
+        codes = np.unique(self.patients, return_inverse=True)[1]
+        rank = np.select([self.actions == one for one in ACTIONS], range(len(ACTIONS)))
+        first = np.full(codes.max() + 1, len(ACTIONS))
+        np.minimum.at(first, codes, rank)
+        return np.array(ACTIONS)[first[codes]]
+
+    def to_csv(self) -> bytes:
+        """Return one row per image with `COLUMNS`, as UTF-8 text; numbers read back bit by bit."""
+        one = self.images
+        n = len(one)
+        columns = (
+            range(1, n + 1),
+            one.image_id.tolist(),
+            [""] * n if one.patient_id is None else one.patient_id.tolist(),
+            one.domain.tolist(),
+            one.prob.tolist(),
+            self.uncertainty.tolist(),
+            self.call.tolist(),
+            ["yes" if yes else "no" for yes in gradable(one)],
+            [""] * n if self.read is None else ["yes" if yes else "no" for yes in self.read],
+            self.actions.tolist(),
+            self.patient_actions.tolist(),
+        )
+        return csv_text([COLUMNS, *zip(*columns, strict=True)]).encode()
+
+
+def listed(images: Predictions, uncertainty: Floats, call: Names, read: NDArray[np.bool_] | None) -> ActionList:
+    """Return the list, the most uncertain image first."""
+    order = np.lexsort((images.image_id, -uncertainty))
+    return ActionList(images.take(order), uncertainty[order], call[order], None if read is None else read[order])
+
+
+def gradable(images: Predictions) -> NDArray[np.bool_]:
+    """(N,) whether an image can be graded, as its column `gradable` says."""
+    return gradable_rows(Check(images.source), images.subgroups.get(GRADABLE), len(images))
+
+
+def called(prob: Floats, decision: FrozenThreshold) -> Names:
+    """(N,) what the model says of every image."""
+    above = prob > 0.5 if decision.is_default else prob >= decision.value
+    return np.where(above, "referable", "not referable")
+
+
+def referral_list(
+    predictions: Predictions, uncertainty: str = "auto", *, share: float | None = None, threshold: float = 0.5
+) -> ActionList:
+    """Return the test images in the order in which the expert reads them; the first `share` of them is read."""
+    if share is not None and not 0 <= share <= 1:
+        raise InputError(f"a share of {share:g} cannot be referred", hint="Give a number from 0 to 1.")
+    test = predictions.select(split="test", unlabelled=True)
+    if test is None:
+        raise InputError("holds no image of the test split", file=predictions.source)
+    values, _ = referral_uncertainty(test, uncertainty, threshold=threshold)
+    found = listed(test, values, called(test.prob, FrozenThreshold(threshold)), None)
+    if share is None:
+        return found
+    n, values = len(test), found.uncertainty
+    many = round(share * n)
+    read = np.arange(n) < many
+    notes = [f"the expert reads {many} of {n} images"]
+    if 0 < many < n and values[many - 1] == values[many]:
+        tied = values == values[many]
+        tie = f"{int((tied & read).sum())} of {int(tied.sum())} equally uncertain images are read: those whose ids come first"
+        notes.insert(0, tie)
+    return ActionList(found.images, values, found.call, read, tuple(notes))
+
+
+@dataclass(frozen=True, eq=False)
+class FrozenRule:
+    """A threshold of the uncertainty, or zones of the probability, that no longer depends on the predictions that it is applied to."""
+
+    uncertainty: str = "total"
+    threshold: float | None = None
+    decision: FrozenThreshold = ABOVE_HALF
+    negative: float | None = None
+    positive: float | None = None
+    certified: bool = False
+    most_images: int | None = None
+    reference: Mapping[str, Floats] = field(default_factory=dict)  # of validation patients, by which drift is seen
+
+    def apply(self, images: Predictions) -> ActionList:
+        """Return the actions for some images."""
+        if self.uncertainty == "own" and images.uncertainty is None:
+            hint = "Add the column that the threshold was chosen from."
+            problem = "the threshold is one of the model's own uncertainty, and it states none"
+            raise InputError(problem, file=images.source, column="uncertainty", hint=hint)
+        exact = self.threshold is None  # a threshold is compared with the digits that it was chosen from
+        values, _ = referral_uncertainty(images, self.uncertainty, exact=exact, threshold=self.decision.value)
+        if self.threshold is not None:
+            call, read = called(images.prob, self.decision), values > self.threshold
+        else:
+            above = images.prob >= (math.inf if self.positive is None else self.positive)
+            below = images.prob <= (-math.inf if self.negative is None else self.negative)
+            call, read = np.where(above, "referable", np.where(below, "not referable", "")), ~(above | below)
+        good = gradable(images)
+        return listed(images, values, np.where(good, call, ""), read | ~good)
+
+
+def apply(predictions: Predictions, certificate: FrozenRule | str | Path) -> ActionList:
+    """Return the action for every new image and patient, by the frozen thresholds of a certificate; labels are not used.
+
+    Args:
+        predictions: New predictions; only images of the test split are new ones.
+        certificate: What `retinabench transfer --json` wrote, of a threshold or of zones.
+
+    Returns:
+        The images, the most uncertain first, and what becomes of each.
+
+    Raises:
+        InputError: The certificate is damaged, refused or refuted, or the predictions lack the uncertainty that it is about.
+
+    Examples:
+        >>> import json, tempfile
+        >>> from pathlib import Path
+        >>> import retinabench as rb
+        >>> split = ["validation"] * 3 + ["test"] * 3
+        >>> known = rb.Predictions(list("abcdef"), [0, 1, 1] * 2, [0.1, 0.5, 0.9] * 2, split=split)
+        >>> file = Path(tempfile.mkdtemp()) / "zones.json"
+        >>> _ = file.write_text(json.dumps(rb.triage(known, ["npv=.9", "ppv=.9"], bootstrap=20).to_dict()))
+        >>> rb.apply(rb.Predictions(["g", "h"], [0, 0], [0.3, 0.7]), file).actions.tolist()
+        ['refer to hospital', 'expert reads']
+    """
+    rule = certificate if isinstance(certificate, FrozenRule) else read_rule(Path(certificate))
+    new = np.flatnonzero(predictions.split == "test")
+    if not len(new):
+        hint = "Leave the column out for new images."
+        raise InputError("holds no image of the test split", file=predictions.source, column="split", hint=hint)
+    return rule.apply(predictions.take(new))
+
+
+def read_rule(path: Path) -> FrozenRule:
+    """Read the rule of a certificate that may be applied to patients: one that the labels of a test set refute may not."""
+
+    def validate(content: object) -> tuple[FrozenRule, list[str]]:
+        found = validated(content)
+        return found.rule(), found.broken()
+
+    found = read_checked(path, validate, HINT, named=True)
+    if found is None:
+        raise InputError("does not exist", file=path, hint=HINT)
+    rule, broken = found
+    if broken:
+        problem = f"may not be applied: the labels of {' and '.join(broken)} refute it"
+        raise InputError(problem, file=path, hint="Choose a new threshold on recent patients.")
+    return rule
+
+
+def validated(content: object) -> _Referral | _Zones:
+    """Return the part of a JSON of `transfer` that the rule is made of."""
+    schema = str(content["schema"]) if isinstance(content, dict) and "schema" in content else ""
+    for name, kind in _KINDS.items():
+        if schema.startswith(f"retinabench.{name}/"):
+            return kind.model_validate(content)
+    raise ValueError("it is neither a threshold nor zones")
+
+
+class _Part(BaseModel):
+    """A part of the file; what is not needed to apply the rule is left alone."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class _Decision(_Part):
+    value: float = Field(ge=0, le=2)
+    rule: str | None = None
+
+
+class _Certificate(_Part):
+    most_images: int
+
+
+class _Chosen(_Part):
+    """What a certificate of a threshold and one of zones have in common."""
+
+    model: dict[Literal["config_hash", "weights"], str] | None = None
+    sets: dict[str, dict[str, object]] = {}
+    reference: dict[Literal["prob", "uncertainty"], list[float]] = {}
+
+    def broken(self) -> list[str]:
+        """Sets whose labels refute the certificate."""
+        return [name.replace("_", "-") for name, one in self.sets.items() if one.get("guarantee") == "broken"]
+
+    def known(self) -> dict[str, Floats]:
+        """Values of validation patients by name."""
+        return {name: np.array(values, np.float64) for name, values in self.reference.items()}
+
+
+class _Referral(_Chosen):
+    uncertainty: Literal[(*UNCERTAINTIES, "own")]  # type: ignore[valid-type]
+    threshold: float
+    decision_threshold: _Decision
+    certificate: _Certificate | None = None
+
+    def rule(self) -> FrozenRule:
+        """Return the rule."""
+        if math.isnan(self.threshold):
+            raise ValueError("the threshold is not a number")
+        decision = FrozenThreshold(self.decision_threshold.value, self.decision_threshold.rule or "")
+        most = None if self.certificate is None else self.certificate.most_images
+        return FrozenRule(
+            self.uncertainty, self.threshold, decision,
+            certified=most is not None, most_images=most, reference=self.known(),
+        )  # fmt: skip
+
+
+class _Zone(_Part):
+    threshold: float | None = Field(None, ge=0, le=1)
+    certificate: _Certificate | None = None
+
+
+class _Zones(_Chosen):
+    zones: dict[Literal["negative", "positive"], _Zone]
+
+    def rule(self) -> FrozenRule:
+        """Return the rule."""
+        below, above = (self.zones[side].threshold if side in self.zones else None for side in ("negative", "positive"))
+        if below is None and above is None:
+            raise ValueError("both zones are empty")
+        if below is not None and above is not None and below >= above:
+            raise ValueError("the zones overlap")
+        most = [one.certificate.most_images for one in self.zones.values() if one.certificate is not None]
+        return FrozenRule(
+            negative=below, positive=above,
+            certified=bool(most), most_images=max(most, default=None), reference=self.known(),
+        )  # fmt: skip
+
+
+_KINDS: dict[str, type[_Referral] | type[_Zones]] = {"transfer": _Referral, "triage": _Zones}

@@ -1,0 +1,181 @@
+"""`apply`: the list of actions of every file of new predictions, the log of a folder of such lists, and what the command prints.
+
+A folder holds `NAME-actions.csv` for every file `NAME.csv` that was applied, and `log.jsonl` with one line for each. A list is written before
+its line: where the command was killed between them, the same command writes the list again. A file that stands in the log is not applied again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+from rich.console import Group
+from rich.text import Text
+
+from retinabench.core.errors import InputError
+from retinabench.core.files import check, sealed, sha256, unsealed, write_bytes
+from retinabench.core.results import JsonObject
+from retinabench.core.untrusted import inside
+from retinabench.core.workspace import Workspace
+from retinabench.metrics.actions import ACTIONS, ActionList, FrozenRule, apply
+from retinabench.metrics.follow_up import Units, Watched, first_alarm
+from retinabench.metrics.monitoring import LEVEL, drift_log_wealth_of
+from retinabench.predictions.io import read_predictions
+from retinabench.predictions.table import Predictions
+from retinabench.reports.toolkit.number_format import percent
+from retinabench.reports.toolkit.tables import Cell, Column, Row, Table, to_terminal
+
+LOG = "log.jsonl"
+SCHEMA = "retinabench.apply/1"
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What a folder of lists holds after a command.
+
+    Args:
+        new: Lines of the log that this command added, or that stand there for its files, in the order of the files.
+        log_wealth: Logarithm of the evidence of drift over all lists of this certificate; None without a reference.
+        alarm: The file at which that evidence reached the alarm.
+        patients: How many patients the evidence is of.
+        reference: How many validation patients they are compared with.
+        notes: What a reader of the lists must know.
+    """
+
+    new: tuple[JsonObject, ...]
+    log_wealth: float | None
+    alarm: str | None
+    patients: int
+    reference: int
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> JsonObject:
+        """Return plain dictionaries for JSON."""
+        drift = {"log_wealth": self.log_wealth, "alarm": self.alarm, "patients": self.patients, "level": LEVEL}
+        return {"schema": SCHEMA, "files": list(self.new), "drift": drift, "notes": list(self.notes)}
+
+    def count(self, what: str) -> Mapping[str, int]:
+        """Return how many images, or patients, have each action, in the files of this command."""
+        return {action: sum(line[what][action] for line in self.new) for action in ACTIONS}
+
+
+def apply_files(files: Sequence[tuple[Path, Predictions]], certificate: Path, rule: FrozenRule, out: Path) -> Applied:
+    """Write the list of every file that is not in the log yet, and look for drift over all lists of this certificate."""
+    digest, notes, new = sha256(certificate), [], []
+    with Workspace(out, "log of lists", LOG).lock():
+        log = read_log(out)
+        known = {line["file"]: line for line in log}
+        for path, predictions in files:
+            line, content = known.get(path.name), sha256(path)
+            if line is not None and (line["sha256"], line["certificate"]) != (content, digest):
+                hint = "Rename the new file, or choose another --out: a list that was worked through is not replaced."
+                other = "content" if line["sha256"] != content else "certificate"
+                raise InputError(f"was applied with another {other} at {line['time']}", file=path, hint=hint)
+            if line is not None:
+                notes.append(
+                    f"{path.name} was applied at {line['time']}: {check(inside(out, line['list']))} is left as it is"
+                )
+            else:
+                found = apply(predictions, rule)
+                notes += [f"{path.name}: {note}" for note in _notes(found, rule)]
+                name = f"{path.stem}-actions.csv"
+                if name in {one["list"] for one in log}:
+                    hint = "Rename the new file."
+                    raise InputError(f"would replace {name}, the list of another file", file=path, hint=hint)
+                write_bytes(out / name, found.to_csv(), checked=True)
+                time = datetime.now(UTC).isoformat(timespec="seconds")
+                line = {"file": path.name, "sha256": content, "certificate": digest, "list": name, "time": time}
+                line |= _counts(found)
+                log.append(line)
+                known[path.name] = line
+                write_bytes(out / LOG, b"".join(map(sealed, log)), checked=True)
+            new.append(line)
+        lists = [line for line in log if line["certificate"] == digest]
+        return _judged(lists, rule, out, tuple(new), tuple(notes))
+
+
+def read_log(folder: Path) -> list[JsonObject]:
+    """Return the lines of the log of a folder, none where there is no log."""
+    path = folder / LOG
+    if not path.is_file():
+        return []
+    try:
+        return [unsealed(line) for line in check(path).read_bytes().splitlines()]
+    except ValueError as error:
+        raise InputError(f"is damaged ({error})", file=path, hint="Restore it from a copy.") from None
+
+
+def _counts(found: ActionList) -> JsonObject:
+    """Return the numbers of images and of patients, in all and by action."""
+    first = np.unique(found.patients, return_index=True)[1]
+    each = {"images": found.actions, "patients": found.patient_actions[first]}
+    return {name: {action: int((one == action).sum()) for action in ACTIONS} for name, one in each.items()}
+
+
+def _notes(found: ActionList, rule: FrozenRule) -> list[str]:
+    notes = list(found.notes)
+    if not rule.certified:
+        notes.append("the thresholds are plain choices on the validation images: no guarantee stands behind them")
+    most = int(np.unique(found.patients, return_counts=True)[1].max())
+    if rule.most_images is not None and most > rule.most_images:
+        notes.append(f"a patient has {most} images, and the certificate is of patients with up to {rule.most_images}")
+    if rule.most_images not in (None, 1) and found.images.patient_id is None:
+        notes.append("there is no column patient_id: the actions are those of single images, not of patients")
+    return notes
+
+
+def _judged(
+    lists: Sequence[JsonObject], rule: FrozenRule, out: Path, new: tuple[JsonObject, ...], notes: tuple[str, ...]
+) -> Applied:
+    """Compare the patients of all lists, in the order of the log, with the validation patients of the certificate."""
+    if not rule.reference:
+        older = "the certificate keeps no validation values, so that drift is not watched: write it again with `transfer --json`"
+        return Applied(new, None, None, 0, 0, (*notes, older))
+    parts = []
+    for k, line in enumerate(lists):
+        part = Watched.of(read_predictions(inside(out, line["list"]), unlabelled=True), "own", None)
+        parts.append(replace(part, day=np.full(len(part), np.datetime64(k, "D"))))
+    images = Watched(*(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(Watched)))
+    units = Units.of(images)
+    path = drift_log_wealth_of(images, units, rule.reference, 0)
+    crossed = first_alarm(path, LEVEL)
+    alarm = None if crossed is None else str(lists[int(units.day[crossed].astype(int))]["file"])
+    return Applied(new, float(path[-1]), alarm, len(path), len(rule.reference["prob"]), notes)
+
+
+def headline(found: Applied) -> list[str]:
+    """Return the first line: whether the certificate still speaks of these patients, and what becomes of them."""
+    hospital, expert, nothing = found.count("patients").values()
+    patients = hospital + expert + nothing
+    done = (
+        f"Of {patients:,} patients, {hospital:,} are referred to the hospital, the expert reads the images of {expert:,}, "
+        f"and {nothing:,} need no referral."
+    )
+    if found.alarm is None:
+        return [done]
+    return [
+        f"Alarm: since {found.alarm} the images differ from those of the certificate. Let the expert read all images until "
+        "labels show that its goals are still met.",
+        done,
+    ]
+
+
+def apply_summary(found: Applied) -> Group:
+    """Return what the command prints."""
+    images, patients = found.count("images"), found.count("patients")
+    rows = [Row(action, [Cell.count(images[action]), Cell.count(patients[action])]) for action in ACTIONS]
+    rows.append(Row("all", [Cell.count(sum(images.values())), Cell.count(sum(patients.values()))]))
+    table = Table.of("", [Column("images"), Column("patients")], rows, row_header="Action")
+    lines = []
+    if found.log_wealth is not None:
+        evidence = math.exp(min(found.log_wealth, 20))
+        lines.append(
+            f"Drift. {found.patients:,} patients of all lists are compared with {found.reference:,} validation patients: the "
+            f"evidence of another probability or uncertainty is {evidence:.3g}, and the alarm is raised at {1 / LEVEL:g}. Without a "
+            f"change it is ever raised with probability {percent(LEVEL)} at most. Errors of which the model is sure leave no trace in it."
+        )
+    return Group(*(Text(line, style="bold") for line in headline(found)), to_terminal(table), *map(Text, lines))
