@@ -12,7 +12,9 @@ FROM python:3.12-slim@sha256:78387bc3881b8273120a12ebe6c1ab22b018ccc2c9adf565ae1
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
 COPY src ./src
-RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
+COPY locks ./locks
+RUN pip install --no-cache-dir --require-hashes --requirement locks/scores.txt \
+    && pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels .
 
 FROM python:3.12-slim@sha256:78387bc3881b8273120a12ebe6c1ab22b018ccc2c9adf565ae1ac9b536e184ea
 ARG TORCH_INDEX=
@@ -21,13 +23,14 @@ LABEL org.opencontainers.image.title="retinabench" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.source="https://github.com/retinabench/retinabench"
 WORKDIR /tmp/install
-COPY constraints.txt ./
+COPY locks ./
 COPY --from=build /wheels ./
-# PyTorch first where an index is given: the same pin, other wheels. Without extras there is none to install.
+# Everything is installed by hash. PyTorch comes first where an index is given: the same pin, and wheels with hashes of their own.
 RUN if [ -n "$EXTRAS" ] && [ -n "$TORCH_INDEX" ]; then \
-        pip install --no-cache-dir --index-url "$TORCH_INDEX" "$(grep '^torch==' constraints.txt)"; \
+        pip install --no-cache-dir --no-deps --index-url "$TORCH_INDEX" "$(grep --only-matching '^torch==[^ ]*' train.txt)"; \
     fi \
-    && pip install --no-cache-dir --constraint constraints.txt "$(ls ./*.whl)${EXTRAS:+[$EXTRAS]}" \
+    && pip install --no-cache-dir --require-hashes --requirement "$([ -n "$EXTRAS" ] && echo train || echo scores).txt" \
+    && pip install --no-cache-dir --no-deps ./*.whl \
     && rm -r /tmp/install/*
 RUN useradd --create-home --uid 1000 retinabench
 USER 1000

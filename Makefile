@@ -2,10 +2,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# CI sets LOCKED=1: everything comes from locks/all.txt, by hash. A CPU build of PyTorch has another hash, so that it is not the default.
+INSTALL := $(PIP) $(if $(LOCKED),--no-deps --no-build-isolation,--constraint constraints.txt)
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: demo test slow coverage torture recipes lint audit hooks docs docs-version notebooks pictures dist bench clean
+.PHONY: demo test slow coverage torture recipes lint audit locks hooks docs docs-version notebooks pictures dist bench clean
 
 demo: $(VENV)/train.stamp
 	$(BIN)/retinabench demo
@@ -40,6 +42,14 @@ audit: $(VENV)/dev.stamp
 	$(INSTALL) pip-audit
 	$(BIN)/python -m pip_audit --strict --requirement constraints.txt --no-deps --disable-pip
 
+# The pins of constraints.txt with the hashes of their files, for CI and the image.
+LOCK := $(BIN)/python -m uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11.9
+locks: $(VENV)/train.stamp
+	$(INSTALL) uv
+	$(LOCK) locks/all.in --output-file locks/all.txt
+	echo setuptools | $(LOCK) pyproject.toml - --constraint locks/all.txt --output-file locks/scores.txt
+	echo setuptools | $(LOCK) pyproject.toml - --constraint locks/all.txt --extra train --extra pretrained --output-file locks/train.txt
+
 hooks: $(VENV)/dev.stamp
 	$(BIN)/pre-commit install
 
@@ -66,8 +76,8 @@ notebooks: $(VENV)/docs.stamp
 dist: $(VENV)/dev.stamp
 	rm -rf dist
 	$(INSTALL) build
-	$(BIN)/python -m build --quiet
-	$(BIN)/python -m build --quiet --outdir dist/references references
+	$(BIN)/python -m build --quiet --no-isolation
+	$(BIN)/python -m build --quiet --no-isolation --outdir dist/references references
 
 bench: $(VENV)/dev.stamp
 	@for file in benchmarks/*.py; do case $$file in */gpu_*|*/real*|*/interval_coverage.py|*/results.py|*baselines.py) ;; *) echo "== $$file"; $(BIN)/python $$file || exit 1 ;; esac; done
@@ -77,6 +87,7 @@ clean:
 
 $(VENV)/train.stamp: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	test -z "$(LOCKED)" || $(PIP) --require-hashes --requirement locks/all.txt
 	$(INSTALL) --editable '.[train]'
 	touch $@
 
