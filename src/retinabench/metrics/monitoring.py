@@ -307,17 +307,17 @@ def monitor(
     )
     together = np.any(informative, axis=0)
     combined = _evidence("certified risks", units, mean_log_wealth(np.stack(paths)), needed, together)
-    known = certified.reference
+    before = certified.reference
     if reference is not None:
         codes = np.unique(reference.patient, return_inverse=True)[1]
-        known = {name: getattr(reference, name)[one_image_each(reference.image_id, codes)] for name in DRIFT}
-    drift_path = drift_log_wealth_of(images, units, known, seed)
+        before = {name: getattr(reference, name)[one_image_each(reference.image_id, codes)] for name in DRIFT}
+    drift_path = drift_log_wealth_of(images, units, before, seed)
     drift = _evidence("drift", units, drift_path, needed, np.ones(len(drift_path), bool))
     unit, shown = _windows(images, certified, judged)
     overall = {str(goal): _estimate(certified, goal, num, den, images.patient) for goal, num, den in judged}
     return Monitoring(
         certified, level, len(images), len(units.day), int(images.labelled.sum()), overall, risks, combined, drift,
-        len(known.get("prob", ())), unit, shown,
+        len(before.get("prob", ())), unit, shown,
         tuple(notes),
     )  # fmt: skip
 
