@@ -81,6 +81,7 @@ VERBS = (
          ("data", "weights"), "data"),
     Verb("report", lambda i: ["report", f"{i}/p.csv", "--out", "out", "--bootstrap", "20", "--quiet"]),
     Verb("clinic", lambda i: ["clinic", f"{i}/p.csv", "--out", "out", "--quiet"]),
+    Verb("apply", lambda i: ["apply", f"{i}/p.csv", "--certificate", f"{i}/zones.json", "--out", "out"]),
     Verb("score", lambda i: ["score", f"{i}/p.csv", "--json", "out/s.json", "--bootstrap", "20"]),
     Verb("inspect", lambda i: ["inspect", f"{i}/data", "--out", "out", "--quiet"], ("data",)),
     Verb("site", lambda i: ["site", "--out", "out", "--bootstrap", "20", "--quiet"]),
@@ -111,6 +112,11 @@ def make_inputs(folder: Path, needs: Collection[str]) -> None:
     probs = np.clip(0.25 + 0.4 * labels + rng.normal(0, 0.2, 200), 0, 1).round(4)
     rows = [f"i{k},{int(label)},{prob}\n" for k, (label, prob) in enumerate(zip(labels, probs, strict=True))]
     (folder / "p.csv").write_text("image_id,label,prob\n" + "".join(rows))
+    zones = {"negative": {"threshold": 0.2}, "positive": {"threshold": 0.8}}
+    reference = {"prob": sorted(probs.tolist())}
+    (folder / "zones.json").write_text(
+        json.dumps({"schema": "retinabench.triage/1", "zones": zones, "reference": reference})
+    )
     target = TARGETS.find("fundus-small")
     shape = (len(load(target).test), target.outputs)
     np.savetxt(folder / "submission.csv", rng.dirichlet(np.ones(shape[1]), shape[0]), delimiter=",")
