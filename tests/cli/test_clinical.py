@@ -184,6 +184,92 @@ def test_no_alarm_is_0_and_an_alarm_is_4(folder, capsys):
     assert content["drift"]["reference_patients"] == 200
 
 
+def test_disease_missed_at_second_visits_is_no_longer_no_alarm(folder, capsys):
+    """The patients of the first year return, and the model calls all of them healthy."""
+    first = follow_up(np.random.default_rng(2), 400)
+    names = np.array([f"{one}-again" for one in first.image_id])
+    again = replace(first, image_id=names, day=first.day + 366, prob=np.full(len(first), 0.01))
+    rb.write_predictions(predictions_of(type(first).together([first, again])), folder / "years.csv")
+    assert watch(folder, folder / "years.csv", "--json", folder / "monitor.json") == 4
+    assert capsys.readouterr().out.startswith("Alarm: the labels refute the certificate")
+    assert json.loads((folder / "monitor.json").read_text())["combined"]["alarm"] > "2027"
+
+
+ZONES = {"schema": "retinabench.triage/1", "zones": {"negative": {"threshold": 0.2}, "positive": {"threshold": 0.8}}}
+
+
+@pytest.fixture
+def service(tmp_path, monkeypatch):
+    """Zones with the values of 300 validation patients, and predictions of two days without labels."""
+    monkeypatch.chdir(tmp_path)
+    known = follow_up(np.random.default_rng(0), 300, name="v").prob
+    (tmp_path / "zones.json").write_text(json.dumps(ZONES | {"reference": {"prob": sorted(known.tolist())}}))
+    for day in ("monday", "tuesday"):
+        one = follow_up(np.random.default_rng(len(day)), 40, name=day)
+        rows = [f"{i},{p},{x}" for i, p, x in zip(one.image_id, one.patient, one.prob, strict=True)]
+        (tmp_path / f"{day}.csv").write_text("\n".join(["image_id,patient_id,prob", *rows]) + "\n")
+    return tmp_path
+
+
+def apply_zones(*files):
+    return run(["apply", *files, "--certificate", "zones.json", "--out", "lists", "--json", "found.json"])
+
+
+def test_a_day_is_applied_once_and_its_list_says_what_becomes_of_every_patient(service, capsys):
+    assert apply_zones("monday.csv") == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    counts = json.loads((service / "found.json").read_text())["files"][0]["patients"]
+    hospital, expert, nothing = counts.values()
+    assert shown.startswith(
+        f"Of 40 patients, {hospital} are referred to the hospital, the expert reads the images of {expert}, and {nothing} need no referral."
+    )
+    with open("lists/monday-actions.csv", newline="") as handle:
+        rows = list(csv.DictReader(handle))
+    for row in rows:
+        p = float(row["prob"])
+        expected = "no referral" if p <= 0.2 else "refer to hospital" if p >= 0.8 else "expert reads"
+        assert (row["action"], row["read_by_expert"]) == (expected, "yes" if expected == "expert reads" else "no")
+    by_patient = {row["patient_id"]: row["patient_action"] for row in rows}
+    assert list(by_patient.values()).count("refer to hospital") == hospital
+    before = {path.name: path.read_bytes() for path in Path("lists").iterdir()}
+    assert apply_zones("monday.csv") == 0
+    assert "was applied at" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in Path("lists").iterdir()} == before
+    assert apply_zones("tuesday.csv") == 0
+    assert len(Path("lists/log.jsonl").read_text().splitlines()) == 2
+
+
+def test_a_list_that_was_worked_through_is_not_replaced(service, capsys):
+    assert apply_zones("monday.csv") == 0
+    (service / "monday.csv").write_bytes((service / "tuesday.csv").read_bytes())
+    capsys.readouterr()
+    assert apply_zones("monday.csv") == 2
+    assert "monday.csv: was applied with another content at " in capsys.readouterr().err
+    (service / "zones.json").write_text(json.dumps(ZONES))
+    assert apply_zones("tuesday.csv") == 0
+    assert "drift is not watched" in " ".join(capsys.readouterr().err.split())
+
+
+def test_images_of_another_kind_raise_an_alarm_and_the_list_is_written(service, capsys):
+    lines = (service / "tuesday.csv").read_text().splitlines()
+    (service / "dark.csv").write_text("\n".join([lines[0], *(f"{line.rpartition(',')[0]},0.5" for line in lines[1:])]))
+    assert apply_zones("monday.csv") == 0
+    capsys.readouterr()
+    assert apply_zones("dark.csv") == 4
+    assert capsys.readouterr().out.startswith("Alarm: since dark.csv the images differ from those of the certificate.")
+    assert "expert reads" in Path("lists/dark-actions.csv").read_text()
+
+
+def test_a_certificate_that_is_refuted_or_of_another_uncertainty_is_not_applied(service, capsys):
+    (service / "zones.json").write_text(json.dumps(ZONES | {"sets": {"shifted": {"guarantee": "broken"}}}))
+    assert apply_zones("monday.csv") == 2
+    assert "zones.json: may not be applied: the labels of shifted refute it" in capsys.readouterr().err
+    (service / "zones.json").write_text(json.dumps(certificate() | {"threshold": 0.1, "uncertainty": "own"}))
+    assert apply_zones("monday.csv") == 2
+    assert "monday.csv, column 'uncertainty': the threshold is one of the model's own" in capsys.readouterr().err
+    assert not Path("lists/log.jsonl").exists()
+
+
 def test_files_without_new_images_are_refused(folder, capsys):
     assert watch(folder, folder / "validation.csv") == 2
     assert "no file holds images of the test split" in capsys.readouterr().err

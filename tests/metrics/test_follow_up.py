@@ -13,7 +13,7 @@ import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.metrics.follow_up import (
     BETS,
-    Units,
+    Visits,
     Watched,
     conformal_p_values,
     days,
@@ -135,16 +135,15 @@ def test_a_bad_date_of_the_test_split_is_named_by_the_row_of_the_file(tmp_path):
         follow_up([whole], "auto", 0.5, "date")
 
 
-def test_units_are_patients_at_their_first_day_by_day_and_id():
+def test_visits_are_ordered_by_day_and_id_and_counted_by_patient():
     dates = ["2026-01-02", "2026-01-01", "2026-01-05", "2026-01-01", "2026-01-02"]
     images = Watched.of(predictions(dates, patient_id=["b", "c", "b", "a", "b"]), "auto", "date")
-    units = Units.of(images)
-    assert units.day.astype(str).tolist() == ["2026-01-01", "2026-01-01", "2026-01-02"]  # a, c, b
-    assert units.later == 1
-    assert units.sums(np.array([1.0, 2, 4, 8, 16])).tolist() == [8, 2, 17]
-    rows = units.one_each(images.image_id)
-    assert images.patient[rows].tolist() == ["a", "c", "b"]
-    assert rows[2] in (0, 4)  # not the later day
+    visits = Visits.of(images)
+    assert visits.day.astype(str).tolist() == ["2026-01-01", "2026-01-01", "2026-01-02", "2026-01-05"]  # a, c, b, b
+    assert visits.number.tolist() == [1, 1, 1, 2]
+    assert visits.sums(np.array([1.0, 2, 4, 8, 16])).tolist() == [8, 2, 17, 4]
+    path = visits.evidence(lambda rows: np.log([4.0, 2, 8][: len(rows)]) if len(rows) == 3 else np.log([60.0]))
+    np.testing.assert_allclose(np.exp(path), [2, 1, 4, 10])  # halves of the first visits, a sixth of the second
 
 
 def test_the_image_that_stands_for_a_patient_does_not_depend_on_the_others():

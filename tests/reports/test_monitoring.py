@@ -100,6 +100,7 @@ def watched():
         ),
         "unlabelled": monitor(follow_up(rng, 200, unlabelled_from=0), PAGE_GOALS),
         "holds": monitor(follow_up(rng, 300), PAGE_GOALS),
+        "misses": monitor(follow_up(np.random.default_rng(1), 300, sure_errors=0.7, change=335), PAGE_GOALS),
     }
 
 
@@ -109,7 +110,11 @@ def watched():
         ("broken", "Alarm: the labels refute the certificate (error of the retained ≤ 0.08"),
         ("drift", "Alarm: the images have drifted since 2026-"),
         ("unlabelled", "No alarm, but no label to judge the certificate by"),
-        ("holds", "No alarm: neither the labels nor a drift speak against the certificate"),
+        (
+            "holds",
+            "No alarm: neither the labels (600 of 600 images have one, the latest in the month from 2026-12-01) nor a drift",
+        ),
+        ("misses", "No alarm yet, but the latest labels miss a goal: error of the retained ≤ 0.08: 0."),
     ],
 )
 def test_the_first_line_says_what_matters(watched, name, text):
@@ -141,4 +146,4 @@ def test_the_page_fits_a_phone_and_is_accessible(watched, browser, tmp_path):
 def test_the_same_follow_up_gives_the_same_page(watched):
     text = page(watched["unlabelled"])
     assert page(watched["unlabelled"]) == text
-    assert "earlier patients of this follow-up" in " ".join(text.split())
+    assert "earlier visits of the same number" in " ".join(text.split())

@@ -11,9 +11,16 @@ a nonnegative supermartingale that starts at 1. By Ville's inequality P(W_t >= 1
 r_k = 1 / log2(k + 3) for k >= 1 and r_0 = 1 put one half on the start, and fall slowly enough that a change after k steps costs
 only about log(k) + 2 log(log(k)) of the logarithm of the wealth.
 
-The unit of every sequential test is a patient, at the first day on which the patient has images; later days are shown but not
-tested, since a patient who was misjudged once is likely to be misjudged again. Units are ordered by day and, within a day, by
-patient id. The order depends on nothing else, so that a file to which later days were added gives the same history again.
+The unit of every sequential test is a visit: the images of a patient on a day. Visits are ordered by day and, within a day, by patient id. The
+order depends on nothing else, so that a file to which later days were added gives the same history again. A patient who was misjudged once
+is likely to be misjudged again, so that the visits of a patient may not follow each other in one sequence of bets. The first visits of all
+patients are one sequence, their second visits another, and so on; each has other patients at every step. With W^v_t the wealth of the sequence
+of the v-th visits, the evidence is
+
+    max_v w_v W^v_t,    w_v = 1 / (v (v + 1)).
+
+The weights add up to 1: by Ville's inequality for each sequence and the sum over the sequences, the evidence reaches 1 / level with a probability
+of at most `level`, however the visits of a patient depend on each other.
 """
 
 from __future__ import annotations
@@ -21,7 +28,7 @@ from __future__ import annotations
 import hashlib
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -217,38 +224,45 @@ def days(predictions: Predictions, column: str) -> Days:
 
 
 @dataclass(frozen=True, eq=False)
-class Units:
-    """Patients in the order in which they are watched.
+class Visits:
+    """The visits of patients, in the order in which they are watched.
 
-    Shapes: `rows` (N,), `unit` (N,), `day` (T,).
+    Shapes: `of_image` (N,) the visit of each image, `day` (T,), `number` (T,) which visit of its patient it is, from 1.
     """
 
-    rows: NDArray[np.bool_]
-    unit: NDArray[np.intp]
+    of_image: NDArray[np.intp]
     day: Days
-    later: int
+    number: NDArray[np.intp]
 
     @classmethod
-    def of(cls, images: Watched) -> Units:
-        """Order the patients of some images by their first day, and by id within a day."""
-        _, codes = np.unique(images.patient, return_inverse=True)
-        first = np.full(int(codes.max()) + 1, np.datetime64("9999-12-31", "D"))
-        np.minimum.at(first, codes, images.day)
-        order = np.argsort(first, kind="stable")  # codes follow the ids
-        place = np.empty(len(order), np.intp)
-        place[order] = np.arange(len(order))
-        rows = images.day == first[codes]
-        return cls(rows, place[codes], first[order], int((~rows).sum()))
+    def of(cls, images: Watched) -> Visits:
+        """Order the visits of some images by day, and by patient id within a day."""
+        _, codes = np.unique(images.patient, return_inverse=True)  # codes follow the ids
+        order = np.lexsort((codes, images.day))
+        day, patient = images.day[order], codes[order]
+        first = np.append(True, (day[1:] != day[:-1]) | (patient[1:] != patient[:-1]))
+        of_image = np.empty(len(order), np.intp)
+        of_image[order] = np.cumsum(first) - 1
+        patient = patient[first]
+        by_patient = np.argsort(patient, kind="stable")
+        starts = np.searchsorted(patient[by_patient], patient[by_patient])
+        number = np.empty(len(patient), np.intp)
+        number[by_patient] = np.arange(len(patient)) - starts + 1
+        return cls(of_image, day[first], number)
 
     def sums(self, values: Floats | NDArray[np.bool_]) -> Floats:
-        """(T,) sums of (N,) values over the images that count of each unit."""
-        total = np.bincount(self.unit[self.rows], values[self.rows], minlength=len(self.day))
-        return np.asarray(total, np.float64)
+        """(T,) sums of (N,) values over the images of each visit."""
+        return np.asarray(np.bincount(self.of_image, values, minlength=len(self.day)), np.float64)
 
-    def one_each(self, image_id: NDArray[np.str_]) -> NDArray[np.intp]:
-        """(T,) one row of each unit, among the images that count; see `one_image_each`."""
-        counted = np.flatnonzero(self.rows)
-        return np.asarray(counted[one_image_each(image_id[counted], self.unit[counted])], np.intp)
+    def evidence(self, log_wealth_of: Callable[[NDArray[np.intp]], Floats]) -> Floats:
+        """(T,) log of the weighted largest wealth; `log_wealth_of` some visits is the log wealth of the bets on these, in their order."""
+        largest = np.full(len(self.day), -np.inf)
+        for number in np.unique(self.number):
+            visits = np.flatnonzero(self.number == number)
+            path = np.append(0.0, log_wealth_of(visits)) - np.log(number * (number + 1))
+            steps = np.cumsum(self.number == number)  # how many of them have been seen
+            np.maximum(largest, path[steps], out=largest)
+        return largest
 
 
 def one_image_each(image_id: NDArray[np.str_], codes: NDArray[np.intp], most: int = 1) -> NDArray[np.intp]:

@@ -1,14 +1,14 @@
 """`monitor`: whether a certificate still holds on new patients.
 
-Three things are watched, patient after patient (`follow_up`):
+Three things are watched, visit after visit (`follow_up`):
 
-* **The certified risks**, with labels. A patient with the sums num and den of a risk with the goal a enters an e-process
+* **The certified risks**, with labels. A visit of a patient with the sums num and den of a risk with the goal a enters an e-process
   (`follow_up`) by x = (num - a den) / (a m), where m bounds den: 1 per image of a random patient, the largest number of images of a
   validation patient per image (a patient with more counts as so many). While E[num] <= a E[den] holds at all times, the alarm is ever raised with probability at most
   `level`. Several risks are watched together by the mean of their wealths; one that reaches (number of risks) / level by itself is
-  named. A patient without labels changes nothing; which patients have labels must not depend on whether the model is wrong.
-* **Drift**, without labels: conformal p-values of each patient's mean probability and mean uncertainty among the validation patients,
-  if the files hold some, and all earlier patients. While patients are exchangeable it is raised with probability at most `level`.
+  named. A visit without labels changes nothing; which patients have labels must not depend on whether the model is wrong.
+* **Drift**, without labels: conformal p-values of the probability and the uncertainty of an image of each visit among those of the validation
+  patients, which the certificate holds, and all earlier visits of the same number. While patients are exchangeable it is raised with probability at most `level`.
   It sees changes of these distributions and no others: errors of which the model is sure leave no trace in them.
 * **Per window of time**: the share referred, calibration in the large (observed minus predicted share of referable images) and the
   risks, with 95 % intervals that are clustered by patient and valid for one window each, not for a search among them.
@@ -26,7 +26,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,7 +47,7 @@ from retinabench.core.results import (
     vars_of,
 )
 from retinabench.metrics.follow_up import (
-    Units,
+    Visits,
     Watched,
     conformal_p_values,
     drift_log_wealth,
@@ -91,7 +91,9 @@ class Certified:
     goals: tuple[Goal, ...]
     per: Per
     most_images: int
-    reference: Mapping[str, Floats]
+    reference: Mapping[str, Floats] = field(
+        default_factory=dict
+    )  # values of validation patients, by which drift is seen
 
     def retained(self, images: Watched) -> Bools:
         """(N,) whether the model decides alone."""
@@ -160,6 +162,7 @@ def _certified(content: JsonObject, certificate: JsonObject) -> Certified:
 
 Days = NDArray[np.datetime64]
 RESULT_SCHEMA = "retinabench.monitor/1"
+SENSITIVITY = Goal("sensitivity", 0.5)  # its value is shown whatever the goals are; none is set here
 DRIFT = ("prob", "uncertainty")  # what is watched for drift
 
 
@@ -175,7 +178,7 @@ class Evidence:
     log_wealth: Floats
     needed: float
     alarm: np.datetime64 | None
-    patients: int
+    visits: int
 
     @property
     def wealth(self) -> float:
@@ -186,7 +189,7 @@ class Evidence:
         """Return the path for JSON."""
         return {
             "name": self.name,
-            "patients": self.patients,
+            "visits": self.visits,
             "needed": self.needed,
             "log_wealth": float(self.log_wealth[-1]),
             "largest_log_wealth": float(self.log_wealth.max()),
@@ -205,6 +208,7 @@ class Window(Document):
     labelled: int
     referred: Interval
     calibration: Interval
+    sensitivity: Interval  # with the expert, whatever the goals are
     risks: Mapping[str, Interval]
 
 
@@ -217,7 +221,7 @@ class Monitoring(Tabular):
     images: int
     patients: int
     labelled: int
-    overall: Mapping[str, Interval]
+    left_out: int  # images of validation patients, which are not tested
     risks: tuple[Evidence, ...]
     combined: Evidence
     drift: Evidence
@@ -235,6 +239,30 @@ class Monitoring(Tabular):
     def broken(self) -> tuple[str, ...]:
         """Names of the certified risks that reached their own limit."""
         return tuple(one.name for one in self.risks if one.alarm is not None)
+
+    @property
+    def latest(self) -> Mapping[str, tuple[Window, Interval]]:
+        """The value of each goal in the latest window that has one."""
+        return {
+            name: (one, value)
+            for one in self.windows
+            for name, value in one.risks.items()
+            if math.isfinite(value.value)
+        }
+
+    @property
+    def missed(self) -> tuple[str, ...]:
+        """The goals that lie outside the interval of their latest value, on the wrong side."""
+        goals = {str(goal): goal for goal in self.certified.goals}
+        return tuple(
+            name for name, (_, one) in self.latest.items()
+            if (one.high < goals[name].value if goals[name].spec.at_least else one.low > goals[name].value)
+        )  # fmt: skip
+
+    @property
+    def last_label(self) -> str:
+        """The beginning of the latest window with labels, "" without one."""
+        return max((one.start for one in self.windows if one.labelled), default="")
 
     def records(self) -> list[Row]:
         """Return one dictionary per window of time."""
@@ -279,7 +307,7 @@ def monitor(
     """Watch the images of a follow-up."""
     if not 0 < level < 1:
         raise InputError(f"the level is {level}", hint="A rate of false alarms lies between 0 and 1, such as 0.05.")
-    notes = _notes_on_patients(images, certified)
+    notes, left_out = _notes_on_patients(images, certified), 0
     if reference is not None:
         refuse_partly(reference.patient, reference.image_id, "validation images")
         refuse_alike((reference.patient, images.patient), "patient_id")
@@ -287,36 +315,34 @@ def monitor(
         if known.all():
             raise InputError("every patient is in the validation split", hint="Give patients who came later.")
         if known.any():
-            notes.append(f"{int(known.sum()):,} images of validation patients are left out")
+            left_out = int(known.sum())
             images = images.take(~known)
-    units = Units.of(images)
-    if units.later:
-        notes.append(f"{units.later:,} images of later days of a patient are shown per window but not tested")
     if not images.labelled.any():
         notes.append(
             "no labels: the certified risks cannot be watched, only drift. No threshold can be chosen from images without labels: "
             "label a sample of them (`retinabench plan` says how many)"
         )
+    visits = Visits.of(images)
     judged = [(goal, *certified.sums(goal, images)) for goal in certified.goals]
-    paths = [_risk_path(certified, *one, images, units) for one in judged]
-    informative = [units.sums(den) > 0 for _, _, den in judged]
+    bets = [_increments(certified, *one, images, visits) for one in judged]
+    informative = [visits.sums(den) > 0 for _, _, den in judged]
     needed = 1 / level
     risks = tuple(
-        _evidence(str(goal), units, path, len(paths) * needed, some)
-        for (goal, _, _), path, some in zip(judged, paths, informative, strict=True)
+        _evidence(str(goal), visits, visits.evidence(lambda rows, x=x: log_wealth(x[rows])), len(bets) * needed, some)
+        for (goal, _, _), x, some in zip(judged, bets, informative, strict=True)
     )
-    together = np.any(informative, axis=0)
-    combined = _evidence("certified risks", units, mean_log_wealth(np.stack(paths)), needed, together)
+    together = visits.evidence(lambda rows: mean_log_wealth(np.stack([log_wealth(x[rows]) for x in bets])))
+    combined = _evidence("certified risks", visits, together, needed, np.any(informative, axis=0))
     before = certified.reference
     if reference is not None:
         codes = np.unique(reference.patient, return_inverse=True)[1]
         before = {name: getattr(reference, name)[one_image_each(reference.image_id, codes)] for name in DRIFT}
-    drift_path = drift_log_wealth_of(images, units, before, seed)
-    drift = _evidence("drift", units, drift_path, needed, np.ones(len(drift_path), bool))
+    drift = _evidence(
+        "drift", visits, drift_evidence(images, visits, before, seed), needed, np.ones(len(visits.day), bool)
+    )
     unit, shown = _windows(images, certified, judged)
-    overall = {str(goal): _estimate(certified, goal, num, den, images.patient) for goal, num, den in judged}
     return Monitoring(
-        certified, level, len(images), len(units.day), int(images.labelled.sum()), overall, risks, combined, drift,
+        certified, level, len(images), len(np.unique(images.patient)), int(images.labelled.sum()), left_out, risks, combined, drift,
         len(before.get("prob", ())), unit, shown,
         tuple(notes),
     )  # fmt: skip
@@ -326,54 +352,63 @@ def _notes_on_patients(images: Watched, certified: Certified) -> list[str]:
     """Refuse or note images without a patient: bets on images that fail together raise false alarms too often."""
     refuse_partly(images.patient, images.image_id, "images")
     alone = (images.patient == images.image_id) | is_own(images.patient, images.image_id)
-    if certified.most_images == 1 or not alone.any():
-        return []
-    if alone.all():
+    most, notes = certified.most_images, []
+    if most > 1 and alone.all():
         raise InputError(
-            f"is missing, and the certificate is of patients with up to {certified.most_images} images",
+            f"is missing, and the certificate is of patients with up to {most} images",
             column="patient_id",
             hint="Add the patient of every image: images of one patient fail together.",
         )
-    return [
-        f"{np.count_nonzero(alone):,} of {len(alone):,} images have a patient of their own name: if others are of the "
-        "same patients, alarms may be too many"
-    ]
+    if most > 1 and alone.any():
+        notes.append(
+            f"{np.count_nonzero(alone):,} of {len(alone):,} images have a patient of their own name: if others are of the "
+            "same patients, alarms may be too many"
+        )
+    many = np.count_nonzero(np.bincount(Visits.of(images).of_image) > most)
+    if many:
+        notes.append(
+            f"{many:,} visits have more images than the {most} of a patient that the certificate covers: they count as {most}"
+        )
+    return notes
 
 
-def _evidence(name: str, units: Units, path: Floats, needed: float, informative: NDArray[np.bool_]) -> Evidence:
-    """Reduce a path over T units to days; an alarm between two patients of a day counts."""
-    last = np.append(np.flatnonzero(np.diff(units.day).astype(np.int64) > 0), len(path) - 1)
+def _evidence(name: str, visits: Visits, path: Floats, needed: float, informative: NDArray[np.bool_]) -> Evidence:
+    """Reduce a path over T visits to days; an alarm between two visits of a day counts."""
+    last = np.append(np.flatnonzero(np.diff(visits.day).astype(np.int64) > 0), len(path) - 1)
     crossed = first_alarm(path, 1 / needed)
-    alarm = None if crossed is None else units.day[crossed]
-    return Evidence(name, units.day[last], path[last], needed, alarm, int(informative.sum()))
+    alarm = None if crossed is None else visits.day[crossed]
+    return Evidence(name, visits.day[last], path[last], needed, alarm, int(informative.sum()))
 
 
-def _risk_path(certified: Certified, goal: Goal, num: Bools, den: Bools, images: Watched, units: Units) -> Floats:
-    """(T,) log wealth of bets against E[num] <= a E[den], a being the goal of the risk."""
-    top, bottom, most = units.sums(num), units.sums(den), float(certified.most_images)
+def _increments(certified: Certified, goal: Goal, num: Bools, den: Bools, images: Watched, visits: Visits) -> Floats:
+    """(T,) increments of bets against E[num] <= a E[den], a being the goal of the risk."""
+    top, bottom, most = visits.sums(num), visits.sums(den), float(certified.most_images)
     if certified.per == "patient-image":
-        of_patient = np.maximum(units.sums(images.labelled | goal.spec.of_referred), 1)
-        top, bottom, most = top / of_patient, bottom / of_patient, 1.0
+        of_visit = np.maximum(visits.sums(images.labelled | goal.spec.of_referred), 1)
+        top, bottom, most = top / of_visit, bottom / of_visit, 1.0
     bounded = np.minimum(1, most / np.maximum(bottom, 1e-300))
     a = goal.max_risk
-    return log_wealth(bounded * (top - a * bottom) / (a * most))
+    return np.asarray(bounded * (top - a * bottom) / (a * most))
 
 
-def drift_log_wealth_of(images: Watched, units: Units, reference: Mapping[str, Floats], seed: int) -> Floats:
-    """(T,) log of the mean wealth of bets against exchangeability of the patients' probability and uncertainty.
+def drift_evidence(images: Watched, visits: Visits, reference: Mapping[str, Floats], seed: int) -> Floats:
+    """(T,) log of the evidence against exchangeability of the patients' probability and uncertainty, with those of the reference.
 
-    One image stands for each patient: a mean over the images of a patient would vary less the more there are, and would tell
+    One image stands for each visit: a mean over the images of a patient would vary less the more there are, and would tell
     validation patients with both eyes on one day from later ones with an eye a day.
     """
-    rows = units.one_each(images.image_id)
-    streams = []
-    for k, name in enumerate(DRIFT):
-        known, new = reference.get(name, np.zeros(0)), getattr(images, name)[rows]
-        if name == "prob":  # the last digit of a mean may differ for equal samples: such values are ties
-            known, new = significant(known), significant(new)
-        p_values = conformal_p_values(known, new, seed + k)
-        streams.append(drift_log_wealth(p_values))
-    return mean_log_wealth(np.stack(streams))
+    rows = one_image_each(images.image_id, visits.of_image)
+
+    def log_wealth_of(some: NDArray[np.intp]) -> Floats:
+        streams = []
+        for k, name in enumerate(DRIFT):
+            known, new = reference.get(name, np.zeros(0)), getattr(images, name)[rows[some]]
+            if name == "prob":  # the last digit of a mean may differ for equal samples: such values are ties
+                known, new = significant(known), significant(new)
+            streams.append(drift_log_wealth(conformal_p_values(known, new, seed + k)))
+        return mean_log_wealth(np.stack(streams))
+
+    return visits.evidence(log_wealth_of)
 
 
 def _windows(
@@ -387,6 +422,7 @@ def _windows(
         patient = images.patient[here]
         known = here & images.labelled
         risks = {str(goal): _estimate(certified, goal, num[here], den[here], patient) for goal, num, den in judged}
+        found, of = (one[here] for one in certified.sums(SENSITIVITY, images))
         rows.append(
             Window(
                 str(first),
@@ -395,6 +431,7 @@ def _windows(
                 int(known.sum()),
                 clustered_proportion(referred[here], np.ones(len(patient)), patient),
                 clustered_mean((images.label - images.prob)[known], images.patient[known]),
+                _estimate(certified, SENSITIVITY, found, of, patient),
                 risks,
             )
         )

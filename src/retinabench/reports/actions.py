@@ -22,8 +22,8 @@ from retinabench.core.results import JsonObject
 from retinabench.core.untrusted import inside
 from retinabench.core.workspace import Workspace
 from retinabench.metrics.actions import ACTIONS, ActionList, FrozenRule, apply
-from retinabench.metrics.follow_up import Units, Watched, first_alarm
-from retinabench.metrics.monitoring import LEVEL, drift_log_wealth_of
+from retinabench.metrics.follow_up import Visits, Watched, first_alarm
+from retinabench.metrics.monitoring import LEVEL, drift_evidence
 from retinabench.predictions.io import read_predictions
 from retinabench.predictions.table import Predictions
 from retinabench.reports.toolkit.number_format import percent
@@ -140,11 +140,11 @@ def _judged(
         part = Watched.of(read_predictions(inside(out, line["list"]), unlabelled=True), "own", None)
         parts.append(replace(part, day=np.full(len(part), np.datetime64(k, "D"))))
     images = Watched(*(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(Watched)))
-    units = Units.of(images)
-    path = drift_log_wealth_of(images, units, rule.reference, 0)
+    visits = Visits.of(images)
+    path = drift_evidence(images, visits, rule.reference, 0)
     crossed = first_alarm(path, LEVEL)
-    alarm = None if crossed is None else str(lists[int(units.day[crossed].astype(int))]["file"])
-    return Applied(new, float(path[-1]), alarm, len(path), len(rule.reference["prob"]), notes)
+    alarm = None if crossed is None else str(lists[int(visits.day[crossed].astype(int))]["file"])
+    return Applied(new, float(path[-1]), alarm, len(np.unique(images.patient)), len(rule.reference["prob"]), notes)
 
 
 def headline(found: Applied) -> list[str]:

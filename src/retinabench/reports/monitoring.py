@@ -34,7 +34,7 @@ from retinabench.reports.toolkit.figures import (
     mark,
     thin,
 )
-from retinabench.reports.toolkit.number_format import COUNT, NumberFormat, percent
+from retinabench.reports.toolkit.number_format import COUNT, THREE_DIGITS, NumberFormat, percent
 from retinabench.reports.toolkit.pages import Fact, Finding
 from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table, to_terminal
 
@@ -106,12 +106,18 @@ def monitor_tables(result: Monitoring) -> Group:
 
 def evidence_table(result: Monitoring) -> Table:
     """Return one row per certified target, for all of them together, and for drift."""
-    rows = [_evidence_row(one.name, one, Cell.of(result.overall[one.name])) for one in result.risks]
+    now = result.latest
+    rows = [
+        _evidence_row(one.name, one, Cell.of(now[one.name][1]) if one.name in now else UNDEFINED)
+        for one in result.risks
+    ]
     if len(result.risks) > 1:
         rows.append(_evidence_row("all goals together", result.combined, UNDEFINED))
     rows.append(_evidence_row("drift", result.drift, UNDEFINED))
-    columns = [Column(head) for head in ("patients", "now", "evidence", "alarm at", "alarm since")]
-    note = f"now: the value over all labelled images, {PER[result.certified.per]}, with its 95 % interval."
+    columns = [Column(head) for head in ("visits", "now", "evidence", "alarm at", "alarm since")]
+    note = (
+        f"now: the value in the latest {result.unit} with labels, {PER[result.certified.per]}, with its 95 % interval."
+    )
     return Table.of("Evidence so far", columns, rows, row_header="Watched", note=note)
 
 
@@ -121,19 +127,21 @@ def _evidence_row(name: str, one: Evidence, value: Cell) -> Row:
     else:
         evidence = Cell("< 0.01") if one.wealth < 0.01 else Cell.number(one.wealth, form=EVIDENCE)
     alarm = UNDEFINED if one.alarm is None else Cell(str(one.alarm), emphasis="bad")
-    cells = [Cell.count(one.patients), value, evidence, Cell.number(one.needed, form=COUNT), alarm]
+    cells = [Cell.count(one.visits), value, evidence, Cell.number(one.needed, form=COUNT), alarm]
     return Row(goal_text(name), cells)
 
 
 def windows_table(result: Monitoring, most: int | None = None) -> Table:
     """Return one row per window of time, of the latest `most`; all of them have the calibration in the large, too."""
-    names = list(result.overall)
+    names = [str(goal) for goal in result.certified.goals]
+    always = not any(goal.target == "sensitivity" for goal in result.certified.goals)
     heads = ["images", "labelled", "referred", *(goal_text(name).replace(" ", "\n", 1) for name in names)]
+    heads += [TARGETS["sensitivity"].heading] if always else []
     heads += ["observed − predicted"] if most is None else []
     rows = []
     for one in result.windows[-most if most else 0 :]:
         cells = [Cell.count(one.images), Cell.count(one.labelled), Cell.of(one.referred)]
-        cells += [Cell.of(one.risks[name]) for name in names]
+        cells += [Cell.of(one.risks[name]) for name in names] + ([Cell.of(one.sensitivity)] if always else [])
         cells += [Cell.of(one.calibration, SIGNED)] if most is None else []
         rows.append(Row(one.start, cells))
     title = f"By {result.unit}"
@@ -167,7 +175,15 @@ def findings(result: Monitoring) -> list[Finding]:
 def _say(name: str, result: Monitoring) -> str:
     macro = getattr(pages.macros("sentences.j2", package=PACKAGE), name)
     goals = result.broken or result.certified.goals
-    return " ".join(str(macro(result, percent(result.level), " and ".join(map(goal_text, goals)))).split())
+    missed = [_missed(result, name) for name in result.missed]
+    said = macro(result, percent(result.level), " and ".join(map(goal_text, goals)), "; ".join(missed))
+    return " ".join(str(said).split())
+
+
+def _missed(result: Monitoring, name: str) -> str:
+    window, one = result.latest[name]
+    value, low, high = map(THREE_DIGITS, (one.value, one.low, one.high))
+    return f"{goal_text(name)}: {value} [{low}, {high}] in the {result.unit} from {window.start}"
 
 
 def write_page(result: Monitoring, out: Path) -> Path:
