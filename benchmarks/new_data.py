@@ -20,6 +20,7 @@ from retinabench.metrics.guarantees.goals import Goal, ReferralCases
 from retinabench.metrics.guarantees.resemblance import resemblance
 
 LEVEL, RETAINED = 0.05, 0.2
+FIRST = LEVEL / 2  # the share of the level that the first visits have; the v-th have LEVEL / (v (v + 1))
 SETTINGS = {
     "no shift": {},
     "covariate shift": {"centre": -0.6},
@@ -63,7 +64,7 @@ def false_alarms(studies, looks=10_000):
     print(f"\nFalse alarms within {looks:,} patients, a look after each; level 5 %")
     for goal in (0.02, 0.05, 0.2):
         rang = sum(
-            (log_wealth(patient_increments(rng, 50, looks, goal, goal)).max(axis=1) >= -np.log(LEVEL)).sum()
+            (log_wealth(patient_increments(rng, 50, looks, goal, goal)).max(axis=1) >= -np.log(FIRST)).sum()
             for _ in range(studies // 50)
         )
         print(f"  risk at the goal of {goal:.0%}: {rang / studies:.1%} of {studies}")
@@ -71,8 +72,42 @@ def false_alarms(studies, looks=10_000):
     for study in range(studies // 5):
         values = rng.normal(size=looks + 500).round(2)
         p_values = conformal_p_values(values[:500], values[500:], study)
-        drift += first_alarm(drift_log_wealth(p_values), LEVEL) is not None
+        drift += first_alarm(drift_log_wealth(p_values), FIRST) is not None
     print(f"  drift, 500 validation patients: {drift / (studies // 5):.1%} of {studies // 5}")
+
+
+def yearly(rng, studies, patients, years, risks, goal=0.05):
+    """First alarm of each study, in visits since the start, inf without one: every patient comes every year, and is as hard as before."""
+    hardness = rng.beta(goal, 1 - goal, (studies, patients))
+    alarms = np.full(studies, np.inf)
+    for k in range(years):
+        den = rng.binomial(2, 0.7, (studies, patients))
+        wrong = rng.binomial(den, np.minimum(1, hardness * risks[k] / goal))
+        path = log_wealth((wrong - goal * den) / (2 * goal)) - np.log((k + 1) * (k + 2))
+        reached = path >= -np.log(LEVEL)
+        alarms = np.minimum(alarms, np.where(reached.any(1), k * patients + reached.argmax(1) + 1, np.inf))
+    return alarms
+
+
+def returning(studies, patients=1000, years=4):
+    rng = np.random.default_rng(4)
+    print(f"\n{patients:,} patients who return in {years} years, each as hard as before; level 5 %, goal 5 %")
+    for name, risks in (
+        ("at the goal", (0.05,) * 4),
+        ("10 % from the second year on", (0.05, 0.1, 0.1, 0.1)),
+        ("15 % in the fourth", (0.05, 0.05, 0.05, 0.15)),
+    ):
+        found = np.concatenate([yearly(rng, 50, patients, years, risks) for _ in range(studies // 50)])
+        since = patients * next((k for k, risk in enumerate(risks) if risk > 0.05), 0)
+        late = found[found > since] - since
+        delay = "" if len(set(risks)) == 1 else f"; the median alarm {np.median(late):,.0f} visits after the change"
+        print(f"  {name}: alarms in {np.mean(np.isfinite(found)):.1%} of studies{delay}")
+    alone = 0
+    for _ in range(studies // 50):
+        hardness = np.tile(rng.beta(0.05, 0.95, (50, patients)), (1, years))
+        den = rng.binomial(2, 0.7, hardness.shape)
+        alone += (log_wealth((rng.binomial(den, hardness) - 0.05 * den) / 0.1).max(1) >= -np.log(LEVEL)).sum()
+    print(f"  at the goal, all visits as one sequence (not valid): {alone / (studies // 50 * 50):.1%}")
 
 
 def delays(studies, goal=0.05):
@@ -85,7 +120,7 @@ def delays(studies, goal=0.05):
             for _ in range(studies):
                 good = patient_increments(rng, 1, before, goal * 0.8, goal)[0]
                 bad = patient_increments(rng, 1, 6000, risk, goal)[0]
-                alarm = first_alarm(log_wealth(np.append(good, bad))[before:], LEVEL)
+                alarm = first_alarm(log_wealth(np.append(good, bad))[before:], FIRST)
                 steps.append(np.inf if alarm is None else alarm + 1)
             found.append(f"{risk:.1%}: {np.median(steps):,.0f} ({np.quantile(steps, 0.9, method='higher'):,.0f})")
         print(f"  after {before:,} patients at 4 %: risk {'; '.join(found)}")
@@ -135,7 +170,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--studies", type=int, default=1000)
     studies = parser.parse_args().studies
-    for part, share in ((false_alarms, 1), (delays, 10), (screen, 5), (verdicts, 2)):
+    for part, share in ((false_alarms, 1), (returning, 1), (delays, 10), (screen, 5), (verdicts, 2)):
         start = time.perf_counter()
         part(studies // share)
         print(f"  [{time.perf_counter() - start:.0f} s]", flush=True)

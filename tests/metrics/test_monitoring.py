@@ -225,7 +225,7 @@ def test_total_failure_in_returning_patients_raises_the_alarm():
 
 def test_patients_who_are_misjudged_again_and_again_raise_no_false_alarm():
     """Every visit repeats the images of the first, at the goal; 60 follow-ups of 300 patients and 4 visits at level 10 %: the
-    standard error of a share of 10 % is 3.9 points. As one sequence, visits of a patient would raise alarms in about a half.
+    standard error of a share of 10 % is 3.9 points. (Of 120 of them 2 % have an alarm; 12 % where all visits are one sequence.)
     """
     goals, false, drifted = certified(f"selective_risk={true_risk():.4f}"), 0, 0
     for study in range(60):

@@ -3,6 +3,7 @@
 import csv
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -189,3 +190,14 @@ def test_predictions_of_the_exported_model_itself_may_choose(trained, tmp_path):
     assert set(predictions.split) == {"validation", "test"}
     chosen = rb.transfer(predictions, goals=["selective_risk=.6"], bootstrap=20)
     assert rb.load_model(attach(chosen, predictions, model).parent).rule.rule.threshold == chosen.threshold
+
+
+def test_four_threads_load_what_one_loads(trained):
+    model = trained[3]
+
+    def loaded(_):
+        task = rb.load_task(model.parent / "data", "in_domain")
+        return rb.load_model(model).weights, {name: rows.tolist() for name, rows in task.splits.items()}
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(one == loaded(0) for one in pool.map(loaded, range(8)))
