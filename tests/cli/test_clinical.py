@@ -404,3 +404,75 @@ def test_groups_of_long_codes_are_those_of_short_ones(first, tmp_path):
     assert [(one["value"], one["images"]) for one in found["groups"]] == [(str(k + first), 200) for k in range(3)]
     assert found["worse_than_others"]["sensitivity"] == [f"site: {first + 2}"]
     assert f"site: {first + 2}" in (tmp_path / "page" / "index.html").read_text(encoding="utf-8")
+
+
+def realistic(tmp_path, sites):
+    """2,000 patients of two eyes, half of them for validation; `sites` changes the probabilities of some, by the site."""
+    rng = np.random.default_rng(3)
+    patient = np.arange(4000) // 2
+    label = np.repeat(rng.random(2000) < 0.2, 2)
+    z = 3.4 * label - 2.2 + np.repeat(rng.normal(0, 0.8, 2000), 2) + rng.normal(0, 0.6, 4000)
+    site, prob = np.where(patient % 12 == 0, "B", "A"), 1 / (1 + np.exp(-z))
+    columns = sites(site, label, prob)
+    rb.write_predictions(
+        rb.Predictions(
+            [f"i{k}" for k in range(4000)], label, columns.pop("prob"), patient_id=patient,
+            split=np.where(patient < 1000, "validation", "test"), **columns,
+        ),
+        tmp_path / "p.csv",
+    )  # fmt: skip
+    return str(tmp_path / "p.csv")
+
+
+def first_line(capsys):
+    return " ".join(capsys.readouterr().out.partition("\n\n")[0].split())
+
+
+def test_the_first_line_of_the_clinic_names_the_site_that_fails_after_reading(tmp_path, capsys):
+    def failing(site, label, prob):
+        return {"prob": np.where((site == "B") & label, 0.002, prob), "subgroups": {"site": site}}
+
+    assert run(["clinic", realistic(tmp_path, failing), "-q"]) == 0
+    said = first_line(capsys)
+    assert said.startswith(
+        "Yes, but two thresholds of the probability do the same, and not for “site: B” (sensitivity 0.00, AUROC 0."
+    )
+    assert "the expert's own misses included" in said
+
+
+def test_the_first_lines_say_where_another_camera_sends_most_images_to_the_expert(tmp_path, capsys):
+    def second_camera(site, label, prob):
+        new = (site == "B") & (np.arange(4000) >= 2000)
+        return {"prob": np.where(new, prob**0.3, prob), "domain": np.where(new, "shifted", "in_domain")}
+
+    assert run(["clinic", realistic(tmp_path, second_camera), "-q"]) == 0
+    assert "No longer at the stated work: " in (said := first_line(capsys))
+    assert said.index("Yes, but two thresholds") < said.index("of the shifted images are read instead of 20.0 %")
+
+
+def test_transfer_names_the_site_that_misses_the_goal(tmp_path, capsys):
+    def failing(site, label, prob):
+        return {"prob": np.where((site == "B") & label, 0.002, prob), "subgroups": {"site": site}}
+
+    words = ["transfer", realistic(tmp_path, failing), "--goal", "sensitivity=.7", "--confidence", ".9", "-q"]
+    assert run(words) == 0
+    said = first_line(capsys)
+    assert said.startswith("Not for “site: B” of the in-domain images (sensitivity >= 0.7: 0.000 [")
+
+
+@pytest.mark.parametrize("goal", ["0.95", ".8"])
+def test_a_bare_goal_that_would_allow_most_errors_is_refused(goal, tmp_path, capsys):
+    assert run(["transfer", str(table(tmp_path)), "--goal", goal]) == 2
+    assert f"a goal of {goal} alone would allow that share of errors. Say accuracy={goal}" in capsys.readouterr().err
+
+
+def test_images_that_look_like_two_eyes_are_no_independent_patients(tmp_path, capsys):
+    rows = [f"{k // 2}_{'left' if k % 2 else 'right'},{k // 2 % 3 == 0:d},{0.1 + 0.8 * (k // 2 % 3 == 0)},{'validation' if k < 200 else 'test'}" for k in range(400)]  # fmt: skip
+    (tmp_path / "p.csv").write_text("\n".join(["image_id,label,prob,split", *rows]) + "\n")
+    assert run(["transfer", str(tmp_path / "p.csv"), "--goal", ".2", "--confidence", ".9"]) == 2
+    assert (
+        "column 'patient_id': is missing, and '0_left' and '0_right' look like the eyes of one patient"
+        in capsys.readouterr().err
+    )
+    assert run(["score", str(tmp_path / "p.csv"), "--bootstrap", "0"]) == 0
+    assert "look like the eyes of one patient" in " ".join(capsys.readouterr().err.split())

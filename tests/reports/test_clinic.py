@@ -44,7 +44,7 @@ def plain():
 def test_a_file_with_columns_answers_more(rich, plain):
     questions = {
         "Variability and fairness: subgroups": ("age, camera", "no further columns"),
-        "Indeterminate or missing results": ("counted as referred", "no ungradable images"),
+        "Indeterminate or missing results": ("counted as positive", "no ungradable images"),
         "Severity of the disease": ("grade 3 or 4", "no grades in the file"),
         "Uncertainty of the estimates": ("clustered by patient", "taken as independent"),
         "Model output and how its threshold was chosen": (
@@ -106,7 +106,7 @@ def test_ungradable_images_change_the_rates_where_they_are_referred():
     found = answer_sets(rb.clinic(images(subgroups={"gradable": gradable})))[0]
     rates = cells(ungradable_table(found))
     assert rates["Ungradable images left out"][0].value == pytest.approx(30 / 36)
-    assert rates["Ungradable images count as referred"][0].value == pytest.approx(34 / 40)
+    assert rates["Ungradable images count as positive"][0].value == pytest.approx(34 / 40)
 
 
 SAY = macros("say.html.j2", package="retinabench.reports")
@@ -131,8 +131,11 @@ def test_every_kind_of_answer():
     assert "labels or probabilities look inverted" in " ".join(rb.clinic(flat(~label, good)).notes)
     assert kind(flat(label, good)) == "no referral"
     assert kind(flat(label, np.where(label, 0.8, 0.2) + 0.1 * rng.random(2000)), referral_rate=0.2) == "nothing missed"
-    assert kind(flat(label, good), referral_rate=0.1) == "yes"
-    assert kind(flat(label, good), threshold="sensitivity=.9@test", referral_rate=0.1, uncertainty="margin") == "partly"
+    assert kind(flat(label, good), referral_rate=0.1) == "same"
+    wrong = label != (good > 0.5)
+    assert kind(flat(label, good, uncertainty=wrong + rng.normal(0, 0.3, 2000)), referral_rate=0.2) == "yes"
+    noisy = -np.abs(good - 0.5) + rng.normal(0, 0.3, 2000)
+    assert kind(flat(label, good, uncertainty=noisy), referral_rate=0.2) == "beaten"
     # An uncertainty that is certain about the missed: the probability's distance from one half, turned round.
     turned = np.abs(good - 0.5)
     assert kind(flat(label, good, uncertainty=turned), referral_rate=0.3) == "worse"

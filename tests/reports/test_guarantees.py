@@ -55,7 +55,7 @@ def test_a_refusal_is_explained_once():
     found = rb.transfer(predictions_of(0), "selective_risk", 0.001, delta=0.1, bootstrap=20)
     lines = " ".join(printed(found).split())
     assert lines.startswith("Refused: no threshold is certified. For error of the retained at most 0.001, the risk is")
-    assert "validation patients would be needed; there are 300." in lines
+    assert "validation patients like these, four of five studies are certified; there are 300." in lines
     assert "Goal, per image: " in lines
     assert "Claim" not in lines
     assert not any("guarantee" in note for note in found.notes)

@@ -55,6 +55,7 @@ from retinabench.metrics.registry import SCORES, ScoreSpec
 from retinabench.metrics.score_results import check_known
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.metrics.weighted_images import Weighted
+from retinabench.predictions.check import without_patients
 from retinabench.predictions.columns import DOMAINS
 from retinabench.predictions.io import notes_of_files
 from retinabench.predictions.table import Predictions
@@ -286,7 +287,7 @@ def notes_on(
     notes = notes_of_files(names, [model.notes for model in models])
     notes += [f"{name}: {cut.note}" for name, cut in zip(names, thresholds, strict=False) if cut.note]
     if all(model.patient_id is None for model in models):
-        notes.append("no patient_id: every image is its own cluster, intervals may be too narrow")
+        notes.append(without_patients(models[0].image_id.tolist()))
     used = {name: referral_uncertainty(model, uncertainty)[1] for name, model in zip(names, models, strict=True)}
     if len(set(used.values())) > 1:
         notes.append("referral is ordered by " + ", ".join(f"{kind} in {name}" for name, kind in used.items()))

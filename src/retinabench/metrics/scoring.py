@@ -28,6 +28,7 @@ from retinabench.metrics.registry import SCORES, ScoreSpec
 from retinabench.metrics.score_results import REFERRED, RetainedImages, Scores, ScoreValue, SetScores
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.metrics.weighted_images import EPS, MANY, Cases, Floats, Weighted
+from retinabench.predictions.check import without_patients
 from retinabench.predictions.table import Predictions
 
 Rules = Literal["corrected", "published"]
@@ -251,7 +252,7 @@ def _notes(test: Predictions, values: Floats, name: str, cut: FrozenThreshold) -
             "--uncertainty margin refers the images nearest to the threshold first"
         )
     if test.patient_id is None:
-        notes.append("no patient_id: every image is its own cluster, intervals may be too narrow")
+        notes.append(without_patients(test.image_id.tolist()))
     if name in ("epistemic", "variance") and test.samples == 1:
         notes.append(f"one sample per image: its {name} uncertainty is 0, referral is random")
     saturated = int(np.count_nonzero((test.prob < EPS) | (test.prob > 1 - EPS)))

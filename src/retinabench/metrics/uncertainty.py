@@ -96,7 +96,8 @@ def referral_uncertainty(
     Shapes: returns (N,).
     """
     if name == "auto":
-        name = "total" if predictions.uncertainty is None else "own"
+        # The entropy is largest at one half, and says little about decisions at another threshold.
+        name = ("total" if threshold == 0.5 else "margin") if predictions.uncertainty is None else "own"
     if name == "own":
         if predictions.uncertainty is None:
             raise InputError(

@@ -21,6 +21,7 @@ MOST_WORDS = 4  # Texts of more than eight times as many bytes are sorted as tex
 Text = NDArray[np.str_]
 Rows = NDArray[np.bool_]
 _UNMISTAKABLE = re.compile(r"[!-~]+").fullmatch  # only visible ASCII characters
+_EYE = re.compile(r"(.*?)[ _.-]?(left|right|od|os|l|r)(?:\.\w+)?", re.IGNORECASE).fullmatch
 _FLOAT_OF_WHOLE = re.compile(r"([0-9]+)\.0+").fullmatch
 
 
@@ -61,6 +62,25 @@ def indistinct(values: Iterable[str]) -> tuple[str, str] | None:
             if other != word:
                 return other, word
     return None
+
+
+def eyes_of_one(image_id: Iterable[str]) -> tuple[str, str] | None:
+    """Return the ids of two images that look like the eyes of one patient, where most images do: `12_left` and `12_right`."""
+    sides: dict[str, dict[str, str]] = {}
+    names = list(image_id)
+    for name in names:
+        if match := _EYE(name):
+            side = match[2].lower()
+            sides.setdefault(match[1], {})[{"od": "r", "os": "l"}.get(side, side[0])] = name
+    pairs = [(found["l"], found["r"]) for found in sides.values() if len(found) == 2]
+    return pairs[0] if 2 * len(pairs) > 0.8 * len(names) else None
+
+
+def without_patients(image_id: Iterable[str]) -> str:
+    """Return the note on images without patients, and whether their ids look like eyes."""
+    note = "no patient_id: every image is its own cluster, intervals may be too narrow"
+    eyes = eyes_of_one(image_id)
+    return note if eyes is None else f"{note}; '{eyes[0]}' and '{eyes[1]}' look like the eyes of one patient"
 
 
 def alike(groups: Iterable[Iterable[str]]) -> tuple[str, str] | None:

@@ -96,7 +96,7 @@ def checklist(report: ScreeningReport) -> list[Item]:
     severity = "no grades in the file"
     if one.missed.severe is not None:
         severity = f"{one.missed.severe_total} of {table.tp + table.fn} referable images have grade 3 or 4"
-    gradable = "counted as referred and left out" if one.ungradable else "no ungradable images in the file"
+    gradable = "counted as positive and left out" if one.ungradable else "no ungradable images in the file"
     external = "a shifted set is reported beside the in-domain one" if "shifted" in report.sets else AUTHORS
     rate = report.referral
     output = f"probability and uncertainty ({rate.uncertainty.replace('_', ' ')}); threshold: {cut}"
@@ -131,9 +131,10 @@ def checklist_table(items: list[Item]) -> Table:
     return Table.of("Reporting checklist", columns, rows, row_header="Item", note=SOURCES)
 
 
-# Whether uncertainty can drive referral on a set, from no to yes.
+MORE_WORK = 1.5  # times the share of images that was asked for
+# Whether uncertainty can choose what the expert reads on a set, from no to yes.
 Kind = Literal[
-    "one class", "inverted", "never", "blind", "no referral", "nothing missed", "worse", "unclear", "partly", "yes"
+    "one class", "inverted", "never", "blind", "no referral", "more work", "nothing missed", "worse", "beaten", "unclear", "same", "yes"
 ]  # fmt: skip
 
 
@@ -171,15 +172,25 @@ class SetAnswer:
         return None if self.one.missed.severe is None else self.one.missed.severe_total
 
     @property
-    def nhs(self) -> GoalVerdict:
-        """What the pathway says of the NHS goal, at its thresholds."""
-        return nhs_goal(self.one.pathway)
+    def missed(self) -> Interval:
+        """Share of the referable images that are missed in the end, with the reader's misses."""
+        found = self.one.readings["reader"]["sensitivity"]
+        return Interval(1 - found.value, 1 - found.high, 1 - found.low)
 
     @property
     def failing(self) -> list[tuple[Subgroup, str]]:
         """Groups with a rate (sensitivity, specificity or AUROC) that is shown to be below that of the other images."""
         groups = self.one.subgroups
         return [(group, rate) for rate in RATES for group in groups.failing(rate)] if groups else []
+
+    @property
+    def failing_groups(self) -> list[tuple[str, list[str]]]:
+        """Names of these groups with their rates, as the first line has them."""
+        names = {"sensitivity": "sensitivity", "specificity": "specificity", "auroc": "AUROC"}
+        rates: dict[str, list[str]] = {}
+        for group, rate in self.failing:
+            rates.setdefault(group.name, []).append(f"{names[rate]} {TWO_DIGITS(group.rates[rate].alone.value)}")
+        return list(rates.items())
 
     @property
     def worst(self) -> Subgroup | None:
@@ -204,6 +215,11 @@ class SetAnswer:
         if longest is None:
             return None
         return float(curve.threshold[longest[0]]), float(curve.threshold[longest[-1]])
+
+    @staticmethod
+    def per_thousand(one: Interval) -> Markup:
+        """Write a difference per 1,000 images with its interval."""
+        return Quantity(*(1000 * end for end in (one.value, one.low, one.high))).whole_html(SIGNED_TENTHS)
 
     @staticmethod
     def share(one: Interval) -> Markup:
@@ -238,21 +254,27 @@ def _kind(one: SetScreening, report: ScreeningReport) -> Kind:
         return "blind"
     if one.referred == 0:
         return "no referral"
+    if report.referral.rate and rate > MORE_WORK * report.referral.rate:
+        return "more work"
     if table.fn == 0:
         return "nothing missed"
     if caught.high < rate:
         return "worse"
     if not caught.low > rate:
         return "unclear"
-    return "yes" if nhs_goal(one.pathway).bound_met and not report.threshold.same_images else "partly"
+    gain = one.simple_rule.gain
+    if one.simple_rule.same:
+        return "same"
+    return "beaten" if gain.high < 0 else "yes" if gain.low > 0 else "unclear"
 
 
 SIGNED, EFFECT = NumberFormat(2, signed=True), NumberFormat(2)
+SIGNED_TENTHS = NumberFormat(1, signed=True)
 READINGS = {
-    "retained_only": "Retained images only",
-    "screen_positive": "Referred count as positive",
-    "expert": "Expert who never errs reads the referred",
-    "reader": "Reader reads the referred",
+    "retained_only": "Images that nobody reads",
+    "screen_positive": "Images to be read count as positive",
+    "expert": "Read by an expert who never errs",
+    "reader": "Read by the stated reader",
 }
 
 
@@ -345,7 +367,7 @@ def subgroup_table(answer: SetAnswer, column: str) -> Table:
     groups = answer.one.subgroups
     assert groups is not None
     heads = (
-        "Sensitivity", "Specificity", "AUROC", "Referred", "Observed − predicted", "Patients", "Referable images",
+        "Sensitivity", "Specificity", "AUROC", "Read", "Observed − predicted", "Patients", "Referable images",
     )  # fmt: skip
     rows = []
     for one in groups.of(column):
@@ -386,14 +408,14 @@ def operating_table(answer: SetAnswer) -> Table:
 
 
 def ungradable_table(answer: SetAnswer) -> Table | None:
-    """Return the rates with ungradable images left out and counted as referred; None where all can be graded."""
+    """Return the rates with ungradable images left out and counted as positive; None where all can be graded."""
     ungradable = answer.one.ungradable
     if ungradable is None:
         return None
     columns = [Column("Sensitivity"), Column("Specificity")]
     rows = [
         Row("Ungradable images left out", _rates(*ungradable.excluded)),
-        Row("Ungradable images count as referred", _rates(*ungradable.as_referred)),
+        Row("Ungradable images count as positive", _rates(*ungradable.as_referred)),
     ]
     form = PERCENT.fitted(0.05)
     note = (
@@ -436,7 +458,7 @@ def missed_panel(one: SetScreening) -> Figure:
         error = np.array([[share.value - share.low], [share.high - share.value]])
         axes.errorbar([rate], [share.value], yerr=error, color=INK, marker="o", markersize=6, linewidth=1.2, zorder=4)
     top = float(np.nanmax([missed[0], share.high if np.isfinite(share.high) else 0, 0.02]))
-    axes.set(xlim=(0, 1), ylim=(0, 1.08 * top), xlabel="referred to the expert", ylabel="referable images missed")
+    axes.set(xlim=(0, 1), ylim=(0, 1.08 * top), xlabel="read by the expert", ylabel="referable images missed")
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(
             PercentFormatter(1, decimals=0 if top > 0.05 or axis is axes.xaxis else 1, symbol=" %")
@@ -446,7 +468,7 @@ def missed_panel(one: SetScreening) -> Figure:
 
 
 def decision_panel(one: SetScreening) -> Figure:
-    """Draw the net benefit of the model, of the model with a reader of the referred, of treating all and of treating none."""
+    """Draw the net benefit of the model, of the model with a reader, of treating all and of treating none."""
     figure, [[axes]] = canvas(WIDTH, HEIGHT)
     curve, reader = one.decision_curve, one.with_reader
     axes.plot(curve.threshold, curve.treat_all, color=MUTED, linewidth=1.0, linestyle=(0, (5, 2)))
@@ -491,13 +513,14 @@ MISSED = 10  # Missed images that are listed; the rest are in the JSON and on th
 
 def clinic_summary(report: ScreeningReport) -> Group:
     """Return the answer, missed disease, rates, subgroups and predictive values of every set."""
-    answers = answer_sets(report)
-    return Group(*(part for one in answers for part in _set_summary(one, report, many=len(answers) > 1)))
+    answers, say = answer_sets(report), macros("say.html.j2", package="retinabench.reports")
+    lines = [Text(_plain(say.answer(one, report, len(answers) > 1)), "bold") for one in answers]
+    return Group(*lines, Text(""), *(part for one in answers for part in _set_summary(one, report)))
 
 
-def _set_summary(answer: SetAnswer, report: ScreeningReport, *, many: bool) -> list[RenderableType]:
+def _set_summary(answer: SetAnswer, report: ScreeningReport) -> list[RenderableType]:
     say = macros("say.html.j2", package="retinabench.reports")
-    parts: list[RenderableType] = [Text(_plain(say.answer(answer, report, many)), "bold"), Text("")]
+    parts: list[RenderableType] = []
     facts = [
         ("Missed", say.missed(answer)), ("Thresholds", say.thresholds(report, answer)), ("Cost", say.cost(answer)),
         ("For whom", say.whom(answer)), ("Worth", say.worth(answer)),
@@ -549,7 +572,7 @@ def plan_table(plan: StudyPlan) -> Group:
     return to_terminal(Table.of(caption, columns, rows, row_header="To know", note=f"Formulas: {sources}."))
 
 
-TITLE = "Can this model's uncertainty drive referral?"
+TITLE = "Can this model's uncertainty choose what the expert reads?"
 FIRST_MISSED, MOST_MISSED = 15, 1000
 CONTENTS = (
     ("verdict", "Answer"), ("explore", "Other thresholds"), ("missed", "Missed disease"), ("rates", "Sensitivity and specificity"),
@@ -575,7 +598,7 @@ def render(report: ScreeningReport, grid: PolicyGrid | None = None) -> str:
         "counts": counts_table(answers),
         "checklist": checklist_table(checklist(report)),
         "decision_legend": [
-            LegendEntry("model alone", MODEL), LegendEntry("model, the referred read by the reader", READER),
+            LegendEntry("model alone", MODEL), LegendEntry("model with the reader", READER),
         ],
     }  # fmt: skip
     return pages.render("clinic.html.j2", context, package="retinabench.reports")

@@ -100,12 +100,29 @@ def broken_lines(result: FrozenOnSets) -> list[str]:
     return [f"Broken: the labels of {sets} refute {what}."] if refuted else []
 
 
+def failing_lines(result: FrozenOnSets) -> list[str]:
+    """Return the line that names the groups which miss a goal."""
+    found = [
+        f"“{one.name}” of the {LABELS[name].lower()} images ({one.goal}: {THREE_DIGITS(one.value.value)} "
+        f"[{THREE_DIGITS(one.value.low)}, {THREE_DIGITS(one.value.high)}])"
+        for name, part in result.sets.items()
+        for one in part.failing
+    ]
+    return (
+        [f"Not for {'; '.join(found)}. A certificate is about the average patient: do not rely on it there."]
+        if found
+        else []
+    )
+
+
 def needed_lines(certificate: Certificate | None) -> list[str]:
     """Return the line that says how many patients a refused certificate would need, where that is known."""
     if certificate is None or certificate.needed is None:
         return []
     needed, there = certificate.needed, certificate.patients
-    return [f"About {needed:,} validation patients would be needed; there are {there:,}."]
+    return [
+        f"With about {needed:,} validation patients like these, four of five studies are certified; there are {there:,}."
+    ]
 
 
 def goals_line(goals: Sequence[Goal], per: Per, delta: float | None, *, claimed: bool, each: str = "") -> str:
@@ -131,7 +148,7 @@ def _verdict(result: Transfer) -> list[str]:
         if result.threshold is None:
             return [*alone, f"No threshold: {choice.why}.", goals]
         frozen = f"Frozen on validation, not certified: {_rule(result.threshold)}."
-        return [*broken_lines(result), *alone, frozen, goals]
+        return [*broken_lines(result), *failing_lines(result), *alone, frozen, goals]
     if choice.threshold is None:
         plain = f"Plain choice, not certified: {choice.why}."
     else:
@@ -147,7 +164,7 @@ def _verdict(result: Transfer) -> list[str]:
         refused = f"Refused: no threshold is certified. {why[:1].upper()}{why[1:]}."
         return [refused, *alone, *needed_lines(certificate), goals, plain]
     certified = f"Certified on validation: {_rule(certificate.threshold)}."
-    return [*broken_lines(result), *alone, certified, goals, plain]
+    return [*broken_lines(result), *failing_lines(result), *alone, certified, goals, plain]
 
 
 def _rule(threshold: float) -> str:
@@ -157,7 +174,7 @@ def _rule(threshold: float) -> str:
 
 
 def _zone_verdict(result: Triage) -> list[str]:
-    lines = broken_lines(result)
+    lines = [*broken_lines(result), *failing_lines(result)]
     for side in result.refused:
         zone = result.zones[side]
         begin, end = ("No", "") if result.delta is None else ("Refused, no", " is certified")

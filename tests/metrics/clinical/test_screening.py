@@ -114,7 +114,7 @@ def test_readings_by_hand():
 
 def test_it_gathers_what_the_functions_say():
     given = two_domains()
-    found = clinic(given, 0.4, 0.6).to_dict()
+    found = clinic(given, 0.4, 0.6, uncertainty="total").to_dict()
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     for name in ("in_domain", "shifted"):
         part, one = given.select(domain=name), found["sets"][name]

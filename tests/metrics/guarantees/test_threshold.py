@@ -61,7 +61,17 @@ def sets(n=60):
 def test_every_set_has_its_numbers_and_test_sets_their_verdicts():
     cases = sets()
     features = {name: one.uncertainty[:, None] for name, one in cases.items()}
-    found = on_sets(cases, 0.9, [Goal("selective_risk", 0.3)], features, (1.0, 1.0), 10, 0, certified=True)
+    found = on_sets(
+        cases,
+        dict.fromkeys(cases, predictions(["test"])),
+        0.9,
+        [Goal("selective_risk", 0.3)],
+        features,
+        (1.0, 1.0),
+        10,
+        0,
+        certified=True,
+    )
     for name, one in cases.items():
         kept = one.uncertainty <= 0.9
         wrong = one.positive != one.label
@@ -77,7 +87,9 @@ def test_goals_that_are_not_certified_are_judged_too_unless_they_bound_nothing()
     cases = sets()
     features = {name: one.uncertainty[:, None] for name, one in cases.items()}
     goals = [Goal("selective_risk", 0.3), Goal("accuracy", 1.0)]
-    found = on_sets(cases, 0.9, goals, features, (1.0, 1.0), 10, 0, certified=False)
+    found = on_sets(
+        cases, dict.fromkeys(cases, predictions(["test"])), 0.9, goals, features, (1.0, 1.0), 10, 0, certified=False
+    )
     assert [len(one.verdicts) for one in found.values()] == [0, 1, 1]
     assert found["shifted"].judged == "broken"
     assert found["shifted"].guarantee == "none"
@@ -92,9 +104,9 @@ def test_notes_count_what_is_missed_and_name_absent_patients():
         for name, one in cases.items()
     }
     features = {name: one.uncertainty[:, None] for name, one in cases.items()}
-    realised = on_sets(quiet, 2.0, [], features, (1.0, 1.0), 10, 0, certified=False)
+    realised = on_sets(quiet, dict.fromkeys(quiet, part), 2.0, [], features, (1.0, 1.0), 10, 0, certified=False)
     notes = notes_on(part, {"in_domain": realised["in_domain"]}, [], "missed")
-    assert "no patient_id: every image counts as a patient" in notes
+    assert any("every image is its own cluster" in note for note in notes)
     assert notes[-1] == "in-domain: 30 of 30 referable images are missed; ask for --goal sensitivity=0.9"
 
 

@@ -142,7 +142,7 @@ class GroupRate:
 
 @dataclass(frozen=True)
 class Subgroup:
-    """A group of images: the value `value` of the column `column`; all rates are per image."""
+    """A group of images: the value `value` of the column `column`; rates are per image, after the expert has read what is referred."""
 
     column: str
     value: str
@@ -208,9 +208,9 @@ class Subgroups:
 
 
 def subgroups_of(
-    part: Predictions, positive: Bools, referred: Bools, columns: Sequence[str] | None = None
+    part: Predictions, positive: NDArray[Any], referred: Bools, columns: Sequence[str] | None = None
 ) -> Subgroups:
-    """Return the rates of every group.
+    """Return the rates of every group; `positive` is the probability with which an image is called positive in the end.
 
     Shapes: `positive` (N,), `referred` (N,).
     """
@@ -228,7 +228,7 @@ def subgroups_of(
 
 def _group(
     part: Predictions,
-    positive: Bools,
+    positive: NDArray[Any],
     referred: Bools,
     codes: NDArray[np.intp],
     name: tuple[str, str],
@@ -237,7 +237,7 @@ def _group(
 ) -> Subgroup:
     y, p = part.label == 1, part.prob
     rates = {}
-    for rate, right, of in (("sensitivity", positive, y), ("specificity", ~positive, ~y)):
+    for rate, right, of in (("sensitivity", positive, y), ("specificity", 1 - positive.astype(float), ~y)):
         alone = clustered_proportion(right, of & rows, codes)
         together, others = (
             clustered_proportion(right, of & chosen, codes, level, exact=True) for chosen in (rows, ~rows)

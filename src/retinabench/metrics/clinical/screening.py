@@ -29,9 +29,11 @@ from retinabench.metrics.clinical.screening_table import (
     TwoByTwo,
     predictive_value_intervals,
     rate_shares,
+    reading_calls,
     referral_view_intervals,
     share_interval,
 )
+from retinabench.metrics.clinical.simple_rule import SimpleRule, best_simple_rule
 from retinabench.metrics.clinical.thresholds import (
     GOALS,
     FrozenThreshold,
@@ -208,6 +210,7 @@ class SetScreening(Document):
     referred: int
     missed: Missed
     workload: Workload
+    simple_rule: SimpleRule
     readings: Intervals
     predictive_values: Intervals
     operating_points: Mapping[str, Mapping[str, OperatingPoint]]
@@ -241,6 +244,7 @@ def screen_set(part: Predictions, gradable: Bools, stated: Screened) -> SetScree
     patients, patient_readings = _by_patient(part, cut, sent, stated.reader)
     readings = referral_view_intervals(y, said, sent, codes, reader=stated.reader)
     alone, after = _judged(y, said, codes, cut), readings["reader"]
+    called = reading_calls(y, said, sent, stated.reader)["reader"]
     ranked = auroc_error(y, p, codes)
     return SetScreening(
         images=alone,
@@ -250,6 +254,7 @@ def screen_set(part: Predictions, gradable: Bools, stated: Screened) -> SetScree
         referred=int(sent.sum()),
         missed=missed_disease(part, said, sent, values),
         workload=workload(part, sent, stated.images_per_hour),
+        simple_rule=best_simple_rule(y, p, said, sent, codes, cut.value, stated.reader),
         readings=readings,
         patient_readings=patient_readings,
         predictive_values={
@@ -270,7 +275,7 @@ def screen_set(part: Predictions, gradable: Bools, stated: Screened) -> SetScree
             y, p, THRESHOLDS, referred=sent, reader=stated.reader, referral_cost=stated.referral_cost, cluster=codes
         ),
         calibration=calibration_summary(y, p, codes),
-        subgroups=subgroups_of(part, said, sent, stated.subgroups) if part.subgroups or stated.subgroups else None,
+        subgroups=subgroups_of(part, called, sent, stated.subgroups) if part.subgroups or stated.subgroups else None,
         ungradable=None if gradable.all() else _ungradable(every, gradable, cut),
     )  # fmt: skip
 

@@ -50,7 +50,7 @@ from retinabench.metrics.intervals import Ends
 from retinabench.metrics.proportions import Interval, finite_or_none
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.weighted_images import Cases, Weighted, ratio
-from retinabench.predictions.check import Check
+from retinabench.predictions.check import Check, without_patients
 from retinabench.predictions.table import Predictions
 from retinabench.predictions.values import GRADABLE, gradable_rows
 
@@ -356,7 +356,7 @@ def _check_stated(prevalences: Sequence[float], referral_cost: float, images_per
 def _notes(predictions: Predictions, stated: Screened, sets: Mapping[str, SetScreening]) -> list[str]:
     notes = [*predictions.notes]
     if predictions.patient_id is None:
-        notes.append("no patient_id: every image is its own patient, intervals may be too narrow")
+        notes.append(without_patients(predictions.image_id.tolist()))
     if stated.threshold.note:
         notes.append(stated.threshold.note)
     for name, one in sets.items():

@@ -22,7 +22,7 @@ Referred images count as read without error: sensitivity is that of model and ex
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 import numpy as np
@@ -77,6 +77,11 @@ class ReferralCases:
 
     def __len__(self) -> int:
         return len(self.label)
+
+    def take(self, rows: Bools) -> ReferralCases:
+        """Return some of the images; `rows` (N,)."""
+        of = {one.name: getattr(self, one.name) for one in fields(self)}
+        return ReferralCases(**{name: values if values is None else values[rows] for name, values in of.items()})
 
     @property
     def most_images(self) -> int:
@@ -220,6 +225,9 @@ class Goal(Document):
         """Read `sensitivity=.9`; a number alone is the goal of `target`."""
         name, found, number = text.rpartition("=")
         try:
+            if not found and target == "selective_risk" and float(number) > 0.5:
+                hint = f"Say accuracy={number} or selective_risk={number}."
+                raise InputError(f"a goal of {number} alone would allow that share of errors", hint=hint)
             return cls(name.strip() if found else target, float(number))
         except ValueError as error:
             if isinstance(error, InputError):

@@ -94,6 +94,11 @@ def _stake(share: Floats, remaining: int, chance: Floats) -> Floats:
 BATCH = 64  # candidates that are tested together
 START = 1.5  # the sequence begins with this many times the patients that could pass without an error …
 SHARE = 0.25  # … and with at least this share of the patients
+STUDIES, POWER, MOST_NEEDED = (
+    40,
+    0.8,
+    50_000,
+)  # drawn studies, their share that passes, and patients up to which they are drawn
 SECOND = 0.1  # share of delta of the sequence that begins where every patient retains an image
 
 
@@ -185,7 +190,8 @@ def certified(cases: ReferralCases, goal: Goal, delta: float, most_images: int, 
         ended = tested[-1].p_value <= level
         passed = tested if ended else tested[:-1]
         if not passed:
-            why, needed = _refusal(tested[0], goal.max_risk, delta, possible, patients)
+            why, few = _refusal(tested[0], goal.max_risk)
+            needed = _needed(path, tested[0], goal.max_risk, bound, level, binomial=most_images == 1) if few else None
             return GoalSequence(goal, level, None, tested[0], tested[0], 1, why, needed), False
         rule = _rule(passed[-1].threshold, cases, goal)
         return GoalSequence(goal, level, rule, tested[0], passed[-1], len(tested)), ended
@@ -256,12 +262,30 @@ def _steps(
             yield SequenceStep(place, float(n.sum()) / total if total else math.nan, int((d > 0).sum()), float(p))
 
 
-def _refusal(first: SequenceStep, goal: float, delta: float, possible: int, patients: int) -> tuple[str, int | None]:
-    """Why the first test failed, and about how many patients of this kind would let it pass."""
+def _refusal(first: SequenceStep, goal: float) -> tuple[str, bool]:
+    """Why the first test failed, and whether more patients of this kind would let it pass."""
     found = f"{first.risk:.3g} in the {first.patients} patients of the first test"
     if not first.risk < goal:
-        return f"the risk is {found}, no lower than {goal:.3g}", None
-    z = float(stats.norm.isf(delta / 2))
-    by_variance = max(first.risk, 0.2 * goal) * z**2 / (goal - first.risk) ** 2
-    needed = math.ceil(max(START * possible, by_variance) * patients / first.patients)
-    return f"the risk is {found}; they are too few to show at most {goal:.3g}", max(needed, patients + 1)
+        return f"the risk is {found}, no lower than {goal:.3g}", False
+    return f"the risk is {found}; they are too few to show at most {goal:.3g}", True
+
+
+def _needed(path: _Path, first: SequenceStep, goal: float, bound: float, level: float, *, binomial: bool) -> int | None:
+    """Return the number of patients with which `POWER` of the studies pass the first test, drawn from the patients of this one.
+
+    Sizes grow by a fifth, so that the number is at most that much too large; None beyond `MOST_NEEDED`.
+    """
+    seen, patients, rng = path.place <= first.threshold, len(path.base), np.random.default_rng([0x80, len(path.base)])
+    num = np.bincount(path.patient[seen], path.num[seen], patients)
+    den = path.base + np.bincount(path.patient[seen], path.den[seen], patients)
+    size = patients
+    while (size := math.ceil(1.2 * size)) <= MOST_NEEDED:
+        rows = rng.integers(0, patients, (STUDIES, size))
+        n, d = num[rows], den[rows]
+        if binomial:
+            p_values = stats.binom.cdf(n.sum(axis=1).round(), d.sum(axis=1).round(), goal)
+        else:
+            p_values = 1 / evidence(n - goal * d, goal * d, bound, level, orders(size)[: ORDERS[0]])
+        if np.mean(p_values <= level) >= POWER:
+            return size
+    return None

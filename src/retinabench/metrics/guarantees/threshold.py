@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document, IntervalRow, JsonObject, Tabular, draw_intervals, json_content
+from retinabench.metrics.clinical.groups import FEWEST_PATIENTS, group_members
 from retinabench.metrics.clinical.screening_table import referral_view_intervals
 from retinabench.metrics.guarantees.certificate import Certificate, LabelledRisk, Refutation, Verdict, judge
 from retinabench.metrics.guarantees.goals import TARGETS, Goal, ReferralCases
 from retinabench.metrics.guarantees.resemblance import Resemblance, resemblance
 from retinabench.metrics.proportions import Interval
-from retinabench.predictions.check import refuse_alike, refuse_partly
+from retinabench.predictions.check import eyes_of_one, refuse_alike, refuse_partly, without_patients
 from retinabench.predictions.table import Predictions
 
 if TYPE_CHECKING:
@@ -114,6 +115,15 @@ def _why(risks: Sequence[Floats], goals: Sequence[Goal]) -> str:
 
 
 @dataclass(frozen=True)
+class FailingGroup(Document):
+    """A group of images, such as `site: B`, that misses a goal; `value` is that of the goal's target, with its simultaneous interval."""
+
+    name: str
+    goal: str
+    value: Interval
+
+
+@dataclass(frozen=True)
 class Realised:
     """What a frozen threshold does to a set; shares are of the estimand that was asked for.
 
@@ -128,6 +138,7 @@ class Realised:
         resemblance: Screen for covariate shift against validation; None on validation itself.
         verdicts: What the labels of the set say about each goal that bounds a share within (0, 1); empty on validation.
         certified: Whether these goals are certified.
+        failing: Groups of the further columns that miss a goal.
 
     Examples:
         >>> import retinabench as rb
@@ -146,6 +157,7 @@ class Realised:
     resemblance: Resemblance | None = None
     verdicts: tuple[Refutation, ...] = ()
     certified: bool = False
+    failing: tuple[FailingGroup, ...] = ()
 
     @property
     def referral_rate(self) -> Interval:
@@ -183,6 +195,7 @@ class Realised:
             "targets": self.targets,
             "missed_referable": {"images": self.missed[0], "of": self.missed[1]},
             "readings": self.readings,
+            "failing": self.failing,
         }
         if self.missed_severe is not None:
             content["missed_severe"] = {"images": self.missed_severe[0], "of": self.missed_severe[1]}
@@ -225,6 +238,26 @@ def realised(
     )
 
 
+def failing_groups(
+    cases: ReferralCases, part: Predictions, threshold: float, goals: Sequence[Goal]
+) -> tuple[FailingGroup, ...]:
+    """Return the groups of the further columns that miss a goal, by intervals that hold for all groups and goals at once."""
+    members = group_members(part)[0] if part.subgroups else {}
+    groups = [(f"{column}: {value}", rows) for column, found in members.items() for value, rows in found.items()]
+    level = 1 - 0.05 / max(1, len(groups) * len(goals))
+    failing = []
+    for name, rows in groups:
+        own = cases.take(rows)
+        for goal in goals:
+            of = goal.spec.sums(own, threshold)[1] > 0
+            if len(np.unique(own.patient[of])) < FEWEST_PATIENTS:
+                continue
+            value = goal.spec.estimate(own, threshold, level)
+            if value.high < goal.value if goal.spec.at_least else value.low > goal.value:
+                failing.append(FailingGroup(name, str(goal), value))
+    return tuple(failing)
+
+
 LEAST_PERMUTATIONS = 199
 
 
@@ -260,6 +293,13 @@ def validation_and_test(predictions: Predictions, *, certifying: bool) -> dict[s
             hint="Mark the images that the rule is tried on by split = test.",
         )
     for name, part in {"validation": validation, **tests}.items() if certifying else ():
+        if part.patient_id is None and (eyes := eyes_of_one(part.image_id.tolist())) is not None:
+            raise InputError(
+                f"is missing, and '{eyes[0]}' and '{eyes[1]}' look like the eyes of one patient, which fail together",
+                file=predictions.source,
+                column="patient_id",
+                hint="Add the patient of every image, or rename the images if each is of another patient.",
+            )
         if part.patient_id is not None:
             refuse_partly(part.patient_id, part.image_id, f"images of the set {name}", predictions.source)
     for name, test in tests.items():
@@ -323,6 +363,7 @@ class FrozenOnSets(Tabular, Document):
 
 def on_sets(
     cases: Mapping[str, ReferralCases],
+    parts: Mapping[str, Predictions],
     threshold: float,
     goals: Sequence[Goal],
     features: Mapping[str, Floats],
@@ -337,7 +378,12 @@ def on_sets(
     Shapes: `features` (N, D).
     """
     tested = [goal for goal in goals if 0 < goal.max_risk < 1]
-    found = {name: realised(one, threshold, reader=reader) for name, one in cases.items()}
+    found = {
+        name: replace(
+            realised(one, threshold, reader=reader), failing=failing_groups(one, parts[name], threshold, tested)
+        )
+        for name, one in cases.items()
+    }
     tests = [name for name in cases if name != "validation"]
     risks = [
         LabelledRisk(*goal.spec.sums(cases[name], threshold), cases[name].patient, goal.max_risk)
@@ -361,7 +407,7 @@ def notes_on(
     """Return what a reader of the numbers must know of the patients, the certificates, and missed disease."""
     notes = [*validation.notes]
     if validation.patient_id is None:
-        notes.append("no patient_id: every image counts as a patient")
+        notes.append(without_patients(validation.image_id.tolist()))
     most = max((one.most_images for one in certificates if one.granted), default=1)
     if sets and most > 1:
         notes.append(f"the certificate covers patients with at most {most} images")

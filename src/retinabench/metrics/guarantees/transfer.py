@@ -163,7 +163,7 @@ def transfer(
         frozen = choice.threshold if certificate is None else certificate.threshold
         if frozen is not None:
             seen = {name: np.column_stack([parts[name].prob, one.uncertainty]) for name, one in cases.items()}
-            sets = on_sets(cases, frozen, wanted, seen, reader, bootstrap, seed, certified=delta is not None)
+            sets = on_sets(cases, parts, frozen, wanted, seen, reader, bootstrap, seed, certified=delta is not None)
     name = referral_uncertainty(parts["validation"], uncertainty, threshold=decision.value)[1]
     notes = notes_on(parts["validation"], sets, [certificate] if certificate else [], "missed")
     notes += [decision.note] if decision.note else []

@@ -307,7 +307,7 @@ def triage(
         features = {name: part.prob[:, None] for name, part in parts.items()}
         kept = [goal for zone in zones.values() if zone.threshold is not None for goal in zone.goals]
         with of_file(predictions.source):
-            sets = on_sets(three, READ, kept, features, reader, bootstrap, seed, certified=delta is not None)
+            sets = on_sets(three, parts, READ, kept, features, reader, bootstrap, seed, certified=delta is not None)
     read = float(np.average(_three(first, prob, *chosen).uncertainty, weights=first.weight))
     notes = notes_on(parts["validation"], sets, [*certificates.values()], "called negative")
     reference = reference_values(Watched.of(parts["validation"], "total", None))

@@ -1,0 +1,72 @@
+"""Reading by uncertainty against the best simple rule of the same workload.
+
+An expert who reads as many images could read those whose probability is nearest to the decision threshold, which is what two thresholds of the
+probability do (`around`), or the most suspicious of those that the model calls not referable, which is what a second, lower threshold does
+(`below`). The better of the two, by its net benefit on the same images, is what a referral by uncertainty is held against.
+
+The net benefit counts found disease less false alarms, at the price t / (1 - t) that the decision threshold t states (Vickers and Elkin,
+2006), with the stated rates of the reader; differences are paired image by image and clustered by patient.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retinabench.core.results import Document
+from retinabench.metrics.classification import false_alarm_price
+from retinabench.metrics.clinical.screening_table import reading_calls
+from retinabench.metrics.proportions import Interval, clustered_proportion, combined_proportions
+from retinabench.metrics.uncertainty import margin
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class SimpleRule(Document):
+    """The best simple rule at the workload of a referral, and how the referral compares with it.
+
+    Args:
+        name: `around` the decision threshold, or just `below` it.
+        missed: Share of the referable images that it misses in the end, the reader's misses included.
+        gain: Net benefit of the referral by uncertainty less that of this rule, per image.
+        price: What a false alarm counts, in missed referable images.
+        same: Whether both read the same images.
+    """
+
+    name: Literal["around", "below"]
+    missed: Interval
+    gain: Interval
+    price: float
+    same: bool
+
+
+def best_simple_rule(
+    y: Bools, prob: Floats, said: Bools, sent: Bools, codes: NDArray[np.intp], cut: float, reader: tuple[float, float]
+) -> SimpleRule:
+    """Return the best simple rule that reads as many images as are `sent`.
+
+    Shapes: `y`, `prob`, `said`, `sent`, `codes` (N,).
+    """
+    price = false_alarm_price(cut)
+
+    def benefit(read: Bools) -> tuple[Floats, Floats]:
+        called = reading_calls(y, said, read, reader)["reader"]
+        return called, np.where(y, called, -price * called)
+
+    orders = {"around": np.argsort(-margin(prob, cut), kind="stable"), "below": np.lexsort((np.abs(prob - cut), said))}
+    rules = {name: np.isin(np.arange(len(y)), order[: int(sent.sum())]) for name, order in orders.items()}
+    found = {name: benefit(read) for name, read in rules.items()}
+    name: Literal["around", "below"] = "below" if found["below"][1].sum() > found["around"][1].sum() else "around"
+    called, simple = found[name]
+    gain = benefit(sent)[1] - simple
+    scale = max(1.0, price)  # shares lie in [0, 1]
+    parts = [(scale, np.maximum(gain, 0) / scale), (-scale, np.maximum(-gain, 0) / scale)]
+    # Two rules may order rounding errors or ties differently, and yet do the same to every image.
+    return SimpleRule(
+        name, clustered_proportion(1 - called, y, codes), combined_proportions(parts, codes), price, not gain.any()
+    )

@@ -1,0 +1,37 @@
+"""Reading by uncertainty against the best simple rule of the same workload, counted by hand."""
+
+import numpy as np
+import pytest
+
+from retinabench.metrics.clinical.simple_rule import best_simple_rule
+
+Y = np.array([1, 1, 1, 0, 0, 0, 0, 0], bool)
+P = np.array([0.05, 0.45, 0.9, 0.02, 0.3, 0.48, 0.54, 0.7])
+
+
+def rule(sent, cut=0.5, reader=(1.0, 1.0)):
+    return best_simple_rule(Y, P, cut <= P, np.array(sent, bool), np.arange(len(Y)), cut, reader)
+
+
+def test_the_same_images_are_no_gain():
+    found = rule([0, 0, 0, 0, 0, 1, 1, 0])  # 0.48 and 0.54 are nearest to one half
+    assert (found.name, found.same, found.gain.value) == ("around", True, 0.0)
+
+
+def test_the_better_of_the_two_is_the_opponent():
+    """Reading 0.48 and 0.45, just below the threshold, finds one; around it, 0.48 and 0.54, it mends one false alarm."""
+    found = rule([1, 1, 0, 0, 0, 0, 0, 0])
+    assert found.name == "around"  # both mend one image: the first of equals
+    assert found.missed.value == pytest.approx(2 / 3)
+    assert found.gain.value == pytest.approx((2 - 1) / 8)
+    low = rule([1, 0, 0, 0, 1, 0, 0, 0], cut=0.2)  # at 0.2 a false alarm counts a quarter
+    assert low.price == pytest.approx(0.25)
+    assert low.name == "below"
+    # below: 0.05 and 0.02 are read, one is found; by uncertainty: 0.05 and 0.3, which is a false alarm less
+    assert low.gain.value == pytest.approx(0.25 / 8)
+
+
+def test_the_misses_of_the_reader_count():
+    found = rule([1, 1, 0, 0, 0, 0, 0, 0], reader=(0.5, 1.0))
+    assert found.gain.value == pytest.approx((2 * 0.5 - 1) / 8)
+    assert found.missed.value == pytest.approx(2 / 3)
