@@ -286,3 +286,47 @@ def test_the_result_is_json_and_the_windows_hold_every_image():
     assert content["schema"] == "retinabench.monitor/1"
     assert sum(one["images"] for one in content["windows"]) == 300
     assert content["combined"]["alarm"] is None
+
+
+def test_a_group_that_fails_is_named_though_the_average_holds():
+    """A twelfth of the patients: their errors of the retained are four times the goal, the average stays below it."""
+    images = follow_up(np.random.default_rng(11), 1500)
+    rows = np.char.endswith(images.patient, "0") & ~np.char.endswith(images.patient, "00")
+    wrong = rows & (np.random.default_rng(12).random(len(images)) < 0.3) & (images.uncertainty < 0.1)
+    images = replace(images, label=images.label ^ wrong, group=np.where(rows, "site: B", "site: A"))
+    found = monitor(images, certified(f"selective_risk={2.2 * true_risk():.3f}"))
+    assert found.combined.alarm is None
+    assert [one.name.split(": selective")[0] for one in found.failing] == ["site: B"]
+    assert found.alarm
+    assert found.combined.needed == pytest.approx(40)
+    assert found.groups[0].needed == pytest.approx(80)
+
+
+def test_groups_at_the_goal_raise_few_alarms():
+    """40 follow-ups of 400 patients in four groups at level 10 %: the standard error of a share of 10 % is 4.7 points."""
+    goals, false = certified(f"selective_risk={true_risk():.4f}"), 0
+    for study in range(40):
+        images = follow_up(np.random.default_rng([13, study]), 400)
+        last = np.array([int(one[-1]) % 4 for one in images.patient])
+        found = monitor(replace(images, group=np.char.add("site: ", last.astype(str))), goals, level=0.1)
+        false += bool(found.failing) or found.combined.alarm is not None
+    assert false / 40 <= 0.1 + 3 * 0.047
+
+
+def test_zones_are_watched_by_the_goals_of_each(tmp_path):
+    side = {"threshold": 0.2, "certificate": {"most_images": 2, "goals": [{"goal": {"target": "npv", "goal": 0.9}}]}}
+    other = {"threshold": 0.8, "certificate": {"most_images": 2, "goals": [{"goal": {"target": "ppv", "goal": 0.8}}]}}
+    content = {"schema": "retinabench.triage/1", "per": "image", "zones": {"negative": side, "positive": other}}
+    zones = read_certificate(written(tmp_path, content))
+    images = follow_up(np.random.default_rng(0), 300)
+    negative, positive = images.prob <= 0.2, images.prob >= 0.8
+    np.testing.assert_array_equal(zones.retained(images), negative | positive)
+    num, den = zones.sums(Goal("npv", 0.9), images)
+    np.testing.assert_array_equal(den, negative)
+    np.testing.assert_array_equal(num, negative & images.label)
+    num, den = zones.sums(Goal("ppv", 0.8), images)
+    np.testing.assert_array_equal(den, positive)
+    np.testing.assert_array_equal(num, positive & ~images.label)
+    assert monitor(images, zones).combined.alarm is None
+    flipped = replace(images, label=images.label ^ (negative & (np.arange(len(images)) % 3 == 0)))
+    assert monitor(flipped, zones).broken == ("npv >= 0.9",)

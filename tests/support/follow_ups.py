@@ -35,6 +35,7 @@ def follow_up(
         0.5 - np.abs(p - 0.5),
         np.full(n, -1, np.int8),
         FIRST + day,
+        np.full(n, ""),
     )
 
 

@@ -340,6 +340,9 @@ def monitor(
     date_column: Annotated[
         str, option("--date-column", "COLUMN", "Column with the date of each image, as 2026-03-31.")
     ] = "date",
+    within: Annotated[
+        str | None, option("--within", "COLUMN", "Watch every group of this column, too, such as site or camera.")
+    ] = None,
     out: Annotated[Path | None, option("--out", "FOLDER", "Write a page into this folder.")] = None,
     json: Json = None,
     seed: Seed = 0,
@@ -356,7 +359,7 @@ def monitor(
     certified = read_certificate(certificate)
     predictions = replace(reader, unlabelled=True).read(files)
     try:
-        images, reference = follow_up(predictions, certified.uncertainty, certified.decision, date_column)
+        images, reference = follow_up(predictions, certified.uncertainty, certified.decision, date_column, within)
         with progress_of(quiet).track("Watching", 1, unit="follow-up") as advance:
             result = watch(images, certified, reference=reference, seed=seed)
             advance(1)

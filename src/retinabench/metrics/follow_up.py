@@ -36,6 +36,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError, nearest
+from retinabench.metrics.clinical.groups import group_members
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.check import own_patients, refuse_alike
 from retinabench.predictions.columns import LABELLED
@@ -121,7 +122,7 @@ class Watched:
     """N images with what is known of each.
 
     Shapes: `image_id` (N,), `patient` (N,), `label` (N,), `labelled` (N,), `prob` (N,), `uncertainty` (N,),
-    `grade` (N,), `day` (N,).
+    `grade` (N,), `day` (N,), `group` (N,), "" where groups are not told apart.
     """
 
     image_id: NDArray[np.str_]
@@ -132,6 +133,7 @@ class Watched:
     uncertainty: Floats
     grade: NDArray[np.int8]
     day: Days
+    group: NDArray[np.str_]
 
     def __len__(self) -> int:
         return len(self.image_id)
@@ -142,7 +144,13 @@ class Watched:
 
     @classmethod
     def of(
-        cls, predictions: Predictions, uncertainty: str, date_column: str | None, *, decision: float = 0.5
+        cls,
+        predictions: Predictions,
+        uncertainty: str,
+        date_column: str | None,
+        *,
+        decision: float = 0.5,
+        within: str | None = None,
     ) -> Watched:
         """Return the images of a predictions file."""
         n, patient = len(predictions), predictions.patient_id
@@ -159,6 +167,7 @@ class Watched:
             referral_uncertainty(predictions, uncertainty, threshold=decision)[0],
             grade,
             np.full(n, "NaT", "datetime64[D]") if date_column is None else days(predictions, date_column),
+            np.full(n, "") if within is None else group_names(predictions, within),
         )
 
     @classmethod
@@ -175,13 +184,13 @@ class Watched:
 
 
 def follow_up(
-    files: Sequence[Predictions], uncertainty: str, decision: float, date_column: str
+    files: Sequence[Predictions], uncertainty: str, decision: float, date_column: str, within: str | None = None
 ) -> tuple[Watched, Watched | None]:
     """Return the images of the test split of all files, dated, and the in-domain ones of the validation split."""
     tests, references = [], []
     for one in files:
         if (part := one.select(split="test", unlabelled=True)) is not None:
-            tests.append(Watched.of(part, uncertainty, date_column, decision=decision))
+            tests.append(Watched.of(part, uncertainty, date_column, decision=decision, within=within))
         if (part := one.select(domain="in_domain", split="validation", unlabelled=True)) is not None:
             references.append(Watched.of(part, uncertainty, None, decision=decision))
     if not tests:
@@ -191,6 +200,15 @@ def follow_up(
             hint="Leave the column out for new images.",
         )
     return Watched.together(tests), Watched.together(references) if references else None
+
+
+def group_names(predictions: Predictions, column: str) -> NDArray[np.str_]:
+    """Return the group of each image by a further column, such as `site: B`."""
+    members = group_members(predictions, [column])[0][column]
+    names = np.full(len(predictions), "", f"<U{max(map(len, members)) + len(column) + 2}")
+    for value, rows in members.items():
+        names[rows] = f"{column}: {value}"
+    return names
 
 
 def days(predictions: Predictions, column: str) -> Days:

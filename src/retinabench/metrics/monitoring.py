@@ -26,7 +26,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,6 +66,7 @@ from retinabench.metrics.guarantees.goals import (
     ratio_interval,
     weights,
 )
+from retinabench.metrics.guarantees.triage import TARGETS_OF, Side, zone_cases
 from retinabench.metrics.proportions import Interval, clustered_mean, clustered_proportion
 from retinabench.metrics.uncertainty import significant
 from retinabench.predictions.check import is_own, refuse_alike, refuse_partly
@@ -83,7 +84,10 @@ _HINT = "Write it with: retinabench transfer FILE --confidence 0.95 --json trans
 
 @dataclass(frozen=True)
 class Certified:
-    """Frozen thresholds and certified goals."""
+    """Frozen thresholds and certified goals.
+
+    `threshold` is that of the uncertainty; with `zones`, the ends of the negative and of the positive zone of P(referable), it is not used.
+    """
 
     threshold: float
     decision: float
@@ -94,9 +98,12 @@ class Certified:
     reference: Mapping[str, Floats] = field(
         default_factory=dict
     )  # values of validation patients, by which drift is seen
+    zones: tuple[float, float] | None = None
 
     def retained(self, images: Watched) -> Bools:
         """(N,) whether the model decides alone."""
+        if self.zones is not None:
+            return np.asarray((images.prob <= self.zones[0]) | (images.prob >= self.zones[1]))
         return np.asarray(images.uncertainty <= self.threshold)
 
     def cases(self, images: Watched) -> ReferralCases:
@@ -108,7 +115,14 @@ class Certified:
 
     def sums(self, goal: Goal, images: Watched) -> tuple[Bools, Bools]:
         """(N,) whether an image is in num and in den of a goal; in neither where its label is needed and unknown."""
-        num, den = goal.spec.sums(self.cases(images), self.threshold)
+        cases, threshold = self.cases(images), self.threshold
+        if self.zones is not None:
+            side: Side = "positive" if goal.target in TARGETS_OF["positive"] else "negative"
+            cases, threshold = (
+                zone_cases(cases, images.prob, side),
+                self.zones[0] if side == "negative" else -self.zones[1],
+            )
+        num, den = goal.spec.sums(cases, threshold)
         known = images.labelled | goal.spec.of_referred
         return (num > 0) & known, (den > 0) & known
 
@@ -116,6 +130,7 @@ class Certified:
         """Return the certificate for JSON."""
         return {
             "threshold": self.threshold if math.isfinite(self.threshold) else str(self.threshold),
+            "zones": self.zones and [end if math.isfinite(end) else None for end in self.zones],
             "decision": self.decision,
             "uncertainty": self.uncertainty,
             "goals": [one.to_dict() for one in self.goals],
@@ -124,40 +139,55 @@ class Certified:
 
 
 def read_certificate(path: Path) -> Certified:
-    """Read what `retinabench transfer --json` wrote."""
+    """Read what `retinabench transfer --json` wrote, of a threshold or of zones."""
     try:
         content = json.loads(check(path, named=True).read_bytes())
     except FileNotFoundError:
         raise InputError("does not exist", file=path) from None
     except (OSError, ValueError, RecursionError):
         raise InputError("is no JSON file", file=path, hint=_HINT) from None
-    if isinstance(content, dict) and str(content.get("schema", "")).startswith(TRIAGE):
-        raise InputError("holds three zones, which the monitor does not follow", file=path, hint=_HINT)
-    if not isinstance(content, dict) or not str(content.get("schema", "")).startswith(SCHEMA):
+    schema = str(content.get("schema", "")) if isinstance(content, dict) else ""
+    if not schema.startswith((SCHEMA, TRIAGE)):
         raise InputError("is not the JSON of a certificate", file=path, hint=_HINT)
-    certificate = content.get("certificate")
-    if not isinstance(certificate, dict) or certificate.get("threshold") is None:
-        raise InputError("holds no certified threshold", file=path, hint=_HINT)
     try:
-        return _certified(content, certificate)
+        found = _zones(content) if schema.startswith(TRIAGE) else _certified(content)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise InputError(f"is not a whole certificate ({error})", file=path, hint=_HINT) from None
+    if found is None:
+        raise InputError("holds no certified threshold", file=path, hint=_HINT)
+    return found
 
 
-def _certified(content: JsonObject, certificate: JsonObject) -> Certified:
-    goals = tuple(Goal(str(one["goal"]["target"]), float(one["goal"]["goal"])) for one in certificate["goals"])
-    per, uncertainty = content["per"], content["uncertainty"]
-    if per not in PER or not goals or not isinstance(uncertainty, str):
-        raise ValueError("no goal, or an unknown estimand or uncertainty")
-    return Certified(
-        float(certificate["threshold"]),
-        float(content["decision_threshold"]["value"]),
-        uncertainty,
-        goals,
-        per,
-        int(certificate["most_images"]),
-        {name: np.array(values, np.float64) for name, values in content.get("reference", {}).items()},
+def _certified(content: JsonObject) -> Certified | None:
+    certificate = content.get("certificate")
+    if not isinstance(certificate, dict) or certificate.get("threshold") is None:
+        return None
+    decision, uncertainty = float(content["decision_threshold"]["value"]), content["uncertainty"]
+    return _whole(content, float(certificate["threshold"]), decision, uncertainty, [certificate])
+
+
+def _zones(content: JsonObject) -> Certified | None:
+    zones = {side: one for side, one in content["zones"].items() if one["certificate"] and one["threshold"] is not None}
+    if not zones:
+        return None
+    found = _whole(content, math.nan, 0.5, "total", [one["certificate"] for one in zones.values()])
+    ends = {"negative": -math.inf, "positive": math.inf} | {
+        side: float(one["threshold"]) for side, one in zones.items()
+    }
+    return replace(found, zones=(ends["negative"], ends["positive"]))
+
+
+def _whole(
+    content: JsonObject, threshold: float, decision: float, uncertainty: str, certificates: Sequence[JsonObject]
+) -> Certified:
+    goals = tuple(
+        Goal(str(one["goal"]["target"]), float(one["goal"]["goal"])) for found in certificates for one in found["goals"]
     )
+    if content["per"] not in PER or not goals or not isinstance(uncertainty, str):
+        raise ValueError("no goal, or an unknown estimand or uncertainty")
+    most = max(int(one["most_images"]) for one in certificates)
+    reference = {name: np.array(values, np.float64) for name, values in content.get("reference", {}).items()}
+    return Certified(threshold, decision, uncertainty, goals, content["per"], most, reference)
 
 
 Days = NDArray[np.datetime64]
@@ -224,6 +254,7 @@ class Monitoring(Tabular):
     left_out: int  # images of validation patients, which are not tested
     risks: tuple[Evidence, ...]
     combined: Evidence
+    groups: tuple[Evidence, ...]
     drift: Evidence
     reference: int
     unit: str
@@ -233,7 +264,12 @@ class Monitoring(Tabular):
     @property
     def alarm(self) -> bool:
         """Whether an alarm was raised."""
-        return self.combined.alarm is not None or self.drift.alarm is not None
+        return any(one.alarm is not None for one in (self.combined, self.drift, *self.groups))
+
+    @property
+    def failing(self) -> tuple[Evidence, ...]:
+        """The groups for which a goal is shown to be missed, the earliest first."""
+        return tuple(sorted((one for one in self.groups if one.alarm is not None), key=lambda one: str(one.alarm)))
 
     @property
     def broken(self) -> tuple[str, ...]:
@@ -326,7 +362,16 @@ def monitor(
     judged = [(goal, *certified.sums(goal, images)) for goal in certified.goals]
     bets = [_increments(certified, *one, images, visits) for one in judged]
     informative = [visits.sums(den) > 0 for _, _, den in judged]
-    needed = 1 / level
+    names = [str(name) for name in np.unique(images.group) if name]
+    needed = (2 if names else 1) / level  # half of the level is for the groups
+    groups = []
+    for name in names:
+        rows = images.group == name
+        for goal, num, den in judged:
+            x = _increments(certified, goal, num & rows, den & rows, images, visits)
+            path = visits.evidence(lambda some, x=x: log_wealth(x[some]))
+            counted = visits.sums(den & rows) > 0
+            groups.append(_evidence(f"{name}: {goal}", visits, path, len(names) * len(judged) * needed, counted))
     risks = tuple(
         _evidence(str(goal), visits, visits.evidence(lambda rows, x=x: log_wealth(x[rows])), len(bets) * needed, some)
         for (goal, _, _), x, some in zip(judged, bets, informative, strict=True)
@@ -338,11 +383,11 @@ def monitor(
         codes = np.unique(reference.patient, return_inverse=True)[1]
         before = {name: getattr(reference, name)[one_image_each(reference.image_id, codes)] for name in DRIFT}
     drift = _evidence(
-        "drift", visits, drift_evidence(images, visits, before, seed), needed, np.ones(len(visits.day), bool)
+        "drift", visits, drift_evidence(images, visits, before, seed), 1 / level, np.ones(len(visits.day), bool)
     )
     unit, shown = _windows(images, certified, judged)
     return Monitoring(
-        certified, level, len(images), len(np.unique(images.patient)), int(images.labelled.sum()), left_out, risks, combined, drift,
+        certified, level, len(images), len(np.unique(images.patient)), int(images.labelled.sum()), left_out, risks, combined, tuple(groups), drift,
         len(before.get("prob", ())), unit, shown,
         tuple(notes),
     )  # fmt: skip

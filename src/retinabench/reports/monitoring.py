@@ -113,6 +113,7 @@ def evidence_table(result: Monitoring) -> Table:
     ]
     if len(result.risks) > 1:
         rows.append(_evidence_row("all goals together", result.combined, UNDEFINED))
+    rows += [_evidence_row(_group_text(one.name), one, UNDEFINED) for one in result.groups]
     rows.append(_evidence_row("drift", result.drift, UNDEFINED))
     columns = [Column(head) for head in ("visits", "now", "evidence", "alarm at", "alarm since")]
     note = (
@@ -176,14 +177,20 @@ def _say(name: str, result: Monitoring) -> str:
     macro = getattr(pages.macros("sentences.j2", package=PACKAGE), name)
     goals = result.broken or result.certified.goals
     missed = [_missed(result, name) for name in result.missed]
-    said = macro(result, percent(result.level), " and ".join(map(goal_text, goals)), "; ".join(missed))
+    group = _group_text(result.failing[0].name) if result.failing else ""
+    said = macro(result, percent(result.level), " and ".join(map(goal_text, goals)), "; ".join(missed), group)
     return " ".join(str(said).split())
+
+
+def _group_text(name: str) -> str:
+    group, _, goal = name.rpartition(": ")
+    return f"“{group}” ({goal_text(goal)})"
 
 
 def _missed(result: Monitoring, name: str) -> str:
     window, one = result.latest[name]
     value, low, high = map(THREE_DIGITS, (one.value, one.low, one.high))
-    return f"{goal_text(name)}: {value} [{low}, {high}] in the {result.unit} from {window.start}"
+    return f"{goal_text(name)}: {value} [{low}, {high}] {'on' if result.unit == 'day' else f'in the {result.unit} from'} {window.start}"
 
 
 def write_page(result: Monitoring, out: Path) -> Path:
@@ -245,7 +252,9 @@ def _window_panels(result: Monitoring) -> list[Panel]:
 def _settings(result: Monitoring) -> list[Fact]:
     one = result.certified
     referred = f"uncertainty ({one.uncertainty}) above {one.threshold:.6g}"
-    if math.isinf(one.threshold):
+    if one.zones is not None:
+        referred = f"P(referable) above {one.zones[0]:.4g} and below {one.zones[1]:.4g}"
+    elif math.isinf(one.threshold):
         referred = "no image" if one.threshold > 0 else "every image"
     rule = "above 0.5" if one.decision == 0.5 else f"of {one.decision:.4g} and more"
     return [

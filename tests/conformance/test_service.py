@@ -1,0 +1,46 @@
+"""Three years of a service at small size, by the commands alone: every alarm comes, and at its time."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / "service"))
+from service import CAMERA, FAULT, serve
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory):
+    return serve(tmp_path_factory.mktemp("service"), patients=900, every=30)
+
+
+def first(said, command, text, since=0):
+    return next(
+        (one["month"] for one in said if one["command"] == command and one["month"] >= since and text in one["first"]),
+        None,
+    )
+
+
+def test_the_first_year_is_quiet_and_every_patient_has_an_action(said):
+    early = [one for one in said if one["month"] < CAMERA]
+    assert {one["code"] for one in early} == {0}
+    assert all("need no referral" in one["first"] for one in early if one["command"] == "apply")
+    assert all(
+        one["first"].startswith("No alarm: neither the labels")
+        for one in early
+        if one["command"] == "monitor" and one["month"] < CAMERA - 1
+    )
+
+
+def test_a_new_camera_is_seen_at_once_and_a_new_certificate_ends_the_alarm(said):
+    assert first(said, "apply", "Alarm: since") in (CAMERA, CAMERA + 1)
+    assert CAMERA <= first(said, "monitor", "Alarm: the labels refute the certificate") <= CAMERA + 2
+    assert [one["first"][:9] for one in said if one["command"] == "transfer"] == ["Certified", "Certified"]
+    after = [one for one in said if CAMERA + 4 <= one["month"] < FAULT]
+    assert {one["code"] for one in after} == {0}
+
+
+def test_a_silent_failure_of_one_site_is_named(said):
+    month = first(said, "monitor", "missed for “site: B”", since=CAMERA + 4)
+    assert month is not None
+    assert FAULT <= month <= FAULT + 6
