@@ -9,7 +9,8 @@ from matplotlib.figure import Figure
 import retinabench as rb
 from retinabench.core.results import Tabular
 from retinabench.metrics.guarantees.goals import Goal
-from retinabench.metrics.monitoring import Certified, monitor
+from retinabench.metrics.monitoring import Certified
+from retinabench.metrics.monitoring import watch as monitor
 from retinabench.metrics.planning import Assumptions, plan_study
 from support.follow_ups import follow_up
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from retinabench.metrics.guarantees.threshold import Realised
     from retinabench.metrics.guarantees.transfer import Transfer, transfer
     from retinabench.metrics.guarantees.triage import Triage, triage
+    from retinabench.metrics.monitoring import monitor
+    from retinabench.metrics.planning import plan
     from retinabench.metrics.referral_curves import Curve, Metric
     from retinabench.metrics.score_results import Scores, ScoreValue, SetScores
     from retinabench.metrics.scoring import Rules, referral_curve, score
@@ -61,6 +63,8 @@ __all__ = [
     "evaluate_torch",
     "load_model",
     "load_task",
+    "monitor",
+    "plan",
     "predict_torch",
     "rank",
     "read_predictions",
@@ -91,6 +95,8 @@ _MODULES = {
     "evaluate": "metrics.estimator",
     "evaluate_torch": "integrations.pytorch",
     "load_task": "data.tasks",
+    "monitor": "metrics.monitoring",
+    "plan": "metrics.planning",
     "predict_torch": "integrations.pytorch",
     "rank": "metrics.comparison",
     "read_predictions": "predictions.io",

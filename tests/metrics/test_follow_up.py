@@ -128,10 +128,10 @@ def test_a_bad_date_of_the_test_split_is_named_by_the_row_of_the_file(tmp_path):
         "c,0,,2026-01-01,test,0",
         "d,0,.1,2026-01-01,test,1",
     ]
-    lines = ["image_id,label,prob,date,split,gradable", *rows, "e,1,.8,31.02.26,test,1"]
+    lines = ["image_id,label,prob,date,split,gradable", *rows, "e,1,.8,31.02.2026,test,1"]
     (tmp_path / "p.csv").write_text("\n".join(lines) + "\n")
     whole = rb.read_predictions(tmp_path / "p.csv")
-    with pytest.raises(InputError, match=r"p\.csv, row 5, column 'date': is '31\.02\.26'"):
+    with pytest.raises(InputError, match=r"p\.csv, row 5, column 'date': is '31\.02\.2026'"):
         follow_up([whole], "auto", 0.5, "date")
 
 

@@ -12,7 +12,8 @@ import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.metrics.follow_up import log_wealth
 from retinabench.metrics.guarantees.goals import Goal
-from retinabench.metrics.monitoring import Certified, monitor, read_certificate
+from retinabench.metrics.monitoring import Certified, read_certificate
+from retinabench.metrics.monitoring import watch as monitor
 from support.follow_ups import FIRST, certificate, follow_up, predictions_of
 
 

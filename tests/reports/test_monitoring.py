@@ -13,7 +13,8 @@ from matplotlib.dates import date2num
 from rich.console import Console
 
 from retinabench.metrics.guarantees.goals import Goal
-from retinabench.metrics.monitoring import Certified, Evidence, monitor
+from retinabench.metrics.monitoring import Certified, Evidence
+from retinabench.metrics.monitoring import watch as monitor
 from retinabench.metrics.proportions import Interval
 from retinabench.reports.monitoring import (
     LEAST,

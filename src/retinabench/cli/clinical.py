@@ -144,14 +144,15 @@ def plan(
     reader: FileReader = PLAIN,
 ) -> None:
     """Say how many patients a study needs, from stated expectations or from a pilot."""
-    from retinabench.metrics.planning import Aims, Stated, plan_study, stated_assumptions
+    from retinabench.metrics.planning import plan as plan_study
     from retinabench.reports.clinic import plan_table
 
     predictions = None if pilot is None else reader.read([pilot])[0]
-    stated = Stated(prevalence, sensitivity, specificity, auroc, images_per_patient)
-    assumptions = stated_assumptions(stated, predictions, threshold)
-    aims = Aims(half_width, above_sensitivity, above_specificity, power=power)
-    result = plan_study(assumptions, aims)
+    result = plan_study(
+        predictions, prevalence=prevalence, sensitivity=sensitivity, specificity=specificity, auroc=auroc, half_width=half_width,
+        above_sensitivity=above_sensitivity, above_specificity=above_specificity, power=power,
+        images_per_patient=images_per_patient, threshold=threshold,
+    )  # fmt: skip
     print_result(plan_table(result), json, result.to_dict)
     print_notes((*(() if predictions is None else predictions.notes), *result.notes))
 
@@ -350,7 +351,6 @@ def monitor(
     reader: FileReader = PLAIN,
 ) -> ExitCode:
     """Watch whether a certificate still holds on new patients: drift without labels, risk where there are labels."""
-    from retinabench.metrics.follow_up import follow_up
     from retinabench.metrics.monitoring import monitor as watch
     from retinabench.metrics.monitoring import read_certificate
     from retinabench.predictions.io import notes_of_files
@@ -359,9 +359,8 @@ def monitor(
     certified = read_certificate(certificate)
     predictions = replace(reader, unlabelled=True).read(files)
     try:
-        images, reference = follow_up(predictions, certified.uncertainty, certified.decision, date_column, within)
         with progress_of(quiet).track("Watching", 1, unit="follow-up") as advance:
-            result = watch(images, certified, reference=reference, seed=seed)
+            result = watch(predictions, certified, date_column=date_column, within=within, seed=seed)
             advance(1)
     except InputError as error:
         if error.file is not None:

@@ -113,6 +113,7 @@ def drift_log_wealth(p_values: ArrayLike) -> Floats:
 
 Days = NDArray[np.datetime64]
 _DAY = re.compile(r"(\d{4})-(\d{2})(-(\d{2})([T ].*)?)?$")
+_WITH_POINTS = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})$")  # always the day first
 MOST_WINDOWS = 36
 MOST_REFERENCE = 1000  # validation patients whose values a certificate keeps, by which drift is seen
 
@@ -223,6 +224,8 @@ def days(predictions: Predictions, column: str) -> Days:
     levels, codes = np.unique(predictions.subgroups[column].astype(str), return_inverse=True)
     found = np.full(len(levels), "NaT", "datetime64[D]")
     for k, text in enumerate(levels.tolist()):
+        if points := _WITH_POINTS.match(text.strip()):
+            text = f"{points[3]}-{points[2]:0>2}-{points[1]:0>2}"
         if match := _DAY.match(text.strip()):
             try:
                 found[k] = np.datetime64(f"{match[1]}-{match[2]}-{match[4] or '01'}", "D")
@@ -236,7 +239,7 @@ def days(predictions: Predictions, column: str) -> Days:
             file=predictions.source,
             row=predictions.file_row(row),
             column=column,
-            hint="Write dates as 2026-03-31.",
+            hint="Write dates as 2026-03-31 or 31.03.2026.",
         )
     return np.asarray(found[codes])
 

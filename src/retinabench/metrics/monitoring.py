@@ -15,10 +15,8 @@ Three things are watched, visit after visit (`follow_up`):
 
 A certificate of `transfer`, watched on later predictions::
 
-    certified = read_certificate(Path("transfer.json"))
-    files = [rb.read_predictions(name, unlabelled=True) for name in ("follow-up.csv", "validation.csv")]
-    images, reference = follow_up(files, certified.uncertainty, certified.decision, "date")
-    result = monitor(images, certified, reference=reference)  # result.alarm, result.to_dict(), result.plot()
+    result = rb.monitor(rb.read_predictions("follow-up.csv", unlabelled=True), "transfer.json")
+    result.alarm, result.to_dict(), result.plot()
 """
 
 from __future__ import annotations
@@ -52,6 +50,7 @@ from retinabench.metrics.follow_up import (
     conformal_p_values,
     drift_log_wealth,
     first_alarm,
+    follow_up,
     log_wealth,
     mean_log_wealth,
     one_image_each,
@@ -70,6 +69,7 @@ from retinabench.metrics.guarantees.triage import TARGETS_OF, Side, zone_cases
 from retinabench.metrics.proportions import Interval, clustered_mean, clustered_proportion
 from retinabench.metrics.uncertainty import significant
 from retinabench.predictions.check import is_own, refuse_alike, refuse_partly
+from retinabench.predictions.table import Predictions
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -333,6 +333,49 @@ LEVEL = 0.05
 
 
 def monitor(
+    predictions: Predictions | Sequence[Predictions],
+    certificate: Certified | str | Path,
+    *,
+    date_column: str = "date",
+    within: str | None = None,
+    level: float = LEVEL,
+    seed: int = 0,
+) -> Monitoring:
+    """Watch whether a certificate still holds on new patients: drift without labels, risk where there are labels.
+
+    Args:
+        predictions: New predictions with a date per image; read them with `unlabelled=True` where labels are missing. Images of the
+            validation split are the reference of drift, in place of the values that the certificate holds.
+        certificate: What `retinabench transfer --json` wrote, of a threshold or of zones.
+        date_column: The column with the date of each image, as 2026-03-31 or 31.03.2026.
+        within: A column whose groups are watched, too.
+        level: Probability of a false alarm over all time, of each of the two alarms.
+        seed: Seed of the randomised p-values of drift.
+
+    Returns:
+        The evidence day by day, and the values per window of time; `alarm` says whether an alarm was raised.
+
+    Raises:
+        InputError: There are no new images, a date is missing, or the certificate cannot be read.
+
+    Examples:
+        >>> import json, tempfile
+        >>> from pathlib import Path
+        >>> import retinabench as rb
+        >>> side = {"threshold": 0.2, "certificate": {"most_images": 1, "goals": [{"goal": {"target": "npv", "goal": 0.9}}]}}
+        >>> file = Path(tempfile.mkdtemp()) / "zones.json"
+        >>> _ = file.write_text(json.dumps({"schema": "retinabench.triage/1", "per": "image", "zones": {"negative": side}}))
+        >>> days = {"date": ["2027-01-01", "2027-01-02"]}
+        >>> rb.monitor(rb.Predictions(["a", "b"], [0, 1], [0.1, 0.9], subgroups=days), file).alarm
+        False
+    """
+    files = [predictions] if isinstance(predictions, Predictions) else list(predictions)
+    certified = certificate if isinstance(certificate, Certified) else read_certificate(Path(certificate))
+    images, reference = follow_up(files, certified.uncertainty, certified.decision, date_column, within)
+    return watch(images, certified, reference=reference, level=level, seed=seed)
+
+
+def watch(
     images: Watched,
     certified: Certified,
     *,
@@ -369,11 +412,12 @@ def monitor(
         rows = images.group == name
         for goal, num, den in judged:
             x = _increments(certified, goal, num & rows, den & rows, images, visits)
-            path = visits.evidence(lambda some, x=x: log_wealth(x[some]))
             counted = visits.sums(den & rows) > 0
-            groups.append(_evidence(f"{name}: {goal}", visits, path, len(names) * len(judged) * needed, counted))
+            groups.append(
+                _evidence(f"{name}: {goal}", visits, _path(visits, x), len(names) * len(judged) * needed, counted)
+            )
     risks = tuple(
-        _evidence(str(goal), visits, visits.evidence(lambda rows, x=x: log_wealth(x[rows])), len(bets) * needed, some)
+        _evidence(str(goal), visits, _path(visits, x), len(bets) * needed, some)
         for (goal, _, _), x, some in zip(judged, bets, informative, strict=True)
     )
     together = visits.evidence(lambda rows: mean_log_wealth(np.stack([log_wealth(x[rows]) for x in bets])))
@@ -423,6 +467,11 @@ def _evidence(name: str, visits: Visits, path: Floats, needed: float, informativ
     crossed = first_alarm(path, 1 / needed)
     alarm = None if crossed is None else visits.day[crossed]
     return Evidence(name, visits.day[last], path[last], needed, alarm, int(informative.sum()))
+
+
+def _path(visits: Visits, increments: Floats) -> Floats:
+    """(T,) log of the evidence of bets with these increments, (T,)."""
+    return visits.evidence(lambda rows: log_wealth(increments[rows]))
 
 
 def _increments(certified: Certified, goal: Goal, num: Bools, den: Bools, images: Watched, visits: Visits) -> Floats:

@@ -212,6 +212,51 @@ class StudyPlan(Tabular, Document):
         return axes
 
 
+def plan(
+    pilot: Predictions | None = None,
+    *,
+    prevalence: float | None = None,
+    sensitivity: float | None = None,
+    specificity: float | None = None,
+    auroc: float | None = None,
+    half_width: float = 0.05,
+    above_sensitivity: float | None = None,
+    above_specificity: float | None = None,
+    power: float = 0.8,
+    images_per_patient: float | None = None,
+    threshold: DecisionThreshold | float | str = DEFAULT,
+) -> StudyPlan:
+    """Return how many patients a study needs, from stated expectations or from a pilot.
+
+    Args:
+        pilot: Predictions from which what is not stated is read.
+        prevalence: Share of referable images; needed without a pilot.
+        sensitivity: Expected; 0.9 without a pilot.
+        specificity: Expected; 0.9 without a pilot.
+        auroc: Expected; 0.95 without a pilot.
+        half_width: Of the intervals of sensitivity, specificity and AUROC.
+        above_sensitivity: A goal that must be shown to be exceeded.
+        above_specificity: A goal that must be shown to be exceeded.
+        power: Probability of showing what must be shown.
+        images_per_patient: Mean number; 2 without a pilot.
+        threshold: The decision threshold of the pilot.
+
+    Returns:
+        The patients that each question needs.
+
+    Raises:
+        InputError: An expectation is missing or out of its range.
+
+    Examples:
+        >>> import retinabench as rb
+        >>> rb.plan(prevalence=0.2)["sensitivity"].patients
+        593
+    """
+    stated = Stated(prevalence, sensitivity, specificity, auroc, images_per_patient)
+    aims = Aims(half_width, above_sensitivity, above_specificity, power=power)
+    return plan_study(stated_assumptions(stated, pilot, threshold), aims)
+
+
 def plan_study(assumptions: Assumptions, aims: Aims | None = None) -> StudyPlan:
     """Return how many patients each question needs."""
     aims = Aims() if aims is None else aims

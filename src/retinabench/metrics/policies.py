@@ -40,7 +40,7 @@ from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.metrics.weighted_images import is_positive
 from retinabench.predictions.table import Predictions
 
-THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+THRESHOLDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)  # about evenly on the scale of the odds
 RATES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
 MOST_GROUPS = 24
 SHOWN = ("sensitivity", "specificity", "ppv", "npv", "referred", "missed", "missed_severe")

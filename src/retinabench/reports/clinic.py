@@ -219,7 +219,7 @@ class SetAnswer:
     @staticmethod
     def per_thousand(one: Interval) -> Markup:
         """Write a difference per 1,000 images with its interval."""
-        return Quantity(*(1000 * end for end in (one.value, one.low, one.high))).whole_html(SIGNED_TENTHS)
+        return Quantity(1000 * one.value, 1000 * one.low, 1000 * one.high).whole_html(SIGNED_TENTHS)
 
     @staticmethod
     def share(one: Interval) -> Markup:

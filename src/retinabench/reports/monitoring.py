@@ -166,8 +166,10 @@ def headline(result: Monitoring) -> str:
 def findings(result: Monitoring) -> list[Finding]:
     """Return what labels and drift show."""
     labels, drift = ("bad" if one.alarm is not None else "" for one in (result.combined, result.drift))
+    groups = [Finding("Groups.", _say("groups", result), "bad" if result.failing else "")] if result.groups else []
     return [
         Finding("Certified risks.", _say("risk", result), labels),
+        *groups,
         Finding("Drift.", _say("drift", result), drift),
         Finding("What no alarm can see.", _say("blind", result)),
     ]

@@ -79,7 +79,11 @@ def test_the_sliders_show_the_numbers_of_the_json(opened, report):
     assert shares.replace("\xa0", " ") == f"{100 * entries[1]['referrals'][2]['rate']:.0f} % of the images"
     found = shown(opened)
     assert list(found) == list(ROWS)
-    for row, key in (("Sensitivity", "sensitivity"), ("PPV", "ppv"), ("Referable images missed", "missed")):
+    for row, key in (
+        ("Sensitivity", "sensitivity"),
+        ("PPV, at the prevalence of these images", "ppv"),
+        ("Referable images called healthy and not read", "missed"),
+    ):
         value, low = (100 * group[key][part] for part in ("value", "low"))
         text = found[row].replace("\xa0", " ").split(": ")[-1]
         assert float(text.split(" %")[0]) == pytest.approx(value, abs=0.51)

@@ -304,7 +304,7 @@ def clinic(
         predictions: The predictions.
         threshold: The decision threshold, or what chooses it; see `DecisionThreshold`. None: above 0.5.
         referral_threshold: An image goes to an expert where its uncertainty is larger.
-        referral_rate: Instead, the share of validation (else test) images to refer. With neither, no image is referred.
+        referral_rate: Instead, the share of validation (else test) images that the expert reads; 0.2 where neither is given.
         uncertainty: What orders the referral, as in `score`.
         prevalences: Prevalences at which PPV and NPV are stated.
         reader: Sensitivity and specificity of the human who reads the referred images.
@@ -326,6 +326,8 @@ def clinic(
         (2, ())
     """
     _check_stated(prevalences, referral_cost, images_per_hour)
+    if referral_threshold is None and referral_rate is None:
+        referral_rate = 0.2
     check = Check(predictions.source)
     gradable = gradable_rows(check, predictions.subgroups.get(GRADABLE), len(predictions))
     if not (gradable & (predictions.split == "test")).any():

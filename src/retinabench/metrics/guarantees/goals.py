@@ -22,7 +22,7 @@ Referred images count as read without error: sensitivity is that of model and ex
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -80,8 +80,9 @@ class ReferralCases:
 
     def take(self, rows: Bools) -> ReferralCases:
         """Return some of the images; `rows` (N,)."""
-        of = {one.name: getattr(self, one.name) for one in fields(self)}
-        return ReferralCases(**{name: values if values is None else values[rows] for name, values in of.items()})
+        severe = None if self.severe is None else self.severe[rows]
+        of = self.label[rows], self.positive[rows], self.uncertainty[rows], self.patient[rows], self.weight[rows]
+        return ReferralCases(*of, severe)
 
     @property
     def most_images(self) -> int:

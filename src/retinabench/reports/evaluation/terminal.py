@@ -161,6 +161,14 @@ class Worth:
         return 1 / false_alarm_price(self.baseline.threshold)
 
     @property
+    def called(self) -> float:
+        """Share of the images that the model calls referable."""
+        larger = self.baseline.accuracy
+        prevalence = larger if self.baseline.answer == "referable" else 1 - larger
+        false = 1 - self.scores["specificity"].value
+        return self.scores["sensitivity"].value * prevalence + false * (1 - prevalence)
+
+    @property
     def misleading(self) -> bool:
         """Whether the uncertainty is shown to be lower where the model errs."""
         failures = self.scores["failure_auroc"]

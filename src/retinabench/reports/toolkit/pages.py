@@ -159,8 +159,8 @@ SHOWN_IMAGES = 6  # Missed images of a pair of thresholds that are shown as thum
 MOST_THUMBNAILS = 60  # Thumbnails in the page, of all sets and models.
 MOST_THUMBNAIL_BYTES = 600_000  # All thumbnails together: the page of any data set stays below 3 MB.
 ROWS = (
-    "Sensitivity", "Specificity", "PPV", "NPV", "Images read, per 1,000 images", "Patients read, per 1,000 patients",
-    "Referable images missed", "Severe images missed",
+    "Sensitivity", "Specificity", "PPV, at the prevalence of these images", "NPV, at the same", "Images read, per 1,000 images", "Patients read, per 1,000 patients",
+    "Referable images called healthy and not read", "Severe ones",
 )  # fmt: skip
 THOUSAND = NumberFormat(0, scale=1000)
 Thumbnails = Callable[[str], str]  # image_id -> data URI, empty where there is no thumbnail.

@@ -64,7 +64,7 @@
     const missed = set.images.filter(([, , , , called, from, of]) =>
       i >= called && j < (from[i] ?? from[0]) && of.includes(state.group));
     const listed = missed.slice(0, LISTED), all = group.missed[i][j];
-    part("count").textContent = "Referable images missed, " + set.label.toLowerCase() + ", " + group.name + ": " + all;
+    part("count").textContent = "Referable images called healthy and not read, " + set.label.toLowerCase() + ", " + group.name + ": " + all;
     part("cards").replaceChildren(...missed.slice(0, SHOWN).map(card));
     part("details").hidden = listed.length <= SHOWN;
     part("listed").textContent = listed.length < all ? listed.length + " of them, the most severe first" : "All of them, the most severe first";
