@@ -129,7 +129,7 @@ def test_every_kind_of_answer():
     assert kind(flat(label, rng.random(2000)), referral_rate=0.2) == "blind"
     assert kind(flat(~label, good)) == "inverted"
     assert "labels or probabilities look inverted" in " ".join(rb.clinic(flat(~label, good)).notes)
-    assert kind(flat(label, good)) == "no referral"
+    assert kind(flat(label, good), referral_rate=0) == "no referral"
     assert kind(flat(label, np.where(label, 0.8, 0.2) + 0.1 * rng.random(2000)), referral_rate=0.2) == "nothing missed"
     assert kind(flat(label, good), referral_rate=0.1) == "same"
     wrong = label != (good > 0.5)
@@ -170,7 +170,7 @@ def test_missed_disease_falls_from_the_models_own_misses_to_none(one):
     assert drawn.get_ydata()[-1] == 0
     assert (np.diff(drawn.get_ydata()) <= 1e-12).all()
     [point] = axes.containers
-    assert point.lines[0].get_xdata()[0] == pytest.approx(one.workload.images.value)
+    assert point.lines[0].get_xdata()[0] == pytest.approx(one.read)
     assert point.lines[0].get_ydata()[0] == pytest.approx(one.missed.referable.value)
 
 

@@ -84,6 +84,8 @@ def check_columns(
             more = ", …" if len(shown) > 12 else "."
             otherwise = ", or grades 0 to 4 with --column grade=NAME" if needed == "label" else ""
             if needed == "prob" and len(shown) > 1:
+                if {"prob_left", "prob_right"} <= set(names):
+                    close = "Write one row per image: each eye of a patient is a row. "
                 otherwise = ", or a softmax with --softmax --column prob_0=NAME --column prob_1=NAME and so on"
             raise InputError(
                 "is missing",

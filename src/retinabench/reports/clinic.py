@@ -243,7 +243,7 @@ def nhs_goal(judged: JudgedTable) -> GoalVerdict:
 
 
 def _kind(one: SetScreening, report: ScreeningReport) -> Kind:
-    table, rate, caught = one.images.table, one.workload.images.value, one.missed.caught
+    table, rate, caught = one.images.table, one.read, one.missed.caught
     if not (table.tp + table.fn and table.tn + table.fp):
         return "one class"
     if one.auroc.high < 0.5:
@@ -453,7 +453,7 @@ def missed_panel(one: SetScreening) -> Figure:
     referred, missed = one.missed.curve
     axes.plot([0, 1], [missed[0], 0], color=MUTED, linewidth=1.0, linestyle=(0, (1, 2)))
     axes.plot(referred, missed, color=BAD, zorder=3)
-    rate, share = one.workload.images.value, one.missed.referable
+    rate, share = one.read, one.missed.referable
     if one.referred and np.isfinite(share.low):
         error = np.array([[share.value - share.low], [share.high - share.value]])
         axes.errorbar([rate], [share.value], yerr=error, color=INK, marker="o", markersize=6, linewidth=1.2, zorder=4)

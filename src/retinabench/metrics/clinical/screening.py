@@ -220,6 +220,11 @@ class SetScreening(Document):
     subgroups: Subgroups | None
     ungradable: Ungradable | None
 
+    @property
+    def read(self) -> float:
+        """Share of the gradable images that the expert reads."""
+        return self.referred / sum(vars(self.images.table).values())
+
     def to_dict(self) -> JsonObject:
         """Return the set's part of the JSON."""
         content = super().to_dict()
@@ -245,6 +250,8 @@ def screen_set(part: Predictions, gradable: Bools, stated: Screened) -> SetScree
     readings = referral_view_intervals(y, said, sent, codes, reader=stated.reader)
     alone, after = _judged(y, said, codes, cut), readings["reader"]
     called = reading_calls(y, said, sent, stated.reader)["reader"]
+    every_sent = ~gradable  # who cannot be graded is read
+    every_sent[gradable] = sent
     ranked = auroc_error(y, p, codes)
     return SetScreening(
         images=alone,
@@ -253,7 +260,7 @@ def screen_set(part: Predictions, gradable: Bools, stated: Screened) -> SetScree
         auroc=Interval(ranked.auroc, *ranked.interval()),
         referred=int(sent.sum()),
         missed=missed_disease(part, said, sent, values),
-        workload=workload(part, sent, stated.images_per_hour),
+        workload=workload(every, every_sent, stated.images_per_hour),
         simple_rule=best_simple_rule(y, p, said, sent, codes, cut.value, stated.reader),
         readings=readings,
         patient_readings=patient_readings,

@@ -370,9 +370,9 @@ def _notes(predictions: Predictions, stated: Screened, sets: Mapping[str, SetScr
             "there is no validation split"
         )
     for name, one in sets.items():
-        if rule.rate is not None and abs(one.workload.images.value - rule.rate) > 0.02:
+        if rule.rate is not None and abs(one.read - rule.rate) > 0.02:
             notes.append(
-                f"{SET_LABELS[name].lower()}: {100 * one.workload.images.value:.1f} % of the images are referred where "
+                f"{SET_LABELS[name].lower()}: {100 * one.read:.1f} % of the images are referred where "
                 f"{100 * rule.rate:.1f} % was asked for, because of ties or another distribution of the uncertainty"
             )
     skipped = {column: why for one in sets.values() if one.subgroups for column, why in one.subgroups.skipped.items()}
