@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 
 import retinabench as rb
 from retinabench.core.results import Tabular
+from retinabench.metrics.actions import FrozenRule
 from retinabench.metrics.guarantees.goals import Goal
-from retinabench.metrics.monitoring import Certified
 from retinabench.metrics.monitoring import watch as monitor
 from retinabench.metrics.planning import Assumptions, plan_study
 from support.follow_ups import follow_up
@@ -34,7 +34,7 @@ def results():
         rb.transfer(ours, "selective_risk", 0.1, bootstrap=20),
         rb.triage(ours, ["npv=.9", "ppv=.9"], bootstrap=20),
         rb.clinic(ours, referral_rate=0.2),
-        monitor(follow_up(rng, 100), Certified(0.2, 0.5, "margin", (Goal.parse("npv=.9"),), "image", 2)),
+        monitor(follow_up(rng, 100), FrozenRule("margin", 0.2, goals=(Goal.parse("npv=.9"),), most_images=2)),
         plan_study(Assumptions(prevalence=0.2, sensitivity=0.9, specificity=0.9)),
     ]
     return {type(one).__name__: one for one in found}

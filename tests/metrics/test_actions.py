@@ -109,24 +109,25 @@ def zones(negative, positive):
 
 def test_both_kinds_are_read(tmp_path):
     file = tmp_path / "t.json"
-    file.write_text(json.dumps(REFERRAL | {"certificate": {"most_images": 2}, "threshold": "inf"}))
+    goals = [{"goal": {"target": "npv", "goal": 0.9}}]
+    file.write_text(json.dumps(REFERRAL | {"certificate": {"most_images": 2, "goals": goals}, "threshold": "inf"}))
     found = read_rule(file)
-    assert (found.threshold, found.decision.value, found.certified, found.most_images) == (math.inf, 0.3, True, 2)
+    assert (found.threshold, found.decision.value, found.most_images) == (math.inf, 0.3, 2)
+    assert [str(one) for one in found.goals] == ["npv >= 0.9"]
     file.write_text(json.dumps(zones(0.2, None)))
-    assert (read_rule(file).negative, read_rule(file).positive, read_rule(file).certified) == (0.2, None, False)
+    assert (read_rule(file).negative, read_rule(file).positive, read_rule(file).goals) == (0.2, None, ())
 
 
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (zones(None, None), "both zones are empty"),
+        (zones(None, None), "holds no threshold"),
         (zones(0.5, 0.5), "the zones overlap"),  # an image at 0.5 would be in both
         (zones(0.6, 0.5), "the zones overlap"),
         (zones(1.5, None), "is damaged"),
         (REFERRAL | {"threshold": "nan"}, "not a number"),
-        (REFERRAL | {"threshold": None}, "threshold"),
+        (REFERRAL | {"threshold": None}, "holds no threshold"),
         (REFERRAL | {"schema": "retinabench.scores/2"}, "neither a threshold nor zones"),
-        (REFERRAL | {"sets": {"in_domain": {"guarantee": "broken"}}}, "the labels of in-domain refute it"),
         ([], "neither a threshold nor zones"),
         ("", "neither a threshold nor zones"),
     ],
@@ -135,6 +136,12 @@ def test_what_no_rule_says_is_refused(tmp_path, content, says):
     (tmp_path / "t.json").write_text(json.dumps(content))
     with pytest.raises(InputError, match=says):
         read_rule(tmp_path / "t.json")
+
+
+def test_a_refuted_certificate_is_not_applied(tmp_path):
+    (tmp_path / "t.json").write_text(json.dumps(REFERRAL | {"sets": {"in_domain": {"guarantee": "broken"}}}))
+    with pytest.raises(InputError, match="the labels of in-domain refute it"):
+        rb.apply(FILE, tmp_path / "t.json")
 
 
 def test_the_uncertainty_of_the_certificate_must_be_there():

@@ -110,7 +110,7 @@ def test_dates_with_time_of_day_and_months_are_read():
 @pytest.mark.parametrize(
     ("dates", "message"),
     [
-        (["2026-01-01", "31.12.2025"], "row 2, column 'date': is '31.12.2025', not a date"),
+        (["2026-01-01", "31.12.25"], "row 2, column 'date': is '31.12.25', not a date"),
         (["2026-01-01", ""], "row 2, column 'date': is empty"),
         (["2026-02-31", "2026-01-01"], "row 1, column 'date': is '2026-02-31', not a date"),
         ([20260101.0, 20260102.0], "not a date"),

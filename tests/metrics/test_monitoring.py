@@ -10,9 +10,10 @@ import pytest
 
 import retinabench as rb
 from retinabench.core.errors import InputError
+from retinabench.metrics.actions import FrozenRule, read_rule
 from retinabench.metrics.follow_up import log_wealth
 from retinabench.metrics.guarantees.goals import Goal
-from retinabench.metrics.monitoring import Certified, read_certificate
+from retinabench.metrics.monitoring import goal_sums, read_by_expert
 from retinabench.metrics.monitoring import watch as monitor
 from support.follow_ups import FIRST, certificate, follow_up, predictions_of
 
@@ -24,10 +25,10 @@ def written(tmp_path, content):
 
 
 def test_thresholds_goals_and_estimand_are_read(tmp_path):
-    found = read_certificate(written(tmp_path, certificate(threshold="inf", per="patient-image")))
+    found = read_rule(written(tmp_path, certificate(threshold="inf", per="patient-image")))
     assert found.threshold == np.inf
     assert found.goals == (Goal("selective_risk", 0.08), Goal("sensitivity", 0.8))
-    assert (found.decision, found.uncertainty, found.per, found.most_images) == (
+    assert (found.decision.value, found.uncertainty, found.per, found.most_images) == (
         0.5,
         "max_probability",
         "patient-image",
@@ -39,34 +40,37 @@ def test_thresholds_goals_and_estimand_are_read(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("no json", "is no JSON file"),
-        ({"schema": "retinabench.scores/1"}, "not the JSON of a certificate"),
-        ("[1]", "not the JSON of a certificate"),
-        (certificate(threshold=None), "holds no certified threshold"),
-        (certificate() | {"certificate": None}, "holds no certified threshold"),
-        (certificate(goals=()), "not a whole certificate"),
-        (certificate(per="eye"), "not a whole certificate"),
-        (certificate() | {"uncertainty": {}}, "not a whole certificate"),
-        (certificate() | {"decision_threshold": {"value": 10**400}}, "not a whole certificate"),
-        ({key: value for key, value in certificate().items() if key != "uncertainty"}, "not a whole certificate"),
+        ("no json", "is damaged"),
+        ({"schema": "retinabench.scores/1"}, "neither a threshold nor zones"),
+        ("[1]", "neither a threshold nor zones"),
+        (certificate(threshold=None), "holds no threshold"),
+        (certificate(per="eye"), "is damaged"),
+        (certificate() | {"uncertainty": {}}, "is damaged"),
+        (certificate() | {"decision_threshold": {"value": 10**400}}, "is damaged"),
+        ({key: value for key, value in certificate().items() if key != "uncertainty"}, "is damaged"),
     ],
 )
 def test_other_files_are_refused_in_one_line(tmp_path, content, message):
     with pytest.raises(InputError, match=message):
-        read_certificate(written(tmp_path, content))
+        read_rule(written(tmp_path, content))
+
+
+def test_a_plain_choice_is_not_watched():
+    with pytest.raises(InputError, match="holds no certified threshold"):
+        monitor(follow_up(np.random.default_rng(0), 20), replace(certified(), goals=()))
 
 
 def test_only_known_labels_count(tmp_path):
     images = follow_up(np.random.default_rng(0), 100, unlabelled_from=180)
-    found = read_certificate(written(tmp_path, certificate()))
+    found = read_rule(written(tmp_path, certificate()))
     kept, called = images.uncertainty <= 0.2, images.prob > 0.5
-    num, den = found.sums(Goal("selective_risk", 0.08), images)
+    num, den = goal_sums(found, Goal("selective_risk", 0.08), images)
     np.testing.assert_array_equal(den, kept & images.labelled)
     np.testing.assert_array_equal(num, kept & images.labelled & (called != images.label))
-    num, den = found.sums(Goal("sensitivity", 0.8), images)
+    num, den = goal_sums(found, Goal("sensitivity", 0.8), images)
     np.testing.assert_array_equal(den, images.label)
     np.testing.assert_array_equal(num, images.label & kept & ~called)
-    num, den = found.sums(Goal("workload", 0.3), images)
+    num, den = goal_sums(found, Goal("workload", 0.3), images)
     assert den.all()
     np.testing.assert_array_equal(num, ~kept)
 
@@ -83,7 +87,7 @@ def test_the_json_of_transfer_is_read(tmp_path, per):
         split=np.concatenate([one.split for one in parts]),
     )
     made = rb.transfer(both, goals=["selective_risk=0.12", "sensitivity=0.6"], delta=0.1, per=per, bootstrap=20)
-    found = read_certificate(written(tmp_path, made.to_dict()))
+    found = read_rule(written(tmp_path, made.to_dict()))
     assert (found.threshold, found.uncertainty, found.per) == (made.threshold, "total", per)
     assert [str(one) for one in found.goals] == ["selective_risk <= 0.12", "sensitivity >= 0.6"]
     assert found.most_images == 2
@@ -93,7 +97,7 @@ THRESHOLD = 0.2
 
 
 def certified(*goals, per="image"):
-    return Certified(THRESHOLD, 0.5, "max_probability", tuple(map(Goal.parse, goals)), per, 2)
+    return FrozenRule("max_probability", THRESHOLD, goals=tuple(map(Goal.parse, goals)), per=per, most_images=2)
 
 
 def true_risk():
@@ -318,14 +322,14 @@ def test_zones_are_watched_by_the_goals_of_each(tmp_path):
     side = {"threshold": 0.2, "certificate": {"most_images": 2, "goals": [{"goal": {"target": "npv", "goal": 0.9}}]}}
     other = {"threshold": 0.8, "certificate": {"most_images": 2, "goals": [{"goal": {"target": "ppv", "goal": 0.8}}]}}
     content = {"schema": "retinabench.triage/1", "per": "image", "zones": {"negative": side, "positive": other}}
-    zones = read_certificate(written(tmp_path, content))
+    zones = read_rule(written(tmp_path, content))
     images = follow_up(np.random.default_rng(0), 300)
     negative, positive = images.prob <= 0.2, images.prob >= 0.8
-    np.testing.assert_array_equal(zones.retained(images), negative | positive)
-    num, den = zones.sums(Goal("npv", 0.9), images)
+    np.testing.assert_array_equal(read_by_expert(zones, images), ~(negative | positive))
+    num, den = goal_sums(zones, Goal("npv", 0.9), images)
     np.testing.assert_array_equal(den, negative)
     np.testing.assert_array_equal(num, negative & images.label)
-    num, den = zones.sums(Goal("ppv", 0.8), images)
+    num, den = goal_sums(zones, Goal("ppv", 0.8), images)
     np.testing.assert_array_equal(den, positive)
     np.testing.assert_array_equal(num, positive & ~images.label)
     assert monitor(images, zones).combined.alarm is None

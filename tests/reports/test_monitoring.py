@@ -12,8 +12,9 @@ import pytest
 from matplotlib.dates import date2num
 from rich.console import Console
 
+from retinabench.metrics.actions import FrozenRule
 from retinabench.metrics.guarantees.goals import Goal
-from retinabench.metrics.monitoring import Certified, Evidence
+from retinabench.metrics.monitoring import Evidence
 from retinabench.metrics.monitoring import watch as monitor
 from retinabench.metrics.proportions import Interval
 from retinabench.reports.monitoring import (
@@ -61,7 +62,7 @@ def test_windows_without_a_value_are_left_out_and_keep_their_place():
     assert axes.get_xlim()[1] > date2num(DAYS[-1])
 
 
-GOALS = Certified(0.2, 0.5, "max_probability", (Goal("selective_risk", 0.08),), "image", 2)
+GOALS = FrozenRule("max_probability", 0.2, goals=(Goal("selective_risk", 0.08),), most_images=2)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +81,9 @@ def test_the_latest_windows_are_narrower_than_all(found):
     assert whole.blocks[0].rows[0].cells[2].content == "–"  # no share of referred images is known
 
 
-PAGE_GOALS = Certified(0.2, 0.5, "<b>own</b>", (Goal("selective_risk", 0.08), Goal("sensitivity", 0.8)), "image", 2)
+PAGE_GOALS = FrozenRule(
+    "<b>own</b>", 0.2, goals=(Goal("selective_risk", 0.08), Goal("sensitivity", 0.8)), most_images=2
+)
 
 
 @pytest.fixture(scope="module")

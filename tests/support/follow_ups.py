@@ -44,6 +44,7 @@ def certificate(threshold=0.2, goals=(("selective_risk", 0.08), ("sensitivity", 
     content = {
         "schema": "retinabench.transfer/2",
         "uncertainty": "max_probability",
+        "threshold": threshold,
         "per": "image",
         "decision_threshold": {"value": 0.5},
         "certificate": {

@@ -21,7 +21,12 @@ from torture.interpose import Plan
 from torture.running import Running, start
 from torture.verbs import Verb, make_inputs
 
-VOLATILE = ("seconds", "attempts")  # in JSON and CSV: a worker that was killed is started again
+VOLATILE = (
+    "seconds",
+    "attempts",
+    "time",
+    "checksum",
+)  # in JSON and CSV: a worker that was killed is started again, a line is sealed with its time
 LOCKS = (".lock", ".lock.json")
 LOGS = ("logs", "results")  # they state when and how often something was started; names of run folders are random
 

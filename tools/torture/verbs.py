@@ -63,7 +63,7 @@ VERBS = (
     Verb("predict", lambda i: ["predict", f"{i}/runs/{_run(i)}", "--data", f"{i}/other", "--out", "out/p.parquet"],
          ("data", "other", "runs")),
     Verb("export", lambda i: ["export", f"{i}/runs/{_run(i)}", "--out", "out/model"], ("data", "runs")),
-    Verb("prepare", lambda i: ["prepare", "synthetic", "--images", "32", "--size", "32", "--out", "out", "--workers", "1", "--quiet"]),
+    Verb("prepare", lambda i: ["prepare", "synthetic", "--images", "40", "--size", "32", "--out", "out", "--workers", "1", "--quiet"]),
     Verb("tune", lambda i: [
         "tune", "--data", f"{i}/data", "--space", f"{i}/space.toml", "--trials", "2", "--criterion", "in_domain_auroc",
         "--out", "out", "--parallel", "1", "--quiet", *TINY,

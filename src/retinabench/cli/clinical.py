@@ -351,12 +351,12 @@ def monitor(
     reader: FileReader = PLAIN,
 ) -> ExitCode:
     """Watch whether a certificate still holds on new patients: drift without labels, risk where there are labels."""
+    from retinabench.metrics.actions import read_rule
     from retinabench.metrics.monitoring import monitor as watch
-    from retinabench.metrics.monitoring import read_certificate
     from retinabench.predictions.io import notes_of_files
     from retinabench.reports.monitoring import monitor_tables
 
-    certified = read_certificate(certificate)
+    certified = read_rule(certificate)
     predictions = replace(reader, unlabelled=True).read(files)
     try:
         with progress_of(quiet).track("Watching", 1, unit="follow-up") as advance:

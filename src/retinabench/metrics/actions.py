@@ -18,19 +18,21 @@ A rule is what `transfer` wrote (`--json`), of a threshold or of zones::
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from retinabench.core.errors import InputError
+from retinabench.core.results import JsonObject
 from retinabench.core.settings import read_checked
 from retinabench.core.untrusted import csv_text
 from retinabench.metrics.clinical.thresholds import ABOVE_HALF, FrozenThreshold
+from retinabench.metrics.guarantees.goals import Goal, Per
 from retinabench.metrics.uncertainty import UNCERTAINTIES, referral_uncertainty
 from retinabench.predictions.check import Check, own_patients
 from retinabench.predictions.table import Predictions
@@ -160,9 +162,19 @@ class FrozenRule:
     decision: FrozenThreshold = ABOVE_HALF
     negative: float | None = None
     positive: float | None = None
-    certified: bool = False
-    most_images: int | None = None
+    goals: tuple[Goal, ...] = ()  # that are certified; none of a plain choice
+    per: Per = "image"
+    most_images: int = 1  # of a patient that the certificate covers
     reference: Mapping[str, Floats] = field(default_factory=dict)  # of validation patients, by which drift is seen
+    broken: tuple[str, ...] = ()  # sets whose labels refute the certificate
+
+    def to_dict(self) -> JsonObject:
+        """Return the thresholds and goals for JSON."""
+        threshold = self.threshold if self.threshold is None or math.isfinite(self.threshold) else str(self.threshold)
+        return {
+            "threshold": threshold, "negative": self.negative, "positive": self.positive, "decision": self.decision.value,
+            "uncertainty": self.uncertainty, "goals": [one.to_dict() for one in self.goals], "per": self.per,
+        }  # fmt: skip
 
     def apply(self, images: Predictions) -> ActionList:
         """Return the actions for some images."""
@@ -203,10 +215,11 @@ def apply(predictions: Predictions, certificate: FrozenRule | str | Path) -> Act
         >>> known = rb.Predictions(list("abcdef"), [0, 1, 1] * 2, [0.1, 0.5, 0.9] * 2, split=split)
         >>> file = Path(tempfile.mkdtemp()) / "zones.json"
         >>> _ = file.write_text(json.dumps(rb.triage(known, ["npv=.9", "ppv=.9"], bootstrap=20).to_dict()))
-        >>> rb.apply(rb.Predictions(["g", "h"], [0, 0], [0.3, 0.7]), file).actions.tolist()
-        ['refer to hospital', 'expert reads']
+        >>> rb.apply(rb.Predictions(["g", "h"], [0, 0], [0.4, 0.7]), file).actions.tolist()
+        ['expert reads', 'refer to hospital']
     """
     rule = certificate if isinstance(certificate, FrozenRule) else read_rule(Path(certificate))
+    refuse_refuted(rule, None if isinstance(certificate, FrozenRule) else certificate)
     new = np.flatnonzero(predictions.split == "test")
     if not len(new):
         hint = "Leave the column out for new images."
@@ -214,21 +227,24 @@ def apply(predictions: Predictions, certificate: FrozenRule | str | Path) -> Act
     return rule.apply(predictions.take(new))
 
 
+def refuse_refuted(rule: FrozenRule, file: str | Path | None) -> None:
+    """Refuse a certificate that the labels of a test set refute."""
+    if rule.broken:
+        problem = f"may not be applied: the labels of {' and '.join(rule.broken)} refute it"
+        raise InputError(problem, file=file, hint="Choose a new threshold on recent patients.")
+
+
 def read_rule(path: Path) -> FrozenRule:
-    """Read the rule of a certificate that may be applied to patients: one that the labels of a test set refute may not."""
-
-    def validate(content: object) -> tuple[FrozenRule, list[str]]:
-        found = validated(content)
-        return found.rule(), found.broken()
-
-    found = read_checked(path, validate, HINT, named=True)
+    """Read what `transfer --json` wrote, of a threshold or of zones."""
+    found = read_checked(path, lambda content: validated(content).rule(), HINT, named=True)
     if found is None:
-        raise InputError("does not exist", file=path, hint=HINT)
-    rule, broken = found
-    if broken:
-        problem = f"may not be applied: the labels of {' and '.join(broken)} refute it"
-        raise InputError(problem, file=path, hint="Choose a new threshold on recent patients.")
-    return rule
+        problem = (
+            "holds no threshold: no goal was met, or the certificate was refused"
+            if path.is_file()
+            else "does not exist"
+        )
+        raise InputError(problem, file=path, hint=HINT)
+    return found
 
 
 def validated(content: object) -> _Referral | _Zones:
@@ -251,42 +267,53 @@ class _Decision(_Part):
     rule: str | None = None
 
 
+class _Aim(_Part):
+    target: str
+    goal: float
+
+
+class _Sequence(_Part):
+    goal: _Aim
+
+
 class _Certificate(_Part):
     most_images: int
+    goals: list[_Sequence] = []
 
 
 class _Chosen(_Part):
     """What a certificate of a threshold and one of zones have in common."""
 
     model: dict[Literal["config_hash", "weights"], str] | None = None
+    per: Per = "image"
     sets: dict[str, dict[str, object]] = {}
     reference: dict[Literal["prob", "uncertainty"], list[float]] = {}
 
-    def broken(self) -> list[str]:
-        """Sets whose labels refute the certificate."""
-        return [name.replace("_", "-") for name, one in self.sets.items() if one.get("guarantee") == "broken"]
-
-    def known(self) -> dict[str, Floats]:
-        """Values of validation patients by name."""
-        return {name: np.array(values, np.float64) for name, values in self.reference.items()}
+    def common(self, certificates: Sequence[_Certificate | None]) -> dict[str, Any]:
+        """Return what both rules take from the file."""
+        granted = [one for one in certificates if one is not None]
+        goals = [Goal(each.goal.target, each.goal.goal) for one in granted for each in one.goals]
+        return {
+            "goals": tuple(goals), "per": self.per, "most_images": max((one.most_images for one in granted), default=1),
+            "reference": {name: np.array(values, np.float64) for name, values in self.reference.items()},
+            "broken": tuple(name.replace("_", "-") for name, one in self.sets.items() if one.get("guarantee") == "broken"),
+        }  # fmt: skip
 
 
 class _Referral(_Chosen):
     uncertainty: Literal[(*UNCERTAINTIES, "own")]  # type: ignore[valid-type]
-    threshold: float
+    threshold: float | None = None
     decision_threshold: _Decision
     certificate: _Certificate | None = None
 
-    def rule(self) -> FrozenRule:
-        """Return the rule."""
+    def rule(self) -> FrozenRule | None:
+        """Return the rule; None where none was granted."""
+        if self.threshold is None:
+            return None
         if math.isnan(self.threshold):
             raise ValueError("the threshold is not a number")
         decision = FrozenThreshold(self.decision_threshold.value, self.decision_threshold.rule or "")
-        most = None if self.certificate is None else self.certificate.most_images
-        return FrozenRule(
-            self.uncertainty, self.threshold, decision,
-            certified=most is not None, most_images=most, reference=self.known(),
-        )  # fmt: skip
+        return FrozenRule(self.uncertainty, self.threshold, decision, **self.common([self.certificate]))
 
 
 class _Zone(_Part):
@@ -297,18 +324,15 @@ class _Zone(_Part):
 class _Zones(_Chosen):
     zones: dict[Literal["negative", "positive"], _Zone]
 
-    def rule(self) -> FrozenRule:
-        """Return the rule."""
+    def rule(self) -> FrozenRule | None:
+        """Return the rule; None where both zones are empty."""
         below, above = (self.zones[side].threshold if side in self.zones else None for side in ("negative", "positive"))
         if below is None and above is None:
-            raise ValueError("both zones are empty")
+            return None
         if below is not None and above is not None and below >= above:
             raise ValueError("the zones overlap")
-        most = [one.certificate.most_images for one in self.zones.values() if one.certificate is not None]
-        return FrozenRule(
-            negative=below, positive=above,
-            certified=bool(most), most_images=max(most, default=None), reference=self.known(),
-        )  # fmt: skip
+        granted = [one.certificate for one in self.zones.values() if one.threshold is not None]
+        return FrozenRule(negative=below, positive=above, **self.common(granted))
 
 
 _KINDS: dict[str, type[_Referral] | type[_Zones]] = {"transfer": _Referral, "triage": _Zones}

@@ -21,10 +21,9 @@ A certificate of `transfer`, watched on later predictions::
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,7 +31,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.core.files import check
 from retinabench.core.results import (
     GREY,
     VERMILION,
@@ -44,6 +42,7 @@ from retinabench.core.results import (
     json_content,
     vars_of,
 )
+from retinabench.metrics.actions import HINT, FrozenRule, read_rule
 from retinabench.metrics.follow_up import (
     Visits,
     Watched,
@@ -57,10 +56,8 @@ from retinabench.metrics.follow_up import (
     windows,
 )
 from retinabench.metrics.guarantees.goals import (
-    PER,
     SEVERE,
     Goal,
-    Per,
     ReferralCases,
     ratio_interval,
     weights,
@@ -77,117 +74,35 @@ if TYPE_CHECKING:
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
-SCHEMA = "retinabench.transfer/"
-TRIAGE = "retinabench.triage/"
-_HINT = "Write it with: retinabench transfer FILE --confidence 0.95 --json transfer.json."
 
 
-@dataclass(frozen=True)
-class Certified:
-    """Frozen thresholds and certified goals.
-
-    `threshold` is that of the uncertainty; with `zones`, the ends of the negative and of the positive zone of P(referable), it is not used.
-    """
-
-    threshold: float
-    decision: float
-    uncertainty: str
-    goals: tuple[Goal, ...]
-    per: Per
-    most_images: int
-    reference: Mapping[str, Floats] = field(
-        default_factory=dict
-    )  # values of validation patients, by which drift is seen
-    zones: tuple[float, float] | None = None
-
-    def retained(self, images: Watched) -> Bools:
-        """(N,) whether the model decides alone."""
-        if self.zones is not None:
-            return np.asarray((images.prob <= self.zones[0]) | (images.prob >= self.zones[1]))
-        return np.asarray(images.uncertainty <= self.threshold)
-
-    def cases(self, images: Watched) -> ReferralCases:
-        """Return the images as a referral rule sees them, weighted as in the estimand."""
-        codes = np.unique(images.patient, return_inverse=True)[1]
-        above = images.prob > self.decision if self.decision == 0.5 else images.prob >= self.decision
-        severe = images.grade >= SEVERE if (images.grade >= 0).any() else None
-        return ReferralCases(images.label, above, images.uncertainty, codes, weights(codes, self.per), severe)
-
-    def sums(self, goal: Goal, images: Watched) -> tuple[Bools, Bools]:
-        """(N,) whether an image is in num and in den of a goal; in neither where its label is needed and unknown."""
-        cases, threshold = self.cases(images), self.threshold
-        if self.zones is not None:
-            side: Side = "positive" if goal.target in TARGETS_OF["positive"] else "negative"
-            cases, threshold = (
-                zone_cases(cases, images.prob, side),
-                self.zones[0] if side == "negative" else -self.zones[1],
-            )
-        num, den = goal.spec.sums(cases, threshold)
-        known = images.labelled | goal.spec.of_referred
-        return (num > 0) & known, (den > 0) & known
-
-    def to_dict(self) -> JsonObject:
-        """Return the certificate for JSON."""
-        return {
-            "threshold": self.threshold if math.isfinite(self.threshold) else str(self.threshold),
-            "zones": self.zones and [end if math.isfinite(end) else None for end in self.zones],
-            "decision": self.decision,
-            "uncertainty": self.uncertainty,
-            "goals": [one.to_dict() for one in self.goals],
-            "per": self.per,
-        }
+def cases_of(rule: FrozenRule, images: Watched) -> ReferralCases:
+    """Return the images as the rule of a threshold sees them, weighted as in the estimand."""
+    codes = np.unique(images.patient, return_inverse=True)[1]
+    called = images.prob > 0.5 if rule.decision.is_default else images.prob >= rule.decision.value
+    severe = images.grade >= SEVERE if (images.grade >= 0).any() else None
+    return ReferralCases(images.label, called, images.uncertainty, codes, weights(codes, rule.per), severe)
 
 
-def read_certificate(path: Path) -> Certified:
-    """Read what `retinabench transfer --json` wrote, of a threshold or of zones."""
-    try:
-        content = json.loads(check(path, named=True).read_bytes())
-    except FileNotFoundError:
-        raise InputError("does not exist", file=path) from None
-    except (OSError, ValueError, RecursionError):
-        raise InputError("is no JSON file", file=path, hint=_HINT) from None
-    schema = str(content.get("schema", "")) if isinstance(content, dict) else ""
-    if not schema.startswith((SCHEMA, TRIAGE)):
-        raise InputError("is not the JSON of a certificate", file=path, hint=_HINT)
-    try:
-        found = _zones(content) if schema.startswith(TRIAGE) else _certified(content)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise InputError(f"is not a whole certificate ({error})", file=path, hint=_HINT) from None
-    if found is None:
-        raise InputError("holds no certified threshold", file=path, hint=_HINT)
-    return found
+def goal_sums(rule: FrozenRule, goal: Goal, images: Watched) -> tuple[Bools, Bools]:
+    """(N,) whether an image is in num and in den of a goal; in neither where its label is needed and unknown."""
+    cases, threshold = cases_of(rule, images), rule.threshold
+    if threshold is None:
+        side: Side = "positive" if goal.target in TARGETS_OF["positive"] else "negative"
+        end = rule.negative if side == "negative" else rule.positive
+        cases = zone_cases(cases, images.prob, side)
+        threshold = -math.inf if end is None else end if side == "negative" else -end
+    num, den = goal.spec.sums(cases, threshold)
+    known = images.labelled | goal.spec.of_referred
+    return (num > 0) & known, (den > 0) & known
 
 
-def _certified(content: JsonObject) -> Certified | None:
-    certificate = content.get("certificate")
-    if not isinstance(certificate, dict) or certificate.get("threshold") is None:
-        return None
-    decision, uncertainty = float(content["decision_threshold"]["value"]), content["uncertainty"]
-    return _whole(content, float(certificate["threshold"]), decision, uncertainty, [certificate])
-
-
-def _zones(content: JsonObject) -> Certified | None:
-    zones = {side: one for side, one in content["zones"].items() if one["certificate"] and one["threshold"] is not None}
-    if not zones:
-        return None
-    found = _whole(content, math.nan, 0.5, "total", [one["certificate"] for one in zones.values()])
-    ends = {"negative": -math.inf, "positive": math.inf} | {
-        side: float(one["threshold"]) for side, one in zones.items()
-    }
-    return replace(found, zones=(ends["negative"], ends["positive"]))
-
-
-def _whole(
-    content: JsonObject, threshold: float, decision: float, uncertainty: str, certificates: Sequence[JsonObject]
-) -> Certified:
-    goals = tuple(
-        Goal(str(one["goal"]["target"]), float(one["goal"]["goal"])) for found in certificates for one in found["goals"]
-    )
-    if content["per"] not in PER or not goals or not isinstance(uncertainty, str):
-        raise ValueError("no goal, or an unknown estimand or uncertainty")
-    most = max(int(one["most_images"]) for one in certificates)
-    reference = {name: np.array(values, np.float64) for name, values in content.get("reference", {}).items()}
-    return Certified(threshold, decision, uncertainty, goals, content["per"], most, reference)
+def read_by_expert(rule: FrozenRule, images: Watched) -> Bools:
+    """(N,) whether the expert reads an image."""
+    if rule.threshold is not None:
+        return np.asarray(images.uncertainty > rule.threshold)
+    low, high = (math.nan if end is None else end for end in (rule.negative, rule.positive))
+    return np.asarray(~((images.prob <= low) | (images.prob >= high)))
 
 
 Days = NDArray[np.datetime64]
@@ -246,7 +161,7 @@ class Window(Document):
 class Monitoring(Tabular):
     """What the follow-up of a certificate shows."""
 
-    certified: Certified
+    certified: FrozenRule
     level: float
     images: int
     patients: int
@@ -334,7 +249,7 @@ LEVEL = 0.05
 
 def monitor(
     predictions: Predictions | Sequence[Predictions],
-    certificate: Certified | str | Path,
+    certificate: FrozenRule | str | Path,
     *,
     date_column: str = "date",
     within: str | None = None,
@@ -370,14 +285,14 @@ def monitor(
         False
     """
     files = [predictions] if isinstance(predictions, Predictions) else list(predictions)
-    certified = certificate if isinstance(certificate, Certified) else read_certificate(Path(certificate))
-    images, reference = follow_up(files, certified.uncertainty, certified.decision, date_column, within)
+    certified = certificate if isinstance(certificate, FrozenRule) else read_rule(Path(certificate))
+    images, reference = follow_up(files, certified.uncertainty, certified.decision.value, date_column, within)
     return watch(images, certified, reference=reference, level=level, seed=seed)
 
 
 def watch(
     images: Watched,
-    certified: Certified,
+    certified: FrozenRule,
     *,
     reference: Watched | None = None,
     level: float = LEVEL,
@@ -386,6 +301,8 @@ def watch(
     """Watch the images of a follow-up."""
     if not 0 < level < 1:
         raise InputError(f"the level is {level}", hint="A rate of false alarms lies between 0 and 1, such as 0.05.")
+    if not certified.goals:
+        raise InputError("the certificate holds no certified threshold", hint=HINT)
     notes, left_out = _notes_on_patients(images, certified), 0
     if reference is not None:
         refuse_partly(reference.patient, reference.image_id, "validation images")
@@ -402,7 +319,7 @@ def watch(
             "label a sample of them (`retinabench plan` says how many)"
         )
     visits = Visits.of(images)
-    judged = [(goal, *certified.sums(goal, images)) for goal in certified.goals]
+    judged = [(goal, *goal_sums(certified, goal, images)) for goal in certified.goals]
     bets = [_increments(certified, *one, images, visits) for one in judged]
     informative = [visits.sums(den) > 0 for _, _, den in judged]
     names = [str(name) for name in np.unique(images.group) if name]
@@ -437,7 +354,7 @@ def watch(
     )  # fmt: skip
 
 
-def _notes_on_patients(images: Watched, certified: Certified) -> list[str]:
+def _notes_on_patients(images: Watched, certified: FrozenRule) -> list[str]:
     """Refuse or note images without a patient: bets on images that fail together raise false alarms too often."""
     refuse_partly(images.patient, images.image_id, "images")
     alone = (images.patient == images.image_id) | is_own(images.patient, images.image_id)
@@ -474,7 +391,7 @@ def _path(visits: Visits, increments: Floats) -> Floats:
     return visits.evidence(lambda rows: log_wealth(increments[rows]))
 
 
-def _increments(certified: Certified, goal: Goal, num: Bools, den: Bools, images: Watched, visits: Visits) -> Floats:
+def _increments(certified: FrozenRule, goal: Goal, num: Bools, den: Bools, images: Watched, visits: Visits) -> Floats:
     """(T,) increments of bets against E[num] <= a E[den], a being the goal of the risk."""
     top, bottom, most = visits.sums(num), visits.sums(den), float(certified.most_images)
     if certified.per == "patient-image":
@@ -506,17 +423,17 @@ def drift_evidence(images: Watched, visits: Visits, reference: Mapping[str, Floa
 
 
 def _windows(
-    images: Watched, certified: Certified, judged: Sequence[tuple[Goal, Bools, Bools]]
+    images: Watched, certified: FrozenRule, judged: Sequence[tuple[Goal, Bools, Bools]]
 ) -> tuple[str, tuple[Window, ...]]:
     start, number, unit = windows(images.day)
-    referred = ~certified.retained(images)
+    referred = read_by_expert(certified, images)
     rows = []
     for k, first in enumerate(start):
         here = number == k
         patient = images.patient[here]
         known = here & images.labelled
         risks = {str(goal): _estimate(certified, goal, num[here], den[here], patient) for goal, num, den in judged}
-        found, of = (one[here] for one in certified.sums(SENSITIVITY, images))
+        found, of = (one[here] for one in goal_sums(certified, SENSITIVITY, images))
         rows.append(
             Window(
                 str(first),
@@ -532,7 +449,7 @@ def _windows(
     return unit, tuple(rows)
 
 
-def _estimate(certified: Certified, goal: Goal, num: Bools, den: Bools, patient: NDArray[np.str_]) -> Interval:
+def _estimate(certified: FrozenRule, goal: Goal, num: Bools, den: Bools, patient: NDArray[np.str_]) -> Interval:
     """The value of a target with its clustered interval; NaN where nothing counts."""
     codes = np.unique(patient, return_inverse=True)[1]
     weight = weights(codes, certified.per)

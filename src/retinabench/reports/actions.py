@@ -21,7 +21,7 @@ from retinabench.core.files import check, sealed, sha256, unsealed, write_bytes
 from retinabench.core.results import JsonObject
 from retinabench.core.untrusted import inside
 from retinabench.core.workspace import Workspace
-from retinabench.metrics.actions import ACTIONS, ActionList, FrozenRule, apply
+from retinabench.metrics.actions import ACTIONS, ActionList, FrozenRule, apply, refuse_refuted
 from retinabench.metrics.follow_up import Visits, Watched, first_alarm
 from retinabench.metrics.monitoring import LEVEL, drift_evidence
 from retinabench.predictions.io import read_predictions
@@ -65,6 +65,7 @@ class Applied:
 
 def apply_files(files: Sequence[tuple[Path, Predictions]], certificate: Path, rule: FrozenRule, out: Path) -> Applied:
     """Write the list of every file that is not in the log yet, and look for drift over all lists of this certificate."""
+    refuse_refuted(rule, certificate)
     digest, notes, new = sha256(certificate), [], []
     with Workspace(out, "log of lists", LOG).lock():
         log = read_log(out)
@@ -118,12 +119,12 @@ def _counts(found: ActionList) -> JsonObject:
 
 def _notes(found: ActionList, rule: FrozenRule) -> list[str]:
     notes = list(found.notes)
-    if not rule.certified:
+    if not rule.goals:
         notes.append("the thresholds are plain choices on the validation images: no guarantee stands behind them")
     most = int(np.unique(found.patients, return_counts=True)[1].max())
-    if rule.most_images is not None and most > rule.most_images:
+    if rule.goals and most > rule.most_images:
         notes.append(f"a patient has {most} images, and the certificate is of patients with up to {rule.most_images}")
-    if rule.most_images not in (None, 1) and found.images.patient_id is None:
+    if rule.most_images > 1 and found.images.patient_id is None:
         notes.append("there is no column patient_id: the actions are those of single images, not of patients")
     return notes
 

@@ -253,16 +253,18 @@ def _window_panels(result: Monitoring) -> list[Panel]:
 
 def _settings(result: Monitoring) -> list[Fact]:
     one = result.certified
-    referred = f"uncertainty ({one.uncertainty}) above {one.threshold:.6g}"
-    if one.zones is not None:
-        referred = f"P(referable) above {one.zones[0]:.4g} and below {one.zones[1]:.4g}"
+    if one.threshold is None:
+        ends = (("above", one.negative), ("below", one.positive))
+        referred = " and ".join(f"P(referable) {word} {end:.4g}" for word, end in ends if end is not None)
     elif math.isinf(one.threshold):
         referred = "no image" if one.threshold > 0 else "every image"
-    rule = "above 0.5" if one.decision == 0.5 else f"of {one.decision:.4g} and more"
+    else:
+        referred = f"uncertainty ({one.uncertainty}) above {one.threshold:.6g}"
+    rule = "above 0.5" if one.decision.is_default else f"of {one.decision.value:.4g} and more"
     return [
         Fact("Certified goals", ", ".join(map(goal_text, one.goals))),
         Fact("Estimand", PER[one.per]),
-        Fact("Referred", referred),
+        Fact("Read by the expert", referred),
         Fact("Called referable", f"probability {rule}"),
         Fact(
             "Rate of false alarms",

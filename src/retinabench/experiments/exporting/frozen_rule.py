@@ -44,9 +44,10 @@ def read_rule(folder: Path) -> AttachedRule | None:
 
     def validate(content: object) -> AttachedRule:
         found = validated(content)
-        if found.model is None:
-            raise ValueError("it does not say for which model it was chosen")
-        return AttachedRule(found.rule(), found.model["config_hash"], found.model["weights"])
+        rule = found.rule()
+        if found.model is None or rule is None:
+            raise ValueError("it holds no threshold, or does not say for which model it was chosen")
+        return AttachedRule(rule, found.model["config_hash"], found.model["weights"])
 
     return read_checked(kept_inside(folder, folder / THRESHOLD), validate, _HINT)
 

@@ -223,7 +223,7 @@ class SetScreening(Document):
     @property
     def read(self) -> float:
         """Share of the gradable images that the expert reads."""
-        return self.referred / sum(vars(self.images.table).values())
+        return self.referred / self.images.table.counts("prevalence")[1]
 
     def to_dict(self) -> JsonObject:
         """Return the set's part of the JSON."""

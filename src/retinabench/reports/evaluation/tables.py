@@ -106,7 +106,9 @@ def nhs_table(evaluation: Evaluation) -> Table:
         Row(method.name, [cell for name in evaluation.domains for cell in _nhs_cells(evaluation, i, name)])
         for i, method in enumerate(evaluation.methods)
     ]
-    caption = f"The goal of screening: sensitivity 0.85 at specificity 0.80 (Leibig et al. 2017, from the NHS), {PER_IMAGE}"
+    caption = (
+        f"The goal of screening: sensitivity 0.85 at specificity 0.80 (Leibig et al. 2017, from the NHS), {PER_IMAGE}"
+    )
     note = (
         "Standard: met by the lower bounds of both (one-sided 97.5 %, images of a patient together), by the estimates alone, or not; not judged where the threshold was chosen on these images. "
         "The last number is the sensitivity of the threshold that reaches a specificity of 0.80 on these very images: an optimistic "
