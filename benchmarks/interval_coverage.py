@@ -39,11 +39,7 @@ from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.metrics.weighted_images import Weighted
 
 # Threshold of the severity, how steeply the model sees it, and how much a patient's difficulty scatters its logit.
-SETTINGS = {
-    "simulated": (0.6, 2.0, 1.8),
-    "calibrated": (0.6, 2.0, 1.8),
-    "domains": (0.6, 2.0, 1.0),
-}
+SETTINGS = {"simulated": (0.6, 2.0, 1.8), "calibrated": (0.6, 2.0, 1.8), "domains": (0.6, 2.0, 1.0)}
 VARIANTS = ("usual", "accurate", "rare")
 ON_REQUEST = (
     "auroc_at_50",
@@ -194,12 +190,7 @@ def study(task: tuple[str, int, int], table: Path | None) -> dict[str, Any]:
             "difference": {},
         }
     a, b = models(np.random.default_rng([7, number, patients]), patients, setting)
-    options: dict[str, Any] = {
-        "bootstrap": REPLICATES,
-        "seed": number,
-        "scores": TESTED,
-        "sets": ["in_domain"],
-    }
+    options: dict[str, Any] = {"bootstrap": REPLICATES, "seed": number, "scores": TESTED, "sets": ["in_domain"]}
     compared = rb.compare(a, b, **options)["in_domain"]
     ranked = rb.rank({"a": a, "b": b}, **options)["in_domain"]
     p = {name: [_plain(compared[name].p), _plain(ranked[name].pairs[0].p)] for name in TESTED}
@@ -239,10 +230,7 @@ def coverage(found: list[dict[str, Any]], table: Path | None) -> Iterator[tuple[
         known = np.array([pair for pair in ends if pair[0] is not None], np.float64).reshape(-1, 2)
         true = 0.0 if name == "a - b" else truth(setting, table)[name].get(key, np.nan)
         if len(known) and np.isfinite(true):
-            above, below = (
-                float(np.mean(known[:, 0] > true + 1e-9)),
-                float(np.mean(known[:, 1] < true - 1e-9)),
-            )
+            above, below = (float(np.mean(known[:, 0] > true + 1e-9)), float(np.mean(known[:, 1] < true - 1e-9)))
             width = float(np.median(known[:, 1] - known[:, 0]))
             yield setting, patients, name, key, len(known), len(ends), 1 - above - below, above, below, width
 

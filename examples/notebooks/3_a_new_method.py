@@ -116,13 +116,7 @@ METHODS.add("dropconnect", sys.modules[__name__])
 # restored, does a killed training end with the same weights? (`retinabench check` runs a dozen; these are five of them.)
 
 # %%
-CHECKS = (
-    "states_its_settings",
-    "learns",
-    "is_reproducible",
-    "continues_after_a_stop",
-    "restores_its_posterior",
-)
+CHECKS = ("states_its_settings", "learns", "is_reproducible", "continues_after_a_stop", "restores_its_posterior")
 with tempfile.TemporaryDirectory() as folder:
     checks = list(check_method("dropconnect", Path(folder), only=CHECKS))
 for one in checks:
@@ -152,11 +146,7 @@ found = {
     for name, title in names.items()
 }
 
-shown = {
-    "total_variation": "distance to the true posterior ↓",
-    "nll": "NLL, nats ↓",
-    "accuracy": "accuracy ↑",
-}
+shown = {"total_variation": "distance to the true posterior ↓", "nll": "NLL, nats ↓", "accuracy": "accuracy ↑"}
 figure, panels = plt.subplots(1, 3, figsize=(8, 2.2), sharey=True, layout="constrained")
 for panel, (measure, label) in zip(panels, shown.items(), strict=True):
     for place, title in enumerate(found):

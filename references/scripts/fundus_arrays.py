@@ -117,9 +117,7 @@ def draw(plan: ImageCounts) -> tuple[ArrayDataset, ArrayDataset]:
             np.full(plan.train, "train"),
         ),
         ArrayDataset(
-            np.stack([*own[plan.train :], *foreign, *corrupted]),
-            np.array(grades, np.int64),
-            np.array(groups),
+            np.stack([*own[plan.train :], *foreign, *corrupted]), np.array(grades, np.int64), np.array(groups)
         ),
     )
 
@@ -163,11 +161,7 @@ def _write(folder: Path) -> None:
         arrays = {
             f"{part}_{column}": values
             for part, points in zip(("train", "test"), draw(plan), strict=True)
-            for column, values in (
-                ("inputs", points.inputs),
-                ("targets", points.targets),
-                ("group", points.groups),
-            )
+            for column, values in (("inputs", points.inputs), ("targets", points.targets), ("group", points.groups))
         }
         with atomic_write(folder / f"{name}-data.npz") as sink:
             np.savez_compressed(sink, **arrays)  # type: ignore[arg-type]  # NumPy's stubs

@@ -104,10 +104,7 @@ def _write(path: Path, parts: list[Part]) -> None:
     features = np.concatenate([extract(np.stack(images[k : k + 32])) for k in range(0, len(images), 32)])
     train = len(parts[0][0])
     inputs = principal(features, train)
-    grades, groups = (
-        np.concatenate([part[1] for part in parts]),
-        np.array([g for part in parts for g in part[2]]),
-    )
+    grades, groups = (np.concatenate([part[1] for part in parts]), np.array([g for part in parts for g in part[2]]))
     arrays = {
         f"{name}_{column}": values[rows]
         for name, rows in (("train", slice(train)), ("test", slice(train, None)))

@@ -159,12 +159,7 @@ def bare_reads() -> list[str]:
     return sorted(set(found))
 
 
-CHECKS = [
-    bare_reads,
-    imports_inside_functions,
-    imports_of_the_root,
-    forbidden_names,
-]
+CHECKS = [bare_reads, imports_inside_functions, imports_of_the_root, forbidden_names]
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
@@ -189,14 +184,7 @@ def test_scoring_a_csv_imports_no_heavy_library_and_no_entry(tmp_path):
     assert not loaded & {"torch", "PIL", "matplotlib", "ray"}
     entries = tuple(
         f"retinabench.{package}."
-        for package in (
-            "data.datasets",
-            "data.synthetic",
-            "data.preprocessing",
-            "methods",
-            "models",
-            "fidelity",
-        )
+        for package in ("data.datasets", "data.synthetic", "data.preprocessing", "methods", "models", "fidelity")
     )
     names = (name for name in sorted(loaded) if not name.endswith(".registry"))  # registries import no entry
     assert [name for name in names if name.startswith(entries)] == []
@@ -205,10 +193,10 @@ def test_scoring_a_csv_imports_no_heavy_library_and_no_entry(tmp_path):
 # Lines of Python by package, with room for the entries that the recipes add. A number falls when code goes, and rises only in
 # a commit that says why.
 BUDGET = {
-    "cli": 2760, "concepts": 5600, "core": 1760, "data": 6950, "experiments": 7250, "fidelity": 7200,
-    "inspection": 1300, "integrations": 750, "methods": 6950, "metrics": 11800, "models": 2850, "predictions": 2950, "reports": 7900,
+    "cli": 2700, "concepts": 5530, "core": 1750, "data": 6860, "experiments": 7070, "fidelity": 7050,
+    "inspection": 1260, "integrations": 730, "methods": 6870, "metrics": 12250, "models": 2840, "predictions": 2935, "reports": 8040,
 }  # fmt: skip
-TESTS, TOOLS = 43_450, 8_850
+TESTS, TOOLS = 43_150, 8_870
 
 
 def lines(*folders: Path) -> int:

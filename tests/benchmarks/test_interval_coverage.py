@@ -34,12 +34,9 @@ def test_intervals_cover_and_tests_keep_their_level(simulation):
     """40 studies of 60 patients: the standard error of one coverage of 95 % is 3.4 points, of the mean of all about 1."""
     found = [simulation.study(("simulated", 60, number), None) for number in range(STUDIES)]
     shares = {row[2:4]: row[6] for row in simulation.coverage(found, None) if row[4] >= STUDIES / 2}
-    assert {
-        ("in_domain", "accuracy"),
-        ("in_domain", "auroc"),
-        ("in_domain", "line_slope"),
-        ("a - b", "nll"),
-    } <= set(shares)
+    assert {("in_domain", "accuracy"), ("in_domain", "auroc"), ("in_domain", "line_slope"), ("a - b", "nll")} <= set(
+        shares
+    )
     assert min(shares.values()) >= 0.95 - 4.5 * 0.034
     assert 0.93 <= np.mean(list(shares.values())) <= 0.99
     p = np.array([one["p"][name] for one in found for name in ("accuracy", "auroc", "nll", "brier")], np.float64)
@@ -60,16 +57,7 @@ def test_intervals_cover_where_errors_and_disease_are_rare(simulation, tmp_path,
 
 def test_a_killed_run_is_continued(simulation, tmp_path, monkeypatch, capsys):
     out = tmp_path / "coverage.jsonl"
-    arguments = [
-        "interval_coverage.py",
-        "--patients",
-        "30",
-        "--settings",
-        "simulated",
-        "--out",
-        str(out),
-        "--studies",
-    ]
+    arguments = ["interval_coverage.py", "--patients", "30", "--settings", "simulated", "--out", str(out), "--studies"]
     for studies in ("1", "2", "2"):
         monkeypatch.setattr(sys, "argv", [*arguments, studies])
         simulation.main()

@@ -331,7 +331,11 @@ def test_the_scale_of_an_uncertainty_changes_no_alarm(factor, folder):
         for name in ("shifted", "validation"):
             own = lambda row: {"uncertainty": scale * (0.5 - abs(float(row["prob"]) - 0.5))}  # noqa: B023, E731
             files.append(changed(folder, name, own).rename(folder / f"own-{name}.csv"))
-        content |= {"uncertainty": "own", "threshold": 0.2 * scale, "certificate": content["certificate"] | {"threshold": 0.2 * scale}}
+        content |= {
+            "uncertainty": "own",
+            "threshold": 0.2 * scale,
+            "certificate": content["certificate"] | {"threshold": 0.2 * scale},
+        }
         (folder / "transfer.json").write_text(json.dumps(content))
         assert watch(folder, *files, "--json", folder / "monitor.json") == 4
         found.append(json.loads((folder / "monitor.json").read_text()))

@@ -41,10 +41,7 @@ def tables(tmp_path):
     [
         ([], "name either --truth (a table) or --bank (images)"),
         (["--truth", "truth.csv", "--bank", "idrid"], "name either --truth"),
-        (
-            ["--truth", "truth.csv", "--answers", "answers.csv", "--examinee", "guessing"],
-            "exclude each other",
-        ),
+        (["--truth", "truth.csv", "--answers", "answers.csv", "--examinee", "guessing"], "exclude each other"),
         (["--truth", "truth.csv", "--examinee", "resnet18"], "a table of truth holds no images"),
         (["--truth", "truth.csv", "--examinee", "biased1"], "Did you mean 'biased-1'?"),
         (["--truth", "truth.csv", "--answers", "answers.csv", "--source", "."], "--source is for the images"),

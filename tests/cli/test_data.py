@@ -74,24 +74,15 @@ def test_a_folder_of_no_use_is_one_line_and_exit_2(tmp_path, monkeypatch, capsys
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (
-            ["prepare", "aptos", "--download", "--source", "x", "--out", "y"],
-            "(1) Accept the rules at https://",
-        ),
+        (["prepare", "aptos", "--download", "--source", "x", "--out", "y"], "(1) Accept the rules at https://"),
         (["prepare", "eyepacs", "--out", "y"], "Name them with --source. (1) Accept"),
         (
             ["prepare", "aptos", "--source", ".", "--labels", "x.csv", "--out", "y"],
             "--labels is not an option of the data set 'aptos'",
         ),
-        (
-            ["prepare", "aptos", "--source", ".", "--column", "grade=x", "--out", "y"],
-            "--column is not an option",
-        ),
+        (["prepare", "aptos", "--source", ".", "--column", "grade=x", "--out", "y"], "--column is not an option"),
         (["prepare", "folder", "--source", ".", "--column", "grade", "--out", "y"], "not ROLE=NAME"),
-        (
-            ["prepare", "synthetic", "--split", "test", "--out", "y"],
-            "--split is not an option of the data set",
-        ),
+        (["prepare", "synthetic", "--split", "test", "--out", "y"], "--split is not an option of the data set"),
         (["prepare", "retinamnist", "--source", ".", "--out", "y"], "Add --download"),
         (["train", "--data", ".", "--task", "severty_shift"], "Did you mean 'severity_shift'"),
         (["report", "x.csv", "--shifted", "y"], "--shifted needs --data"),

@@ -92,10 +92,7 @@ def test_tasks_are_listed_and_defined(capsys):
         (["run", "map", "--task", "fundus", "--budget", "inf"], "--budget"),
         (["score", "nowhere.csv", "--task", "fundus"], "does not exist"),
         (["board", "nowhere"], "does not exist"),
-        (
-            ["import", "p.csv", "--task", "kit-uci", "--out", "k.txt"],
-            "k.txt: is not the name of an .npz file",
-        ),
+        (["import", "p.csv", "--task", "kit-uci", "--out", "k.txt"], "k.txt: is not the name of an .npz file"),
         (["board", ".", "--data", "idrid"], "is not TASK=PATH"),
     ],
 )
@@ -116,15 +113,7 @@ def test_scoring_needs_no_torch(tmp_path, probs):
     write_reference(tmp_path / "reference.npz", made)
     words = ["fidelity", "score", probs, "--task", "fundus", "--bootstrap", "20"]
     words += ["--reference", str(tmp_path / "reference.npz"), "--keep", str(tmp_path / "kept")]
-    board = [
-        "fidelity",
-        "board",
-        str(tmp_path / "kept"),
-        "--out",
-        str(tmp_path / "board"),
-        "--bootstrap",
-        "20",
-    ]
+    board = ["fidelity", "board", str(tmp_path / "kept"), "--out", str(tmp_path / "board"), "--bootstrap", "20"]
     board += ["--reference", f"fundus={tmp_path / 'reference.npz'}"]
     program = (
         f"{NO_TORCH}\nfrom retinabench.cli.main import run\nassert run({words!r}) == 0\nassert run({board!r}) == 0\n"

@@ -103,10 +103,9 @@ OPTIONS = ["--softmax", "--column", "image_id=case", "--column", "label=truth_1"
 @pytest.mark.parametrize("verb", ["score", "compare", "transfer", "plan", "report"])
 def test_every_verb_reads_as_it_is_told(verb, table, tmp_path, capsys):
     files = [table(), table("ours.csv", 0.1)] if verb in ("compare", "report") else [table()]
-    more = {
-        "plan": ["--prevalence", "0.1"],
-        "report": ["--bootstrap", "5", "--out", str(tmp_path / "r")],
-    }.get(verb, ["--bootstrap", "5", "-q"])
+    more = {"plan": ["--prevalence", "0.1"], "report": ["--bootstrap", "5", "--out", str(tmp_path / "r")]}.get(
+        verb, ["--bootstrap", "5", "-q"]
+    )
     command = [verb, *files, *more]
     assert run(command) == 2
     assert "truth_1" in capsys.readouterr().err

@@ -42,10 +42,7 @@ def file(tmp_path):
 def test_scoring_a_csv_loads_neither_pillow_nor_torch_nor_matplotlib_nor_any_data_set_or_method(file):
     """In a fresh interpreter, through the command line."""
     done = subprocess.run(
-        [sys.executable, "-c", SCORE_A_CSV, str(file), *FORBIDDEN],
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-c", SCORE_A_CSV, str(file), *FORBIDDEN], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     assert "In-domain" in done.stdout

@@ -23,14 +23,7 @@ def test_the_command_trains_answers_and_examines(tmp_path, capsys):
     assert cli.run([*words, "--out", str(tmp_path / "b")]) == 0
     said = capsys.readouterr().out
     assert "60 questions asked" in said  # 12 of 40 images, 5 concepts
-    for name in (
-        "answers.csv",
-        "truth.csv",
-        "training.csv",
-        "network.json",
-        "index.html",
-        "examination.json",
-    ):
+    for name in ("answers.csv", "truth.csv", "training.csv", "network.json", "index.html", "examination.json"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
     with open(tmp_path / "a" / "truth.csv", newline="") as handle:
         questioned = {row.pop("image_id"): row for row in csv.DictReader(handle)}
@@ -51,19 +44,7 @@ def test_the_command_trains_answers_and_examines(tmp_path, capsys):
 def test_a_network_that_cannot_be_built_leaves_the_folder_to_another(tmp_path, capsys):
     weights, out = tmp_path / "other.safetensors", tmp_path / "out"
     save_file({"layer.weight": torch.zeros(2)}, weights)
-    words = [
-        "lesions",
-        "synthetic",
-        "--images",
-        "20",
-        "--size",
-        "16",
-        "--epochs",
-        "1",
-        "--quiet",
-        "--out",
-        str(out),
-    ]
+    words = ["lesions", "synthetic", "--images", "20", "--size", "16", "--epochs", "1", "--quiet", "--out", str(out)]
     assert cli.run([*words, "--examinee", "resnet18", "--weights", str(weights)]) == 2
     assert "lacks" in capsys.readouterr().err
     assert cli.run([*words, "--examinee", "resnet18"]) == 0
@@ -73,11 +54,7 @@ def test_a_second_network_is_not_given_the_answers_of_the_first(tmp_path):
     images = masks.drawn(40)
     for epochs in (1, 2):
         answer_bank.examine_images(
-            "synthetic",
-            None,
-            tmp_path,
-            NetworkOptions(images=40, size=32, epochs=epochs),
-            ExamineOptions(),
+            "synthetic", None, tmp_path, NetworkOptions(images=40, size=32, epochs=epochs), ExamineOptions()
         )
         with open(tmp_path / "answers.csv", newline="") as handle:
             said = [[float(row[c]) for c in images.concepts] for row in csv.DictReader(handle)]
@@ -133,17 +110,7 @@ def test_what_answers_and_what_is_asked_fit_together(tmp_path, capsys):
 
 
 def test_synthetic_examinees_need_no_network(tmp_path, capsys):
-    words = [
-        "examine",
-        "--bank",
-        "synthetic",
-        "--images",
-        "100",
-        "--examinee",
-        "biased-1",
-        "--questions",
-        "30",
-    ]
+    words = ["examine", "--bank", "synthetic", "--images", "100", "--examinee", "biased-1", "--questions", "30"]
     out = tmp_path / "out"
     assert cli.run([*words, "--quiet", "--out", str(out)]) == 0
     assert "30 questions asked" in capsys.readouterr().out

@@ -30,15 +30,7 @@ def files(tmp_path):
 
 def arguments(files, *more):
     out = ["--out", str(files / "out")]
-    return [
-        "examine",
-        "--answers",
-        str(files / "answers.csv"),
-        "--truth",
-        str(files / "truth.csv"),
-        *out,
-        *more,
-    ]
+    return ["examine", "--answers", str(files / "answers.csv"), "--truth", str(files / "truth.csv"), *out, *more]
 
 
 def test_one_command_writes_everything(files, capsys):

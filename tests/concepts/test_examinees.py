@@ -200,12 +200,7 @@ def trained(images, truth, folder, *, epochs=1, seed=0, checkpoint=None, lr=None
     data = prepared(images, truth, folder)
     settings = lr or optimizer(epochs)
     return train_network(
-        data,
-        np.arange(len(data)),
-        model=MODEL,
-        optimizer=settings,
-        seed=seed,
-        checkpoint=checkpoint or Checkpoint(),
+        data, np.arange(len(data)), model=MODEL, optimizer=settings, seed=seed, checkpoint=checkpoint or Checkpoint()
     )
 
 

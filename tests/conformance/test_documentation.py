@@ -55,11 +55,7 @@ COMMANDS = [
 
 def test_commands_are_found():
     assert len(COMMANDS) > 50
-    assert {page.name for page in PAGES if list(commands(page))} >= {
-        "README.md",
-        "guarantees.md",
-        "fidelity.md",
-    }
+    assert {page.name for page in PAGES if list(commands(page))} >= {"README.md", "guarantees.md", "fidelity.md"}
 
 
 @pytest.mark.parametrize("words", COMMANDS)
@@ -88,12 +84,7 @@ def write_files(folder):
     label = rng.random(n) < 0.3
     prob = 1 / (1 + np.exp(-(5 * label - 2.5 + rng.normal(0, 1, n))))
     rows = zip(range(n), label.astype(int), prob, rng.permuted(prob), strict=True)
-    ours, theirs, softmax, new = (
-        ["image_id,patient_id,label,prob,split"],
-        [],
-        ["image_id,y_true,prob_0,prob_1"],
-        [],
-    )
+    ours, theirs, softmax, new = (["image_id,patient_id,label,prob,split"], [], ["image_id,y_true,prob_0,prob_1"], [])
     theirs, new = [ours[0]], ["image_id,patient_id,label,prob,date"]
     for k, y, p, q in rows:
         split = "validation" if k < n // 2 else "test"

@@ -39,10 +39,7 @@ def subjects(data, tmp_path_factory):
     return {
         name: Subject(
             load_run(
-                None,
-                [*SHORT, f"method.name={name}", *SLOW_TO_LEARN.get(name, [])],
-                data=data,
-                model=own_network.make,
+                None, [*SHORT, f"method.name={name}", *SLOW_TO_LEARN.get(name, [])], data=data, model=own_network.make
             ),
             out / name,
         )

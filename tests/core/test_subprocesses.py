@@ -10,13 +10,7 @@ import sys
 import pytest
 
 from retinabench.core.errors import WorkError
-from retinabench.core.subprocesses import (
-    WAIT_POLICY,
-    environment,
-    in_processes,
-    sleeping_threads,
-    threads,
-)
+from retinabench.core.subprocesses import WAIT_POLICY, environment, in_processes, sleeping_threads, threads
 
 
 def variable(name):

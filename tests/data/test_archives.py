@@ -215,13 +215,7 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, ranges=True, drops=(), codes=(), length=True, body=BODY):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.ranges, self.drops, self.codes, self.length, self.body = (
-            ranges,
-            list(drops),
-            list(codes),
-            length,
-            body,
-        )
+        self.ranges, self.drops, self.codes, self.length, self.body = (ranges, list(drops), list(codes), length, body)
         self.asked = []
         self.url = f"http://127.0.0.1:{self.server_address[1]}/file"
         self.running = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01})

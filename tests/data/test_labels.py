@@ -24,17 +24,7 @@ def test_a_label_without_its_file_stops_the_preparation_and_is_listed(tmp_path, 
     names = ", ".join(path.stem for path in gone)
     with pytest.raises(InputError, match=r"7 labelled images have no file: .*, …"):
         DATASETS["eyepacs"].records(source)
-    arguments = [
-        "prepare",
-        "eyepacs",
-        "--source",
-        str(source),
-        "--out",
-        str(tmp_path / "out"),
-        "--size",
-        "16",
-        "-q",
-    ]
+    arguments = ["prepare", "eyepacs", "--source", str(source), "--out", str(tmp_path / "out"), "--size", "16", "-q"]
     assert run(arguments) == 2
     assert f"All are listed in {tmp_path / 'out.left_out.csv'}" in capsys.readouterr().err
     rows = (tmp_path / "out.left_out.csv").read_text().splitlines()

@@ -165,12 +165,7 @@ def test_work_is_halved_until_it_fits_and_the_limit_stays(tmp_path):
     assert json.loads((tmp_path / FILE).read_text())["validation"] == 8
     again = BatchLimits()
     keep_limits(again, tmp_path, Said(), writes=True)
-    assert (again.training, again.validation, again.of("validation", 64), again.of("training", 64)) == (
-        None,
-        8,
-        8,
-        64,
-    )
+    assert (again.training, again.validation, again.of("validation", 64), again.of("training", 64)) == (None, 8, 8, 64)
     assert again.history == limits.history
 
 

@@ -97,14 +97,7 @@ def test_a_manifest_leads_nowhere_else(tmp_path, name):
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [
-        ("size", 10**9),
-        ("size", 16),
-        ("size", "8"),
-        ("name", "a\nb"),
-        ("shards", 3),
-        ("settings", {"columns": 1}),
-    ],
+    [("size", 10**9), ("size", 16), ("size", "8"), ("name", "a\nb"), ("shards", 3), ("settings", {"columns": 1})],
 )
 def test_a_manifest_that_claims_what_is_not_there_is_one_line(tmp_path, key, value):
     folder = make_prepared(tmp_path / "data", size=8)
@@ -137,8 +130,7 @@ def test_every_picture_keeps_its_row_whatever_the_shards(folders):
     rows = [55, 0, 13]
     assert np.array_equal(joined.images([n + k for k in rows]), theirs.images(rows))
     assert np.array_equal(
-        joined.images([n + 3, 2, n + 1]),
-        np.stack([theirs.images([3])[0], ours.images([2])[0], theirs.images([1])[0]]),
+        joined.images([n + 3, 2, n + 1]), np.stack([theirs.images([3])[0], ours.images([2])[0], theirs.images([1])[0]])
     )
     assert set(joined.records.domain[n:]) == {"shifted"}
     assert np.array_equal(joined.records.grade[n:], theirs.records.grade)
@@ -199,8 +191,7 @@ def test_sets_that_do_not_fit_are_refused(folders, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "damage",
-    ["a shard that begins as an archive", "a shard with a header of Python 2", "image ids that repeat"],
+    "damage", ["a shard that begins as an archive", "a shard with a header of Python 2", "image ids that repeat"]
 )
 def test_damage_that_no_checksum_tells_is_one_line_with_its_place(tmp_path, damage, recwarn):
     folder = make_prepared(tmp_path / "data", size=8)

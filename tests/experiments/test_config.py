@@ -44,10 +44,7 @@ def test_files_hold_differences_and_words_win(tmp_path):
         (["optimizer.epochs=0"], "optimizer.epochs"),
         (["optimizer.lr=nan"], "optimizer.lr"),
         (["seed"], "key=value"),
-        (
-            ["method.name=ensemble", "method.member.name=dropout", "method.member.rats=1"],
-            "Did you mean 'rate'",
-        ),
+        (["method.name=ensemble", "method.member.name=dropout", "method.member.rats=1"], "Did you mean 'rate'"),
         (["method.name=map", "method.samples=3"], "method.samples"),
         (["optimizer.augment=afine"], "optimizer.augment"),
         (["optimizer.augment=1"], "optimizer.augment"),

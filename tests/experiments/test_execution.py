@@ -111,10 +111,7 @@ def command(prepared, out, method):
 
 def drive(how, target, arguments):
     return subprocess.run(
-        [sys.executable, "-c", DRIVER, how, str(target), *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-c", DRIVER, how, str(target), *arguments], capture_output=True, text=True, check=False
     )
 
 
@@ -187,11 +184,7 @@ def _epochs(out):
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize(
     ("trained", "share"),
-    [
-        ("head", 0.1),
-        ("1", 0.5),
-        *(pytest.param(*one, marks=pytest.mark.slow) for one in (("head", 0.9), ("all", 0.5))),
-    ],
+    [("head", 0.1), ("1", 0.5), *(pytest.param(*one, marks=pytest.mark.slow) for one in (("head", 0.9), ("all", 0.5)))],
 )
 def test_pretrained_networks_continue_to_the_same_bits(tmp_path, trained, share):
     """A head on cached features, the last stage alone, and the whole network; 0.1 is within the features of the first."""

@@ -48,11 +48,7 @@ def test_what_no_table_holds_is_computed_once_and_failures_are_tried_again(tmp_p
 
 
 def test_what_is_written_is_read(tmp_path):
-    rows = [
-        row(1, message='odd "text"\né', whys={"auroc": "why"}),
-        row(2, "failed", log="a.log"),
-        row(3, value=None),
-    ]
+    rows = [row(1, message='odd "text"\né', whys={"auroc": "why"}), row(2, "failed", log="a.log"), row(3, value=None)]
     write(tmp_path, *rows)
     assert read_results(tmp_path, IDENTITY) == read_results(tmp_path, None) == {one.run: one for one in rows}
     assert read_results(tmp_path / "absent", IDENTITY) == {}

@@ -77,12 +77,7 @@ def test_a_head_predicts_without_its_training_data(folders, tmp_path):
     data = shutil.copytree(ours, tmp_path / "ours")
     network = build_model(ModelConfig(name="resnet18", width=4, stem="small"), seed=7)
     torch.save(network.state_dict(), tmp_path / "w.pt")
-    words = [
-        f"model.weights={tmp_path / 'w.pt'}",
-        "model.trained=head",
-        "optimizer.augment=none",
-        "task=in_domain",
-    ]
+    words = [f"model.weights={tmp_path / 'w.pt'}", "model.trained=head", "optimizer.augment=none", "task=in_domain"]
     folder = execute(load_run(None, [*TINY, *words], data=str(data)), tmp_path / "runs", Resources("cpu"))
     found = []
     for name in ("before", "after"):

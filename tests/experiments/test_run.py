@@ -74,9 +74,7 @@ def test_the_classic_interface_scores_a_task(tmp_path):
 @pytest.mark.parametrize("method", ["map", "dropout"])
 def test_bfloat16_learns_and_predicts_in_full_precision(tmp_path, method):
     run = load_run(
-        None,
-        [*TINY, f"method={method}", "optimizer.precision=bfloat16"],
-        data=str(make_prepared(tmp_path / "data")),
+        None, [*TINY, f"method={method}", "optimizer.precision=bfloat16"], data=str(make_prepared(tmp_path / "data"))
     )
     test = read_predictions(execute(run, tmp_path / "runs", Resources("cpu")) / "predictions.parquet").select(
         split="test"

@@ -145,10 +145,7 @@ def test_the_mixture_is_a_density(case):
     brute = np.log(np.mean(stats.norm.pdf(target, means, np.sqrt(variances)), axis=0)).mean()
     assert mixture_log_likelihood(target, means, variances) == pytest.approx(brute, abs=1e-12)
     total, _ = integrate.quad(
-        lambda y: math.exp(mixture_log_likelihood(np.array([y]), means[:, :1], variances[:, :1])),
-        -60,
-        60,
-        limit=500,
+        lambda y: math.exp(mixture_log_likelihood(np.array([y]), means[:, :1], variances[:, :1])), -60, 60, limit=500
     )
     assert total == pytest.approx(1, abs=1e-7)
 

@@ -87,11 +87,7 @@ def test_cameras_are_sizes_by_domain_the_commonest_first():
     width = np.array([300, 400, 400, 0, 300, 300])
     files = OriginalFiles(np.full(6, ""), width, np.where(width > 0, 200, 0), np.array([10, 20, 40, 9, 7, 9]), ())
     rows = [(r.domain, r.width, r.images, r.median_bytes, r.referable) for r in camera_rows(records, files)]
-    assert rows == [
-        ("in_domain", 400, 2, 30, 0.5),
-        ("in_domain", 300, 1, 10, 0.0),
-        ("shifted", 300, 2, 8, 0.5),
-    ]
+    assert rows == [("in_domain", 400, 2, 30, 0.5), ("in_domain", 300, 1, 10, 0.0), ("shifted", 300, 2, 8, 0.5)]
     assert list(camera_rows(records, None)) == []
 
 

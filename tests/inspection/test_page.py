@@ -41,8 +41,7 @@ def test_signs_and_accents_are_drawn_and_not_as_boxes(monkeypatch):
     original = ImageDraw.ImageDraw.text
     monkeypatch.setattr(ImageDraw.ImageDraw, "text", lambda self, *a: drawn.append((a[1], a[3])) or original(self, *a))
     contact_sheet(
-        "Outliers",
-        [Tile(np.zeros((8, 8, 3), np.uint8), "André Ünal 1×2 " * 6, "few bytes per pixel, z −4.5")],
+        "Outliers", [Tile(np.zeros((8, 8, 3), np.uint8), "André Ünal 1×2 " * 6, "few bytes per pixel, z −4.5")]
     )
     assert drawn[-1][0] == "few bytes per pixel, z −4.5"  # whole, not cut
     for text, font in drawn:
@@ -103,11 +102,7 @@ def test_every_fault_is_in_the_json(written):
     assert (exact["kind"], exact["across_splits"], exact["conflicting_grades"]) == ("equal bytes", True, True)
     assert (near["kind"], near["across_splits"], near["conflicting_grades"]) == ("same retina", False, False)
     [pair] = near["pairs"]
-    assert (pair["images"], pair["kind"], pair["alignment"]["mirrored"]) == (
-        ["i02", "i03"],
-        "same retina",
-        False,
-    )
+    assert (pair["images"], pair["kind"], pair["alignment"]["mirrored"]) == (["i02", "i03"], "same retina", False)
     assert pair["alignment"]["quarter"] > 0.48
     assert [one["alignment"] for one in exact["pairs"]] == [None]
     assert found["leaks"] == [{"splits": ["train", "test"], "patients": 1, "images": 1, "fellow_eyes": 1}]
@@ -172,11 +167,7 @@ def test_where_only_labels_are_known_no_grade_is_shown(folder, tmp_path, capsys)
     assert {path.name for path in out.glob("sheet-label-*")} == {"sheet-label-0.png", "sheet-label-1.png"}
     assert "Images by label" in (out / "index.html").read_text()
     # Apart from the data set's own card, which explains what grades are.
-    texts = [
-        said,
-        (out / "inspection.json").read_text(),
-        (out / "card.md").read_text().partition("## Splits")[2],
-    ]
+    texts = [said, (out / "inspection.json").read_text(), (out / "card.md").read_text().partition("## Splits")[2]]
     assert not [text for text in texts if "grade" in text.lower()]
 
 

@@ -50,13 +50,7 @@ def test_exporters_need_no_torch():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-RUN = {
-    "data": "/home/secret",
-    "shifted": None,
-    "seed": 3,
-    "model": {"name": "x", "weights": None},
-    "views": [1, 2],
-}
+RUN = {"data": "/home/secret", "shifted": None, "seed": 3, "model": {"name": "x", "weights": None}, "views": [1, 2]}
 
 
 def folder(tmp_path, rows=()):

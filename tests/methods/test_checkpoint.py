@@ -137,18 +137,8 @@ def test_a_checkpoint_is_due_after_its_interval(tmp_path, monkeypatch):
 
 def saved(**changes):
     net = nn.Linear(3, 2)
-    state = {
-        "model": net.state_dict(),
-        "optimizer": make_optimizer(net, Optimizer()).state_dict(),
-        "epoch": 1,
-    }
-    return {
-        **state,
-        "best": 0.5,
-        "history": json.dumps([{"epoch": 1}]),
-        "counts": {"gradients": 3},
-        **changes,
-    }
+    state = {"model": net.state_dict(), "optimizer": make_optimizer(net, Optimizer()).state_dict(), "epoch": 1}
+    return {**state, "best": 0.5, "history": json.dumps([{"epoch": 1}]), "counts": {"gradients": 3}, **changes}
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,7 @@ from retinabench.data.loader import ArraySource, Batches, BatchLimits, array_bat
 from retinabench.experiments.config import load_run
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import Checkpoint
-from retinabench.methods.training.gradients import (
-    BatchInfo,
-    cross_entropy,
-    describe_batch,
-    gradients,
-    probe_limit,
-)
+from retinabench.methods.training.gradients import BatchInfo, cross_entropy, describe_batch, gradients, probe_limit
 from retinabench.methods.training.likelihood import Bernoulli
 from retinabench.methods.training.loop import likelihood_only
 from retinabench.models.build import build_model
@@ -104,9 +98,7 @@ class Scarce:
 def taken(method, limits, *, net="lenet", images=16, most=10**9, failing=(), words=()):
     """Gradients, buffers and sizes of the parts of one step."""
     run = load_run(
-        None,
-        [f"model.name={net}", "model.width=8", f"method.name={method}", "optimizer.l2=1e-3", *words],
-        data="none",
+        None, [f"model.name={net}", "model.width=8", f"method.name={method}", "optimizer.l2=1e-3", *words], data="none"
     )
     batches = a_batch(images)
     posterior = METHODS[method].build(build_model(run.model, 0), run, Bernoulli())
@@ -116,17 +108,7 @@ def taken(method, limits, *, net="lenet", images=16, most=10**9, failing=(), wor
     use_generator(model, noise)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     images, labels = next(batches.epoch(0))
-    gradients(
-        objective,
-        model,
-        optimizer,
-        images,
-        labels,
-        describe_batch(labels, 0, batches, "none"),
-        noise,
-        limits,
-        1,
-    )
+    gradients(objective, model, optimizer, images, labels, describe_batch(labels, 0, batches, "none"), noise, limits, 1)
     found = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
     return found, [buffer.clone() for buffer in model.buffers()], objective.sizes
 

@@ -205,11 +205,7 @@ if __name__ == "__main__":
         numpyro.sample("y", numpyro.distributions.Bernoulli(logits=inputs @ w), obs=labels)
 
     sampler = numpyro.infer.MCMC(
-        numpyro.infer.NUTS(model),
-        num_warmup=1000,
-        num_samples=25_000,
-        num_chains=4,
-        chain_method="vectorized",
+        numpyro.infer.NUTS(model), num_warmup=1000, num_samples=25_000, num_chains=4, chain_method="vectorized"
     )
     sampler.run(jax.random.PRNGKey(0))
     w = np.asarray(sampler.get_samples(group_by_chain=True)["w"])

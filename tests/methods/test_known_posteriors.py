@@ -59,10 +59,7 @@ class Problem:
     def __init__(self, inputs, targets, network):
         points = ArrayDataset(inputs, targets, np.full(len(targets), "train"))
         self.batches = point_batches(TargetData(points, points), len(targets), 0, torch.device("cpu"))
-        self.x, self.y = (
-            self.batches.source.inputs.double().numpy(),
-            self.batches.source.labels.double().numpy(),
-        )
+        self.x, self.y = (self.batches.source.inputs.double().numpy(), self.batches.source.labels.double().numpy())
         self.network = network
         self.likelihood = Gaussian() if targets.dtype.kind == "f" else Categorical(2)
 

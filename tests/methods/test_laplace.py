@@ -48,8 +48,7 @@ def test_the_logits_hessian_is_that_of_the_cross_entropy(outputs):
     )
     for loss in losses:  # whatever the label
         assert torch.allclose(
-            (Bernoulli() if outputs == 1 else Categorical(outputs)).information(logits[None])[0],
-            hessian(loss)(logits),
+            (Bernoulli() if outputs == 1 else Categorical(outputs)).information(logits[None])[0], hessian(loss)(logits)
         )
 
 
@@ -68,10 +67,7 @@ def test_on_logistic_regression_the_curvature_is_the_hessian(outputs):
         return weights.double() @ nn.functional.cross_entropy(logits, labels, reduction="none")
 
     ours = linear_curvature(
-        with_bias(features),
-        (phi @ theta.T).float(),
-        weights,
-        Bernoulli() if outputs == 1 else Categorical(outputs),
+        with_bias(features), (phi @ theta.T).float(), weights, Bernoulli() if outputs == 1 else Categorical(outputs)
     )
     assert torch.allclose(ours, hessian(loss)(theta.flatten()), rtol=1e-5, atol=1e-6)
 

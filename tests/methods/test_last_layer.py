@@ -122,8 +122,7 @@ def test_the_objective_is_the_evidence_bound(batches, words, covariance):
         else:
             one = [
                 torch.distributions.kl_divergence(
-                    torch.distributions.Normal(mean[i], deviation[i]),
-                    torch.distributions.Normal(0.0, 10**0.5),
+                    torch.distributions.Normal(mean[i], deviation[i]), torch.distributions.Normal(0.0, 10**0.5)
                 )
                 for i in chosen
             ]

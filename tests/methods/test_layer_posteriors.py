@@ -70,11 +70,7 @@ def test_linear_regression_reaches_the_closed_form_optimum():
     layer = gaussian(nn.Linear(3, 1, bias=False), 0.7, family=family).eval().double()
     use_draws(layer, [Draw(generator())] * 6)
     optimizer = torch.optim.LBFGS(
-        layer.parameters(),
-        max_iter=500,
-        tolerance_grad=1e-10,
-        tolerance_change=1e-15,
-        line_search_fn="strong_wolfe",
+        layer.parameters(), max_iter=500, tolerance_grad=1e-10, tolerance_change=1e-15, line_search_fn="strong_wolfe"
     )
 
     def closure():

@@ -77,8 +77,7 @@ def test_the_information_is_the_squared_root_and_the_covariance_of_the_score(lik
     outputs = torch.randn(1, likelihood.outputs, generator=generator(), dtype=torch.float64)
     information = likelihood.information(outputs)[0]
     root = torch.stack(
-        [likelihood.root_times(outputs[0], v) for v in torch.eye(likelihood.outputs, dtype=torch.float64)],
-        dim=1,
+        [likelihood.root_times(outputs[0], v) for v in torch.eye(likelihood.outputs, dtype=torch.float64)], dim=1
     )
     assert torch.allclose(root.T @ root, information)
     many = outputs.expand(40_000, -1).clone().requires_grad_(True)

@@ -18,13 +18,7 @@ from retinabench.methods.settings import Optimizer
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.gradients import BatchInfo, cross_entropy
 from retinabench.methods.training.likelihood import Bernoulli
-from retinabench.methods.training.loop import (
-    learning_rate,
-    likelihood_only,
-    make_optimizer,
-    restore_optimizer,
-    train,
-)
+from retinabench.methods.training.loop import learning_rate, likelihood_only, make_optimizer, restore_optimizer, train
 from retinabench.methods.training.posterior import precision
 from retinabench.models.build import build_model
 from support.helpers import make_prepared
@@ -65,14 +59,8 @@ def test_a_parameter_may_be_exempt_from_the_l2_term():
 @pytest.mark.parametrize(
     ("forge", "says"),
     [
-        (
-            lambda s: s["state"][0].update(momentum_buffer=torch.zeros(7)),
-            r"momentum_buffer .* has shape \(7,\)",
-        ),
-        (
-            lambda s: s["state"][0].update(momentum_buffer={"a": 1}),
-            "momentum_buffer of the optimiser is {'a': 1}",
-        ),
+        (lambda s: s["state"][0].update(momentum_buffer=torch.zeros(7)), r"momentum_buffer .* has shape \(7,\)"),
+        (lambda s: s["state"][0].update(momentum_buffer={"a": 1}), "momentum_buffer of the optimiser is {'a': 1}"),
         (lambda s: s["state"][0].update(momentum_buffer=3.0), "momentum_buffer of the optimiser is 3.0"),
     ],
 )

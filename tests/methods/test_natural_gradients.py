@@ -62,11 +62,7 @@ def test_25_steps_on_a_quadratic_are_the_recorded_ones(shared, monkeypatch):
         assert np.allclose(w.grad, golden["grad"][step], rtol=1e-10)
         optimizer.step()
         state = optimizer.state[w]
-        for name, value in (
-            ("momentum", state["momentum"]),
-            ("hess", state["hessian"]),
-            ("mean", w.detach()),
-        ):
+        for name, value in (("momentum", state["momentum"]), ("hess", state["hessian"]), ("mean", w.detach())):
             assert np.allclose(value, golden[name][step], rtol=1e-10, atol=1e-13), (name, step)
 
 

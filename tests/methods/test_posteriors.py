@@ -166,8 +166,7 @@ def test_a_point_has_no_width_and_the_state_makes_the_round_trip():
     network.restore(one.state())
     assert set(network.stds) == {"weight", "bias"}
     torch.testing.assert_close(
-        network.predict(x, 2, torch.Generator().manual_seed(3)),
-        one.predict(x, 2, torch.Generator().manual_seed(3)),
+        network.predict(x, 2, torch.Generator().manual_seed(3)), one.predict(x, 2, torch.Generator().manual_seed(3))
     )
 
 

@@ -43,10 +43,7 @@ class Backbone(nn.Module):
     def __init__(self):
         super().__init__()
         self.num_features = 6
-        self.patches, self.mix = (
-            nn.Conv2d(3, 6, 4, stride=4),
-            nn.Conv2d(6, 6, 3, padding=1, groups=3, bias=False),
-        )
+        self.patches, self.mix = (nn.Conv2d(3, 6, 4, stride=4), nn.Conv2d(6, 6, 3, padding=1, groups=3, bias=False))
         self.norm, self.mlp = nn.LayerNorm(6), nn.Linear(6, 6)
 
     def forward(self, x):
@@ -190,10 +187,7 @@ def test_only_adapters_and_heads_are_trained():
 
 def test_members_trained_together_are_members_trained_apart():
     """Nothing couples them: norms are fixed. Convolutions of other batch sizes round in another order."""
-    batches, together = (
-        points_of_lora_ensemble(),
-        LoraEnsemble.build(build_model(NET, seed=3), run(2), Bernoulli()),
-    )
+    batches, together = (points_of_lora_ensemble(), LoraEnsemble.build(build_model(NET, seed=3), run(2), Bernoulli()))
     start = together.state()
     objective = LoraEnsemble.objective(together, batches, run(2))
     train(together, batches, run(2), Checkpoint(), objective=objective)

@@ -70,8 +70,7 @@ def test_the_variance_of_a_total_is_the_closed_form():
 
 
 @pytest.mark.parametrize(
-    "ids",
-    [["b", "a", "b"], [2, 1, 2], [2.5, 1.0, 2.5], np.array(["b", "a", "b"], object), [True, False, True]],
+    "ids", [["b", "a", "b"], [2, 1, 2], [2.5, 1.0, 2.5], np.array(["b", "a", "b"], object), [True, False, True]]
 )
 def test_ids_of_any_type(ids):
     codes, clusters = cluster_codes(ids)

@@ -26,11 +26,7 @@ def test_it_is_score_of_the_predictions():
     split = Arrays(IMAGES, LABEL, patient_id=patient, batch_size=64)
     mean, spread = estimator(IMAGES.astype(np.float32) / np.float32(255))
     by_hand = rb.Predictions(
-        np.arange(150),
-        LABEL,
-        mean.astype(np.float64),
-        patient_id=patient,
-        uncertainty=spread.astype(np.float64),
+        np.arange(150), LABEL, mean.astype(np.float64), patient_id=patient, uncertainty=spread.astype(np.float64)
     )
     found = evaluate(estimator, split, bootstrap=50)
     assert found.to_dict() == rb.score(by_hand, bootstrap=50).to_dict()
@@ -58,10 +54,7 @@ def test_a_split_of_ones_own():
     ("wrong", "message"),
     [
         (lambda x: x.mean((1, 2, 3)), "returned ndarray for batch 1.*mean, uncertainty"),
-        (
-            lambda x: (np.zeros((len(x), 2)), np.zeros(len(x))),
-            r"mean has shape \(64, 2\) for batch 1 of 64 images",
-        ),
+        (lambda x: (np.zeros((len(x), 2)), np.zeros(len(x))), r"mean has shape \(64, 2\) for batch 1 of 64 images"),
         (lambda x: (np.zeros(len(x)), 0.0), r"uncertainty has shape \(\) for batch 1"),
         (lambda x: (np.full(len(x), 3.0), np.zeros(len(x))), "outside"),
         (lambda x: (np.full(len(x), 0.5), np.full(len(x), np.nan)), "column 'uncertainty': is nan"),

@@ -122,12 +122,7 @@ def test_what_is_no_date_is_named_by_its_row(dates, message):
 
 
 def test_a_bad_date_of_the_test_split_is_named_by_the_row_of_the_file(tmp_path):
-    rows = [
-        "a,0,.1,,validation,1",
-        "b,1,.9,,validation,1",
-        "c,0,,2026-01-01,test,0",
-        "d,0,.1,2026-01-01,test,1",
-    ]
+    rows = ["a,0,.1,,validation,1", "b,1,.9,,validation,1", "c,0,,2026-01-01,test,0", "d,0,.1,2026-01-01,test,1"]
     lines = ["image_id,label,prob,date,split,gradable", *rows, "e,1,.8,31.02.2026,test,1"]
     (tmp_path / "p.csv").write_text("\n".join(lines) + "\n")
     whole = rb.read_predictions(tmp_path / "p.csv")
@@ -173,14 +168,9 @@ def test_windows_are_the_finest_that_fit(last, unit, count):
 
 
 def test_validation_images_without_labels_stay_in_the_reference():
-    later, earlier = (
-        predictions(["2026-01-01"]),
-        predictions(["2025-01-01", "2025-01-02"], split=["validation"] * 2),
-    )
+    later, earlier = (predictions(["2026-01-01"]), predictions(["2025-01-01", "2025-01-02"], split=["validation"] * 2))
     earlier = replace(
-        earlier,
-        image_id=np.array(["v0", "v1"]),
-        subgroups={**earlier.subgroups, "labelled": ["yes", "no"]},
+        earlier, image_id=np.array(["v0", "v1"]), subgroups={**earlier.subgroups, "labelled": ["yes", "no"]}
     )
     _, reference = follow_up([later, earlier], "auto", 0.5, "date")
     assert reference.labelled.tolist() == [True, False]

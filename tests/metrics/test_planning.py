@@ -11,14 +11,7 @@ import pytest
 import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.metrics.clinical.thresholds import ABOVE_HALF
-from retinabench.metrics.planning import (
-    Aims,
-    Assumptions,
-    Stated,
-    from_pilot,
-    plan_study,
-    stated_assumptions,
-)
+from retinabench.metrics.planning import Aims, Assumptions, Stated, from_pilot, plan_study, stated_assumptions
 from retinabench.metrics.proportions import clustered_proportion
 from retinabench.metrics.sample_sizes import Clusters, images_for_half_width
 

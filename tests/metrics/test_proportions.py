@@ -217,10 +217,7 @@ def test_combinations_of_correlated_eyes_cover():
     patient = np.repeat(np.arange(100), 2)
     for _ in range(400):
         score = np.repeat(rng.normal(size=100), 2) * 0.7 + 0.714 * rng.normal(size=200)
-        a, b = (
-            score > 1.0364,
-            (score < -0.2533) & (score > -1.2816),
-        )  # 15 % and 30 %, of the standard normal score
+        a, b = (score > 1.0364, (score < -0.2533) & (score > -1.2816))  # 15 % and 30 %, of the standard normal score
         found = combined_proportions([(1.0, a), (-0.5, b)], patient)
         covered += found.low <= 0.15 - 0.5 * 0.3 <= found.high
     assert 0.915 < covered / 400 <= 0.99

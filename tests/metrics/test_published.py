@@ -192,10 +192,7 @@ def test_scalars_through_score(case):
     z = golden(f"retention_{case}")
     truth = golden_json("eval_metrics_single")[case]["direct"]
     p = Predictions(
-        np.arange(len(z["in_y_true"])).astype(str),
-        z["in_y_true"],
-        z["in_y_pred"],
-        uncertainty=z["in_uncertainty"],
+        np.arange(len(z["in_y_true"])).astype(str), z["in_y_true"], z["in_y_pred"], uncertainty=z["in_uncertainty"]
     )
     scores = score(p, rules="published").to_dict()["sets"]["in_domain"]["scores"]
     for theirs, ours in NAMES.items():
@@ -267,13 +264,7 @@ def test_one_class_has_no_auroc_and_says_so():
     p = Predictions(["a", "b"], [0, 0], [0.1, 0.2])
     entry = score_sets(p, np.array([0.1, 0.2]), 0)["in_domain"].auroc
     assert np.isnan(entry.value)
-    assert entry.to_dict() == {
-        "value": None,
-        "low": None,
-        "high": None,
-        "version": 1,
-        "why": "one class only",
-    }
+    assert entry.to_dict() == {"value": None, "low": None, "high": None, "version": 1, "why": "one class only"}
 
 
 def test_rebalanced_aptos():

@@ -13,22 +13,8 @@ from sklearn import metrics
 
 from retinabench.core.errors import InputError
 from retinabench.metrics import ordered_pairs, referral_curves, weighted_images
-from retinabench.metrics.ordered_pairs import (
-    NEAR,
-    Pairs,
-    earlier_ties,
-    halvings,
-    inside_blocks,
-    near_pairs,
-    two_tails,
-)
-from retinabench.metrics.referral_curves import (
-    METRICS,
-    auprc_values,
-    coarse_auprc_area,
-    curve_of,
-    values_on_grid,
-)
+from retinabench.metrics.ordered_pairs import NEAR, Pairs, earlier_ties, halvings, inside_blocks, near_pairs, two_tails
+from retinabench.metrics.referral_curves import METRICS, auprc_values, coarse_auprc_area, curve_of, values_on_grid
 from retinabench.metrics.scoring import referral_curve
 from retinabench.metrics.weighted_images import Cases
 from support.shared_inputs import big, images

@@ -145,10 +145,7 @@ def test_an_interval_of_a_rarely_defined_score_is_withheld():
 def test_no_interval_is_without_width():
     """The hand-made cases of the audit: no error at all, hardly any positive, and every answer alike."""
     rng = np.random.default_rng(0)
-    n, eyes = (
-        120,
-        {"image_id": [f"i{k}" for k in range(120)], "patient_id": [f"p{k // 2}" for k in range(120)]},
-    )
+    n, eyes = (120, {"image_id": [f"i{k}" for k in range(120)], "patient_id": [f"p{k // 2}" for k in range(120)]})
     label = (np.arange(n) < 12).astype(int)
     cases = {
         "perfect": np.where(label == 1, 0.9, 0.1) + rng.uniform(-0.05, 0.05, n),
@@ -237,11 +234,7 @@ def test_many_weightings_at_once_are_one_after_the_other(number):
 
 
 def test_the_table_is_complete():
-    assert {name for name, s in SCORES.items() if s.sets != ON_REQUEST} == {
-        *CONTRACT,
-        "ood_auroc",
-        "ood_auprc",
-    }
+    assert {name for name, s in SCORES.items() if s.sets != ON_REQUEST} == {*CONTRACT, "ood_auroc", "ood_auprc"}
     for name, s in SCORES.items():
         assert s.name == name
         assert s.direction in ("higher", "lower") or s.sets == ON_REQUEST

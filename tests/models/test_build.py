@@ -104,16 +104,10 @@ def test_weights_of_the_hub_need_their_hash():
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (
-            ["model.trained=0"],
-            "model.trained: should be 'all', 'head' or a number of stages from 1 .given: 0",
-        ),
+        (["model.trained=0"], "model.trained: should be 'all', 'head' or a number of stages from 1 .given: 0"),
         (["model.trained=heads"], "should be 'all', 'head' or a number of stages from 1"),
         (["model.trained=2"], "cannot stay as it is. Set model.weights"),
-        (
-            ["model.layer_decay=0.5"],
-            "model.layer_decay is of a pretrained trunk. Set model.weights, or leave",
-        ),
+        (["model.layer_decay=0.5"], "model.layer_decay is of a pretrained trunk. Set model.weights, or leave"),
         (["model.trunk_lr=0.5"], "model.trunk_lr is of a pretrained trunk"),
     ],
 )

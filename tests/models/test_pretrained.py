@@ -25,11 +25,7 @@ def test_the_norm_of_a_vision_transformer_is_found_under_either_name():
             self.fc = nn.Linear(3, 1)
 
     network = Transformer()
-    state = {
-        "norm.weight": torch.tensor([1.0, 2.0, 3.0]),
-        "norm.bias": torch.zeros(3),
-        "mask_token": torch.ones(1),
-    }
+    state = {"norm.weight": torch.tensor([1.0, 2.0, 3.0]), "norm.bias": torch.zeros(3), "mask_token": torch.ones(1)}
     renamed = named_as(network.backbone, state)
     assert torch.equal(renamed["fc_norm.weight"], state["norm.weight"])
 
@@ -53,11 +49,7 @@ def test_the_prefix_of_the_trunk_is_left_out_whatever_stands_beside_it(prefix, o
 
 def test_the_layout_of_efficientnet_lite_pytorch_is_known_behind_a_prefix():
     network = efficientnet_lite0()
-    state = {
-        "model._conv_stem.weight": torch.ones(1),
-        "model._bn1.bias": torch.ones(1),
-        "step": torch.ones(1),
-    }
+    state = {"model._conv_stem.weight": torch.ones(1), "model._bn1.bias": torch.ones(1), "step": torch.ones(1)}
     assert {"conv_stem.weight", "bn2.bias"} <= set(named_as(network, state))
 
 
@@ -100,15 +92,7 @@ def test_the_learning_rate_falls_from_the_head_to_the_input(weights):
     network = build_model(ModelConfig(**NET, weights=weights, trunk_lr=0.1, layer_decay=0.5), seed=0)
     factors = {name.partition(".")[0]: getattr(p, "lr_factor", 1.0) for name, p in network.named_parameters()}
     assert factors == pytest.approx(
-        {
-            "fc": 1,
-            "layer4": 0.1,
-            "layer3": 0.05,
-            "layer2": 0.025,
-            "layer1": 0.0125,
-            "bn1": 0.00625,
-            "conv1": 0.00625,
-        }
+        {"fc": 1, "layer4": 0.1, "layer3": 0.05, "layer2": 0.025, "layer1": 0.0125, "bn1": 0.00625, "conv1": 0.00625}
     )
     groups = parameter_groups(network, Optimizer(l2=1e-3))
     assert sum(len(group["params"]) for group in groups) == len(list(network.parameters()))
@@ -145,12 +129,7 @@ def test_the_only_sequence_of_blocks_is_as_many_stages():
 
 @pytest.mark.parametrize(
     ("name", "count"),
-    [
-        ("vit_tiny_patch16_224", 13),
-        ("swin_tiny_patch4_window7_224", 5),
-        ("convnext_atto", 5),
-        ("resnet50", 5),
-    ],
+    [("vit_tiny_patch16_224", 13), ("swin_tiny_patch4_window7_224", 5), ("convnext_atto", 5), ("resnet50", 5)],
 )
 def test_stages_of_timm_s_networks(name, count):
     timm = pytest.importorskip("timm", reason="timm is not installed")
@@ -218,10 +197,7 @@ class Evil:
         ),
         (lambda s: {k: v.repeat(2, *[1] * (v.ndim - 1)) if v.ndim else v for k, v in s.items()}, "has shape"),
         (lambda s: {**s, "conv1.weight": torch.full_like(s["conv1.weight"], torch.nan)}, "not finite"),
-        (
-            lambda s: {**s, "conv1.weight": s["conv1.weight"].to(torch.int8)},
-            "holds int8 values.*not quantised",
-        ),
+        (lambda s: {**s, "conv1.weight": s["conv1.weight"].to(torch.int8)}, "holds int8 values.*not quantised"),
         (lambda s: {"state_dict": {}}, "holds no tensors"),
         (lambda s: {**s, "conv1.weight": Evil()}, "never loaded"),
     ],

@@ -14,13 +14,7 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from retinabench.models.stochastic.drawing import Draw, use_draws, use_generator
-from retinabench.models.stochastic.shared_weights import (
-    BatchEnsembleLayer,
-    LowRank,
-    Members,
-    OuterProduct,
-    Rank1Layer,
-)
+from retinabench.models.stochastic.shared_weights import BatchEnsembleLayer, LowRank, Members, OuterProduct, Rank1Layer
 
 
 class Fixed(OuterProduct):

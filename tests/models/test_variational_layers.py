@@ -51,12 +51,7 @@ def test_a_layer_s_kl_is_the_reference_with_he_s_prior(shared, tied, name):
     layer = torch.nn.Conv2d(4, 5, 3)
     layer.weight.data = mean.permute(3, 2, 0, 1).contiguous()  # the reference's axes are (H, W, in, out)
     made = Variational(
-        layer,
-        family=FAMILIES["gaussian"],
-        prior=Prior(tied),
-        flipout=True,
-        stddev=(0.01, 0.0),
-        generator=generator(),
+        layer, family=FAMILIES["gaussian"], prior=Prior(tied), flipout=True, stddev=(0.01, 0.0), generator=generator()
     )
     assert made.prior_stddev == pytest.approx(prior, rel=1e-12)
     assert made.prior_stddev == pytest.approx(float(golden["out_he_prior_stddev_conv3x3_cin4"]))
@@ -125,12 +120,7 @@ def test_per_filter_kl_is_the_sum_over_the_vectors():
 
 def around(layer, *, family="gaussian", flipout=True, stddev=(0.3, 0.5), seed=0):
     return Variational(
-        layer,
-        family=FAMILIES[family],
-        prior=Prior("zero"),
-        flipout=flipout,
-        stddev=stddev,
-        generator=generator(seed),
+        layer, family=FAMILIES[family], prior=Prior("zero"), flipout=flipout, stddev=stddev, generator=generator(seed)
     )
 
 

@@ -181,9 +181,7 @@ SEEDS = [
 
 
 @given(
-    st.sampled_from(SEEDS),
-    st.lists(st.tuples(st.integers(0, 10**6), st.binary(max_size=4)), max_size=6),
-    st.booleans(),
+    st.sampled_from(SEEDS), st.lists(st.tuples(st.integers(0, 10**6), st.binary(max_size=4)), max_size=6), st.booleans()
 )
 @settings(deadline=None, max_examples=200)
 def test_damaged_files_are_read_or_refused(folder_of_damage, seed, edits, cut):

@@ -124,9 +124,7 @@ def test_logits():
     for shaped in (one, one[:, None]):
         np.testing.assert_allclose(rb.Predictions.from_logits(shaped, IDS, LABEL).prob, expit(one), rtol=1e-12)
     np.testing.assert_allclose(
-        rb.Predictions.from_logits(LOGITS, IDS, LABEL).prob,
-        reference(LOGITS, axis=1)[:, 2:].sum(axis=1),
-        rtol=1e-12,
+        rb.Predictions.from_logits(LOGITS, IDS, LABEL).prob, reference(LOGITS, axis=1)[:, 2:].sum(axis=1), rtol=1e-12
     )
     samples = RNG.normal(0, 2, (N, 3, 1))
     np.testing.assert_allclose(

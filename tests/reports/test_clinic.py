@@ -47,10 +47,7 @@ def test_a_file_with_columns_answers_more(rich, plain):
         "Indeterminate or missing results": ("counted as positive", "no ungradable images"),
         "Severity of the disease": ("grade 3 or 4", "no grades in the file"),
         "Uncertainty of the estimates": ("clustered by patient", "taken as independent"),
-        "Model output and how its threshold was chosen": (
-            "youden on the validation split",
-            "given beforehand",
-        ),
+        "Model output and how its threshold was chosen": ("youden on the validation split", "given beforehand"),
     }
     for topic, (known, unknown) in questions.items():
         assert all(word in rich[topic].answer for word in known.split(", ")), topic

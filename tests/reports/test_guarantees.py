@@ -9,10 +9,7 @@ import numpy as np
 from rich.console import Console
 
 import retinabench as rb
-from retinabench.reports.guarantees import (
-    transfer_summary,
-    triage_summary,
-)
+from retinabench.reports.guarantees import transfer_summary, triage_summary
 
 
 def printed(found):

@@ -93,14 +93,10 @@ def watched():
     reference = follow_up(rng, 300, name="v")
     return {
         "broken": monitor(
-            follow_up(rng, 900, sure_errors=0.2, change=120, unlabelled_from=330),
-            PAGE_GOALS,
-            reference=reference,
+            follow_up(rng, 900, sure_errors=0.2, change=120, unlabelled_from=330), PAGE_GOALS, reference=reference
         ),
         "drift": monitor(
-            follow_up(rng, 500, washed_out=0.3, change=100, unlabelled_from=0),
-            PAGE_GOALS,
-            reference=reference,
+            follow_up(rng, 500, washed_out=0.3, change=100, unlabelled_from=0), PAGE_GOALS, reference=reference
         ),
         "unlabelled": monitor(follow_up(rng, 200, unlabelled_from=0), PAGE_GOALS),
         "holds": monitor(follow_up(rng, 300), PAGE_GOALS),

@@ -31,8 +31,7 @@ def test_a_command_that_prints_a_traceback_or_hangs_is_broken() -> None:
     assert command("raise OSError", program=python).broken == "traceback"
     assert command("import time; time.sleep(9)", program=python, seconds=0.2).broken == "longer than 0.2 s"
     said = command(
-        "import sys; sys.exit(print('retinabench: error: a.csv: is empty.', file=sys.stderr) or 2)",
-        program=python,
+        "import sys; sys.exit(print('retinabench: error: a.csv: is empty.', file=sys.stderr) or 2)", program=python
     )
     assert said.refused
 

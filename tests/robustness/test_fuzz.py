@@ -43,10 +43,7 @@ def counted(part):
         "images": len(part),
         "patients": None if part.patient_id is None else len(set(part.patient_id.tolist())),
         "positives": int(part.label.sum()),
-        "scores": {
-            "accuracy": {"value": float(np.mean((part.prob > 0.5) == part.label))},
-            "auroc": {"value": auroc},
-        },
+        "scores": {"accuracy": {"value": float(np.mean((part.prob > 0.5) == part.label))}, "auroc": {"value": auroc}},
     }
 
 

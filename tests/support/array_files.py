@@ -26,10 +26,7 @@ def write_cifar(folder, per_file=6):
         rows.tofile(batches / name)
     for kind, _ in cifar10.CORRUPTED:
         strengths = np.repeat(np.arange(1, 6, dtype=np.uint8), per_file)
-        np.save(
-            corrupted / f"{kind}.npy",
-            np.broadcast_to(strengths[:, None, None, None], (5 * per_file, 32, 32, 3)),
-        )
+        np.save(corrupted / f"{kind}.npy", np.broadcast_to(strengths[:, None, None, None], (5 * per_file, 32, 32, 3)))
 
 
 def write_reviews(folder):

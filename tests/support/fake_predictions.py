@@ -61,11 +61,5 @@ def predictions(
         grade=people["grade"],
         patient_id=people["patient_id"],
         domain=people["domain"],
-        metadata={
-            "method": method,
-            "seed": seed,
-            "members": members,
-            "config_hash": f"{seed:08x}",
-            **metadata,
-        },
+        metadata={"method": method, "seed": seed, "members": members, "config_hash": f"{seed:08x}", **metadata},
     )

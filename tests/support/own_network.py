@@ -11,10 +11,7 @@ class Eye(nn.Module):
         super().__init__()
         self.answer = nn.Linear(16, outputs)
         self.features = nn.Sequential(
-            nn.Conv2d(3, 8, 3, padding=1, bias=False),
-            nn.BatchNorm2d(8),
-            nn.ReLU(inplace=True),
-            nn.MaxPool2d(2),
+            nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.MaxPool2d(2)
         )
         self.weight = nn.Conv2d(8, 8, 3, padding=1, groups=2)
         self.backbone = nn.ModuleDict({"gate": nn.Linear(8 * (size // 2) ** 2, 16)})

@@ -39,8 +39,5 @@ def two_domains(n=300, **changes):
     rng = np.random.default_rng(0)
     y = (rng.random(n) < 0.3).astype(int)
     prob = 1 / (1 + np.exp(-(3 * y - 1.5 + rng.normal(size=n))))
-    columns = {
-        "patient_id": np.arange(n) // 2,
-        "domain": np.where(np.arange(n) < 200, "in_domain", "shifted"),
-    }
+    columns = {"patient_id": np.arange(n) // 2, "domain": np.where(np.arange(n) < 200, "in_domain", "shifted")}
     return rb.Predictions(np.arange(n), y, prob, **{**columns, **changes})

@@ -8,10 +8,4 @@ DATA = "ab" * 32
 
 
 def meta(chosen):
-    return {
-        "task": chosen.name,
-        "target": chosen.fingerprint(DATA),
-        "data": DATA,
-        "method": "m",
-        "title": "M",
-    }
+    return {"task": chosen.name, "target": chosen.fingerprint(DATA), "data": DATA, "method": "m", "title": "M"}

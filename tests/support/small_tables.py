@@ -15,10 +15,7 @@ def example() -> Table:
     rows = [
         Row(
             "MAP",
-            [
-                Cell.number(0.912345, 0.9, 0.95, place=place, emphasis="best"),
-                Cell.number(0.25, error=0.01, runs=3),
-            ],
+            [Cell.number(0.912345, 0.9, 0.95, place=place, emphasis="best"), Cell.number(0.25, error=0.01, runs=3)],
         ),
         Row(HOSTILE, [Cell.number(None, why="one class only"), Cell("-0.5 as text")], rule=True),
     ]

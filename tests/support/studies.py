@@ -27,10 +27,7 @@ def tiny(root: Path, data: Path, **changes: object) -> dict[str, object]:
         "title": "Tiny",
         "tasks": {"country_shift": {"data": str(data)}},
         "base": TINY,
-        "methods": {
-            "map": method,
-            "dropout": {**method, "run": {"method": {"name": "dropout", "samples": 2}}},
-        },
+        "methods": {"map": method, "dropout": {**method, "run": {"method": {"name": "dropout", "samples": 2}}}},
         "criteria": BOTH,
         "trials": 2,
         "seeds": 2,

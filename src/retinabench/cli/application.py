@@ -189,8 +189,7 @@ Seed = Annotated[int, option("--seed", "N", "Seed of everything random.", min=0,
 Silent = Annotated[bool, flag("--quiet", "-q", help="No progress, only results and errors.", rich_help_panel=COMPUTING)]
 
 Workers = Annotated[
-    int | None,
-    option("--workers", "N", "Processes; default: one per core.", min=1, rich_help_panel=COMPUTING),
+    int | None, option("--workers", "N", "Processes; default: one per core.", min=1, rich_help_panel=COMPUTING)
 ]
 
 Threads = Annotated[
@@ -235,8 +234,7 @@ Threshold = Annotated[
 ]
 
 Json = Annotated[
-    Path | None,
-    option("--json", "FILE", "Write everything as JSON; -: to standard output, and nothing else there."),
+    Path | None, option("--json", "FILE", "Write everything as JSON; -: to standard output, and nothing else there.")
 ]
 
 MOST_REPLICATES = 1_000_000
@@ -272,9 +270,7 @@ Model = Annotated[
 OwnModel = Annotated[
     str | None,
     option(
-        "--model",
-        "FUNCTION",
-        "Where the network is a user's function: package.module:function, whose code then runs.",
+        "--model", "FUNCTION", "Where the network is a user's function: package.module:function, whose code then runs."
     ),
 ]
 
@@ -287,16 +283,12 @@ RunEngine = Annotated[
 Address = Annotated[
     str | None,
     option(
-        "--address",
-        "ADDRESS",
-        "Of a running Ray cluster; default: one of this machine.",
-        rich_help_panel=COMPUTING,
+        "--address", "ADDRESS", "Of a running Ray cluster; default: one of this machine.", rich_help_panel=COMPUTING
     ),
 ]
 
 Parallel = Annotated[
-    int | None,
-    option("--parallel", "N", "Runs at a time; default: as many as fit.", min=1, rich_help_panel=COMPUTING),
+    int | None, option("--parallel", "N", "Runs at a time; default: as many as fit.", min=1, rich_help_panel=COMPUTING)
 ]
 
 Cpus = Annotated[float, option("--cpus", "X", "Cores of one run, on Ray.", min=0, rich_help_panel=COMPUTING)]
@@ -315,10 +307,7 @@ Gpus = Annotated[
 Storage = Annotated[
     str | None,
     option(
-        "--storage",
-        "URL",
-        "Where a cluster's runs meet: a shared folder or an fsspec URL.",
-        rich_help_panel=COMPUTING,
+        "--storage", "URL", "Where a cluster's runs meet: a shared folder or an fsspec URL.", rich_help_panel=COMPUTING
     ),
 ]
 
@@ -380,20 +369,12 @@ Columns = Annotated[
 
 Softmax = Annotated[
     bool,
-    flag(
-        "--softmax",
-        help="prob_0, prob_1 … are the probabilities of classes, not samples.",
-        rich_help_panel=READING,
-    ),
+    flag("--softmax", help="prob_0, prob_1 … are the probabilities of classes, not samples.", rich_help_panel=READING),
 ]
 
 Grades = Annotated[
     bool,
-    flag(
-        "--grades",
-        help="The classes are the grades 0 to 4: P(referable) = P(grade >= 2).",
-        rich_help_panel=READING,
-    ),
+    flag("--grades", help="The classes are the grades 0 to 4: P(referable) = P(grade >= 2).", rich_help_panel=READING),
 ]
 
 ReferableFrom = Annotated[

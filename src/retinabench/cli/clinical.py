@@ -41,12 +41,10 @@ Prevalences = Annotated[
     option("--prevalence", "X", "At which PPV and NPV are stated; may be repeated. Default: 0.05 to 0.3."),
 ]
 Cost = Annotated[
-    float,
-    option("--cost", "X", "Price of a referral in detected referable images; 0.02: 50 readings are worth one."),
+    float, option("--cost", "X", "Price of a referral in detected referable images; 0.02: 50 readings are worth one.")
 ]
 Human = Annotated[
-    str,
-    option("--reader", "X/X", "Sensitivity/specificity of the human who reads the referred images: 0.9/0.95."),
+    str, option("--reader", "X/X", "Sensitivity/specificity of the human who reads the referred images: 0.9/0.95.")
 ]
 ImagesPerHour = Annotated[float, option("--images-per-hour", "X", "What an expert reads in an hour.")]
 Columns = Annotated[
@@ -177,8 +175,7 @@ PerWhat = Annotated[
 ]
 
 MostImages = Annotated[
-    int | None,
-    option("--most-images", "N", "Images a new patient may have; default: as on validation.", min=1),
+    int | None, option("--most-images", "N", "Images a new patient may have; default: as on validation.", min=1)
 ]
 
 Zones = Annotated[
@@ -251,13 +248,7 @@ def transfer(
     with progress_of(quiet).track("Choosing and testing thresholds", 1, unit="file") as advance:
         if zones:
             result = triage(
-                predictions,
-                goal or (),
-                delta=delta,
-                per=per,
-                most_images=most_images,
-                bootstrap=bootstrap,
-                seed=seed,
+                predictions, goal or (), delta=delta, per=per, most_images=most_images, bootstrap=bootstrap, seed=seed
             )
         else:
             result = transfer_threshold(
@@ -333,8 +324,7 @@ def monitor(
     files: Annotated[
         list[Path],
         argument(
-            "FILE",
-            "Predictions with dates, labels may be empty; rows of the validation split are the reference.",
+            "FILE", "Predictions with dates, labels may be empty; rows of the validation split are the reference."
         ),
     ],
     certificate: CertificateFile,

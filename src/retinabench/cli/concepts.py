@@ -40,8 +40,7 @@ OF_BANK = ("source", "images")
 OF_NETWORK = ("grid", "weights", "trained", "size", "epochs")
 
 Source = Annotated[
-    Path | None,
-    option("--source", "PATH", "Folder or zip of the data set as downloaded.", rich_help_panel=BANK),
+    Path | None, option("--source", "PATH", "Folder or zip of the data set as downloaded.", rich_help_panel=BANK)
 ]
 
 BankImages = Annotated[int | None, option("--images", "N", "Of drawn retinas: their number.", rich_help_panel=BANK)]
@@ -63,8 +62,7 @@ Examinee = Annotated[
 ]
 
 Weights = Annotated[
-    str | None,
-    option("--weights", "WEIGHTS", "imagenet, timm, hf-hub:NAME or a checkpoint.", rich_help_panel=NETWORK),
+    str | None, option("--weights", "WEIGHTS", "imagenet, timm, hf-hub:NAME or a checkpoint.", rich_help_panel=NETWORK)
 ]
 
 Trained = Annotated[
@@ -132,8 +130,7 @@ def occlude(
         int | None, option("--images", "N", "Use at most N images; of drawn retinas, draw N.", min=1)
     ] = None,
     bootstrap: Annotated[
-        int,
-        option("--bootstrap", "N", "Replicates for the intervals over patients.", min=100, max=MOST_REPLICATES),
+        int, option("--bootstrap", "N", "Replicates for the intervals over patients.", min=100, max=MOST_REPLICATES)
     ] = 2000,
     model: OwnModel = None,
     device: Device = "auto",
@@ -178,8 +175,7 @@ BankName = Annotated[
 ]
 
 Concepts = Annotated[
-    str | None,
-    option("--concepts", "CONCEPTS", "Columns of the truth file, separated by commas; default: all."),
+    str | None, option("--concepts", "CONCEPTS", "Columns of the truth file, separated by commas; default: all.")
 ]
 
 StrategyName = Annotated[

@@ -8,18 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from retinabench.cli.application import (
-    ExitCode,
-    Out,
-    Seed,
-    Silent,
-    Workers,
-    argument,
-    flag,
-    option,
-    progress_of,
-    say,
-)
+from retinabench.cli.application import ExitCode, Out, Seed, Silent, Workers, argument, flag, option, progress_of, say
 from retinabench.core.errors import InputError
 from retinabench.core.progress import Progress
 from retinabench.data.registry import DATASETS
@@ -47,11 +36,7 @@ Blur = Annotated[
 Published = Annotated[bool, flag("--published", help="graham: the pixels of the released code, faults included.")]
 Corrupt = Annotated[
     str | None,
-    option(
-        "--corrupt",
-        "KIND:STRENGTH",
-        "Damage each image, such as defocus:3; strengths 0 to 5; see docs/data.md.",
-    ),
+    option("--corrupt", "KIND:STRENGTH", "Damage each image, such as defocus:3; strengths 0 to 5; see docs/data.md."),
 ]
 OnBad = Annotated[
     Literal["fail", "skip"],

@@ -83,8 +83,7 @@ def _preset(content: JsonObject) -> str:
 
 def check(
     method: Annotated[
-        str,
-        argument("METHOD", "A method's name, its Python file (my_method.py) or its module (my_package.mine)."),
+        str, argument("METHOD", "A method's name, its Python file (my_method.py) or its module (my_package.mine).")
     ],
     overrides: Overrides = None,
     model: Model = None,

@@ -39,13 +39,7 @@ if TYPE_CHECKING:
 Step = Annotated[float | None, option("--step", "X", "First step size; default: searched for.", min=1e-9)]
 Acceptance = Annotated[
     float,
-    option(
-        "--acceptance",
-        "X",
-        "Rate that burn-in adapts the step to; higher: a smaller step.",
-        min=0.5,
-        max=0.98,
-    ),
+    option("--acceptance", "X", "Rate that burn-in adapts the step to; higher: a smaller step.", min=0.5, max=0.98),
 ]
 Budget = Annotated[float, option("--budget", "X", "Gradient evaluations per training example.", min=1, max=1e12)]
 
@@ -69,9 +63,7 @@ def tasks(json: Json = None) -> None:
         )
     methods = f"\nmethods: {', '.join([*entries(), *UNTRAINED_TITLES])}"
     print_result(
-        Group(table, methods),
-        json,
-        lambda: {name: one.model_dump(mode="json") for name, one in TARGETS.items()},
+        Group(table, methods), json, lambda: {name: one.model_dump(mode="json") for name, one in TARGETS.items()}
     )
 
 
@@ -177,8 +169,7 @@ def run(
         typer.Option("--track", help="stated refuses a run that targets another posterior, open takes it."),
     ] = "stated",
     overrides: Annotated[
-        list[str] | None,
-        argument("KEY=VALUE", "key=value, such as optimizer.lr=0.01 or method.members=5."),
+        list[str] | None, argument("KEY=VALUE", "key=value, such as optimizer.lr=0.01 or method.members=5.")
     ] = None,
     out: Annotated[Path, option("--out", "FOLDER", "Folder to write into.")] = Path("fidelity-runs"),
     seed: Seed = 0,
@@ -286,12 +277,7 @@ def board(
 
     from retinabench.fidelity.leaderboard.files import board_of
     from retinabench.fidelity.leaderboard.page import write_board
-    from retinabench.fidelity.leaderboard.tables import (
-        ranking_tables,
-        refused_table,
-        task_table,
-        usefulness_table,
-    )
+    from retinabench.fidelity.leaderboard.tables import ranking_tables, refused_table, task_table, usefulness_table
     from retinabench.reports.toolkit.tables import to_terminal
 
     made = board_of(folders, data or (), reference or (), bootstrap, seed, progress_of(quiet))
@@ -315,10 +301,7 @@ def _say_what_is_not_installed(references: list[Reference]) -> None:
 VERBS: Verbs = {
     "tasks": (tasks, "retinabench fidelity tasks --json -"),
     "reference": (reference, "retinabench fidelity reference fundus --out fundus.npz"),
-    "import": (
-        import_reference,
-        "retinabench fidelity import probs.csv --task kit-cifar10 --out kit-cifar10.npz",
-    ),
+    "import": (import_reference, "retinabench fidelity import probs.csv --task kit-cifar10 --out kit-cifar10.npz"),
     "run": (run, "retinabench fidelity run map --task fundus"),
     "tune": (tune, "retinabench fidelity tune sghmc --task fundus-small --trials 8"),
     "score": (score, "retinabench fidelity score probabilities.csv --task fundus --json scores.json"),

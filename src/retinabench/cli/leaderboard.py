@@ -24,15 +24,13 @@ if TYPE_CHECKING:
     from retinabench.reports.leaderboard.pages import ImageSource
 
 BenchmarkName = Annotated[
-    str | None,
-    option("--benchmark", "NAME", "A frozen benchmark; default: all, or the one whose images a file holds."),
+    str | None, option("--benchmark", "NAME", "A frozen benchmark; default: all, or the one whose images a file holds.")
 ]
 
 
 def submit(
     verb: Annotated[
-        Literal["check", "pack"],
-        argument("check|pack", "check it, or check and write it for a pull request."),
+        Literal["check", "pack"], argument("check|pack", "check it, or check and write it for a pull request.")
     ],
     folder: Annotated[Path, argument("FOLDER", "The submission: card.toml and BENCHMARK/seed-N.parquet.")],
     out: Annotated[

@@ -38,10 +38,7 @@ GROUPS: dict[str, Verbs] = {
         "list": (entries.list_entries, "retinabench list methods"),
     },
     "Data": {
-        "prepare": (
-            data.prepare,
-            "retinabench prepare aptos --source ~/aptos.zip --out data/aptos --size 512",
-        ),
+        "prepare": (data.prepare, "retinabench prepare aptos --source ~/aptos.zip --out data/aptos --size 512"),
         "inspect": (data.inspect, "retinabench inspect data/idrid --out idrid-inspection"),
         "verify": (data.verify, "retinabench verify runs"),
     },
@@ -54,10 +51,7 @@ GROUPS: dict[str, Verbs] = {
             training.predict,
             "retinabench predict runs/dropout-resnet18-seed-0-1f2e3d4c5b6a --data data/aptos --out aptos.parquet",
         ),
-        "export": (
-            training.export,
-            "retinabench export runs/dropout-resnet18-seed-0-1f2e3d4c5b6a --out model",
-        ),
+        "export": (training.export, "retinabench export runs/dropout-resnet18-seed-0-1f2e3d4c5b6a --out model"),
         "check": (entries.check, "retinabench check my_method.py"),
         "tune": (
             studies.tune,
@@ -78,15 +72,9 @@ GROUPS: dict[str, Verbs] = {
         "site": (leaderboard.site, "retinabench site --submissions submissions --out leaderboard-site"),
     },
     "Decisions": {
-        "transfer": (
-            clinical.transfer,
-            "retinabench transfer predictions.csv --goal 0.05 --confidence 0.95",
-        ),
+        "transfer": (clinical.transfer, "retinabench transfer predictions.csv --goal 0.05 --confidence 0.95"),
         "apply": (clinical.apply, "retinabench apply today.csv --certificate transfer.json --out lists"),
-        "clinic": (
-            clinical.clinic,
-            "retinabench clinic predictions.csv --prevalence 0.1 --cost 0.01 --out clinic",
-        ),
+        "clinic": (clinical.clinic, "retinabench clinic predictions.csv --prevalence 0.1 --cost 0.01 --out clinic"),
         "plan": (clinical.plan, "retinabench plan --prevalence 0.1 --above-sensitivity 0.85"),
         "monitor": (
             clinical.monitor,
@@ -183,16 +171,14 @@ def run(arguments: list[str]) -> int:
         return _fail(str(error), ExitCode.FAILED)
     except (KeyboardInterrupt, typer.Abort):
         return _fail(
-            "interrupted; the same command continues, where its work is kept in a folder",
-            ExitCode.INTERRUPTED,
+            "interrupted; the same command continues, where its work is kept in a folder", ExitCode.INTERRUPTED
         )
     except MemoryError:
         return _fail("not enough memory; choose a smaller --size, batch or network", ExitCode.FAILED)
     except ImportError as error:
         if error.name and error.name.partition(".")[0] == "torch":
             return _fail(
-                "training needs PyTorch. Install it with: pip install 'retinabench[train]'",
-                ExitCode.WRONG_INPUT,
+                "training needs PyTorch. Install it with: pip install 'retinabench[train]'", ExitCode.WRONG_INPUT
             )
         raise
     except BrokenPipeError:  # what reads the output has ended

@@ -30,8 +30,7 @@ Labels = Annotated[
     option("--labels", "FILE", "With --tables: a CSV of file, method, task, dataset, criterion, blur, seed."),
 ]
 Images = Annotated[
-    Path | None,
-    option("--source", "PATH", "With --tables: a folder of images, for the examples of preprocessing."),
+    Path | None, option("--source", "PATH", "With --tables: a folder of images, for the examples of preprocessing.")
 ]
 
 
@@ -116,8 +115,7 @@ def _write_referral_list(
 @application.reads_predictions
 def compare(
     files: Annotated[
-        list[Path],
-        argument("FILE", "Two predictions files or run folders; or those of two methods, whose seeds join."),
+        list[Path], argument("FILE", "Two predictions files or run folders; or those of two methods, whose seeds join.")
     ],
     score: Annotated[
         list[str] | None,

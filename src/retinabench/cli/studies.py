@@ -145,10 +145,7 @@ def _show_plan(definition: Study, folder: Path, computing: application.Computing
     from retinabench.reports.toolkit.tables import to_terminal
 
     if computing.name == "ray":
-        places, device = (
-            computing.parallel,
-            "cuda" if computing.gpus > 0 or computing.device == "cuda" else "cpu",
-        )
+        places, device = (computing.parallel, "cuda" if computing.gpus > 0 or computing.device == "cuda" else "cpu")
     else:
         engine, device = computing.engine(QUIET), Resources(computing.device).torch_device().type
         places = engine.places if isinstance(engine, LocalEngine) else computing.parallel

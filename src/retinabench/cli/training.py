@@ -56,8 +56,7 @@ def predict(
     folder: Annotated[Path, argument("RUN", "Folder of a finished run, or of an exported model.")],
     out: Annotated[Path, option("--out", "FILE", "Predictions file to write: .parquet, .csv or .npz.")],
     data: Annotated[
-        Path | None,
-        option("--data", "FOLDER", "With a run: prepared folder, to test on as the shifted domain."),
+        Path | None, option("--data", "FOLDER", "With a run: prepared folder, to test on as the shifted domain.")
     ] = None,
     images: Annotated[
         Path | None, option("--images", "PATH", "With an exported model: folder or zip of images.")
@@ -66,8 +65,7 @@ def predict(
         str | None, option("--labels", "FILE", "With --images: a CSV in that folder (image, grade, patient).")
     ] = None,
     columns: Annotated[
-        list[str] | None,
-        option("--column", "NAME=COLUMN", "With --labels: ROLE=NAME of a column, such as grade=icdr."),
+        list[str] | None, option("--column", "NAME=COLUMN", "With --labels: ROLE=NAME of a column, such as grade=icdr.")
     ] = None,
     model: application.OwnModel = None,
     device: application.Device = "auto",
@@ -146,10 +144,7 @@ def configured_run(
     from retinabench.experiments.config import load_run
 
     named = {"method.name": method, "model.name": model}
-    words = [
-        *(f"{key}={json.dumps(name)}" for key, name in named.items() if name is not None),
-        *(overrides or ()),
-    ]
+    words = [*(f"{key}={json.dumps(name)}" for key, name in named.items() if name is not None), *(overrides or ())]
     second = None if shifted is None else str(shifted)
     return load_run(config, words, precision, data=str(data), shifted=second, task=task, seed=seed)
 

@@ -22,11 +22,7 @@ class Answers:
     """A table of answers to every question of a bank."""
 
     def __init__(
-        self,
-        bank: Bank,
-        probs: NDArray[np.floating],
-        source: str | None = None,
-        rows: Sequence[int] | None = None,
+        self, bank: Bank, probs: NDArray[np.floating], source: str | None = None, rows: Sequence[int] | None = None
     ) -> None:
         check = Check(source)
         if probs.shape != bank.truth.shape:

@@ -88,13 +88,7 @@ def default_optimizer(model: ModelConfig, concepts: int, batch: int, epochs: int
     """
     if model.weights is None:
         return Optimizer(
-            name="adam",
-            lr=0.002,
-            momentum=0.9,
-            epochs=epochs or 40,
-            batch_size=batch,
-            select="last",
-            reweight="none",
+            name="adam", lr=0.002, momentum=0.9, epochs=epochs or 40, batch_size=batch, select="last", reweight="none"
         )
     preset = "real/frozen" if model.trained == "head" else "real/finetuned"
     settings: JsonObject = find(preset)[1]["optimizer"]

@@ -117,12 +117,7 @@ def train_and_answer(
     # What cannot be built is refused before anything is written.
     build_trunk(model) if model.trained == "head" else build_model(model, seed)
     data = prepare_samples(
-        images,
-        out / "samples",
-        size=size,
-        grid=grid,
-        source={**source, **drawn},
-        progress=options.resources.progress,
+        images, out / "samples", size=size, grid=grid, source={**source, **drawn}, progress=options.resources.progress
     )
     trained, asked = masks.split(images, seed, definition.held_out)
     if options.trained == AS_IT_IS:
@@ -148,12 +143,7 @@ def train_and_answer(
 
 
 def _trained(
-    data: Prepared,
-    rows: Rows,
-    model: ModelConfig,
-    folder: Path,
-    settings: JsonObject,
-    resources: Resources,
+    data: Prepared, rows: Rows, model: ModelConfig, folder: Path, settings: JsonObject, resources: Resources
 ) -> ConceptNetwork:
     """Train in a folder, or continue there."""
     workspace = Workspace(folder, "training of a network")
@@ -171,12 +161,7 @@ def _trained(
 
 
 def _write(
-    out: Path,
-    concepts: tuple[str, ...],
-    data: Prepared,
-    rows: Rows,
-    asked: Rows,
-    probability: NDArray[np.float64],
+    out: Path, concepts: tuple[str, ...], data: Prepared, rows: Rows, asked: Rows, probability: NDArray[np.float64]
 ) -> None:
     """Write the truth of the training, and truth and answers of the samples asked about."""
     ids, patients, truth = data.records.image_id, data.records.patient_id, data.truth

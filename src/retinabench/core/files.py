@@ -465,9 +465,7 @@ def explain(error: OSError, path: Path) -> InputError | WorkError:
         )
     if error.errno == errno.ENOENT:
         return InputError(
-            "cannot be written: its folder is gone, or can hold no other",
-            file=path,
-            hint="Choose another --out.",
+            "cannot be written: its folder is gone, or can hold no other", file=path, hint="Choose another --out."
         )
     return WorkError(f"{path}: {error.strerror or error}.")
 

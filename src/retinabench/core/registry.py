@@ -41,11 +41,7 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
     """
 
     def __init__(
-        self,
-        group: str,
-        kind: str,
-        builtin: Mapping[str, str | Entry],
-        definitions: tuple[Path, str] | None = None,
+        self, group: str, kind: str, builtin: Mapping[str, str | Entry], definitions: tuple[Path, str] | None = None
     ) -> None:
         self.group, self.kind, self.definitions = group, kind, definitions
         self._builtin = dict(builtin)

@@ -139,8 +139,7 @@ class Tabular(ABC):
             import pandas
         except ImportError:
             raise InputError(
-                "to_dataframe needs pandas",
-                hint="Install it with: pip install pandas. `records()` does without.",
+                "to_dataframe needs pandas", hint="Install it with: pip install pandas. `records()` does without."
             ) from None
         return pandas.DataFrame(self.records())
 

@@ -98,15 +98,11 @@ class Workspace:
             return None
         except (OSError, ValueError, RecursionError) as error:
             raise InputError(
-                f"is damaged ({error})",
-                file=self.manifest_path,
-                hint="Restore it, or choose another --out.",
+                f"is damaged ({error})", file=self.manifest_path, hint="Restore it, or choose another --out."
             ) from None
         if not isinstance(content, dict):
             raise InputError(
-                f"is not the manifest of a {self.kind}",
-                file=self.manifest_path,
-                hint="Choose another --out.",
+                f"is not the manifest of a {self.kind}", file=self.manifest_path, hint="Choose another --out."
             )
         return content
 
@@ -171,8 +167,7 @@ class Workspace:
             return
         try:
             write_json(
-                self.folder / HOLDER,
-                {"process": os.getpid(), "host": socket.gethostname(), "since": time.time()},
+                self.folder / HOLDER, {"process": os.getpid(), "host": socket.gethostname(), "since": time.time()}
             )
             settle(self.folder, interrupted=True)
             yield

@@ -268,9 +268,7 @@ def _archives(names: Iterator[str] | set[str]) -> list[tuple[str, list[str]]]:
         missing = [n for n in range(1, max(parts) + 1) if n not in parts]
         if missing:
             raise InputError(
-                f"part {missing[0]:03d} is missing",
-                file=whole,
-                hint=f"Download {whole}.{missing[0]:03d} too.",
+                f"part {missing[0]:03d} is missing", file=whole, hint=f"Download {whole}.{missing[0]:03d} too."
             )
         groups.append((whole, [parts[n] for n in sorted(parts)]))
     return groups
@@ -429,11 +427,7 @@ def _continue(remote: Remote, part: Path, progress: Progress) -> bool:
 
 
 def _copy(
-    answer: http.client.HTTPResponse,
-    write: Callable[[bytes], int],
-    have: int,
-    advance: Advance,
-    remote: Remote,
+    answer: http.client.HTTPResponse, write: Callable[[bytes], int], have: int, advance: Advance, remote: Remote
 ) -> int:
     advance(have >> 20)
     while True:

@@ -200,11 +200,7 @@ class ArrayDataset:
         """Return the given rows, in the given order, as a data set without splits."""
         image_id, patient_id = (None if column is None else column[rows] for column in (self.image_id, self.patient_id))
         return ArrayDataset(
-            self.inputs[rows],
-            self.targets[rows],
-            self.groups[rows],
-            image_id=image_id,
-            patient_id=patient_id,
+            self.inputs[rows], self.targets[rows], self.groups[rows], image_id=image_id, patient_id=patient_id
         )
 
     def part(self, split: str) -> ArrayDataset:

@@ -38,16 +38,7 @@ from retinabench.core.settings import Frozen
 from retinabench.data.archives import Files, Remote, open_files
 from retinabench.data.dataset import Records, join, make_records
 from retinabench.data.image_dataset import ImageDataset
-from retinabench.data.labels import (
-    Survey,
-    grade_of,
-    ids_of,
-    pair,
-    placed,
-    read_table,
-    stem,
-    word_of,
-)
+from retinabench.data.labels import Survey, grade_of, ids_of, pair, placed, read_table, stem, word_of
 
 FOLDER = Path(__file__).with_name("datasets")
 

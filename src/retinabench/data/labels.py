@@ -89,12 +89,7 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(names[:SHOWN]) + (", …" if len(names) > SHOWN else "")
 
 
-def pair(
-    records: Records,
-    files: Files,
-    survey: Survey | None,
-    folders: NDArray[np.str_] | None = None,
-) -> Records:
+def pair(records: Records, files: Files, survey: Survey | None, folders: NDArray[np.str_] | None = None) -> Records:
     """Find the file of each record; upper and lower case are not distinguished.
 
     Shapes: `folders` (N,).
@@ -230,15 +225,11 @@ def _check_header(header: Sequence[str], columns: Sequence[str], where: str) -> 
         raise InputError("is empty", file=where)
     if (hidden := next((name for name in header if not name.isprintable()), None)) is not None:
         raise InputError(
-            f"holds a control character in its header ({hidden[:40]!a})",
-            file=where,
-            hint="Save it as CSV UTF-8.",
+            f"holds a control character in its header ({hidden[:40]!a})", file=where, hint="Save it as CSV UTF-8."
         )
     if (odd := next((name for name in header if name.count('"') % 2), None)) is not None:
         raise InputError(
-            f"holds half a pair of quotation marks in its header ({odd[:40]})",
-            file=where,
-            hint="Save it as CSV UTF-8.",
+            f"holds half a pair of quotation marks in its header ({odd[:40]})", file=where, hint="Save it as CSV UTF-8."
         )
     for column in columns:
         if header.count(column) > 1:

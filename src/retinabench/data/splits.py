@@ -173,10 +173,7 @@ def _patients(records: Records, rows: Rows) -> tuple[NDArray[np.str_], NDArray[n
 COUNTRY_SHIFT = Division(country_shift, published=(35_126, 10_906, 733, 42_670, 2_929))
 IN_DOMAIN = Division(in_domain)
 SEVERITY_SHIFT = Division(
-    severity_shift,
-    by_grade=True,
-    repairs=severity_shift_published,
-    published=(33_545, 10_429, 477, 40_727, 3_217),
+    severity_shift, by_grade=True, repairs=severity_shift_published, published=(33_545, 10_429, 477, 40_727, 3_217)
 )
 SEVERITY_SHIFT_PUBLISHED = Division(
     severity_shift_published, by_grade=True, published=(33_545, 10_429, 477, 40_727, 3_524)
@@ -185,9 +182,6 @@ SEVERITY_SHIFT_MILD = Division(
     severity_shift_mild, referable_from=1, by_grade=True, repairs=severity_shift_mild_published
 )
 SEVERITY_SHIFT_MILD_PUBLISHED = Division(
-    severity_shift_mild_published,
-    referable_from=1,
-    by_grade=True,
-    published=(28_253, 8_850, 2_056, 34_445, 15_098),
+    severity_shift_mild_published, referable_from=1, by_grade=True, published=(28_253, 8_850, 2_056, 34_445, 15_098)
 )
 HOLD_OUT_2019 = Division(hold_out_2019)

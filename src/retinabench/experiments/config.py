@@ -165,10 +165,7 @@ class Run(TrainingRun, Extended):
 
 
 def load_run(
-    source: str | Path | None = None,
-    overrides: Sequence[str] = (),
-    precision: str | None = None,
-    **given: Any,
+    source: str | Path | None = None, overrides: Sequence[str] = (), precision: str | None = None, **given: Any
 ) -> Run:
     """Build a run from a TOML file or preset, then keywords, then `key=value` texts; later settings win.
 

@@ -106,14 +106,7 @@ def learns_under_its_likelihoods(subject: Subject) -> None:
 def _learns_under(subject: Subject, likelihood: Likelihood) -> None:
     """Train on 120 points of three features, and compare the loss with that of the best constant prediction."""
     inputs, targets = easy_points(likelihood.name)
-    settings = {
-        "epochs": 30,
-        "batch_size": 20,
-        "lr": 0.02,
-        "warmup": 0.0,
-        "reweight": "none",
-        "select": "last",
-    }
+    settings = {"epochs": 30, "batch_size": 20, "lr": 0.02, "warmup": 0.0, "reweight": "none", "select": "last"}
     optimizer = subject.run.optimizer.model_copy(update=settings)
     run, cpu = subject.run.model_copy(update={"optimizer": optimizer}), torch.device("cpu")
     network: torch.nn.Module = MLP(3, 16, likelihood.outputs, torch.nn.ReLU)
@@ -128,8 +121,7 @@ def _learns_under(subject: Subject, likelihood: Likelihood) -> None:
     found, asked = tuple(drawn.shape), f"{likelihood.name}: 8 samples of 120 points"
     width = max(2, likelihood.outputs)
     require(
-        found in {(8, 120, width), (found[0], 120, width)},
-        f"{asked} have the shape {found}, not (8, 120, {width})",
+        found in {(8, 120, width), (found[0], 120, width)}, f"{asked} have the shape {found}, not (8, 120, {width})"
     )
     require(bool(drawn.isfinite().all()), f"{asked} are not finite")
     error, constant = errors_of(likelihood.name, drawn.mean(dim=0), targets)
@@ -220,8 +212,7 @@ def depends_on_the_seed(subject: Subject) -> None:
     """Another seed gives other predictions."""
     other = execute(subject.run.model_copy(update={"seed": 9}), subject.folder / "other", ONE_CPU)
     require(
-        not np.array_equal(predictions_of(other).probs, subject.predictions.probs),
-        "seeds 0 and 9 predict the same",
+        not np.array_equal(predictions_of(other).probs, subject.predictions.probs), "seeds 0 and 9 predict the same"
     )
 
 
@@ -421,9 +412,7 @@ def find_method(name: str) -> str:
         if module.__name__ == getattr(METHODS[own], "__name__", None):
             return own  # the built-in method itself, by the name of its module
         raise InputError(
-            f"the name '{own}' is taken by a method of retinabench",
-            file=name,
-            hint="Give Config.name another default.",
+            f"the name '{own}' is taken by a method of retinabench", file=name, hint="Give Config.name another default."
         )
     METHODS.add(own, module, instead=True)  # what is installed under that name may be an older state of the file
     return own

@@ -35,13 +35,7 @@ def run_demo(
     """
     began = time.perf_counter()
     data = prepare(
-        "synthetic",
-        out / "data",
-        recipe=Recipe(SIZE),
-        images=images,
-        seed=seed,
-        workers=workers,
-        progress=progress,
+        "synthetic", out / "data", recipe=Recipe(SIZE), images=images, seed=seed, workers=workers, progress=progress
     )
 
     resources = Resources(progress=progress)

@@ -259,12 +259,7 @@ def _train_and_predict(task: RunTask[Result], run: Run, folder: Path, resources:
             _delete_collected(folder)
         return training.predict(posterior)
     checkpoint = Checkpoint(
-        folder,
-        resources.progress,
-        training.title,
-        writes=leads,
-        interval=training.interval,
-        counts=training.counts,
+        folder, resources.progress, training.title, writes=leads, interval=training.interval, counts=training.counts
     )
     posterior = method.fit(training.model, training.batches, run, checkpoint, task.likelihood)
     if task.keeps_posterior:

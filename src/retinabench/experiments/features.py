@@ -72,11 +72,7 @@ class Extractor:
     """Images (B, H, W, 3) -> features (B, D); the trunk is built when the first images come."""
 
     def __init__(
-        self,
-        config: ModelConfig,
-        device: torch.device,
-        trunk: SplitNetwork | None = None,
-        progress: Progress = QUIET,
+        self, config: ModelConfig, device: torch.device, trunk: SplitNetwork | None = None, progress: Progress = QUIET
     ) -> None:
         self.config, self.device, self.trunk, self.progress = config, device, trunk, progress
         self.limits = BatchLimits(changed=lambda line: progress.say(f"note: {line}"))

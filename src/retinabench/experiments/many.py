@@ -25,12 +25,7 @@ from retinabench.experiments.engines.scheduler import State
 Work = TypeVar("Work")
 SCHEMA = "retinabench.results/1"
 AGAIN = "Delete the file: its rows are read again from the run folders."
-STATES: dict[State, int] = {
-    "done": 0,
-    "diverged": 1,
-    "out_of_memory": 2,
-    "failed": 3,
-}  # in the order of a ranking
+STATES: dict[State, int] = {"done": 0, "diverged": 1, "out_of_memory": 2, "failed": 3}  # in the order of a ranking
 
 
 @dataclass(frozen=True)

@@ -163,9 +163,7 @@ class FinishedRun:
             return task
         if self.inputs is None or self.run.cross_validation is not None:
             raise InputError(
-                f"was trained on other data than {self.run.data} holds now",
-                file=self.folder,
-                hint="Restore them.",
+                f"was trained on other data than {self.run.data} holds now", file=self.folder, hint="Restore them."
             )
         return None
 

@@ -240,11 +240,7 @@ def run_of(training: SplitTraining) -> TrainingRun:
 
 
 def _predict(
-    run: TrainingRun,
-    inputs: NDArray[np.float32],
-    targets: NDArray[np.float32],
-    test: NDArray[np.float32],
-    hidden: int,
+    run: TrainingRun, inputs: NDArray[np.float32], targets: NDArray[np.float32], test: NDArray[np.float32], hidden: int
 ) -> NDArray[np.float32]:
     """Train on inputs (n, D) and targets (n,); return mean and std (S, m, 2) of the test inputs (m, D)."""
     method = METHODS[run.method.name]

@@ -246,12 +246,7 @@ def duplicate_groups(
     label = connected_components(graph, directed=False)[1]
     # Only the rows of pairs: a component of one row is no group.
     groups = [
-        _group(
-            split,
-            classes,
-            np.flatnonzero(label == one),
-            [pairs[k] for k in np.flatnonzero(label[first] == one)],
-        )
+        _group(split, classes, np.flatnonzero(label == one), [pairs[k] for k in np.flatnonzero(label[first] == one)])
         for one in np.unique(label[first])
     ]
     return sorted(groups, key=lambda group: (not group.crosses, not group.conflicts, group.rows))

@@ -199,10 +199,7 @@ def _table(
 def _splits(found: Inspection) -> Table:
     counted = [f"{found.classes.noun.capitalize()} {k}" for k in range(len(found.classes.names))]
     rows = [
-        Row(
-            row.split,
-            [*map(_count, (row.images, row.patients, *row.classes)), Cell.number(row.referable, form=SHARE)],
-        )
+        Row(row.split, [*map(_count, (row.images, row.patients, *row.classes)), Cell.number(row.referable, form=SHARE)])
         for row in found.splits
     ]
     return _table("Split", "Splits", (), ("Images", "Patients", *counted, "Referable"), rows)

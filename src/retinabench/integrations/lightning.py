@@ -21,10 +21,7 @@ class ScoreCallback(Callback):
     """Logs `validation/SCORE` at the end of every validation, over the images of all processes."""
 
     def __init__(
-        self,
-        scores: Sequence[str] = DEFAULT_SCORES,
-        referable_from: int | None = None,
-        prefix: str = "validation/",
+        self, scores: Sequence[str] = DEFAULT_SCORES, referable_from: int | None = None, prefix: str = "validation/"
     ) -> None:
         self.metric, self.prefix = ReferralScores(scores, referable_from), prefix
 

@@ -25,10 +25,7 @@ DEFAULT_SCORES = ("auroc", "accuracy", "nll", "failure_auroc", "referral_accurac
 
 
 def predictions_of(
-    values: ArrayLike,
-    columns: Mapping[str, Any],
-    outputs: Outputs | None = None,
-    referable_from: int | None = None,
+    values: ArrayLike, columns: Mapping[str, Any], outputs: Outputs | None = None, referable_from: int | None = None
 ) -> Predictions:
     """Return the predictions of a network's outputs.
 
@@ -117,13 +114,7 @@ def evaluate_torch(
         1.0
     """
     predictions = predict_torch(
-        model,
-        batches,
-        samples=samples,
-        outputs=outputs,
-        referable_from=referable_from,
-        device=device,
-        seed=seed,
+        model, batches, samples=samples, outputs=outputs, referable_from=referable_from, device=device, seed=seed
     )
     return score(predictions, rules=rules, bootstrap=bootstrap, seed=seed)
 

@@ -193,10 +193,7 @@ def to_wandb(runs: Iterable[TrackedRun], out: Path) -> list[str]:
     for record in runs:
         key = f"{os.environ.get('WANDB_MODE', 'online')}/{PROJECT}/{run_id(record)}"
         before = exported.get(key, {"epoch": -1, "scores": ""})
-        after = {
-            "epoch": max((epoch for epoch, _ in record.rows), default=0),
-            "scores": _digest(record.scores),
-        }
+        after = {"epoch": max((epoch for epoch, _ in record.rows), default=0), "scores": _digest(record.scores)}
         if after == before:
             continue
         try:
@@ -221,12 +218,7 @@ def _send_to_wandb(wandb: Any, record: TrackedRun, out: Path, sent: int) -> None
     """Log the scores and the epochs after `sent`; offline, all epochs."""
     # The machine that exports may not be the one that trained: its code, console and load are left out.
     settings = wandb.Settings(
-        console="off",
-        silent=True,
-        disable_git=True,
-        save_code=False,
-        x_disable_stats=True,
-        x_disable_meta=True,
+        console="off", silent=True, disable_git=True, save_code=False, x_disable_stats=True, x_disable_meta=True
     )
     run = wandb.init(
         project=PROJECT,

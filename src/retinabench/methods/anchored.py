@@ -86,12 +86,7 @@ class Anchors:
         self.score = torch.zeros(sum(p.numel() for p in self.trained), device=device)
 
     def draw_score(
-        self,
-        model: nn.Module,
-        batches: Batches,
-        run: TrainingRun,
-        likelihood: Likelihood,
-        generator: torch.Generator,
+        self, model: nn.Module, batches: Batches, run: TrainingRun, likelihood: Likelihood, generator: torch.Generator
     ) -> None:
         """Draw z at the network as it predicts now: one pass over the training images, not augmented."""
         training, total = model.training, torch.zeros_like(self.score)

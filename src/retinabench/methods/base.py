@@ -68,12 +68,7 @@ class Method(Protocol):
         """
 
     def fit(
-        self,
-        model: nn.Module,
-        batches: Batches,
-        run: TrainingRun,
-        checkpoint: Checkpoint,
-        likelihood: Likelihood,
+        self, model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
     ) -> Posterior:
         """Build the posterior and train it, or continue from the checkpoint.
 

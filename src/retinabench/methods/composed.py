@@ -15,13 +15,7 @@ from scipy.special import expit, logit
 
 from retinabench.core.errors import InputError
 from retinabench.methods.base import ADAM, as_config, fidelity_entry, log_range
-from retinabench.methods.settings import (
-    Optimizer,
-    TargetPosterior,
-    TrainingRun,
-    WithMember,
-    member_run,
-)
+from retinabench.methods.settings import Optimizer, TargetPosterior, TrainingRun, WithMember, member_run
 from retinabench.metrics.classification import nll
 from retinabench.predictions.table import Predictions
 
@@ -89,8 +83,7 @@ class Ensemble:
             )
             if not same or other.samples != first.samples:
                 raise InputError(
-                    "holds other images, labels or numbers of samples than the first member",
-                    file=other.source,
+                    "holds other images, labels or numbers of samples than the first member", file=other.source
                 )
         metadata = {**first.metadata, "members": sum(m.metadata["members"] for m in members)}
         own = [m.uncertainty for m in members if m.uncertainty is not None]
@@ -172,8 +165,7 @@ class Temperature:
         held = member.select(domain="in_domain", split="validation")
         if held is None or len(set(held.label)) < 2:
             raise InputError(
-                "a temperature needs validation images of both classes",
-                hint="Hold some out, or use the member itself.",
+                "a temperature needs validation images of both classes", hint="Hold some out, or use the member itself."
             )
         return replace(member, probs=scaled(member.probs, best_temperature(held.label, held.probs)), source=None)
 

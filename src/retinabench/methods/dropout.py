@@ -11,14 +11,7 @@ from retinabench.data.loader import Batches
 from retinabench.methods.base import ADAM, as_config, fidelity_entry, log_range
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.posteriors import SampledPosterior
-from retinabench.methods.settings import (
-    AnyMethod,
-    MethodConfig,
-    TrainingRun,
-    WithMember,
-    member_run,
-    method_config,
-)
+from retinabench.methods.settings import AnyMethod, MethodConfig, TrainingRun, WithMember, member_run, method_config
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import train

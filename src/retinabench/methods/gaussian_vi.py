@@ -133,10 +133,7 @@ def bound(model: nn.Module, scales: Scales, batches: Batches, run: TrainingRun, 
             (kl_to_zero_mean_prior(p, stds[name], prior_precision) for name, p in means.items()),
             torch.zeros((), device=images.device),
         )
-        return {
-            "cross_entropy": torch.stack(losses).mean(),
-            "kl": options.kl_temperature * divergence / points,
-        }
+        return {"cross_entropy": torch.stack(losses).mean(), "kl": options.kl_temperature * divergence / points}
 
     return objective
 

@@ -91,12 +91,7 @@ def transition(
 
 
 def leapfrog(
-    log_likelihood: LogLikelihood,
-    state: State,
-    momentum: Tensor,
-    prior_variance: float,
-    step: float,
-    steps: int,
+    log_likelihood: LogLikelihood, state: State, momentum: Tensor, prior_variance: float, step: float, steps: int
 ) -> tuple[State, Tensor]:
     """Follow Hamilton's equations for `steps` steps; return the state at the end and its momentum (K, P)."""
     weights = state.weights.clone()

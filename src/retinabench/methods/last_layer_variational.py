@@ -365,8 +365,7 @@ class Vbll:
         prior = method.prior_variance or run.optimizer.prior_variance(len(batches.train))
         if math.isinf(prior):
             raise InputError(
-                "optimizer.l2=0 is no prior of the last layer",
-                hint="Set method.prior_variance, or optimizer.l2.",
+                "optimizer.l2=0 is no prior of the last layer", hint="Set method.prior_variance, or optimizer.l2."
             )
         head = posterior.head
         with torch.no_grad():
@@ -379,10 +378,7 @@ class Vbll:
 
     @staticmethod
     def objective(
-        posterior: LastLayerSampler[VariationalLinear],
-        batches: Batches,
-        run: TrainingRun,
-        prior_variance: float,
+        posterior: LastLayerSampler[VariationalLinear], batches: Batches, run: TrainingRun, prior_variance: float
     ) -> Objective:
         """Return the two terms of the loss: the bound of the expected cross-entropy and the divergence."""
         head, points = posterior.head, len(batches.train)

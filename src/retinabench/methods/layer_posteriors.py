@@ -121,12 +121,7 @@ class WeightLayers:
 
     @classmethod
     def fit(
-        cls,
-        model: nn.Module,
-        batches: Batches,
-        run: TrainingRun,
-        checkpoint: Checkpoint,
-        likelihood: Likelihood,
+        cls, model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
     ) -> SampledPosterior:
         """Put posteriors around the weights, train them and return the posterior."""
         posterior = cls.build(model, run, likelihood)

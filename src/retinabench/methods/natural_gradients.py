@@ -127,12 +127,7 @@ class NaturalGradient:
 
     @classmethod
     def fit(
-        cls,
-        model: nn.Module,
-        batches: Batches,
-        run: TrainingRun,
-        checkpoint: Checkpoint,
-        likelihood: Likelihood,
+        cls, model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
     ) -> WeightPosterior:
         """Train q and return it. The checkpoint's validation is that of the mean."""
         optimizer = cls.make_optimizer(model, run, len(batches.train))
@@ -280,11 +275,7 @@ class Ivon(NaturalGradient):
             "IVON",
             {"samples": 100, "train_samples": 1},
             FALLING_RATE,
-            tuned={
-                "optimizer.lr": (0.03, 0.0012),
-                "method.std": (0.011, 0.021),
-                "method.beta2": (0.9995, 0.998),
-            },
+            tuned={"optimizer.lr": (0.03, 0.0012), "method.std": (0.011, 0.021), "method.beta2": (0.9995, 0.998)},
             searched={
                 "method.std": log_range(0.01, 0.1),
                 "method.beta2": {"choices": [0.998, 0.9995]},
@@ -300,11 +291,7 @@ class Ivon(NaturalGradient):
                 "member": {"name": "ivon", "samples": 64, "train_samples": 1, "beta2": 0.9995},
             },
             FALLING_RATE,
-            tuned={
-                "optimizer.lr": (0.012, 0.012),
-                "method.members": (None, 6),
-                "method.member.std": (0.017, 0.012),
-            },
+            tuned={"optimizer.lr": (0.012, 0.012), "method.members": (None, 6), "method.member.std": (0.017, 0.012)},
             searched={
                 "method.members": {"choices": [6, 10, 16]},
                 "method.member.std": log_range(0.01, 0.1),
@@ -439,12 +426,7 @@ class Vogn(NaturalGradient):
 
 
 def single_gradients(
-    model: nn.Module,
-    weights: dict[str, Tensor],
-    images: Tensor,
-    labels: Tensor,
-    shares: Tensor,
-    likelihood: Likelihood,
+    model: nn.Module, weights: dict[str, Tensor], images: Tensor, labels: Tensor, shares: Tensor, likelihood: Likelihood
 ) -> tuple[dict[str, Tensor], dict[str, Tensor], Tensor]:
     """Return Σ_n c_n g_n² and Σ_n c_n g_n by name, and Σ_n c_n ℓ_n; ℓ_n = -log p(y_n | x_n), g_n = ∂ℓ_n / ∂θ.
 

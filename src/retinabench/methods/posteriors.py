@@ -23,14 +23,7 @@ from retinabench.methods.training import posterior as base
 from retinabench.methods.training.checkpoint import Checkpoint, load_tensors, save_tensors
 from retinabench.methods.training.gradients import BatchInfo, Objective
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.posterior import (
-    BESIDE,
-    NetworkOnly,
-    State,
-    network_state,
-    rewound,
-    sample_seeds,
-)
+from retinabench.methods.training.posterior import BESIDE, NetworkOnly, State, network_state, rewound, sample_seeds
 from retinabench.models.stochastic.drawing import Draw, use_draws
 
 SAMPLES = "samples"  # the folder below the checkpoint's

@@ -422,11 +422,7 @@ class MultiSwag:
             "multiswag",
             "MultiSWAG along SGLD",
             {"samples": 100, "path": "sgld", "start": 0.3, "per_epoch": 1, "components": 4},
-            tuned={
-                "optimizer.lr": (0.079, 0.0022),
-                "method.lr_factor": (0.11, 0.21),
-                "method.scale": (0.67, 0.58),
-            },
+            tuned={"optimizer.lr": (0.079, 0.0022), "method.lr_factor": (0.11, 0.21), "method.scale": (0.67, 0.58)},
             searched={
                 "method.lr_factor": log_range(0.1, 1.0),
                 "method.scale": {"low": 0.3, "high": 1.0},

@@ -39,12 +39,7 @@ from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches, affine, affine_matrices
 from retinabench.methods.base import as_config, is_composed
 from retinabench.methods.registry import METHODS
-from retinabench.methods.settings import (
-    MethodConfig,
-    TrainingRun,
-    WithMember,
-    member_run,
-)
+from retinabench.methods.settings import MethodConfig, TrainingRun, WithMember, member_run
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.posterior import Posterior, State, UncertaintyPosterior
@@ -124,10 +119,7 @@ def make_views(kind: str, count: int, generator: torch.Generator) -> list[View]:
     if kind == "dihedral":
         return [_dihedral(number) for number in range(min(count, DIHEDRAL))]
     stream = torch_generator("cpu", generator.initial_seed(), "views")  # the same on every device
-    return [
-        _dihedral(0),
-        *(_affine(matrix) for matrix in affine_matrices(torch.rand(count - 1, 7, generator=stream))),
-    ]
+    return [_dihedral(0), *(_affine(matrix) for matrix in affine_matrices(torch.rand(count - 1, 7, generator=stream)))]
 
 
 def _dihedral(number: int) -> View:

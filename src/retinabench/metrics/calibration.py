@@ -91,12 +91,7 @@ def bins_of(w: Weighted, of: Of = "positive_class", bins: int = BINS) -> Bins:
 
 
 def reliability(
-    label: ArrayLike,
-    prob: ArrayLike,
-    weight: ArrayLike | None = None,
-    *,
-    of: Of = "positive_class",
-    bins: int = BINS,
+    label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None, *, of: Of = "positive_class", bins: int = BINS
 ) -> Bins:
     """Return the reliability diagram of label (N,), prob (N,) and weight (N,)."""
     return bins_of(Cases(label, prob).weighted(weight), of, bins)

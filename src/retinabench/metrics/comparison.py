@@ -426,10 +426,7 @@ class ScoreRanking(Document):
         values = {name: sign * model.value for name, model in self.models.items()}
         return sorted(
             values,
-            key=lambda name: (
-                not math.isfinite(values[name]),
-                values[name] if math.isfinite(values[name]) else 0.0,
-            ),
+            key=lambda name: (not math.isfinite(values[name]), values[name] if math.isfinite(values[name]) else 0.0),
         )
 
 
@@ -571,13 +568,7 @@ def rank_methods(
     rows = [range(stop - len(own), stop) for own, stop in zip(of.values(), stops, strict=True)]
     found = {}
     for one in paired_sets(
-        aligned,
-        scores=scores,
-        sets=sets,
-        uncertainty=uncertainty,
-        bootstrap=bootstrap,
-        seed=seed,
-        advance=advance,
+        aligned, scores=scores, sets=sets, uncertainty=uncertainty, bootstrap=bootstrap, seed=seed, advance=advance
     ):
         ranked = {
             spec.name: _ranked(list(of), Methods(one, k, rows, subsets), level, seed, unranked)

@@ -196,9 +196,7 @@ def follow_up(
             references.append(Watched.of(part, uncertainty, None, decision=decision))
     if not tests:
         raise InputError(
-            "no file holds images of the test split",
-            column="split",
-            hint="Leave the column out for new images.",
+            "no file holds images of the test split", column="split", hint="Leave the column out for new images."
         )
     return Watched.together(tests), Watched.together(references) if references else None
 
@@ -315,12 +313,7 @@ def windows(day: Days) -> tuple[Days, NDArray[np.intp], str]:
     Shapes: `day` (N,), returns (W,).
     """
     monday = day - (day.astype(np.int64) + 3) % 7
-    cuts = {
-        "day": day,
-        "week": monday,
-        "month": day.astype("datetime64[M]"),
-        "year": day.astype("datetime64[Y]"),
-    }
+    cuts = {"day": day, "week": monday, "month": day.astype("datetime64[M]"), "year": day.astype("datetime64[Y]")}
     for name, cut in cuts.items():
         start, number = np.unique(cut, return_inverse=True)
         if len(start) <= MOST_WINDOWS or name == "year":

@@ -55,13 +55,7 @@ from retinabench.metrics.follow_up import (
     one_image_each,
     windows,
 )
-from retinabench.metrics.guarantees.goals import (
-    SEVERE,
-    Goal,
-    ReferralCases,
-    ratio_interval,
-    weights,
-)
+from retinabench.metrics.guarantees.goals import SEVERE, Goal, ReferralCases, ratio_interval, weights
 from retinabench.metrics.guarantees.triage import TARGETS_OF, Side, zone_cases
 from retinabench.metrics.proportions import Interval, clustered_mean, clustered_proportion
 from retinabench.metrics.uncertainty import significant
@@ -291,12 +285,7 @@ def monitor(
 
 
 def watch(
-    images: Watched,
-    certified: FrozenRule,
-    *,
-    reference: Watched | None = None,
-    level: float = LEVEL,
-    seed: int = 0,
+    images: Watched, certified: FrozenRule, *, reference: Watched | None = None, level: float = LEVEL, seed: int = 0
 ) -> Monitoring:
     """Watch the images of a follow-up."""
     if not 0 < level < 1:

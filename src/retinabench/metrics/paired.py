@@ -278,10 +278,7 @@ def _paired_set(
 
 
 def notes_on(
-    models: Sequence[Predictions],
-    names: Sequence[str],
-    uncertainty: str,
-    thresholds: Sequence[FrozenThreshold] = (),
+    models: Sequence[Predictions], names: Sequence[str], uncertainty: str, thresholds: Sequence[FrozenThreshold] = ()
 ) -> tuple[str, ...]:
     """Return what a reader of a comparison must know of its aligned inputs, one sentence per note."""
     notes = notes_of_files(names, [model.notes for model in models])

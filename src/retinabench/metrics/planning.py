@@ -98,9 +98,7 @@ _RATES = ("prevalence", "sensitivity", "specificity", "auroc")
 
 
 def stated_assumptions(
-    stated: Stated,
-    pilot: Predictions | None = None,
-    threshold: DecisionThreshold | float | str = DEFAULT,
+    stated: Stated, pilot: Predictions | None = None, threshold: DecisionThreshold | float | str = DEFAULT
 ) -> Assumptions:
     """Return assumptions: what is stated, then what a pilot says, then the defaults."""
     if pilot is not None:
@@ -109,8 +107,7 @@ def stated_assumptions(
         assumed = Assumptions(**stated.among(*_RATES))  # type: ignore[arg-type]
     else:
         raise InputError(
-            "the prevalence is not known",
-            hint="Give --prevalence, such as 0.1, or the predictions of a pilot.",
+            "the prevalence is not known", hint="Give --prevalence, such as 0.1, or the predictions of a pilot."
         )
     mates = assumed.clusters.mates if stated.images_per_patient is None else None
     shared = stated.among("images_per_patient")

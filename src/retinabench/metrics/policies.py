@@ -22,20 +22,9 @@ from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.clinical.decision_curve import SEVERE
 from retinabench.metrics.clinical.groups import group_members
 from retinabench.metrics.clinical.screening import Screened
-from retinabench.metrics.clinical.screening_table import (
-    rate_shares,
-    reading_calls,
-    referral_shares,
-    share_sums,
-)
+from retinabench.metrics.clinical.screening_table import rate_shares, reading_calls, referral_shares, share_sums
 from retinabench.metrics.clinical.thresholds import FrozenThreshold, ReferralRule, referral_rules
-from retinabench.metrics.proportions import (
-    Interval,
-    Sums,
-    patient_starts,
-    proportion_intervals,
-    proportion_sums,
-)
+from retinabench.metrics.proportions import Interval, Sums, patient_starts, proportion_intervals, proportion_sums
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.metrics.weighted_images import is_positive
 from retinabench.predictions.table import Predictions
@@ -143,10 +132,7 @@ def _groups(part: Predictions, columns: Sequence[str] | None, most: int) -> dict
     if len(named := dict(pairs)) < len(pairs):
         raise InputError("has two subgroups of one name", file=part.source, hint="Rename a column that holds a colon.")
     largest = sorted(named, key=lambda name: (-int(named[name].sum()), name))[:most]
-    return {
-        "": np.ones(len(part), bool),
-        **{name: rows for name, rows in named.items() if name in largest},
-    }
+    return {"": np.ones(len(part), bool), **{name: rows for name, rows in named.items() if name in largest}}
 
 
 def _outcomes(

@@ -187,11 +187,7 @@ def patient_starts(codes: NDArray[np.intp]) -> NDArray[np.intp]:
 
 
 def proportion_sums(
-    success: ArrayLike,
-    weight: ArrayLike,
-    starts: NDArray[np.intp],
-    level: float = 0.95,
-    variance: float = 0.0,
+    success: ArrayLike, weight: ArrayLike, starts: NDArray[np.intp], level: float = 0.95, variance: float = 0.0
 ) -> Sums:
     """Return the sums of K proportions over the same N images.
 
@@ -245,10 +241,7 @@ def proportion_intervals(sums: Sums, level: float = 0.95, *, exact: bool = False
     return low, high
 
 
-def combined_proportions(
-    parts: Sequence[tuple[float, ArrayLike]],
-    cluster: ArrayLike | Sequence[Hashable],
-) -> Interval:
+def combined_proportions(parts: Sequence[tuple[float, ArrayLike]], cluster: ArrayLike | Sequence[Hashable]) -> Interval:
     """Return a linear combination of proportions of the same images, with its clustered 95 % interval.
 
     With proportions p_k of ends l_k and u_k and correlations r_jk of their patients' residuals, the lower end of sum c_k p_k is

@@ -266,10 +266,7 @@ def score_sets(test: Predictions, uncertainty: Floats, seed: int) -> dict[str, S
     if len(sets) == 2:
         rows = np.concatenate([near, far])  # the released joint set is the in-domain images, then the shifted ones
         joint, values, is_far = test.take(rows), uncertainty[rows], shifted[rows]
-        detection = {
-            "ood_auroc": auroc(is_far, values),
-            "ood_auprc": auprc(is_far, values),
-        }
+        detection = {"ood_auroc": auroc(is_far, values), "ood_auprc": auprc(is_far, values)}
         sets["joint"] = _set(joint, values, detection)
         sets["balanced"] = _balanced(joint, values, is_far, seed)
     return sets
@@ -299,10 +296,7 @@ def _balanced(joint: Predictions, values: Floats, far: NDArray[np.bool_], seed: 
 
 
 def _results(
-    part: Predictions,
-    scores: Mapping[str, float | None],
-    curves: Mapping[str, Curve],
-    more: Mapping[str, float | None],
+    part: Predictions, scores: Mapping[str, float | None], curves: Mapping[str, Curve], more: Mapping[str, float | None]
 ) -> SetScores:
     areas = {f"referral_{metric}_area": curve.area for metric, curve in curves.items()}
     return SetScores(

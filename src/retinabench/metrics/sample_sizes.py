@@ -158,8 +158,7 @@ def images_for_power(expected: float, above: float, power: float = 0.8, level: f
     check_share("power", power)
     if not 0 <= above < expected:
         raise InputError(
-            f"an expected {expected:g} cannot be shown to be above {above:g}",
-            hint="Expect a value above the goal.",
+            f"an expected {expected:g} cannot be shown to be above {above:g}", hint="Expect a value above the goal."
         )
     needed = stats.norm.ppf((1 + level) / 2) * np.sqrt(above * (1 - above))
     needed += stats.norm.ppf(power) * np.sqrt(expected * (1 - expected))

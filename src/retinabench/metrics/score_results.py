@@ -207,10 +207,7 @@ class Scores(Tabular):
 
     def to_dict(self) -> JsonObject:
         """Return what `retinabench score --json` writes: only dictionaries, lists, text, finite numbers and None."""
-        shown_here = {
-            "source": self.source and shown(self.source),
-            "metadata": _plain_metadata(self.metadata),
-        }
+        shown_here = {"source": self.source and shown(self.source), "metadata": _plain_metadata(self.metadata)}
         return {"schema": SCHEMA, **json_content(vars_of(self) | shown_here)}
 
 

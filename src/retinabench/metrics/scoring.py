@@ -35,15 +35,7 @@ Rules = Literal["corrected", "published"]
 RULES: tuple[Rules, ...] = get_args(Rules)
 MAIN_CURVES = ("accuracy", "nll", "auroc", "auprc", "sensitivity", "specificity", "prevalence")
 # Scores of the same predictions in a random and in the oracle's order of referral.
-CONTROLS = (
-    "referral_accuracy_area",
-    "referral_nll_area",
-    "referral_auroc_area",
-    "rc_index",
-    "aurc",
-    "e_aurc",
-    "augrc",
-)
+CONTROLS = ("referral_accuracy_area", "referral_nll_area", "referral_auroc_area", "rc_index", "aurc", "e_aurc", "augrc")
 
 
 @dataclass(frozen=True)
@@ -109,9 +101,7 @@ def score(
 
 
 def score_and_replicates(
-    predictions: Predictions,
-    settings: ScoreSettings,
-    wanted: Sequence[ScoreSpec] = (),
+    predictions: Predictions, settings: ScoreSettings, wanted: Sequence[ScoreSpec] = ()
 ) -> tuple[Scores, dict[str, Floats]]:
     """Return what `score` does, and the bootstrap replicates (R, K) of K scores by the name of the set."""
     return _scores_and_replicates([predictions], settings, wanted)
@@ -293,10 +283,7 @@ def interval_of(spec: ScoreSpec, whole: Weighted, value: float, draws: Floats, l
 
 
 def scored_sets(
-    sets: list[ImageSet],
-    validation: Predictions | None,
-    bootstrap: _Bootstrap,
-    advance: Callable[[int], None] | None,
+    sets: list[ImageSet], validation: Predictions | None, bootstrap: _Bootstrap, advance: Callable[[int], None] | None
 ) -> dict[str, SetScores]:
     """Return the scores of every set. The list is emptied: the indexes of a million images take several hundred megabytes."""
     work = bootstrap.replicates * sum(map(len, sets))

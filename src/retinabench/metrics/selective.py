@@ -135,16 +135,7 @@ def accuracy_at(w: Weighted, coverage: Floats) -> Floats:
 
 def referred_names(referred: float = 0.5) -> tuple[str, ...]:
     """Return the names of `referred_values`, such as ``gain_at_50``; each is defined in `metrics/definitions.toml`."""
-    parts = (
-        "accuracy",
-        "gain",
-        "closed",
-        "perfect_accuracy",
-        "sensitivity",
-        "specificity",
-        "prevalence",
-        "missed",
-    )
+    parts = ("accuracy", "gain", "closed", "perfect_accuracy", "sensitivity", "specificity", "prevalence", "missed")
     return (*(f"{part}_at_{100 * referred:g}" for part in parts), "sensitivity_at_specificity_80")
 
 

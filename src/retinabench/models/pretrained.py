@@ -66,13 +66,7 @@ def _from_efficientnet_pytorch(trunk: nn.Module, state: State) -> State:
     if STEM not in state or not isinstance(blocks, nn.Sequential):
         return state
     place = [f"blocks.{stage}.{block}" for stage, some in enumerate(blocks) for block in range(len(some))]  # type: ignore[arg-type]
-    outer = {
-        "_conv_stem": "conv_stem",
-        "_bn0": "bn1",
-        "_conv_head": "conv_head",
-        "_bn1": "bn2",
-        "_fc": "classifier",
-    }
+    outer = {"_conv_stem": "conv_stem", "_bn0": "bn1", "_conv_head": "conv_head", "_bn1": "bn2", "_fc": "classifier"}
     first = {"_depthwise_conv": "conv_dw", "_bn1": "bn1", "_project_conv": "conv_pw", "_bn2": "bn2"}
     later = {
         "_expand_conv": "conv_pw", "_bn0": "bn1", "_depthwise_conv": "conv_dw", "_bn1": "bn2", "_project_conv": "conv_pwl",

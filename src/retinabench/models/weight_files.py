@@ -98,14 +98,7 @@ def _tensors_in(content: Any) -> Iterator[Tensor]:
 
 
 State = dict[str, Tensor]
-NESTED = (
-    "state_dict",
-    "model",
-    "model_state_dict",
-    "module",
-    "teacher",
-    "student",
-)  # keys that hold the weights
+NESTED = ("state_dict", "model", "model_state_dict", "module", "teacher", "student")  # keys that hold the weights
 DEEPEST = 4
 
 

@@ -99,9 +99,7 @@ def check_count(path: str | Path | None, names: Sequence[str]) -> None:
     """Raise `InputError` where a table has so many columns that telling them apart would take minutes."""
     if len(names) > MAX_FILE_COLUMNS:
         raise InputError(
-            f"has {len(names):,} columns, more than {MAX_FILE_COLUMNS:,}",
-            file=path,
-            hint="Keep those that are needed.",
+            f"has {len(names):,} columns, more than {MAX_FILE_COLUMNS:,}", file=path, hint="Keep those that are needed."
         )
 
 
@@ -222,10 +220,7 @@ class Layout:
         """Say which columns were read as which, those that the user did not name first."""
         said = []
         for names, hint in (
-            (
-                [known for known in self.original if known in self.usual],
-                "; --column NAME=COLUMN names another",
-            ),
+            ([known for known in self.original if known in self.usual], "; --column NAME=COLUMN names another"),
             ([known for known in self.original if known not in self.usual], ""),
         ):
             if names:
@@ -243,11 +238,7 @@ class Layout:
             if own is None:
                 raise
             raise InputError(
-                error.problem,
-                file=error.file,
-                row=error.row,
-                column=f"{own} ({error.column})",
-                hint=error.hint,
+                error.problem, file=error.file, row=error.row, column=f"{own} ({error.column})", hint=error.hint
             ) from None
 
 

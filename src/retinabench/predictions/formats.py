@@ -440,29 +440,18 @@ def _table(path: Path, archive: zipfile.ZipFile, reading: Reading) -> FileColumn
         own = name.removeprefix(SUBGROUPS)
         try:
             further[own] = read_member(
-                path,
-                archive,
-                entries[name],
-                own,
-                shape=np.shape(known["label" if "label" in known else "grade"]),
+                path, archive, entries[name], own, shape=np.shape(known["label" if "label" in known else "grade"])
             )
         except InputError as error:
             notes.append(f"the array '{own[:60]}' is left out: {error.problem}")
     return FileColumns(known, further, replace(layout, notes=(*layout.notes, *notes)), metadata, str(path))
 
 
-_HEADERS = {
-    (1, 0): np.lib.format.read_array_header_1_0,
-    (2, 0): np.lib.format.read_array_header_2_0,
-}
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 def read_member(
-    path: str | Path,
-    archive: zipfile.ZipFile,
-    info: zipfile.ZipInfo,
-    name: str,
-    shape: tuple[int, ...] | None = None,
+    path: str | Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str, shape: tuple[int, ...] | None = None
 ) -> NDArray[Any]:
     """Read one array; what its header declares is checked before memory is asked for, and no object is unpickled."""
     if info.compress_type not in METHODS:

@@ -16,14 +16,7 @@ from retinabench.core.errors import InputError, printable
 from retinabench.core.files import atomic_write, check
 from retinabench.core.untrusted import told_apart
 from retinabench.predictions.check import BLOCK
-from retinabench.predictions.formats import (
-    csv_bytes,
-    npz_bytes,
-    parquet_bytes,
-    read_csv,
-    read_npz,
-    read_parquet,
-)
+from retinabench.predictions.formats import csv_bytes, npz_bytes, parquet_bytes, read_csv, read_npz, read_parquet
 from retinabench.predictions.table import Predictions
 from retinabench.predictions.values import Reading
 
@@ -90,10 +83,7 @@ def read_predictions(
 
 def _unreadable(path: Path, error: Exception) -> InputError:
     problems: dict[type[Exception], tuple[str, str | None]] = {
-        IsADirectoryError: (
-            "is a folder, not a predictions file",
-            "Name the file, such as predictions.parquet in it.",
-        ),
+        IsADirectoryError: ("is a folder, not a predictions file", "Name the file, such as predictions.parquet in it."),
         FileNotFoundError: ("does not exist", None),
         PermissionError: ("cannot be read (no permission)", None),
         MemoryError: ("does not fit into memory", "Score a random part of it, drawn by patient."),

@@ -105,10 +105,7 @@ class Constructors:
         lowest = {2: 1, GRADES: REFERABLE_FROM}.get(classes) if referable_from is None else referable_from
         if lowest is None:
             raise check.fail(
-                "probs",
-                None,
-                f"has {classes} classes, and it is not said which are referable",
-                "Pass referable_from.",
+                "probs", None, f"has {classes} classes, and it is not said which are referable", "Pass referable_from."
             )
         mean = referable_probability(check, values, lowest)
         if grades is not None and not isinstance(grades, bool):
@@ -117,11 +114,7 @@ class Constructors:
 
     @classmethod
     def from_logits(
-        cls,
-        logits: ArrayLike,
-        image_id: ArrayLike | None = None,
-        label: ArrayLike | None = None,
-        **columns: Any,
+        cls, logits: ArrayLike, image_id: ArrayLike | None = None, label: ArrayLike | None = None, **columns: Any
     ) -> Self:
         """Return predictions from logits: the sigmoid of one output per image, or the softmax over classes.
 
@@ -204,12 +197,7 @@ class Constructors:
 
     @classmethod
     def _of(
-        cls,
-        probs: Any,
-        image_id: ArrayLike | None,
-        label: ArrayLike | None,
-        lowest: int,
-        columns: dict[str, Any],
+        cls, probs: Any, image_id: ArrayLike | None, label: ArrayLike | None, lowest: int, columns: dict[str, Any]
     ) -> Self:
         """Name the images and derive the label where these are missing."""
         check, notes = Check(columns.get("source")), list(columns.pop("notes", ()))

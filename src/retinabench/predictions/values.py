@@ -17,15 +17,7 @@ from scipy.special import expit, softmax
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import number_text
-from retinabench.predictions.check import (
-    BLOCK,
-    NOT_KNOWN,
-    SHAPES,
-    Check,
-    is_missing,
-    named_by_row,
-    sample_column,
-)
+from retinabench.predictions.check import BLOCK, NOT_KNOWN, SHAPES, Check, is_missing, named_by_row, sample_column
 from retinabench.predictions.columns import (
     DOMAINS,
     LABELLED,

@@ -43,14 +43,7 @@ from retinabench.reports.toolkit.figures import (
     drawing,
     light_grid,
 )
-from retinabench.reports.toolkit.number_format import (
-    COUNT,
-    PERCENT,
-    TWO_DIGITS,
-    NumberFormat,
-    Quantity,
-    percent,
-)
+from retinabench.reports.toolkit.number_format import COUNT, PERCENT, TWO_DIGITS, NumberFormat, Quantity, percent
 from retinabench.reports.toolkit.pages import explorer, macros
 from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table, to_terminal
 
@@ -306,10 +299,7 @@ def _rates(sensitivity: Interval, specificity: Interval) -> list[Cell]:
 
 
 def _readings(
-    unit: str,
-    readings: Mapping[str, Mapping[str, Interval]],
-    report: ScreeningReport,
-    pathway: JudgedTable | None,
+    unit: str, readings: Mapping[str, Mapping[str, Interval]], report: ScreeningReport, pathway: JudgedTable | None
 ) -> list[Row]:
     rows = []
     for name, rates in readings.items():
@@ -497,11 +487,7 @@ def calibration_panel(summary: CalibrationSummary) -> Figure:
     ends = np.nan_to_num(np.stack([y - low, high - y]))
     axes.errorbar(x, y, yerr=np.maximum(ends, 0), color=GOOD, marker="o", markersize=4, linewidth=1.3, elinewidth=0.9)
     axes.set(
-        xlim=(0, 1),
-        ylim=(0, 1.005),
-        xlabel="predicted P(referable)",
-        ylabel="observed share referable",
-        aspect="equal",
+        xlim=(0, 1), ylim=(0, 1.005), xlabel="predicted P(referable)", ylabel="observed share referable", aspect="equal"
     )
     axes.set_xticks(np.linspace(0, 1, 6))
     axes.set_yticks(np.linspace(0, 1, 6))

@@ -57,12 +57,7 @@ def triage_summary(result: Triage) -> Group:
 
 
 def sets_table(
-    sets: Mapping[str, Realised],
-    first_rows: Sequence[Row],
-    targets: Sequence[str],
-    per: Per,
-    *,
-    certified: bool,
+    sets: Mapping[str, Realised], first_rows: Sequence[Row], targets: Sequence[str], per: Per, *, certified: bool
 ) -> Group:
     """Return the table for the terminal, one column per set."""
     columns = sets.values()

@@ -266,9 +266,6 @@ def _settings(result: Monitoring) -> list[Fact]:
         Fact("Estimand", PER[one.per]),
         Fact("Read by the expert", referred),
         Fact("Called referable", f"probability {rule}"),
-        Fact(
-            "Rate of false alarms",
-            f"at most {percent(result.level)} over all time, for each of the two alarms",
-        ),
+        Fact("Rate of false alarms", f"at most {percent(result.level)} over all time, for each of the two alarms"),
         *(Fact("Note", note) for note in result.notes),
     ]

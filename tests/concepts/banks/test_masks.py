@@ -87,22 +87,13 @@ def isic(tmp_path):
         picture(tmp_path / f"ISIC2018_Task1-2_Training_Input/ISIC_000000{k}.jpg")
         for j, attribute in enumerate(attributes):
             box = (12, 0, 16, 4) if j == k else None
-            mask(
-                tmp_path / f"ISIC2018_Task2_Training_GroundTruth_v3/ISIC_000000{k}_attribute_{attribute}.png",
-                box,
-            )
+            mask(tmp_path / f"ISIC2018_Task2_Training_GroundTruth_v3/ISIC_000000{k}_attribute_{attribute}.png", box)
     return tmp_path
 
 
 def test_isic_has_five_masks_per_image(isic):
     images = opened("isic2018", isic)
-    assert images.concepts == (
-        "pigment_network",
-        "negative_network",
-        "streaks",
-        "milia_like_cyst",
-        "globules",
-    )
+    assert images.concepts == ("pigment_network", "negative_network", "streaks", "milia_like_cyst", "globules")
     assert images.truth.tolist() == np.eye(3, 5, dtype=int).tolist()
     assert images.sample_id[0] == "ISIC_0000000"
     masks = images.masks(0)
@@ -275,19 +266,8 @@ COCO = {
     "images": [{"id": 7, "file_name": "a.png"}, {"id": 9, "file_name": "b.png"}],
     "categories": [{"id": 1, "name": "spot"}, {"id": 3, "name": "line"}],
     "annotations": [
-        {
-            "id": 1,
-            "image_id": 7,
-            "category_id": 1,
-            "segmentation": [[2, 2, 5, 2, 5, 5, 2, 5]],
-            "bbox": [2, 2, 4, 4],
-        },
-        {
-            "id": 2,
-            "image_id": 9,
-            "category_id": 3,
-            "segmentation": {"size": [16, 24], "counts": [18, 4, 362]},
-        },
+        {"id": 1, "image_id": 7, "category_id": 1, "segmentation": [[2, 2, 5, 2, 5, 5, 2, 5]], "bbox": [2, 2, 4, 4]},
+        {"id": 2, "image_id": 9, "category_id": 3, "segmentation": {"size": [16, 24], "counts": [18, 4, 362]}},
         {"id": 3, "image_id": 9, "category_id": 1, "bbox": [10, 4, 3, 2]},
     ],
 }
@@ -318,10 +298,7 @@ def test_coco_polygons_runs_and_boxes_become_masks(tmp_path):
     [
         ({"images": None}, "is not a COCO file"),
         ({"annotations": [{"image_id": 8, "category_id": 1}]}, "is not a COCO file (KeyError: 8)"),
-        (
-            {"images": [{"id": 7, "file_name": "gone.png"}], "annotations": []},
-            "the image 'images/gone.png' is missing",
-        ),
+        ({"images": [{"id": 7, "file_name": "gone.png"}], "annotations": []}, "the image 'images/gone.png' is missing"),
     ],
 )
 def test_a_wrong_coco_file_is_one_line(tmp_path, change, message):

@@ -12,13 +12,7 @@ import pytest
 
 from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.banks.definition import find_definition
-from retinabench.concepts.banks.tables import (
-    majority,
-    random_reader,
-    read_bank,
-    read_label_table,
-    read_reference,
-)
+from retinabench.concepts.banks.tables import majority, random_reader, read_bank, read_label_table, read_reference
 from retinabench.concepts.examinees import read_answers
 from retinabench.core.errors import InputError
 from retinabench.data.archives import Files
@@ -266,11 +260,7 @@ def test_a_bank_of_ones_own_is_one_file(tmp_path):
     )
     for name in "abc":
         picture(tmp_path / f"pix/{name}.png")
-    table(
-        tmp_path / "t.csv",
-        ["name", "blot", "flame"],
-        [["a", "no", "yes"], ["b", "no", "?"], ["c", "no", "no"]],
-    )
+    table(tmp_path / "t.csv", ["name", "blot", "flame"], [["a", "no", "yes"], ["b", "no", "?"], ["c", "no", "no"]])
     assert opened(tmp_path / "mine.toml", tmp_path).truth.ravel().tolist() == [1, -1, 0]
 
 
@@ -394,10 +384,7 @@ def test_a_table_with_one_truth_is_read_as_ever(tmp_path):
 
 @pytest.mark.parametrize(
     ("concepts", "truth", "says"),
-    [
-        (None, "d", "has no reader 'd'"),
-        (["oedema"], None, "has no column 'oedema@…'. Did you mean 'edema'"),
-    ],
+    [(None, "d", "has no reader 'd'"), (["oedema"], None, "has no column 'oedema@…'. Did you mean 'edema'")],
 )
 def test_unknown_names(path, concepts, truth, says):
     with pytest.raises(InputError, match=says):

@@ -11,14 +11,7 @@ from scipy import integrate, optimize, special, stats
 from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.examinees import Answers
 from retinabench.concepts.inference import claims
-from retinabench.concepts.inference.claims import (
-    Claim,
-    Wealth,
-    bank_sequence,
-    needed,
-    new_sequence,
-    parse_claim,
-)
+from retinabench.concepts.inference.claims import Claim, Wealth, bank_sequence, needed, new_sequence, parse_claim
 from retinabench.concepts.questioning.examination import examine
 from retinabench.core.errors import InputError
 from support.concept_banks import make_answers, make_bank
@@ -156,14 +149,8 @@ def decisions(of, goal, at_least=True, confidence=0.95):
     limit = 1 / (1 - confidence)
     for asked in range(1, of + 1):
         for right in range(asked + 1):
-            larger = (
-                np.mean(chances(above, of, right, asked)),
-                chances(np.array([least - 1]), of, right, asked)[0],
-            )
-            smaller = (
-                np.mean(chances(below, of, right, asked)),
-                chances(np.array([least]), of, right, asked)[0],
-            )
+            larger = (np.mean(chances(above, of, right, asked)), chances(np.array([least - 1]), of, right, asked)[0])
+            smaller = (np.mean(chances(below, of, right, asked)), chances(np.array([least]), of, right, asked)[0])
             if right >= least or larger[0] >= limit * larger[1] > 0:
                 table[asked, right] = "holds"
             elif asked - right > of - least or smaller[0] >= limit * smaller[1] > 0:
@@ -301,10 +288,7 @@ def test_sentences(text, concept, truth, at_least, goal):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (
-            "sensitivity of haemorrhage is fine",
-            "is not understood. Write it as 'sensitivity of microaneurysm >= 0.85'",
-        ),
+        ("sensitivity of haemorrhage is fine", "is not understood. Write it as 'sensitivity of microaneurysm >= 0.85'"),
         ("sensitivity of hemorrhage >= 0.8", "Did you mean 'haemorrhage'"),
         ("sensitivity of haemorrhage >= 85", "is not a share"),
         ("sensitivity of haemorrhage >= 0.8.5", "is not a number"),

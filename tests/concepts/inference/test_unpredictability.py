@@ -32,8 +32,7 @@ def golden(shared):
 
 
 @pytest.mark.parametrize(
-    "case",
-    ["empty", "one_bin_a0.10_y1", "one_bin_a0.10_y5", "one_bin_a0.50", "tn_fp_fn_tp", "dense_negative"],
+    "case", ["empty", "one_bin_a0.10_y1", "one_bin_a0.10_y5", "one_bin_a0.50", "tn_fp_fn_tp", "dense_negative"]
 )
 def test_golden_posteriors(golden, case):
     one = golden[case]
@@ -50,11 +49,7 @@ def test_golden_posteriors(golden, case):
 
 def test_golden_floors(shared):
     floors = json.loads(shared("golden", "evaluation", "extra_outputs.json").read_text())["vtt_floor"]
-    occupied = {
-        "all_100_bins": np.arange(100),
-        "all_50_negative": np.arange(50),
-        "TN_and_TP_only": np.r_[0:25, 75:100],
-    }
+    occupied = {"all_100_bins": np.arange(100), "all_50_negative": np.arange(50), "TN_and_TP_only": np.r_[0:25, 75:100]}
     for name, places in occupied.items():
         counts = np.zeros(100, np.int64)
         counts[places] = 3

@@ -72,9 +72,7 @@ def found(tmp_path_factory):
         patch.setattr(module, "_model", lambda *given: Spots())
         effects = module._effects
         patch.setattr(
-            module,
-            "_effects",
-            lambda names, told, options: effects(names, asked.extend(told) or told, options),
+            module, "_effects", lambda names, told, options: effects(names, asked.extend(told) or told, options)
         )
         bank = folder / "ill.toml"  # more lesions than in the population in domain
         bank.write_text('title = "ill"\n[synthetic]\npopulation = "shifted"\n')

@@ -164,10 +164,7 @@ def test_intervals_hold_against_each_possible_truth(truth):
                         p = rate_against(values[:, place], yes[:, place], sign)
                         missed[key] = missed.get(key, 0) + (not ends.low - 1e-9 <= p <= ends.high + 1e-9)
                 for k, reader in enumerate(READERS):
-                    p, one = (
-                        rate_against(panel.votes[:, place, k], yes[:, place], sign),
-                        told[measure][reader],
-                    )
+                    p, one = (rate_against(panel.votes[:, place, k], yes[:, place], sign), told[measure][reader])
                     missed[reader] = missed.get(reader, 0) + (not one.low - 1e-9 <= p <= one.high + 1e-9)
                 if truth == "random":
                     low, high = ends.new

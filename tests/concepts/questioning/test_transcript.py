@@ -283,12 +283,7 @@ def test_answers_to_other_questions_are_refused(tmp_path):
     content = path.read_text()
     third = unsealed(content.splitlines()[3].encode())
     other = bank.name((third["sample"] + 1) % bank.samples)
-    for key, value in (
-        ("image_id", other),
-        ("concept", "drusen"),
-        ("truth", 1 - third["truth"]),
-        ("question", 7),
-    ):
+    for key, value in (("image_id", other), ("concept", "drusen"), ("truth", 1 - third["truth"]), ("question", 7)):
         changed = content.replace(sealed(third).decode(), sealed(third | {key: value}).decode())
         assert changed != content
         path.write_text(changed)

@@ -45,10 +45,7 @@ def test_what_is_stated_for_one_concept_is_preferred():
     found = parse_goals(
         ["sensitivity=0.85", "sensitivity of hard exudate = 0.6", "specificity of haemorrhage=.9"], CONCEPTS
     )
-    assert found == {
-        "haemorrhage": {"sensitivity": 0.85, "specificity": 0.9},
-        "hard exudate": {"sensitivity": 0.6},
-    }
+    assert found == {"haemorrhage": {"sensitivity": 0.85, "specificity": 0.9}, "hard exudate": {"sensitivity": 0.6}}
     assert parse_goals([], CONCEPTS) == {}
     assert parse_goals(["sensitivity of haemorrhage = 85 %"], CONCEPTS) == {"haemorrhage": {"sensitivity": 0.85}}
     assert parse_goals(["specificity of haemorrhage=.9"], CONCEPTS) == {"haemorrhage": {"specificity": 0.9}}
@@ -58,10 +55,7 @@ def test_a_file(tmp_path):
     path = tmp_path / "goals.toml"
     path.write_text('[all]\nsensitivity = 0.8\n["hard exudate"]\nspecificity = 0.7\n')
     found = parse_goals([str(path)], CONCEPTS)
-    assert found == {
-        "haemorrhage": {"sensitivity": 0.8},
-        "hard exudate": {"sensitivity": 0.8, "specificity": 0.7},
-    }
+    assert found == {"haemorrhage": {"sensitivity": 0.8}, "hard exudate": {"sensitivity": 0.8, "specificity": 0.7}}
     with pytest.raises(InputError, match="twice"):
         parse_goals([str(path), "sensitivity=0.9"], CONCEPTS)
 
@@ -141,14 +135,7 @@ def test_ranking_better_than_chance_is_mann_and_whitneys_test(without, having, r
 
 def made(measure, right, asked, goal=None, alpha=0.05):
     return ConceptRate(
-        "x",
-        measure,
-        right,
-        asked,
-        asked,
-        new_sequence(right, asked, 0.05),
-        new_sequence(right, asked, alpha),
-        goal,
+        "x", measure, right, asked, asked, new_sequence(right, asked, 0.05), new_sequence(right, asked, alpha), goal
     )
 
 
@@ -179,13 +166,7 @@ def test_two_answers_conclude_nothing_whatever_the_goal():
 
 @pytest.mark.parametrize(
     ("right", "verdict"),
-    [
-        ((95, 95), "recognised"),
-        ((100, 0), "open"),
-        ((50, 50), "open"),
-        ((5, 5), "reversed"),
-        ((30, 98), "recognised"),
-    ],
+    [((95, 95), "recognised"), ((100, 0), "open"), ((50, 50), "open"), ((5, 5), "reversed"), ((30, 98), "recognised")],
 )
 def test_recognition_needs_more_than_a_habit_of_saying_yes_or_no(right, verdict):
     pair = [made(m, k, 100) for m, k in zip(("sensitivity", "specificity"), right, strict=True)]
@@ -198,10 +179,7 @@ def test_guessing_is_seldom_called_recognition():
     wrong = 0
     for _ in range(400):
         p = random.random()
-        pair = (
-            made("sensitivity", random.binomial(20, p), 20),
-            made("specificity", random.binomial(40, 1 - p), 40),
-        )
+        pair = (made("sensitivity", random.binomial(20, p), 20), made("specificity", random.binomial(40, 1 - p), 40))
         wrong += recognition(*pair) == "recognised"
     assert wrong <= 12  # 3 %; the two-sided bound is 5 %
 
@@ -243,12 +221,7 @@ GOALS = dict.fromkeys(CONCEPTS_FINDINGS, COMMON)
 
 def test_model_and_data_are_judged_apart(found):
     said = recognised(found)
-    assert (said.recognised, said.open, said.reversed, said.unknown) == (
-        ["common", "twin"],
-        ["rare"],
-        [],
-        ["absent"],
-    )
+    assert (said.recognised, said.open, said.reversed, said.unknown) == (["common", "twin"], ["rare"], [], ["absent"])
     # Three wrong answers about `rare` may be bad luck where seven rates are looked at.
     assert found.examination["rare"].counts["fn"] == 3
     assert missed_goals(found) == []
@@ -302,8 +275,7 @@ def test_what_was_not_asked_is_said(bank):
     wrong = np.flatnonzero(bank.truth[:, 0] == 1)[: round(0.15 * 44)]
     knows = examinee(bank)
     mostly = examine(
-        bank,
-        lambda k, name: 0.9 * bank.truth[k, 0] * (k not in wrong) if name == "common" else knows(k, name),
+        bank, lambda k, name: 0.9 * bank.truth[k, 0] * (k not in wrong) if name == "common" else knows(k, name)
     )
     everything = ExaminationReport(mostly, GOALS)
     assert everything.rates[0][0].standing == "open"

@@ -131,11 +131,6 @@ def test_the_official_archives_are_read_as_downloaded(tmp_path):
     assert list(images.sample_id) == [
         "IDRiD_01", "IDRiD_55", "IDRiD_001_train_grade_0", "IDRiD_001_test_grade_0",
     ]  # fmt: skip
-    assert images.truth.tolist() == [
-        [True, False, True, False],
-        [True] + [False] * 3,
-        [False] * 4,
-        [False] * 4,
-    ]
+    assert images.truth.tolist() == [[True, False, True, False], [True] + [False] * 3, [False] * 4, [False] * 4]
     assert images.masks(0).sum(axis=(1, 2)).tolist() == [16, 0, 16, 0]
     assert images.image(2, 16).shape == (16, 16, 3)

@@ -86,8 +86,7 @@ def test_missing_test_labels_say_how_to_get_them(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("absent", "splits"),
-    [("retinopathy_solution.csv", {"train"}), ("trainLabels.csv", {"validation"})],
+    ("absent", "splits"), [("retinopathy_solution.csv", {"train"}), ("trainLabels.csv", {"validation"})]
 )
 def test_one_part_of_eyepacs_is_read_where_what_is_missing_may_be_left_out(tmp_path, absent, splits):
     (tmp_path / "trainLabels.csv").write_text(GOOD)

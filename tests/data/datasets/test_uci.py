@@ -6,15 +6,7 @@ import numpy as np
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.data.datasets.uci import (
-    SETS,
-    available,
-    draw_splits,
-    middle_third,
-    read,
-    read_gap,
-    read_middle_third,
-)
+from retinabench.data.datasets.uci import SETS, available, draw_splits, middle_third, read, read_gap, read_middle_third
 from support.uci_sets import write_set
 
 

@@ -9,13 +9,7 @@ import pytest
 
 from retinabench.core.errors import InputError
 from retinabench.data.datasets.synthetic import records
-from retinabench.data.frozen.definition import (
-    benchmark_names,
-    drawn_names,
-    frozen_benchmark,
-    listing_sha256,
-    truth_of,
-)
+from retinabench.data.frozen.definition import benchmark_names, drawn_names, frozen_benchmark, listing_sha256, truth_of
 from retinabench.experiments.study.definition import read_study
 
 MINI_LISTING = "4c65664602c896429a941c4a5564564abae52ac5cee30c23b9db8c76fb0346b9"

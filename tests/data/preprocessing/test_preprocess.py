@@ -13,13 +13,7 @@ from retinabench.core.errors import InputError
 from retinabench.data.datasets import synthetic
 from retinabench.data.preprocessing import preprocess
 from retinabench.data.preprocessing.graham import field_box
-from retinabench.data.preprocessing.preprocess import (
-    Original,
-    Recipe,
-    decode,
-    describe_original,
-    preprocess_bytes,
-)
+from retinabench.data.preprocessing.preprocess import Original, Recipe, decode, describe_original, preprocess_bytes
 
 
 @pytest.fixture
@@ -39,8 +33,7 @@ def distance(one, two):
 
 
 @pytest.mark.parametrize(
-    ("kind", "tolerance"),
-    [("PNG", 0), ("TIFF", 0), ("BMP", 0), ("PPM", 0), ("JPEG", 2), ("WEBP", 4), ("GIF", 12)],
+    ("kind", "tolerance"), [("PNG", 0), ("TIFF", 0), ("BMP", 0), ("PPM", 0), ("JPEG", 2), ("WEBP", 4), ("GIF", 12)]
 )
 def test_the_content_decides_not_the_name(photograph, kind, tolerance):
     assert distance(decode(encoded(photograph, kind), "wrong.xyz"), photograph) <= tolerance

@@ -115,9 +115,7 @@ def test_a_picture_depends_on_seed_index_and_size_alone(population: str) -> None
         for name, mask in again.masks.items():
             np.testing.assert_array_equal(mask, first[i].masks[name])
         np.testing.assert_array_equal(
-            draw(i, size=48, population=population, masks=False).image,
-            again.image,
-            "masks change the image",
+            draw(i, size=48, population=population, masks=False).image, again.image, "masks change the image"
         )
     assert not np.array_equal(draw(2, size=48, seed=1, population=population).image, first[2].image)
 

@@ -200,11 +200,7 @@ def test_the_log_holds_what_is_printed_by_whatever_means(tmp_path, capfd):
         os.write(2, b"from a library\n")
         subprocess.run([sys.executable, "-c", "print('from a child')"], check=True)
     print("afterwards")
-    assert (tmp_path / "logs" / "log").read_text().splitlines() == [
-        "from python",
-        "from a library",
-        "from a child",
-    ]
+    assert (tmp_path / "logs" / "log").read_text().splitlines() == ["from python", "from a library", "from a child"]
     assert capfd.readouterr().out == "afterwards\n"
 
 

@@ -81,8 +81,7 @@ ray = pytest.importorskip("ray")
 
 # Ray's own: processes and files of a cluster on this machine that nobody closes.
 pytestmark = pytest.mark.filterwarnings(
-    "ignore:subprocess .* is still running:ResourceWarning",
-    "ignore:unclosed file .*/session_:ResourceWarning",
+    "ignore:subprocess .* is still running:ResourceWarning", "ignore:unclosed file .*/session_:ResourceWarning"
 )
 """Bytes of an argument or result that Ray sends in a message (`max_direct_call_object_size`); only larger ones are stored."""
 
@@ -219,8 +218,7 @@ def test_results_travel_through_a_storage(nodes, prepared, tmp_path):
     runs = [small(prepared, 'method={name="ensemble",members=2}'), diverging]
     engine = RayEngine(nodes.address, device="cpu", storage=url)
     done, diverged = sorted(
-        engine.compute([Job(run, tmp_path / "here") for run in runs]),
-        key=lambda outcome: outcome.state != "done",
+        engine.compute([Job(run, tmp_path / "here") for run in runs]), key=lambda outcome: outcome.state != "done"
     )
     assert (done.state, diverged.state) == ("done", "diverged")
     assert "DivergedError" in diverged.log.read_text()

@@ -85,10 +85,7 @@ def test_an_exported_model_predicts_as_its_run_did_without_the_data(raw, tmp_pat
 
 
 def test_a_head_travels_with_its_trunk(raw, tmp_path):
-    torch.save(
-        build_model(ModelConfig(name="resnet18", width=4, stem="small"), seed=7).state_dict(),
-        tmp_path / "w.pt",
-    )
+    torch.save(build_model(ModelConfig(name="resnet18", width=4, stem="small"), seed=7).state_dict(), tmp_path / "w.pt")
     words = [f"model.weights={tmp_path / 'w.pt'}", "model.trained=head", "optimizer.augment=none"]
     run = finished(raw, tmp_path, *words)
     own = read_predictions(run / "predictions.parquet").select(split="test")
@@ -153,37 +150,19 @@ def test_what_are_no_images_is_named(model, images, says):
         (lambda f: (f / "model.json").write_text("{"), "model.json: is damaged"),
         (lambda f: (f / "model.json").write_text('{"format": "other/9"}'), "format 'other/9'"),
         (lambda f: (f / "scale.safetensors").unlink(), "scale.safetensors: is missing"),
-        (
-            lambda f: (f / "member-0.safetensors").write_bytes(b"\x00" * 20),
-            "member-0.safetensors: is damaged",
-        ),
+        (lambda f: (f / "member-0.safetensors").write_bytes(b"\x00" * 20), "member-0.safetensors: is damaged"),
         (lambda f: shutil.copy(f / "scale.safetensors", f / "member-0.safetensors"), "of another network"),
         (lambda f: edit(f, lambda about: about["recipe"].update(size=9)), "is damaged"),
-        (
-            lambda f: edit(f, lambda about: about["run"]["model"].update(name="resnet19")),
-            "unknown model 'resnet19'",
-        ),
-        (
-            lambda f: edit(f, lambda about: about["run"]["model"].update(width=10**5)),
-            "another network .* parameters",
-        ),
-        (
-            lambda f: edit(f, lambda about: about["run"]["model"].update(width=10**9)),
-            "does not fit into memory",
-        ),
-        (
-            lambda f: edit(f, lambda about: about["run"]["model"].update(weights="/dev/zero")),
-            "without its SHA-256",
-        ),
+        (lambda f: edit(f, lambda about: about["run"]["model"].update(name="resnet19")), "unknown model 'resnet19'"),
+        (lambda f: edit(f, lambda about: about["run"]["model"].update(width=10**5)), "another network .* parameters"),
+        (lambda f: edit(f, lambda about: about["run"]["model"].update(width=10**9)), "does not fit into memory"),
+        (lambda f: edit(f, lambda about: about["run"]["model"].update(weights="/dev/zero")), "without its SHA-256"),
         (lambda f: edit(f, lambda about: about["run"]["method"].update(name="of-a-plug-in")), "of-a-plug-in"),
         (
             lambda f: edit(f, lambda a: a["run"].update(method={"name": "ensemble", "members": 9})),
             "9 members, of which 1",
         ),
-        (
-            lambda f: tensors(f / "member-0.safetensors", lambda t: t["conv1.weight"].fill_(torch.nan)),
-            "not finite",
-        ),
+        (lambda f: tensors(f / "member-0.safetensors", lambda t: t["conv1.weight"].fill_(torch.nan)), "not finite"),
         (lambda f: tensors(f / "scale.safetensors", lambda t: t["std"].zero_()), "not all std are above 0"),
         (
             lambda f: edit(f, lambda a: a["run"].update(method={"name": "dropout", "samples": 10**9})),
@@ -203,10 +182,7 @@ def test_what_are_no_images_is_named(model, images, says):
         (lambda f: edit(f, lambda a: a.update(code="import os")), "unknown key 'code'"),
         (lambda f: (f / "model.json").write_text("[" * 10**5), "is damaged"),
         (lambda f: (f / "model.json").write_text(" " * (2**22 + 1)), "more than 4,194,304 bytes"),
-        (
-            lambda f: edit(f, lambda a: a["run"]["model"].update(name="os:abort")),
-            "whose code is not part of it",
-        ),
+        (lambda f: edit(f, lambda a: a["run"]["model"].update(name="os:abort")), "whose code is not part of it"),
         (lambda f: cut(f / "member-0.safetensors"), "is damaged"),
         (lambda f: torch.save({"conv1.weight": torch.ones(3)}, f / "member-0.safetensors"), "is damaged"),
     ],

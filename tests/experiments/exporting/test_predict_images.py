@@ -54,10 +54,7 @@ def test_files_that_are_no_images_are_named_and_the_others_predicted(model, tmp_
     (raw / "eye003.png").write_bytes((raw / "eye003.png").read_bytes()[:200])
     found = predict_images(model, raw, tmp_path / "p.csv")
     assert found.images == 2
-    assert [line.partition(":")[0].rpartition("/")[2] for line in found.refused] == [
-        "eye001.png",
-        "eye003.png",
-    ]
+    assert [line.partition(":")[0].rpartition("/")[2] for line in found.refused] == ["eye001.png", "eye003.png"]
     assert set(read_predictions(found.predictions, unlabelled=True).image_id) == {"eye000.png", "eye002.png"}
 
 

@@ -13,13 +13,7 @@ import pytest
 from PIL import Image
 
 from retinabench.experiments.config import load_run
-from retinabench.experiments.search.ranking import (
-    marginals,
-    short_names,
-    to_toml,
-    write_figure,
-    write_ranking,
-)
+from retinabench.experiments.search.ranking import marginals, short_names, to_toml, write_figure, write_ranking
 from retinabench.experiments.search.space import space_of
 from support.rankings import made_ranking, mixed_ranking
 
@@ -45,8 +39,7 @@ def test_the_table_holds_every_trial_as_csv_and_json(begun, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "source",
-    ["demo/ensemble", "published/radial/severity/joint", "corrected/rank1/country/joint", "filos2019/mfvi"],
+    "source", ["demo/ensemble", "published/radial/severity/joint", "corrected/rank1/country/joint", "filos2019/mfvi"]
 )
 def test_any_run_survives_being_written_as_toml(source, tmp_path):
     run = load_run(source, ["method.samples=6"] if "rank1" in source else [], data="x", seed=3)
@@ -56,13 +49,7 @@ def test_any_run_survives_being_written_as_toml(source, tmp_path):
 
 
 def test_odd_text_survives_being_written_as_toml():
-    tree = {
-        "a": 'quote " back \\ line\n é \x7f \x00',
-        "b": True,
-        "c": 1e-300,
-        "d": -7,
-        "t": {"u": {"v": 1.0}},
-    }
+    tree = {"a": 'quote " back \\ line\n é \x7f \x00', "b": True, "c": 1e-300, "d": -7, "t": {"u": {"v": 1.0}}}
     assert tomllib.loads(to_toml(tree)) == tree
 
 

@@ -260,10 +260,7 @@ def test_what_the_space_varies_may_differ_in_the_base(data, copy):
 @pytest.mark.parametrize(
     ("table", "words"),
     [
-        (
-            {"optimizer.lrr": {"low": 1, "high": 2}},
-            ["unknown key 'optimizer.lrr'", "Did you mean 'optimizer.lr'?"],
-        ),
+        ({"optimizer.lrr": {"low": 1, "high": 2}}, ["unknown key 'optimizer.lrr'", "Did you mean 'optimizer.lr'?"]),
         ({"optimizer": {"lr": {"low": 0.0, "high": 1.0}}}, ["optimizer.lr", "greater than 0"]),
         ({"optimizer": {"momentum": {"low": 0.5, "high": 1.0}}}, ["optimizer.momentum", "less than 1"]),
         ({"method": {"rate": {"choices": [0.1, 1.5]}}}, ["method.rate", "1.5"]),

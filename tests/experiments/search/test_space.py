@@ -15,15 +15,7 @@ from retinabench.core.errors import InputError
 from retinabench.core.random_streams import numpy_generator
 from retinabench.experiments.config import load_run
 from retinabench.experiments.search.search import trial_runs
-from retinabench.experiments.search.space import (
-    Choices,
-    Range,
-    points,
-    read_space,
-    space_of,
-    spaces,
-    unit_points,
-)
+from retinabench.experiments.search.space import Choices, Range, points, read_space, space_of, spaces, unit_points
 
 PUBLISHED = ("map", "dropout", "mfvi", "radial", "rank1", "fsvi")
 DEMO = ("map", "dropout", "mfvi", "radial", "rank1", "fsvi", "swag", "ivon", "laplace")

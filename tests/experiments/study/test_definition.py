@@ -20,16 +20,8 @@ from support.studies import MINIMAL, written
         (MINIMAL.replace("country_shift", "contry_shift"), "unknown task 'contry_shift'", "'country_shift'"),
         (MINIMAL + "[base.optimizer]\nepoch = 3\n", "unknown key 'optimizer.epoch'", "'epochs'"),
         (MINIMAL.replace("demo/map", "demo/mpa"), "unknown preset 'demo/mpa'", "'demo/map'"),
-        (
-            MINIMAL.replace("trials = 0", 'trials = 4\ncriteria = ["in_domain_auroc"]'),
-            "methods.map",
-            "'space'",
-        ),
-        (
-            MINIMAL.replace("trials = 0", 'trials = 4\ncriteria = ["in_domain_auroch"]'),
-            "in_domain_auroch",
-            "mean",
-        ),
+        (MINIMAL.replace("trials = 0", 'trials = 4\ncriteria = ["in_domain_auroc"]'), "methods.map", "'space'"),
+        (MINIMAL.replace("trials = 0", 'trials = 4\ncriteria = ["in_domain_auroch"]'), "in_domain_auroch", "mean"),
         (MINIMAL.replace("trials = 0", "trials = 4"), "trials need 'criteria'", "trials = 0"),
         (MINIMAL.replace("trials = 0", 'trials = 0\ncriteria = ["in_domain_auroc"]'), "methods.map", "tuned"),
         (MINIMAL.replace("ensemble = 0", "ensemble = 3"), "an ensemble of 3 of 2 seeds", "2 … seeds"),
@@ -80,10 +72,7 @@ def test_a_cross_validation_that_makes_no_sense_is_refused(tmp_path, words, says
 @pytest.mark.parametrize(
     ("text", "key"),
     [
-        (
-            MINIMAL.replace("seeds = 2", "seeds = 100").replace("ensemble = 0", "ensemble = 50"),
-            "ensembles of 50",
-        ),
+        (MINIMAL.replace("seeds = 2", "seeds = 100").replace("ensemble = 0", "ensemble = 50"), "ensembles of 50"),
         (MINIMAL.replace("seeds = 2", "seeds = 1_000_000_000"), "seeds"),
         (MINIMAL.replace("[methods.map]", '[methods."map\\n"]'), "cannot name a folder"),
     ],

@@ -66,10 +66,7 @@ def test_what_diverges_or_fails_is_kept_marked_and_last(tmp_path, monkeypatch):
 
     status = read_status(definition, tmp_path / "out")
     lines = "\n".join(status_lines(status))
-    assert {line.method: dict(line.runs) for line in status.lines} == {
-        "map": {"failed": 1},
-        "dropout": {"failed": 1},
-    }
+    assert {line.method: dict(line.runs) for line in status.lines} == {"map": {"failed": 1}, "dropout": {"failed": 1}}
     assert "dropout resnet18 seed 1: out of memory: made to fail" in lines
 
     shutil.rmtree(tmp_path / "out" / "country_shift" / "map" / "results")  # it would diverge again
@@ -319,11 +316,7 @@ def test_a_list_makes_a_task_of_each_which_is_trained_in_the_first(tmp_path):
     study = definition(tmp_path)
     near, far = study.tasks["country_shift"], study.tasks["country_shift-far"]
     assert (near.shifted, near.trained_in) == (str(tmp_path / "near"), "")
-    assert (far.task, far.shifted, far.trained_in) == (
-        "country_shift",
-        str(tmp_path / "far"),
-        "country_shift",
-    )
+    assert (far.task, far.shifted, far.trained_in) == ("country_shift", str(tmp_path / "far"), "country_shift")
     assert Study(**study.model_dump()) == study
     twice = [str(tmp_path / name / "near") for name in "abc"]
     with pytest.raises(ValidationError, match="would be called country_shift-near"):

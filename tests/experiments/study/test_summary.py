@@ -34,14 +34,7 @@ def test_ensembles_are_all_subsets_or_the_six_released_draws():
 
 def test_a_pool_is_the_mean_of_its_members():
     random = np.random.default_rng(0)
-    about = {
-        "method": "dropout",
-        "title": "MC dropout",
-        "seed": 0,
-        "members": 1,
-        "config_hash": "a",
-        "setting": "s",
-    }
+    about = {"method": "dropout", "title": "MC dropout", "seed": 0, "members": 1, "config_hash": "a", "setting": "s"}
     members = [
         Predictions(np.array(["a", "b"]), np.array([0, 1]), random.random((2, 4)), metadata={**about, "seed": k})
         for k in range(3)

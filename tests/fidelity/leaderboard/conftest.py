@@ -11,10 +11,7 @@ from support.submissions import submission_meta
 
 @pytest.fixture
 def evaluators():
-    return {
-        "fundus": evaluator_of(FUNDUS, classified(N, 5)),
-        "energy-gap": evaluator_of(ENERGY, regressed(N)),
-    }
+    return {"fundus": evaluator_of(FUNDUS, classified(N, 5)), "energy-gap": evaluator_of(ENERGY, regressed(N))}
 
 
 @pytest.fixture

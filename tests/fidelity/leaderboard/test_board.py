@@ -45,8 +45,7 @@ def test_ranks_that_depend_on_the_points_have_wide_intervals(tmp_path, evaluator
     for k, title in enumerate(("A", "B")):
         noisy = softmax(np.log(probs) + np.random.default_rng(100 + k).normal(size=probs.shape))
         write_submission(
-            tmp_path / title / "submission.npz",
-            Submission(noisy, about=About(**submission_meta(FUNDUS, title))),
+            tmp_path / title / "submission.npz", Submission(noisy, about=About(**submission_meta(FUNDUS, title)))
         )
     found = make_board(score_tasks(find_submissions([tmp_path]), evaluators)[0]).to_dict()
     assert all(row["low"] == 1 and row["high"] == 2 for row in found["ranking"])

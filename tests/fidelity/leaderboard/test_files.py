@@ -12,23 +12,11 @@ from retinabench.fidelity.distances import total_variation, wasserstein
 from retinabench.fidelity.leaderboard import files, shipped
 from retinabench.fidelity.leaderboard import files as leaderboard_files
 from retinabench.fidelity.leaderboard.board import make_board
-from retinabench.fidelity.leaderboard.files import (
-    board_of,
-    find_submissions,
-    score_files,
-    score_tasks,
-    task_of,
-)
+from retinabench.fidelity.leaderboard.files import board_of, find_submissions, score_files, score_tasks, task_of
 from retinabench.fidelity.leaderboard.page import markdown
 from retinabench.fidelity.leaderboard.shipped import LOSS, beside, pack, shipped_submissions
 from retinabench.fidelity.leaderboard.tables import ranking_tables, task_table
-from retinabench.fidelity.submissions.submission import (
-    About,
-    Budget,
-    Submission,
-    read_submission,
-    write_submission,
-)
+from retinabench.fidelity.submissions.submission import About, Budget, Submission, read_submission, write_submission
 from support.evaluators import ENERGY, FUNDUS, N
 from support.submissions import DATA, submission_meta
 

@@ -56,10 +56,7 @@ def test_ranked_entries_come_first_then_the_controls_then_the_baselines(folder, 
     labels = [row.label for row in block.rows]
     assert labels[:5] == ["Near", "Middling", "Far", "one chain of the reference", "noise floor"]
     assert [row.control for row in block.rows] == [False] * 3 + [True] * 5
-    assert [row.label for row in strength_table(task, "agreement").blocks[0].rows] == [
-        *labels[:4],
-        *labels[5:],
-    ]
+    assert [row.label for row in strength_table(task, "agreement").blocks[0].rows] == [*labels[:4], *labels[5:]]
 
 
 def test_the_posterior_is_compared_with_map_and_with_nothing():

@@ -85,15 +85,7 @@ chains.sample(small(), PLAN, Path(sys.argv[1]), {{"data": "a"}}, interval=0.0)
 def test_a_killed_run_goes_on_bit_for_bit(whole, tmp_path, when):
     folder, _ = whole
     here = os.path.dirname(__file__)
-    command = [
-        sys.executable,
-        "-c",
-        DRIVER,
-        str(tmp_path),
-        when,
-        here,
-        os.path.dirname(os.path.dirname(here)),
-    ]
+    command = [sys.executable, "-c", DRIVER, str(tmp_path), when, here, os.path.dirname(os.path.dirname(here))]
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
     sample(small(), PLAN, tmp_path, {"data": "a"})
     assert (tmp_path / "kept.f32").read_bytes() == (folder / "kept.f32").read_bytes()

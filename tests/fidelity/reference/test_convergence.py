@@ -4,14 +4,7 @@ import numpy as np
 import pytest
 
 from retinabench.fidelity.reference import convergence
-from retinabench.fidelity.reference.convergence import (
-    ess_bulk,
-    ess_mean,
-    ess_tail,
-    mcse,
-    rank_rhat,
-    split_rhat,
-)
+from retinabench.fidelity.reference.convergence import ess_bulk, ess_mean, ess_tail, mcse, rank_rhat, split_rhat
 from support.oracles import import_arviz
 from support.sampled_chains import C, K, N, T, history, predictions
 

@@ -38,9 +38,7 @@ def test_an_extract_is_the_means_and_the_verdict_of_the_chains(path, tmp_path):
     assert stored.states is None
 
 
-def test_without_the_data_package_classes_are_read_from_the_extract_and_regressions_say_what_to_install(
-    monkeypatch,
-):
+def test_without_the_data_package_classes_are_read_from_the_extract_and_regressions_say_what_to_install(monkeypatch):
     monkeypatch.setattr(reference_file, "packaged", lambda folder: None)
     target = TARGETS["logistic"]
     sha = load(target).sha256

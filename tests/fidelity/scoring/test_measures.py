@@ -57,13 +57,7 @@ def test_what_cannot_be_told_is_not_doubted(points):
 
 def test_groups_are_kinds_and_strengths():
     groups = groups_of(FUNDUS, GROUP)
-    assert list(groups) == [
-        "all",
-        "in_domain",
-        "shifted",
-        "corrupted",
-        *(f"corrupted {k}" for k in range(1, 6)),
-    ]
+    assert list(groups) == ["all", "in_domain", "shifted", "corrupted", *(f"corrupted {k}" for k in range(1, 6))]
     assert [len(rows) for rows in groups.values()] == [150, 60, 40, 50, 10, 10, 10, 10, 10]
 
 
@@ -250,10 +244,7 @@ def test_miscalibration_against_the_reference():
 
 def test_regression_equals_the_competition_s_kit(shared):
     folder = shared("golden", "fidelity")
-    arrays, values = (
-        np.load(folder / "golden_metrics.npz"),
-        json.loads((folder / "golden_metrics.json").read_text()),
-    )
+    arrays, values = (np.load(folder / "golden_metrics.npz"), json.loads((folder / "golden_metrics.json").read_text()))
     cases = [name for name in values if name.startswith("reg_")]
     assert len(cases) == 6
     for case in cases:

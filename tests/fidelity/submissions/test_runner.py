@@ -22,8 +22,7 @@ def submission_of(file, target):
 def test_every_kind_of_method_predicts_a_regression_and_is_counted(name, tmp_path):
     target = regression_target()
     submission = submission_of(
-        run_entry(name, target, budget=6, out=tmp_path, overrides=["method.samples=3"][name == "map" :]),
-        target,
+        run_entry(name, target, budget=6, out=tmp_path, overrides=["method.samples=3"][name == "map" :]), target
     )
     assert submission.draws.shape == (TEST, 1000)
     budget = submission.about.budget

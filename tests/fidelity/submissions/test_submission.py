@@ -132,10 +132,7 @@ def test_another_task_s_order_data_or_definition_is_refused(tmp_path, probs):
 
 
 def test_a_counted_run_is_tied_to_its_arrays_and_budget(tmp_path, probs):
-    counted = meta(FUNDUS_SUBMISSION) | {
-        "budget": {"limit": 100, "used": 90.0},
-        "evidence": {"manifest": "0" * 64},
-    }
+    counted = meta(FUNDUS_SUBMISSION) | {"budget": {"limit": 100, "used": 90.0}, "evidence": {"manifest": "0" * 64}}
     path = tmp_path / "s.npz"
     write_submission(path, Submission(probs, about=About(**counted)))
     back = read_submission(path, FUNDUS_SUBMISSION, N_SUBMISSION, DATA)

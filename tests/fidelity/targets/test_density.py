@@ -7,11 +7,7 @@ from torch.func import functional_call
 
 from retinabench.fidelity.targets import density as batched_networks
 from retinabench.fidelity.targets.data import TargetData, load, standardised
-from retinabench.fidelity.targets.density import (
-    Density,
-    build_network,
-    likelihood_of,
-)
+from retinabench.fidelity.targets.density import Density, build_network, likelihood_of
 from retinabench.fidelity.targets.target import TARGETS
 from support.small_targets import small_data
 

@@ -14,11 +14,7 @@ from retinabench.core.errors import InputError
 from retinabench.metrics.clinical.decision_curve import net_benefit
 from retinabench.metrics.clinical.screening import patient_level, ungradable_images
 from retinabench.metrics.clinical.screening_report import clinic
-from retinabench.metrics.clinical.screening_table import (
-    predictive_values,
-    referral_view_intervals,
-    two_by_two,
-)
+from retinabench.metrics.clinical.screening_table import predictive_values, referral_view_intervals, two_by_two
 from retinabench.metrics.clinical.thresholds import judge_goals, sensitivity_at_specificity
 from support.golden_evaluation import most_uncertain
 from support.screened import two_domains

@@ -240,14 +240,7 @@ def rule(predictions, threshold=None, rate=None):
 
 def test_a_rate_refers_at_most_that_share():
     values = np.array([0.1, 0.5, 0.5, 0.9, 0.7])
-    for rate, most in (
-        (0.0, 0),
-        (0.2, 1),
-        (0.4, 2),
-        (0.6, 2),
-        (0.8, 4),
-        (1.0, 5),
-    ):  # the two ties go together
+    for rate, most in ((0.0, 0), (0.2, 1), (0.4, 2), (0.6, 2), (0.8, 4), (1.0, 5)):  # the two ties go together
         found = rule(given_of_referral_rule(values), rate=rate)
         assert found.refers(values).sum() == most
     assert (found.chosen_on, found.images, found.same_images, found.uncertainty) == ("test", 5, True, "own")

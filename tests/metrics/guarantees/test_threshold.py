@@ -32,11 +32,7 @@ def predictions(split, domain=None, patient=None):
     [
         (["test", "test"], None, "no in-domain image of the validation split"),
         (["validation", "validation"], None, "no image of the test split"),
-        (
-            ["validation", "test", "test"],
-            ["p", "p", "q"],
-            r"1 patients are in .* such as 'p'.*Split by patient",
-        ),
+        (["validation", "test", "test"], ["p", "p", "q"], r"1 patients are in .* such as 'p'.*Split by patient"),
     ],
 )
 def test_what_cannot_choose_a_threshold_is_refused(split, patient, message):
@@ -116,19 +112,11 @@ CASES = st.lists(st.tuples(st.booleans(), st.booleans(), st.integers(0, 6)), min
 def images(label, positive, uncertainty):
     n = len(label)
     return ReferralCases(
-        np.asarray(label, bool),
-        np.asarray(positive, bool),
-        np.asarray(uncertainty, float),
-        np.arange(n),
-        np.ones(n),
+        np.asarray(label, bool), np.asarray(positive, bool), np.asarray(uncertainty, float), np.arange(n), np.ones(n)
     )
 
 
-@given(
-    CASES,
-    st.sampled_from(["accuracy", "selective_risk", "sensitivity", "referral_rate", "npv"]),
-    st.floats(0, 1),
-)
+@given(CASES, st.sampled_from(["accuracy", "selective_risk", "sensitivity", "referral_rate", "npv"]), st.floats(0, 1))
 @settings(deadline=None)
 def test_the_choice_by_brute_force(cases, target, value):
     seen = images(*zip(*cases, strict=True))

@@ -68,11 +68,7 @@ def test_a_decision_threshold_and_several_goals():
     goals = ["sensitivity=.8", "npv=.85", "workload=.8"]
     found = transfer(predictions, goals=goals, delta=0.1, threshold=0.3, uncertainty="margin", bootstrap=20)
     assert found.certificate.granted
-    assert [str(goal) for goal in found.goals] == [
-        "sensitivity >= 0.8",
-        "npv >= 0.85",
-        "referral_rate <= 0.8",
-    ]
+    assert [str(goal) for goal in found.goals] == ["sensitivity >= 0.8", "npv >= 0.85", "referral_rate <= 0.8"]
     one = found["in_domain"]
     assert [verdict.goal for verdict in one.verdicts] == pytest.approx([0.2, 0.15, 0.8])
     assert found.decision.value == 0.3

@@ -54,12 +54,7 @@ def test_all_curves_of_many_weightings_are_those_of_one_after_the_other(kind):
     rng = np.random.default_rng(0)
     n = 250
     p = np.round(rng.random(n), 2)
-    u = {
-        "free": rng.random(n),
-        "entropy": p * (1 - p),
-        "ties": rng.integers(0, 9, n),
-        "one block": np.zeros(n),
-    }
+    u = {"free": rng.random(n), "entropy": p * (1 - p), "ties": rng.integers(0, 9, n), "one block": np.zeros(n)}
     images = [f"i{k}" for k in range(n)]
     given = Predictions(images, rng.random(n) < 0.3, p, uncertainty=u[kind].astype(float))
     case = SetPredictions.of(given, "in_domain")
@@ -106,8 +101,7 @@ def test_oracle_referral_refers_every_error_first_at_any_threshold():
 def test_a_method_is_never_better_than_itself():
     found = predictions("MC dropout", 0, population(200, 100))
     evaluation = evaluate_methods(
-        [MethodPredictions.of("a", found), MethodPredictions.of("b", found)],
-        EvaluationSettings(bootstrap=20),
+        [MethodPredictions.of("a", found), MethodPredictions.of("b", found)], EvaluationSettings(bootstrap=20)
     )
     gap = evaluation.difference(0, 1, "joint", "auroc")
     assert (gap.value, gap.sign()) == (0.0, 0)
@@ -124,8 +118,7 @@ def test_a_clearly_better_method_is_bold():
     noise = np.random.default_rng(0).uniform(size=len(good))
     poor = type(good)(good.image_id, good.label, noise, patient_id=good.patient_id, domain=good.domain)
     evaluation = evaluate_methods(
-        [MethodPredictions.of("poor", poor), MethodPredictions.of("good", good)],
-        EvaluationSettings(bootstrap=40),
+        [MethodPredictions.of("poor", poor), MethodPredictions.of("good", good)], EvaluationSettings(bootstrap=40)
     )
     assert evaluation.best("joint", "auroc") == 1
     assert evaluation.best("joint", "nll") == 1
@@ -136,8 +129,7 @@ def test_methods_on_other_images_are_not_ranked():
     whole = predictions("MC dropout", 0, population(200, 100))
     part = predictions("MAP", 0, population(200, 100)).take(np.arange(250))
     evaluation = evaluate_methods(
-        [MethodPredictions.of("whole", whole), MethodPredictions.of("part", part)],
-        EvaluationSettings(bootstrap=20),
+        [MethodPredictions.of("whole", whole), MethodPredictions.of("part", part)], EvaluationSettings(bootstrap=20)
     )
     assert not evaluation.same_images
     assert verdict(evaluation).order is None
@@ -187,8 +179,7 @@ def weightings(case, rows=4):
 def test_what_is_resampled_beside_the_scores_is_what_it_is_alone(joint):
     people = population(60, 40)
     found = evaluate_methods(
-        [MethodPredictions.of("MC dropout", predictions("MC dropout", 0, people))],
-        EvaluationSettings(bootstrap=5),
+        [MethodPredictions.of("MC dropout", predictions("MC dropout", 0, people))], EvaluationSettings(bootstrap=5)
     )
     _, replicates = found.replicates[0, "joint"]
     codes, patients = cluster_codes(joint.cluster)

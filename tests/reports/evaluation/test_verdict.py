@@ -28,11 +28,7 @@ from support.fake_predictions import population, predictions
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 RATE = Quantity(0.9)
-BETTER, WORSE, UNCLEAR = (
-    Quantity(0.05, 0.01, 0.09),
-    Quantity(-0.05, -0.09, -0.01),
-    Quantity(0.01, -0.02, 0.04),
-)
+BETTER, WORSE, UNCLEAR = (Quantity(0.05, 0.01, 0.09), Quantity(-0.05, -0.09, -0.01), Quantity(0.01, -0.02, 0.04))
 NHS = "sensitivity_at_specificity_80"
 
 

@@ -55,14 +55,7 @@ def test_numbers_of_single_files_are_those_of_the_json(written):
         found = records[name]["sets"][key]["scores"].get(score) or records[name]["report"][key][score]
         assert found[part] == float(place["data-value"])
         checked.add(score)
-    assert {
-        "auroc",
-        "nll",
-        "ece_positive_class",
-        "brier_skill",
-        "accuracy_at_50",
-        "referral_accuracy_area",
-    } <= checked
+    assert {"auroc", "nll", "ece_positive_class", "brier_skill", "accuracy_at_50", "referral_accuracy_area"} <= checked
 
 
 def test_seeds_are_averaged(written):
@@ -296,14 +289,8 @@ def test_twelve_methods(tmp_path):
     ("methods", "says"),
     [
         ([], "nothing to report"),
-        (
-            [MethodPredictions.of("a", predictions("MAP", 0, population(8, 4)))] * 2,
-            "two methods are named 'a'",
-        ),
-        (
-            {"a": Predictions(["x"], [1], [0.4], split=["validation"])},
-            "test",
-        ),
+        ([MethodPredictions.of("a", predictions("MAP", 0, population(8, 4)))] * 2, "two methods are named 'a'"),
+        ({"a": Predictions(["x"], [1], [0.4], split=["validation"])}, "test"),
     ],
 )
 def test_wrong_input_is_one_line(tmp_path, methods, says):

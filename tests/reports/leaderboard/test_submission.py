@@ -131,10 +131,7 @@ def test_a_good_file_gets_the_order_grades_and_patients_of_the_truth(tmp_path) -
         (lambda p: replace(p, image_id=[f"x{k}" for k in range(len(p))]), "is no image of"),
         (lambda p: replace(p, probs=p.label.astype(float)), "every probability is the image's label"),
         (lambda p: replace(p, metadata={"threshold_chosen_on": "test split"}), "chosen on the test images"),
-        (
-            lambda p: replace(p, metadata={"temperature": {"fitted": ["val", "test"]}}),
-            "chosen on the test images",
-        ),
+        (lambda p: replace(p, metadata={"temperature": {"fitted": ["val", "test"]}}), "chosen on the test images"),
     ],
 )
 def test_what_is_wrong_is_named(change, problem: str) -> None:

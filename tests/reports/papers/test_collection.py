@@ -92,19 +92,11 @@ def test_two_configurations_of_one_title_are_told_apart(tmp_path):
 def test_ensembles_follow_their_method(tmp_path):
     order = ["MC dropout", "deep ensemble of 3", "MAP", "MC dropout ensemble of 3"]
     (study,) = gathered(write_runs(tmp_path, [run(name, 0, PEOPLE) for name in order])).results
-    assert [g.name for g in study.methods] == [
-        "MC dropout",
-        "ensemble of 3 MC dropout",
-        "MAP",
-        "ensemble of 3 MAP",
-    ]
+    assert [g.name for g in study.methods] == ["MC dropout", "ensemble of 3 MC dropout", "MAP", "ensemble of 3 MAP"]
 
 
 def test_files_of_one_task_hold_the_same_images(tmp_path):
-    runs = [
-        run("MAP", 0, PEOPLE, task="country_shift"),
-        run("MAP", 1, population(60, 40), task="country_shift"),
-    ]
+    runs = [run("MAP", 0, PEOPLE, task="country_shift"), run("MAP", 1, population(60, 40), task="country_shift")]
     with pytest.raises(InputError, match="needs predictions of the same images"):
         gathered(write_runs(tmp_path, runs))
     apart = [runs[0], replace(runs[1], metadata={**runs[1].metadata, "task": "in_domain"})]

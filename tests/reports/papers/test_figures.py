@@ -12,11 +12,7 @@ from retinabench.core.errors import InputError
 from retinabench.metrics.uncertainty import binary_entropy
 from retinabench.reports.papers import figures as shared
 from retinabench.reports.papers import filos
-from retinabench.reports.papers.figures import (
-    EDGES,
-    _densities,
-    method_marks,
-)
+from retinabench.reports.papers.figures import EDGES, _densities, method_marks
 from retinabench.reports.papers.write import FORMATS
 from retinabench.reports.toolkit.figures import save
 from support.fake_predictions import population
@@ -40,28 +36,19 @@ def test_densities_pool_the_runs_and_tell_right_from_wrong(tmp_path):
 
 def test_which_figures_a_task_has(tmp_path):
     severity = severity_people(240, 60)
-    runs = [
-        run("MAP", 0, PEOPLE, task="country_shift"),
-        run("MAP", 0, severity, task="severity_shift", blur=5),
-    ]
+    runs = [run("MAP", 0, PEOPLE, task="country_shift"), run("MAP", 0, severity, task="severity_shift", blur=5)]
     runs += [run("MAP", 0, severity, task="severity_shift", blur=30)]
     collection = gathered(tmp_path, runs)
     country, shifted = collection.results
     numbers = {
         study.task: [
             one.number
-            for one in (
-                *shared.curve_figures(study, collection)[0],
-                *shared.histogram_figures(study)[0],
-            )
+            for one in (*shared.curve_figures(study, collection)[0], *shared.histogram_figures(study)[0])
             if one.number
         ]
         for study in (country, shifted)
     }
-    assert numbers == {
-        "country_shift": ["5", "14", "16", "17", "10", "12"],
-        "severity_shift": ["4", "19", "8"],
-    }
+    assert numbers == {"country_shift": ["5", "14", "16", "17", "10", "12"], "severity_shift": ["4", "19", "8"]}
 
 
 def test_the_released_curves_are_drawn_in_three_formats(tmp_path):

@@ -8,17 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from retinabench.reports.toolkit.figures import (
-    HUES,
-    INK,
-    MUTED,
-    PAPER,
-    canvas,
-    mark,
-    math_free,
-    save,
-    to_svg,
-)
+from retinabench.reports.toolkit.figures import HUES, INK, MUTED, PAPER, canvas, mark, math_free, save, to_svg
 
 
 def luminance(color):

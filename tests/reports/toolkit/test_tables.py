@@ -88,12 +88,7 @@ def test_csv_has_a_line_per_cell_with_all_digits() -> None:
     rows = list(csv.DictReader(io.StringIO(to_csv(example()).decode())))
     assert len(rows) == 4
     first = rows[0]
-    assert (first["table"], first["task"], first["method"], first["score"]) == (
-        "scores",
-        "drawn",
-        "MAP",
-        "auroc",
-    )
+    assert (first["table"], first["task"], first["method"], first["score"]) == ("scores", "drawn", "MAP", "auroc")
     assert (first["value"], first["low"], first["best"]) == ("0.912345", "0.9", "1")
     assert (rows[1]["standard_error"], rows[1]["runs"], rows[1]["direction"]) == ("0.01", "3", "lower")
     assert (rows[2]["value"], rows[2]["why"]) == ("", "one class only")

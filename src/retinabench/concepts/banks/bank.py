@@ -87,10 +87,7 @@ class Bank:
             rows = np.asarray(truth[k * CHUNK : (k + 1) * CHUNK])
             if rows.min() < UNKNOWN or rows.max() > 1:
                 row, column = np.argwhere((rows < UNKNOWN) | (rows > 1))[0]
-                problem, hint = (
-                    f"is {rows[row, column]}, not 0 or 1",
-                    "Unknown truth is -1 (empty in a file).",
-                )
+                problem, hint = (f"is {rows[row, column]}, not 0 or 1", "Unknown truth is -1 (empty in a file).")
                 raise check.fail(self.concepts[column], k * CHUNK + row, problem, hint)
             self._before[k + 1] = self._before[k] + np.stack([(rows == o).sum(0) for o in (0, 1)], axis=1)
         self.cells: NDArray[np.int64] = self._before[-1]
@@ -138,8 +135,7 @@ def prepare_samples(
     """Write all samples of a bank into a folder, or continue there; return it opened."""
     if grid > 1 and images.masks is None:
         raise InputError(
-            "the bank says what is in an image, not where: regions cannot be asked about",
-            hint="Leave --grid out.",
+            "the bank says what is in an image, not where: regions cannot be asked about", hint="Leave --grid out."
         )
     workspace = Workspace(out, "set of samples", "prepare.json")
     settings = {"dataset": "concepts", "size": size, "grid": grid, "format": FORMAT, **source}

@@ -112,9 +112,7 @@ def read_mask_files(
     found = matching(files, layout.images)
     if not found:
         raise InputError(
-            f"holds no images '{layout.images}'",
-            file=files.root,
-            hint="Point --source at the whole data set.",
+            f"holds no images '{layout.images}'", file=files.root, hint="Point --source at the whole data set."
         )
     names = [name for name, _ in found]
     masks = [_places(definition, layout, files, name, base) for name, base in found]
@@ -181,12 +179,7 @@ def check_size(shape: Sequence[int], size: Sequence[int], where: str) -> None:
 # Concepts of the synthetic retinas, and the kinds of `synthetic.LESIONS` that each of them covers.
 DRAWN: dict[str, tuple[str, ...]] = {
     "microaneurysm": ("microaneurysm",),
-    "haemorrhage": (
-        "blot_haemorrhage",
-        "flame_haemorrhage",
-        "preretinal_haemorrhage",
-        "vitreous_haemorrhage",
-    ),
+    "haemorrhage": ("blot_haemorrhage", "flame_haemorrhage", "preretinal_haemorrhage", "vitreous_haemorrhage"),
     "hard_exudate": ("hard_exudate",),
     "soft_exudate": ("cotton_wool_spot",),
     "new_vessels": ("new_vessels",),
@@ -341,8 +334,7 @@ def annotation_mask(one: Annotation, size: tuple[int, int], where: str) -> NDArr
         raise
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise InputError(
-            f"annotation {one.get('id')} is no polygon, run length or box ({type(error).__name__}: {error})",
-            file=where,
+            f"annotation {one.get('id')} is no polygon, run length or box ({type(error).__name__}: {error})", file=where
         ) from None
 
 

@@ -174,12 +174,7 @@ def _counts(effects: Sequence[Effect]) -> Table:
         images, patients, referred, filled = (Cell(f"{number:,}") for number in numbers)
         area = Cell.number(one.area, form=SHARE)
         control = Cell(plain(one.reversed_control, 1))
-        rows.append(
-            Row(
-                one.concept,
-                [images, patients, area, Cell.number(one.before), referred, filled, control],
-            )
-        )
+        rows.append(Row(one.concept, [images, patients, area, Cell.number(one.before), referred, filled, control]))
     return Table.of("Images, and decisions at one half that change", columns, rows, row_header="Concept")
 
 
@@ -203,8 +198,7 @@ class OcclusionOptions:
     def __post_init__(self) -> None:
         if self.controls < 1 or self.replicates < 100:
             raise InputError(
-                f"{self.controls} controls and {self.replicates} replicates are too few",
-                hint="At least 1 and 100.",
+                f"{self.controls} controls and {self.replicates} replicates are too few", hint="At least 1 and 100."
             )
 
 

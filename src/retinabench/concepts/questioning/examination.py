@@ -184,10 +184,7 @@ class Examination:
                 "unknown": dict(zip(names, unknown, strict=True)),
             },
             "concepts": json_content(self.concepts),
-            "progress": {
-                "questions": list(range(len(self.uncertainty))),
-                "uncertainty": self.uncertainty.tolist(),
-            },
+            "progress": {"questions": list(range(len(self.uncertainty))), "uncertainty": self.uncertainty.tolist()},
             "claims": [claim.to_dict(bank) for claim in self.claims],
             "error_control": {"alpha": ALPHA, "rates": self.rates},
             "companion_valid": self.companion_valid,

@@ -86,9 +86,7 @@ class Answered:
         sample, truth, prob = self._record.about(concept)
         mine = truth == sign
         return self.members(
-            np.asarray(self._bank.truth[:, concept]) == sign,
-            sample[mine],
-            says_yes(prob[mine]) == bool(sign),
+            np.asarray(self._bank.truth[:, concept]) == sign, sample[mine], says_yes(prob[mine]) == bool(sign)
         )
 
     def members(self, member: NDArray[np.bool_], sample: NDArray[np.int64], right: NDArray[np.bool_]) -> CellAnswers:
@@ -269,11 +267,7 @@ class Registration:
 
 
 def register(
-    bank: Bank,
-    texts: str | Sequence[str] | None,
-    confidence: float,
-    strategy: str | None,
-    recorded: JsonObject,
+    bank: Bank, texts: str | Sequence[str] | None, confidence: float, strategy: str | None, recorded: JsonObject
 ) -> Registration:
     """Register claims, or take up those of a transcript with answers."""
     check_confidence(confidence)

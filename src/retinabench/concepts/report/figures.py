@@ -55,29 +55,14 @@ def performance_panel(
 
 
 def draw_performance(
-    axes: Axes,
-    bins: Floats,
-    grid: Floats,
-    mean: Floats,
-    sd: Floats,
-    *,
-    limits: tuple[float, float] | None = None,
+    axes: Axes, bins: Floats, grid: Floats, mean: Floats, sd: Floats, *, limits: tuple[float, float] | None = None
 ) -> None:
     """Draw the Gaussian process of one concept over its four regions: mean, band of 2 sd, and the observed counts."""
     low, top = limits or limits_of(bins, mean, sd)
     for number, (name, color) in enumerate(REGIONS):
         axes.axvspan(number / 4, (number + 1) / 4, color=color, alpha=0.07, linewidth=0)
         place = axes.get_xaxis_transform()
-        axes.text(
-            number / 4 + 0.125,
-            1.02,
-            name,
-            transform=place,
-            color=color,
-            fontsize=TEXT,
-            ha="center",
-            va="bottom",
-        )
+        axes.text(number / 4 + 0.125, 1.02, name, transform=place, color=color, fontsize=TEXT, ha="center", va="bottom")
     axes.axvline(0.5, color=MUTED, linewidth=0.7)
     axes.axhline(0, color=FAINT, linewidth=0.7, zorder=1)
     axes.fill_between(grid, mean - 2 * sd, mean + 2 * sd, color=HUES[0], alpha=0.22, linewidth=0, zorder=2)
@@ -107,14 +92,7 @@ def interval_panel(rows: Sequence[tuple[str, Sequence[RateMark]]]) -> Figure:
                 alpha=1 if known else 0.35, linestyle="-" if known else (0, (1, 2)),
             )  # fmt: skip
             if known:
-                axes.plot(
-                    [rate.quantity.value],
-                    [place],
-                    "o",
-                    color=rate.color,
-                    markersize=5.5,
-                    markeredgecolor=PAPER,
-                )
+                axes.plot([rate.quantity.value], [place], "o", color=rate.color, markersize=5.5, markeredgecolor=PAPER)
     axes.axvline(0.5, color=MUTED, linewidth=0.7, linestyle=(0, (2, 3)))
     axes.set(xlim=(-0.01, 1.01), ylim=(len(rows) - 0.5, -0.5), xlabel="share of right answers")
     axes.set_yticks(range(len(rows)), [_short(name) for name, _ in rows], color=INK)

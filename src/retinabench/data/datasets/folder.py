@@ -109,9 +109,7 @@ def _table(files: Files, labels: str | None) -> str:
     tables = [name for name in files.names() if name.lower().endswith(".csv")]
     if len(tables) != 1:
         raise InputError(
-            f"holds {len(tables)} CSV files",
-            file=files.root,
-            hint="Name the one with the labels: --labels FILE.",
+            f"holds {len(tables)} CSV files", file=files.root, hint="Name the one with the labels: --labels FILE."
         )
     return tables[0]
 
@@ -144,12 +142,7 @@ def _records(rows: list[Row], columns: Mapping[str, str], truth: str, where: str
     split = _splits(rows, given["split"], where, notes) if has["split"] else None
     domain = _domains(rows, given["domain"], where, notes, asked="domain" in columns) if has["domain"] else None
     return make_records(
-        images,
-        grades,
-        patient_id=patients,
-        eye=eyes,
-        split=split or "train",
-        domain=domain or "in_domain",
+        images, grades, patient_id=patients, eye=eyes, split=split or "train", domain=domain or "in_domain"
     )
 
 

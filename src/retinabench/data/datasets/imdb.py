@@ -44,10 +44,7 @@ def read(source: Path | None) -> ArrayDataset:
     ranked = sorted(counts, key=lambda word: (-counts[word], word))[: WORDS - FIRST]
     number = {word: FIRST + rank for rank, word in enumerate(ranked)}
     return concatenate(
-        {
-            "train": _encoded(train, number, "train"),
-            "test": _encoded(_reviews(source, "test"), number, "clean"),
-        }
+        {"train": _encoded(train, number, "train"), "test": _encoded(_reviews(source, "test"), number, "clean")}
     )
 
 

@@ -108,9 +108,7 @@ def _file(source: Path) -> Path:
     if len(found) != 1:
         names = ", ".join(path.name for path in found) or "no retinamnist*.npz"
         raise InputError(
-            f"holds {names}",
-            file=source,
-            hint="Name one file with --source." if found else f"Add --download. {STEPS}.",
+            f"holds {names}", file=source, hint="Name one file with --source." if found else f"Add --download. {STEPS}."
         )
     return found[0]
 
@@ -181,15 +179,7 @@ def _array_at(file: Path, key: str, _stamp: str) -> NDArray[np.uint8]:
         raise InputError("does not exist", file=file) from None
     except KeyError:
         raise InputError(f"holds no array '{key}'", file=file, hint=STEPS) from None
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        EOFError,
-        OSError,
-        ValueError,
-        AttributeError,
-        MemoryError,
-    ) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, AttributeError, MemoryError) as error:
         raise InputError(f"is no sound .npz ({error})", file=file, hint="Download it again.") from None
 
 
@@ -199,9 +189,5 @@ DATASET = ImageDataset(
     encoded=encoded,
     remote=remote,
     stamp=stamp_of,
-    counts={
-        "train": (486, 128, 206, 194, 66),
-        "validation": (54, 12, 28, 20, 6),
-        "test": (174, 46, 92, 68, 20),
-    },
+    counts={"train": (486, 128, 206, 194, 66), "validation": (54, 12, 28, 20, 6), "test": (174, 46, 92, 68, 20)},
 )

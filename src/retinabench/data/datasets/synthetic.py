@@ -41,8 +41,7 @@ def records(source: Path | None, images: int = 3200, seed: int = 0, *, survey: S
         raise InputError(f"{images} training images cannot fill the splits", hint="Use at least 32 (--images).")
     if images > MOST_IMAGES:
         raise InputError(
-            f"{images:,} training images are more than are drawn ({MOST_IMAGES:,})",
-            hint="Give fewer --images.",
+            f"{images:,} training images are more than are drawn ({MOST_IMAGES:,})", hint="Give fewer --images."
         )
     first = {"in_domain": 0, "shifted": 0}
     parts = []

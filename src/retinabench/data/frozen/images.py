@@ -13,13 +13,7 @@ from numpy.typing import NDArray
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.data.datasets.synthetic import read
-from retinabench.data.frozen.definition import (
-    HASH_BYTES,
-    BenchmarkTruth,
-    FrozenBenchmark,
-    listing_sha256,
-    truth_of,
-)
+from retinabench.data.frozen.definition import HASH_BYTES, BenchmarkTruth, FrozenBenchmark, listing_sha256, truth_of
 from retinabench.data.prepare import prepare
 from retinabench.data.prepared import Prepared
 from retinabench.data.preprocessing.preprocess import Recipe
@@ -33,8 +27,7 @@ def draw_benchmark(
     """Draw the images of a benchmark into a prepared folder, or find them there, and compare every hash."""
     if benchmark.draw is None:
         raise InputError(
-            f"{benchmark.name} is not drawn",
-            hint=f"Prepare its data set: retinabench prepare {benchmark.dataset}",
+            f"{benchmark.name} is not drawn", hint=f"Prepare its data set: retinabench prepare {benchmark.dataset}"
         )
     drawn = prepare(
         benchmark.dataset,

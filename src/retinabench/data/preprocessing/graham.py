@@ -328,10 +328,7 @@ def _gaussian(fine: Edges, coarse: Edges, sigma: float, extent: int) -> NDArray[
 
 
 def _subtract(
-    sharp: NDArray[np.uint8],
-    soft: NDArray[np.uint8],
-    by_row: NDArray[np.float32],
-    by_column: NDArray[np.float32],
+    sharp: NDArray[np.uint8], soft: NDArray[np.uint8], by_row: NDArray[np.float32], by_column: NDArray[np.float32]
 ) -> NDArray[np.uint8]:
     """4 * sharp - 4 * average + 128, rounded and saturating, for average = by_row @ soft @ by_column.T.
 

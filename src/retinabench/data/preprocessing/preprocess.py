@@ -26,13 +26,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.data.preprocessing.corruption import Corruption, corrupt
-from retinabench.data.preprocessing.graham import (
-    field_box,
-    field_circle,
-    graham,
-    graham_published,
-    working_side,
-)
+from retinabench.data.preprocessing.graham import field_box, field_circle, graham, graham_published, working_side
 
 MAX_PIXELS = 100_000_000  # the largest fundus cameras stay below 50 megapixels
 Image.MAX_IMAGE_PIXELS = MAX_PIXELS

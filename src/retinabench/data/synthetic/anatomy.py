@@ -43,10 +43,7 @@ class Branches:
 
 
 def draw_branches(
-    raster: Raster,
-    layer: Floats,
-    *parts: tuple[Branches, Array | float, Array | float],
-    softness: float = 0.0,
+    raster: Raster, layer: Floats, *parts: tuple[Branches, Array | float, Array | float], softness: float = 0.0
 ) -> None:
     """Draw curves on one layer, with maximum where they overlap."""
     strokes = [branches.strokes(raster, calibre, strength) for branches, calibre, strength in parts]
@@ -115,12 +112,7 @@ def grow(
 
 
 def _divide(
-    rng: np.random.Generator,
-    parent: Branches,
-    children: int,
-    size: tuple[float, float],
-    tortuosity: float,
-    points: int,
+    rng: np.random.Generator, parent: Branches, children: int, size: tuple[float, float], tortuosity: float, points: int
 ) -> Branches:
     """Let every curve give off `children` thinner branches to alternating sides."""
     count, last = parent.radius.shape

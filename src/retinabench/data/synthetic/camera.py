@@ -35,11 +35,7 @@ def take_settings(population: Population, visit: np.random.Generator, image: np.
         focus = 0.0035 + 0.018 * u[0] ** 3
         haze, reflex = 0.02 + 0.20 * u[1] ** 3, 0.5 * u[2] if u[3] < 0.25 else 0.0
     else:
-        field, fill, cut = (
-            36 + 14 * visit.random(),
-            1.0 + 0.28 * visit.random() ** 2,
-            0.75 + 0.25 * visit.random(),
-        )
+        field, fill, cut = (36 + 14 * visit.random(), 1.0 + 0.28 * visit.random() ** 2, 0.75 + 0.25 * visit.random())
         exposure = 0.02 + 0.22 * v[1] + 0.10 * p[1]
         cast = np.array([-0.16 + 0.08 * v[2], 0.06 + 0.10 * v[3], 0.25 + 0.35 * v[4]])
         focus = 0.011 + 0.032 * u[0] ** 2

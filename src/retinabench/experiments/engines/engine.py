@@ -24,15 +24,7 @@ from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.subprocesses import begin, cores, environment, threads
 from retinabench.experiments.engines.ray_cluster import ray_engine
-from retinabench.experiments.engines.scheduler import (
-    Job,
-    JobEngine,
-    JobResult,
-    Outcome,
-    ScheduledJob,
-    State,
-    compute,
-)
+from retinabench.experiments.engines.scheduler import Job, JobEngine, JobResult, Outcome, ScheduledJob, State, compute
 from retinabench.experiments.engines.worker import JobRequest, request_for, run_request
 from retinabench.experiments.execution import Resources
 

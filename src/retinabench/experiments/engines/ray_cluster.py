@@ -69,10 +69,7 @@ class Storage:
         self._files.invalidate_cache()
         found = self._files.ls(self._path(folder.name), detail=False)
         for name in sorted({PurePosixPath(path).name for path in found} - {DONE}):
-            with (
-                self._files.open(self._path(folder.name, name), "rb") as source,
-                atomic_write(folder / name) as sink,
-            ):
+            with self._files.open(self._path(folder.name, name), "rb") as source, atomic_write(folder / name) as sink:
                 shutil.copyfileobj(source, sink, 2**20)
         settle(folder)  # what was not stored needs no checksum
         for name in read_checksums(folder):

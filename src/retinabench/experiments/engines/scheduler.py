@@ -105,10 +105,7 @@ class Workers(Protocol):
 
 
 def compute(
-    jobs: Sequence[Job],
-    open_workers: Callable[[], AbstractContextManager[Workers]],
-    attempts: int,
-    progress: Progress,
+    jobs: Sequence[Job], open_workers: Callable[[], AbstractContextManager[Workers]], attempts: int, progress: Progress
 ) -> Iterator[Outcome]:
     """Yield the outcome of every job as it ends."""
     scheduler = Scheduler(jobs, attempts)

@@ -247,8 +247,7 @@ def _try(model: ExportedModel) -> None:
                 posterior.predict(inputs, 1, torch_generator(model.device, run.seed, "predict"))
         except Exception as error:  # a network that computes with tensors of wrong shapes may raise anything
             raise InputError(
-                f"holds the tensors of another network ({one_line(error)})",
-                file=model.folder / member_file(number),
+                f"holds the tensors of another network ({one_line(error)})", file=model.folder / member_file(number)
             ) from None
 
 
@@ -309,8 +308,7 @@ def _recipe(inputs: TrainedInputs, folder: Path) -> Recipe:
             hint="Prepare them with: retinabench prepare …",
         )
     return Recipe(
-        size=inputs.size,
-        **{key: value for key in PIXEL_SETTINGS if (value := getattr(known, key)) is not None},
+        size=inputs.size, **{key: value for key in PIXEL_SETTINGS if (value := getattr(known, key)) is not None}
     )
 
 

@@ -26,13 +26,7 @@ from retinabench.experiments.run_folder import LIKELIHOOD
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import taking_over
 from retinabench.methods.training.posterior import Posterior, fingerprint
-from retinabench.models.build import (
-    build_model,
-    build_trunk,
-    feature_width,
-    parameters_of,
-    parameters_of_trunk,
-)
+from retinabench.models.build import build_model, build_trunk, feature_width, parameters_of, parameters_of_trunk
 from retinabench.models.foreign import named_network, source_of
 from retinabench.models.settings import ModelConfig, is_own, is_path
 from retinabench.models.weight_files import load_safetensors

@@ -83,8 +83,7 @@ class TrialRanking:
 def in_order(rows: Iterable[Trial]) -> list[Trial]:
     """Sort trials: by value; then those without a value; diverged; out of memory; failed."""
     return sorted(
-        rows,
-        key=lambda row: (STATES[row.state], not row.ranked, -row.value if row.ranked else 0.0, row.trial),
+        rows, key=lambda row: (STATES[row.state], not row.ranked, -row.value if row.ranked else 0.0, row.trial)
     )
 
 

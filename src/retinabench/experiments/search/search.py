@@ -294,9 +294,7 @@ def check_space(base: Run, space: Space) -> None:
     for key, parameter in space.parameters.items():
         if key not in known:
             raise InputError(
-                f"unknown key '{key}' for the method '{base.method.name}'",
-                file=space.file,
-                hint=nearest(key, known),
+                f"unknown key '{key}' for the method '{base.method.name}'", file=space.file, hint=nearest(key, known)
             )
         for value in parameter.bounds():
             _vary(base, {key: value}, space, "")

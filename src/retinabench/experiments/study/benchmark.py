@@ -47,12 +47,7 @@ def write_outputs(study: Study, out: Path, entries: list[ResultRow], progress: P
     if not files:
         return
     write_tables(
-        files,
-        out / "tables",
-        rules=study.rules,
-        bootstrap=study.bootstrap,
-        seed=study.seed,
-        progress=progress,
+        files, out / "tables", rules=study.rules, bootstrap=study.bootstrap, seed=study.seed, progress=progress
     )
     for task, criterion in dict.fromkeys((entry.task, entry.criterion) for entry in entries):
         mine = [e for e in entries if (e.task, e.criterion) == (task, criterion) and e.files]

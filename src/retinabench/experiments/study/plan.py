@@ -19,15 +19,7 @@ from retinabench.experiments.execution import member_runs
 from retinabench.experiments.run import PREDICTED
 from retinabench.experiments.study.definition import Study
 from retinabench.experiments.study.prediction_files import ensembles
-from retinabench.experiments.study.study import (
-    StudyCell,
-    cells,
-    folder_of,
-    is_drawn,
-    most_runs,
-    open_task,
-    trials,
-)
+from retinabench.experiments.study.study import StudyCell, cells, folder_of, is_drawn, most_runs, open_task, trials
 from retinabench.methods.training.prediction import validation_plan
 from retinabench.models.build import parameters_of, shapes
 from retinabench.reports.toolkit.tables import Cell, Column, Row, Table

@@ -33,14 +33,7 @@ from retinabench.experiments.many import Result, run_many
 from retinabench.experiments.run import run_folder
 from retinabench.experiments.search.criteria import CRITERIA
 from retinabench.experiments.search.ranking import FIGURE, write_figure, write_ranking
-from retinabench.experiments.search.search import (
-    RUNS,
-    RunTable,
-    begin_search,
-    by_engine,
-    rank_trials,
-    trial_runs,
-)
+from retinabench.experiments.search.search import RUNS, RunTable, begin_search, by_engine, rank_trials, trial_runs
 from retinabench.experiments.search.space import Space, points, read_space
 from retinabench.experiments.study.definition import UNTUNED, Study
 from retinabench.methods.registry import METHODS

@@ -178,11 +178,7 @@ class StudySummary:
 
 
 def summarise(
-    study: Study,
-    out: Path,
-    chosen: Sequence[Chosen],
-    entries: Sequence[ResultRow],
-    progress: Progress = QUIET,
+    study: Study, out: Path, chosen: Sequence[Chosen], entries: Sequence[ResultRow], progress: Progress = QUIET
 ) -> StudySummary:
     """Score all entries and write `summary.json` and `summary.md` below `out`."""
     groups: dict[tuple[str, str], list[ResultRow]] = {}

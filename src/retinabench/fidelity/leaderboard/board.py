@@ -28,15 +28,7 @@ from retinabench.fidelity.leaderboard.results import (
 )
 from retinabench.fidelity.leaderboard.shipped import is_shipped, settings_of
 from retinabench.fidelity.scoring.grading import Evaluator
-from retinabench.fidelity.scoring.measures import (
-    ALL,
-    MEASURES,
-    Estimate,
-    average,
-    nearness,
-    order_doubt,
-    seed_shifts,
-)
+from retinabench.fidelity.scoring.measures import ALL, MEASURES, Estimate, average, nearness, order_doubt, seed_shifts
 from retinabench.fidelity.scoring.resolution import Contest, Resolution, places_of_ranks, resolve
 from retinabench.fidelity.submissions.submission import DRAWS, About, Submission
 from retinabench.fidelity.targets.target import Target

@@ -49,11 +49,7 @@ def make_evaluator(
 
 
 def score_files(
-    files: Sequence[Path],
-    evaluator: Evaluator,
-    *,
-    keep: Path | None = None,
-    title: str | None = None,
+    files: Sequence[Path], evaluator: Evaluator, *, keep: Path | None = None, title: str | None = None
 ) -> TaskBoard:
     """Score files against the reference of one task."""
     if title is not None and len(files) != 1:
@@ -103,11 +99,7 @@ def board_of(
 
 
 def score_tasks(
-    files: Sequence[Path],
-    evaluators: Mapping[str, Evaluator],
-    progress: Progress = QUIET,
-    *,
-    shipped: bool = False,
+    files: Sequence[Path], evaluators: Mapping[str, Evaluator], progress: Progress = QUIET, *, shipped: bool = False
 ) -> tuple[list[TaskBoard], list[Refused]]:
     """Read and score submissions for any tasks. A file that cannot be used is left out and named."""
     by_task, refused = _by_task(files)
@@ -178,9 +170,7 @@ def find_submissions(paths: Sequence[Path]) -> list[Path]:
                 )
         if not files:
             raise InputError(
-                "holds no submission.npz",
-                file=path,
-                hint="Make some: retinabench fidelity run map --task fundus",
+                "holds no submission.npz", file=path, hint="Make some: retinabench fidelity run map --task fundus"
             )
         found += files
     return list(dict.fromkeys(found))

@@ -65,9 +65,7 @@ def _labels(path: Path, target: Target, points: int) -> NDArray[Any]:
         raise InputError(f"is no list of numbers: {problem}", file=path, hint=hint) from None
     if values.shape != (points,) or not np.isfinite(values).all():
         raise InputError(
-            f"holds {values.size:,} numbers; '{target.name}' needs {points:,} finite ones",
-            file=path,
-            hint=hint,
+            f"holds {values.size:,} numbers; '{target.name}' needs {points:,} finite ones", file=path, hint=hint
         )
     if target.likelihood == "gaussian":
         return values.astype(np.float32)

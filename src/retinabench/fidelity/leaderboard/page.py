@@ -168,10 +168,7 @@ def _coverage(truth: NDArray[np.floating], draws: NDArray[np.floating]) -> Curve
 
 
 def _histogram(
-    reference: NDArray[np.floating],
-    methods: Sequence[tuple[Mark, NDArray[np.floating]]],
-    most: float,
-    label: str,
+    reference: NDArray[np.floating], methods: Sequence[tuple[Mark, NDArray[np.floating]]], most: float, label: str
 ) -> Figure:
     figure, [[axes]] = canvas(WIDTH, 240)
     edges = np.linspace(0, most, 21)

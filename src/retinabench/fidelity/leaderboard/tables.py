@@ -45,10 +45,7 @@ COLUMNS = {
     "gaussian": ("wasserstein", "w2", "w2_kit", "w2_as_printed", "rmse", "crps", "coverage_90"),
 }  # fmt: skip
 # Those that fit 80 columns.
-TERMINAL_COLUMNS = {
-    "categorical": ("agreement", "total_variation", "accuracy"),
-    "gaussian": ("wasserstein", "crps"),
-}
+TERMINAL_COLUMNS = {"categorical": ("agreement", "total_variation", "accuracy"), "gaussian": ("wasserstein", "crps")}
 _LEGEND = (
     "Intervals of 95 % over test points, and of the ranked measures over chains of the reference; with several seeds over these too, ± their "
     "standard error. Places are shared where differences are not resolved."
@@ -138,11 +135,7 @@ def refused_table(board: FidelityBoards) -> Table | None:
 
 def _ranking_table(ranking: list[RankedEntry], division: RankedDivision | None, here: set[str]) -> Table:
     names, tasks = list(ranking[0].by_measure), ranking[0].tasks
-    columns = [
-        Column("place"),
-        Column("mean rank"),
-        *(Column(f"rank by {MEASURES[name].label}") for name in names),
-    ]
+    columns = [Column("place"), Column("mean rank"), *(Column(f"rank by {MEASURES[name].label}") for name in names)]
     rows = [
         Row(
             _label(entry.title, here),

@@ -98,13 +98,7 @@ def _started(density: Density, plan: ChainPlan) -> NDArray[np.floating]:
 
 
 def _sample_twice(
-    density: Density,
-    plan: ChainPlan,
-    folder: Path,
-    data: TargetData,
-    dtype: str,
-    device: str,
-    progress: Progress,
+    density: Density, plan: ChainPlan, folder: Path, data: TargetData, dtype: str, device: str, progress: Progress
 ) -> tuple[Chains, Chains]:
     """Return the chains, and a stretch at half their step from where they ended."""
     target = density.target
@@ -126,12 +120,7 @@ def _sample_twice(
 
 
 def _assessment(
-    target: Target,
-    data: TargetData,
-    kept: Chains,
-    half: Chains,
-    found: convergence.Diagnosis,
-    plan: ChainPlan,
+    target: Target, data: TargetData, kept: Chains, half: Chains, found: convergence.Diagnosis, plan: ChainPlan
 ) -> ReferenceAbout:
     """Return settings and diagnostics of the chains."""
     errors = convergence.energy(kept.kept_history)

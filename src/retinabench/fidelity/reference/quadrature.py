@@ -49,10 +49,7 @@ def _bent(weights: Values, inputs: Values) -> Values:
 
 # Of a linear layer with two outputs only the difference of their weights matters, whose variance is twice that of each.
 # By network.
-PROBLEMS = {
-    "head-2": Problem(_linear, 3, 2.0, 5.0, (121, 91)),
-    "banana": Problem(_bent, 2, 1.0, 7.0, (401, 301)),
-}
+PROBLEMS = {"head-2": Problem(_linear, 3, 2.0, 5.0, (121, 91)), "banana": Problem(_bent, 2, 1.0, 7.0, (401, 301))}
 
 
 def known(target: Target) -> bool:

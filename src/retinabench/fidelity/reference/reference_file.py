@@ -294,13 +294,7 @@ def _of_summaries(reference: ReferenceArrays, likelihood: str) -> Judgement:
         return Judgement(("it keeps fewer than two samples of each chain",))
     between, within = _variances(reference)
     rhat = np.sqrt(1 + between / np.maximum(within, _LEAST_VARIANCE))
-    known = (
-        np.fmax(reference.rhat, rhat),
-        reference.rhat,
-        reference.ess_bulk,
-        reference.ess_tail,
-        reference.mcse,
-    )
+    known = (np.fmax(reference.rhat, rhat), reference.rhat, reference.ess_bulk, reference.ess_tail, reference.mcse)
     diagnosis = convergence.Diagnosis(*(np.asarray(values, np.float64) for values in known))
     errors, halved = about.energy_error, about.half_step
     if about.acceptance is None or about.kept is None or errors is None or not (halved and halved.transitions):
@@ -420,14 +414,7 @@ def write_extract(path: Path, reference: Reference) -> None:
     judgement = {"why": reference.judgement.why, "reservations": reference.judgement.reservations}
     about = reference.about.changed(judgement=judgement)
     means = replace(
-        reference,
-        about=about,
-        samples=None,
-        states=None,
-        half_states=None,
-        history=None,
-        half_history=None,
-        start=None,
+        reference, about=about, samples=None, states=None, half_states=None, history=None, half_history=None, start=None
     )
     write_reference(path, means)
 
@@ -490,9 +477,7 @@ def _read(stream: BinaryIO, name: str | Path, *, extract: bool = False) -> Refer
         raise
     except (*DAMAGED_ARRAYS, OSError):
         raise InputError(
-            "is no reference file",
-            file=name,
-            hint="`retinabench fidelity reference` writes one.",
+            "is no reference file", file=name, hint="`retinabench fidelity reference` writes one."
         ) from None
 
 

@@ -36,11 +36,7 @@ class Contest:
 
     @classmethod
     def of(
-        cls,
-        higher: bool,
-        values: Sequence[Floats],
-        draws: Sequence[Floats],
-        seeds: Sequence[Sequence[int | None]],
+        cls, higher: bool, values: Sequence[Floats], draws: Sequence[Floats], seeds: Sequence[Sequence[int | None]]
     ) -> Contest:
         """Return the contest of entries with values of their seeds (S,), replicates of their mean (R,), and the numbers of their seeds."""
         sides = []

@@ -145,12 +145,7 @@ def entry(name: str) -> FidelitySettings:
 
 
 def entry_run(
-    entry: FidelitySettings,
-    target: Target,
-    points: int,
-    budget: float,
-    seed: int,
-    overrides: Sequence[str] = (),
+    entry: FidelitySettings, target: Target, points: int, budget: float, seed: int, overrides: Sequence[str] = ()
 ) -> Run:
     """Return the run of an entry on a target.
 

@@ -351,11 +351,7 @@ def _check_schema(path: Path, meta: JsonObject) -> None:
 def _check_origin(path: Path, about: About, target: Target, data: str) -> None:
     """Refuse a submission that says it belongs to another task or to other data."""
     if about.task not in (None, target.name):
-        raise InputError(
-            f"is for the task '{about.task}', not '{target.name}'",
-            file=path,
-            hint=f"--task {about.task}",
-        )
+        raise InputError(f"is for the task '{about.task}', not '{target.name}'", file=path, hint=f"--task {about.task}")
     if data and about.data not in (None, data):
         raise InputError(
             f"is for other data (SHA-256 {str(about.data)[:12]}…, not {data[:12]}…)",

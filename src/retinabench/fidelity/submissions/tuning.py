@@ -47,8 +47,7 @@ def search_space(name: str, target: Target) -> Space:
     search = entries()[name].search if name in entries() else {}
     if target.likelihood not in search:
         raise InputError(
-            f"nothing is searched for '{name}'",
-            hint=nearest(name, [one for one in entries() if entries()[one].search]),
+            f"nothing is searched for '{name}'", hint=nearest(name, [one for one in entries() if entries()[one].search])
         )
     return space_of(search[target.likelihood], name=name)
 

@@ -49,8 +49,7 @@ def load(target: Target, source: Path | None = None) -> TargetData:
     data = TargetData(found.part("train"), found.part("test"), scaling)  # type: ignore[arg-type]  # `stated`
     if len(data.train) != target.train:
         raise InputError(
-            f"holds {len(data.train)} training points; the target '{target.name}' has {target.train}",
-            file=source,
+            f"holds {len(data.train)} training points; the target '{target.name}' has {target.train}", file=source
         )
     if target.sha256 and data.sha256 != target.sha256:
         raise InputError(

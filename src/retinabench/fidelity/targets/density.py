@@ -62,9 +62,7 @@ def _one(weights: Weights, chain: int) -> dict[str, Tensor]:
 def mlp(weights: Weights, inputs: Tensor) -> Tensor:
     """(K, ...), (N, D) -> (K, N, O): one hidden layer of rectified units."""
     hidden = torch.baddbmm(
-        weights["fc1.bias"][:, None],
-        inputs.expand(len(weights["fc1.bias"]), -1, -1),
-        weights["fc1.weight"].mT,
+        weights["fc1.bias"][:, None], inputs.expand(len(weights["fc1.bias"]), -1, -1), weights["fc1.weight"].mT
     )
     return torch.baddbmm(weights["fc.bias"][:, None], hidden.relu(), weights["fc.weight"].mT)
 
@@ -175,12 +173,7 @@ class Density:
 
     @classmethod
     def of(
-        cls,
-        target: Target,
-        data: TargetData,
-        device: str = "cpu",
-        dtype: torch.dtype = torch.float32,
-        threads: int = 1,
+        cls, target: Target, data: TargetData, device: str = "cpu", dtype: torch.dtype = torch.float32, threads: int = 1
     ) -> Density:
         """Return the density of a target."""
         inputs, test = (torch.from_numpy(a).to(device) for a in standardised(data))

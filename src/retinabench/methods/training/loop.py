@@ -237,11 +237,7 @@ def likelihood_only(model: nn.Module, batches: Batches, run: TrainingRun, likeli
 
 
 def _resume(
-    checkpoint: Checkpoint,
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    extra: Stateful | None,
-    epochs: int,
+    checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer, extra: Stateful | None, epochs: int
 ) -> tuple[int, float]:
     """Restore the last checkpoint, if there is one; return the first epoch and the best criterion so far."""
     saved = checkpoint.resume()

@@ -17,12 +17,7 @@ from retinabench.core.errors import InputError
 from retinabench.core.results import Document, JsonObject, json_content, vars_of
 from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.clinical.screening_table import referral_shares, share_interval
-from retinabench.metrics.proportions import (
-    Interval,
-    binary,
-    clustered_proportion,
-    combined_proportions,
-)
+from retinabench.metrics.proportions import Interval, binary, clustered_proportion, combined_proportions
 from retinabench.predictions.table import Predictions
 
 Floats = NDArray[np.float64]

@@ -18,15 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.core.results import (
-    Document,
-    IntervalRow,
-    JsonObject,
-    Row,
-    Tabular,
-    draw_intervals,
-    json_content,
-)
+from retinabench.core.results import Document, IntervalRow, JsonObject, Row, Tabular, draw_intervals, json_content
 from retinabench.core.untrusted import shown
 from retinabench.metrics.bootstrap import cluster_bootstrap
 from retinabench.metrics.calibration import calibration_line_of, correct_prior, ece_positive_class_of
@@ -107,12 +99,7 @@ class Baseline(Document):
 
 
 def baseline_of(
-    w: Weighted,
-    validation: Predictions | None = None,
-    *,
-    bootstrap: int = 1000,
-    seed: int = 0,
-    level: float = 0.95,
+    w: Weighted, validation: Predictions | None = None, *, bootstrap: int = 1000, seed: int = 0, level: float = 0.95
 ) -> Baseline:
     """Compare the decisions and probabilities of N images with the baseline."""
     cases = w.cases
@@ -161,12 +148,7 @@ def _corrected(w: Weighted, validation: Predictions | None) -> PriorCorrection |
 
 
 def judge(
-    *,
-    sensitivity: Interval,
-    specificity: Interval,
-    auroc: Interval,
-    net_benefit_gain: Interval,
-    brier_skill: Interval,
+    *, sensitivity: Interval, specificity: Interval, auroc: Interval, net_benefit_gain: Interval, brier_skill: Interval
 ) -> Kind:
     """Say in one word what a model is worth against the baseline; each claim needs its interval, where there is one.
 

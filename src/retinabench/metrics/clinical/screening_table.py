@@ -90,10 +90,7 @@ def two_by_two(label: ArrayLike, positive: ArrayLike) -> TwoByTwo:
 
 
 def reading_calls(
-    label: NDArray[np.bool_],
-    positive: NDArray[np.bool_],
-    referred: NDArray[np.bool_],
-    reader: tuple[float, float],
+    label: NDArray[np.bool_], positive: NDArray[np.bool_], referred: NDArray[np.bool_], reader: tuple[float, float]
 ) -> dict[str, Floats]:
     """Return the probability with which each image is called positive in the end, under each reading of "referred".
 

@@ -21,11 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from retinabench.core.errors import InputError
 from retinabench.core.results import JsonObject, number_text
 from retinabench.metrics.clinical.screening_table import TwoByTwo, rate_shares, two_by_two
-from retinabench.metrics.proportions import (
-    binary,
-    clustered_proportion,
-    finite_or_none,
-)
+from retinabench.metrics.proportions import binary, clustered_proportion, finite_or_none
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
 

@@ -200,20 +200,11 @@ class Realised:
         if self.missed_severe is not None:
             content["missed_severe"] = {"images": self.missed_severe[0], "of": self.missed_severe[1]}
         if self.resemblance is not None:
-            content |= {
-                "resemblance": self.resemblance,
-                "guarantee": self.guarantee,
-                "verdicts": self.verdicts,
-            }
+            content |= {"resemblance": self.resemblance, "guarantee": self.guarantee, "verdicts": self.verdicts}
         return {name: json_content(one) for name, one in content.items()}
 
 
-def realised(
-    cases: ReferralCases,
-    threshold: float,
-    *,
-    reader: tuple[float, float] = (0.9, 0.95),
-) -> Realised:
+def realised(cases: ReferralCases, threshold: float, *, reader: tuple[float, float] = (0.9, 0.95)) -> Realised:
     """Return what a frozen threshold does to a set, with 95 % intervals clustered by patient."""
     referred = cases.uncertainty > threshold
     readings = referral_view_intervals(cases.label, cases.positive, referred, cases.patient, reader=reader)

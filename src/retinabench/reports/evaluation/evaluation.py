@@ -70,17 +70,7 @@ class SetPredictions:
             return None
         values, kind = referral_uncertainty(part, uncertainty, threshold=threshold)
         cluster = part.patients
-        return cls(
-            part.image_id,
-            part.label == 1,
-            part.prob,
-            values,
-            kind,
-            cluster,
-            part.domain,
-            part.grade,
-            threshold,
-        )
+        return cls(part.image_id, part.label == 1, part.prob, values, kind, cluster, part.domain, part.grade, threshold)
 
     def __len__(self) -> int:
         return len(self.label)
@@ -152,10 +142,7 @@ class AllCurves:
 
 
 def replicated(
-    cases: Sequence[SetPredictions],
-    prepare: Callable[[SetPredictions], Statistic],
-    replicates: int,
-    seed: int,
+    cases: Sequence[SetPredictions], prepare: Callable[[SetPredictions], Statistic], replicates: int, seed: int
 ) -> tuple[Floats, Floats]:
     """Return a statistic of F files and its bootstrap replicates.
 
@@ -209,8 +196,7 @@ class EvaluationSettings(ScoreSettings):
         super().__post_init__()
         if not 0.01 <= self.referred <= 0.95:
             raise InputError(
-                f"the share referred is {self.referred:g}",
-                hint="Give a share between 0.01 and 0.95, such as 0.1.",
+                f"the share referred is {self.referred:g}", hint="Give a share between 0.01 and 0.95, such as 0.1."
             )
 
 
@@ -405,9 +391,7 @@ CHANGED = ("auroc", "accuracy", "nll")
 
 
 def evaluate_methods(
-    methods: Sequence[MethodPredictions],
-    settings: EvaluationSettings = DEFAULTS,
-    progress: Progress | None = None,
+    methods: Sequence[MethodPredictions], settings: EvaluationSettings = DEFAULTS, progress: Progress | None = None
 ) -> Evaluation:
     """Score every file and compute every interval."""
     methods = _checked(methods)

@@ -53,12 +53,7 @@ class Control:
 
 
 def referral_panel(
-    lines: Sequence[Line],
-    controls: Sequence[Control],
-    *,
-    label: str,
-    limits: tuple[float, float],
-    referred: float,
+    lines: Sequence[Line], controls: Sequence[Control], *, label: str, limits: tuple[float, float], referred: float
 ) -> Figure:
     """Draw a score of the retained images against the share that is referred to the expert."""
     figure, [[axes]] = canvas(WIDTH, HEIGHT)
@@ -291,10 +286,7 @@ def _controls(evaluation: Evaluation, name: str, metric: str) -> list[Control]:
     start = evaluation.get(evaluation.leader, name, metric).value
     curves = [values_on_grid(case.oracle.weighted(), GRID, FEWEST, [metric])[metric] for case in cases]
     oracle = np.mean(curves, axis=0)
-    return [
-        Control("random", GRID, np.where(GRID < 1, start, np.nan)),
-        Control("oracle", GRID, oracle),
-    ]
+    return [Control("random", GRID, np.where(GRID < 1, start, np.nan)), Control("oracle", GRID, oracle)]
 
 
 def _limits(metric: str, lines: dict[str, list[Line]], controls: dict[str, list[Control]]) -> tuple[float, float]:

@@ -25,15 +25,7 @@ from retinabench.metrics.registry import SCORES
 from retinabench.metrics.score_results import Scores, SetScores
 from retinabench.reports.toolkit.number_format import NumberFormat, Quantity, p_value
 from retinabench.reports.toolkit.pages import macros
-from retinabench.reports.toolkit.tables import (
-    UNDEFINED,
-    Block,
-    Cell,
-    Column,
-    Row,
-    Table,
-    to_terminal,
-)
+from retinabench.reports.toolkit.tables import UNDEFINED, Block, Cell, Column, Row, Table, to_terminal
 
 TELLING = 0.05
 USED = ("accuracy", "sensitivity", "specificity", "auroc", "failure_auroc", "ece_positive_class")

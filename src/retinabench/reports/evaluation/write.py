@@ -44,9 +44,7 @@ from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.figures import LegendEntry, drawing
 from retinabench.reports.toolkit.number_format import NumberFormat, Quantity, join_names
 from retinabench.reports.toolkit.pages import Explorer, Thumbnails, explorer
-from retinabench.reports.toolkit.tables import (
-    csv_bytes,
-)
+from retinabench.reports.toolkit.tables import csv_bytes
 
 CONTENTS = (
     ("verdict", "Verdict"), ("explore", "Other thresholds"), ("findings", "Findings"), ("scored", "Data"), ("scores", "Scores"), ("roc", "ROC"), ("referral", "Referral"),
@@ -381,11 +379,7 @@ def policy_grids(evaluation: Evaluation) -> dict[int, PolicyGrid]:
 def _grid(evaluation: Evaluation, i: int, most_groups: int) -> PolicyGrid:
     predictions, threshold = evaluation.methods[i].predictions[0], evaluation.files[i][0].threshold
     rule = referral_rule(
-        predictions,
-        evaluation.settings.uncertainty,
-        threshold.value,
-        threshold=None,
-        rate=evaluation.settings.referred,
+        predictions, evaluation.settings.uncertainty, threshold.value, threshold=None, rate=evaluation.settings.referred
     )
     stated = Screened(threshold, rule, (), READER, 0.0, IMAGES_PER_HOUR, None)
     return policy_grid(predictions, stated, most_groups=most_groups)

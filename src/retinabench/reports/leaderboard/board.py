@@ -176,11 +176,7 @@ def make_boards(
 
 
 def _board(
-    benchmark: FrozenBenchmark,
-    entries: Sequence[Submission],
-    scores: Sequence[str],
-    bootstrap: int,
-    seed: int,
+    benchmark: FrozenBenchmark, entries: Sequence[Submission], scores: Sequence[str], bootstrap: int, seed: int
 ) -> BenchmarkBoard:
     count = Counter(entry.card.title for entry in entries)
     made = {}
@@ -293,12 +289,7 @@ def write_baselines(benchmark: FrozenBenchmark, baselines: Sequence[BaselineSeed
     sink = io.BytesIO()
     numbers = [name for name in columns if name[:2] in ("p:", "u:")]
     pa.parquet.write_table(
-        table,
-        sink,
-        compression="zstd",
-        use_dictionary=["split"],
-        use_byte_stream_split=numbers,
-        write_statistics=False,
+        table, sink, compression="zstd", use_dictionary=["split"], use_byte_stream_split=numbers, write_statistics=False
     )
     write_bytes(SHIPPED / f"{benchmark.name}.parquet", sink.getvalue())
     return SHIPPED / f"{benchmark.name}.parquet"

@@ -74,10 +74,7 @@ def panels(ours: Mapping[str, Curves], others: Mapping[str, Curves], prefix: str
         ("reliability", "Reliability", _diagonal(lines("reliability"), "P(referable)", "share referable")),
     )
     return [
-        Panel(
-            heading,
-            to_svg(figure, f"{prefix}-{key}", title=f"{heading}: {sets}", description="Mean over seeds."),
-        )
+        Panel(heading, to_svg(figure, f"{prefix}-{key}", title=f"{heading}: {sets}", description="Mean over seeds."))
         for key, heading, figure in made
     ]
 

@@ -94,11 +94,7 @@ def _download(key: str, benchmark: str, one: Predictions) -> str:
     return f"predictions/{key}/{benchmark}/seed-{one.metadata['seed']}.parquet"
 
 
-def _contents(
-    boards: Sequence[BenchmarkBoard],
-    images: Mapping[str, ImageSource],
-    found: Failures,
-) -> Content:
+def _contents(boards: Sequence[BenchmarkBoard], images: Mapping[str, ImageSource], found: Failures) -> Content:
     """Yield the path and content of every file; the index comes last, when all that it links to is there."""
     by_key: dict[str, list[BenchmarkBoard]] = {}
     for board in boards:

@@ -352,9 +352,7 @@ def read_submission(folder: Path) -> Submission:
         _check_copies(found[part.name], card)
     if not found:
         raise InputError(
-            "holds no predictions",
-            file=folder,
-            hint=f"Put them into a folder {' or '.join(benchmark_names())}.",
+            "holds no predictions", file=folder, hint=f"Put them into a folder {' or '.join(benchmark_names())}."
         )
     return Submission(card, "submission", found, tuple(notes))
 
@@ -374,9 +372,7 @@ def pack(folder: Path, out: Path) -> Path:
     manifest = json_text({"schema": SCHEMA, "key": entry.key, "sha256": sums}).encode()
     if (target / MANIFEST).is_file() and check(target / MANIFEST).read_bytes() != manifest:
         raise InputError(
-            "holds another submission of this name",
-            file=target,
-            hint="Delete it, or change the name on the card.",
+            "holds another submission of this name", file=target, hint="Delete it, or change the name on the card."
         )
     if target.resolve() == folder.resolve():
         raise InputError("would be written over itself", file=folder, hint="Choose another --out.")

@@ -85,8 +85,7 @@ def method_rows(board: BenchmarkBoard, name: str) -> list[MethodRow]:
         models = [found[spec.name].models[key] for spec in specs_of(board, name)]
         cells = tuple(
             SortableCell(
-                cell_html(score_cell(one, with_rank=True)),
-                f"{one.value:.12g}" if math.isfinite(one.value) else "",
+                cell_html(score_cell(one, with_rank=True)), f"{one.value:.12g}" if math.isfinite(one.value) else ""
             )
             for one in models
         )

@@ -99,9 +99,7 @@ def _integer(value: object, name: str, source: str | None) -> int | None:
         return int(str(value))
     except ValueError:
         raise InputError(
-            f"states {name} = {value!r}, which is not a whole number",
-            file=source,
-            hint="Correct it with --labels.",
+            f"states {name} = {value!r}, which is not a whole number", file=source, hint="Correct it with --labels."
         ) from None
 
 

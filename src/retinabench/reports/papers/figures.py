@@ -225,12 +225,7 @@ def _density_panel(axes: Axes, right: Floats, wrong: Floats, rights: int, wrongs
     axes.yaxis.set_major_locator(MaxNLocator(3))
     for height, count, color in ((0.93, rights, GOOD), (0.78, wrongs, BAD)):
         text = f"{count:,}" if count else "none"
-        style: dict[str, Any] = {
-            "fontsize": 7,
-            "ha": "center",
-            "va": "top",
-            "color": color if count else MUTED,
-        }
+        style: dict[str, Any] = {"fontsize": 7, "ha": "center", "va": "top", "color": color if count else MUTED}
         outline(axes.text(0.6, height, text, transform=axes.transAxes, **style))
 
 
@@ -382,23 +377,12 @@ def nhs_point(axes: Axes) -> None:
     """Mark the NHS standard, sensitivity 85 % at specificity 80 %, and the region that meets it."""
     point = 1 - GOALS["nhs"].specificity, GOALS["nhs"].sensitivity
     goal_region(axes, *point, markersize=5)
-    style: dict[str, Any] = {
-        "textcoords": "offset points",
-        "fontsize": 8,
-        "color": PASS,
-        "va": "top",
-        "zorder": 6,
-    }
+    style: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8, "color": PASS, "va": "top", "zorder": 6}
     outline(axes.annotate("NHS", point, (5, -4), **style))
 
 
 def referral_panel(
-    axes: Axes,
-    methods: Sequence[MethodRuns],
-    marks: Sequence[Mark],
-    metric: str,
-    name: str,
-    collection: Collection,
+    axes: Axes, methods: Sequence[MethodRuns], marks: Sequence[Mark], metric: str, name: str, collection: Collection
 ) -> None:
     """Draw a metric of the retained images of a set for all methods, with random and oracle referral of the best one."""
     best: tuple[float, MethodRuns | None] = (-np.inf, None)

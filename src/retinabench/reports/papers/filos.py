@@ -17,12 +17,7 @@ from retinabench.metrics.over_seeds import aggregate
 from retinabench.metrics.uncertainty import binary_entropy
 from retinabench.reports.papers import figures as shared
 from retinabench.reports.papers.figures import BANDS, PaperFigure
-from retinabench.reports.papers.measurements import (
-    RATES,
-    Collection,
-    MethodRuns,
-    TaskResults,
-)
+from retinabench.reports.papers.measurements import RATES, Collection, MethodRuns, TaskResults
 from retinabench.reports.papers.retina_tables import PERCENT, method_rows, referral_columns
 from retinabench.reports.toolkit.figures import BAD, GOOD, INK, MUTED, PAPER, Mark, percent_axis
 from retinabench.reports.toolkit.number_format import NumberFormat
@@ -75,10 +70,7 @@ _FILE_NAMES = {
     "ensemble Deterministic": "deep_ensemble", "ensemble MAP": "deep_ensemble", "ensemble MC dropout": "ensemble_mc_dropout",
 }  # fmt: skip
 _POINTS = ("Deterministic", "MAP")  # methods of one network without noise
-_FILOS_BLOCK_TITLES = {
-    "in_domain": "In-domain (Kaggle in the paper)",
-    "shifted": "Shifted (APTOS 2019 in the paper)",
-}
+_FILOS_BLOCK_TITLES = {"in_domain": "In-domain (Kaggle in the paper)", "shifted": "Shifted (APTOS 2019 in the paper)"}
 _BINS = 48
 _ROC_RETAINED = 0.6  # share retained where Figure 6 compares methods
 

@@ -32,10 +32,7 @@ DETECTION = 3
 PERCENT = NumberFormat(1, scale=100)
 _DIGITS = NumberFormat(3)
 _PREDICTION = (("nll", "accuracy", "auprc"), ("auroc", "ece_top_label"))
-_AREAS = (
-    ("referral_auroc_area", "referral_accuracy_area"),
-    ("referral_nll_area", "referral_auprc_area"),
-)
+_AREAS = (("referral_auroc_area", "referral_accuracy_area"), ("referral_nll_area", "referral_auprc_area"))
 _IN_PERCENT = ("accuracy", "auprc", "auroc", "ood_auroc", "ood_auprc")
 _REFERRED = ((0.0, "No referral"), (0.5, "50 % referred"), (0.7, "70 % referred"))
 _BLOCK_TITLES = {
@@ -70,10 +67,7 @@ def score_column(set_name: str, score: str, group: str, label: str, **facts: str
 
 
 def method_rows(
-    methods: Sequence[MethodRuns],
-    columns: Sequence[Column],
-    rules: str,
-    form: dict[str, NumberFormat] | NumberFormat,
+    methods: Sequence[MethodRuns], columns: Sequence[Column], rules: str, form: dict[str, NumberFormat] | NumberFormat
 ) -> list[Row]:
     """Return one row per method."""
     cells = []
@@ -103,15 +97,7 @@ def _table(kind: str, results: TaskResults, title: str, caption: str, blocks: Se
         number = str(NUMBERS.get((kind, results.kind, results.criterion == JOINT_CRITERION), ""))
     name = "-".join(part for part in ("table", number.zfill(2) * bool(number), kind, results.slug) if part)
     facts = {"task": results.task, "dataset": results.dataset, "criterion": results.criterion}
-    return Table(
-        caption,
-        blocks,
-        "Method",
-        name=name,
-        title=f"{title}, {results.title()}",
-        number=number,
-        facts=facts,
-    )
+    return Table(caption, blocks, "Method", name=name, title=f"{title}, {results.title()}", number=number, facts=facts)
 
 
 def _standard_blur_missing(kind: str, results: TaskResults) -> str:
@@ -214,8 +200,7 @@ def _blur(results: TaskResults, rules: str) -> Table | str:
         return results.missing("blur", "files of several blur constants (metadata or label `blur`)")
     bases = [method.base for method in results.blur_variants]
     methods = sorted(
-        results.blur_variants,
-        key=lambda one: (bases.index(one.base), one.ensemble, one.blur or STANDARD_BLUR),
+        results.blur_variants, key=lambda one: (bases.index(one.base), one.ensemble, one.blur or STANDARD_BLUR)
     )
     named = [replace(one, name=f"{one.name}, blur {one.blur or STANDARD_BLUR}") for one in methods]
     first = [k > 0 and methods[k].name != methods[k - 1].name for k in range(len(methods))]

@@ -16,12 +16,7 @@ from retinabench.core.files import write_bytes
 from retinabench.core.progress import QUIET, Progress
 from retinabench.predictions.io import ReadEach, read_each
 from retinabench.reports.papers.collection import collect
-from retinabench.reports.papers.figures import (
-    PaperFigure,
-    curve_figures,
-    histogram_figures,
-    preprocessing_figures,
-)
+from retinabench.reports.papers.figures import PaperFigure, curve_figures, histogram_figures, preprocessing_figures
 from retinabench.reports.papers.filos import filos_figures, filos_leaderboard, filos_results, filos_table
 from retinabench.reports.papers.measurements import Collection, task_title
 from retinabench.reports.papers.retina_tables import retina_tables

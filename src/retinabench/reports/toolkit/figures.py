@@ -233,12 +233,7 @@ def _thinned(line: Line) -> tuple[Floats, Floats, Floats | None, Floats | None]:
 
 
 def save(
-    figure: Figure,
-    stem: Path,
-    formats: Sequence[str] = ("svg", "png"),
-    *,
-    dpi: int = 144,
-    font_size: int = 11,
+    figure: Figure, stem: Path, formats: Sequence[str] = ("svg", "png"), *, dpi: int = 144, font_size: int = 11
 ) -> list[Path]:
     """Write a figure as files that need no page around them: letters as outlines, on white."""
     alone: dict[Any, Any] = {"svg.fonttype": "path", "pdf.fonttype": 42, "savefig.facecolor": "white"}

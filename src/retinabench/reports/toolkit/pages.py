@@ -39,15 +39,7 @@ from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.policies import PolicyGrid, PolicyOutcome, RankedImage
 from retinabench.metrics.proportions import Interval
 from retinabench.reports.toolkit import tables
-from retinabench.reports.toolkit.number_format import (
-    COUNT,
-    DASH,
-    PERCENT,
-    NumberFormat,
-    join_names,
-    percent,
-    plain,
-)
+from retinabench.reports.toolkit.number_format import COUNT, DASH, PERCENT, NumberFormat, join_names, percent, plain
 
 TOOLKIT = "retinabench.reports.toolkit"
 SCRIPTS = ("tables.js", "folds.js", "explore.js", "choices.js")  # The parts of the one script of all pages.

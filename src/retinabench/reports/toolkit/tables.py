@@ -33,15 +33,7 @@ from rich.text import Text
 
 from retinabench.core.untrusted import csv_text, visible
 from retinabench.metrics.proportions import Interval
-from retinabench.reports.toolkit.number_format import (
-    COUNT,
-    DASH,
-    MINUS,
-    THREE_DIGITS,
-    NumberFormat,
-    Place,
-    Quantity,
-)
+from retinabench.reports.toolkit.number_format import COUNT, DASH, MINUS, THREE_DIGITS, NumberFormat, Place, Quantity
 
 ARROWS = {"higher": "↑", "lower": "↓", "": ""}
 Direction = Literal["higher", "lower", ""]
@@ -365,12 +357,7 @@ def to_csv(table: Table) -> bytes:
                 parts: list[object] = [content, "", "", ""]
                 if isinstance(content, Quantity):
                     parts = [content.value, content.error, content.low, content.high]
-                lead = [
-                    table.name,
-                    *(known[key] for key in facts),
-                    row.label,
-                    *(known.get(k, "") for k in own),
-                ]
+                lead = [table.name, *(known[key] for key in facts), row.label, *(known.get(k, "") for k in own)]
                 rest = [cell.runs, int(cell.emphasis == "best"), cell.why]
                 rows.append([*lead, column.direction, *parts, *rest])
     return csv_bytes(header, rows)

@@ -71,8 +71,7 @@ def run_of_approximate_samplers(name, target, density, budget):
 
 
 @pytest.mark.parametrize(
-    ("name", "budget", "particles"),
-    [("smc", 100, 5), ("smc", 2000, 20), ("svgd", 1000, 20), ("svgd", 5000, 50)],
+    ("name", "budget", "particles"), [("smc", 100, 5), ("smc", 2000, 20), ("svgd", 1000, 20), ("svgd", 5000, 50)]
 )
 def test_particles_are_a_stated_share_of_the_budget(name, budget, particles):
     kept, used = run_of_approximate_samplers(name, LOGISTIC, Density.of(LOGISTIC, load(LOGISTIC)), budget)

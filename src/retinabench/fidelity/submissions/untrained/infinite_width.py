@@ -117,12 +117,7 @@ def prior_of(target: Target, data: TargetData, kernel: str) -> ProcessCovariance
 
 
 def sample(
-    target: Target,
-    data: TargetData,
-    draws: int = 1000,
-    seed: int = 0,
-    progress: Progress = QUIET,
-    kernel: str = "nngp",
+    target: Target, data: TargetData, draws: int = 1000, seed: int = 0, progress: Progress = QUIET, kernel: str = "nngp"
 ) -> NDArray[np.float64]:
     """Return draws of y at the test points of a regression, noise included, in the standardised unit: (M, draws)."""
     prior = prior_of(target, data, kernel)
@@ -308,13 +303,7 @@ def class_draws(
         return torch.softmax(latent, dim=-2)
 
     states = latent_states(
-        likelihood,
-        classes * root.shape[1],
-        at_training_points,
-        generator,
-        progress,
-        states=CLASS_STATES,
-        jitter=True,
+        likelihood, classes * root.shape[1], at_training_points, generator, progress, states=CLASS_STATES, jitter=True
     )
     explained = inverse.T @ prior.cross  # (R, M)
     rest = square_root(prior.test - explained.T @ explained)[0]
