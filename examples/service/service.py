@@ -121,7 +121,17 @@ def serve(out: Path, patients: int = 1500, every: int = 30, seed: int = 0) -> li
             out / f"follow-up-{month:02d}.csv", [row for row in seen if (row[5] - START).astype(int) >= since]
         )
         page = out / f"monitor-{month:02d}"
-        words = ("--certificate", out / f"{certificate}.json", "--within", "site", "--out", page, "-q")
+        words = (
+            "--certificate",
+            out / f"{certificate}.json",
+            "--within",
+            "site",
+            "--out",
+            page,
+            "--json",
+            page / "monitor.json",
+            "-q",
+        )
         found.append({"month": month, **say("monitor", follow_up, *words)})
         if month == CAMERA + 3:  # the alarm was heard: a new threshold for the new camera
             start = CAMERA * YEAR // 12 + 1
@@ -129,7 +139,7 @@ def serve(out: Path, patients: int = 1500, every: int = 30, seed: int = 0) -> li
             half = [row for row in new if int(str(row[1])[1:]) % 2 == 0]
             found.append({"month": month, **certify(out, "second", half, [row for row in new if row not in half])})
             certificate, since = "second", day + every
-    return found
+    return [*found, {"month": MONTHS, **say("status", out)}]
 
 
 if __name__ == "__main__":

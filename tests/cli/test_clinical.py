@@ -480,3 +480,22 @@ def test_images_that_look_like_two_eyes_are_no_independent_patients(tmp_path, ca
     )
     assert run(["score", str(tmp_path / "p.csv"), "--bootstrap", "0"]) == 0
     assert "look like the eyes of one patient" in " ".join(capsys.readouterr().err.split())
+
+
+def test_the_status_follows_a_certificate_from_its_making_to_its_alarm(service, capsys):
+    def status():
+        code = run(["status", str(service), "--json", "status.txt"])
+        [found] = json.loads(Path("status.txt").read_text())
+        return code, found["state"], found["lists"]
+
+    assert run(["status", str(service / "none")]) == 2
+    assert "holds no certificate" in capsys.readouterr().err
+    assert status() == (0, "made, not yet applied", 0)
+    assert apply_zones("monday.csv") == 0
+    assert status() == (0, "in use", 1)
+    lines = (service / "tuesday.csv").read_text().splitlines()
+    (service / "dark.csv").write_text("\n".join([lines[0], *(f"{line.rpartition(',')[0]},0.5" for line in lines[1:])]))
+    assert apply_zones("dark.csv") == 4
+    assert status() == (4, "alarm: the images have drifted since dark.csv", 2)
+    (service / "zones.json").write_text(json.dumps(ZONES | {"sets": {"in_domain": {"guarantee": "broken"}}}))
+    assert status()[:2] == (4, "refuted by the labels of in-domain")

@@ -1,4 +1,4 @@
-"""`clinic`, `transfer`, `apply`, `plan` and `monitor`."""
+"""`clinic`, `transfer`, `apply`, `monitor`, `status` and `plan`."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from retinabench.cli.application import (
     say,
 )
 from retinabench.core.errors import InputError
+from retinabench.core.files import sha256
 
 if TYPE_CHECKING:
     from retinabench.metrics.clinical.screening_report import ScreeningReport
@@ -344,7 +345,7 @@ def monitor(
     from retinabench.metrics.actions import read_rule
     from retinabench.metrics.monitoring import monitor as watch
     from retinabench.predictions.io import notes_of_files
-    from retinabench.reports.monitoring import monitor_tables
+    from retinabench.reports.monitoring import headline, monitor_tables
 
     certified = read_rule(certificate)
     predictions = replace(reader, unlabelled=True).read(files)
@@ -357,7 +358,8 @@ def monitor(
             raise
         names = f"{files[0]} and {len(files) - 1} more" if len(files) > 1 else files[0]
         raise InputError(error.problem, file=names, row=error.row, column=error.column, hint=error.hint) from None
-    print_result(monitor_tables(result), json, result.to_dict)
+    about = {"certificate": sha256(certificate), "headline": headline(result)}
+    print_result(monitor_tables(result), json, lambda: result.to_dict() | about)
     notes = notes_of_files([str(file) for file in files], [one.notes for one in predictions])
     print_notes((*notes, *result.notes))
     if out is not None:
@@ -365,3 +367,22 @@ def monitor(
 
         print_path(write_page(result, out), json)
     return ExitCode.REFUTED if result.alarm else ExitCode.DONE
+
+
+def status(
+    folder: Annotated[
+        Path, argument("FOLDER", "Certificates, lists of actions and results of the monitor, at any depth.")
+    ],
+    json: Json = None,
+) -> ExitCode:
+    """Say where every certificate of a folder stands: made, applied, watched, refuted.
+
+    Exit code 4: one is refuted, or there is an alarm.
+    """
+    from rich.console import Group
+
+    from retinabench.reports.status import status_lines, status_of
+
+    found = status_of(folder)
+    print_result(Group(*status_lines(found)), json, lambda: [one.to_dict() for one in found])
+    return ExitCode.REFUTED if any(one.state.startswith(("alarm", "refuted")) for one in found) else ExitCode.DONE

@@ -75,6 +75,7 @@ GROUPS: dict[str, Verbs] = {
         "transfer": (clinical.transfer, "retinabench transfer predictions.csv --goal 0.05 --confidence 0.95"),
         "apply": (clinical.apply, "retinabench apply today.csv --certificate transfer.json --out lists"),
         "clinic": (clinical.clinic, "retinabench clinic predictions.csv --prevalence 0.1 --cost 0.01 --out clinic"),
+        "status": (clinical.status, "retinabench status service"),
         "plan": (clinical.plan, "retinabench plan --prevalence 0.1 --above-sensitivity 0.85"),
         "monitor": (
             clinical.monitor,

@@ -96,7 +96,7 @@ def apply_files(files: Sequence[tuple[Path, Predictions]], certificate: Path, ru
                 write_bytes(out / LOG, b"".join(map(sealed, log)), checked=True)
             new.append(line)
         lists = [line for line in log if line["certificate"] == digest]
-        return _judged(lists, rule, out, tuple(new), tuple(notes))
+        return judged(lists, rule, out, tuple(new), tuple(notes))
 
 
 def read_log(folder: Path) -> list[JsonObject]:
@@ -129,8 +129,12 @@ def _notes(found: ActionList, rule: FrozenRule) -> list[str]:
     return notes
 
 
-def _judged(
-    lists: Sequence[JsonObject], rule: FrozenRule, out: Path, new: tuple[JsonObject, ...], notes: tuple[str, ...]
+def judged(
+    lists: Sequence[JsonObject],
+    rule: FrozenRule,
+    out: Path,
+    new: tuple[JsonObject, ...] = (),
+    notes: tuple[str, ...] = (),
 ) -> Applied:
     """Compare the patients of all lists, in the order of the log, with the validation patients of the certificate."""
     if not rule.reference:

@@ -1,0 +1,120 @@
+"""`status`: where every certificate of a folder stands: made, applied, watched, refuted.
+
+What belongs to a certificate is found by its checksum: the lists of `apply` by their log, and the results of `monitor --json`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.text import Text
+
+from retinabench.core.errors import InputError
+from retinabench.core.files import check, sha256
+from retinabench.core.results import Document, JsonObject
+from retinabench.metrics.actions import FrozenRule, read_rule
+from retinabench.metrics.monitoring import RESULT_SCHEMA
+from retinabench.reports.actions import LOG, judged, read_log
+from retinabench.reports.monitoring import goal_text
+
+MOST_BYTES = 50_000_000  # of a JSON file that is looked at
+CERTIFICATES = ("retinabench.transfer/", "retinabench.triage/")
+
+
+@dataclass(frozen=True)
+class CertificateStatus(Document):
+    """Where a certificate stands; `state` is the worst of what is known of it."""
+
+    file: str
+    state: str
+    goals: tuple[str, ...]
+    lists: int
+    patients: int
+    last: str
+    drift: str
+    watched: str
+
+
+def status_of(folder: Path) -> list[CertificateStatus]:
+    """Return the certificates below a folder, the oldest file first."""
+    found = {path: content for path in sorted(folder.rglob("*.json")) if (content := _read(path)) is not None}
+    logs = [(path.parent, read_log(path.parent)) for path in sorted(folder.rglob(LOG))]
+    watched = [
+        (path, content) for path, content in found.items() if str(content.get("schema", "")).startswith(RESULT_SCHEMA)
+    ]
+    certificates = [path for path, content in found.items() if str(content.get("schema", "")).startswith(CERTIFICATES)]
+    if not certificates:
+        raise InputError("holds no certificate", file=folder, hint="`retinabench transfer … --json FILE` writes one.")
+    certificates.sort(key=lambda path: (path.stat().st_mtime, path.name))
+    return [_status(path, folder, logs, watched) for path in certificates]
+
+
+def _read(path: Path) -> JsonObject | None:
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        if path.stat().st_size <= MOST_BYTES:
+            content = json.loads(check(path).read_bytes())
+            return content if isinstance(content, dict) else None
+    return None
+
+
+def _status(
+    path: Path, folder: Path, logs: list[tuple[Path, list[JsonObject]]], watched: list[tuple[Path, JsonObject]]
+) -> CertificateStatus:
+    name, digest = path.relative_to(folder).as_posix(), sha256(path)
+    try:
+        rule = read_rule(path)
+    except InputError as error:
+        return CertificateStatus(name, f"refused or damaged: {error.problem}", (), 0, 0, "", "", "")
+    lines = [(out, line) for out, log in logs for line in log if line["certificate"] == digest]
+    alarms = list(_drifts(rule, lines))
+    newest = max(
+        (one for one in watched if one[1].get("certificate") == digest),
+        key=lambda one: one[0].stat().st_mtime,
+        default=None,
+    )
+    seen = "" if newest is None else str(newest[1].get("headline", ""))
+    refuted = newest is not None and bool(newest[1].get("alarm"))
+    state = "in use" if lines else "made, not yet applied"
+    if rule.broken:
+        state = f"refuted by the labels of {' and '.join(rule.broken)}"
+    elif refuted:
+        state = "alarm: watched labels or drift speak against it"
+    elif alarms:
+        state = f"alarm: the images have drifted since {alarms[0]}"
+    patients = sum(sum(line["patients"].values()) for _, line in lines)
+    last = max((f"{line['file']} at {line['time']}" for _, line in lines), default="")
+    return CertificateStatus(
+        name,
+        state,
+        tuple(goal_text(one) for one in rule.goals),
+        len(lines),
+        patients,
+        last,
+        alarms[0] if alarms else "",
+        seen,
+    )
+
+
+def _drifts(rule: FrozenRule, lines: list[tuple[Path, JsonObject]]) -> Iterator[str]:
+    for out in dict.fromkeys(out for out, _ in lines):
+        alarm = judged([line for place, line in lines if place == out], rule, out).alarm
+        if alarm is not None:
+            yield alarm
+
+
+def status_lines(found: list[CertificateStatus]) -> list[Text]:
+    """Return what the command prints: a line with the state of each certificate, then what is known of it."""
+    lines = []
+    for one in found:
+        lines.append(Text(f"{one.file}: {one.state}.", style="bold"))
+        facts = [
+            f"Goals: {', '.join(one.goals)}." if one.goals else "Not certified: a plain choice.",
+            f"{one.lists:,} lists of {one.patients:,} visits; the last is {one.last}." if one.lists else "",
+            f"Watched: {one.watched}" if one.watched else "Not watched yet.",
+        ]
+        lines.append(Text(" ".join(fact for fact in facts if fact)))
+    return lines
