@@ -6,6 +6,8 @@
 
     python benchmarks/guarantees.py --adversarial --studies 800  # populations made to break the argument of the certificate
 
+    python benchmarks/guarantees.py --within --studies 300       # a threshold of its own for every site
+
 Each study draws validation patients whose diseased members have four images and the others one (or two eyes each), certifies each goal with
 confidence 90 %, and looks up the true risk of the certified threshold in 100,000 patients of the same population.
 """
@@ -15,6 +17,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -214,6 +217,51 @@ def _adversary(
     print(f"| {name} | {patients} | {wrong:.1%} | {certified:.0%} |", flush=True)
 
 
+SITES = {
+    "A": (0.5, 0.0),
+    "B": (0.3, 0.7),
+    "C": (0.2, 1.4),
+}  # share of the patients, and how much less their logits tell
+
+
+def within_sites(studies: int, sizes: list[int]) -> None:
+    """Print how often the goal is broken in a site, by one threshold for all and by one for each, at delta / 3."""
+    goal = Goal.parse("selective_risk=.1")
+
+    def of_site(rng: np.random.Generator, patients: int, less: float) -> ReferralCases:
+        cases, prob = draw_with_prob(rng, patients, "two eyes", "image", -0.8)
+        kept = np.clip(prob, 0.001, 0.999)
+        logit = np.log(kept / (1 - kept)) + less * rng.normal(0, 1, len(prob))
+        return replace(cases, positive=logit > 0, uncertainty=np.round(0.5 - np.abs(1 / (1 + np.exp(-logit)) - 0.5), 2))
+
+    truths = {name: of_site(np.random.default_rng(5), POPULATION, less) for name, (_, less) in SITES.items()}
+    print("| patients | rule | site | broken | certified |\n|---|---|---|---|---|", flush=True)
+    for patients in sizes:
+        broken, granted = {}, {}
+        for study in range(studies):
+            rng = np.random.default_rng([6, study])
+            parts = {name: of_site(rng, round(share * patients), less) for name, (share, less) in SITES.items()}
+            starts = np.cumsum([0, *(int(one.patient.max()) + 1 for one in parts.values())])
+            pooled = ReferralCases(*(
+                np.concatenate([getattr(one, field) for one in parts.values()])
+                for field in ("label", "positive", "uncertainty")
+            ), np.concatenate([one.patient + k for one, k in zip(parts.values(), starts, strict=False)]), np.ones(sum(map(len, parts.values()))))  # fmt: skip
+            together = certify(pooled, [goal], DELTA).threshold
+            for name, one in parts.items():
+                for rule, found in (
+                    ("one for all", together),
+                    ("one for each", certify(one, [goal], DELTA / 3).threshold),
+                ):
+                    wrong = found is not None and goal.spec.estimate(truths[name], found).value > goal.value
+                    broken.setdefault((rule, name), []).append(wrong)
+                    granted.setdefault((rule, name), []).append(found is not None)
+        for (rule, name), wrong in broken.items():
+            print(
+                f"| {patients} | {rule} | {name} | {np.mean(wrong):.1%} | {np.mean(granted[rule, name]):.0%} |",
+                flush=True,
+            )
+
+
 def main() -> None:
     """Print one line per population, estimand, goal and number of patients."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -224,7 +272,11 @@ def main() -> None:
     parser.add_argument(
         "--adversarial", action="store_true", help="Populations made to break the argument of the certificate."
     )
+    parser.add_argument("--within", action="store_true", help="Sites of which two are harder.")
     options = parser.parse_args()
+    if options.within:
+        within_sites(options.studies, options.patients)
+        return
     if options.adversarial:
         adversarial(options.studies)
         return

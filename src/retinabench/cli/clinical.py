@@ -34,6 +34,8 @@ from retinabench.core.files import sha256
 if TYPE_CHECKING:
     from retinabench.metrics.clinical.screening_report import ScreeningReport
     from retinabench.metrics.guarantees.transfer import Transfer
+    from retinabench.metrics.guarantees.triage import Triage
+    from retinabench.predictions.table import Predictions
 
 
 Rate = Annotated[float, option("--referral", "X", "Share of images to refer, frozen on the validation split if any.")]
@@ -217,6 +219,10 @@ def transfer(
     uncertainty: Uncertainty = "auto",
     json: Json = None,
     attach: Attach = None,
+    within: Annotated[
+        str | None,
+        option("--within", "COLUMN", "A threshold of its own for every group of this column, such as camera."),
+    ] = None,
     seed: Seed = 0,
     quiet: Silent = False,
     reader: FileReader = PLAIN,
@@ -227,10 +233,13 @@ def transfer(
     """
     from retinabench.metrics.guarantees.transfer import transfer as transfer_threshold
     from retinabench.metrics.guarantees.triage import Triage, triage
-    from retinabench.reports.guarantees import transfer_summary, triage_summary
+    from retinabench.metrics.guarantees.within import within as within_groups
+    from retinabench.reports.guarantees import transfer_summary, triage_summary, within_summary
 
     if confidence is not None and not 0 < confidence < 1:
         raise InputError(f"--confidence {confidence:g} is not between 0 and 1", hint="For example 0.95.")
+    if within and attach is not None:
+        raise InputError("--attach stores one rule, and --within makes several", hint="Leave one of them out.")
     if zones and (threshold, uncertainty) != ("0.5", "auto"):
         raise InputError("--zones takes no --threshold or --uncertainty", hint=ZONES_HINT)
     delta = None if confidence is None else round(1 - confidence, 12)
@@ -245,23 +254,31 @@ def transfer(
             error=True,
         )
         return ExitCode.REFUSED
-    result: Transfer | Triage
-    with progress_of(quiet).track("Choosing and testing thresholds", 1, unit="file") as advance:
+
+    def choose(part: Predictions, share: float | None) -> Transfer | Triage:
         if zones:
-            result = triage(
-                predictions, goal or (), delta=delta, per=per, most_images=most_images, bootstrap=bootstrap, seed=seed
+            return triage(
+                part, goal or (), delta=share, per=per, most_images=most_images, bootstrap=bootstrap, seed=seed
             )
-        else:
-            result = transfer_threshold(
-                predictions, goals=goal or (), delta=delta, per=per, most_images=most_images, uncertainty=uncertainty,
-                threshold=threshold, bootstrap=bootstrap, seed=seed,
-            )  # fmt: skip
+        return transfer_threshold(
+            part, goals=goal or (), delta=share, per=per, most_images=most_images, uncertainty=uncertainty,
+            threshold=threshold, bootstrap=bootstrap, seed=seed,
+        )  # fmt: skip
+
+    with progress_of(quiet).track("Choosing and testing thresholds", 1, unit="file") as advance:
+        found = within_groups(predictions, within, delta, choose) if within else None
+        result = choose(predictions, delta) if found is None else None
         advance(1)
+    if found is not None:
+        print_result(within_summary(found), json, found.to_dict)
+        print_notes(note for one in found.groups.values() for note in one.notes)
+        codes = [_code(one) for one in found.groups.values()]
+        return ExitCode.REFUTED if ExitCode.REFUTED in codes else min(codes)
+    assert result is not None
     summary = triage_summary(result) if isinstance(result, Triage) else transfer_summary(result)
     print_result(summary, json, result.to_dict)
     print_notes(result.notes)
-    refused = bool(result.refused) if isinstance(result, Triage) else result.threshold is None
-    code = ExitCode.REFUTED if result.broken else ExitCode.REFUSED if refused else ExitCode.DONE
+    code = _code(result)
     if attach is not None and code is not ExitCode.DONE:
         print_notes(("nothing is attached",))
     elif attach is not None:
@@ -269,6 +286,13 @@ def transfer(
 
         print_notes((f"attached: {attach_to(result, predictions, attach)}",))
     return code
+
+
+def _code(result: Transfer | Triage) -> ExitCode:
+    from retinabench.metrics.guarantees.transfer import Transfer
+
+    refused = result.threshold is None if isinstance(result, Transfer) else bool(result.refused)
+    return ExitCode.REFUTED if result.broken else ExitCode.REFUSED if refused else ExitCode.DONE
 
 
 def _without_labels(reader: FileReader, file: Path) -> list[str]:

@@ -31,6 +31,7 @@ from retinabench.core.errors import InputError
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import read_checked
 from retinabench.core.untrusted import csv_text
+from retinabench.metrics.clinical.groups import group_labels
 from retinabench.metrics.clinical.thresholds import ABOVE_HALF, FrozenThreshold
 from retinabench.metrics.guarantees.goals import Goal, Per
 from retinabench.metrics.uncertainty import UNCERTAINTIES, referral_uncertainty
@@ -167,6 +168,8 @@ class FrozenRule:
     most_images: int = 1  # of a patient that the certificate covers
     reference: Mapping[str, Floats] = field(default_factory=dict)  # of validation patients, by which drift is seen
     broken: tuple[str, ...] = ()  # sets whose labels refute the certificate
+    column: str = ""  # whose groups have rules of their own; images of other groups are read by the expert
+    groups: Mapping[str, FrozenRule] = field(default_factory=dict)  # by `site: B`
 
     def to_dict(self) -> JsonObject:
         """Return the thresholds and goals for JSON."""
@@ -174,10 +177,25 @@ class FrozenRule:
         return {
             "threshold": threshold, "negative": self.negative, "positive": self.positive, "decision": self.decision.value,
             "uncertainty": self.uncertainty, "goals": [one.to_dict() for one in self.goals], "per": self.per,
+            "groups": {name: one.to_dict() for name, one in self.groups.items()},
         }  # fmt: skip
 
     def apply(self, images: Predictions) -> ActionList:
         """Return the actions for some images."""
+        values, call, read = self.decide(images)
+        good = gradable(images)
+        return listed(images, values, np.where(good, call, ""), read | ~good)
+
+    def decide(self, images: Predictions) -> tuple[Floats, Names, NDArray[np.bool_]]:
+        """Return the uncertainty, the call, and whether the expert reads, of every image, (N,) each."""
+        if self.groups:
+            labels, n = group_labels(images, self.column), len(images)
+            values = referral_uncertainty(images, self.uncertainty, threshold=self.decision.value)[0].copy()
+            call, read = np.full(n, "", "<U13"), np.ones(n, bool)
+            for name, own in self.groups.items():
+                if len(rows := np.flatnonzero(labels == name)):
+                    values[rows], call[rows], read[rows] = own.decide(images.take(rows))
+            return values, call, read
         if self.uncertainty == "own" and images.uncertainty is None:
             hint = "Add the column that the threshold was chosen from."
             problem = "the threshold is one of the model's own uncertainty, and it states none"
@@ -190,8 +208,7 @@ class FrozenRule:
             above = images.prob >= (math.inf if self.positive is None else self.positive)
             below = images.prob <= (-math.inf if self.negative is None else self.negative)
             call, read = np.where(above, "referable", np.where(below, "not referable", "")), ~(above | below)
-        good = gradable(images)
-        return listed(images, values, np.where(good, call, ""), read | ~good)
+        return values, call, read
 
 
 def apply(predictions: Predictions, certificate: FrozenRule | str | Path) -> ActionList:
@@ -247,7 +264,7 @@ def read_rule(path: Path) -> FrozenRule:
     return found
 
 
-def validated(content: object) -> _Referral | _Zones:
+def validated(content: object) -> _Referral | _Zones | _Within:
     """Return the part of a JSON of `transfer` that the rule is made of."""
     schema = str(content["schema"]) if isinstance(content, dict) and "schema" in content else ""
     for name, kind in _KINDS.items():
@@ -335,4 +352,29 @@ class _Zones(_Chosen):
         return FrozenRule(negative=below, positive=above, **self.common(granted))
 
 
-_KINDS: dict[str, type[_Referral] | type[_Zones]] = {"transfer": _Referral, "triage": _Zones}
+class _Within(_Part):
+    model: dict[Literal["config_hash", "weights"], str] | None = None
+    column: str
+    groups: dict[str, dict[str, Any]]
+
+    def rule(self) -> FrozenRule | None:
+        """Return the rule of rules; None where no group has one that may be applied."""
+        known = {f"{self.column}: {value}": validated(content).rule() for value, content in self.groups.items()}
+        kept = {name: one for name, one in known.items() if one is not None and not one.broken}
+        if not kept:
+            return None
+        first, values = next(iter(kept.values())), ("prob", "uncertainty")
+        parts = {name: [one.reference[name] for one in kept.values() if name in one.reference] for name in values}
+        return FrozenRule(
+            uncertainty=first.uncertainty, decision=first.decision, goals=first.goals, per=first.per,
+            most_images=max(one.most_images for one in kept.values()),
+            reference={name: np.concatenate(found) for name, found in parts.items() if found},
+            column=self.column, groups=kept,
+        )  # fmt: skip
+
+
+_KINDS: dict[str, type[_Referral] | type[_Zones] | type[_Within]] = {
+    "transfer": _Referral,
+    "triage": _Zones,
+    "within": _Within,
+}

@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError, nearest
-from retinabench.metrics.clinical.groups import group_members
+from retinabench.metrics.clinical.groups import group_labels
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.check import own_patients, refuse_alike
 from retinabench.predictions.columns import LABELLED
@@ -168,7 +168,7 @@ class Watched:
             referral_uncertainty(predictions, uncertainty, threshold=decision)[0],
             grade,
             np.full(n, "NaT", "datetime64[D]") if date_column is None else days(predictions, date_column),
-            np.full(n, "") if within is None else group_names(predictions, within),
+            np.full(n, "") if within is None else group_labels(predictions, within),
         )
 
     @classmethod
@@ -199,15 +199,6 @@ def follow_up(
             "no file holds images of the test split", column="split", hint="Leave the column out for new images."
         )
     return Watched.together(tests), Watched.together(references) if references else None
-
-
-def group_names(predictions: Predictions, column: str) -> NDArray[np.str_]:
-    """Return the group of each image by a further column, such as `site: B`."""
-    members = group_members(predictions, [column])[0][column]
-    names = np.full(len(predictions), "", f"<U{max(map(len, members)) + len(column) + 2}")
-    for value, rows in members.items():
-        names[rows] = f"{column}: {value}"
-    return names
 
 
 def days(predictions: Predictions, column: str) -> Days:

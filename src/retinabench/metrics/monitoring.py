@@ -80,6 +80,12 @@ def cases_of(rule: FrozenRule, images: Watched) -> ReferralCases:
 
 def goal_sums(rule: FrozenRule, goal: Goal, images: Watched) -> tuple[Bools, Bools]:
     """(N,) whether an image is in num and in den of a goal; in neither where its label is needed and unknown."""
+    if rule.groups:
+        num, den = np.zeros(len(images), bool), np.zeros(len(images), bool)
+        for name, own in rule.groups.items():
+            rows = images.group == name
+            num[rows], den[rows] = goal_sums(own, goal, images.take(rows))
+        return num, den
     cases, threshold = cases_of(rule, images), rule.threshold
     if threshold is None:
         side: Side = "positive" if goal.target in TARGETS_OF["positive"] else "negative"
@@ -93,6 +99,12 @@ def goal_sums(rule: FrozenRule, goal: Goal, images: Watched) -> tuple[Bools, Boo
 
 def read_by_expert(rule: FrozenRule, images: Watched) -> Bools:
     """(N,) whether the expert reads an image."""
+    if rule.groups:
+        read = np.ones(len(images), bool)
+        for name, own in rule.groups.items():
+            rows = images.group == name
+            read[rows] = read_by_expert(own, images.take(rows))
+        return read
     if rule.threshold is not None:
         return np.asarray(images.uncertainty > rule.threshold)
     low, high = (math.nan if end is None else end for end in (rule.negative, rule.positive))
@@ -257,7 +269,7 @@ def monitor(
             validation split are the reference of drift, in place of the values that the certificate holds.
         certificate: What `retinabench transfer --json` wrote, of a threshold or of zones.
         date_column: The column with the date of each image, as 2026-03-31 or 31.03.2026.
-        within: A column whose groups are watched, too.
+        within: A column whose groups are watched, too; that of the certificate where it has one.
         level: Probability of a false alarm over all time, of each of the two alarms.
         seed: Seed of the randomised p-values of drift.
 
@@ -280,7 +292,9 @@ def monitor(
     """
     files = [predictions] if isinstance(predictions, Predictions) else list(predictions)
     certified = certificate if isinstance(certificate, FrozenRule) else read_rule(Path(certificate))
-    images, reference = follow_up(files, certified.uncertainty, certified.decision.value, date_column, within)
+    images, reference = follow_up(
+        files, certified.uncertainty, certified.decision.value, date_column, within or certified.column or None
+    )
     return watch(images, certified, reference=reference, level=level, seed=seed)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from retinabench.metrics.guarantees.certificate import Certificate
@@ -13,6 +13,7 @@ from retinabench.metrics.guarantees.goals import PER, TARGETS, Goal, Per
 from retinabench.metrics.guarantees.threshold import FrozenOnSets, Realised
 from retinabench.metrics.guarantees.transfer import Transfer
 from retinabench.metrics.guarantees.triage import Triage
+from retinabench.metrics.guarantees.within import Within
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.reports.toolkit.number_format import THREE_DIGITS, percent
 from retinabench.reports.toolkit.tables import Cell, Column, Row, Table, to_terminal
@@ -54,6 +55,25 @@ def triage_summary(result: Triage) -> Group:
     targets = ["npv", "ppv", "sensitivity", "severe_sensitivity", "specificity", *goals]
     table = [sets_table(sets, rows, targets, result.per, certified=result.delta is not None)] if sets else []
     return Group(*map(Text, _zone_verdict(result)), *table)
+
+
+def within_summary(result: Within) -> Group:
+    """Return what the command prints of the rules of groups: which have one, then each by itself."""
+    kept: list[str] = []
+    refused = [f"{value} ({why})" for value, why in result.left_out.items()]
+    for value, one in result.groups.items():
+        granted = one.threshold is not None if isinstance(one, Transfer) else one.thresholds != (None, None)
+        (kept if granted and not one.broken else refused).append(value if granted else f"{value} (see below)")
+    what = "Frozen, not certified," if result.delta is None else "Certified"
+    sure = "" if result.delta is None else f", all together with confidence {1 - result.delta:.6g}"
+    head = f"{what} for {len(kept)} of {len(kept) + len(refused)} groups of {result.column}{sure}: {', '.join(kept) or 'none'}."
+    if refused:
+        head += f" Not for {', '.join(refused)}: the expert reads all their images."
+    parts: list[RenderableType] = [Text(head, style="bold")]
+    for value, one in result.groups.items():
+        summary = transfer_summary(one) if isinstance(one, Transfer) else triage_summary(one)
+        parts += [Text(f"\n{result.column}: {value}", style="bold"), summary]
+    return Group(*parts)
 
 
 def sets_table(

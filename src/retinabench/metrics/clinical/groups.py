@@ -67,6 +67,19 @@ def group_members(
     return members, skipped, bins
 
 
+def group_labels(part: Predictions, column: str) -> NDArray[np.str_]:
+    """(N,) the group of each image by the values of a further column as they are, such as `site: B`; nothing is cut into ranges."""
+    if column not in part.subgroups:
+        hint = nearest(column, part.subgroups) if part.subgroups else "The file has no further columns."
+        raise InputError(f"has no column '{column}'", file=part.source, hint=hint)
+    levels, codes = np.unique(part.subgroups[column], return_inverse=True)
+    if len(levels) > MOST_GROUPS:
+        raise InputError(f"has {len(levels):,} values, more than {MOST_GROUPS}", file=part.source, column=column)
+    texts = [number_text(one) if isinstance(one, float) and np.isfinite(one) else str(one) for one in levels.tolist()]
+    names = [f"{column}: {UNKNOWN if text in ('', 'nan') else text}" for text in texts]
+    return np.array(names)[codes]
+
+
 def _groups(name: str, values: NDArray[Any], *, named: bool) -> tuple[dict[str, Bools] | None, str, str]:
     """Return the rows of each group, or None with the reason, and the limits at which numbers were cut."""
     if values.dtype.kind == "f":
