@@ -339,7 +339,7 @@ def test_the_scale_of_an_uncertainty_changes_no_alarm(factor, folder):
         (folder / "transfer.json").write_text(json.dumps(content))
         assert watch(folder, *files, "--json", folder / "monitor.json") == 4
         found.append(json.loads((folder / "monitor.json").read_text()))
-        del found[-1]["certified"]
+        del found[-1]["certified"], found[-1]["certificate"]
     assert found[0]["drift"]["alarm"] is not None
     assert found[0] == found[1]
 
@@ -499,3 +499,15 @@ def test_the_status_follows_a_certificate_from_its_making_to_its_alarm(service, 
     assert status() == (4, "alarm: the images have drifted since dark.csv", 2)
     (service / "zones.json").write_text(json.dumps(ZONES | {"sets": {"in_domain": {"guarantee": "broken"}}}))
     assert status()[:2] == (4, "refuted by the labels of in-domain")
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["[]", "{}", '{"file": 1}', '{"file": "a", "sha256": "", "certificate": "", "list": "../x", "time": ""}', "no"],
+)
+def test_a_log_that_somebody_else_wrote_is_one_line(service, line, capsys):
+    (service / "lists").mkdir()
+    (service / "lists" / "log.jsonl").write_text(line + "\n")
+    assert apply_zones("monday.csv") == 2
+    assert (error := capsys.readouterr().err).count("\n") == 1
+    assert "log.jsonl: is damaged" in error

@@ -331,14 +331,14 @@ def apply(
     Exit code 4: the images have drifted; the lists are written all the same.
     """
     from retinabench.metrics.actions import read_rule
-    from retinabench.predictions.io import notes_of_files
+    from retinabench.predictions.io import find_files, notes_of_files
     from retinabench.reports.actions import apply_files, apply_summary
 
-    rule = read_rule(certificate)
-    predictions = replace(reader, unlabelled=True, ungradable=True).read(files)
-    found = apply_files(list(zip(files, predictions, strict=True)), certificate, rule, out)
+    rule, paths = read_rule(certificate), find_files(files)
+    predictions = replace(reader, unlabelled=True, ungradable=True).read(paths)
+    found = apply_files(list(zip(paths, predictions, strict=True)), certificate, rule, out)
     print_result(apply_summary(found), json, found.to_dict)
-    print_notes((*notes_of_files([str(file) for file in files], [one.notes for one in predictions]), *found.notes))
+    print_notes((*notes_of_files([str(file) for file in paths], [one.notes for one in predictions]), *found.notes))
     for line in () if quiet else found.new:
         print_path(out / line["list"], json)
     return ExitCode.DONE if found.alarm is None else ExitCode.REFUTED

@@ -9,7 +9,7 @@
 An image that cannot be graded is read by the expert. The action for a patient is the first of "refer to hospital", "expert reads" and
 "no referral" that holds for one of the patient's images.
 
-A rule is what `transfer` wrote (`--json`), of a threshold or of zones::
+A rule is what `transfer` wrote (`--json`), of a threshold, of zones, or of either for every group of a column::
 
     found = rb.apply(rb.read_predictions("today.csv", unlabelled=True), "transfer.json")
     found.actions  # (N,)
@@ -216,7 +216,7 @@ def apply(predictions: Predictions, certificate: FrozenRule | str | Path) -> Act
 
     Args:
         predictions: New predictions; only images of the test split are new ones.
-        certificate: What `retinabench transfer --json` wrote, of a threshold or of zones.
+        certificate: What `retinabench transfer --json` wrote, of a threshold or of zones, or of the groups of a column.
 
     Returns:
         The images, the most uncertain first, and what becomes of each.

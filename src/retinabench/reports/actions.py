@@ -35,22 +35,13 @@ SCHEMA = "retinabench.apply/1"
 
 @dataclass(frozen=True)
 class Applied:
-    """What a folder of lists holds after a command.
+    """What a folder of lists holds after a command."""
 
-    Args:
-        new: Lines of the log that this command added, or that stand there for its files, in the order of the files.
-        log_wealth: Logarithm of the evidence of drift over all lists of this certificate; None without a reference.
-        alarm: The file at which that evidence reached the alarm.
-        patients: How many patients the evidence is of.
-        reference: How many validation patients they are compared with.
-        notes: What a reader of the lists must know.
-    """
-
-    new: tuple[JsonObject, ...]
-    log_wealth: float | None
-    alarm: str | None
-    patients: int
-    reference: int
+    new: tuple[JsonObject, ...]  # lines of the log for the files of this command, in their order
+    log_wealth: float | None  # of the evidence of drift over all lists of this certificate; None without a reference
+    alarm: str | None  # the file at which that evidence reached the alarm
+    patients: int  # that the evidence is of
+    reference: int  # validation patients with which they are compared
     notes: tuple[str, ...]
 
     def to_dict(self) -> JsonObject:
@@ -105,8 +96,13 @@ def read_log(folder: Path) -> list[JsonObject]:
     if not path.is_file():
         return []
     try:
-        return [unsealed(line) for line in check(path).read_bytes().splitlines()]
-    except ValueError as error:
+        lines = [unsealed(line) for line in check(path).read_bytes().splitlines()]
+        for line in lines:  # a log from elsewhere may hold anything
+            if not all(isinstance(line[name], str) for name in ("file", "sha256", "certificate", "list", "time")):
+                raise ValueError("a line names no file")
+            sum(int(line[what][action]) for what in ("images", "patients") for action in ACTIONS)
+        return lines
+    except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"is damaged ({error})", file=path, hint="Restore it from a copy.") from None
 
 
@@ -149,7 +145,9 @@ def judged(
     path = drift_evidence(images, visits, rule.reference, 0)
     crossed = first_alarm(path, LEVEL)
     alarm = None if crossed is None else str(lists[int(visits.day[crossed].astype(int))]["file"])
-    return Applied(new, float(path[-1]), alarm, len(np.unique(images.patient)), len(rule.reference["prob"]), notes)
+    return Applied(
+        new, float(path[-1]), alarm, len(np.unique(images.patient)), len(rule.reference.get("prob", ())), notes
+    )
 
 
 def headline(found: Applied) -> list[str]:

@@ -28,21 +28,13 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class SimpleRule(Document):
-    """The best simple rule at the workload of a referral, and how the referral compares with it.
+    """The best simple rule at the workload of a referral, and how the referral compares with it."""
 
-    Args:
-        name: `around` the decision threshold, or just `below` it.
-        missed: Share of the referable images that it misses in the end, the reader's misses included.
-        gain: Net benefit of the referral by uncertainty less that of this rule, per image.
-        price: What a false alarm counts, in missed referable images.
-        same: Whether both read the same images.
-    """
-
-    name: Literal["around", "below"]
-    missed: Interval
-    gain: Interval
-    price: float
-    same: bool
+    name: Literal["around", "below"]  # of the decision threshold
+    missed: Interval  # share of the referable images in the end, the reader's misses included
+    gain: Interval  # net benefit of the referral by uncertainty less that of this rule, per image
+    price: float  # of a false alarm, in missed referable images
+    same: bool  # whether both do the same to every image
 
 
 def best_simple_rule(
