@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from retinabench.metrics.guarantees.triage import Triage, triage
     from retinabench.metrics.monitoring import monitor
     from retinabench.metrics.planning import plan
+    from retinabench.metrics.recalibration import recalibrate
     from retinabench.metrics.referral_curves import Curve, Metric
     from retinabench.metrics.score_results import Scores, ScoreValue, SetScores
     from retinabench.metrics.scoring import Rules, referral_curve, score
@@ -68,6 +69,7 @@ __all__ = [
     "predict_torch",
     "rank",
     "read_predictions",
+    "recalibrate",
     "referral_curve",
     "report",
     "score",
@@ -100,6 +102,7 @@ _MODULES = {
     "predict_torch": "integrations.pytorch",
     "rank": "metrics.comparison",
     "read_predictions": "predictions.io",
+    "recalibrate": "metrics.recalibration",
     "referral_curve": "metrics.scoring",
     "score": "metrics.scoring",
     "transfer": "metrics.guarantees.transfer",

@@ -118,6 +118,7 @@ CALLS = {
     "evaluate_torch": lambda: of_torch(rb.evaluate_torch, samples=3, bootstrap=30).to_dict(),
     "predict_torch": lambda: of_torch(rb.predict_torch, samples=3).probs.tolist(),
     "rank": lambda: rb.rank({"a": SMALL, "b": drawn(1), "c": drawn(2)}, bootstrap=30).to_dict(),
+    "recalibrate": lambda: rb.recalibrate(SPLIT, "isotonic").prob.tolist(),
     "read and write": lambda: saved(SMALL),
     "transfer": lambda: rb.transfer(SPLIT, goals=["sensitivity=.6"], delta=0.1, bootstrap=200).to_dict(),
     "triage": lambda: rb.triage(SPLIT, ["npv=.6", "ppv=.6"], delta=0.1, bootstrap=200).to_dict(),

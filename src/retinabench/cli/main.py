@@ -64,6 +64,7 @@ GROUPS: dict[str, Verbs] = {
     "Scores": {
         "score": (scoring.score, "retinabench score predictions.csv --json scores.json"),
         "compare": (scoring.compare, "retinabench compare ours.csv theirs.csv --json comparison.json"),
+        "recalibrate": (scoring.recalibrate, "retinabench recalibrate predictions.csv --map platt --out mapped.csv"),
         "report": (scoring.report, "retinabench report runs/* --out report"),
     },
     "Leaderboard": {

@@ -158,6 +158,40 @@ def compare(
     print_notes(found.notes)
 
 
+@application.reads_predictions
+def recalibrate(
+    file: Annotated[
+        Path, argument("FILE", "Predictions with a validation split, which fits the map, and a test split.")
+    ],
+    out: Annotated[Path, option("--out", "FILE", "Predictions of the test images to write: .csv, .parquet or .npz.")],
+    map_method: Annotated[
+        str, option("--map", "NAME", "platt, temperature, beta, isotonic or venn-abers.")
+    ] = "platt",
+    by: Annotated[str | None, option("--by", "COLUMN", "A map for every group of this column, such as camera.")] = None,
+    json: application.Json = None,
+    seed: application.Seed = 0,
+    reader: application.FileReader = application.PLAIN,
+) -> None:
+    """Map probabilities so that they fit the labels of the validation split, and say what the test images gain."""
+    from retinabench.metrics.comparison import compare as compare_predictions
+    from retinabench.metrics.recalibration import recalibrate as mapped
+    from retinabench.predictions.io import write_predictions
+    from retinabench.reports.evaluation.terminal import recalibration_table
+
+    (predictions,) = reader.read([file])
+    after = mapped(predictions, map_method, by)  # type: ignore[arg-type]
+    found = compare_predictions(after, predictions, seed=seed, scores=["nll", "brier", "ece_positive_class", "auroc"])
+    write_predictions(after, out)
+    print_result(recalibration_table(found, map_method), json, found.to_dict)
+    notes = [f"the validation images are not in {out.name}: they chose the map, and can certify nothing with it"]
+    if predictions.samples > 1:
+        notes.append(
+            f"{out.name} holds one probability per image: the mean of the {predictions.samples} samples, mapped"
+        )
+    print_notes((*found.notes, *notes))
+    application.print_path(out, json)
+
+
 @scores_predictions
 @application.reads_predictions
 def report(

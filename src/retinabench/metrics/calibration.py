@@ -401,8 +401,8 @@ def _logits(w: Weighted) -> tuple[Floats, Floats]:
 
 def _line(w: Weighted) -> CalibrationLine:
     x, one = _logits(w)
-    intercept, slope = _fit(w, np.column_stack([one, x]), 0.0)
-    (large,) = _fit(w, one, x)
+    intercept, slope = logistic_fit(w, np.column_stack([one, x]), 0.0)
+    (large,) = logistic_fit(w, one, x)
     expected = float(w.weight @ w.cases.prob)
     return CalibrationLine(intercept, slope, large, float(w.positives) / expected if expected > 0 else np.nan)
 
@@ -451,7 +451,7 @@ def _sandwich(w: Weighted, design: Floats, beta: Floats, offset: Floats) -> Floa
     return np.asarray(np.sqrt(np.maximum(np.diag(bread @ meat @ bread), 0.0)), np.float64)
 
 
-def _fit(w: Weighted, design: Floats, offset: Floats | float) -> tuple[float, ...]:
+def logistic_fit(w: Weighted, design: Floats, offset: Floats | float) -> tuple[float, ...]:
     """Newton's method for weighted logistic regression, steps halved where the likelihood would fall."""
     undefined: tuple[float, ...] = (float("nan"),) * design.shape[1]
     if w.positives <= 0 or w.negatives <= 0:

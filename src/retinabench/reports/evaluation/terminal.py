@@ -106,6 +106,20 @@ def comparison_table(found: Comparison) -> Group:
     return Group(*margins, to_terminal(Table("", blocks, note=note)))
 
 
+def recalibration_table(found: Comparison, method: str) -> Group:
+    """Return what a map of the probabilities did to the test images: a is after it, b before it."""
+    lines = []
+    for key, one in found.sets.items():
+        nll = one.scores["nll"]
+        before, after, low, high = (SIGNED(x).lstrip("+") for x in (nll.b, nll.a, nll.low, nll.high))
+        verdict = {"a": "Better.", "b": "Worse."}.get(nll.better or "", "No gain is shown.")
+        lines.append(
+            f"{verdict} {SET_LABELS[key]}: {method} changes the NLL from {before} to {after}, by {SIGNED(nll.difference)} [{low}, {high}].\n"
+        )
+    named = replace(found, a="after the map", b="before it")
+    return Group(*(Text(line, style="bold") for line in lines), comparison_table(named))
+
+
 def scores_json(found: Sequence[Scores], names: Sequence[str]) -> JsonObject:
     """Return what `retinabench score --json` writes of one file, or of several as a list."""
     files = [{**one.to_dict(), "entry": name} for one, name in zip(found, names, strict=True)]
