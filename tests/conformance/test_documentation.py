@@ -93,6 +93,7 @@ def write_files(folder):
         softmax.append(f"i{k},{y},{1 - p:.4f},{p:.4f}")
         new.append(f"n{k},q{k // 2},{y},{p:.4f},2026-{k // 200 + 1:02d}-01")
     files = {"predictions": ours, "ours": ours, "theirs": theirs, "softmax": softmax, "new": new}
+    files["today"] = [",".join(one.split(",")[k] for k in (0, 1, 3)) for one in new[:201]]
     for name, lines in files.items():
         (folder / f"{name}.csv").write_text("\n".join(lines) + "\n")
 

@@ -75,7 +75,7 @@ def margin(prob: ArrayLike, threshold: float) -> Floats:
     Shapes: `prob` (N,), returns (N,).
     """
     p, t = np.asarray(prob, np.float64), min(max(threshold, EPS), 1 - EPS)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):
         ratio = p / (1 - p) * ((1 - t) / t)
         return np.minimum(ratio, 1 / ratio)
 

@@ -171,6 +171,15 @@ class SetAnswer:
         return Interval(1 - found.value, 1 - found.high, 1 - found.low)
 
     @property
+    def ungradable_hours(self) -> float:
+        """Hours that the expert needs for the images of 1,000 patients that cannot be graded."""
+        found, work = self.one.ungradable, self.one.workload
+        if found is None:
+            return 0.0
+        graded = self.one.images.table.counts("prevalence")[1]
+        return 1000 * work.images_per_patient * found.images / graded / work.images_per_hour
+
+    @property
     def failing(self) -> list[tuple[Subgroup, str]]:
         """Groups with a rate (sensitivity, specificity or AUROC) that is shown to be below that of the other images."""
         groups = self.one.subgroups
@@ -554,6 +563,10 @@ def plan_table(plan: StudyPlan) -> Group:
         effect = Cell.number(one.design_effect, form=EFFECT)
         rows.append(Row(one.question, [patients, Cell.count(one.images), Cell.count(one.positives), effect]))
     caption = f"{plan.patients:,} patients answer every question (prevalence {plan.assumptions.prevalence:.3g})"
+    asked = [one for name, one in plan.requirements.items() if name.endswith("_above")]
+    if asked:  # what was asked comes first
+        most = max(asked, key=lambda one: one.patients)
+        caption = f"{most.patients:,} patients are needed for a {most.question}.\n{caption}"
     sources = "; ".join(dict.fromkeys(one.source for one in plan.requirements.values()))
     return to_terminal(Table.of(caption, columns, rows, row_header="To know", note=f"Formulas: {sources}."))
 

@@ -163,7 +163,7 @@ def _verdict(result: Transfer) -> list[str]:
         if result.threshold is None:
             return [*alone, f"No threshold: {choice.why}.", goals]
         frozen = f"Frozen on validation, not certified: {_rule(result.threshold)}."
-        return [*broken_lines(result), *failing_lines(result), frozen, *alone, goals]
+        return [*broken_lines(result), *failing_lines(result), *alone, frozen, goals]
     if choice.threshold is None:
         plain = f"Plain choice, not certified: {choice.why}."
     else:
@@ -179,7 +179,7 @@ def _verdict(result: Transfer) -> list[str]:
         refused = f"Refused: no threshold is certified. {why[:1].upper()}{why[1:]}."
         return [refused, *alone, *needed_lines(certificate), goals, plain]
     certified = f"Certified on validation: {_rule(certificate.threshold)}."
-    return [*broken_lines(result), *failing_lines(result), certified, *alone, goals, plain]
+    return [*broken_lines(result), *failing_lines(result), *alone, certified, goals, plain]
 
 
 def _rule(threshold: float) -> str:

@@ -88,7 +88,7 @@ def test_the_sliders_show_the_numbers_of_the_json(opened, report):
         text = found[row].replace("\xa0", " ").split(": ")[-1]
         assert float(text.split(" %")[0]) == pytest.approx(value, abs=0.51)
         assert float(text.split("[")[1].split(" %")[0]) == pytest.approx(low, abs=0.51)
-    assert found["Referable images missed"].startswith(f"{group['missed_images']}: ")
+    assert found["Referable images called healthy and not read"].startswith(f"{group['missed_images']}: ")
     assert opened.locator("#explore-count").inner_text().endswith(f"camera: A: {group['missed_images']}")
     cards = opened.locator("#explore-cards li")
     assert cards.count() == min(6, group["missed_images"])

@@ -250,8 +250,6 @@ def screen_set(part: Predictions, gradable: Bools, stated: Screened) -> SetScree
     readings = referral_view_intervals(y, said, sent, codes, reader=stated.reader)
     alone, after = _judged(y, said, codes, cut), readings["reader"]
     called = reading_calls(y, said, sent, stated.reader)["reader"]
-    every_sent = ~gradable  # who cannot be graded is read
-    every_sent[gradable] = sent
     ranked = auroc_error(y, p, codes)
     return SetScreening(
         images=alone,
@@ -260,7 +258,7 @@ def screen_set(part: Predictions, gradable: Bools, stated: Screened) -> SetScree
         auroc=Interval(ranked.auroc, *ranked.interval()),
         referred=int(sent.sum()),
         missed=missed_disease(part, said, sent, values),
-        workload=workload(every, every_sent, stated.images_per_hour),
+        workload=workload(part, sent, stated.images_per_hour),
         simple_rule=best_simple_rule(y, p, said, sent, codes, cut.value, stated.reader),
         readings=readings,
         patient_readings=patient_readings,
