@@ -72,10 +72,10 @@ def test_the_sliders_show_the_numbers_of_the_json(opened, report):
     opened.select_option("#explore-set", "1")
     opened.select_option("#explore-group", "1")
     opened.locator("#explore-referral").fill("2")
-    opened.locator("#explore-threshold").fill("1")
+    opened.locator("#explore-threshold").fill("5")
     opened.locator("#explore-threshold").press("ArrowRight")
     shares = opened.locator("#explore-referral-text").inner_text()
-    group = entries[1]["sets"]["shifted"]["camera: A"][2][2]
+    group = entries[1]["sets"]["shifted"]["camera: A"][6][2]
     assert shares.replace("\xa0", " ") == f"{100 * entries[1]['referrals'][2]['rate']:.0f} % of the images"
     found = shown(opened)
     assert list(found) == list(ROWS)
@@ -93,7 +93,7 @@ def test_the_sliders_show_the_numbers_of_the_json(opened, report):
     cards = opened.locator("#explore-cards li")
     assert cards.count() == min(6, group["missed_images"])
     assert cards.locator("img").count() > 0
-    assert opened.evaluate("location.hash") == "#explore=1,1,1,2,2"
+    assert opened.evaluate("location.hash") == "#explore=1,1,1,6,2"
     screenshot(opened, "report-sliders-1280")
     opened.set_viewport_size({"width": 390, "height": 844})
     screenshot(opened, "report-sliders-390")
