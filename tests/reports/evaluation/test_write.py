@@ -333,3 +333,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_scored(tm
     monkeypatch.setattr(write, "evaluate_methods", lambda *_: pytest.fail("it was scored"))
     with pytest.raises(InputError, match="a file where a folder is needed"):
         write.report_files([tmp_path / "p.csv"], tmp_path / "p.csv")
+
+
+def test_without_intervals_nothing_is_said_of_chance(tmp_path):
+    assert "may be chance" not in rb.report({"model": SMALL}, tmp_path / "report", bootstrap=0).read_text()
