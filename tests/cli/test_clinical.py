@@ -511,3 +511,16 @@ def test_a_log_that_somebody_else_wrote_is_one_line(service, line, capsys):
     assert apply_zones("monday.csv") == 2
     assert (error := capsys.readouterr().err).count("\n") == 1
     assert "log.jsonl: is damaged" in error
+
+
+def test_the_goal_is_stated_and_judged_per_patient_first(tmp_path, capsys):
+    path = str(table(tmp_path))
+    for goal, expected in (("0.5/0.5", "met, with bounds"), ("0.999/0.999", "not met")):
+        assert run(["clinic", path, "--goal", goal, "-q"]) == 0
+        shown = capsys.readouterr().out
+        assert shown.index("Model alone, per patient") < shown.index("Model alone, per image")
+        assert expected in " ".join(shown[shown.index("Model alone, per patient") :].split())
+        assert f"Goal: sensitivity {goal.split('/')[0]} at specificity" in " ".join(shown.split())
+    assert run(["clinic", path, "--goal", "0.9"]) == 2
+    assert "--goal 0.9 is not SENSITIVITY/SPECIFICITY" in capsys.readouterr().err
+    assert run(["clinic", path, "--goal", "2/0.5"]) == 2

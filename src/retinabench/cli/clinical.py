@@ -57,6 +57,11 @@ Columns = Annotated[
 Page = Annotated[Path | None, option("--out", "FOLDER", "Folder for the page and its numbers.")]
 
 
+GoalPair = Annotated[
+    str, option("--goal", "X/X", "Sensitivity/specificity that are to be reached, per patient and per image.")
+]
+
+
 @reads_predictions
 def clinic(
     file: Annotated[Path, argument("FILE", "Predictions file or run folder.")],
@@ -66,6 +71,7 @@ def clinic(
     prevalence: Prevalences = None,
     cost: Cost = 0.0,
     human: Human = "0.9/0.95",
+    goal: GoalPair = "0.85/0.8",
     images_per_hour: ImagesPerHour = 60.0,
     subgroup: Columns = None,
     json: Json = None,
@@ -77,16 +83,12 @@ def clinic(
     from retinabench.metrics.clinical.screening_report import clinic as screen
     from retinabench.reports.clinic import clinic_summary
 
-    try:
-        sensitivity, specificity = map(float, human.split("/"))
-    except ValueError:
-        problem = f"--reader {human} is not SENSITIVITY/SPECIFICITY"
-        raise InputError(problem, hint="For example 0.9/0.95.") from None
+    reader_rates, wanted = _pair("--reader", human), _pair("--goal", goal)
     (predictions,) = replace(reader, ungradable=True).read([file])
     with progress_of(quiet).track("Screening", 1, unit="file") as advance:
         result = screen(
             predictions, threshold, referral_rate=referral, uncertainty=uncertainty,
-            prevalences=prevalence or (0.05, 0.1, 0.2, 0.3), reader=(sensitivity, specificity), referral_cost=cost,
+            prevalences=prevalence or (0.05, 0.1, 0.2, 0.3), reader=reader_rates, referral_cost=cost, goal=wanted,
             images_per_hour=images_per_hour, subgroups=subgroup or None,
         )  # fmt: skip
         advance(1)
@@ -102,6 +104,15 @@ def clinic(
         write_clinic(result, out, grid)
         if not quiet:
             print_path(out / "index.html", json)
+
+
+def _pair(option_name: str, text: str) -> tuple[float, float]:
+    try:
+        sensitivity, specificity = map(float, text.split("/"))
+    except ValueError:
+        problem = f"{option_name} {text} is not SENSITIVITY/SPECIFICITY"
+        raise InputError(problem, hint="For example 0.9/0.95.") from None
+    return sensitivity, specificity
 
 
 def _json(result: ScreeningReport) -> dict[str, object]:

@@ -164,9 +164,7 @@ def recalibrate(
         Path, argument("FILE", "Predictions with a validation split, which fits the map, and a test split.")
     ],
     out: Annotated[Path, option("--out", "FILE", "Predictions of the test images to write: .csv, .parquet or .npz.")],
-    map_method: Annotated[
-        str, option("--map", "NAME", "platt, temperature, beta, isotonic or venn-abers.")
-    ] = "platt",
+    map_method: Annotated[str, option("--map", "NAME", "platt, temperature, beta, isotonic or venn-abers.")] = "platt",
     by: Annotated[str | None, option("--by", "COLUMN", "A map for every group of this column, such as camera.")] = None,
     json: application.Json = None,
     seed: application.Seed = 0,

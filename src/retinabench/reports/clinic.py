@@ -239,9 +239,9 @@ def answer_sets(report: ScreeningReport) -> list[SetAnswer]:
     return [SetAnswer(name, _kind(one, report), one) for name, one in report.sets.items()]
 
 
-def nhs_goal(judged: JudgedTable) -> GoalVerdict:
-    """Return what a table says of the NHS goal."""
-    return next(one for one in judged.verdicts if one.goal == "nhs")
+def stated_goal(judged: JudgedTable) -> GoalVerdict:
+    """Return what a table says of the goal that was stated."""
+    return next(one for one in judged.verdicts if one.goal == "stated")
 
 
 def _kind(one: SetScreening, report: ScreeningReport) -> Kind:
@@ -283,21 +283,19 @@ READINGS = {
 def rates_table(answer: SetAnswer, report: ScreeningReport) -> Table:
     """Return sensitivity and specificity of the model alone and under the four readings, per image and per patient."""
     one = answer.one
-    columns = [Column("Sensitivity"), Column("Specificity"), Column("NHS goal", text=True)]
-    rows = [
-        Row(
-            "Model alone, per image",
-            [*_rates(one.images.sensitivity, one.images.specificity), _goal(one.images, report)],
-        )
-    ]
-    rows += _readings("per image", one.readings, report, one.pathway)
+    columns = [Column("Sensitivity"), Column("Specificity"), Column("Goal", text=True)]
+    rows = []
     if one.patients is not None and one.patient_readings is not None:
         cells = [*_rates(one.patients.sensitivity, one.patients.specificity), _goal(one.patients, report)]
-        rows.append(Row("Model alone, per patient (any eye)", cells, rule=True))
+        rows.append(Row("Model alone, per patient (any eye)", cells))
         rows += _readings("per patient", one.patient_readings, report, None)
+    cells = [*_rates(one.images.sensitivity, one.images.specificity), _goal(one.images, report)]
+    rows.append(Row("Model alone, per image", cells, rule=bool(rows)))
+    rows += _readings("per image", one.readings, report, one.pathway)
+    sensitivity, specificity = report.stated.goal
     note = (
-        f"The reader has sensitivity {report.reader[0]:g} and specificity {report.reader[1]:g} (stated). NHS goal: sensitivity "
-        "0.85 at specificity 0.80; “met” means that both lower 97.5 % bounds reach it."
+        f"The reader has sensitivity {report.reader[0]:g} and specificity {report.reader[1]:g} (stated). Goal: sensitivity "
+        f"{sensitivity:g} at specificity {specificity:g} (stated); “met” means that both lower 97.5 % bounds reach it."
     )
     caption = f"{answer.label}: sensitivity and specificity"
     return Table.of(caption, columns, rows, row_header="Reading", note=note)
@@ -319,7 +317,7 @@ def _readings(
 
 
 def _goal(judged: JudgedTable, report: ScreeningReport) -> Cell:
-    verdict = nhs_goal(judged)
+    verdict = stated_goal(judged)
     if isnan(verdict.sensitivity[0]) or isnan(verdict.specificity[0]):
         return Cell("not known")
     if report.threshold.same_images:

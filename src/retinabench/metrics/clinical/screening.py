@@ -36,6 +36,7 @@ from retinabench.metrics.clinical.screening_table import (
 from retinabench.metrics.clinical.simple_rule import SimpleRule, best_simple_rule
 from retinabench.metrics.clinical.thresholds import (
     GOALS,
+    ClinicalGoal,
     FrozenThreshold,
     GoalVerdict,
     OperatingPoint,
@@ -165,7 +166,7 @@ class JudgedTable:
         """Return the table's part of the JSON."""
         goals = {
             one.goal: {
-                **vars_of(GOALS[one.goal]),
+                **vars_of(one.asked),
                 "estimate": (one.sensitivity[0], one.specificity[0]),
                 "bound": (one.sensitivity[1], one.specificity[1]),
                 "estimate_met": one.estimate_met,
@@ -194,6 +195,7 @@ class Screened:
     referral_cost: float
     images_per_hour: float
     subgroups: Sequence[str] | None
+    goal: tuple[float, float] = (0.85, 0.8)  # sensitivity and specificity that are to be reached
 
 
 @dataclass(frozen=True)
@@ -246,15 +248,15 @@ def screen_set(part: Predictions, gradable: Bools, stated: Screened) -> SetScree
     values, _ = referral_uncertainty(part, stated.referral.uncertainty, threshold=cut.value)
     sent = stated.referral.refers(values)
     codes, _ = cluster_codes(part.patients)
-    patients, patient_readings = _by_patient(part, cut, sent, stated.reader)
+    patients, patient_readings = _by_patient(part, sent, stated)
     readings = referral_view_intervals(y, said, sent, codes, reader=stated.reader)
-    alone, after = _judged(y, said, codes, cut), readings["reader"]
+    alone, after = _judged(y, said, codes, stated), readings["reader"]
     called = reading_calls(y, said, sent, stated.reader)["reader"]
     ranked = auroc_error(y, p, codes)
     return SetScreening(
         images=alone,
         patients=patients,
-        pathway=_judged(y, said | sent, codes, cut),
+        pathway=_judged(y, said | sent, codes, stated),
         auroc=Interval(ranked.auroc, *ranked.interval()),
         referred=int(sent.sum()),
         missed=missed_disease(part, said, sent, values),
@@ -296,25 +298,25 @@ def _operating_points(part: Predictions) -> dict[str, dict[str, OperatingPoint]]
     }
 
 
-def _judged(y: Bools, said: Bools, codes: NDArray[np.intp], cut: FrozenThreshold) -> JudgedTable:
-    table, verdicts = judge_goals(y, said, codes, exploratory=cut.same_images)
+def _judged(y: Bools, said: Bools, codes: NDArray[np.intp], stated: Screened) -> JudgedTable:
+    goals = {"stated": ClinicalGoal(*stated.goal, "stated")} | GOALS
+    table, verdicts = judge_goals(y, said, codes, goals=goals, exploratory=stated.threshold.same_images)
     shares = rate_shares(y, said)
     return JudgedTable(table, {name: share_interval(shares, name, codes) for name in PROPORTIONS}, tuple(verdicts))
 
 
-def _by_patient(
-    part: Predictions, cut: FrozenThreshold, sent: Bools, reader: tuple[float, float]
-) -> tuple[JudgedTable | None, Intervals | None]:
+def _by_patient(part: Predictions, sent: Bools, stated: Screened) -> tuple[JudgedTable | None, Intervals | None]:
     """2x2 table of the model alone and the readings after referral, per patient (any eye)."""
     if part.patient_id is None:
         return None, None
+    cut = stated.threshold
     at = float(np.nextafter(0.5, 1)) if cut.is_default else cut.value
     people = patient_level(part.label, part.prob, part.patient_id, threshold=at)
     after = patient_level(part.label, part.prob, part.patient_id, threshold=at, referred=sent)
     codes = np.arange(len(people.label))
     return (
-        _judged(people.label, people.positive, codes, cut),
-        referral_view_intervals(after.label, after.positive, after.referred, codes, reader=reader),
+        _judged(people.label, people.positive, codes, stated),
+        referral_view_intervals(after.label, after.positive, after.referred, codes, reader=stated.reader),
     )
 
 

@@ -276,6 +276,7 @@ def clinic(
     referral_cost: float = 0.0,
     images_per_hour: float = 60.0,
     subgroups: Sequence[str] | None = None,
+    goal: tuple[float, float] = (0.85, 0.8),
 ) -> ScreeningReport:
     """Compute the screening numbers of the test split, per domain.
 
@@ -293,6 +294,7 @@ def clinic(
         referral_cost: Price of one referral, in detected referable images: 0.02 says that 50 readings are worth one.
         images_per_hour: What an expert reads in an hour.
         subgroups: Further columns to look at; None for all that make groups.
+        goal: Sensitivity and specificity that are to be reached.
 
     Returns:
         The numbers of each domain that has gradable test images.
@@ -308,6 +310,10 @@ def clinic(
         (2, ())
     """
     _check_stated(prevalences, referral_cost, images_per_hour)
+    if not all(0 < one < 1 for one in goal):
+        raise InputError(
+            f"the goal is {goal}", hint="Sensitivity and specificity lie between 0 and 1, such as 0.85 and 0.8."
+        )
     if referral_threshold is None and referral_rate is None:
         referral_rate = 0.2
     check = Check(predictions.source)
@@ -318,7 +324,7 @@ def clinic(
     usable = predictions if gradable.all() else predictions.take(np.flatnonzero(gradable))
     cut = DecisionThreshold.parse(DEFAULT if threshold is None else threshold).freeze(usable)
     rule = referral_rule(usable, uncertainty, cut.value, threshold=referral_threshold, rate=referral_rate)
-    stated = Screened(cut, rule, prevalences, reader, referral_cost, images_per_hour, subgroups)
+    stated = Screened(cut, rule, prevalences, reader, referral_cost, images_per_hour, subgroups, goal)
     sets = {}
     for name in ("in_domain", "shifted"):
         rows = np.flatnonzero((predictions.domain == name) & (predictions.split == "test"))

@@ -108,6 +108,7 @@ class GoalVerdict:
     """
 
     goal: str
+    asked: ClinicalGoal
     sensitivity: tuple[float, float]  # estimate, lower bound
     specificity: tuple[float, float]
     estimate_met: bool
@@ -142,7 +143,7 @@ def judge_goals(
     for name, goal in (GOALS if goals is None else goals).items():
         met = [sensitivity[k] >= goal.sensitivity and specificity[k] >= goal.specificity for k in (0, 1)]
         met = [one and not exploratory for one in met]
-        verdicts.append(GoalVerdict(name, sensitivity, specificity, met[0], met[1], exploratory))
+        verdicts.append(GoalVerdict(name, goal, sensitivity, specificity, met[0], met[1], exploratory))
     return table, verdicts
 
 
