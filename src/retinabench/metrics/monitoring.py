@@ -133,7 +133,7 @@ class Evidence:
 
     @property
     def wealth(self) -> float:
-        """The wealth now: how strong the evidence against the hypothesis is; 1 where there is none."""
+        """The evidence against the hypothesis now; it starts at one half."""
         return float(np.exp(min(self.log_wealth[-1], 500.0)))
 
     def to_dict(self) -> JsonObject:

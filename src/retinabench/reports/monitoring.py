@@ -64,7 +64,7 @@ def evidence_panel(paths: Sequence[tuple[Mark, Evidence]], needed: float) -> Fig
         f"alarm at {needed:g}", (0, needed), (4, 4), xycoords=("axes fraction", "data"), textcoords="offset points",
         color=BAD, fontsize=TEXT,
     )  # fmt: skip
-    axes.set(yscale="log", ylim=(least / 3, 5 * largest), ylabel="evidence (1: none)")
+    axes.set(yscale="log", ylim=(least / 3, 5 * largest), ylabel="evidence")
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))  # raised exponents would be too small to read
     _dated(axes)
     return figure
