@@ -35,7 +35,7 @@ def test_the_first_year_is_quiet_and_every_patient_has_an_action(said):
 def test_a_new_camera_is_seen_at_once_and_a_new_certificate_ends_the_alarm(said):
     assert first(said, "apply", "Alarm: since") in (CAMERA, CAMERA + 1)
     assert CAMERA <= first(said, "monitor", "Alarm: the labels refute the certificate") <= CAMERA + 2
-    assert [one["first"][:9] for one in said if one["command"] == "transfer"] == ["Certified", "Certified"]
+    assert [one["code"] for one in said if one["command"] == "transfer"] == [0, 0]
     after = [one for one in said if CAMERA + 4 <= one["month"] < FAULT]
     assert {one["code"] for one in after} == {0}
 
