@@ -194,9 +194,9 @@ def test_scoring_a_csv_imports_no_heavy_library_and_no_entry(tmp_path):
 # a commit that says why.
 BUDGET = {
     "cli": 2775, "concepts": 5530, "core": 1750, "data": 6860, "experiments": 7070, "fidelity": 7050,
-    "inspection": 1260, "integrations": 730, "methods": 6870, "metrics": 12440, "models": 2840, "predictions": 2935, "reports": 8185,
+    "inspection": 1260, "integrations": 730, "methods": 6870, "metrics": 12500, "models": 2840, "predictions": 2935, "reports": 8185,
 }  # fmt: skip
-TESTS, TOOLS = 43_350, 8_920
+TESTS, TOOLS = 43_400, 8_920
 
 
 def lines(*folders: Path) -> int:
