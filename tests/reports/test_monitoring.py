@@ -110,10 +110,7 @@ def watched():
         ("broken", "Alarm: the labels refute the certificate (error of the retained ≤ 0.08"),
         ("drift", "Alarm: the images have drifted since 2026-"),
         ("unlabelled", "No alarm, but no label to judge the certificate by"),
-        (
-            "holds",
-            "No alarm: neither the labels (600 of 600 images from 2026-01-0",
-        ),
+        ("holds", "No alarm: neither the labels (600 of 600 images from 2026-01-0"),
         ("misses", "No alarm yet, but the latest labels miss a goal: error of the retained ≤ 0.08: 0."),
     ],
 )
