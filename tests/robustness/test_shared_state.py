@@ -19,6 +19,7 @@ import retinabench as rb
 from retinabench.cli.main import run
 from retinabench.metrics.actions import FrozenRule
 from retinabench.metrics.estimator import Arrays
+from retinabench.metrics.guarantees.goals import Goal
 
 
 def drawn(seed=0, n=120, **more):
@@ -118,6 +119,11 @@ CALLS = {
     "evaluate_torch": lambda: of_torch(rb.evaluate_torch, samples=3, bootstrap=30).to_dict(),
     "predict_torch": lambda: of_torch(rb.predict_torch, samples=3).probs.tolist(),
     "rank": lambda: rb.rank({"a": SMALL, "b": drawn(1), "c": drawn(2)}, bootstrap=30).to_dict(),
+    "monitor": lambda: rb.monitor(
+        drawn(subgroups={"date": np.repeat(["2027-01-01", "2027-02-01"], 60)}),
+        FrozenRule(negative=0.2, positive=0.8, goals=(Goal("npv", 0.6),), most_images=2),
+    ).to_dict(),
+    "plan": lambda: rb.plan(SMALL).to_dict(),
     "recalibrate": lambda: rb.recalibrate(SPLIT, "isotonic").prob.tolist(),
     "read and write": lambda: saved(SMALL),
     "transfer": lambda: rb.transfer(SPLIT, goals=["sensitivity=.6"], delta=0.1, bootstrap=200).to_dict(),
