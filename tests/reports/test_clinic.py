@@ -234,3 +234,15 @@ def test_tiny_files_have_a_page(label):
     report = rb.clinic(rb.Predictions(list("abcd"), label, [0.1, 0.9, 0.2, 0.4]), referral_rate=0.25)
     assert "These images cannot show it" in render(report) or "not shown" in render(report)
     assert json.dumps(clinic_json(report), allow_nan=False)
+
+
+def test_a_reader_who_misses_more_than_the_model_is_no_yes():
+    rng = np.random.default_rng(0)
+    label = rng.random(3000) < 0.3
+    good = 1 / (1 + np.exp(-(9 * (label - 0.5) + rng.normal(0, 1.8, 3000))))
+    report = rb.clinic(flat(label, good), referral_rate=0.2, reader=(0.3, 0.95))
+    [answer] = answer_sets(report)
+    said = SAY.answer(answer, report, False)
+    assert answer.kind == "reader"
+    assert "No: more disease is missed with the stated reader" in said
+    assert "raises the missed share" in " ".join(said.split())

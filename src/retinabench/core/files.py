@@ -64,7 +64,7 @@ def check(path: str | Path, hint: str | None = None, *, named: bool = False) -> 
     """Return `path` if its content is what was written, or if no checksum is known; the door to files of working folders.
 
     A file that is a link out of its folder is refused: what a stranger's folder links to would be read, and copied into what we write.
-    A file that the user may have `named` himself can be any link.
+    A file that the user names (`named`) may be any link.
     """
     path = Path(path)
     if not named:

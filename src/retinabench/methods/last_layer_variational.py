@@ -365,7 +365,7 @@ class Vbll:
         prior = method.prior_variance or run.optimizer.prior_variance(len(batches.train))
         if math.isinf(prior):
             raise InputError(
-                "optimizer.l2=0 is no prior of the last layer", hint="Set method.prior_variance, or optimizer.l2."
+                "optimizer.l2=0 defines no prior for the last layer", hint="Set method.prior_variance, or optimizer.l2."
             )
         head = posterior.head
         with torch.no_grad():

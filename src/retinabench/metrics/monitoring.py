@@ -266,7 +266,7 @@ def monitor(
 
     Args:
         predictions: New predictions with a date per image; read them with `unlabelled=True` where labels are missing. Images of the
-            validation split are the reference of drift, in place of the values that the certificate holds.
+            validation split serve as the reference for drift instead of the values that are stored in the certificate.
         certificate: What `retinabench transfer --json` wrote, of a threshold or of zones.
         date_column: The column with the date of each image, as 2026-03-31 or 31.03.2026.
         within: A column whose groups are watched, too; that of the certificate where it has one.
@@ -277,7 +277,7 @@ def monitor(
         The evidence day by day, and the values per window of time; `alarm` says whether an alarm was raised.
 
     Raises:
-        InputError: There are no new images, a date is missing, or the certificate cannot be read.
+        InputError: No image is new, a date is missing, or the certificate is not valid.
 
     Examples:
         >>> import json, tempfile

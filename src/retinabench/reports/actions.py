@@ -91,7 +91,7 @@ def apply_files(files: Sequence[tuple[Path, Predictions]], certificate: Path, ru
 
 
 def read_log(folder: Path) -> list[JsonObject]:
-    """Return the lines of the log of a folder, none where there is no log."""
+    """Return the lines of the log of a folder; empty without a log."""
     path = folder / LOG
     if not path.is_file():
         return []

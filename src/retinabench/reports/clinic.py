@@ -127,7 +127,7 @@ def checklist_table(items: list[Item]) -> Table:
 MORE_WORK = 1.5  # times the share of images that was asked for
 # Whether uncertainty can choose what the expert reads on a set, from no to yes.
 Kind = Literal[
-    "one class", "inverted", "never", "blind", "no referral", "more work", "nothing missed", "worse", "beaten", "unclear", "same", "yes"
+    "one class", "inverted", "never", "blind", "no referral", "more work", "nothing missed", "worse", "reader", "beaten", "unclear", "same", "yes"
 ]  # fmt: skip
 
 
@@ -264,6 +264,8 @@ def _kind(one: SetScreening, report: ScreeningReport) -> Kind:
         return "worse"
     if not caught.low > rate:
         return "unclear"
+    if 1 - one.readings["reader"]["sensitivity"].value >= one.missed.alone.value:
+        return "reader"
     gain = one.simple_rule.gain
     if one.simple_rule.same:
         return "same"

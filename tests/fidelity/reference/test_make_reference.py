@@ -84,13 +84,13 @@ def test_a_file_of_other_data_task_or_definition_is_refused(made, tmp_path):
     with pytest.raises(InputError, match="another definition"):
         read_reference(other, small.sha256, path)
     (tmp_path / "text.npz").write_text("no file")
-    with pytest.raises(InputError, match="is no reference file"):
+    with pytest.raises(InputError, match="is not a reference file"):
         read_reference(chosen, small.sha256, tmp_path / "text.npz")
     with pytest.raises(InputError, match="cannot be read"):
         read_reference(chosen, small.sha256, tmp_path / "absent.npz")
     cut = tmp_path / "cut.npz"
     cut.write_bytes(path.read_bytes()[:-200])
-    with pytest.raises(InputError, match="is no reference file"):
+    with pytest.raises(InputError, match="is not a reference file"):
         read_reference(chosen, small.sha256, cut)
     retinamnist = TARGETS["retinamnist"]
     with pytest.raises(InputError, match="fidelity reference retinamnist"):

@@ -92,7 +92,7 @@ def test_an_earlier_file_without_its_numbers_fails(shipped, tmp_path, key, value
     arrays = {name: found for name, found in vars(shipped).items() if isinstance(found, np.ndarray)}
     meta = json.dumps({"schema": "retinabench.fidelity-reference/1", **stated, key: value})
     np.savez(tmp_path / "r.npz", meta=np.array(meta), **arrays)
-    with pytest.raises(InputError, match=r"r\.npz: is no reference file"):
+    with pytest.raises(InputError, match=r"r\.npz: is not a reference file"):
         read_reference(FUNDUS, FUNDUS.sha256, tmp_path / "r.npz")
 
 
@@ -222,7 +222,7 @@ def test_a_file_that_does_not_state_what_it_is_of_is_refused(tmp_path, key):
     meta = made.about.to_dict()
     del meta[key]
     write_with(tmp_path / "r.npz", made, meta)
-    with pytest.raises(InputError, match=r"r\.npz: is no reference file"):
+    with pytest.raises(InputError, match=r"r\.npz: is not a reference file"):
         read_reference(FUNDUS_REFERENCE_FILE, DATA, tmp_path / "r.npz")
 
 

@@ -334,7 +334,8 @@ def annotation_mask(one: Annotation, size: tuple[int, int], where: str) -> NDArr
         raise
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise InputError(
-            f"annotation {one.get('id')} is no polygon, run length or box ({type(error).__name__}: {error})", file=where
+            f"annotation {one.get('id')} is not a polygon, a run-length mask or a box ({type(error).__name__}: {error})",
+            file=where,
         ) from None
 
 

@@ -477,7 +477,7 @@ def _read(stream: BinaryIO, name: str | Path, *, extract: bool = False) -> Refer
         raise
     except (*DAMAGED_ARRAYS, OSError):
         raise InputError(
-            "is no reference file", file=name, hint="`retinabench fidelity reference` writes one."
+            "is not a reference file", file=name, hint="`retinabench fidelity reference` writes one."
         ) from None
 
 
