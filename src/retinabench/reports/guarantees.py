@@ -124,7 +124,7 @@ def failing_lines(result: FrozenOnSets) -> list[str]:
         for one in part.failing
     ]
     return (
-        [f"Not for {'; '.join(found)}. A certificate is about the average patient: do not rely on it there."]
+        [f"Not for {'; '.join(found)}. What is chosen for all is about the average patient: do not rely on it there."]
         if found
         else []
     )
