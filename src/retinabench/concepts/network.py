@@ -25,7 +25,7 @@ from retinabench.methods.settings import Optimizer, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import MultiLabel
 from retinabench.methods.training.loop import train
-from retinabench.models.build import build_model
+from retinabench.models.build import build_model, set_arithmetic
 from retinabench.models.settings import SCALES, ModelConfig
 
 PREDICT_AT_ONCE = 64
@@ -124,6 +124,7 @@ def train_network(
         network = nn.Sequential(_Scaled(*_scale(model, data, rows)), build_model(model, seed, outputs=concepts))
         _check_logits(network, model.name, data.size, concepts)
         inputs = _pixels(device)
+    set_arithmetic(settings.precision, device)
     posterior = PointPosterior(network.to(device), MultiLabel(concepts))
     run = TrainingRun(optimizer=settings, seed=seed)
     return ConceptNetwork(train(posterior, batches, run, checkpoint).model.eval(), inputs)
@@ -140,6 +141,7 @@ def untrained_network(model: ModelConfig, seed: int, data: Prepared, resources: 
     network = build_model(model, seed, outputs=data.truth.shape[1])
     _check_logits(network, model.name, data.size, data.truth.shape[1])
     device = resources.torch_device()
+    set_arithmetic("float32", device)
     return ConceptNetwork(network.to(device).eval(), _pixels(device))
 
 

@@ -23,7 +23,7 @@ from retinabench.core.workspace import Workspace, first_difference
 from retinabench.data.dataset import Rows
 from retinabench.data.loader import ArraySource, BatchLimits, with_less
 from retinabench.data.prepared import Prepared, open_prepared
-from retinabench.models.build import build_trunk
+from retinabench.models.build import build_trunk, set_arithmetic
 from retinabench.models.last_layer import SplitNetwork
 from retinabench.models.settings import SCALES, ModelConfig
 
@@ -74,6 +74,7 @@ class Extractor:
     def __init__(
         self, config: ModelConfig, device: torch.device, trunk: SplitNetwork | None = None, progress: Progress = QUIET
     ) -> None:
+        set_arithmetic("float32", device)  # a cache must not depend on where it was computed
         self.config, self.device, self.trunk, self.progress = config, device, trunk, progress
         self.limits = BatchLimits(changed=lambda line: progress.say(f"note: {line}"))
         self.mean, self.std = (

@@ -25,7 +25,7 @@ from retinabench.fidelity.targets.data import TargetData, labels, standardised
 from retinabench.fidelity.targets.target import Target
 from retinabench.methods.hmc import LogLikelihood
 from retinabench.methods.training.likelihood import Categorical, Gaussian, Likelihood
-from retinabench.models.build import build_published
+from retinabench.models.build import build_published, set_arithmetic
 
 Weights = Mapping[str, Tensor]
 
@@ -140,7 +140,7 @@ class Recorded:
         self.weights.copy_(weights)
         assert self.graph is not None
         self.graph.replay()
-        return self.values.clone(), self.gradient.clone()
+        return self.values.clone(), self.gradients.clone()
 
     def _record(self, weights: Tensor) -> None:
         self.weights = weights.detach().clone()
@@ -152,7 +152,7 @@ class Recorded:
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            self.values, self.gradient = self.log_likelihood(self.weights)
+            self.values, self.gradients = self.log_likelihood(self.weights)
         self.graph = graph
 
 
@@ -175,7 +175,8 @@ class Density:
     def of(
         cls, target: Target, data: TargetData, device: str = "cpu", dtype: torch.dtype = torch.float32, threads: int = 1
     ) -> Density:
-        """Return the density of a target."""
+        """Return the density of a target; on a GPU, products of float32 are exact for this process."""
+        set_arithmetic("float32", torch.device(device))
         inputs, test = (torch.from_numpy(a).to(device) for a in standardised(data))
         truth = torch.from_numpy(labels(data)[0]).to(device)
         inputs, test, truth = (x.to(dtype) if x.is_floating_point() else x for x in (inputs, test, truth))
