@@ -82,6 +82,8 @@ VERBS = (
     Verb("report", lambda i: ["report", f"{i}/p.csv", "--out", "out", "--bootstrap", "20", "--quiet"]),
     Verb("clinic", lambda i: ["clinic", f"{i}/p.csv", "--out", "out", "--quiet"]),
     Verb("apply", lambda i: ["apply", f"{i}/p.csv", "--certificate", f"{i}/zones.json", "--out", "out"]),
+    Verb("transfer", lambda i: ["transfer", f"{i}/v.csv", "--goal", "sensitivity=.5", "--within", "site", "--bootstrap", "20", "--json", "out/t.json"]),
+    Verb("recalibrate", lambda i: ["recalibrate", f"{i}/v.csv", "--out", "out/m.csv", "--json", "out/m.json"]),
     Verb("score", lambda i: ["score", f"{i}/p.csv", "--json", "out/s.json", "--bootstrap", "20"]),
     Verb("inspect", lambda i: ["inspect", f"{i}/data", "--out", "out", "--quiet"], ("data",)),
     Verb("site", lambda i: ["site", "--out", "out", "--bootstrap", "20", "--quiet"]),
@@ -112,6 +114,9 @@ def make_inputs(folder: Path, needs: Collection[str]) -> None:
     probs = np.clip(0.25 + 0.4 * labels + rng.normal(0, 0.2, 200), 0, 1).round(4)
     rows = [f"i{k},{int(label)},{prob}\n" for k, (label, prob) in enumerate(zip(labels, probs, strict=True))]
     (folder / "p.csv").write_text("image_id,label,prob\n" + "".join(rows))
+    split = [f",{'validation' if k % 2 else 'test'},{'AB'[k % 3 > 0]}" for k in range(200)]
+    table = "".join(row.strip() + more + "\n" for row, more in zip(rows, split, strict=True))
+    (folder / "v.csv").write_text("image_id,label,prob,split,site\n" + table)
     zones = {"negative": {"threshold": 0.2}, "positive": {"threshold": 0.8}}
     reference = {"prob": sorted(probs.tolist())}
     (folder / "zones.json").write_text(
