@@ -10,7 +10,7 @@
 # With --gpus the host needs NVIDIA's driver and container toolkit. Files are written as user 1000: add `--user "$(id -u):$(id -g)"`.
 FROM python:3.12-slim@sha256:78387bc3881b8273120a12ebe6c1ab22b018ccc2c9adf565ae1ac9b536e184ea AS build
 WORKDIR /source
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml setup.py README.md LICENSE ./
 COPY src ./src
 COPY locks ./locks
 RUN pip install --no-cache-dir --require-hashes --requirement locks/scores.txt \

@@ -136,11 +136,15 @@ def test_the_pytorch_of_readme_runs(tmp_path, monkeypatch, capsys):
     assert rb.read_predictions("dropout.parquet").samples == 20
 
 
-def test_readme_links_work_on_a_package_index():
-    """Nothing is relative: the page of a package has no files beside it."""
-    links = re.findall(r"\]\(([^)]+)\)", (ROOT / "README.md").read_text(encoding="utf-8"))
-    assert len(links) > 10
-    assert all(link.startswith("https://") for link in links)
+@pytest.mark.parametrize(
+    "page", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "benchmarks/README.md"]
+)
+def test_relative_links_lead_to_files_of_this_repository(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    links = [one or other for one, other in re.findall(r"\]\(([^)\s]+)\)|src=\"([^\"]+)\"", text)]
+    relative = [link.partition("#")[0] for link in links if not re.match("https?:|mailto:|#", link)]
+    assert [link for link in relative if not (ROOT / page).parent.joinpath(link).exists()] == []
+    assert relative or page != "README.md"
 
 
 def test_the_site_s_generated_pages_name_every_command_and_every_public_name():
