@@ -420,4 +420,4 @@ def status(
 
     found = status_of(folder)
     print_result(Group(*status_lines(found)), json, lambda: [one.to_dict() for one in found])
-    return ExitCode.REFUTED if any(one.state.startswith(("alarm", "refuted")) for one in found) else ExitCode.DONE
+    return ExitCode.REFUTED if any(one.alarm for one in found) else ExitCode.DONE

@@ -27,9 +27,10 @@ CERTIFICATES = ("retinabench.transfer/", "retinabench.triage/")
 
 @dataclass(frozen=True)
 class CertificateStatus(Document):
-    """Where a certificate stands; `state` is the worst of what is known of it."""
+    """Where a certificate stands; `state` is the worst of what is known of it, and `alarm` whether it must not be used as it is."""
 
     file: str
+    alarm: bool
     state: str
     goals: tuple[str, ...]
     lists: int
@@ -68,7 +69,7 @@ def _status(
     try:
         rule = read_rule(path)
     except InputError as error:
-        return CertificateStatus(name, f"refused or damaged: {error.problem}", (), 0, 0, "", "", "")
+        return CertificateStatus(name, False, f"refused or damaged: {error.problem}", (), 0, 0, "", "", "")
     lines = [(out, line) for out, log in logs for line in log if line["certificate"] == digest]
     alarms = list(_drifts(rule, lines))
     newest = max(
@@ -89,6 +90,7 @@ def _status(
     last = max((f"{line['file']} at {line['time']}" for _, line in lines), default="")
     return CertificateStatus(
         name,
+        bool(rule.broken or refuted or alarms),
         state,
         tuple(goal_text(one) for one in rule.goals),
         len(lines),
