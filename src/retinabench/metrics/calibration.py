@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse, stats
+from scipy import sparse, special
 from scipy.special import expit, logit
 
 from retinabench.core.errors import InputError
@@ -297,7 +297,7 @@ class _Forecast:
         self.rare = bool(2 * self.expected.sum() < self.mass.sum())
         shared = shared_residual(w, of)
         # Normal variables of single precision: as good here, and drawn in half the time.
-        self.cut = stats.norm.ppf(forecast).astype(np.float32)
+        self.cut = special.ndtri(forecast).astype(np.float32)
         self.own, self.common = np.sqrt(np.array([1 - shared, shared], np.float32))
 
     def sums(self, mass: Floats) -> Floats:

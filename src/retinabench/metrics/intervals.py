@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy import special
 
 from retinabench.core.errors import InputError
 from retinabench.metrics.bootstrap import MAX_UNDEFINED, cluster_codes, percentile_interval
@@ -62,7 +62,7 @@ def scaled_interval(
     """
     if not error > 0 or not math.isfinite(value) or degrees < 1:
         return math.nan, math.nan
-    half = float(stats.t.ppf((1 + level) / 2, degrees)) * error
+    half = float(special.stdtrit(degrees, (1 + level) / 2)) * error
     above, below = value - bounds[0], bounds[1] - value
     if not (above > 0 and below > 0) or above == below == math.inf:
         return max(value - half, bounds[0]), min(value + half, bounds[1])
@@ -101,7 +101,7 @@ def t_test(difference: float, error: float, degrees: float) -> float:
         return 1.0
     if not error > 0 or degrees < 1:
         return math.nan
-    return float(2 * stats.t.sf(abs(difference) / error, degrees))
+    return float(2 * special.stdtr(degrees, -abs(difference) / error))
 
 
 @dataclass(frozen=True)
@@ -164,11 +164,11 @@ def loss_interval(
 def _matched(mean: float, variance: float, largest: float, quantile: float) -> float:
     """The quantile of the gamma distribution of this mean and variance, or of the beta distribution on [0, largest]."""
     if largest == math.inf:
-        return float(stats.gamma.ppf(quantile, mean**2 / variance, scale=variance / mean))
+        return float(special.gammaincinv(mean**2 / variance, quantile) * variance / mean)
     share, most = mean / largest, mean * (largest - mean) / variance - 1
     if share >= 1 or most <= 0:  # further from 0 and `largest` than any distribution allows: nothing is known
         return largest if quantile > 0.5 else 0.0
-    return largest * float(stats.beta.ppf(quantile, share * most, (1 - share) * most))
+    return largest * float(special.betaincinv(share * most, (1 - share) * most, quantile))
 
 
 def auroc_interval(
@@ -567,7 +567,7 @@ def min_p(p_values: ArrayLike, draws: ArrayLike) -> Floats:
         column = values[:, k]
         defined = np.isfinite(column)
         distance = np.where(defined, np.abs(column - column[defined].mean() if defined.any() else 0.0), 0.0)
-        least = np.minimum(least, stats.rankdata(-distance, "max") / len(values))
+        least = np.minimum(least, np.searchsorted(np.sort(-distance), -distance, "right") / len(values))
         at = max(float(p[k]), smallest)
         out[k] = min(1.0, max(p[k], float(np.mean(least <= at)) * p[k] / at))
     ascending = order[::-1]
@@ -594,12 +594,14 @@ def sign_flip_p_value(differences: ArrayLike) -> float:
     if not len(d) or found == 0:
         return 1.0
     if not (d == np.round(d)).all() or np.abs(d).sum() > MOST_EXACT:
-        return float(min(1.0, 2 * stats.norm.sf(found / np.sqrt(d @ d))))
+        return float(min(1.0, 2 * special.ndtr(-found / np.sqrt(d @ d))))
+    from scipy.stats import binom  # takes half a second, which no other score needs
+
     sizes, counts = np.unique(np.abs(d).astype(np.intp), return_counts=True)
     chance = np.ones(1)  # of each number of the sum's steps of 1 above its least
     for size, count in zip(sizes.tolist(), counts.tolist(), strict=True):
         steps = np.zeros(2 * size * count + 1)
-        steps[:: 2 * size] = stats.binom.pmf(np.arange(count + 1), count, 0.5)
+        steps[:: 2 * size] = binom.pmf(np.arange(count + 1), count, 0.5)
         chance = np.convolve(chance, steps)
     total = int(np.abs(d).sum())
     return float(min(1.0, chance[np.abs(np.arange(-total, total + 1)) >= found].sum()))

@@ -28,7 +28,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy.special import stdtrit
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document
@@ -453,7 +453,7 @@ def _of_proportions(method: Proportion, a: Weighted, b: Weighted, difference: fl
     centre = more.sum() / held.sum()
     residual, patients = more - centre * held, len(held)
     error = math.sqrt(patients / (patients - 1) * float(residual @ residual)) / held.sum()
-    half = float(stats.t.ppf((1 + level) / 2, patients - 1)) * error
+    half = float(stdtrit(patients - 1, (1 + level) / 2)) * error
     low, high = max(-1.0, centre - half), min(1.0, centre + half)
     ends = float(min(low, difference)), float(max(high, difference))
     return PairTest(difference, *ends, sign_flip_p_value(gained), None, error, patients - 1.0)

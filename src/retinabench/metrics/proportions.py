@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import optimize, stats
+from scipy import special
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document
@@ -59,8 +59,8 @@ def clopper_pearson(successes: ArrayLike, trials: ArrayLike, level: float = 0.95
     """
     k, n = _counts(successes, trials)
     tail = (1 - level) / 2
-    low = np.where(k == 0, 0.0, stats.beta.ppf(tail, np.where(k == 0, 1, k), n - k + 1))
-    high = np.where(k == n, 1.0, stats.beta.ppf(1 - tail, k + 1, np.where(k == n, 1, n - k)))
+    low = np.where(k == 0, 0.0, special.betaincinv(np.where(k == 0, 1, k), n - k + 1, tail))
+    high = np.where(k == n, 1.0, special.betaincinv(k + 1, np.where(k == n, 1, n - k), 1 - tail))
     return np.where(n > 0, low, np.nan)[()], np.where(n > 0, high, np.nan)[()]
 
 
@@ -78,8 +78,8 @@ def jeffreys(successes: ArrayLike, trials: ArrayLike, level: float = 0.95) -> tu
     exact_low, exact_high = clopper_pearson(k, n, level)
     with np.errstate(invalid="ignore"):
         # With less than one trial the quantiles can leave out k/n itself.
-        low = np.minimum(stats.beta.ppf(tail, k + 0.5, n - k + 0.5), k / n)
-        high = np.maximum(stats.beta.ppf(1 - tail, k + 0.5, n - k + 0.5), k / n)
+        low = np.minimum(special.betaincinv(k + 0.5, n - k + 0.5, tail), k / n)
+        high = np.maximum(special.betaincinv(k + 0.5, n - k + 0.5, 1 - tail), k / n)
     edge = (k == 0) | (k == n)
     return np.where(edge, exact_low, low)[()], np.where(edge, exact_high, high)[()]
 
@@ -215,7 +215,7 @@ def proportion_sums(
         seen = np.minimum((hits > 0).sum(1), (misses > 0).sum(1))
         inverse = (seen * found + PRIOR_PATIENTS * own / copies) / (p * (1 - p)) / (seen + PRIOR_PATIENTS)
         tail = (1 + level) / 2
-        t, z = stats.t.ppf(tail, np.maximum(patients - 1, 1)), stats.norm.ppf(tail)
+        t, z = special.stdtrit(np.maximum(patients - 1, 1), tail), special.ndtri(tail)
         effective = np.where(patients == images, 1.0, (z / t) ** 2) / np.maximum(inverse, 1e-12)
         copies = np.where(
             own < 0.999 * p * (1 - p), np.maximum(copies, effective), copies
@@ -279,7 +279,7 @@ def clustered_mean(values: Floats, cluster: ArrayLike) -> Interval:
     if patients < 2:
         return Interval(mean)
     error = float(np.sqrt(patients / (patients - 1) * of_patient @ of_patient)) / len(values)
-    half = float(stats.t.ppf(0.975, patients - 1)) * error
+    half = float(special.stdtrit(patients - 1, 0.975)) * error
     return Interval(mean, mean - half, mean + half)
 
 
@@ -296,6 +296,8 @@ def share_of_two(a: Interval, b: Interval, weight_a: float, weight_b: float) -> 
 
     A share v lies in the interval where the interval of (1 - v) weight_a a - v weight_b b holds 0.
     """
+    from scipy.optimize import brentq  # a tenth of a second, which scores do not need
+
     up, down = weight_a * a.value, weight_b * b.value
     value = up / (up + down) if up + down > 0 else np.nan
 
@@ -313,7 +315,7 @@ def share_of_two(a: Interval, b: Interval, weight_a: float, weight_b: float) -> 
             return 1.0
         if sign < 0 and of(0.0) <= 0:
             return 0.0
-        return float(optimize.brentq(of, 0.0, 1.0))
+        return float(brentq(of, 0.0, 1.0))
 
     if not np.isfinite([value, a.low, a.high, b.low, b.high]).all():
         return Interval(value)

@@ -36,7 +36,7 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 from scipy.special import ndtr, ndtri
 
 from retinabench.core.errors import InputError
@@ -249,14 +249,19 @@ def _steps(
             np.add.at(den, path.patient[done:end], path.den[done:end])
             nums[row], dens[row], done = num, den, int(end)
         if binomial:
-            p_values = stats.binom.cdf(nums.sum(axis=1).round(), dens.sum(axis=1).round(), goal)
-            p_values[dens.sum(axis=1) == 0] = 1
+            p_values = _at_most(nums.sum(axis=1), dens.sum(axis=1), goal)
         else:
             p_values = 1 / np.maximum(evidence(nums - goal * dens, goal * dens, bound, delta, order), 1)
         for end, n, d, p in zip(batch, nums, dens, p_values, strict=True):
             total = float(d.sum())
             place = float(path.place[end - 1]) if end else -math.inf
             yield SequenceStep(place, float(n.sum()) / total if total else math.nan, int((d > 0).sum()), float(p))
+
+
+def _at_most(events: NDArray[np.float64], trials: NDArray[np.float64], goal: float) -> NDArray[np.float64]:
+    """P(at most so many events) of independent trials, each with the chance `goal`; 1 without trials."""
+    k, n = events.round(), trials.round()
+    return np.where(k < n, special.betainc(np.maximum(n - k, 1), k + 1, 1 - goal), 1.0)
 
 
 def _refusal(first: SequenceStep, goal: float) -> tuple[str, bool]:
@@ -280,7 +285,7 @@ def _needed(path: _Path, first: SequenceStep, goal: float, bound: float, level: 
         rows = rng.integers(0, patients, (STUDIES, size))
         n, d = num[rows], den[rows]
         if binomial:
-            p_values = stats.binom.cdf(n.sum(axis=1).round(), d.sum(axis=1).round(), goal)
+            p_values = _at_most(n.sum(axis=1), d.sum(axis=1), goal)
         else:
             p_values = 1 / evidence(n - goal * d, goal * d, bound, level, orders(size)[: ORDERS[0]])
         if np.mean(p_values <= level) >= POWER:
