@@ -85,7 +85,7 @@ def test_a_folder_of_no_use_is_one_line_and_exit_2(tmp_path, monkeypatch, capsys
         (["prepare", "synthetic", "--split", "test", "--out", "y"], "--split is not an option of the data set"),
         (["prepare", "retinamnist", "--source", ".", "--out", "y"], "Add --download"),
         (["train", "--data", ".", "--task", "severty_shift"], "Did you mean 'severity_shift'"),
-        (["report", "x.csv", "--shifted", "y"], "--shifted needs --data"),
+        (["report", ".", "--shifted", "y"], "--shifted needs --data"),
     ],
 )
 def test_wrong_options_are_one_line_and_exit_2(tmp_path, monkeypatch, capsys, arguments, says):

@@ -441,7 +441,7 @@ def test_version_and_an_interrupted_command(capsys, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("retinabench.predictions.io.find_files", interrupted)
-    assert run_main(["score", "x.csv"]) == 130
+    assert run_main(["score", "."]) == 130
     assert "interrupted" in one_line(capsys)
 
 

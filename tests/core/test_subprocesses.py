@@ -79,3 +79,23 @@ main.main()
         own[WAIT_POLICY] = given
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=own)
     assert done.stdout.split() == [found, "False"]
+
+
+FAULTS = """import resource, numpy as np
+from retinabench.core.subprocesses import keep_memory
+keep_memory()
+np.ones(10**7)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(10):
+    np.ones(10**7)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only glibc returns large buffers at once")
+def test_a_command_keeps_the_memory_that_it_frees_unless_the_user_has_set_up_the_allocator(monkeypatch):
+    for name in [name for name in os.environ if name.startswith("MALLOC_") or name == "GLIBC_TUNABLES"]:
+        monkeypatch.delenv(name)
+    faults = [int(subprocess.check_output([sys.executable, "-c", FAULTS]))]
+    monkeypatch.setenv("MALLOC_MMAP_THRESHOLD_", "1000000")
+    faults.append(int(subprocess.check_output([sys.executable, "-c", FAULTS])))
+    assert faults[0] < 0.1 * faults[1], faults

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -99,6 +100,9 @@ def with_options(settings: type[Any], name: str) -> Callable[[Callable[..., Any]
         @functools.wraps(verb)
         def command(**given: Any) -> Any:
             chosen = {option: given.pop(option) for option in added}
+            for file in given.get("files") or [given.get("file") or Path()]:
+                if not os.path.lexists(file):  # said before anything slow is imported
+                    raise InputError("does not exist", file=file)
             return verb(**given, **{name: settings(**chosen)})
 
         command.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]

@@ -27,7 +27,7 @@ from retinabench.cli.fidelity import app as fidelity_app
 from retinabench.core.errors import InputError, WorkError
 from retinabench.core.files import confirming
 from retinabench.core.settings import first_problem
-from retinabench.core.subprocesses import sleeping_threads
+from retinabench.core.subprocesses import keep_memory, sleeping_threads
 from retinabench.core.untrusted import visible
 from retinabench.core.version import __version__
 
@@ -125,15 +125,16 @@ def _options(
 
 def main() -> None:
     """Run the command line; the console script."""
-    os.environ.update(sleeping_threads())  # before anything imports PyTorch
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # where the encoding has no such letter, as in cp1252
-    sys.unraisablehook = _repeat_lost_interrupt
-    warnings.formatwarning = _one_line
     try:
+        keep_memory()
+        os.environ.update(sleeping_threads())  # before anything imports PyTorch
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="replace")  # where the encoding has no such letter, as in cp1252
+        sys.unraisablehook = _repeat_lost_interrupt
+        warnings.formatwarning = _one_line
         code = run(sys.argv[1:])
-    except KeyboardInterrupt:  # a second one, while the first was being reported
+    except KeyboardInterrupt:  # before anything was begun, or a second one, while the first was being reported
         code = ExitCode.INTERRUPTED
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to interrupt
     sys.exit(code)
@@ -162,8 +163,8 @@ def run(arguments: list[str]) -> int:
         _refuse_numbers(arguments)
         with confirming():
             code = app(arguments, prog_name="retinabench", standalone_mode=False)
-        if code == ExitCode.INTERRUPTED:  # what some versions of typer turn Ctrl-C into
-            raise KeyboardInterrupt
+            if code == ExitCode.INTERRUPTED:  # what some versions of typer turn Ctrl-C into
+                raise KeyboardInterrupt  # what it was writing is not confirmed
         return code if isinstance(code, int) else ExitCode.DONE
     except ValidationError as error:
         return _fail(str(first_problem(error, None, lambda _: [])), ExitCode.WRONG_INPUT)

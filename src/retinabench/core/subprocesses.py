@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -10,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from retinabench.core.errors import WorkError
@@ -99,6 +100,21 @@ def sleeping_threads() -> dict[str, str]:
     if WAIT_POLICY in os.environ:
         return {}
     return {WAIT_POLICY: "PASSIVE", SPIN_COUNT: os.environ.get(SPIN_COUNT, SPINS)}
+
+
+def keep_memory() -> None:
+    """Let this process, and those that it starts, keep the memory that they free, unless the user has set up the allocator.
+
+    By default glibc returns every large buffer to the system, which clears the pages that the next layer asks for: features
+    of a pretrained network at 320 px take twice as long, for the same bits. Other allocators are left as they are.
+    """
+    if any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ):
+        return
+    with suppress(AttributeError, OSError, TypeError):
+        set_option, most_mapped, trim_above = ctypes.CDLL(None).mallopt, -4, -1
+        set_option(most_mapped, 0)
+        set_option(trim_above, 2**31 - 1)
+        os.environ.update(MALLOC_MMAP_MAX_="0", MALLOC_TRIM_THRESHOLD_=str(2**31 - 1))
 
 
 @contextmanager
