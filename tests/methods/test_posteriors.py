@@ -50,6 +50,7 @@ def test_fewer_samples_are_evenly_spaced():
 def test_samples_lie_in_the_run_s_folder_and_then_in_its_posterior(tmp_path, monkeypatch):
     run = load_run(None, [*TINY, "method.name=sghmc", "method.samples=3"], data=str(make_prepared(tmp_path / "data")))
     seen = []
+    monkeypatch.setattr("retinabench.experiments.run.SAVED_EVERY", 0.0)
     checkpoint = Checkpoint.save
     monkeypatch.setattr(
         Checkpoint,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -64,7 +65,7 @@ class ConceptBatches(Batches):
 
     source: Source
 
-    @property
+    @cached_property
     def steps(self) -> int:
         """Batches per epoch."""
         return math.ceil(len(self.train) / self.batch_size)

@@ -459,7 +459,7 @@ class Batches:
         """The share of label 1 among the training rows."""
         return float(np.asarray(self.source.targets)[self.train].mean())
 
-    @property
+    @cached_property
     def steps(self) -> int:
         """Batches per epoch; the last, smaller one counts."""
         return len(chunks(self.train, self.batch_size))

@@ -50,6 +50,7 @@ from retinabench.predictions.io import read_predictions, write_predictions
 from retinabench.predictions.table import Predictions, concatenate
 
 PREDICT_BATCH = 128
+SAVED_EVERY = 1.0  # seconds between checkpoints: epochs of a linear head are shorter than a write
 PREDICTED = ("validation", "shifted_validation", "test", "shifted_test")
 
 
@@ -171,6 +172,7 @@ class ImageRuns:
             batches=batches,
             predict=lambda posterior: predict(run, task, posterior, batches, resources.progress),
             title=f"Training {run.method.describe()}, seed {run.seed}",
+            interval=SAVED_EVERY,
         )
 
     def combine(self, run: Run, members: Sequence[Predictions]) -> Predictions:

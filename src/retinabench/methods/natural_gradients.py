@@ -32,7 +32,7 @@ from retinabench.methods.training import distributed
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.gradients import BatchInfo, Objective, class_weights, cross_entropy
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.loop import select_last_epoch, train
+from retinabench.methods.training.loop import Uncompiled, select_last_epoch, train
 from retinabench.methods.training.posterior import precision
 
 GRADIENT_VALUES = 2**28  # of single gradients in memory together: 1 GiB of float32
@@ -60,7 +60,7 @@ class NaturalGradientConfig(MethodConfig):
         return TargetPosterior(self.temperature, variance, self.approximates)
 
 
-class NaturalGradientOptimizer(torch.optim.Optimizer):
+class NaturalGradientOptimizer(Uncompiled):
     """The state (ḡ, h, number of steps) of every parameter, and its std under q.
 
     lr: before `lr_factor`, both of which the training loop multiplies. ess: λ. delta: δ. hessian: h at the start. beta1, beta2:

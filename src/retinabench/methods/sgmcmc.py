@@ -37,6 +37,7 @@ from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import (
     ParameterGroup,
+    Uncompiled,
     likelihood_only,
     parameter_groups,
     select_last_epoch,
@@ -46,7 +47,7 @@ from retinabench.methods.training.loop import (
 DECAY, EPSILON = 0.99, 1e-7  # of RMSprop, as in Izmailov et al. 2021
 
 
-class Langevin(torch.optim.Optimizer):
+class Langevin(Uncompiled):
     """The step above; a group's `weight_decay` is the prior's part of the gradient. images: N. adapt: 0 for C = I.
 
     The noise of a step depends on `seed` and its number alone, so that a resumed training repeats it.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import signal
 import threading
 import time
@@ -94,7 +95,8 @@ class Checkpoint:
     """The state of one training, kept in `folder`, or in memory where there is none (tests, notebooks).
 
     Of several processes that train together only the first one `writes`; the others read the folder to continue.
-    interval: seconds between checkpoints, 0 for one per epoch: an epoch of a small network is shorter than a write.
+    interval: seconds between checkpoints, 0 for one per epoch: an epoch of a small network is shorter than a write. The first
+        epoch has one.
     counts: numbers that the caller keeps with every checkpoint; a resumed training counts on.
     """
 
@@ -105,7 +107,7 @@ class Checkpoint:
     writes: bool = True
     interval: float = 0.0
     counts: dict[str, float] = field(default_factory=dict)
-    _saved: float = field(default_factory=time.monotonic, repr=False)
+    _saved: float = field(default=-math.inf, repr=False)
     _best: dict[str, Tensor] | None = None
 
     def resume(self) -> TrainingState | None:
@@ -123,11 +125,8 @@ class Checkpoint:
         return contextlib.nullcontext() if self.folder is None else taking_over(self.folder / LAST)
 
     def keep_best(self, weights: dict[str, Tensor]) -> None:
-        """Keep the weights of the best epoch so far."""
-        if self.folder is None or not self.writes:
-            self._best = weights
-        else:
-            save_tensors(self.folder / BEST, weights)
+        """Keep the weights of the best epoch so far, until `save` writes them."""
+        self._best = weights
 
     def restore_best(self, restore: Callable[[dict[str, Tensor]], object]) -> None:
         """Give `restore` the weights of the best epoch."""
@@ -154,6 +153,9 @@ class Checkpoint:
         """Save `state` with the history so far; the epochs after it are repeated by a training that is killed."""
         self._saved = time.monotonic()
         if self.folder is not None and self.writes:
+            if self._best is not None:
+                save_tensors(self.folder / BEST, self._best)
+                self._best = None
             beside = {"history": json.dumps(self.history), "counts": dict(self.counts)}
             lines = "".join(json.dumps(line) + "\n" for line in self.history)
             write_bytes(self.folder / "metrics.jsonl", lines.encode(), checked=True)

@@ -41,12 +41,7 @@ def group_members(
     Shapes: returns (N,).
     """
     for name in columns or ():
-        if name not in part.subgroups:
-            raise InputError(
-                f"has no column '{name}'",
-                file=part.source,
-                hint=nearest(name, part.subgroups) if part.subgroups else "The file has no further columns.",
-            )
+        _check_column(part, name)
     members: dict[str, dict[str, Bools]] = {}
     skipped: dict[str, str] = {}
     bins: dict[str, str] = {}
@@ -69,15 +64,19 @@ def group_members(
 
 def group_labels(part: Predictions, column: str) -> NDArray[np.str_]:
     """(N,) the group of each image by the values of a further column as they are, such as `site: B`; nothing is cut into ranges."""
-    if column not in part.subgroups:
-        hint = nearest(column, part.subgroups) if part.subgroups else "The file has no further columns."
-        raise InputError(f"has no column '{column}'", file=part.source, hint=hint)
+    _check_column(part, column)
     levels, codes = np.unique(part.subgroups[column], return_inverse=True)
     if len(levels) > MOST_GROUPS:
         raise InputError(f"has {len(levels):,} values, more than {MOST_GROUPS}", file=part.source, column=column)
     texts = [number_text(one) if isinstance(one, float) and np.isfinite(one) else str(one) for one in levels.tolist()]
     names = [f"{column}: {UNKNOWN if text in ('', 'nan') else text}" for text in texts]
     return np.array(names)[codes]
+
+
+def _check_column(part: Predictions, name: str) -> None:
+    if name not in part.subgroups:
+        hint = nearest(name, part.subgroups) if part.subgroups else "The file has no further columns."
+        raise InputError(f"has no column '{name}'", file=part.source, hint=hint)
 
 
 def _groups(name: str, values: NDArray[Any], *, named: bool) -> tuple[dict[str, Bools] | None, str, str]:
