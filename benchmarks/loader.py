@@ -1,6 +1,6 @@
 """How fast batches come, beside `torch.utils.data` with Pillow decoding one JPEG per image, and beside what trains.
 
-    OMP_NUM_THREADS=1 python benchmarks/loader.py [--images 1024] [--rounds 5]
+    OMP_NUM_THREADS=1 python benchmarks/loader.py [--images 512] [--rounds 5]
 
 Drawn retinas are written twice: as prepared shards, and as JPEG files of the same size, which spares the opponent all
 preprocessing. Both are read in the same shuffled order, in batches of 64, by one process, from a warm page cache. One
@@ -19,18 +19,16 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
-from retinabench.data.datasets.synthetic import records
 from retinabench.data.loader import Batches, ImageSource, chunks
-from retinabench.data.prepared import Prepared, write_shard
-from retinabench.data.synthetic.fundus import draw
+from retinabench.data.prepare import prepare
+from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.experiments.config import load_run
 from retinabench.methods.training.gradients import BatchInfo, cross_entropy
 from retinabench.methods.training.likelihood import Bernoulli
 from retinabench.methods.training.loop import make_optimizer
 from retinabench.models.build import build_model
 
-BATCH, SHARD = 64, 128
-DISTINCT = 32  # drawing is slow, so the images repeat
+BATCH = 64
 CPU = torch.device("cpu")
 
 
@@ -49,18 +47,12 @@ class ImageFiles(Dataset):
 
 
 def write_both(folder: Path, size: int, images: int):
-    """Write `images` images as shards and as JPEG files; return the data set and the files."""
-    drawn = np.stack([draw(k, size=size, masks=False).image for k in range(DISTINCT)])
-    rows = records(None, images=max(images, 32)).take(np.arange(images))
-    made = drawn[np.arange(images) % DISTINCT]
-    shards = [folder / f"images-{k:05d}.npy" for k in range(-(-images // SHARD))]
-    for k, path in enumerate(shards):
-        write_shard(path, made[k * SHARD : (k + 1) * SHARD])
+    """Draw at least `images` images as shards and as JPEG files; return the data set and the files."""
+    data = prepare("synthetic", folder / "drawn", recipe=Recipe(size=size), images=images)
     files = [folder / f"{k:05d}.jpeg" for k in range(images)]
-    for image, file in zip(made, files, strict=True):
+    for image, file in zip(data.images(np.arange(images)), files, strict=True):
         Image.fromarray(image).save(file, quality=90)
-    mapped = tuple(np.asarray(np.load(path, mmap_mode="r")) for path in shards)
-    return Prepared(folder, "drawn", size, "", rows, mapped), files
+    return data, files
 
 
 def speed(batches, images: int, work=lambda batch, labels: None) -> float:
@@ -89,8 +81,8 @@ def measure(size: int, images: int, rounds: int, folder: Path) -> dict[str, np.n
     """Return images per second (rounds,) of every way of reading."""
     data, files = write_both(folder, size, images)
     rows = np.random.default_rng(0).permutation(images)
-    labels = torch.from_numpy(data.label.astype(np.float32))
-    run = load_run("demo/map", data=str(folder))
+    labels = torch.from_numpy(data.label[:images].astype(np.float32))
+    run = load_run("demo/map", data=str(data.folder))
 
     few = rows[: BATCH * (8 if size == 64 else 1)]  # floats of 512 px are no work for a CPU
 
@@ -120,7 +112,7 @@ def measure(size: int, images: int, rounds: int, folder: Path) -> dict[str, np.n
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--images", type=int, default=1024)
+    parser.add_argument("--images", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--sizes", type=int, nargs="+", default=[64, 512])
     options = parser.parse_args()
