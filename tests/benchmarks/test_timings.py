@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -133,3 +134,23 @@ def test_the_memory_of_a_training_image_is_counted(capsys):
     assert memory.fits(80, 448_798_720, 300_000_000) == 159
     memory.main(["map", "--model", "lenet", "--size", "32"])
     assert len(capsys.readouterr().out.splitlines()) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "command",
+    [
+        "clinic.py --studies 2", "guarantees.py --studies 2 --patients 100", "new_data.py --studies 100",
+        "examination_guarantees.py --examinations 2", "score.py --images 300 --replicates 3",
+        "scale.py --part samples --shrink 500", "loader.py --images 64 --rounds 1 --sizes 64",
+        "prepare.py --rounds 1 --size 64", "methods.py --rounds 1 --steps 1 --width 4 --methods map",
+        "memory.py map --model lenet --size 32", "hmc.py fundus --rounds 1 --steps 2 --chains 2",
+        "fidelity_board.py --tiers 3 --tasks logistic --seeds 0 --entries map",
+    ],
+)  # fmt: skip
+def test_a_script_runs_to_its_end(command, tmp_path):
+    script, *words = command.split()
+    path = Path(__file__).resolve().parents[2] / "benchmarks" / script
+    done = subprocess.run([sys.executable, path, *words], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout
