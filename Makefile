@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 INSTALL := $(PIP) $(if $(LOCKED),--no-deps --no-build-isolation,--constraint constraints.txt)
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: demo test slow coverage torture recipes lint audit locks hooks docs docs-version notebooks pictures dist bench clean
+.PHONY: demo test slow coverage torture recipes lint audit locks hooks docs docs-version pages notebooks pictures dist bench clean
 
 demo: $(VENV)/train.stamp
 	$(BIN)/retinabench demo
@@ -66,6 +66,10 @@ docs-version: $(VENV)/docs.stamp
 # The picture of README's first screen, from the report of `make demo` as it is today. Needs a Chromium.
 pictures: $(VENV)/train.stamp
 	$(BIN)/python tools/pictures.py
+
+# What is made of the commands, the modules and the notebooks, and kept in docs/.
+pages: $(VENV)/docs.stamp
+	$(BIN)/python tools/documentation.py
 
 # The notebooks as executed .ipynb files, in build/notebooks.
 notebooks: $(VENV)/docs.stamp

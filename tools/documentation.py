@@ -1,14 +1,15 @@
-"""What mkdocs makes when the documentation is built: the tutorials from the notebooks, and the page of the commands.
+"""What of the documentation is made: tutorials from the notebooks, and what commands, modules and registries say of themselves.
 
-A hook of mkdocs (`mkdocs.yml`): `examples/notebooks/*.py` are executed and become `tutorials/*.md` with their output and
-figures; `commands.md` is the help of every command, `api.md` the list of all public names, and what registries and modules say of
-themselves becomes `formulas.md` and the ends of further pages (`entries.py`). All of that exists in the built site only.
+`make pages` writes `docs/commands.md` (the help of every command), `docs/formulas.md` (docstrings of modules) and
+`docs/tutorials/` (`examples/notebooks/*.py`, executed, with their output and figures), so that they are read in any clone. As a
+hook of mkdocs (`mkdocs.yml`) this file adds what needs its plugins: `api.md`, and the ends of further pages (`entries.py`).
 """
 
 from __future__ import annotations
 
 import inspect
 import os
+import shutil
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -22,17 +23,25 @@ def on_files(files: Any, config: Any) -> Any:
     """Add the generated pages to those of `docs/`."""
     from mkdocs.structure.files import File
 
-    pages: dict[str, str | bytes] = {"api.md": interface(), "commands.md": commands(), "formulas.md": formulas()}
+    pages = {"api.md": interface()}
     for name, entries in ENTRIES.items():
         files.remove(files.get_file_from_path(name))
         pages[name] = f"{(ROOT / 'docs' / name).read_text(encoding='utf-8')}\n{entries()}"
-    for path in sorted(NOTEBOOKS.glob("*.py")):
-        text, figures = tutorial(path)
-        pages[f"tutorials/{path.stem}.md"] = text
-        pages |= {f"tutorials/{name}": content for name, content in figures.items()}
     for name, content in pages.items():
         files.append(File.generated(config, name, content=content))
     return files
+
+
+def main() -> None:
+    """Write the pages that are kept below `docs/`."""
+    pages: dict[str, str | bytes] = {"commands.md": commands(), "formulas.md": formulas()}
+    for path in sorted(NOTEBOOKS.glob("*.py")):
+        text, figures = tutorial(path)
+        pages |= {f"tutorials/{path.stem}.md": text, **{f"tutorials/{name}": one for name, one in figures.items()}}
+    shutil.rmtree(ROOT / "docs" / "tutorials", ignore_errors=True)
+    for name, content in pages.items():
+        (path := ROOT / "docs" / name).parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
 def tutorial(path: Path) -> tuple[str, dict[str, bytes]]:
@@ -51,16 +60,10 @@ def tutorial(path: Path) -> tuple[str, dict[str, bytes]]:
     text, resources = MarkdownExporter().from_notebook_node(
         notebook, {"unique_key": path.stem, "output_files_dir": path.stem}
     )
-    head = f"*This page is [`examples/notebooks/{path.name}`]({_source(path)}), executed when the site was built.*\n"
+    source = f"examples/notebooks/{path.name}"
+    head = f"*This page is [`{source}`](https://github.com/retinabench/retinabench/blob/main/{source}), executed by `make pages`.*\n"
     title, _, rest = text.strip().partition("\n")
     return f"{title}\n\n{head}\n{rest}", resources["outputs"]
-
-
-def _source(path: Path) -> str:
-    import tomllib
-
-    urls = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
-    return f"{urls['Repository']}/blob/main/{path.relative_to(ROOT).as_posix()}"
 
 
 def interface() -> str:
@@ -107,3 +110,7 @@ def _row(parameter: inspect.Parameter) -> str:
         stated = "" if default is None or default is False else f"`{default}`"
     cells = (f"{shown} {value}" if option and value else shown, info.help or "", stated)
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+if __name__ == "__main__":
+    main()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
 from collections.abc import Iterable
@@ -67,11 +68,14 @@ FORMULAS = {
 
 
 def formulas() -> str:
-    """Return the page of the formulas: docstrings of modules, for mkdocstrings to fill in."""
+    """Return the page of the formulas: docstrings of modules."""
     lead = "Definitions, formulas, assumptions, proofs and sources, as the modules state them that compute with them."
-    options = "    options:\n      members: []\n      show_root_heading: false\n      show_root_toc_entry: false"
-    parts = [f"## {title}\n\n::: retinabench.{module}\n{options}" for title, module in FORMULAS.items()]
-    return "\n\n".join(["# Formulas and definitions", lead, *parts])
+    parts = ["# Formulas and definitions", lead]
+    for title, module in FORMULAS.items():
+        text = inspect.getdoc(importlib.import_module(f"retinabench.{module}")) or ""
+        head, named, sources = text.partition("References:\n")
+        parts += [f"## {title}", head.strip(), *([f"**References.** {inspect.cleandoc(sources)}"] if named else [])]
+    return "\n\n".join(parts) + "\n"
 
 
 def methods() -> str:

@@ -136,15 +136,26 @@ def test_the_pytorch_of_readme_runs(tmp_path, monkeypatch, capsys):
     assert rb.read_predictions("dropout.parquet").samples == 20
 
 
-@pytest.mark.parametrize(
-    "page", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "benchmarks/README.md"]
-)
+LINKED = [*PAGES, *(ROOT / name for name in ("ARCHITECTURE.md", "SECURITY.md", "benchmarks/README.md"))]
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_relative_links_lead_to_files_of_this_repository(page):
-    text = (ROOT / page).read_text(encoding="utf-8")
-    links = [one or other for one, other in re.findall(r"\]\(([^)\s]+)\)|src=\"([^\"]+)\"", text)]
-    relative = [link.partition("#")[0] for link in links if not re.match("https?:|mailto:|#", link)]
-    assert [link for link in relative if not (ROOT / page).parent.joinpath(link).exists()] == []
-    assert relative or page != "README.md"
+    """`api.md` is made by the site alone."""
+    links = re.findall(r"\]\(([^)\s]+)\)|src=\"([^\"]+)\"", page.read_text(encoding="utf-8"))
+    targets = {"".join(link).partition("#")[0] for link in links if not re.match("https?:|mailto:|#", "".join(link))}
+    assert [one for one in targets - {"api.md", "../api.md"} if not page.parent.joinpath(one).exists()] == []
+
+
+def test_the_made_pages_are_those_of_this_version():
+    """`make pages` writes them; of the tutorials only the code is compared."""
+    assert (ROOT / "docs" / "commands.md").read_text(encoding="utf-8") == documentation.commands()
+    assert (ROOT / "docs" / "formulas.md").read_text(encoding="utf-8") == documentation.formulas()
+    for notebook in documentation.NOTEBOOKS.glob("*.py"):
+        page = (ROOT / "docs" / "tutorials" / f"{notebook.stem}.md").read_text(encoding="utf-8")
+        code = [line for line in notebook.read_text(encoding="utf-8").splitlines() if line and line[0] != "#"]
+        assert len(code) > 20
+        assert [line for line in code if line not in page] == []
 
 
 def test_the_site_s_generated_pages_name_every_command_and_every_public_name():
