@@ -214,7 +214,7 @@ def _refuse_devices(arguments: list[str]) -> None:
 
 
 def _refuse_numbers(arguments: list[str]) -> None:
-    """Refuse values of options that are infinite, NaN or vanishingly small, such as `--refer-above nan`: comparisons with them are silently false."""
+    """Refuse values of options that are infinite, NaN or vanishingly small, such as `--referral nan`: comparisons with them are silently false."""
     names = [argument.partition("=")[0] for argument in arguments]
     for k, argument in enumerate(arguments):
         own = argument.startswith("--") and "=" in argument

@@ -170,8 +170,8 @@ def test_an_examinee_that_fails_on_question_57(tmp_path, failure, says):
     ("options", "says"),
     [
         ({"questions": 0}, "--questions 0"),
-        ({"patience": -1}, "--patience -1"),
-        ({"tolerance": 0.0}, "--tolerance 0"),
+        ({"patience": -1}, "patience -1"),
+        ({"tolerance": 0.0}, "tolerance 0"),
         ({"strategy": "claims"}, "needs a claim"),
         ({"confidence": 95.0}, "confidence of 95"),
     ],

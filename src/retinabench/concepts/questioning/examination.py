@@ -294,11 +294,11 @@ class StoppingRule:
     patience: int | None
 
     def __post_init__(self) -> None:
-        for name, value in (("--questions", self.questions), ("--patience", self.patience)):
+        for name, value in (("--questions", self.questions), ("patience", self.patience)):
             if value is not None and value < 1:
                 raise InputError(f"{name} {value} is not at least 1")
         if self.tolerance is not None and not self.tolerance > 0:
-            raise InputError(f"--tolerance {self.tolerance:g} is not above 0", hint="The uncertainty starts at 2.")
+            raise InputError(f"tolerance {self.tolerance:g} is not above 0", hint="The uncertainty starts at 2.")
 
     def reason(self, claims: Sequence[Claim], course: list[float], available: int) -> str:
         """Return why no further question is asked, empty to go on."""
