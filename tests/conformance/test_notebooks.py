@@ -25,12 +25,8 @@ def test_every_notebook_is_tested():
     assert {path.stem for path in FOLDER.glob("*.py")} == set(PRINTS)
 
 
-SLOW = ("1_score_your_model", "3_a_new_method")
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in PRINTS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PRINTS)
 def test_a_notebook_runs(name, tmp_path):
     done = subprocess.run(
         [sys.executable, "-W", "error", str(FOLDER / f"{name}.py")],

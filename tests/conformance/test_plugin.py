@@ -76,11 +76,13 @@ def installed(tmp_path_factory):
     return root, run
 
 
+@pytest.mark.slow
 def test_the_method_conforms(installed):
     _, run = installed
     assert "failed" not in run("check", "mirrored")
 
 
+@pytest.mark.slow
 def test_train_takes_it_by_toml_and_predict_tests_it_on_other_data(installed):
     root, run = installed
     words = ["--data", "data", "--task", "in_domain", "--quiet", "--config", "mirrored.toml"]
