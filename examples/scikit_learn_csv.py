@@ -16,6 +16,7 @@ from sklearn.ensemble import RandomForestClassifier
 import retinabench as rb
 
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp())
+folder.mkdir(parents=True, exist_ok=True)
 
 # ---------------------------------------------------------------- your side: train, predict, write a table
 
