@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 
@@ -47,10 +49,31 @@ def test_one_command_writes_everything(files, capsys):
         [],
         [{"concept": "haemorrhage", "measure": "sensitivity", "goal": 0.1, "finding": "met"}],
     )
-    assert f"claim: {claim}: {found['claims'][0]['decided']}" in shown.out
+    said = {"holds": "Holds", "fails": "Does not hold", "undecided": "Undecided"}[found["claims"][0]["decided"]]
+    assert shown.out.startswith(f"{said} in this bank: {claim}")
     value = found["concepts"]["haemorrhage"]["sensitivity"]["value"]
     assert f"{value:.2f} [" in shown.out
     assert shown.err == "".join(f"note: {note}\n" for note in found["notes"])
+
+
+def test_the_first_line_and_the_page_begin_with_the_verdicts(files, capsys):
+    """Of claims each one; of goals the open ones, too."""
+    claim = "sensitivity of haemorrhage >= 0.99"
+    assert run(arguments(files, "--claim", claim, "-q")) == 0
+    assert capsys.readouterr().out.startswith(f"Does not hold in this bank: {claim}, decided after ")
+    page = (files / "out" / "index.html").read_text()
+    answer = re.search(r'class="answer">(.*?)</p>', page, flags=re.DOTALL)[1]
+    assert " ".join(answer.split()) == f"Does not hold in this bank: {claim.replace('>', '&gt;')}."
+    assert "Nothing can be said" not in page
+    assert "Nothing is judged" not in page
+    shutil.rmtree(files / "out")
+    assert run(arguments(files, "--goal", "sensitivity=0.97", "--questions", "20", "-q")) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    concepts = json.loads((files / "out" / "examination.json").read_text())["concepts"]
+    page = (files / "out" / "index.html").read_text()
+    for name in concepts:
+        assert f"sensitivity of {name} >= 0.97" in first
+        assert f"sensitivity of {name} (goal 97" in page
 
 
 def test_the_same_command_continues(files):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -13,7 +13,7 @@ from retinabench.concepts.examinees import Examinee, read_answers
 from retinabench.concepts.inference.rates import Rate
 from retinabench.concepts.questioning.examination import examine
 from retinabench.concepts.questioning.referral import Decisions, agreement, decisions, enter_readers
-from retinabench.concepts.report.findings import ExaminationReport, parse_goals, together
+from retinabench.concepts.report.findings import ExaminationReport, claim_verdicts, parse_goals, recognised, together
 from retinabench.concepts.report.page import write_report
 from retinabench.core.errors import InputError
 from retinabench.core.files import write_json
@@ -95,21 +95,33 @@ def _decisions(bank: Bank, options: ExamineOptions) -> Decisions | None:
     return decisions(bank, predictions, DecisionThreshold.parse(options.threshold).freeze(predictions))
 
 
+SHOWN = ("Recognised", "Not shown to be recognised", "Reversed", "Not asked")  # as in `Recognition`
+
+
 def summary_lines(report: ExaminationReport) -> list[str]:
     """Return the examination in a few lines for the terminal."""
     found = report.examination
     width = max(len(name) for name in found.concepts)
-    lines = [f"{found.asked:,} questions asked, stopped by: {found.stopped}"]
+    lines = []
+    for verdict in claim_verdicts(report):
+        claim, rate = verdict.claim, verdict.rate
+        after = f", decided after {claim.after} questions" if claim.after else ""
+        counts = f"{rate.right} of {rate.asked} answers were right"
+        lines.append(f"{verdict.says} in this bank: {claim.text}{after}; {counts}. For new samples it {verdict.new}.")
+    lines += [f"Exploratory, not decided: {claim.text}." for claim in found.claims if not claim.registered]
+    for standing in ("missed", "met", "open"):
+        goals = [
+            f"{r.measure} of {r.concept} >= {r.goal:g}" for pair in report.rates for r in pair if r.standing == standing
+        ]
+        lines += [f"Goal {standing}: {'; '.join(goals)}."] if goals else []
+    if not lines:
+        said = zip(SHOWN, astuple(recognised(report)), strict=True)
+        lines.append("; ".join(f"{text}: {', '.join(names)}" for text, names in said if names) + ".")
+    lines.append(f"{found.asked:,} questions asked, stopped by: {found.stopped}.")
     lines.append(f"{'':<{width}}  {'sensitivity':<28}specificity (95 % interval, asked/all)")
     for name, one in found.concepts.items():
         cells = "".join(f"{_rate(rate):<28}" for rate in (one.sensitivity, one.specificity))
         lines.append(f"{name:<{width}}  {cells}".rstrip())
-    for claim in found.claims:
-        when = f" after {claim.after} questions" if claim.after is not None else ""
-        decided = claim.decided if claim.registered else "exploratory, not decided"
-        lines.append(f"claim: {claim.text}: {decided}{when}")
-    for rate in report.judged:
-        lines.append(f"goal {rate.standing}: {rate.measure} of {rate.concept} >= {rate.goal:g}")
     return lines
 
 

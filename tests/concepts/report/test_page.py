@@ -119,16 +119,15 @@ def test_a_claim_of_a_later_day_prints_no_decision(bank, tmp_path):
     examine(bank, who, claim="sensitivity of common >= 0.5", transcript=path)
     later = ["sensitivity of common >= 0.5", "specificity of common >= 0.1"]
     html = page_of(bank, claim=later, transcript=path)
-    claims = html[html.index('id="claims"') : html.index('id="concepts"')]
-    assert claims.count("Holds, decided") == 1
-    assert "Exploratory, not decided: stated after the first answer; 0 of" in claims
-    assert "It was written down before the first question" in claims
+    assert html.count("<b>Holds in this bank:</b>") == 1
+    assert "specificity of common &gt;= 0.1. It was stated when answers were known; 0 of" in html
+    assert "the claim was written down before the first question" in html
 
 
 def test_one_question_is_a_page_without_the_other_sections(bank):
     html = page_of(bank, questions=1, strategy="random")
     assert Reader(html).open == []
-    for anchor in ("claims", "strategies", "state"):
+    for anchor in ("readers", "referral", "state"):
         assert f'id="{anchor}"' not in html
         assert f'href="#{anchor}"' not in html
     assert "no such sample was asked" in html
@@ -159,11 +158,11 @@ def test_sentences_of_the_verdict(html, bank, found):
 
 
 def test_claims_are_put_into_sentences(found, html):
-    assert "The 4 registered claims were written down before the first question" in html
-    assert "Undecided after 40 of 120 questions about it" in html
+    assert "the 4 claims were written down before the first question" in html
     assert [claim.decided for claim in found.examination.claims][:2] == ["holds", "fails"]
-    assert "Holds, decided at question " in html
-    assert "Does not hold, decided at question " in html
+    assert re.search("<b>Undecided in this bank:</b> .*Of 40 answers about it, ", html)
+    assert re.search(r"<b>Holds in this bank:</b> .*, decided after \d+ questions?\.", html)
+    assert re.search(r"<b>Does not hold in this bank:</b> .*, decided after \d+ questions?\.", html)
 
 
 def test_no_failure_and_nothing_left_to_settle():

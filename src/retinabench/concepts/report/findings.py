@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from retinabench.concepts.banks.bank import CHUNK, Bank
-from retinabench.concepts.inference.claims import RateEnds, needed
+from retinabench.concepts.inference.claims import Claim, RateEnds, needed
 from retinabench.concepts.inference.rates import ALPHA, ANYTHING, LEAST, Rate
 from retinabench.concepts.questioning.examination import Examination, Readers
 from retinabench.concepts.questioning.referral import Agreement, AnyConcept, AtEqualGrade, Share, Shares
@@ -119,17 +119,8 @@ OUTCOMES = {"sensitivity": ("tp", "fn", 1), "specificity": ("tn", "fp", 0)}
 class ConceptRate:
     """Sensitivity or specificity of a concept.
 
-    Attributes:
-        concept: Its name.
-        measure: "sensitivity" or "specificity".
-        right: Number of right answers.
-        asked: Number of questions asked.
-        of: Number of samples of that kind in the bank.
-        interval: For new samples, 95 % by itself.
-        simultaneous: For new samples, together with all other rates.
-        goal: The user's goal of this measure; None where there is none, and nothing is judged.
-        counted: What the intervals for new samples count: answers, and samples in the bank; or patients, where they have several
-            samples.
+    `interval` is for new samples, 95 % by itself, `simultaneous` together with all other rates. `counted` is what both count, answers
+    and samples in the bank, or patients where they have several samples. Without a `goal` nothing is judged.
     """
 
     concept: str
@@ -245,13 +236,7 @@ def recognition(sensitivity: ConceptRate, specificity: ConceptRate) -> str:
 class CutOff:
     """A threshold on P(yes) that serves a concept better than one half, chosen on the very answers it is stated for.
 
-    Attributes:
-        concept: The concept.
-        auroc: AUROC of the answers.
-        threshold: Yes is P(yes) of this or more: the shortest decimal between two answers that yields the largest sum of
-            sensitivity and specificity.
-        sensitivity: With this threshold.
-        specificity: With this threshold.
+    Yes is P(yes) of `threshold` or more: the shortest decimal between two answers that yields the largest sum of both rates.
     """
 
     concept: str
@@ -303,7 +288,8 @@ def cut_offs(report: ExaminationReport) -> list[CutOff]:
         cut = short_decimal(float(below), float(threshold[best]))
         assert one.auroc.value is not None  # both kinds were asked, otherwise nothing is ranked
         reached = float(sensitivity[best]), float(specificity[best])
-        better.append(CutOff(concept, one.auroc.value, cut, *reached))
+        if sum(reached) > pair[0].value + pair[1].value + 1e-9:  # else one half is as good
+            better.append(CutOff(concept, one.auroc.value, cut, *reached))
     return better
 
 
@@ -442,6 +428,33 @@ def recognised(report: ExaminationReport) -> Recognition:
         seen = all(rate.asked for rate in pair)
         names[recognition(*pair) if seen else "unknown"].append(pair[0].concept)
     return Recognition(**names)
+
+
+@dataclass(frozen=True)
+class ClaimVerdict:
+    """A claim that was stated before the first question: what is decided of this bank, and what is known of new samples."""
+
+    claim: Claim
+    rate: ConceptRate
+
+    @property
+    def says(self) -> str:
+        """The decision about this bank."""
+        return {"holds": "Holds", "fails": "Does not hold"}.get(self.claim.decided, "Undecided")
+
+    @property
+    def new(self) -> str:
+        """What of new samples: it holds, does not hold or is open, by the interval that holds for all rates at once."""
+        (low, high), goal, at_least = self.rate.judged, self.claim.goal, self.claim.at_least
+        if low >= goal if at_least else high <= goal:
+            return "holds"
+        return "does not hold" if (high < goal if at_least else low > goal) else "is open"
+
+
+def claim_verdicts(report: ExaminationReport) -> list[ClaimVerdict]:
+    """Return the registered claims with the rates that they are about."""
+    stated = [claim for claim in report.examination.claims if claim.registered]
+    return [ClaimVerdict(claim, report.rates[claim.concept][1 - claim.truth]) for claim in stated]
 
 
 def missed_goals(report: ExaminationReport) -> list[MissedGoal]:

@@ -5,16 +5,15 @@ The sentences are in `templates/examination.html.j2`; `findings.py` computes wha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
-from retinabench.concepts.inference.claims import Claim
 from retinabench.concepts.inference.rates import ALPHA, Rate
 from retinabench.concepts.inference.unpredictability import AnswerRanking
 from retinabench.concepts.report import figures
 from retinabench.concepts.report.findings import (
     ConceptRate,
     ExaminationReport,
+    claim_verdicts,
     cut_offs,
     entangled,
     left_open,
@@ -32,7 +31,7 @@ from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Tab
 
 TITLE = "Which concepts does the model recognise?"
 CONTENTS = (
-    ("verdict", "Results"), ("claims", "Claims"), ("concepts", "Concepts"), ("readers", "Readers"), ("referral", "Referral"),
+    ("verdict", "Results"), ("concepts", "Concepts"), ("readers", "Readers"), ("referral", "Referral"),
     ("performance", "Answers"),
     ("reading", "Definitions"), ("repeat", "Reproduction"),
 )  # fmt: skip
@@ -49,7 +48,6 @@ def render(report: ExaminationReport) -> str:
     """Return the page of an examination."""
     found = report.examination
     tables = {
-        "claims": _claims_table(found.claims) if found.claims else None,
         "readers": readers_tables(found.readers) if found.readers else [],
         "referral": referral_tables(report.referral) if report.referral else [],
     }
@@ -63,14 +61,14 @@ def render(report: ExaminationReport) -> str:
         "recognition": recognised(report),
         "missed": missed_goals(report),
         "met": [rate for rate in report.judged if rate.standing == "met"],
+        "open_goals": [rate for pair in report.rates for rate in pair if rate.standing == "open"],
+        "verdicts": claim_verdicts(report),
         "scarce": scarce_samples(report),
         "entangled": entangled(report),
         "open": left_open(report),
         "confidence": 1 - ALPHA,
         "exploratory": [claim for claim in found.claims if not claim.registered],
-        "registered": [claim for claim in found.claims if claim.registered],
         "rates_figure": _rates_figure(report),
-        "claims_table": tables["claims"],
         "companion_table": _companion_table(report),
         "counts_table": _counts_table(report),
         "readers_tables": tables["readers"],
@@ -164,20 +162,3 @@ def _counts_table(report: ExaminationReport) -> Table:
         cells += [Cell(f"{rate.asked:,} of {rate.of:,}") for rate in pair]
         rows.append(Row(pair[0].concept, cells))
     return Table.of("Answers by outcome", [Column(head) for head in heads], rows, row_header="Concept")
-
-
-def _claims_table(claims: Sequence[Claim]) -> Table:
-    rows = [Row(claim.text, [_claim_cell(claim)]) for claim in claims]
-    return Table.of("Claims and verdicts", [Column("Verdict", text=True)], rows, row_header="Claim")
-
-
-def _claim_cell(claim: Claim) -> Cell:
-    counts = f"{claim.asked} of {claim.of} questions about it"
-    if not claim.registered:
-        return Cell(f"Exploratory, not decided: stated after the first answer; {counts} were asked.")
-    if claim.decided == "undecided":
-        return Cell(f"Undecided after {counts}: neither the claim nor its opposite is shown.")
-    after = "before the first question" if not claim.after else f"at question {claim.after}"
-    holds = claim.decided == "holds"
-    text = f"{'Holds' if holds else 'Does not hold'}, decided {after}."
-    return Cell(text, emphasis="good" if holds else "bad")
