@@ -39,12 +39,3 @@ def test_a_notebook_runs(name, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert re.search(PRINTS[name], done.stdout), done.stdout
-
-
-@pytest.mark.parametrize("name", PRINTS)
-def test_the_pages_that_a_notebook_names_exist(name):
-    """Links are relative to `tutorials/` of the built site."""
-    text = (FOLDER / f"{name}.py").read_text(encoding="utf-8")
-    for target in re.findall(r"\]\(([^):]+\.md)\)", text.replace("\n# ", " ")):
-        pages = {f"{other}.md" for other in PRINTS} | {f"../{page.name}" for page in (ROOT / "docs").glob("*.md")}
-        assert target in pages
