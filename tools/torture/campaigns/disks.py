@@ -154,7 +154,7 @@ def _environment(verb: Verb, base: Undisturbed, what: str, changes: dict[str, st
     ended = command(*base.arguments, cwd=folder, env=environment(**changes), seconds=PATIENCE)
     wrong = f"{ended.broken or ended.code}: {ended.error[-600:]}" if ended.code or ended.broken else ""
     drawn = {
-        path: None if path.endswith((".html", ".svg", ".png")) else one for path, one in base.files.items()
+        path: None if path.endswith((".html", ".svg", ".png", ".pdf")) else one for path, one in base.files.items()
     }  # blank there
     wrong = wrong or difference(drawn, contents(folder / "out"))
     return Outcome("disks: environments", f"{verb.name}: {what}", Verdict.FAILED if wrong else Verdict.EQUAL, wrong)
