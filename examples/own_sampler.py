@@ -30,11 +30,11 @@ def gradient(w):
 rng, w, draws = np.random.default_rng(0), np.zeros((train.shape[1], target.outputs)), []
 for _ in range(1000):
     momentum = rng.normal(size=w.shape)
-    new, half, step = w.copy(), momentum, rng.uniform(0.05, 0.1)
-    for _ in range(20):
-        half = half - step / 2 * gradient(new)
+    step = rng.uniform(0.05, 0.1)
+    new, half = w.copy(), momentum - step / 2 * gradient(w)
+    for left in reversed(range(20)):
         new = new + step * half
-        half = half - step / 2 * gradient(new)
+        half = half - (step if left else step / 2) * gradient(new)
     gain = energy(w) + (momentum**2).sum() / 2 - energy(new) - (half**2).sum() / 2
     w = new if np.log(rng.random()) < gain else w
     draws.append(softmax(test @ w, axis=1))

@@ -130,8 +130,8 @@ for name, one in results.items():
     print(f"{name:24} total variation {one['total_variation'].value:.3f} ({low:.3f} to {high:.3f})")
 
 # %% [markdown]
-# A single draw of the true posterior is far from it, and the distance falls about as one over the root of their number: whoever compares
-# methods must give them equally many samples. Being too sure keeps the agreement and ruins the probabilities. The dashed line is the
+# A single draw of the true posterior is far from it, and the distance falls about as one over the square root of the number of draws.
+# Methods are therefore compared at equal numbers of samples. Being too sure keeps the agreement and ruins the probabilities. The dashed line is the
 # noise floor of the reference: differences below it mean nothing.
 #
 # Your own method enters by its predictions: `retinabench fidelity score probabilities.csv --task fundus`, or, if it is a method of

@@ -595,13 +595,14 @@ def sign_flip_p_value(differences: ArrayLike) -> float:
         return 1.0
     if not (d == np.round(d)).all() or np.abs(d).sum() > MOST_EXACT:
         return float(min(1.0, 2 * special.ndtr(-found / np.sqrt(d @ d))))
-    from scipy.stats import binom  # takes half a second, which no other score needs
-
     sizes, counts = np.unique(np.abs(d).astype(np.intp), return_counts=True)
     chance = np.ones(1)  # of each number of the sum's steps of 1 above its least
     for size, count in zip(sizes.tolist(), counts.tolist(), strict=True):
         steps = np.zeros(2 * size * count + 1)
-        steps[:: 2 * size] = binom.pmf(np.arange(count + 1), count, 0.5)
+        half = np.arange(count // 2, count)  # from the middle out: each binomial chance is a multiple of the one before
+        upper = np.cumprod(np.append(1.0, (count - half) / (half + 1)))
+        chances = np.concatenate([upper[:0:-1], upper[count % 2 :]])
+        steps[:: 2 * size] = chances / chances.sum()
         chance = np.convolve(chance, steps)
     total = int(np.abs(d).sum())
     return float(min(1.0, chance[np.abs(np.arange(-total, total + 1)) >= found].sum()))

@@ -294,28 +294,19 @@ def difference_of(a: Interval, b: Interval) -> Interval:
 def share_of_two(a: Interval, b: Interval, weight_a: float, weight_b: float) -> Interval:
     """Return weight_a a / (weight_a a + weight_b b) of two independent proportions.
 
-    A share v lies in the interval where the interval of (1 - v) weight_a a - v weight_b b holds 0.
+    A share v lies in the interval where the interval of (1 - v) weight_a a - v weight_b b holds 0: its ends are roots of a
+    quadratic in v / (1 - v).
     """
-    from scipy.optimize import brentq  # a tenth of a second, which scores do not need
-
     up, down = weight_a * a.value, weight_b * b.value
     value = up / (up + down) if up + down > 0 else np.nan
 
     def end(distance_a: float, distance_b: float, sign: int) -> float:
-        """The root in v of the lower (sign -1) or upper end of (1 - v) up - v down."""
-
-        def of(v: float) -> float:
-            return (
-                (1 - v) * up
-                - v * down
-                + sign * float(np.hypot((1 - v) * weight_a * distance_a, v * weight_b * distance_b))
-            )
-
-        if sign > 0 and of(1.0) >= 0:
-            return 1.0
-        if sign < 0 and of(0.0) <= 0:
-            return 0.0
-        return float(brentq(of, 0.0, 1.0))
+        """The lower (sign -1) or upper end."""
+        below, above = up**2 - (weight_a * distance_a) ** 2, down**2 - (weight_b * distance_b) ** 2
+        if (above if sign > 0 else below) <= 0:
+            return float(sign > 0)
+        root = up * down + math.sqrt(max((up * down) ** 2 - above * below, 0.0))
+        return root / (root + above) if sign > 0 else below / (below + root)
 
     if not np.isfinite([value, a.low, a.high, b.low, b.high]).all():
         return Interval(value)

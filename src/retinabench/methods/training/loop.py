@@ -64,9 +64,9 @@ def parameter_groups(model: nn.Module, config: Optimizer) -> list[ParameterGroup
 
 
 class Uncompiled(torch.optim.Optimizer):
-    """An optimiser that leaves PyTorch's compiler alone.
+    """An optimiser that does not import PyTorch's compiler.
 
-    Its methods are PyTorch's without what tells the compiler to leave them alone: that imports the compiler, which takes 1.4 s.
+    PyTorch wraps these methods so that the compiler skips them; the wrapper imports the compiler, which takes 1.4 s.
     """
 
     add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)

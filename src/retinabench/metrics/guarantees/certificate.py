@@ -26,7 +26,7 @@ the usual number of images of a patient.
 The two cases exclude each other, so that delta covers both. A second sequence with a tenth of delta begins where every patient with an image
 that counts retains one (k is the number of these patients). It is run if the first one does not reach the end, and is used only if it does.
 
-**Where the argument is not exact.** (a) The k-th patient, whose smallest uncertainty is s, is no such draw: one of k patients. (b) If many
+**Where the argument is not exact.** (a) The k-th patient, whose smallest uncertainty is s, was not drawn independently: it is one of k patients. (b) If many
 patients share the value s, the event that the sequence begins there says something about how many of them lie below it. (c) If the
 risk is above the goal on several separate stretches of thresholds (of any of the goals), and s falls now on one, now on the other side of
 the end of a stretch, the bound is delta times their number. (d) Which uncertainties are rounded, the usual number of images, and `most_images`
@@ -34,8 +34,8 @@ where it is not given are read off the validation images, without their labels. 
 wherever it may be, no more certificates than delta were wrong (`benchmarks/guarantees.py --adversarial`).
 
 **Several goals.** The threshold is the smallest of those certified for each goal. If it breaks a goal, it lies beyond the smallest t* of all
-goals, and the sequence of the goal with this t*, a fixed one, ended beyond it: still delta, not delta times the number of goals. It must not lie below
-the place where the sequence of a goal begins, of which nothing was tested: that is refused. A bound on the share referred pulls the
+goals, and the sequence of the goal with this t*, a fixed one, ended beyond it: still delta, not delta times the number of goals. A threshold
+below the place where the sequence of a goal begins is refused, since nothing was tested there. A bound on the share referred pulls the
 other way (its sequence begins where no image is referred, and refers more and more): the two directions then have delta / 2 each.
 
 References:
