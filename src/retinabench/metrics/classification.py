@@ -254,6 +254,55 @@ def sensitivity_within(w: Weighted, rates: Floats) -> Floats:
     return np.where(both, found / np.where(both, hit[..., -1:], 1.0), np.nan)
 
 
+def sensitivity_at_of(w: Weighted, specificity: float) -> Floats:
+    """Highest sensitivity of a threshold with at least this specificity, on the steps of the ROC curve.
+
+    References:
+        Pepe, The statistical evaluation of medical tests for classification and prediction, Oxford (2003), chapter 4.
+    """
+    return sensitivity_within(w, np.array([1 - specificity]))[..., 0]
+
+
+def specificity_at_of(w: Weighted, sensitivity: float) -> Floats:
+    """Highest specificity of a threshold with at least this sensitivity, on the steps of the ROC curve.
+
+    References:
+        Pepe, The statistical evaluation of medical tests for classification and prediction, Oxford (2003), chapter 4.
+    """
+    hit, false = w.ranked
+    first = np.argmax(hit >= sensitivity * hit[..., -1:] - 1e-12, axis=-1)[..., None]
+    return 1 - ratio(np.take_along_axis(false, first, axis=-1)[..., 0], np.where(w.positives > 0, w.negatives, 0.0))
+
+
+def counts_at(w: Weighted, rate: float, of: str) -> tuple[Bools, Floats]:
+    """Return what `of` (sensitivity or specificity) counts where the other one is at least `rate`: (N,) of a mass (N,)."""
+    hit, false = w.ranked
+    if of == "sensitivity":
+        steps = int(np.flatnonzero(false <= (1 - rate) * w.negatives + 1e-12)[-1])
+    else:
+        steps = int(np.argmax(hit >= rate * w.positives - 1e-12))
+    called = w.cases.prob >= (w.cases.by_prob.values[steps - 1] if steps else np.inf)
+    return (called, w.positive) if of == "sensitivity" else (~called, w.negative)
+
+
+def partial_auroc_of(w: Weighted, specificity: float) -> Floats:
+    """Area under the ROC curve where the specificity is at least this, standardised: 1/2 for a random order, 1 at best.
+
+    With the area A over false-positive rates up to m = 1 - specificity: (1 + (A - m^2 / 2) / (m - m^2 / 2)) / 2.
+
+    References:
+        McClish, Analyzing a portion of the ROC curve, Med. Decis. Making 9:190 (1989).
+    """
+    hit, false = w.ranked
+    most = 1 - specificity
+    end = most * false[..., -1:]
+    width, rise = np.diff(false), np.diff(hit)
+    inside = np.minimum(false[..., 1:], end) - np.minimum(false[..., :-1], end)
+    top = hit[..., :-1] + rise * np.divide(inside, width, out=np.ones_like(width), where=width > 0)
+    area = ratio((inside * (hit[..., :-1] + top)).sum(axis=-1) / 2, hit[..., -1] * false[..., -1])
+    return (1 + (area - most**2 / 2) / (most - most**2 / 2)) / 2
+
+
 # ------------------------------------------------------------------------------- weights of sets
 
 

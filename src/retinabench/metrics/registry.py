@@ -190,6 +190,21 @@ def referred_scores(referred: float = 0.5) -> dict[str, ScoreSpec]:
     return specs
 
 
+def _at_fixed(of: Literal["sensitivity", "specificity"], percent: int) -> ScoreSpec:
+    """The one rate where the other one is fixed."""
+    rate = percent / 100
+    fixed, function = (
+        ("specificity", partial(classification.sensitivity_at_of, specificity=rate))
+        if of == "sensitivity"
+        else ("sensitivity", partial(classification.specificity_at_of, sensitivity=rate))
+    )
+    interval = Proportion(partial(classification.counts_at, rate=rate, of=of), resampled=True)
+    return _score(
+        f"{of}_at_{fixed}_{percent}", f"{of.capitalize()} at {fixed} {rate:.2f}", "higher", "", 2, function, "classes",
+        ON_REQUEST, interval,
+    )  # fmt: skip
+
+
 _BUILTIN = (
     _score("accuracy", "Accuracy", "higher", "", 2, classification.accuracy_of, interval=Proportion(classification.right_counts)),
     _score("auroc", "AUROC", "higher", "", 2, classification.auroc_of, "classes", interval=Ranked(classification.ranked_classes)),
@@ -247,10 +262,12 @@ _BUILTIN = (
         Scaled(),
     ),
     *(spec for name, spec in referred_scores().items() if name != "accuracy_at_50"),
-    _score(
-        "sensitivity_at_specificity_80", "Sensitivity at specificity 0.80", "higher", "", 2,
-        partial(selective.referred_value, name="sensitivity_at_specificity_80"), "classes", ON_REQUEST,
-        Proportion(selective.counts_at_specificity, resampled=True),
+    *(_at_fixed(of, percent) for of in ("sensitivity", "specificity") for percent in (80, 85, 90, 95)),
+    *(
+        _score(f"partial_auroc_{percent}", f"Partial AUROC, specificity {percent / 100:.2f} to 1", "higher", "", 1,
+            partial(classification.partial_auroc_of, specificity=percent / 100), "classes", ON_REQUEST, _SHARE,
+        )
+        for percent in (80, 90)
     ),
 )  # fmt: skip
 _DEFINITIONS = tomllib.loads(Path(__file__).with_name("definitions.toml").read_text("utf-8"))

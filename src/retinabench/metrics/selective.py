@@ -22,11 +22,10 @@ from functools import cache, partial
 import numpy as np
 from scipy.special import xlogy
 
-from retinabench.metrics.classification import ordered_share, sensitivity_within
+from retinabench.metrics.classification import ordered_share
 from retinabench.metrics.weighted_images import Floats, Weighted, ratio
 
 RC_STEP, RC_MAX = 0.1, 0.9
-SPECIFICITY = 0.80
 
 
 def aurc_of(w: Weighted) -> Floats:
@@ -136,14 +135,11 @@ def accuracy_at(w: Weighted, coverage: Floats) -> Floats:
 def referred_names(referred: float = 0.5) -> tuple[str, ...]:
     """Return the names of `referred_values`, such as ``gain_at_50``; each is defined in `metrics/definitions.toml`."""
     parts = ("accuracy", "gain", "closed", "perfect_accuracy", "sensitivity", "specificity", "prevalence", "missed")
-    return (*(f"{part}_at_{100 * referred:g}" for part in parts), "sensitivity_at_specificity_80")
+    return tuple(f"{part}_at_{100 * referred:g}" for part in parts)
 
 
 def referred_values(w: Weighted, referred: float = 0.5) -> Floats:
-    """Return the (..., 9) values named by `referred_names`, where at least this share is referred; NaN where undefined.
-
-    Those of the retained images, and the sensitivity of all images at a specificity of 0.80.
-    """
+    """Return the (..., 8) values of the retained images named by `referred_names`, where at least this share is referred; NaN where undefined."""
     cases, weight = w.cases, w.weight
     number = ((1 - referred) * w.count + 1e-9).astype(np.intp)
     kept = number * w.step
@@ -169,7 +165,6 @@ def referred_values(w: Weighted, referred: float = 0.5) -> Floats:
             ratio(passed, retained(w.mass) - positives),
             ratio(positives, kept),
             ratio(missed, w.positives),
-            sensitivity_within(w, np.array([1 - SPECIFICITY]))[..., 0],
         ],
         axis=-1,
     )
@@ -231,11 +226,3 @@ def _retained_share(w: Weighted, referred: float) -> Floats:
     """(N,) share of each image's weight that is retained."""
     kept = retained_counts(w, "right", referred=referred)[1]
     return np.divide(kept, w.weight, out=np.zeros_like(kept), where=w.weight > 0)
-
-
-def counts_at_specificity(w: Weighted) -> tuple[Floats, Floats]:
-    """Return what `sensitivity_at_specificity_80` counts: (N,) above its threshold, of the positive mass (N,)."""
-    false = w.ranked[1][1:] / w.negatives
-    allowed = np.flatnonzero(false <= 1 - SPECIFICITY + 1e-12)
-    lowest = w.cases.by_prob.values[allowed[-1]] if len(allowed) else np.inf
-    return (w.cases.prob >= lowest).astype(np.float64), w.positive

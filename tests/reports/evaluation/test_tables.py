@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from retinabench.predictions.table import Predictions
-from retinabench.reports.evaluation.evaluation import EvaluationSettings, MethodPredictions, evaluate_methods
+from retinabench.reports.evaluation.evaluation import NHS_SCORE, EvaluationSettings, MethodPredictions, evaluate_methods
 from retinabench.reports.evaluation.tables import (
-    NHS_SCORE,
     files_table,
     nhs_met,
     nhs_table,

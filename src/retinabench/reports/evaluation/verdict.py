@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from retinabench.reports.evaluation.evaluation import Evaluation
-from retinabench.reports.evaluation.tables import NHS_SCORE, nhs_met
+from retinabench.reports.evaluation.evaluation import NHS_SCORE, Evaluation
+from retinabench.reports.evaluation.tables import nhs_met
 from retinabench.reports.evaluation.terminal import Worth, worth
 from retinabench.reports.toolkit.number_format import Quantity
 
