@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from retinabench.experiments.exporting.model import ExportedModel, load_model
     from retinabench.integrations.pytorch import Outputs, evaluate_torch, predict_torch
     from retinabench.metrics.actions import apply
+    from retinabench.metrics.clinical.by_patient import by_patient
     from retinabench.metrics.clinical.screening_report import ScreeningReport, clinic
     from retinabench.metrics.comparison import Comparison, Difference, Ranking, SetComparison, compare, rank
     from retinabench.metrics.estimator import evaluate
@@ -58,6 +59,7 @@ __all__ = [
     "Triage",
     "__version__",
     "apply",
+    "by_patient",
     "clinic",
     "compare",
     "evaluate",
@@ -92,6 +94,7 @@ _MODULES = {
     "Transfer": "metrics.guarantees.transfer",
     "Triage": "metrics.guarantees.triage",
     "apply": "metrics.actions",
+    "by_patient": "metrics.clinical.by_patient",
     "clinic": "metrics.clinical.screening_report",
     "compare": "metrics.comparison",
     "evaluate": "metrics.estimator",

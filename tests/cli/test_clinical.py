@@ -524,3 +524,26 @@ def test_the_goal_is_stated_and_judged_per_patient_first(tmp_path, capsys):
     assert run(["clinic", path, "--goal", "0.9"]) == 2
     assert "--goal 0.9 is not SENSITIVITY/SPECIFICITY" in capsys.readouterr().err
     assert run(["clinic", path, "--goal", "2/0.5"]) == 2
+
+
+def test_a_certificate_per_patient_is_of_the_actions_of_patients(tmp_path, capsys, monkeypatch):
+    """What the table says of the test patients is what `apply` does with them; `score --per patient` counts them, too."""
+    monkeypatch.chdir(tmp_path)
+    path = realistic(tmp_path, lambda site, label, prob: {"prob": prob})
+    words = ["--goal", ".1", "--confidence", ".9", "--per", "patient", "-q", "--json", "t.json"]
+    assert run(["transfer", path, *words]) == 0
+    assert "error of the retained at most 0.1; with confidence 0.9" in " ".join(capsys.readouterr().out.split())
+    found = json.loads(Path("t.json").read_text())
+    assert (found["per"], found["certificate"]["most_images"]) == ("patient", 1)
+    table = found["sets"]["in_domain"]
+    test = rb.read_predictions(path).select(split="test")
+    assert table["images"] == len(set(test.patient_id))
+    rb.write_predictions(test, tmp_path / "today.csv")
+    assert run(["apply", "today.csv", "--certificate", "t.json", "--out", "lists", "--json", "a.json"]) == 0
+    done = json.loads(Path("a.json").read_text())["files"][0]["patients"]
+    counts = table["called"]["positive"], table["referred"], table["called"]["negative"]
+    assert tuple(done[name] for name in ("refer to hospital", "expert reads", "no referral")) == counts
+    assert run(["score", path, "--per", "patient", "--bootstrap", "0", "--json", "s.json"]) == 0
+    scored = json.loads(Path("s.json").read_text())["sets"]["in_domain"]
+    assert (scored["images"], scored["patients"]) == (table["images"], table["images"])
+    assert "one row per patient" in " ".join(capsys.readouterr().err.split())

@@ -121,6 +121,24 @@ def test_the_path_is_that_of_the_patient_sums(per):
     assert found.visits == int(kept.any(1).sum())
 
 
+def test_the_path_per_patient_is_that_of_whole_patients():
+    """Any eye: decided where one called eye is retained, or both are; a label is open where one is, and the other is healthy."""
+    images = follow_up(np.random.default_rng(0), 200)
+    found = monitor(images, certified("selective_risk=0.1", per="patient")).risks[0]
+    eyes = {name: getattr(images, name).reshape(-1, 2) for name in ("uncertainty", "label", "prob")}
+    kept, called, ill = eyes["uncertainty"] <= THRESHOLD, eyes["prob"] > 0.5, eyes["label"].astype(bool)
+    decided = (kept & called).any(1) | (kept.all(1) & ~called.any(1))
+    wrong = decided & (called.any(1) != ill.any(1))
+    x = (wrong - 0.1 * decided) / (0.1 * 2)  # the certificate allows two images, though a patient counts once
+    last = [np.flatnonzero(images.day[::2] == one)[-1] for one in np.unique(images.day)]
+    np.testing.assert_allclose(found.log_wealth, (log_wealth(x) - np.log(2))[last], atol=1e-12)
+    assert found.visits == decided.sum()
+    one_eye = replace(images, labelled=np.arange(400) % 2 == 0)
+    assert (
+        monitor(one_eye, certified("selective_risk=0.1", per="patient")).risks[0].visits == (decided & ill[:, 0]).sum()
+    )
+
+
 def test_a_patient_with_more_images_than_certified_counts_as_so_many():
     images = follow_up(np.random.default_rng(0), 200)
     found = monitor(images, replace(certified("selective_risk=0.1"), most_images=1)).risks[0]

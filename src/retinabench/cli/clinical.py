@@ -50,6 +50,16 @@ Human = Annotated[
     str, option("--reader", "X/X", "Sensitivity/specificity of the human who reads the referred images: 0.9/0.95.")
 ]
 ImagesPerHour = Annotated[float, option("--images-per-hour", "X", "What an expert reads in an hour.")]
+Population = Annotated[
+    float | None,
+    option("--population", "X", "Share of referable images where the model will work, if the study has more or fewer."),
+]
+Harm = Annotated[
+    float | None,
+    option(
+        "--harm", "X", "False alarms that weigh as much as a missed image. Default: as the decision threshold says."
+    ),
+]
 Columns = Annotated[
     list[str] | None,
     option("--subgroup", "COLUMN", "Column of subgroups; may be repeated. Default: all that make groups."),
@@ -73,6 +83,8 @@ def clinic(
     human: Human = "0.9/0.95",
     goal: GoalPair = "0.85/0.8",
     images_per_hour: ImagesPerHour = 60.0,
+    population: Population = None,
+    harm: Harm = None,
     subgroup: Columns = None,
     json: Json = None,
     out: Page = None,
@@ -89,7 +101,7 @@ def clinic(
         result = screen(
             predictions, threshold, referral_rate=referral, uncertainty=uncertainty,
             prevalences=prevalence or (0.05, 0.1, 0.2, 0.3), reader=reader_rates, referral_cost=cost, goal=wanted,
-            images_per_hour=images_per_hour, subgroups=subgroup or None,
+            images_per_hour=images_per_hour, subgroups=subgroup or None, population=population, harm=harm,
         )  # fmt: skip
         advance(1)
     print_result(clinic_summary(result), json, lambda: _json(result))
@@ -184,8 +196,11 @@ Confidence = Annotated[
 ]
 
 PerWhat = Annotated[
-    Literal["image", "patient-image"],
-    typer.Option("--per", help="image: every image has the same weight; patient-image: every patient has."),
+    Literal["image", "patient-image", "patient"],
+    typer.Option(
+        "--per",
+        help="image: every image has the same weight; patient-image: every patient has; patient: one decision for each patient (any eye).",
+    ),
 ]
 
 MostImages = Annotated[

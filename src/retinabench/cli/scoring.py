@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
 
 from retinabench.cli import application
 from retinabench.cli.application import (
@@ -47,6 +49,20 @@ class Scoring:
 STANDARD = Scoring()  # What a verb that is called as a function has.
 scores_predictions = with_options(Scoring, "scoring")
 """Gives a verb the options of `Scoring`, which it gets as its argument `scoring`."""
+PerWhat = Annotated[
+    Literal["image", "patient"],
+    typer.Option("--per", help="patient: one row for each patient, by any eye (needs a column patient_id)."),
+]
+
+
+def counted(predictions: list[Predictions], per: str, scoring: Scoring) -> tuple[list[Predictions], Scoring]:
+    """Return what is scored, images or patients, and how: patients have an uncertainty of their own."""
+    if per == "image":
+        return predictions, scoring
+    from retinabench.metrics.clinical.by_patient import by_patient
+
+    people = [by_patient(one, scoring.uncertainty, scoring.threshold) for one in predictions]
+    return people, replace(scoring, uncertainty="own")
 
 
 @scores_predictions
@@ -54,6 +70,7 @@ scores_predictions = with_options(Scoring, "scoring")
 def score(
     files: Annotated[list[Path], argument("FILE", "Predictions: Parquet, CSV or NPZ, or run folders.")],
     scoring: Scoring = STANDARD,
+    per: PerWhat = "image",
     json: application.Json = None,
     referral_list: ReferralOut = None,
     referral: Referral = None,
@@ -73,7 +90,8 @@ def score(
         raise InputError("--referral belongs to --referral-list", hint="Add it.")
     if referral_list is not None and len(paths) != 1:
         raise InputError("--referral-list needs one file", hint="Score the others by themselves.")
-    predictions = reader.read(paths)  # all are checked before the long work begins
+    # All are checked before the long work begins.
+    predictions, scoring = counted(reader.read(paths), per, scoring)
     names = method_names(paths, predictions)
     check_seeds(names, predictions)
     alike = have_same_images(predictions)
@@ -130,6 +148,7 @@ def compare(
         ),
     ] = None,
     scoring: Scoring = STANDARD,
+    per: PerWhat = "image",
     json: application.Json = None,
     seed: application.Seed = 0,
     quiet: application.Silent = False,
@@ -142,7 +161,7 @@ def compare(
     from retinabench.reports.evaluation.terminal import comparison_table
 
     paths = files if len(files) == 2 else find_files(files)
-    predictions = reader.read(paths)
+    predictions, scoring = counted(reader.read(paths), per, scoring)
     names = ["first", "second"] if len(paths) == 2 else method_names(paths, predictions)
     check_seeds(names, predictions)
     sides = [[one for one, own in zip(predictions, names, strict=True) if own == name] for name in dict.fromkeys(names)]

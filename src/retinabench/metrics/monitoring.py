@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,6 +43,7 @@ from retinabench.core.results import (
     vars_of,
 )
 from retinabench.metrics.actions import HINT, FrozenRule, read_rule
+from retinabench.metrics.clinical.by_patient import patient_uncertainty, worst_images
 from retinabench.metrics.follow_up import (
     Visits,
     Watched,
@@ -59,6 +60,7 @@ from retinabench.metrics.guarantees.goals import SEVERE, Goal, ReferralCases, ra
 from retinabench.metrics.guarantees.triage import TARGETS_OF, Side, zone_cases
 from retinabench.metrics.proportions import Interval, clustered_mean, clustered_proportion
 from retinabench.metrics.uncertainty import significant
+from retinabench.metrics.weighted_images import is_positive
 from retinabench.predictions.check import is_own, refuse_alike, refuse_partly
 from retinabench.predictions.table import Predictions
 
@@ -73,9 +75,20 @@ Floats = NDArray[np.float64]
 def cases_of(rule: FrozenRule, images: Watched) -> ReferralCases:
     """Return the images as the rule of a threshold sees them, weighted as in the estimand."""
     codes = np.unique(images.patient, return_inverse=True)[1]
-    called = images.prob > 0.5 if rule.decision.is_default else images.prob >= rule.decision.value
     severe = images.grade >= SEVERE if (images.grade >= 0).any() else None
+    called = is_positive(images.prob, rule.decision.value)
     return ReferralCases(images.label, called, images.uncertainty, codes, weights(codes, rule.per), severe)
+
+
+def by_visit(images: Watched, rule: FrozenRule, visits: Visits) -> Watched:
+    """Return one row per visit, by any eye (`by_patient`); its label is known where all are, or where one is referable."""
+    codes, called = visits.of_image, is_positive(images.prob, rule.decision.value)
+    rows = worst_images(codes, images.prob)
+    ill, open_ = visits.sums(images.label & images.labelled) > 0, visits.sums(~images.labelled) > 0
+    grade = np.full(len(rows), -1, np.int8)
+    np.maximum.at(grade, codes, images.grade)
+    values = patient_uncertainty(codes, called, images.uncertainty)
+    return replace(images.take(rows), label=ill, labelled=ill | ~open_, uncertainty=values, grade=grade)
 
 
 def goal_sums(rule: FrozenRule, goal: Goal, images: Watched) -> tuple[Bools, Bools]:
@@ -322,17 +335,20 @@ def watch(
             "label a sample of them (`retinabench plan` says how many)"
         )
     visits = Visits.of(images)
-    judged = [(goal, *goal_sums(certified, goal, images)) for goal in certified.goals]
-    bets = [_increments(certified, *one, images, visits) for one in judged]
-    informative = [visits.sums(den) > 0 for _, _, den in judged]
+    rows, of = images, visits
+    if certified.per == "patient":
+        rows, of = by_visit(images, certified, visits), replace(visits, of_image=np.arange(len(visits.day)))
+    judged = [(goal, *goal_sums(certified, goal, rows)) for goal in certified.goals]
+    bets = [_increments(certified, *one, rows, of) for one in judged]
+    informative = [of.sums(den) > 0 for _, _, den in judged]
     names = [str(name) for name in np.unique(images.group) if name]
     needed = (2 if names else 1) / level  # half of the level is for the groups
     groups = []
     for name in names:
-        rows = images.group == name
+        here = rows.group == name
         for goal, num, den in judged:
-            x = _increments(certified, goal, num & rows, den & rows, images, visits)
-            counted = visits.sums(den & rows) > 0
+            x = _increments(certified, goal, num & here, den & here, rows, of)
+            counted = of.sums(den & here) > 0
             groups.append(
                 _evidence(f"{name}: {goal}", visits, _path(visits, x), len(names) * len(judged) * needed, counted)
             )
@@ -349,7 +365,7 @@ def watch(
     drift = _evidence(
         "drift", visits, drift_evidence(images, visits, before, seed), 1 / level, np.ones(len(visits.day), bool)
     )
-    unit, shown = _windows(images, certified, judged)
+    unit, shown = _windows(images, rows, certified, judged)
     return Monitoring(
         certified, level, len(images), len(np.unique(images.patient)), int(images.labelled.sum()), left_out, risks, combined, tuple(groups), drift,
         len(before.get("prob", ())), unit, shown,
@@ -361,10 +377,11 @@ def _notes_on_patients(images: Watched, certified: FrozenRule) -> list[str]:
     """Refuse or note images without a patient: bets on images that fail together raise false alarms too often."""
     refuse_partly(images.patient, images.image_id, "images")
     alone = (images.patient == images.image_id) | is_own(images.patient, images.image_id)
-    most, notes = certified.most_images, []
+    most, notes = math.inf if certified.per == "patient" else certified.most_images, []
     if most > 1 and alone.all():
         raise InputError(
-            f"is missing, and the certificate is of patients with up to {most} images",
+            "is missing, and the certificate is of patients"
+            + (f" with up to {most} images" if most < math.inf else ""),
             column="patient_id",
             hint="Add the patient of every image: images of one patient fail together.",
         )
@@ -426,17 +443,17 @@ def drift_evidence(images: Watched, visits: Visits, reference: Mapping[str, Floa
 
 
 def _windows(
-    images: Watched, certified: FrozenRule, judged: Sequence[tuple[Goal, Bools, Bools]]
+    images: Watched, counted: Watched, certified: FrozenRule, judged: Sequence[tuple[Goal, Bools, Bools]]
 ) -> tuple[str, tuple[Window, ...]]:
-    start, number, unit = windows(images.day)
+    """What each window of time shows; `counted` are the rows of the goals: images, or visits."""
+    (start, number, unit), of = windows(images.day), windows(counted.day)[1]
+    sensitivity = SENSITIVITY, *goal_sums(certified, SENSITIVITY, counted)
     referred = read_by_expert(certified, images)
     rows = []
     for k, first in enumerate(start):
         here = number == k
         patient = images.patient[here]
         known = here & images.labelled
-        risks = {str(goal): _estimate(certified, goal, num[here], den[here], patient) for goal, num, den in judged}
-        found, of = (one[here] for one in goal_sums(certified, SENSITIVITY, images))
         rows.append(
             Window(
                 str(first),
@@ -445,16 +462,19 @@ def _windows(
                 int(known.sum()),
                 clustered_proportion(referred[here], np.ones(len(patient)), patient),
                 clustered_mean((images.label - images.prob)[known], images.patient[known]),
-                _estimate(certified, SENSITIVITY, found, of, patient),
-                risks,
+                _estimate(certified, sensitivity, of == k, counted.patient),
+                {str(one[0]): _estimate(certified, one, of == k, counted.patient) for one in judged},
             )
         )
     return unit, tuple(rows)
 
 
-def _estimate(certified: FrozenRule, goal: Goal, num: Bools, den: Bools, patient: NDArray[np.str_]) -> Interval:
+def _estimate(
+    certified: FrozenRule, judged: tuple[Goal, Bools, Bools], rows: Bools, patient: NDArray[np.str_]
+) -> Interval:
     """The value of a target with its clustered interval; NaN where nothing counts."""
-    codes = np.unique(patient, return_inverse=True)[1]
+    goal, num, den = judged
+    codes = np.unique(patient[rows], return_inverse=True)[1]
     weight = weights(codes, certified.per)
-    risk = ratio_interval(num * weight, den * weight, codes)
+    risk = ratio_interval(num[rows] * weight, den[rows] * weight, codes)
     return Interval(1 - risk.value, 1 - risk.high, 1 - risk.low) if goal.spec.at_least else risk

@@ -241,23 +241,28 @@ def proportion_intervals(sums: Sums, level: float = 0.95, *, exact: bool = False
     return low, high
 
 
-def combined_proportions(parts: Sequence[tuple[float, ArrayLike]], cluster: ArrayLike | Sequence[Hashable]) -> Interval:
-    """Return a linear combination of proportions of the same images, with its clustered 95 % interval.
+def combined_proportions(
+    parts: Sequence[tuple[float, ArrayLike]], cluster: ArrayLike | Sequence[Hashable], weight: Floats | None = None
+) -> Interval:
+    """Return a linear combination of proportions of the same weighted images, with its clustered 95 % interval.
 
     With proportions p_k of ends l_k and u_k and correlations r_jk of their patients' residuals, the lower end of sum c_k p_k is
     its value less sqrt(sum_jk s_j s_k r_jk d_j d_k), where d_k = |c_k| (p_k - l_k) and s_k = 1 for c_k > 0, and
     |c_k| (u_k - p_k) and -1 else.
 
-    Shapes: `parts` (N,), `cluster` (N,).
+    Shapes: `parts` (N,), `cluster` (N,), `weight` (N,).
     """
     codes, patients = cluster_codes(cluster)
+    w = np.ones(len(codes)) if weight is None else weight
     share = np.array([np.asarray(success, np.float64) for _, success in parts])
     coefficient = np.array([c for c, _ in parts])
     order = np.argsort(codes, kind="stable")
-    sums = proportion_sums(share[:, order], np.ones(len(codes)), patient_starts(codes[order]))
+    sums = proportion_sums(share[:, order], w[order], patient_starts(codes[order]))
     value, (lowest, highest) = sums.value, proportion_intervals(sums)
     low, high = value - lowest, highest - value
-    residual = np.array([np.bincount(codes, success - p, patients) for success, p in zip(share, value, strict=True)])
+    residual = np.array(
+        [np.bincount(codes, w * (success - p), patients) for success, p in zip(share, value, strict=True)]
+    )
     correlation = _correlation(residual)
     centre, sign = float(coefficient @ value), np.sign(coefficient)
     ends = []

@@ -118,9 +118,10 @@ def _notes(found: ActionList, rule: FrozenRule) -> list[str]:
     if not rule.goals:
         notes.append("the thresholds are plain choices on the validation images: no guarantee stands behind them")
     most = int(np.unique(found.patients, return_counts=True)[1].max())
-    if rule.goals and most > rule.most_images:
+    several = rule.per == "patient" or rule.most_images > 1
+    if rule.goals and rule.per != "patient" and most > rule.most_images:
         notes.append(f"a patient has {most} images, and the certificate is of patients with up to {rule.most_images}")
-    if rule.most_images > 1 and found.images.patient_id is None:
+    if several and found.images.patient_id is None:
         notes.append("there is no column patient_id: the actions are those of single images, not of patients")
     return notes
 

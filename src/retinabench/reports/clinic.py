@@ -256,7 +256,7 @@ def _kind(one: SetScreening, report: ScreeningReport) -> Kind:
         return "blind"
     if one.referred == 0:
         return "no referral"
-    if report.referral.rate and rate > MORE_WORK * report.referral.rate:
+    if report.referral.rate and one.read_here > MORE_WORK * report.referral.rate:
         return "more work"
     if table.fn == 0:
         return "nothing missed"

@@ -133,7 +133,7 @@ def test_nothing_missed_has_an_upper_bound():
 
 def test_hours_by_hand():
     part = rb.Predictions(np.arange(8), [1, 1, 0, 0, 0, 0, 0, 1], [0.5] * 8, patient_id=list("aabbccdd"))
-    found = workload(part, np.array([1, 1, 0, 0, 0, 0, 1, 0], bool), images_per_hour=30)
+    found = workload(part, np.array([1, 1, 0, 0, 0, 0, 1, 0], bool), images_per_hour=30, weight=np.ones(8))
     assert found.images.value == 3 / 8
     assert found.patients.value == 2 / 4
     assert found.found.value == 2 / 3

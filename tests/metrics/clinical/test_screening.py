@@ -11,11 +11,13 @@ from sklearn.metrics import roc_auc_score
 import retinabench as rb
 from conftest import shared_path
 from retinabench.core.errors import InputError
+from retinabench.metrics.clinical.by_patient import by_patient
 from retinabench.metrics.clinical.decision_curve import net_benefit
-from retinabench.metrics.clinical.screening import patient_level, ungradable_images
+from retinabench.metrics.clinical.screening import ungradable_images
 from retinabench.metrics.clinical.screening_report import clinic
 from retinabench.metrics.clinical.screening_table import predictive_values, referral_view_intervals, two_by_two
 from retinabench.metrics.clinical.thresholds import judge_goals, sensitivity_at_specificity
+from retinabench.predictions.table import Predictions
 from support.golden_evaluation import most_uncertain
 from support.screened import two_domains
 
@@ -75,24 +77,47 @@ def test_golden_readings(data):
 
 
 def test_golden_patients(data, golden):
-    people = patient_level(data["y"], data["p"], data["patient"])
+    ids = np.arange(len(data["y"])).astype(str)
+    people = by_patient(Predictions(ids, data["y"], data["p"], patient_id=np.asarray(data["patient"]).astype(str)))
     want = golden["patient_level_n200"]
-    assert len(people.label) == 200
+    assert len(people) == 200
     assert people.label.mean() == pytest.approx(want["prevalence"])
     assert roc_auc_score(people.label, people.prob) == pytest.approx(want["auc"], abs=1e-12)
-    assert (people.images == 2).all()
 
 
-def test_patients_by_hand():
-    label = [0, 1, 0, 0, 1, 1]
-    prob = [0.2, 0.9, 0.6, 0.1, 0.3, 0.7]
-    patient = ["a", "a", "b", "b", "c", "c"]
-    referred = [1, 0, 1, 0, 1, 1]
-    people = patient_level(label, prob, patient, referred=referred)
-    assert people.label.tolist() == [True, False, True]
-    assert people.positive.tolist() == [True, False, False]
-    assert people.referred.tolist() == [False, True, True]  # a is positive by its other eye
-    assert people.prob.tolist() == [0.9, 0.1, 0.7]
+def any_eye(label, said, sent, patient):
+    """Patients one by one: diseased, called by an eye that is not read, read where another eye is and none is called."""
+    rows = []
+    for one in np.unique(patient):
+        eyes = np.asarray(patient) == one
+        called = (said & ~sent)[eyes].any()
+        rows.append((np.asarray(label)[eyes].any(), called, sent[eyes].any() and not called))
+    return np.array(rows).T
+
+
+def test_patients_are_what_a_rule_does_to_their_images():
+    """At every threshold of the uncertainty: exact, for 200 patients with one to four eyes, in two domains, with ties; seed 3."""
+    rng = np.random.default_rng(3)
+    patient = np.repeat(np.arange(200), rng.integers(1, 5, 200)).astype(str)
+    n = len(patient)
+    prob, u = rng.random(n).round(2), rng.random(n).round(1)
+    given = Predictions(np.arange(n).astype(str), rng.random(n) < 0.3, prob, patient_id=patient, uncertainty=u)
+    people = by_patient(given, "own", 0.4)
+    for t in np.arange(0, 1.05, 0.1):
+        label, called, read = any_eye(given.label, prob >= 0.4, u > t, patient)
+        assert (people.label == label).all()
+        assert ((people.uncertainty > t) == read).all()
+        assert (((people.prob >= 0.4) & (people.uncertainty <= t)) == called).all()
+    both = Predictions(
+        ["a", "b", "c"],
+        [0, 1, 1],
+        [0.1, 0.9, 0.2],
+        patient_id=["p", "p", "p"],
+        domain=["in_domain", "shifted", "shifted"],
+    )
+    assert by_patient(both).image_id.tolist() == ["p, in_domain test", "p, shifted test"]
+    with pytest.raises(InputError, match="is missing"):
+        by_patient(Predictions(["a"], [0], [0.1]))
 
 
 def test_readings_by_hand():
@@ -122,13 +147,13 @@ def test_it_gathers_what_the_functions_say():
         assert one["images"]["sensitivity"]["value"] == table.sensitivity
         assert one["images"]["goals"]["nhs"]["bound"][0] == verdicts[0].sensitivity[1]
         assert one["images"]["goals"]["nhs"]["estimate_met"] == verdicts[0].estimate_met
-        people = patient_level(part.label, part.prob, part.patient_id, threshold=0.4)
-        assert one["patients"]["tp"] == (people.label & people.positive).sum()
+        label, called, _ = any_eye(part.label, said, np.zeros(len(part), bool), part.patient_id)
+        assert one["patients"]["tp"] == (label & called).sum()
         assert one["referred"] == sent.sum()
         for reading, rates in referral_view_intervals(part.label, said, sent, part.patient_id).items():
             assert one["readings"][reading]["specificity"]["value"] == rates["specificity"].value
-        after = patient_level(part.label, part.prob, part.patient_id, threshold=0.4, referred=sent)
-        views = referral_view_intervals(after.label, after.positive, after.referred, np.arange(len(after.label)))
+        label, called, read = any_eye(part.label, said, sent, part.patient_id)
+        views = referral_view_intervals(label, called, read, np.arange(len(label)))
         assert one["patient_readings"]["reader"]["sensitivity"]["value"] == pytest.approx(
             views["reader"]["sensitivity"].value
         )

@@ -50,6 +50,7 @@ def net_benefit(
     reader: tuple[float, float] = (1.0, 1.0),
     referral_cost: float = 0.0,
     cluster: ArrayLike | Sequence[Hashable] | None = None,
+    weight: Floats | None = None,
 ) -> DecisionCurve:
     """Return the decision curve: NB(t) = TP/n - FP/n * t / (1 - t), positive where prob >= t.
 
@@ -60,7 +61,7 @@ def net_benefit(
     References:
         Vickers and Elkin, Decision curve analysis, Med. Decis. Making 26:565 (2006).
 
-    Shapes: `label` (N,), `prob` (N,), `thresholds` (T,), `referred` (N,), `cluster` (N,).
+    Shapes: `label` (N,), `prob` (N,), `thresholds` (T,), `referred` (N,), `cluster` (N,), `weight` (N,).
     """
     y, p = binary(label, "label"), np.asarray(prob, np.float64)
     t = np.atleast_1d(np.asarray(thresholds, np.float64))
@@ -69,20 +70,21 @@ def net_benefit(
     sent = np.zeros(len(y), bool) if referred is None else binary(referred, "referred")
     if not len(y) == len(p) == len(sent):
         raise InputError(f"{len(p)} probabilities and {len(sent)} referrals for {len(y)} labels")
-    n, odds = len(y), t / (1 - t)
+    w = np.ones(len(y)) if weight is None else weight
+    n, odds = w.sum(), t / (1 - t)
     s, specificity = reader
-    tp = _at_least(p, y & ~sent, t) + s * (y & sent).sum()
-    fp = _at_least(p, ~y & ~sent, t) + (1 - specificity) * (~y & sent).sum()
-    model = (tp - odds * fp) / n - referral_cost * sent.sum() / n
-    prevalence = float(y.mean())
+    tp = _at_least(p, w * (y & ~sent), t) + s * (w @ (y & sent))
+    fp = _at_least(p, w * (~y & ~sent), t) + (1 - specificity) * (w @ (~y & sent))
+    model = (tp - odds * fp) / n - referral_cost * (w @ sent) / n
+    prevalence = float(w @ y / n)
     curve = DecisionCurve(t, model, prevalence - (1 - prevalence) * odds)
     if cluster is None:
         return curve
-    return _with_intervals(curve, y, p, sent, reader, referral_cost, cluster)
+    return _with_intervals(curve, y, p, sent, reader, referral_cost, cluster, w)
 
 
-def _at_least(prob: Floats, case: Bools, thresholds: Floats) -> Floats:
-    """Number of the cases with prob >= t, for each threshold."""
+def _at_least(prob: Floats, case: Floats, thresholds: Floats) -> Floats:
+    """Weight of the cases with prob >= t, for each threshold."""
     order = np.argsort(prob, kind="stable")
     below = np.append(0.0, np.cumsum(case[order]))
     return np.asarray(below[-1] - below[np.searchsorted(prob[order], thresholds, "left")])
@@ -96,6 +98,7 @@ def _with_intervals(
     reader: tuple[float, float],
     cost: float,
     cluster: ArrayLike | Sequence[Hashable],
+    weight: Floats,
 ) -> DecisionCurve:
     """Add the intervals of the net benefit, and of its difference from treating all.
 
@@ -109,8 +112,8 @@ def _with_intervals(
     for t in curve.threshold:
         odds = t / (1 - t)
         called = np.where(sent, read, p >= t)
-        benefit = combined_proportions([(1.0, y * called), (-odds, ~y * called), *paid], codes)
-        gain = combined_proportions([(odds, ~y * (1 - called)), (-1.0, y * (1 - called)), *paid], codes)
+        benefit = combined_proportions([(1.0, y * called), (-odds, ~y * called), *paid], codes, weight)
+        gain = combined_proportions([(odds, ~y * (1 - called)), (-1.0, y * (1 - called)), *paid], codes, weight)
         rows.append((benefit.low, benefit.high, gain.low, gain.high))
     low, high, over_low, over_high = np.array(rows).T
     return replace(curve, low=low, high=high, over_all_low=over_low, over_all_high=over_high)
@@ -242,19 +245,18 @@ class Workload(Document):
         return self.images_per_expert_hour / self.images_per_patient
 
 
-def workload(part: Predictions, referred: NDArray[np.bool_], images_per_hour: float) -> Workload:
-    """Return the work that a referral means.
+def workload(part: Predictions, referred: NDArray[np.bool_], images_per_hour: float, weight: Floats) -> Workload:
+    """Return the work that a referral means; a patient counts for the mean of the patient's images.
 
-    Shapes: `referred` (N,).
+    Shapes: `referred` (N,), `weight` (N,).
     """
     codes, patients = cluster_codes(part.patients)
     any_image = np.bincount(codes, referred, patients) > 0
-    every = np.ones(patients, bool)
-    shares = referral_shares(part.label == 1, np.zeros(len(codes), bool), referred)
+    of_patient = np.bincount(codes, weight) / np.bincount(codes)
     return Workload(
-        share_interval(shares, "referred", codes),
-        clustered_proportion(any_image, every, np.arange(patients)),
-        share_interval(shares, "referable_of_referred", codes),
+        clustered_proportion(referred, weight, codes),
+        clustered_proportion(any_image, of_patient, np.arange(patients)),
+        clustered_proportion(part.label == 1, referred * weight, codes),
         len(codes) / patients,
         images_per_hour,
     )

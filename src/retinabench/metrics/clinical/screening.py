@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from retinabench.core.errors import InputError
 from retinabench.core.results import Document, JsonObject, json_content, number_text, vars_of
 from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.calibration import CalibrationSummary, calibration_summary
+from retinabench.metrics.classification import false_alarm_price
+from retinabench.metrics.clinical.by_patient import by_patient
 from retinabench.metrics.clinical.decision_curve import (
     THRESHOLDS,
     DecisionCurve,
@@ -27,6 +28,7 @@ from retinabench.metrics.clinical.screening_table import (
     PROPORTIONS,
     Shares,
     TwoByTwo,
+    population_weight,
     predictive_value_intervals,
     rate_shares,
     reading_calls,
@@ -46,7 +48,7 @@ from retinabench.metrics.clinical.thresholds import (
     specificity_at_sensitivity,
 )
 from retinabench.metrics.intervals import auroc_error
-from retinabench.metrics.proportions import Interval, binary, clustered_proportion
+from retinabench.metrics.proportions import Interval, clustered_proportion
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.metrics.weighted_images import is_positive
 from retinabench.predictions.table import Predictions
@@ -101,52 +103,6 @@ def both_rates(shares: Shares, codes: NDArray[np.intp]) -> SensitivitySpecificit
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class ScreenedPatients:
-    """One row per patient, in the order of the sorted ids; G patients."""
-
-    label: NDArray[np.bool_]
-    prob: Floats
-    positive: NDArray[np.bool_]
-    referred: NDArray[np.bool_]
-    images: NDArray[np.int64]
-
-
-def patient_level(
-    label: ArrayLike,
-    prob: ArrayLike,
-    patient: ArrayLike | Sequence[Hashable],
-    *,
-    threshold: float = 0.5,
-    referred: ArrayLike | None = None,
-) -> ScreenedPatients:
-    """Return one row per patient by the any-eye reading: a patient is referable if one eye is, and called so if one eye is.
-
-    The patient's prob is the largest of the retained images (of all images where none is retained). Referred means that some
-    image is referred and no retained one is positive: a positive patient sees the specialist in any case. The pivotal trial
-    of IDx-DR judged participants so: "in at least one eye".
-
-    Shapes: `label` (N,), `prob` (N,), `patient` (N,), `referred` (N,).
-    """
-    y, p = binary(label, "label"), np.asarray(prob, np.float64)
-    sent = np.zeros(len(y), bool) if referred is None else binary(referred, "referred")
-    codes, patients = cluster_codes(patient)
-    if not len(y) == len(p) == len(sent) == len(codes):
-        raise InputError(f"{len(p)} probabilities, {len(sent)} referrals, {len(codes)} ids for {len(y)} labels")
-
-    def any_eye(case: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        return np.bincount(codes, case, patients) > 0
-
-    positive = any_eye((p >= threshold) & ~sent)
-    alone = ~any_eye(~sent)[codes]  # images of patients all of whose images are referred
-    largest = np.full(patients, -np.inf)
-    shown = ~sent | alone
-    np.maximum.at(largest, codes[shown], p[shown])
-    return ScreenedPatients(
-        any_eye(y), largest, positive, any_eye(sent) & ~positive, np.bincount(codes, minlength=patients)
-    )
-
-
 Intervals = Mapping[str, Mapping[str, Interval]]
 Bools = NDArray[np.bool_]
 
@@ -196,6 +152,15 @@ class Screened:
     images_per_hour: float
     subgroups: Sequence[str] | None
     goal: tuple[float, float] = (0.85, 0.8)  # sensitivity and specificity that are to be reached
+    population: float | None = None  # share of referable images where the model will work; None: that of the study
+    harm: float | None = (
+        None  # false alarms that weigh as much as a missed image; None: what the decision threshold states
+    )
+
+    @property
+    def price(self) -> float:
+        """What a false alarm costs, in missed referable images."""
+        return false_alarm_price(self.threshold.value) if self.harm is None else 1 / self.harm
 
 
 @dataclass(frozen=True)
@@ -224,7 +189,12 @@ class SetScreening(Document):
 
     @property
     def read(self) -> float:
-        """Share of the gradable images that the expert reads."""
+        """Share of the gradable images that the expert reads, in the stated population."""
+        return self.workload.images.value
+
+    @property
+    def read_here(self) -> float:
+        """The same in this study."""
         return self.referred / self.images.table.counts("prevalence")[1]
 
     def to_dict(self) -> JsonObject:
@@ -248,20 +218,21 @@ def screen_set(part: Predictions, gradable: Bools, stated: Screened) -> SetScree
     values, _ = referral_uncertainty(part, stated.referral.uncertainty, threshold=cut.value)
     sent = stated.referral.refers(values)
     codes, _ = cluster_codes(part.patients)
-    patients, patient_readings = _by_patient(part, sent, stated)
-    readings = referral_view_intervals(y, said, sent, codes, reader=stated.reader)
-    alone, after = _judged(y, said, codes, stated), readings["reader"]
+    patients, patient_readings = _by_patient(part, stated)
+    weight = population_weight(y, stated.population)
+    readings = referral_view_intervals(y, said, sent, codes, reader=stated.reader, weight=weight)
+    alone, after = _judged(y, said, codes, stated, weight), readings["reader"]
     called = reading_calls(y, said, sent, stated.reader)["reader"]
     ranked = auroc_error(y, p, codes)
     return SetScreening(
         images=alone,
         patients=patients,
-        pathway=_judged(y, said | sent, codes, stated),
+        pathway=_judged(y, said | sent, codes, stated, weight),
         auroc=Interval(ranked.auroc, *ranked.interval()),
         referred=int(sent.sum()),
         missed=missed_disease(part, said, sent, values),
-        workload=workload(part, sent, stated.images_per_hour),
-        simple_rule=best_simple_rule(y, p, said, sent, codes, cut.value, stated.reader),
+        workload=workload(part, sent, stated.images_per_hour, weight),
+        simple_rule=best_simple_rule(y, p, said, sent, codes, cut.value, stated.reader, stated.price, weight),
         readings=readings,
         patient_readings=patient_readings,
         predictive_values={
@@ -274,12 +245,13 @@ def screen_set(part: Predictions, gradable: Bools, stated: Screened) -> SetScree
                     ).items()
                 },
             }
-            for q in stated.prevalences
+            for q in sorted({*stated.prevalences, *([] if stated.population is None else [stated.population])})
         },
         operating_points=_operating_points(part),
-        decision_curve=net_benefit(y, p, THRESHOLDS, cluster=codes),
+        decision_curve=net_benefit(y, p, THRESHOLDS, cluster=codes, weight=weight),
         with_reader=net_benefit(
-            y, p, THRESHOLDS, referred=sent, reader=stated.reader, referral_cost=stated.referral_cost, cluster=codes
+            y, p, THRESHOLDS, referred=sent, reader=stated.reader, referral_cost=stated.referral_cost, cluster=codes,
+            weight=weight,
         ),
         calibration=calibration_summary(y, p, codes),
         subgroups=subgroups_of(part, called, sent, stated.subgroups) if part.subgroups or stated.subgroups else None,
@@ -298,26 +270,23 @@ def _operating_points(part: Predictions) -> dict[str, dict[str, OperatingPoint]]
     }
 
 
-def _judged(y: Bools, said: Bools, codes: NDArray[np.intp], stated: Screened) -> JudgedTable:
+def _judged(
+    y: Bools, said: Bools, codes: NDArray[np.intp], stated: Screened, weight: Floats | None = None
+) -> JudgedTable:
     goals = {"stated": ClinicalGoal(*stated.goal, "stated")} | GOALS
     table, verdicts = judge_goals(y, said, codes, goals=goals, exploratory=stated.threshold.same_images)
-    shares = rate_shares(y, said)
+    shares = rate_shares(y, said, weight)
     return JudgedTable(table, {name: share_interval(shares, name, codes) for name in PROPORTIONS}, tuple(verdicts))
 
 
-def _by_patient(part: Predictions, sent: Bools, stated: Screened) -> tuple[JudgedTable | None, Intervals | None]:
+def _by_patient(part: Predictions, stated: Screened) -> tuple[JudgedTable | None, Intervals | None]:
     """2x2 table of the model alone and the readings after referral, per patient (any eye)."""
     if part.patient_id is None:
         return None, None
-    cut = stated.threshold
-    at = float(np.nextafter(0.5, 1)) if cut.is_default else cut.value
-    people = patient_level(part.label, part.prob, part.patient_id, threshold=at)
-    after = patient_level(part.label, part.prob, part.patient_id, threshold=at, referred=sent)
-    codes = np.arange(len(people.label))
-    return (
-        _judged(people.label, people.positive, codes, stated),
-        referral_view_intervals(after.label, after.positive, after.referred, codes, reader=stated.reader),
-    )
+    people = by_patient(part, stated.referral.uncertainty, stated.threshold.value)
+    y, said, codes = people.label == 1, is_positive(people.prob, stated.threshold.value), np.arange(len(people))
+    sent = stated.referral.refers(referral_uncertainty(people, "own")[0])
+    return _judged(y, said, codes, stated), referral_view_intervals(y, said, sent, codes, reader=stated.reader)
 
 
 def _ungradable(every: Predictions, gradable: Bools, cut: FrozenThreshold) -> Ungradable:

@@ -259,6 +259,8 @@ class ScreeningReport(Tabular):
             "reader": {"sensitivity": self.reader[0], "specificity": self.reader[1]},
             "referral_cost": self.stated.referral_cost,
             "images_per_hour": self.stated.images_per_hour,
+            "population": self.stated.population,
+            "harm": self.stated.harm,
             "notes": list(self.notes),
             "sets": json_content(self.sets),
         }
@@ -277,6 +279,8 @@ def clinic(
     images_per_hour: float = 60.0,
     subgroups: Sequence[str] | None = None,
     goal: tuple[float, float] = (0.85, 0.8),
+    population: float | None = None,
+    harm: float | None = None,
 ) -> ScreeningReport:
     """Compute the screening numbers of the test split, per domain.
 
@@ -294,7 +298,10 @@ def clinic(
         referral_cost: Price of one referral, in detected referable images: 0.02 says that 50 readings are worth one.
         images_per_hour: What an expert reads in an hour.
         subgroups: Further columns to look at; None for all that make groups.
-        goal: Sensitivity and specificity that are to be reached.
+        goal: Sensitivity and specificity that are to be reached, both at once (co-primary endpoints).
+        population: Share of referable images where the model will work, if the study has more or fewer (enrichment): the shares of all
+            images, the workload and the net benefit are those of this population.
+        harm: False alarms that weigh as much as one missed image; None: (1 - t) / t at the decision threshold t.
 
     Returns:
         The numbers of each domain that has gradable test images.
@@ -309,7 +316,11 @@ def clinic(
         >>> report["in_domain"].referred, report["in_domain"].missed.images
         (2, ())
     """
-    _check_stated(prevalences, referral_cost, images_per_hour)
+    _check_stated((*prevalences, *([] if population is None else [population])), referral_cost, images_per_hour)
+    if harm is not None and not 0 < harm < np.inf:
+        raise InputError(
+            f"the harm is {harm:g}", hint="Say how many false alarms weigh as much as a missed image, such as 20."
+        )
     if not all(0 < one < 1 for one in goal):
         raise InputError(
             f"the goal is {goal}", hint="Sensitivity and specificity lie between 0 and 1, such as 0.85 and 0.8."
@@ -324,7 +335,7 @@ def clinic(
     usable = predictions if gradable.all() else predictions.take(np.flatnonzero(gradable))
     cut = DecisionThreshold.parse(DEFAULT if threshold is None else threshold).freeze(usable)
     rule = referral_rule(usable, uncertainty, cut.value, threshold=referral_threshold, rate=referral_rate)
-    stated = Screened(cut, rule, prevalences, reader, referral_cost, images_per_hour, subgroups, goal)
+    stated = Screened(cut, rule, prevalences, reader, referral_cost, images_per_hour, subgroups, goal, population, harm)
     sets = {}
     for name in ("in_domain", "shifted"):
         rows = np.flatnonzero((predictions.domain == name) & (predictions.split == "test"))
@@ -351,6 +362,11 @@ def _notes(predictions: Predictions, stated: Screened, sets: Mapping[str, SetScr
         notes.append(stated.threshold.note)
     for name, one in sets.items():
         notes += inversion_notes(name, one.auroc.value, one.auroc.high)
+        if stated.population is not None:
+            notes.append(
+                f"{SET_LABELS[name].lower()}: shares of all images, workload and net benefit are those of a population with "
+                f"{100 * stated.population:g} % referable images; the study has {100 * one.images.table.rate('prevalence'):.3g} %"
+            )
     rule = stated.referral
     if rule.same_images:
         notes.append(
@@ -358,9 +374,9 @@ def _notes(predictions: Predictions, stated: Screened, sets: Mapping[str, SetScr
             "there is no validation split"
         )
     for name, one in sets.items():
-        if rule.rate is not None and abs(one.read - rule.rate) > 0.02:
+        if rule.rate is not None and abs(one.read_here - rule.rate) > 0.02:
             notes.append(
-                f"{SET_LABELS[name].lower()}: {100 * one.read:.1f} % of the images are referred where "
+                f"{SET_LABELS[name].lower()}: {100 * one.read_here:.1f} % of the images are read where "
                 f"{100 * rule.rate:.1f} % was asked for, because of ties or another distribution of the uncertainty"
             )
     skipped = {column: why for one in sets.values() if one.subgroups for column, why in one.subgroups.skipped.items()}

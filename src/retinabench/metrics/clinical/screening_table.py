@@ -12,7 +12,7 @@ referred, and a reader of sensitivity s and specificity p, "after referral" has 
 | `reader` | (TP_ret + s P_ref) / P | (TN_ret + p N_ref) / N | a reader of stated sensitivity s and specificity p |
 
 A patient is referable if one image is, called so if one retained image is, and referred if an image is and no retained one is called
-referable (`patient_level`).
+referable (`by_patient`).
 
 >>> round(predictive_values(0.9, 0.8, 0.1)[0], 6)
 0.333333
@@ -108,16 +108,24 @@ def reading_calls(
     }
 
 
-def rate_shares(label: Bools, called: NDArray[Any], counted: Bools | None = None) -> Shares:
+def population_weight(label: Bools, prevalence: float | None) -> Floats:
+    """(N,) what each image counts for, so that this share of them is referable; 1 where none is stated or one class is missing."""
+    found = label.mean()
+    if prevalence is None or not 0 < found < 1:
+        return np.ones(len(label))
+    return np.asarray(np.where(label, prevalence / found, (1 - prevalence) / (1 - found)), np.float64)
+
+
+def rate_shares(label: Bools, called: NDArray[Any], counted: NDArray[Any] | None = None) -> Shares:
     """Return the rates of calls as (success, among), per image.
 
     Shapes: `label` (N,) bool; `called` (N,) or (K, N), the probability with which an image is called positive in the end;
-    `counted` (N,) bool, the images that count, all where it is None.
+    `counted` (N,), what each image counts for, 1 where it is None.
     """
-    y, every = label, np.ones(len(label), bool) if counted is None else counted
+    y, every = label, np.ones(len(label)) if counted is None else counted
     return {
-        "sensitivity": (called, y & every),
-        "specificity": (1 - called, ~y & every),
+        "sensitivity": (called, y * every),
+        "specificity": (1 - called, ~y * every),
         "ppv": (y, every * called),
         "npv": (~y, every * (1 - called)),
         "accuracy": (np.where(y, called, 1 - called), every),
@@ -168,19 +176,21 @@ def referral_view_intervals(
     *,
     reader: tuple[float, float] = (0.9, 0.95),
     level: float = 0.95,
+    weight: Floats | None = None,
 ) -> dict[str, dict[str, Interval]]:
     """Return the rates under the four readings of "referred", which differ by far more than methods do, with clustered intervals.
 
     The thresholds behind `positive` and `referred` are taken as frozen, and the reader's rates as known: choose and measure
     them on other data.
 
-    Shapes: `label` (N,), `positive` (N,), `referred` (N,), `cluster` (N,).
+    Shapes: `label` (N,), `positive` (N,), `referred` (N,), `cluster` (N,), `weight` (N,).
     """
     y, sent = binary(label, "label"), binary(referred, "referred")
     codes, _ = cluster_codes(cluster)
+    counts = np.ones(len(y)) if weight is None else weight
     views = {}
     for name, called in reading_calls(y, binary(positive, "positive"), sent, reader).items():
-        shares = rate_shares(y, called, ~sent if name == "retained_only" else None)
+        shares = rate_shares(y, called, ~sent * counts if name == "retained_only" else counts)
         views[name] = {rate: share_interval(shares, rate, codes, level) for rate in RATES}
     return views
 

@@ -5,6 +5,7 @@ the images of a new patient, and the expectation over patients:
 
     per image                        w = 1:                  all images of all patients count alike
     per image of a random patient    w = 1 / (images of the patient):    all patients count alike
+    per patient (any eye)            one row per patient (`by_patient`), w = 1
 
 | target | num | den |
 |---|---|---|
@@ -31,16 +32,20 @@ from numpy.typing import NDArray
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import Document, number_text
 from retinabench.metrics.bootstrap import cluster_codes
-from retinabench.metrics.image_sets import PER_IMAGE, PER_IMAGE_OF_A_RANDOM_PATIENT
+from retinabench.metrics.image_sets import PER_IMAGE, PER_IMAGE_OF_A_RANDOM_PATIENT, PER_PATIENT
 from retinabench.metrics.proportions import Interval, clopper_pearson, effective_images
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-Per = Literal["image", "patient-image"]
-PER: dict[str, str] = {"image": PER_IMAGE, "patient-image": PER_IMAGE_OF_A_RANDOM_PATIENT}
-"""The two estimands and their names."""
+Per = Literal["image", "patient-image", "patient"]
+PER: dict[str, str] = {
+    "image": PER_IMAGE,
+    "patient-image": PER_IMAGE_OF_A_RANDOM_PATIENT,
+    "patient": f"{PER_PATIENT} (any eye)",
+}
+"""The estimands and their names."""
 
 SEVERE = 3  # The lowest grade of severe disease.
 
@@ -99,7 +104,7 @@ def weights(patient: NDArray[np.intp], per: Per) -> Floats:
     """Return the (N,) weights of images in an estimand, one of `PER`; raises `InputError` for another name."""
     if per not in PER:
         raise InputError(f"unknown estimand '{per}'", hint=nearest(per, PER))
-    return np.ones(len(patient)) if per == "image" else 1 / np.bincount(patient)[patient].astype(np.float64)
+    return np.ones(len(patient)) if per != "patient-image" else 1 / np.bincount(patient)[patient].astype(np.float64)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ import numpy as np
 from retinabench.core.errors import InputError
 from retinabench.core.results import Row
 from retinabench.metrics.bootstrap import check_draws
+from retinabench.metrics.clinical.by_patient import by_patient
 from retinabench.metrics.clinical.thresholds import DecisionThreshold, FrozenThreshold
 from retinabench.metrics.follow_up import Watched, reference_values
 from retinabench.metrics.guarantees.certificate import Certificate, certify
@@ -132,7 +133,8 @@ def transfer(
         goal: The value to reach.
         goals: Several of them instead, such as ``["sensitivity=.9", "npv=.99", "workload=.5"]``.
         delta: None for the plain choice; else certify all goals with confidence 1 - delta.
-        per: The estimand: ``image`` (all images count alike) or ``patient-image`` (all patients do: an image of a random one).
+        per: The estimand: ``image`` (all images count alike), ``patient-image`` (all patients do: an image of a random one), or
+            ``patient`` (any eye).
         most_images: The largest number of images that a new patient may have; None: that of the validation patients.
         uncertainty: What orders the referral, as in `score`.
         threshold: From which probability on the model calls an image referable; see `DecisionThreshold`.
@@ -155,7 +157,12 @@ def transfer(
     check_draws(bootstrap, seed)
     wanted, parts = as_goals(target, goal, goals), validation_and_test(predictions, certifying=delta is not None)
     decision = _decision(predictions, threshold, certifying=delta is not None)
-    cases = {name: ReferralCases.of(part, uncertainty, decision.value, per) for name, part in parts.items()}
+    name = referral_uncertainty(parts["validation"], uncertainty, threshold=decision.value)[1]
+    reference = reference_values(Watched.of(parts["validation"], name, None, decision=decision.value))
+    if per == "patient":
+        parts = {of: by_patient(part, uncertainty, decision.value) for of, part in parts.items()}
+        uncertainty, most_images = "own", None
+    cases = {of: ReferralCases.of(part, uncertainty, decision.value, per) for of, part in parts.items()}
     sets: dict[str, Realised] = {}
     with of_file(predictions.source):
         choice = choose_threshold(first := cases["validation"], wanted)
@@ -164,11 +171,9 @@ def transfer(
         if frozen is not None:
             seen = {name: np.column_stack([parts[name].prob, one.uncertainty]) for name, one in cases.items()}
             sets = on_sets(cases, parts, frozen, wanted, seen, reader, bootstrap, seed, certified=delta is not None)
-    name = referral_uncertainty(parts["validation"], uncertainty, threshold=decision.value)[1]
     notes = notes_on(parts["validation"], sets, [certificate] if certificate else [], "missed")
     notes += [decision.note] if decision.note else []
     alone = TARGETS["sensitivity"].estimate(first, np.inf)
-    reference = reference_values(Watched.of(parts["validation"], name, None, decision=decision.value))
     return Transfer(per, name, decision, choice, certificate, alone, sets, reference, tuple(notes))
 
 

@@ -28,10 +28,10 @@ from numpy.typing import NDArray
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document, JsonObject, Row
 from retinabench.metrics.bootstrap import check_draws
+from retinabench.metrics.clinical.by_patient import by_patient
 from retinabench.metrics.follow_up import Watched, reference_values
 from retinabench.metrics.guarantees.certificate import Certificate, certify, rounded_up
 from retinabench.metrics.guarantees.goals import Goal, Per, ReferralCases, as_goals, ratio_interval
-from retinabench.metrics.guarantees.sequence import SHARE
 from retinabench.metrics.guarantees.threshold import (
     FrozenOnSets,
     Realised,
@@ -53,8 +53,8 @@ TARGETS_OF: dict[Side, tuple[str, ...]] = {
     "positive": ("ppv", "specificity"),
 }
 
-BEGIN: dict[Side, float] = {"negative": SHARE, "positive": 0.05}
-"""Share of the patients with which a sequence begins: few patients have an image that is clearly positive."""
+BEGIN: dict[Side, float] = {"negative": 0.25, "positive": 0.05}
+"""Share of the patients with which a sequence begins: a zone may hold a small part of them."""
 
 
 def zone_goals(goals: Sequence[Goal | str]) -> dict[Side, tuple[Goal, ...]]:
@@ -267,7 +267,7 @@ def triage(
         predictions: Predictions with a validation and a test split.
         goals: Goals of the negative and of the positive zone, such as ``["npv=.98", "sensitivity=.95", "ppv=.9"]``; see `TARGETS_OF`.
         delta: None for the plain choice; else certify all goals with confidence 1 - delta, half of delta for each zone.
-        per: The estimand: ``image`` (all images count alike) or ``patient-image`` (all patients do: an image of a random one).
+        per: The estimand, as in `transfer`.
         most_images: The largest number of images that a new patient may have; None: that of the validation patients.
         reader: Sensitivity and specificity of the human who reads the images between the zones, for the four readings.
         bootstrap: Permutations of the screen for covariate shift, at least 199.
@@ -288,6 +288,9 @@ def triage(
     check_draws(bootstrap, seed)
     wanted = zone_goals(goals)
     parts = validation_and_test(predictions, certifying=delta is not None)
+    reference = reference_values(Watched.of(parts["validation"], "total", None))
+    if per == "patient":
+        parts, most_images = {name: by_patient(part, "margin") for name, part in parts.items()}, None
     cases = {name: ReferralCases.of(part, "margin", 0.5, per) for name, part in parts.items()}
     first, prob = cases["validation"], parts["validation"].prob
     with of_file(predictions.source):
@@ -310,7 +313,6 @@ def triage(
             sets = on_sets(three, parts, READ, kept, features, reader, bootstrap, seed, certified=delta is not None)
     read = float(np.average(_three(first, prob, *chosen).uncertainty, weights=first.weight))
     notes = notes_on(parts["validation"], sets, [*certificates.values()], "called negative")
-    reference = reference_values(Watched.of(parts["validation"], "total", None))
     return Triage(per, delta, zones, read, sets, shares, reference, tuple(notes))
 
 

@@ -8,10 +8,12 @@ from typing import Literal
 
 import numpy as np
 
+from retinabench.metrics.clinical.by_patient import by_patient
 from retinabench.metrics.clinical.thresholds import GOALS, judge_goals
-from retinabench.metrics.image_sets import PER_IMAGE, SET_LABELS
+from retinabench.metrics.image_sets import PER_IMAGE, PER_PATIENT, SET_LABELS
 from retinabench.metrics.registry import SCORES
-from retinabench.reports.evaluation.evaluation import Evaluation
+from retinabench.metrics.weighted_images import Cases
+from retinabench.reports.evaluation.evaluation import NHS_SCORE, Evaluation, quantities
 from retinabench.reports.toolkit.number_format import PERCENT, THREE_DIGITS, NumberFormat, Quantity, percent
 from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table
 
@@ -24,7 +26,6 @@ RETAINED = ("accuracy", "gain", "closed", "sensitivity", "specificity", "prevale
 """Scores of the table of the retained images, at the share referred."""
 FORMATS = {"gain": NumberFormat(3, signed=True), "closed": PERCENT, "prevalence": PERCENT, "missed": PERCENT}
 NHS = {"nhs": GOALS["nhs"]}
-NHS_SCORE = "sensitivity_at_specificity_80"
 FILE_COLUMNS = {
     "method": "Method as run", "model": "Network", "task": "Task", "seed": "Seed", "samples": "Samples",
     "members": "Members", "config_hash": "Configuration", "version": "Package",
@@ -96,6 +97,33 @@ def nhs_met(evaluation: Evaluation, i: int, name: str) -> Literal["bound", "esti
     if verdicts and all(one.bound_met for one in verdicts):
         return "bound"
     return "estimate" if verdicts and all(one.estimate_met for one in verdicts) else "no"
+
+
+def patients_tables(e: Evaluation) -> list[Table]:
+    """Return what the model alone does per patient (any eye), one table per set in which patients have several images."""
+    shown = ("auroc", "accuracy", "sensitivity", "specificity")
+    specs = [SCORES[score] for score in shown]
+    tables = []
+    for name in e.domains:
+        rows = []
+        for i, method in enumerate(e.methods):
+            parts = [one.select(domain=name, split="test") for one in method.predictions]
+            known = [one for one in parts if one is not None and one.patient_id is not None]
+            people = [by_patient(one, e.settings.uncertainty, e.cases[i, name][0].cases.threshold) for one in known]
+            if not people or len(people[0]) == len(known[0]):
+                continue
+            wholes = [
+                Cases(one.label, one.prob, threshold=e.cases[i, name][0].cases.threshold).weighted() for one in people
+            ]
+            values = np.array([[spec(w) for spec in specs] for w in wholes])
+            draws = np.zeros((len(wholes), 2, len(specs)))  # not looked at: these intervals have closed forms …
+            draws[..., 0] = 0.0 if len(wholes) == 1 else np.nan  # … but that of an AUROC over several seeds
+            found = quantities([spec.interval for spec in specs], wholes, values, draws)
+            rows.append(Row(method.name, [Cell(one) for one in found]))
+        if rows:
+            caption = f"{SET_LABELS[name]}, {PER_PATIENT} (any eye): diseased, or called referable, where one image is"
+            tables.append(Table.of(caption, [Column(spec.heading) for spec in specs], rows, row_header="Method"))
+    return tables
 
 
 def nhs_table(evaluation: Evaluation) -> Table:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -61,9 +62,10 @@ def scores_table(
             rows.append(Row(control, cells, control=True))
         blocks.append(Block(columns, rows, SET_LABELS[key]))
     seeds = len(groups) < len(scores)
-    note = "Per image. Below each value: its 95 % interval over patients"
+    unit = "patient" if all(one.metadata.get("rows") == "patients" for one in scores) else "image"
+    note = f"Per {unit}. Below each value: its 95 % interval over patients"
     note += " (of several seeds the mean of theirs); ± its standard error over seeds." if seeds else "."
-    lines = [Text(line + "\n") for line in said]
+    lines = [Text(re.sub(r"\bimage(s?)\b", rf"{unit}\1", line) + "\n") for line in said]
     return Group(*lines, to_terminal(Table("", blocks, note=note)))
 
 

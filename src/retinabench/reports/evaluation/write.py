@@ -31,6 +31,7 @@ from retinabench.reports.evaluation import examples, figures, tables
 from retinabench.reports.evaluation.evaluation import (
     DEFAULTS,
     MOST_BAND_REPLICATES,
+    NHS_SCORE,
     Evaluation,
     EvaluationSettings,
     MethodPredictions,
@@ -87,6 +88,7 @@ def render(
         "show": _show,
         "shown": _shown,
         "per_image": PER_IMAGE,
+        "patients_tables": tables.patients_tables(evaluation),
         "graded": any(case.grade is not None for case in cases),
         "own_uncertainty": any(case.uncertainty_name == "own" for case in cases),
         "band_replicates": min(evaluation.settings.bootstrap, MOST_BAND_REPLICATES),
@@ -288,7 +290,7 @@ def _controls(evaluation: Evaluation, name: str) -> dict[str, dict[str, float]]:
 
 def _added(evaluation: Evaluation, i: int, file: int) -> JsonObject:
     added: JsonObject = {}
-    own = {*selective.referred_names(evaluation.settings.referred), *ADDED}
+    own = {*selective.referred_names(evaluation.settings.referred), NHS_SCORE, *ADDED}
     for name in evaluation.sets:
         if (i, name) not in evaluation.replicates or file >= len(evaluation.replicates[i, name][0]):
             continue
