@@ -250,6 +250,21 @@ def test_a_list_that_was_worked_through_is_not_replaced(service, capsys):
     assert "drift is not watched" in " ".join(capsys.readouterr().err.split())
 
 
+def test_a_day_without_a_gradable_image_goes_to_the_expert_and_a_lost_list_is_said(service, capsys):
+    lines = (service / "monday.csv").read_text().splitlines()
+    dark = [f"{lines[0]},gradable", *(f"{line.rpartition(',')[0]},,0" for line in lines[1:])]
+    (service / "dark.csv").write_text("\n".join(dark) + "\n")
+    assert apply_zones("dark.csv") == 0
+    assert "the expert reads the images of 40," in " ".join(capsys.readouterr().out.split())
+    assert apply_zones("tuesday.csv") == 0
+    (service / "lists" / "dark-actions.csv").unlink()
+    capsys.readouterr()
+    assert apply_zones("tuesday.csv") == 2
+    assert "dark-actions.csv: is missing. Restore it from a copy" in " ".join(capsys.readouterr().err.split())
+    assert run(["score", "dark.csv"]) == 2
+    assert "no image can be graded" in capsys.readouterr().err
+
+
 def test_images_of_another_kind_raise_an_alarm_and_the_list_is_written(service, capsys):
     lines = (service / "tuesday.csv").read_text().splitlines()
     (service / "dark.csv").write_text("\n".join([lines[0], *(f"{line.rpartition(',')[0]},0.5" for line in lines[1:])]))

@@ -99,7 +99,7 @@ def test_only_validation_rows_are_refused_in_one_line(tmp_path, capsys):
     for rules in ("corrected", "published"):
         assert run(["score", str(file), "--rules", rules, "-q"]) == 2
         (line,) = capsys.readouterr().err.splitlines()
-        assert "holds no image of the test split" in line
+        assert "holds no gradable image of the test split" in line
 
 
 @pytest.mark.parametrize("rules", ["corrected", "published"])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from sklearn import metrics
-from sklearn.metrics import average_precision_score, roc_auc_score
+from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
 from retinabench.core.errors import InputError
 from retinabench.metrics import classification
@@ -234,3 +234,26 @@ def test_the_sensitivity_within_a_rate_is_the_highest_of_scikit_learns_steps():
     np.testing.assert_allclose(classification.sensitivity_within(Cases(y, p).weighted(), rates), expected)
     one_class = Cases(np.zeros(3), [0.1, 0.2, 0.3]).weighted()
     assert np.isnan(classification.sensitivity_within(one_class, np.array([0.5]))).all()
+
+
+def test_rates_at_a_fixed_other_rate_and_the_partial_area_are_scikit_learns():
+    """Weights, ties and both classes; of 40 weightings at once, too. Seed 11."""
+    rng = np.random.default_rng(11)
+    y, p = rng.integers(0, 2, 150), rng.random(150).round(1)
+    weight = rng.integers(0, 3, (40, 150)).astype(float)
+    many = Cases(y, p).weighted(weight)
+    names = ("sensitivity_at_specificity_80", "specificity_at_sensitivity_90", "partial_auroc_80", "partial_auroc_90")
+    found = {name: SCORES[name](many) for name in names}
+    for k, row in enumerate(weight):
+        false, hit, _ = roc_curve(y, p, sample_weight=row, drop_intermediate=False)
+        assert found["sensitivity_at_specificity_80"][k] == pytest.approx(hit[false <= 0.2 + 1e-12].max())
+        assert found["specificity_at_sensitivity_90"][k] == pytest.approx(1 - false[hit >= 0.9 - 1e-12].min())
+        for percent in (80, 90):
+            expected = roc_auc_score(y, p, sample_weight=row, max_fpr=1 - percent / 100)
+            assert found[f"partial_auroc_{percent}"][k] == pytest.approx(expected, abs=1e-12)
+    one = Cases(y, p).weighted()
+    for of, fixed in (("sensitivity", "specificity"), ("specificity", "sensitivity")):
+        success, mass = classification.counts_at(one, 0.85, of)
+        assert (success * mass).sum() / mass.sum() == pytest.approx(SCORES[f"{of}_at_{fixed}_85"](one))
+    lone = Cases(np.ones(3), np.array([0.1, 0.2, 0.3])).weighted()
+    assert all(np.isnan(SCORES[name](lone)) for name in names)

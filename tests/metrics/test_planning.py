@@ -13,7 +13,7 @@ from retinabench.core.errors import InputError
 from retinabench.metrics.clinical.thresholds import ABOVE_HALF
 from retinabench.metrics.planning import Aims, Assumptions, Stated, from_pilot, plan_study, stated_assumptions
 from retinabench.metrics.proportions import clustered_proportion
-from retinabench.metrics.sample_sizes import Clusters, images_for_half_width
+from retinabench.metrics.sample_sizes import Clusters, exact_power, images_for_half_width, images_for_power
 
 
 def test_a_pilot_gives_the_assumptions():
@@ -93,3 +93,18 @@ def test_a_study_of_the_planned_size_has_its_power():
         hit = rng.random(2 * patients) < np.repeat(chance, 2)
         shown += clustered_proportion(hit, every, codes, exact=True).low > 0.85
     assert 0.7 < shown / 400 < 0.9
+
+
+def test_co_primary_endpoints_are_both_shown_with_the_stated_power():
+    """Independent images, half of them diseased, equal goals: each needs the square root of the power. Else the product reaches it."""
+    alone = Clusters(images_per_patient=1, correlation=0, disease_correlation=0)
+    given = Assumptions(prevalence=0.5, sensitivity=0.9, specificity=0.9, clusters=alone)
+    found = plan_study(given, Aims(above_sensitivity=0.8, above_specificity=0.8))["both_above"]
+    assert found.images == 2 * images_for_power(0.9, 0.8, 0.8**0.5)
+    given = Assumptions(prevalence=0.2, sensitivity=0.92, specificity=0.85, clusters=alone)
+    plan = plan_study(given, Aims(above_sensitivity=0.85, above_specificity=0.8))
+    both, single = plan["both_above"], (plan["sensitivity_above"], plan["specificity_above"])
+    assert both.images >= max(one.images for one in single)
+    n = both.images
+    power = exact_power([round(0.2 * n)], 0.92, 0.85) * exact_power([round(0.8 * n)], 0.85, 0.8)
+    assert power[0] >= 0.795  # the numbers of each class are rounded here

@@ -213,8 +213,12 @@ def test_every_score_of_an_object_leaves_them_out():
 
 
 def test_an_object_without_a_gradable_image_is_refused():
+    dark = rb.Predictions(["a", "b"], [0, 1], [0.1, 0.9], subgroups={"gradable": ["no", "no"]})
+    for verb in (rb.score, rb.clinic):
+        with pytest.raises(InputError, match="no gradable image of the test split"):
+            verb(dark)
     with pytest.raises(InputError, match="no image can be graded"):
-        rb.Predictions(["a", "b"], [0, 1], [0.1, 0.9], subgroups={"gradable": ["no", "no"]})
+        rb.Predictions.from_dataframe(pa.table({"label": [0, 1], "prob": [None, None], "gradable": [0, 0]}))
 
 
 def test_a_data_frame_is_read_as_a_file_is():

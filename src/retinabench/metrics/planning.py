@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -284,7 +285,29 @@ def _of_rates(given: Assumptions, aims: Aims) -> dict[str, Requirement]:
             text = f"{name} of {expected:.2f} shown to be above {above:g} (power {aims.power:g})"
             source = "exact binomial test; Chernick and Liu 2002"
             rows[f"{name}_above"] = _requirement(given, text, needed * effect / share, effect, source)
+    if aims.above_sensitivity is not None and aims.above_specificity is not None:
+        rows["both_above"] = _of_both(given, aims, list(of_class.values()))
     return rows
+
+
+def _of_both(
+    given: Assumptions, aims: Aims, of_class: Sequence[tuple[float, float, float, float | None]]
+) -> Requirement:
+    """What showing both goals at once takes: the power is the product of both, shared so that the fewest images do."""
+
+    def images(powers: tuple[float, float]) -> float:
+        return max(
+            sample_sizes.images_for_power(expected, above or 0.0, power, aims.level) * effect / share
+            for (expected, share, effect, above), power in zip(of_class, powers, strict=True)
+        )
+
+    shares = np.linspace(0, 1, 41)[1:-1]
+    needed = min(images((aims.power**one, aims.power ** (1 - one))) for one in shares.tolist())
+    text = (
+        f"sensitivity above {aims.above_sensitivity:g} and a specificity above {aims.above_specificity:g}, both shown at once "
+        f"(co-primary endpoints, power {aims.power:g})"
+    )
+    return _requirement(given, text, needed, math.nan, "exact binomial tests; power is the product")
 
 
 def _of_auroc(given: Assumptions, aims: Aims) -> dict[str, Requirement]:

@@ -211,7 +211,7 @@ def _test_split(predictions: Predictions) -> Predictions:
     test = predictions.select(split="test")
     if test is None:
         raise InputError(
-            "holds no image of the test split",
+            "holds no gradable image of the test split",
             file=predictions.source,
             hint="Scores are of the test split; leave the column 'split' out if all images belong to it.",
         )

@@ -78,7 +78,7 @@ def read_predictions(
         raise _unreadable(path, error) from None
     if len(found) > BLOCK:
         pa.default_memory_pool().release_unused()
-    return found if ungradable else found.select(unlabelled=True) or found
+    return found if ungradable else found.gradable
 
 
 def _unreadable(path: Path, error: Exception) -> InputError:

@@ -193,7 +193,7 @@ class Constructors:
         check_columns(None, layout.names, table.column_names)
         with layout.own_names():
             found = cls(**arguments_of_arrow(None, table, layout, reading, {}))
-        return found if ungradable else found.select(unlabelled=True) or found  # type: ignore[attr-defined]
+        return found if ungradable else found.gradable  # type: ignore[attr-defined]
 
     @classmethod
     def _of(
@@ -301,8 +301,6 @@ class Predictions(Constructors, Tabular):
         columns["subgroups"], changed = tidied(check_subgroups(check, self.subgroups, n, taken))
         notes += changed
         gradable = gradable_rows(check, columns["subgroups"].get(GRADABLE), n)
-        if not gradable.any():
-            raise check.fail(GRADABLE, None, "is 0 in every row: no image can be graded")
         if left := np.count_nonzero(~gradable):
             notes.append(
                 f"{left:,} of {n:,} images cannot be graded ({GRADABLE} = 0): `clinic` counts them, `apply` gives them to the expert, scores leave them out"
@@ -392,6 +390,14 @@ class Predictions(Constructors, Tabular):
     def file_row(self, place: int | np.intp) -> int:
         """Return the row of its file, from 1, of the image at a place from 0, for messages about a selection."""
         return int(place if self._rows is None else self._rows[place]) + 1
+
+    @property
+    def gradable(self) -> Predictions:
+        """The images that can be graded, labelled or not; raises `InputError` where there are none."""
+        found = self.select(unlabelled=True)
+        if found is None:
+            raise Check(self.source).fail(GRADABLE, None, "is 0 in every row: no image can be graded")
+        return found
 
     def select(
         self, *, domain: str | None = None, split: str | None = None, unlabelled: bool = False

@@ -293,12 +293,15 @@ def arguments_of(table: FileColumns, reading: Reading) -> dict[str, Any]:
     """Return the arguments of `Predictions` for a table."""
     check = Check(table.source)
     known, further, notes = dict(table.known), dict(table.further), []
+    gradable = _gradable(check, further.get(GRADABLE), untyped=table.untyped)
     if "probs" not in known:
-        raise check.fail("prob", None, "is empty in every row", "Write P(referable) of each image.")
+        if gradable is None or gradable_rows(check, gradable, len(gradable)).any():
+            raise check.fail("prob", None, "is empty in every row", "Write P(referable) of each image.")
+        known["probs"] = np.full(len(gradable), np.nan)
     if known["probs"].ndim == 0:
         raise check.fail("probs", None, "is a single value", "Write P(referable) of each image.")
     n = len(known["probs"])
-    fill_ungradable(check, known, _gradable(check, further.get(GRADABLE), untyped=table.untyped))
+    fill_ungradable(check, known, gradable)
     probs = known["probs"]
     if "image_id" not in known:
         known["image_id"], note = named_by_row(n)

@@ -139,8 +139,12 @@ def judged(
         return Applied(new, None, None, 0, 0, (*notes, older))
     parts = []
     for k, line in enumerate(lists):
-        part = Watched.of(read_predictions(inside(out, line["list"]), unlabelled=True), "own", None)
-        parts.append(replace(part, day=np.full(len(part), np.datetime64(k, "D"))))
+        graded = read_predictions(check(inside(out, line["list"])), unlabelled=True, ungradable=True).select(unlabelled=True)
+        if graded is not None:
+            part = Watched.of(graded, "own", None)
+            parts.append(replace(part, day=np.full(len(part), np.datetime64(k, "D"))))
+    if not parts:
+        return Applied(new, None, None, 0, len(rule.reference.get("prob", ())), notes)
     images = Watched(*(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(Watched)))
     visits = Visits.of(images)
     path = drift_evidence(images, visits, rule.reference, 0)

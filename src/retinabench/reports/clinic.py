@@ -565,7 +565,7 @@ def plan_table(plan: StudyPlan) -> Group:
     caption = f"{plan.patients:,} patients answer every question (prevalence {plan.assumptions.prevalence:.3g})"
     asked = [one for name, one in plan.requirements.items() if name.endswith("_above")]
     if asked:  # what was asked comes first
-        most = max(asked, key=lambda one: one.patients)
+        most = plan.requirements.get("both_above") or max(asked, key=lambda one: one.patients)
         caption = f"{most.patients:,} patients are needed for a {most.question}.\n{caption}"
     sources = "; ".join(dict.fromkeys(one.source for one in plan.requirements.values()))
     return to_terminal(Table.of(caption, columns, rows, row_header="To know", note=f"Formulas: {sources}."))
