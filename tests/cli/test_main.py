@@ -353,7 +353,7 @@ def test_compare_and_transfer_as_a_screening_team_meets_them(tmp_path, capsys):
     several = ["--goal", "sensitivity=.5", "--goal", "workload=.9", "--bootstrap", "10", "-q"]
     assert run_main(["transfer", file, *several]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert "sensitivity with expert at least 0.5; share referred at most 0.9" in text
+    assert "sensitivity with expert at least 0.5; share read by the expert at most 0.9" in text
     assert run_main(["transfer", file, "--confidence", "95", "-q"]) == 2
     assert "0.95" in one_line(capsys)
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from io import StringIO
 
 import numpy as np
 from rich.console import Console
 
 import retinabench as rb
-from retinabench.reports.guarantees import transfer_summary, triage_summary
+from retinabench.core.files import sha256
+from retinabench.metrics.guarantees.within import within
+from retinabench.reports.guarantees import summary, write_certificate
 
 
 def printed(found):
     out = StringIO()
-    Console(file=out, width=80).print(transfer_summary(found))
+    Console(file=out, width=80).print(summary(found))
     return out.getvalue()
 
 
@@ -33,12 +36,12 @@ def predictions_of(wrong, labels=None, wrong_of_test=None):
 def test_a_certificate_says_claim_plain_choice_and_verdict():
     text = printed(rb.transfer(predictions_of(3), "selective_risk", 0.1, delta=0.1, bootstrap=20))
     lines = text.splitlines()
-    assert lines[0] == "Certified on validation: refer no image."
+    assert lines[0] == "Certified on validation: the model decides every image."
     assert lines[1].startswith("Claim, per image: error of the retained at most 0.1; with")
-    assert "Plain choice, not certified: refer above an uncertainty of" in text
+    assert "Plain choice, not certified: the expert reads above an uncertainty of" in text
     rows = [re.sub(r"\s{2,}", "|", line.strip()) for line in lines]
     for row in ("images|300|300", "called negative|149|149",
-        "called positive|151|151", "referred|0|0", "referable images missed|1 of 150|1 of 150",
+        "called positive|151|151", "read by the expert|0|0", "referable images missed|1 of 150|1 of 150",
                 "grade 3-4 missed|1 of 150|1 of 150", "differs from validation|not found", "certificate|holds"):  # fmt: skip
         assert row in rows, row
 
@@ -79,7 +82,7 @@ def triaged(goals, delta=0.1):
     )  # fmt: skip
     found = rb.triage(predictions, goals, delta=delta, bootstrap=20)
     out = StringIO()
-    Console(file=out, width=80).print(triage_summary(found))
+    Console(file=out, width=80).print(summary(found))
     return found, out.getvalue()
 
 
@@ -108,3 +111,30 @@ def test_goals_of_a_refused_zone_are_not_claimed():
     )
     assert "Claim, per image: NPV of the retained at least 0.9; with confidence 0.9" in words
     assert not any("zone is empty" in note for note in found.notes)
+
+
+def test_the_certificate_is_a_page_and_one_sheet_to_be_signed(tmp_path):
+    """Claim, assumptions, checksums and lines for signatures; the same bytes again; of groups, too many for the sheet."""
+    given, source = predictions_of(3), tmp_path / "p.csv"
+    rb.write_predictions(given, source)
+    found = rb.transfer(given, goals=["selective_risk=.1", "sensitivity=.9"], delta=0.1, bootstrap=20)
+    page = write_certificate(found, source, tmp_path / "a").read_text()
+    for said in (
+        "<h1>Certified on validation: the model decides every image</h1>", "Claim, per image: error of the retained at most 0.1",
+        "Patients are independent draws of one population", sha256(source), sha256(tmp_path / "a" / "transfer.json"), "Signature",
+    ):  # fmt: skip
+        assert said in page
+    assert rb.apply(given, tmp_path / "a" / "transfer.json").actions.tolist().count("expert reads") == 0
+    sheet = (tmp_path / "a" / "certificate.pdf").read_bytes()
+    assert len(re.findall(rb"/Type /Page\b", sheet)) == 1
+    write_certificate(found, source, tmp_path / "b")
+    assert (tmp_path / "b" / "certificate.pdf").read_bytes() == sheet
+    refuted = rb.transfer(predictions_of(3, wrong_of_test=90), "selective_risk", 0.1, delta=0.1, bootstrap=20)
+    page = write_certificate(refuted, source, tmp_path / "c").read_text()
+    assert "<h1>Broken: the labels of In-domain refute the certificate</h1>" in page
+    sites = replace(given, subgroups={"site": (np.arange(600) % 12).astype(str)})
+    groups = within(sites, "site", None, lambda part, _: rb.transfer(part, "accuracy", 0.5, bootstrap=20))
+    page = write_certificate(groups, source, tmp_path / "d").read_text()
+    assert "<h1>Frozen, not certified, for 12 of 12 groups of site" in page
+    assert "Nothing is guaranteed" in page
+    assert len(re.findall(rb"/Type /Page\b", (tmp_path / "d" / "certificate.pdf").read_bytes())) == 1

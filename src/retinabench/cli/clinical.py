@@ -244,6 +244,10 @@ def transfer(
     bootstrap: Permutations = 1000,
     uncertainty: Uncertainty = "auto",
     json: Json = None,
+    out: Annotated[
+        Path | None,
+        option("--out", "FOLDER", "Folder for the certificate: transfer.json, a page, and a PDF to be signed."),
+    ] = None,
     attach: Attach = None,
     within: Annotated[
         str | None,
@@ -258,9 +262,11 @@ def transfer(
     Exit code 3: no threshold satisfies the goals (of a zone), or none can be certified; 4: the labels of a test set refute the certificate.
     """
     from retinabench.metrics.guarantees.transfer import transfer as transfer_threshold
-    from retinabench.metrics.guarantees.triage import Triage, triage
+    from retinabench.metrics.guarantees.triage import triage
+    from retinabench.metrics.guarantees.within import Within
     from retinabench.metrics.guarantees.within import within as within_groups
-    from retinabench.reports.guarantees import transfer_summary, triage_summary, within_summary
+    from retinabench.predictions.io import find_files
+    from retinabench.reports.guarantees import summary, write_certificate
 
     if confidence is not None and not 0 < confidence < 1:
         raise InputError(f"--confidence {confidence:g} is not between 0 and 1", hint="For example 0.95.")
@@ -292,25 +298,21 @@ def transfer(
         )  # fmt: skip
 
     with progress_of(quiet).track("Choosing and testing thresholds", 1, unit="file") as advance:
-        found = within_groups(predictions, within, delta, choose) if within else None
-        result = choose(predictions, delta) if found is None else None
+        found = within_groups(predictions, within, delta, choose) if within else choose(predictions, delta)
         advance(1)
-    if found is not None:
-        print_result(within_summary(found), json, found.to_dict)
-        print_notes(note for one in found.groups.values() for note in one.notes)
-        codes = [_code(one) for one in found.groups.values()]
-        return ExitCode.REFUTED if ExitCode.REFUTED in codes else min(codes)
-    assert result is not None
-    summary = triage_summary(result) if isinstance(result, Triage) else transfer_summary(result)
-    print_result(summary, json, result.to_dict)
-    print_notes(result.notes)
-    code = _code(result)
+    print_result(summary(found), json, found.to_dict)
+    rules = [*found.groups.values()] if isinstance(found, Within) else [found]
+    print_notes(note for one in rules for note in one.notes)
+    codes = [_code(one) for one in rules]
+    code = ExitCode.REFUTED if ExitCode.REFUTED in codes else min(codes)
+    if out is not None:
+        print_path(write_certificate(found, find_files([file])[0], out), json)
     if attach is not None and code is not ExitCode.DONE:
         print_notes(("nothing is attached",))
-    elif attach is not None:
+    elif attach is not None and not isinstance(found, Within):
         from retinabench.experiments.exporting.frozen_rule import attach as attach_to
 
-        print_notes((f"attached: {attach_to(result, predictions, attach)}",))
+        print_notes((f"attached: {attach_to(found, predictions, attach)}",))
     return code
 
 

@@ -139,7 +139,10 @@ def judged(
         return Applied(new, None, None, 0, 0, (*notes, older))
     parts = []
     for k, line in enumerate(lists):
-        graded = read_predictions(check(inside(out, line["list"])), unlabelled=True, ungradable=True).select(unlabelled=True)
+        if not (file := inside(out, line["list"])).is_file():
+            hint = "Restore it from a copy: its patients are a part of the evidence of drift."
+            raise InputError("is missing", file=file, hint=hint)
+        graded = read_predictions(file, unlabelled=True, ungradable=True).select(unlabelled=True)
         if graded is not None:
             part = Watched.of(graded, "own", None)
             parts.append(replace(part, day=np.full(len(part), np.datetime64(k, "D"))))

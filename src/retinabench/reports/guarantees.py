@@ -1,13 +1,21 @@
-"""The terminal lines and tables of `transfer`."""
+"""What `transfer` says of a frozen rule: its lines and tables in the terminal, and the certificate that a board signs."""
 
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
 
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from retinabench.core.files import sha256, write_bytes, write_json
+from retinabench.core.results import IntervalRow, draw_intervals
+from retinabench.core.version import __version__
 from retinabench.metrics.guarantees.certificate import Certificate
 from retinabench.metrics.guarantees.goals import PER, TARGETS, Goal, Per
 from retinabench.metrics.guarantees.threshold import FrozenOnSets, Realised
@@ -15,80 +23,99 @@ from retinabench.metrics.guarantees.transfer import Transfer
 from retinabench.metrics.guarantees.triage import Triage
 from retinabench.metrics.guarantees.within import Within
 from retinabench.metrics.image_sets import SET_LABELS
+from retinabench.reports.toolkit import pages
+from retinabench.reports.toolkit.figures import WIDTH, Panel, canvas, drawing, save
 from retinabench.reports.toolkit.number_format import THREE_DIGITS, percent
-from retinabench.reports.toolkit.tables import Cell, Column, Row, Table, to_terminal
+from retinabench.reports.toolkit.pages import Fact
+from retinabench.reports.toolkit.tables import Block, Cell, Column, Row, Table, to_terminal
 
 LABELS = SET_LABELS | {"validation": "Validation"}
 ALWAYS = ("sensitivity", "npv", "ppv", "severe_sensitivity")
 """Targets that the table of `transfer` shows beside those of the goals."""
 SIGNS = {"negative": "<=", "positive": ">="}
 NOTE = (
-    "All shares: {per}, with 95 % intervals over patients. Referred images count as read without error. "
+    "All shares: {per}, with 95 % intervals over patients. The expert counts as reading without error. "
     '"Differs" is a screen for covariate shift at level 5 %, not a test of the goals: it cannot see errors of '
     "which the model is sure, and gave no alarm in 94 to 96 % of the simulated studies in which such errors broke a goal."
 )
 
 
-def transfer_summary(result: Transfer) -> Group:
-    """Return what the command prints; the first line says whether there is a threshold and whether it holds."""
-    sets = result.sets.values()
-    rows = [
-        Row("called negative", [Cell.count(one.called[0]) for one in sets]),
-        Row("called positive", [Cell.count(one.called[1]) for one in sets]),
-        Row("referred", [Cell.count(one.referred) for one in sets]),
-    ]
-    targets = ["referral_rate", "selective_risk", *(goal.target for goal in result.goals), *ALWAYS]
-    certified = result.certificate is not None
-    table = [sets_table(result.sets, rows, targets, result.per, certified=certified)] if sets else []
-    return Group(*map(Text, _verdict(result)), *table)
+Rule = Transfer | Triage
 
 
-def triage_summary(result: Triage) -> Group:
-    """Return what the command prints; the first lines say what is broken, then which zone is refused."""
-    sets, shares = result.sets, result.shares
-    rows = [
-        Row("called negative", [Cell.of(shares[name][0]) for name in sets]),
-        Row("called positive", [Cell.of(shares[name][1]) for name in sets]),
-        Row("read by the expert", [Cell.of(one.referral_rate) for one in sets.values()]),
-    ]
-    goals = [goal.target for zone in result.zones.values() for goal in zone.goals]
-    targets = ["npv", "ppv", "sensitivity", "severe_sensitivity", "specificity", *goals]
-    table = [sets_table(sets, rows, targets, result.per, certified=result.delta is not None)] if sets else []
-    return Group(*map(Text, _zone_verdict(result)), *table)
+@dataclass(frozen=True)
+class Part:
+    """A frozen rule of all images, or of one group: what is said of it, and what it does to every set."""
+
+    name: str
+    rule: Rule
+    lines: Sequence[str]
+    table: Table | None
 
 
-def within_summary(result: Within) -> Group:
-    """Return what the command prints of the rules of groups: which have one, then each by itself."""
+def parts_of(found: Rule | Within) -> list[Part]:
+    """Return the rule, or the rule of each group."""
+    if isinstance(found, Within):
+        return [replace(parts_of(one)[0], name=f"{found.column}: {value}") for value, one in found.groups.items()]
+    sets = found.sets
+    if isinstance(found, Transfer):
+        lines, certified = _verdict(found), found.certificate is not None
+        rows = [
+            Row("called negative", [Cell.count(one.called[0]) for one in sets.values()]),
+            Row("called positive", [Cell.count(one.called[1]) for one in sets.values()]),
+            Row("read by the expert", [Cell.count(one.referred) for one in sets.values()]),
+        ]
+        targets = ["referral_rate", "selective_risk", *(goal.target for goal in found.goals), *ALWAYS]
+    else:
+        lines, certified = _zone_verdict(found), found.delta is not None
+        rows = [
+            Row("called negative", [Cell.of(found.shares[name][0]) for name in sets]),
+            Row("called positive", [Cell.of(found.shares[name][1]) for name in sets]),
+            Row("read by the expert", [Cell.of(one.referral_rate) for one in sets.values()]),
+        ]
+        targets = ["npv", "ppv", "sensitivity", "severe_sensitivity", "specificity"]
+        targets += [goal.target for goal in found.goals]
+    table = sets_table(sets, rows, targets, found.per, certified=certified) if sets else None
+    return [Part("", found, lines, table)]
+
+
+def headline(found: Rule | Within) -> str:
+    """Return the first line: whether there is a rule, and whether it holds."""
+    if not isinstance(found, Within):
+        return parts_of(found)[0].lines[0]
     kept: list[str] = []
-    refused = [f"{value} ({why})" for value, why in result.left_out.items()]
-    for value, one in result.groups.items():
+    refused = [f"{value} ({why})" for value, why in found.left_out.items()]
+    for value, one in found.groups.items():
         granted = one.threshold is not None if isinstance(one, Transfer) else one.thresholds != (None, None)
         (kept if granted and not one.broken else refused).append(value if granted else f"{value} (see below)")
-    what = "Frozen, not certified," if result.delta is None else "Certified"
-    sure = "" if result.delta is None else f", all together with confidence {1 - result.delta:.6g}"
-    head = f"{what} for {len(kept)} of {len(kept) + len(refused)} groups of {result.column}{sure}: {', '.join(kept) or 'none'}."
-    if refused:
-        head += f" Not for {', '.join(refused)}: the expert reads all their images."
-    parts: list[RenderableType] = [Text(head, style="bold")]
-    for value, one in result.groups.items():
-        summary = transfer_summary(one) if isinstance(one, Transfer) else triage_summary(one)
-        parts += [Text(f"\n{result.column}: {value}", style="bold"), summary]
-    return Group(*parts)
+    what = "Frozen, not certified," if found.delta is None else "Certified"
+    sure = "" if found.delta is None else f", all together with confidence {1 - found.delta:.6g}"
+    head = f"{what} for {len(kept)} of {len(kept) + len(refused)} groups of {found.column}{sure}: {', '.join(kept) or 'none'}."
+    return head + (f" Not for {', '.join(refused)}: the expert reads all their images." if refused else "")
+
+
+def summary(found: Rule | Within) -> Group:
+    """Return what the command prints: the first line, then every rule with what it does to the sets."""
+    shown: list[RenderableType] = [Text(headline(found), style="bold")] if isinstance(found, Within) else []
+    for part in parts_of(found):
+        shown += [Text(f"\n{part.name}", style="bold")] if part.name else []
+        shown += [*map(Text, part.lines), *([to_terminal(part.table)] if part.table else [])]
+    return Group(*shown)
 
 
 def sets_table(
     sets: Mapping[str, Realised], first_rows: Sequence[Row], targets: Sequence[str], per: Per, *, certified: bool
-) -> Group:
-    """Return the table for the terminal, one column per set."""
+) -> Table:
+    """Return the table, one column per set."""
     columns = sets.values()
     severe = [one.missed_severe for one in columns if one.missed_severe is not None]
     graded = len(severe) == len(sets)
     shown = [name for name in dict.fromkeys(targets) if graded or name != "severe_sensitivity"]
     rows = [
-        Row("images", [Cell.count(one.images) for one in columns]),
+        Row(_unit(per), [Cell.count(one.images) for one in columns]),
         *first_rows,
         *(Row(TARGETS[name].heading, [Cell.of(one.targets[name]) for one in columns]) for name in shown),
-        Row("referable images missed", [_share(*one.missed) for one in columns]),
+        Row(f"referable {_unit(per)} missed", [_share(*one.missed) for one in columns]),
     ]
     if graded:
         rows.append(Row("grade 3-4 missed", [_share(*counts) for counts in severe]))
@@ -97,7 +124,12 @@ def sets_table(
         rows.append(Row("certificate", [Cell(one.guarantee or "") for one in columns]))
     elif any(one.judged for one in columns):
         rows.append(Row("goals, by the labels", [Cell(one.judged or "") for one in columns]))
-    return to_terminal(Table.of("", [Column(LABELS[name]) for name in sets], rows, note=NOTE.format(per=PER[per])))
+    blocks = [Block([Column(LABELS[name]) for name in sets], rows)]
+    return Table("", blocks, row_header="Measure", note=NOTE.format(per=PER[per]), fixed=True)
+
+
+def _unit(per: Per) -> str:
+    return "patients" if per == "patient" else "images"
 
 
 def _share(images: int, among: int) -> Cell:
@@ -173,19 +205,20 @@ def _verdict(result: Transfer) -> list[str]:
             if value is not None
         )
         rate = percent(choice.referral_rate or 0.0)
-        plain = f"Plain choice, not certified: {_rule(choice.threshold)}, {rate} of the images; estimated {values}."
+        plain = f"Plain choice, not certified: {_rule(choice.threshold)}, {rate} of the {_unit(result.per)}; estimated {values}."
     if certificate.threshold is None:
         why = certificate.why or ""
         refused = f"Refused: no threshold is certified. {why[:1].upper()}{why[1:]}."
         return [refused, *alone, *needed_lines(certificate), goals, plain]
-    certified = f"Certified on validation: {_rule(certificate.threshold)}."
+    read = f", {percent(result['validation'].referral_rate.value)} of the {_unit(result.per)}"
+    certified = f"Certified on validation: {_rule(certificate.threshold)}{read if math.isfinite(certificate.threshold) else ''}."
     return [*broken_lines(result), *failing_lines(result), *alone, certified, goals, plain]
 
 
 def _rule(threshold: float) -> str:
     if math.isinf(threshold):
-        return "refer no image" if threshold > 0 else "refer every image"
-    return f"refer above an uncertainty of {threshold:.4g}"
+        return f"the {'model decides' if threshold > 0 else 'expert reads'} every image"
+    return f"the expert reads above an uncertainty of {threshold:.4g}"
 
 
 def _zone_verdict(result: Triage) -> list[str]:
@@ -205,7 +238,7 @@ def _zone_verdict(result: Triage) -> list[str]:
     lines.append(goals_line(goals, result.per, result.delta, claimed=claimed, each=each))
     if result.delta is not None:
         plain = _ends({side: zone.plain for side, zone in result.zones.items()})
-        read = f"{plain}; the expert reads {percent(result.plain_read)} of the images"
+        read = f"{plain}; the expert reads {percent(result.plain_read)} of the {_unit(result.per)}"
         lines.append(f"Plain choice, not certified: {read if plain else 'none reaches a goal on validation'}.")
     return lines
 
@@ -214,3 +247,133 @@ def _ends(ends: Mapping[str, float | None]) -> str:
     """The zones that are not empty: `negative where P(referable) <= 0.03, positive where P(referable) >= 0.9`."""
     shown = [f"{side} where P(referable) {SIGNS[side]} {end:.4g}" for side, end in ends.items() if end is not None]
     return ", ".join(shown)
+
+
+SHEET = "certificate.pdf"
+SIGNATURES = ("Clinical lead", "Data scientist", "For the governance board")
+LOWEST = 0.42  # where the charts of the page to be signed end
+A4 = (8.27, 11.69)
+LEFT, POINTS = 0.08, 72 * A4[1]  # margin, and height of the paper in points
+
+
+def write_certificate(found: Rule | Within, predictions: Path, out: Path) -> Path:
+    """Write `transfer.json`, `index.html` and `certificate.pdf`, the last to be signed, into a folder."""
+    certificate = out / "transfer.json"
+    write_json(certificate, found.to_dict())
+    parts = parts_of(found)
+    facts = [
+        Fact("Predictions", f"{PurePath(predictions).name}, SHA-256 {sha256(predictions)}"),
+        Fact("Certificate", f"{certificate.name}, SHA-256 {sha256(certificate)}"),
+        Fact("Made by", f"retinabench {__version__}"),
+    ]
+    write_bytes(out / "index.html", _page(found, parts, facts).encode())
+    with drawing():
+        save(_signed_page(found, parts, facts), out / Path(SHEET).stem, ("pdf",), font_size=9)
+    return out / "index.html"
+
+
+def assumptions(rule: Rule) -> list[str]:
+    """Return what a certificate rests on, as sentences."""
+    certificates = (
+        [rule.certificate] if isinstance(rule, Transfer) else [one.certificate for one in rule.zones.values()]
+    )
+    most = max((one.most_images for one in certificates if one is not None), default=1)
+    if not any(one is not None and one.granted for one in certificates):
+        return [
+            "Nothing is guaranteed: about every second threshold that is chosen in this way misses its goal on new patients."
+        ]
+    said = [
+        "Patients are independent draws of one population, and new patients come from it.",
+        "Model, decision threshold, uncertainty and goals were fixed without the labels of the validation images.",
+        "The expert reads without error: a sensitivity is that of model and expert together.",
+        "New images are like those of the validation patients. Apply and monitor say where they are not; errors of which the model is sure "
+        "show in labels alone.",
+    ]
+    return said + ([f"No new patient has more than {most} images."] if most > 1 else [])
+
+
+def _rows(parts: Sequence[Part]) -> dict[str, list[IntervalRow]]:
+    """What each goal's target is on every set, the test sets first, by the goal."""
+    return {
+        f"{part.name}: {goal.text}" if part.name else goal.text: [
+            IntervalRow(LABELS[name], one.value, one.low, one.high, goal.value)
+            for name, realised in sorted(part.rule.sets.items(), key=lambda item: item[0] == "validation")
+            if (one := realised.targets.get(goal.target))
+        ]
+        for part in parts
+        for goal in part.rule.goals
+        if part.rule.sets
+    }
+
+
+def _page(found: Rule | Within, parts: Sequence[Part], facts: Sequence[Fact]) -> str:
+    panels = []
+    with drawing():
+        for k, (goal, rows) in enumerate(_rows(parts).items()):
+            figure, [[axes]] = canvas(WIDTH, 50 + 30 * len(rows))
+            draw_intervals(rows, axes)
+            panels.append(
+                Panel.of(
+                    figure,
+                    f"goal-{k}",
+                    f"{goal[:1].upper()}{goal[1:]}",
+                    "Its value on every set, with the goal as an upright line.",
+                )
+            )
+    context = {
+        "title": headline(found).removesuffix("."), "rules": parts, "panels": panels, "facts": facts,
+        "assumed": assumptions(parts[0].rule), "signatures": SIGNATURES,
+    }  # fmt: skip
+    return pages.render("certificate.html.j2", context, package="retinabench.reports")
+
+
+def _signed_page(found: Rule | Within, parts: Sequence[Part], facts: Sequence[Fact]) -> Figure:
+    """Draw the certificate on one page of paper, with lines for the signatures."""
+    figure, top = Figure(figsize=A4), [0.95]
+
+    def say(text: str, size: float = 9, weight: str = "normal", space: float = 0.4) -> None:
+        for line in textwrap.wrap(text, int(500 / (0.56 * size))):
+            figure.text(LEFT, top[0], line.replace("$", r"\$"), size=size, weight=weight, va="top")
+            top[0] -= 1.35 * size / POINTS
+        top[0] -= space * size / POINTS
+
+    say("Certificate of a referral rule", 10, space=0.8)
+    say(headline(found), 14, "bold")
+    for part in parts:
+        if top[0] < LOWEST:
+            say("The other groups stand on the page, index.html.")
+            break
+        if part.name:
+            say(part.name, weight="bold", space=0)
+        for line in part.lines[:1] if part.name else part.lines[1:]:
+            say(line, space=0.1)
+        for name, one in part.rule.sets.items():
+            unit, judged = _unit(part.rule.per), f"; the labels say: {one.judged}" if one.judged else ""
+            if judged or not part.name:
+                say(
+                    f"{LABELS[name]}: {one.images:,} {unit}, of which the expert reads {percent(one.referral_rate.value)}; "
+                    f"{one.missed[0]:,} of {one.missed[1]:,} referable {unit} are missed{judged}.",
+                    space=0.1,
+                )
+    for goal, rows in _rows(parts).items():
+        height = (52 + 16 * len(rows)) / POINTS
+        if top[0] - height < LOWEST:
+            say("The goals that have no chart here stand on the page, index.html.")
+            break
+        axes = figure.add_axes((LEFT + 0.12, top[0] - height + 20 / POINTS, 0.6, height - 42 / POINTS))
+        axes.set_title(goal[:1].upper() + goal[1:].replace("$", r"\$"), size=9, loc="left")
+        draw_intervals(rows, axes)
+        axes.tick_params(labelsize=8)
+        top[0] -= height
+    top[0] -= 10 / POINTS
+    say("It rests on", weight="bold", space=0)
+    for sentence in assumptions(parts[0].rule):
+        say(f"– {sentence}", space=0.1)
+    top[0] -= 8 / POINTS
+    for fact in facts:
+        say(f"{fact.term}: {fact.text}", 7, space=0.2)
+    for k, role in enumerate(SIGNATURES):
+        figure.text(LEFT, 0.15 - 0.045 * k, role, size=8)
+        figure.text(0.35, 0.138 - 0.045 * k, "name, date, signature", size=6)
+        figure.add_artist(Line2D([0.35, 0.92], [0.148 - 0.045 * k] * 2, color="black", linewidth=0.6))
+    return figure

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,10 +19,11 @@ from retinabench.core.results import Document, JsonObject
 from retinabench.metrics.actions import FrozenRule, read_rule
 from retinabench.metrics.monitoring import RESULT_SCHEMA
 from retinabench.reports.actions import LOG, judged, read_log
+from retinabench.reports.guarantees import SHEET
 from retinabench.reports.monitoring import goal_text
 
 MOST_BYTES = 50_000_000  # of a JSON file that is looked at
-CERTIFICATES = ("retinabench.transfer/", "retinabench.triage/")
+CERTIFICATES = ("retinabench.transfer/", "retinabench.triage/", "retinabench.within/")
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class CertificateStatus(Document):
     last: str
     drift: str
     watched: str
+    sheet: bool  # whether a page to be signed stands beside it
+    replaced: str  # the certificate of the newest list of a folder whose older lists are of this one
 
 
 def status_of(folder: Path) -> list[CertificateStatus]:
@@ -51,7 +54,8 @@ def status_of(folder: Path) -> list[CertificateStatus]:
     if not certificates:
         raise InputError("holds no certificate", file=folder, hint="`retinabench transfer … --json FILE` writes one.")
     certificates.sort(key=lambda path: (path.stat().st_mtime, path.name))
-    return [_status(path, folder, logs, watched) for path in certificates]
+    names = {sha256(path): path.relative_to(folder).as_posix() for path in certificates}
+    return [_status(folder / name, name, digest, names, logs, watched) for digest, name in names.items()]
 
 
 def _read(path: Path) -> JsonObject | None:
@@ -63,13 +67,18 @@ def _read(path: Path) -> JsonObject | None:
 
 
 def _status(
-    path: Path, folder: Path, logs: list[tuple[Path, list[JsonObject]]], watched: list[tuple[Path, JsonObject]]
+    path: Path,
+    name: str,
+    digest: str,
+    names: Mapping[str, str],
+    logs: list[tuple[Path, list[JsonObject]]],
+    watched: list[tuple[Path, JsonObject]],
 ) -> CertificateStatus:
-    name, digest = path.relative_to(folder).as_posix(), sha256(path)
+    sheet = (path.parent / SHEET).is_file()
     try:
         rule = read_rule(path)
     except InputError as error:
-        return CertificateStatus(name, False, f"refused or damaged: {error.problem}", (), 0, 0, "", "", "")
+        return CertificateStatus(name, False, f"refused or damaged: {error.problem}", (), 0, 0, "", "", "", sheet, "")
     lines = [(out, line) for out, log in logs for line in log if line["certificate"] == digest]
     alarms = list(_drifts(rule, lines))
     newest = max(
@@ -79,6 +88,8 @@ def _status(
     )
     seen = "" if newest is None else str(newest[1].get("headline", ""))
     refuted = newest is not None and bool(newest[1].get("alarm"))
+    newer = [log[-1]["certificate"] for _, log in logs if any(line["certificate"] == digest for line in log)]
+    replaced = next((names[one] for one in newer if one in names and one != digest), "")
     state = "in use" if lines else "made, not yet applied"
     if rule.broken:
         state = f"refuted by the labels of {' and '.join(rule.broken)}"
@@ -86,11 +97,13 @@ def _status(
         state = "alarm: watched labels or drift speak against it"
     elif alarms:
         state = f"alarm: the images have drifted since {alarms[0]}"
+    if replaced and digest not in newer:
+        state = f"replaced by {replaced}" + (f" after {state}" if state != "in use" else "")
     patients = sum(sum(line["patients"].values()) for _, line in lines)
     last = max((f"{line['file']} at {line['time']}" for _, line in lines), default="")
     return CertificateStatus(
         name,
-        bool(rule.broken or refuted or alarms),
+        bool(rule.broken or refuted or alarms) and not state.startswith("replaced"),
         state,
         tuple(goal_text(one) for one in rule.goals),
         len(lines),
@@ -98,6 +111,8 @@ def _status(
         last,
         alarms[0] if alarms else "",
         seen,
+        sheet,
+        replaced,
     )
 
 
@@ -117,6 +132,7 @@ def status_lines(found: list[CertificateStatus]) -> list[Text]:
             f"Goals: {', '.join(one.goals)}." if one.goals else "Not certified: a plain choice.",
             f"{one.lists:,} lists of {one.patients:,} visits; the last is {one.last}." if one.lists else "",
             f"Watched: {one.watched}" if one.watched else "Not watched yet.",
+            f"{SHEET} stands beside it, to be signed." if one.sheet else "",
         ]
         lines.append(Text(" ".join(fact for fact in facts if fact)))
     return lines

@@ -196,7 +196,7 @@ TARGETS: dict[str, RatioRisk] = {
     "specificity": RatioRisk("specificity with expert", True, _false_alarm, lambda cases: ~cases.label),
     "npv": RatioRisk("NPV of the retained", True, _missed, lambda cases: ~cases.positive, den_retained=True),
     "ppv": RatioRisk("PPV of the retained", True, _false_alarm, lambda cases: cases.positive, den_retained=True),
-    "referral_rate": RatioRisk("share referred", False, _everyone, _everyone, of_referred=True),
+    "referral_rate": RatioRisk("share read by the expert", False, _everyone, _everyone, of_referred=True),
 }
 
 

@@ -266,7 +266,7 @@ def _at_most(events: NDArray[np.float64], trials: NDArray[np.float64], goal: flo
 
 def _refusal(first: SequenceStep, goal: float) -> tuple[str, bool]:
     """Why the first test failed, and whether more patients of this kind would let it pass."""
-    found = f"{first.risk:.3g} in the {first.patients} patients of the first test"
+    found = f"{first.risk:.3g} in the {first.patients:,} patients of the first test"
     if not first.risk < goal:
         return f"the risk is {found}, no lower than {goal:.3g}", False
     return f"the risk is {found}; they are too few to show at most {goal:.3g}", True

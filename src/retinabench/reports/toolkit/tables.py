@@ -136,7 +136,7 @@ class Table:
     """A table of one or several blocks of rows.
 
     `name` is that of its files and of its LaTeX label; `title` stands before the caption, with `number` ("" where a paper has none) in
-    Markdown and LaTeX; `facts` are the first columns of the CSV.
+    Markdown and LaTeX; `facts` are the first columns of the CSV. Nobody sorts rows that are `fixed`, such as those of different measures.
     """
 
     caption: str
@@ -147,6 +147,7 @@ class Table:
     title: str = ""
     number: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)
+    fixed: bool = False
 
     @classmethod
     def of(
@@ -173,6 +174,7 @@ _LATEX = {
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "↑": r"$\uparrow$", "↓": r"$\downarrow$",
     "—": "---", "–": "--", "−": "$-$", "<": r"\textless{}", ">": r"\textgreater{}", "\N{NO-BREAK SPACE}": "~",
 }  # fmt: skip
+FIXED = Markup(' class="fixed"')
 _CLASSES = {"": "", "best": "best", "good": "yes", "bad": "no"}
 
 
@@ -195,9 +197,9 @@ def _html_block(block: Block, table: Table, *, first: bool) -> Markup:
     label = f"{table.caption}: {block.title}" if block.title else table.caption
     caption = Markup("<caption><span>{}</span></caption>\n").format(table.caption) if first else Markup("")
     return Markup(
-        '<div class="scroll" role="group" tabindex="0" aria-label="{}">\n<table aria-label="{}">\n{}'
+        '<div class="scroll" role="group" tabindex="0" aria-label="{}">\n<table{} aria-label="{}">\n{}'
         "<thead><tr>{}</tr></thead>\n<tbody>{}{}</tbody></table></div>"
-    ).format(label, label, caption, head, title if block.title else "", rows)
+    ).format(label, FIXED if table.fixed else "", label, caption, head, title if block.title else "", rows)
 
 
 def _html_row(row: Row, columns: Sequence[Column]) -> Markup:
