@@ -31,6 +31,7 @@ FORMULAS = {
     "Calibration": "metrics.calibration",
     "Baseline": "metrics.clinical.screening_report",
     "Other thresholds": "metrics.policies",
+    "Patients": "metrics.clinical.by_patient",
     "Readings of a referral": "metrics.clinical.screening_table",
     "Certified thresholds": "metrics.guarantees.certificate",
     "Targets of a certificate": "metrics.guarantees.goals",

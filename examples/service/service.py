@@ -4,8 +4,8 @@
 
 1,500 simulated patients return every year with both eyes. In month 14 the camera changes and the probabilities with it; disease
 becomes slowly more frequent; from month 26 on, a software fault makes the model call most of the diseased images of site B healthy, and
-sure of it; 3 % of the images cannot be graded. The folder holds what a hospital would have: predictions, certificates, lists of actions, a
-page of the monitor. What every command says is printed, and returned as one dictionary per command.
+sure of it; 3 % of the images cannot be graded. The folder holds what a hospital would have: predictions, certificates to be signed, lists
+of actions, a page of the monitor. What every command says is printed, and returned as one dictionary per command.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def certify(
 ) -> dict[str, object]:
     """Certify a threshold: one half of the patients chooses it, the other half tries it."""
     table = write(out / f"{name}.csv", [*((*row[:-1], "validation") for row in validation), *test])
-    return say("transfer", table, *GOALS, "--json", out / f"{name}.json", "-q")
+    return say("transfer", table, *GOALS, "--json", out / f"{name}.json", "--out", out / name, "-q")
 
 
 def serve(out: Path, patients: int = 1500, every: int = 30, seed: int = 0) -> list[dict[str, object]]:

@@ -136,7 +136,7 @@ def windows_table(result: Monitoring, most: int | None = None) -> Table:
     """Return one row per window of time, of the latest `most`; all of them have the calibration in the large, too."""
     names = [str(goal) for goal in result.certified.goals]
     always = not any(goal.target == "sensitivity" for goal in result.certified.goals)
-    heads = ["images", "labelled", "referred", *(goal_text(name).replace(" ", "\n", 1) for name in names)]
+    heads = ["images", "labelled", "read by\nexpert", *(goal_text(name).replace(" ", "\n", 1) for name in names)]
     heads += [TARGETS["sensitivity"].heading] if always else []
     heads += ["observed − predicted"] if most is None else []
     rows = []
@@ -241,7 +241,7 @@ def _window_panels(result: Monitoring) -> list[Panel]:
     start = np.array([one.start for one in windows], "datetime64[D]")
     gap = window_panel(start, [one.calibration for one in windows], "observed − predicted", 0.0)
     charts = [
-        ("Referred", window_panel(start, [one.referred for one in windows], "share of images")),
+        ("Read by the expert", window_panel(start, [one.referred for one in windows], "share of images")),
         ("Calibration in the large", gap),
     ]
     for goal in result.certified.goals:
