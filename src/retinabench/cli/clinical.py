@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     from retinabench.predictions.table import Predictions
 
 
-Rate = Annotated[float, option("--referral", "X", "Share of images that the expert reads, frozen on the validation split if any.")]
+Rate = Annotated[
+    float, option("--referral", "X", "Share of images that the expert reads, frozen on the validation split if any.")
+]
 Prevalences = Annotated[
     list[float] | None,
     option("--prevalence", "X", "At which PPV and NPV are stated; may be repeated. Default: 0.05 to 0.3."),
@@ -46,9 +48,7 @@ Prevalences = Annotated[
 Cost = Annotated[
     float, option("--cost", "X", "Price of a reading in detected referable images; 0.02: 50 readings are worth one.")
 ]
-Human = Annotated[
-    str, option("--reader", "X/X", "Sensitivity/specificity of the human who reads: 0.9/0.95.")
-]
+Human = Annotated[str, option("--reader", "X/X", "Sensitivity/specificity of the human who reads: 0.9/0.95.")]
 ImagesPerHour = Annotated[float, option("--images-per-hour", "X", "What an expert reads in an hour.")]
 Population = Annotated[
     float | None,

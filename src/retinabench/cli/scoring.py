@@ -24,7 +24,10 @@ from retinabench.core.errors import InputError
 if TYPE_CHECKING:
     from retinabench.predictions.table import Predictions
 
-ReferralOut = Annotated[Path | None, option("--referral-list", "FILE", "Write the images in the order in which an expert reads them, as CSV.")]
+ReferralOut = Annotated[
+    Path | None,
+    option("--referral-list", "FILE", "Write the images in the order in which an expert reads them, as CSV."),
+]
 Referral = Annotated[float | None, option("--referral", "X", "With --referral-list: share that the expert reads, 0.1.")]
 Tables = Annotated[bool, flag("--tables", help="Instead of the page, the papers' tables and figures into OUT/papers.")]
 Labels = Annotated[

@@ -45,7 +45,7 @@ from retinabench.reports.toolkit.figures import (
 )
 from retinabench.reports.toolkit.number_format import COUNT, PERCENT, TWO_DIGITS, NumberFormat, Quantity, percent
 from retinabench.reports.toolkit.pages import explorer, macros
-from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table, to_terminal
+from retinabench.reports.toolkit.tables import Cell, Column, Row, Table, to_terminal
 
 AUTHORS = "to be answered by the authors"
 SOURCES = (
@@ -392,20 +392,6 @@ def group_cell(rate: GroupRate) -> Cell:
     )  # fmt: skip
 
 
-def operating_table(answer: SetAnswer) -> Table:
-    """Return what the goals would ask of a threshold, chosen on these images."""
-    rows = []
-    for goal, name in (("nhs", "NHS"), ("fda_pivotal", "FDA pivotal trial")):
-        for kind, points in answer.one.operating_points[goal].items():
-            label = f"{name}: {kind.replace('_', ' ')}"
-            values = (points.threshold, points.sensitivity, points.specificity)
-            cells = [Cell.number(value) if value < 2 else UNDEFINED for value in values]
-            rows.append(Row(label, cells))
-    columns = [Column("Threshold"), Column("Sensitivity"), Column("Specificity")]
-    note = "Chosen on these same images, and therefore optimistic: choose on validation images and freeze."
-    return Table.of(f"{answer.label}: thresholds of the goals", columns, rows, row_header="Goal", note=note)
-
-
 def ungradable_table(answer: SetAnswer) -> Table | None:
     """Return the rates with ungradable images left out and counted as positive; None where all can be graded."""
     ungradable = answer.one.ungradable
@@ -641,7 +627,6 @@ def _set_page(answer: SetAnswer, report: ScreeningReport) -> dict[str, object]:
         "ungradable": ungradable_table(answer),
         "groups": [subgroup_table(answer, name) for name in one.subgroups.columns] if one.subgroups else [],
         "predictive": predictive_table(answer),
-        "operating": operating_table(answer),
         "decision_figure": panel("decision", decision_panel(one), "Net benefit"),
         "calibration_figure": panel("calibration", calibration_panel(one.calibration), "Calibration"),
     }

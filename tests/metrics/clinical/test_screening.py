@@ -16,7 +16,7 @@ from retinabench.metrics.clinical.decision_curve import net_benefit
 from retinabench.metrics.clinical.screening import ungradable_images
 from retinabench.metrics.clinical.screening_report import clinic
 from retinabench.metrics.clinical.screening_table import predictive_values, referral_view_intervals, two_by_two
-from retinabench.metrics.clinical.thresholds import judge_goals, sensitivity_at_specificity
+from retinabench.metrics.clinical.thresholds import judge_goals
 from retinabench.predictions.table import Predictions
 from support.golden_evaluation import most_uncertain
 from support.screened import two_domains
@@ -159,8 +159,6 @@ def test_it_gathers_what_the_functions_say():
         )
         ppv = predictive_values(table.sensitivity, table.specificity, 0.05)[0]
         assert one["predictive_values"]["0.05"]["ppv"]["value"] == pytest.approx(ppv)
-        point = sensitivity_at_specificity(part.label, part.prob, 0.8)
-        assert one["operating_points"]["nhs"]["sensitivity_at_specificity"]["threshold"] == point.threshold
         assert one["decision_curve"]["model"] == net_benefit(part.label, part.prob).model.tolist()
         assert one["pathway"]["sensitivity"]["value"] == pytest.approx((said | sent)[part.label == 1].mean())
         missed = (part.label == 1) & ~said & ~sent

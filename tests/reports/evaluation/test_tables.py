@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import retinabench as rb
 from retinabench.predictions.table import Predictions
-from retinabench.reports.evaluation.evaluation import NHS_SCORE, EvaluationSettings, MethodPredictions, evaluate_methods
+from retinabench.reports.evaluation.evaluation import EvaluationSettings, MethodPredictions, evaluate_methods
 from retinabench.reports.evaluation.tables import (
     files_table,
-    nhs_met,
-    nhs_table,
+    patients_tables,
     retained_tables,
     score_tables,
     sets_table,
@@ -67,22 +67,6 @@ def test_the_retained_are_those_that_are_left_at_the_share_referred(found):
     assert cells["“good”, nothing referred"].content.value == 0.95
 
 
-def test_the_standard_is_met_by_bounds_by_estimates_or_not(found):
-    assert [nhs_met(found, i, "in_domain") for i in (0, 1)] == ["bound", "no"]
-    narrow = MethodPredictions.of("narrow", image_table(0.86, 100))
-    one = evaluate_methods([narrow], EvaluationSettings(bootstrap=0))
-    assert nhs_met(one, 0, "in_domain") == "estimate"
-    chosen = evaluate_methods([narrow], EvaluationSettings(bootstrap=0, threshold="youden@test"))
-    assert nhs_met(chosen, 0, "in_domain") == "chosen here"
-    standard = column(nhs_table(found), "Standard")
-    assert [(cell.note, cell.emphasis) for cell in standard.values()] == [
-        ("met by the bounds", "good"), ("not met", "bad"),
-    ]  # fmt: skip
-    nothing = {key: Quantity(np.nan) if key[2] == NHS_SCORE else v for key, v in found.estimates.items()}
-    undefined = column(nhs_table(replace(found, estimates=nothing)), "Standard")
-    assert [cell.content for cell in undefined.values()] == ["–", "–"]
-
-
 def test_sets_and_files_are_counted_and_named():
     file = image_table(0.9, 40, patient_id=np.arange(40) // 4, metadata={"method": "map", "seed": 3})
     found = evaluate_methods([MethodPredictions.of("m", file)], EvaluationSettings(bootstrap=0))
@@ -93,3 +77,40 @@ def test_sets_and_files_are_counted_and_named():
     assert "Network" not in heads  # no file names one
     assert column(table, "Method as run")["m"].content == "map"
     assert column(table, "Seed")["m"].content == "3"
+
+
+def test_patients_stand_beside_images():
+    """Two seeds of one model, two eyes each; one file without patients has no such table. Against the engine of the scores."""
+    rng = np.random.default_rng(2)
+    label = np.repeat(rng.random(60) < 0.4, 2)
+    files = [
+        Predictions(
+            np.arange(120).astype(str),
+            label,
+            rng.random(120) * 0.6 + 0.4 * label,
+            patient_id=np.repeat(np.arange(60), 2),
+        )
+        for _ in range(2)
+    ]
+    settings = EvaluationSettings(bootstrap=0)
+    [one] = patients_tables(evaluate_methods([MethodPredictions.of("m", files[0])], settings))
+    assert "per patient (any eye)" in one.caption
+    scores = rb.score(rb.by_patient(files[0]), bootstrap=20)["in_domain"]
+    for cell, name in zip(
+        one.blocks[0].rows[0].cells, ("auroc", "accuracy", "sensitivity", "specificity"), strict=True
+    ):
+        found = cell.content
+        assert (found.value, found.low, found.high) == pytest.approx(
+            (scores[name].value, scores[name].low, scores[name].high)
+        )
+    [both] = patients_tables(
+        evaluate_methods(
+            [MethodPredictions.of("m", [replace(k, metadata={"seed": n}) for n, k in enumerate(files)])], settings
+        )
+    )
+    auroc, accuracy = (cell.content for cell in both.blocks[0].rows[0].cells[:2])
+    assert np.isnan(auroc.low)
+    assert accuracy.low < accuracy.value < accuracy.high
+    assert not patients_tables(
+        evaluate_methods([MethodPredictions.of("m", replace(files[0], patient_id=None))], settings)
+    )

@@ -12,13 +12,7 @@ from rich.console import Console
 import retinabench as rb
 from conftest import shared_path
 from retinabench.predictions.table import Predictions
-from retinabench.reports.evaluation.evaluation import (
-    Evaluation,
-    EvaluationSettings,
-    MethodPredictions,
-    SetPredictions,
-    evaluate_methods,
-)
+from retinabench.reports.evaluation.evaluation import Evaluation, EvaluationSettings, MethodPredictions, SetPredictions
 from retinabench.reports.evaluation.terminal import scores_table
 from retinabench.reports.evaluation.verdict import Retained, verdict
 from retinabench.reports.evaluation.write import write_report
@@ -29,7 +23,6 @@ from support.fake_predictions import population, predictions
 pytestmark = pytest.mark.usefixtures("undrawn")
 RATE = Quantity(0.9)
 BETTER, WORSE, UNCLEAR = (Quantity(0.05, 0.01, 0.09), Quantity(-0.05, -0.09, -0.01), Quantity(0.01, -0.02, 0.04))
-NHS = "sensitivity_at_specificity_80"
 
 
 def retained(prevalence, share, accuracy):
@@ -174,26 +167,3 @@ def test_overall_verdict_needs_intervals_on_one_side_of_zero(signs, overall):
 def test_gains_are_stated_only_where_referral_is_better():
     found = verdict(evaluation([{"in_domain": UNCLEAR, "shifted": BETTER}], closed_at_50=Quantity(0.4)))
     assert (found.gains, found.referral) == (["shifted"], ["shifted", "in_domain"])
-
-
-def test_screening_standard_by_bounds_and_estimates_at_the_decision_threshold():
-    """48 of 50 diseased and 95 of 100 healthy images found: 85 % and 80 % by the bounds; 45 of 50: by the estimate."""
-    found = evaluation([{"in_domain": BETTER}] * 3)
-    for i, (hits, value) in enumerate([(48, 0.96), (45, 0.90), (30, 0.60)]):
-        label = np.repeat([1, 0], [50, 100])
-        prob = np.concatenate([np.repeat([0.9, 0.1], [hits, 50 - hits]), np.repeat([0.1, 0.9], [95, 5])])
-        one = SetPredictions.of(Predictions([f"i{k}" for k in range(150)], label, prob), "in_domain")
-        found.cases[i, "in_domain"] = [one]
-        found.estimates[i, "in_domain", NHS] = Quantity(value)
-    [fact] = verdict(found).screening
-    assert (fact["sure"], fact["estimated"], fact["best"]) == (["m0"], ["m1"], "m0")
-    assert fact["reachable"].value == 0.96
-    assert not fact["chosen_here"]
-
-
-def test_a_threshold_chosen_on_the_same_images_meets_nothing():
-    perfect = Predictions([f"i{k}" for k in range(400)], np.arange(400) % 2, 0.8 * (np.arange(400) % 2) + 0.1)
-    for threshold, sure in (("0.5", ["m"]), ("youden@test", [])):
-        settings = EvaluationSettings(bootstrap=20, threshold=threshold)
-        [fact] = verdict(evaluate_methods([MethodPredictions.of("m", perfect)], settings)).screening
-        assert (fact["sure"], fact["chosen_here"]) == (sure, not sure)

@@ -41,11 +41,8 @@ from retinabench.metrics.clinical.thresholds import (
     ClinicalGoal,
     FrozenThreshold,
     GoalVerdict,
-    OperatingPoint,
     ReferralRule,
     judge_goals,
-    sensitivity_at_specificity,
-    specificity_at_sensitivity,
 )
 from retinabench.metrics.intervals import auroc_error
 from retinabench.metrics.proportions import Interval, clustered_proportion
@@ -180,7 +177,6 @@ class SetScreening(Document):
     simple_rule: SimpleRule
     readings: Intervals
     predictive_values: Intervals
-    operating_points: Mapping[str, Mapping[str, OperatingPoint]]
     decision_curve: DecisionCurve
     with_reader: DecisionCurve
     calibration: CalibrationSummary
@@ -247,7 +243,6 @@ def screen_set(part: Predictions, gradable: Bools, stated: Screened) -> SetScree
             }
             for q in sorted({*stated.prevalences, *([] if stated.population is None else [stated.population])})
         },
-        operating_points=_operating_points(part),
         decision_curve=net_benefit(y, p, THRESHOLDS, cluster=codes, weight=weight),
         with_reader=net_benefit(
             y, p, THRESHOLDS, referred=sent, reader=stated.reader, referral_cost=stated.referral_cost, cluster=codes,
@@ -257,17 +252,6 @@ def screen_set(part: Predictions, gradable: Bools, stated: Screened) -> SetScree
         subgroups=subgroups_of(part, called, sent, stated.subgroups) if part.subgroups or stated.subgroups else None,
         ungradable=None if gradable.all() else _ungradable(every, gradable, cut),
     )  # fmt: skip
-
-
-def _operating_points(part: Predictions) -> dict[str, dict[str, OperatingPoint]]:
-    y, p = part.label, part.prob
-    return {
-        name: {
-            "sensitivity_at_specificity": sensitivity_at_specificity(y, p, goal.specificity),
-            "specificity_at_sensitivity": specificity_at_sensitivity(y, p, goal.sensitivity),
-        }
-        for name, goal in GOALS.items()
-    }
 
 
 def _judged(

@@ -28,15 +28,6 @@ from retinabench.predictions.table import Predictions
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class OperatingPoint:
-    """A threshold (positive iff prob >= threshold; infinity: no image is positive) and what it yields."""
-
-    threshold: float
-    sensitivity: float
-    specificity: float
-
-
 def operating_points(label: ArrayLike, prob: ArrayLike) -> tuple[Floats, Floats, Floats]:
     """(thresholds, sensitivity, specificity), each (D + 1,): infinity, then the D distinct values from the top.
 
@@ -55,34 +46,6 @@ def operating_points(label: ArrayLike, prob: ArrayLike) -> tuple[Floats, Floats,
         # Counted, not subtracted: 1 - 0.2 is not 0.8 to the last bit, and a goal of 0.8 would be missed.
         specificity = np.append(negatives, negatives - (said - tp)) / np.float64(negatives)
     return np.append(np.inf, ranked[last]), sensitivity, specificity
-
-
-def sensitivity_at_specificity(label: ArrayLike, prob: ArrayLike, specificity: float) -> OperatingPoint:
-    """Return the point of greatest sensitivity among those with at least this specificity.
-
-    The thresholds are infinity and every distinct value; of several such points that of the highest threshold. It exists
-    unless a class is absent, because calling no image positive has specificity 1.
-
-    Shapes: `label` (N,), `prob` (N,).
-    """
-    threshold, sens, spec = operating_points(label, prob)
-    return _best(threshold, sens, spec, spec >= specificity, sens)
-
-
-def specificity_at_sensitivity(label: ArrayLike, prob: ArrayLike, sensitivity: float) -> OperatingPoint:
-    """Return the point of greatest specificity among those with at least this sensitivity; see `sensitivity_at_specificity`.
-
-    Shapes: `label` (N,), `prob` (N,).
-    """
-    threshold, sens, spec = operating_points(label, prob)
-    return _best(threshold, sens, spec, sens >= sensitivity, spec)
-
-
-def _best(threshold: Floats, sens: Floats, spec: Floats, allowed: NDArray[np.bool_], value: Floats) -> OperatingPoint:
-    if np.isnan(sens).any() or np.isnan(spec).any() or not allowed.any():
-        return OperatingPoint(float("nan"), float("nan"), float("nan"))
-    best = int(np.argmax(np.where(allowed, value, -1.0)))  # the first of equals: thresholds fall
-    return OperatingPoint(float(threshold[best]), float(sens[best]), float(spec[best]))
 
 
 @dataclass(frozen=True)

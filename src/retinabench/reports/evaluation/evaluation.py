@@ -180,7 +180,6 @@ def quantities(
 
 Progress = Callable[[str, float], None]
 # Scores whose replicates the report needs, for paired differences between methods and for the mean of several seeds.
-NHS_SCORE = "sensitivity_at_specificity_80"
 BASIC = (
     "auroc", "accuracy", "nll", "sensitivity", "specificity", "brier_skill", "net_benefit_gain", "ece_positive_class",
     "referral_accuracy_area", "failure_auroc",
@@ -265,7 +264,7 @@ class Evaluation:
     @property
     def replicated(self) -> tuple[str, ...]:
         """Names of the scores in `replicates`."""
-        return *selective.referred_names(self.settings.referred), NHS_SCORE, *BASIC
+        return *selective.referred_names(self.settings.referred), *BASIC
 
     def at(self, name: str) -> str:
         """Return the name of a number at the share referred, such as `gain_at_50` for `gain`."""
@@ -489,7 +488,7 @@ def _add_estimates(found: Evaluation, i: int, name: str, draws: Sequence[Floats]
     own = dict(zip(found.replicated, quantities(methods, wholes, values, replicates), strict=True))
     # The scores of other rules come from `score` alone, without intervals.
     if found.settings.rules != "corrected":
-        own = {key: own[key] for key in (*selective.referred_names(found.settings.referred), NHS_SCORE)}
+        own = {key: own[key] for key in selective.referred_names(found.settings.referred)}
     found.estimates.update({(i, name, key): quantity for key, quantity in own.items()})
     blocks = [file[name].scores for file in found.files[i] if name in file.sets]
     for key in {key for block in blocks for key in block}:

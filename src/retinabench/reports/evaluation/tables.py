@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import PurePath
-from typing import Literal
 
 import numpy as np
 
 from retinabench.metrics.clinical.by_patient import by_patient
-from retinabench.metrics.clinical.thresholds import GOALS, judge_goals
 from retinabench.metrics.image_sets import PER_IMAGE, PER_PATIENT, SET_LABELS
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.weighted_images import Cases
-from retinabench.reports.evaluation.evaluation import NHS_SCORE, Evaluation, quantities
+from retinabench.reports.evaluation.evaluation import Evaluation, quantities
 from retinabench.reports.toolkit.number_format import PERCENT, THREE_DIGITS, NumberFormat, Quantity, percent
-from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table
+from retinabench.reports.toolkit.tables import Cell, Column, Row, Table
 
 # Scores of the main table.
 MAIN = (
@@ -25,7 +23,6 @@ MAIN = (
 RETAINED = ("accuracy", "gain", "closed", "sensitivity", "specificity", "prevalence", "missed")
 """Scores of the table of the retained images, at the share referred."""
 FORMATS = {"gain": NumberFormat(3, signed=True), "closed": PERCENT, "prevalence": PERCENT, "missed": PERCENT}
-NHS = {"nhs": GOALS["nhs"]}
 FILE_COLUMNS = {
     "method": "Method as run", "model": "Network", "task": "Task", "seed": "Seed", "samples": "Samples",
     "members": "Members", "config_hash": "Configuration", "version": "Package",
@@ -84,21 +81,6 @@ def retained_tables(e: Evaluation) -> list[Table]:
     return tables
 
 
-def nhs_met(evaluation: Evaluation, i: int, name: str) -> Literal["bound", "estimate", "no", "chosen here"]:
-    """Return how a method meets the NHS standard at its decision threshold, with all its seeds; see `judge_goals`."""
-    files = evaluation.files[i] if evaluation.files else []
-    if any(file.threshold.same_images for file in files):
-        return "chosen here"
-    verdicts = []
-    for case in evaluation.cases.get((i, name), []):
-        independent = len(np.unique(case.cluster)) == len(case)
-        _, [one] = judge_goals(case.label, case.called, None if independent else case.cluster, goals=NHS)
-        verdicts.append(one)
-    if verdicts and all(one.bound_met for one in verdicts):
-        return "bound"
-    return "estimate" if verdicts and all(one.estimate_met for one in verdicts) else "no"
-
-
 def patients_tables(e: Evaluation) -> list[Table]:
     """Return what the model alone does per patient (any eye), one table per set in which patients have several images."""
     shown = ("auroc", "accuracy", "sensitivity", "specificity")
@@ -124,38 +106,6 @@ def patients_tables(e: Evaluation) -> list[Table]:
             caption = f"{SET_LABELS[name]}, {PER_PATIENT} (any eye): diseased, or called referable, where one image is"
             tables.append(Table.of(caption, [Column(spec.heading) for spec in specs], rows, row_header="Method"))
     return tables
-
-
-def nhs_table(evaluation: Evaluation) -> Table:
-    """Return sensitivity and specificity at the decision threshold, beside the goals, and what another threshold would reach."""
-    heads = ("Sensitivity", "Specificity", "Standard", "Sensitivity, threshold chosen here")
-    columns = [Column(head, SET_LABELS[name]) for name in evaluation.domains for head in heads]
-    rows = [
-        Row(method.name, [cell for name in evaluation.domains for cell in _nhs_cells(evaluation, i, name)])
-        for i, method in enumerate(evaluation.methods)
-    ]
-    caption = (
-        f"The goal of screening: sensitivity 0.85 at specificity 0.80 (Leibig et al. 2017, from the NHS), {PER_IMAGE}"
-    )
-    note = (
-        "Standard: met by the lower bounds of both (one-sided 97.5 %, images of a patient together), by the estimates alone, or not; not judged where the threshold was chosen on these images. "
-        "The last number is the sensitivity of the threshold that reaches a specificity of 0.80 on these very images: an optimistic "
-        "upper estimate, which meets nothing."
-    )
-    return Table.of(caption, columns, rows, row_header="Method", note=note)
-
-
-def _nhs_cells(evaluation: Evaluation, i: int, name: str) -> list[Cell]:
-    scores = [evaluation.get(i, name, score) for score in ("sensitivity", "specificity", NHS_SCORE)]
-    if not all(one.defined for one in scores):
-        return [UNDEFINED] * 4
-    met = {
-        "bound": Cell("", emphasis="good", note="met by the bounds"),
-        "estimate": Cell("", note="met by the estimates alone"),
-        "no": Cell("", emphasis="bad", note="not met"),
-        "chosen here": Cell("", note="not judged"),
-    }[nhs_met(evaluation, i, name)]
-    return [Cell(scores[0]), Cell(scores[1]), met, Cell(scores[2])]
 
 
 def sets_table(evaluation: Evaluation) -> Table:

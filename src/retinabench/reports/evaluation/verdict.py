@@ -15,8 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from retinabench.reports.evaluation.evaluation import NHS_SCORE, Evaluation
-from retinabench.reports.evaluation.tables import nhs_met
+from retinabench.reports.evaluation.evaluation import Evaluation
 from retinabench.reports.evaluation.terminal import Worth, worth
 from retinabench.reports.toolkit.number_format import Quantity
 
@@ -73,7 +72,6 @@ class Verdict:
     retained: Mapping[str, Retained]
     missed: Fact | None
     order: Fact | None
-    screening: Sequence[Fact]
     detection: Quantity | None
 
 
@@ -99,7 +97,6 @@ def verdict(evaluation: Evaluation) -> Verdict:
         retained={name: left for name in e.sets if (left := _retained(e, name)) is not None},
         missed=_missed(e, sets[-1]),
         order=_order(e),
-        screening=[goal for name in sets if (goal := _screening(e, name)) is not None],
         detection=detection if detection is not None and detection.defined else None,
     )
 
@@ -201,26 +198,4 @@ def _order(e: Evaluation) -> Fact | None:
         "others": len(leads),
         "nearest": names[behind[0].other] if behind else "",
         "gap": behind[0].gap if behind else Quantity(np.nan),
-    }
-
-
-def _screening(e: Evaluation, name: str) -> Fact | None:
-    """Which methods meet the NHS standard at their decision thresholds: by both bounds (`sure`), or by the estimates alone.
-
-    A threshold that was chosen on the same images meets nothing. `reachable` is the largest sensitivity at a specificity of 0.80,
-    of the method `best`, by a threshold chosen on these images.
-    """
-    found = {i: e.get(i, name, NHS_SCORE) for i in range(len(e.methods))}
-    known = [i for i, quantity in found.items() if quantity.defined]
-    if not known:
-        return None
-    met = {i: nhs_met(e, i, name) for i in known}
-    best = max(known, key=lambda i: found[i].value)
-    return {
-        "set": name,
-        "sure": [e.methods[i].name for i in known if met[i] == "bound"],
-        "estimated": [e.methods[i].name for i in known if met[i] == "estimate"],
-        "chosen_here": "chosen here" in met.values(),
-        "best": e.methods[best].name,
-        "reachable": found[best],
     }

@@ -31,7 +31,6 @@ from retinabench.reports.evaluation import examples, figures, tables
 from retinabench.reports.evaluation.evaluation import (
     DEFAULTS,
     MOST_BAND_REPLICATES,
-    NHS_SCORE,
     Evaluation,
     EvaluationSettings,
     MethodPredictions,
@@ -99,7 +98,6 @@ def render(
         "lead_figure": figures.lead_panel(evaluation),
         "sets_table": tables.sets_table(evaluation),
         "score_tables": tables.score_tables(evaluation),
-        "nhs_table": tables.nhs_table(evaluation),
         "retained_tables": tables.retained_tables(evaluation),
         "files_table": tables.files_table(evaluation),
         "roc_figures": figures.roc_panels(evaluation),
@@ -290,7 +288,7 @@ def _controls(evaluation: Evaluation, name: str) -> dict[str, dict[str, float]]:
 
 def _added(evaluation: Evaluation, i: int, file: int) -> JsonObject:
     added: JsonObject = {}
-    own = {*selective.referred_names(evaluation.settings.referred), NHS_SCORE, *ADDED}
+    own = {*selective.referred_names(evaluation.settings.referred), *ADDED}
     for name in evaluation.sets:
         if (i, name) not in evaluation.replicates or file >= len(evaluation.replicates[i, name][0]):
             continue
