@@ -92,7 +92,7 @@ def certify(
 ) -> dict[str, object]:
     """Certify a threshold: one half of the patients chooses it, the other half tries it."""
     table = write(out / f"{name}.csv", [*((*row[:-1], "validation") for row in validation), *test])
-    return say("transfer", table, *GOALS, "--json", out / f"{name}.json", "--out", out / name, "-q")
+    return say("transfer", table, *GOALS, "--out", out / name, "-q")
 
 
 def serve(out: Path, patients: int = 1500, every: int = 30, seed: int = 0) -> list[dict[str, object]]:
@@ -111,7 +111,9 @@ def serve(out: Path, patients: int = 1500, every: int = 30, seed: int = 0) -> li
         found.append(
             {
                 "month": month,
-                **say("apply", today, "--certificate", out / f"{certificate}.json", "--out", out / "lists", "-q"),
+                **say(
+                    "apply", today, "--certificate", out / certificate / "transfer.json", "--out", out / "lists", "-q"
+                ),
             }
         )
         seen += rows  # experts have read all images by the end of the month, and their labels arrive
@@ -123,7 +125,7 @@ def serve(out: Path, patients: int = 1500, every: int = 30, seed: int = 0) -> li
         page = out / f"monitor-{month:02d}"
         words = (
             "--certificate",
-            out / f"{certificate}.json",
+            out / certificate / "transfer.json",
             "--within",
             "site",
             "--out",

@@ -50,5 +50,5 @@ def test_the_status_says_that_both_certificates_are_over(said):
     assert said[-1]["command"] == "status"
     assert said[-1]["code"] == 4
     assert said[-1]["first"].startswith(
-        "first.json: replaced by second.json after alarm: watched labels or drift speak against it"
+        "first/transfer.json: replaced by second/transfer.json after alarm: watched labels or drift speak against it"
     )
