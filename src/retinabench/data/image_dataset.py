@@ -38,46 +38,21 @@ def file_stamp(source: str, root: Path | None) -> str:
 
 @dataclass(frozen=True)
 class ImageDataset:
-    """How a data set is read. Its data card is `text`, else the docstring of the module that defines `records`.
+    """How a data set is read. Its data card is `text`, else the docstring of the module that defines `records`."""
 
-    Args:
-        records: ``records(source, survey=…, **options)`` -> `Records`. Source: the downloaded folder or archive;
-            survey: collects labels and files that are not used; split: puts all images into one split. Raises
-            `InputError` for a bad label or file, which names file, row and column.
-        steps: How to get the files by hand, in one paragraph.
-        encoded: ``encoded(source, root)`` -> the bytes of the image file of one `Records.source` below the folder `root`.
-        read: ``read(source, root, recipe)`` -> image (size, size, 3), for data sets whose images do not come from files.
-        remote: ``remote(size)`` -> the file that can be downloaded without a login, for an image size.
-        stamp: ``stamp(source, root)`` -> text that changes when the bytes of an image may have changed.
-        options: Names of the options of `records`, as the command line spells them in Python.
-        needs_source: Whether the data set is read from files.
-        counts: Split -> images of grades 0 … 4, or of all grades where they are not published by split; of the complete
-            data set, for plans that are made before it is there.
-        text: The data card, as Markdown.
-    """
-
-    records: Callable[..., Records]
-    steps: str
-    encoded: Callable[[str, Path | None], Encoded] = read_file
-    read: Callable[[str, Path | None, Recipe], NDArray[np.uint8]] | None = None
-    remote: Callable[[int], Remote] | None = None
-    stamp: Callable[[str, Path | None], str] = file_stamp
-    options: tuple[str, ...] = ("split",)
-    needs_source: bool = True
-    counts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    text: str = ""
+    records: Callable[..., Records]  # `records(source, survey=…, **options)`; `survey` collects what is not used
+    steps: str  # how to get the files by hand
+    encoded: Callable[[str, Path | None], Encoded] = read_file  # of a `Records.source` below the folder
+    read: Callable[[str, Path | None, Recipe], NDArray[np.uint8]] | None = None  # where there are no files
+    remote: Callable[[int], Remote] | None = None  # what can be downloaded without a login, for an image size
+    stamp: Callable[[str, Path | None], str] = file_stamp  # changes when the bytes of an image may have changed
+    options: tuple[str, ...] = ("split",)  # of `records`, as the command line spells them in Python
+    needs_source: bool = True  # whether the data set is read from files
+    counts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # split -> images of grades 0 … 4, or of all
+    text: str = ""  # the data card, as Markdown
 
     def image(self, source: str, root: Path | None, recipe: Recipe) -> NDArray[np.uint8]:
-        """Return one image, preprocessed.
-
-        Args:
-            source: An entry of `Records.source`.
-            root: The folder of the data set, or None.
-            recipe: How the image is made.
-
-        Returns:
-            The image (size, size, 3), RGB.
-        """
+        """Return one image (size, size, 3), RGB, preprocessed."""
         if self.read is not None:
             return self.read(source, root, recipe)
         data, name = self.encoded(source, root)
@@ -89,16 +64,7 @@ class ImageDataset:
         return self.text or inspect.getdoc(sys.modules[self.records.__module__]) or ""
 
     def check_options(self, name: str, source: Path | None, options: Mapping[str, object]) -> None:
-        """Check the options of a `prepare` command.
-
-        Args:
-            name: The data set.
-            source: Its files, where they are named.
-            options: The options that are set, by name.
-
-        Raises:
-            InputError: The data set has no such option, or the source is missing.
-        """
+        """Check the options of a `prepare` command."""
         for key in options:
             if key not in self.options:
                 shown = f"--{key.replace('columns', 'column')}"

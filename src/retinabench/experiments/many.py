@@ -114,11 +114,7 @@ def run_many(
 ) -> list[Result]:
     """Return the result of every item, in their order; those that no table holds are computed, equal ones once.
 
-    Args:
-        items: What is wanted.
-        compute: Computes items; yields each with its result as it ends.
-        describe: Returns what is said of a result.
-        progress: Is told how far the work is, one line for each result.
+    `compute` yields each item with its result as it ends.
     """
     every = {(one.table.folder, one.key): one for one in items}
     missing = [one for one in every.values() if not one.table.settled(one.key)]

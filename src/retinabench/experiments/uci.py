@@ -113,21 +113,7 @@ def compare_methods(
     workers: int = 1,
     progress: Progress = QUIET,
 ) -> list[Path]:
-    """Compute what is missing of the comparison; write its tables and figure, and return them.
-
-    Args:
-        source: Folder with the UCI sets.
-        sets: Names of sets; none for all that `source` holds.
-        out: Folder to write into.
-        epochs: Passes of every training over its rows.
-        seed: Seed of everything random.
-        workers: Processes that train.
-        progress: Shows how far the work is.
-
-    Raises:
-        InputError: A set is unknown, missing or damaged, or `out` holds a comparison by other settings or of other data.
-        DivergedError: A training diverged; what was finished before is kept.
-    """
+    """Compute what is missing of the comparison; write its tables and figure, and return them."""
     for name in sets:
         known_set(name)
     names = [name for name in SETS if name in sets] or available(source)
@@ -273,13 +259,7 @@ def _gaussian_log_density(target: Floats, mean: Floats, variance: Floats) -> Flo
 def mixture_log_likelihood(target: Floats, means: Floats, variances: Floats) -> float:
     """Mean over N points of log (1/T Σ_t N(y; m_t, v_t)): the likelihood of the predictive distribution itself.
 
-    Args:
-        target: (N,) y.
-        means: (T, N) of the components.
-        variances: Of the components, of the same shape or one that broadcasts to it.
-
-    Returns:
-        The log-likelihood in nats per point.
+    Shapes: `target` (N,), `means` (T, N), `variances` (T, N) or what broadcasts to it. In nats per point.
     """
     components = _gaussian_log_density(target, means, variances)
     return float(np.mean(logsumexp(components, axis=0) - np.log(len(components))))
@@ -290,13 +270,7 @@ def matched_log_likelihood(target: Floats, means: Floats, variances: Floats) -> 
 
     The variance is that of the law of total variance: mean of the variances + variance of the means.
 
-    Args:
-        target: (N,) y.
-        means: (T, N) of the components.
-        variances: Of the components, of the same shape or one that broadcasts to it.
-
-    Returns:
-        The log-likelihood in nats per point.
+    Shapes and unit as in `mixture_log_likelihood`.
     """
     variance = np.mean(np.broadcast_to(variances, means.shape), axis=0) + np.var(means, axis=0)
     return float(np.mean(_gaussian_log_density(target, means.mean(axis=0), variance)))

@@ -52,20 +52,12 @@ HINT = "Write it with: retinabench transfer FILE --confidence 0.95 --json transf
 
 @dataclass(frozen=True, eq=False)
 class ActionList:
-    """Images, the most uncertain first; equally uncertain ones by their id.
+    """Images, the most uncertain first; equally uncertain ones by their id."""
 
-    Args:
-        images: The images in this order.
-        uncertainty: Of each image, shape (N,).
-        call: What the model says of it, `referable` or `not referable`, shape (N,); empty where no call is made.
-        read: Whether the expert reads it, shape (N,); None where nothing is decided.
-        notes: What a reader of the list must know.
-    """
-
-    images: Predictions
-    uncertainty: Floats
-    call: Names
-    read: NDArray[np.bool_] | None = None
+    images: Predictions  # in this order
+    uncertainty: Floats  # (N,)
+    call: Names  # (N,) `referable` or `not referable`; empty where no call is made
+    read: NDArray[np.bool_] | None = None  # (N,) by the expert; None where nothing is decided
     notes: tuple[str, ...] = ()
 
     @property

@@ -85,12 +85,7 @@ def stacked(
 ) -> Floats:
     """Return (count, K) rows, computed in blocks.
 
-    Args:
-        rows: Numbers of b rows -> (b, K).
-        count: Number of rows.
-        size: Numbers that a row works on, such as images.
-        workers: Threads; None for one per core, or one where that is as fast.
-        advance: Called with the number of rows of every block that is done.
+    `rows`: numbers of b rows -> (b, K). `size`: numbers that a row works on, such as images.
     """
     length = max(1, BLOCK // size)
     blocks = [range(start, min(start + length, count)) for start in range(0, count, length)]
@@ -189,19 +184,11 @@ def cluster_bootstrap(
     Replicate r depends on (seed, r) only: more replicates leave the first ones as they are, and two models are compared on the
     same patients. Few weight vectors are in memory at a time.
 
-    Args:
-        statistic: Weights (b, N), whole numbers >= 0 -> (b, K), NaN where undefined; see `by_rows`.
-        cluster: (N,) patient of every image, of any type that can be compared.
-        replicates: R, at least 1.
-        seed: A whole number >= 0.
-        workers: Threads; None for one per core, or one where that is as fast. No value depends on it.
-        advance: Called with the number of further replicates that are done.
-
-    Returns:
-        (R, K); NaN throughout for a single patient, whose replicates are all equal and would give an interval without width.
-
     References:
         Field and Welsh, Bootstrapping clustered data, J. R. Stat. Soc. B 69:369 (2007), the randomised cluster bootstrap.
+
+    Shapes: `statistic` of weights (b, N) returns (b, K), NaN where undefined; `cluster` (N,); returns (R, K), NaN throughout for a single patient,
+    whose replicates are all equal.
     """
     check_draws(replicates, seed)
     codes, clusters = cluster_codes(cluster)
@@ -245,18 +232,14 @@ def percentile_interval(draws: ArrayLike, level: float = 0.95, *, points: bool =
     would lose 0.6 % of the coverage at 300 replicates. Values that are not finite are undefined (an AUROC of a replicate with one
     class): up to 5 % of them are left out, beyond that both ends are NaN.
 
-    Args:
-        draws: (R, K) or (R,).
-        level: Level of the interval.
-        points: Whether equal ends are given, such as those of a rank or of the fixed end of a curve. Else they are NaN: that
-            all replicates are equal shows that they hold no such case, and not that the value is certain.
-
-    Returns:
-        (low, high), each (K,), or 0-dimensional for (R,).
-
     References:
         Efron, Bootstrap methods: another look at the jackknife, Ann. Stat. 7:1 (1979); Davison and Hinkley, Bootstrap methods
         and their application (1997), section 5.2.
+
+    Shapes: `draws` (R, K) or (R,); returns (K,) or ().
+
+    `points`: whether equal ends are given, such as those of a rank. Else they are NaN: that all replicates are equal shows that they hold no
+    such case, and not that the value is certain.
     """
     values = np.asarray(draws, np.float64)
     columns = values.reshape(len(values), -1)

@@ -506,26 +506,14 @@ class SetCalibration(Document):
 
     In the JSON, the ends of an interval are numbers of their own, with `_low` and `_high` behind the name, and the parts of the
     Brier score begin with `brier_`.
-
-    Args:
-        line_intercept: Of logit P(y) = intercept + slope logit(p); 0 is right where the slope is 1.
-        line_slope: Of that line; 1 is right, below 1 the probabilities are too extreme.
-        line_in_the_large: The intercept with the slope held at 1.
-        line_observed_over_expected: Referable images over the sum of the probabilities; 1 is right.
-        brier: The parts of the Brier score over 10 bins (Murphy 1973).
-        null_ece_top_label: Mean and 95 % band of the ECE of a perfectly calibrated model with these probabilities, of
-            the predicted class.
-        calibration_error_top_label: The debiased calibration error of the predicted class.
-        null_ece_positive_class: As `null_ece_top_label`, of the referable class.
-        calibration_error_positive_class: As `calibration_error_top_label`, of the referable class.
     """
 
-    line_intercept: Interval
-    line_slope: Interval
-    line_in_the_large: Interval
-    line_observed_over_expected: Interval
-    brier: Murphy
-    null_ece_top_label: Interval
+    line_intercept: Interval  # of logit P(y) = intercept + slope logit(p); 0 is right where the slope is 1
+    line_slope: Interval  # 1 is right, below 1 the probabilities are too extreme
+    line_in_the_large: Interval  # the intercept with the slope held at 1
+    line_observed_over_expected: Interval  # referable images over the sum of the probabilities
+    brier: Murphy  # over 10 bins (Murphy 1973)
+    null_ece_top_label: Interval  # of a perfectly calibrated model with these probabilities: mean, 95 % band
     calibration_error_top_label: Interval
     null_ece_positive_class: Interval
     calibration_error_positive_class: Interval

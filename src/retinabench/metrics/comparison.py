@@ -172,15 +172,7 @@ class Comparison(Tabular, Document):
         ]
 
     def plot(self, axes: Axes | None = None, scores: Sequence[str] = PLOTTED) -> Axes:
-        """Draw the differences a - b with their intervals.
-
-        Args:
-            axes: Where to draw; None: a new figure.
-            scores: Names of the scores; those that were not compared are left out.
-
-        Returns:
-            The axes.
-        """
+        """Draw the differences a - b with their intervals."""
         check_known("score", scores, list(SCORES))
         rows = [
             IntervalRow(f"{SCORES[key].label}, {SET_LABELS[name].lower()}", one.difference, one.low, one.high)
@@ -356,30 +348,16 @@ def _published(
 
 @dataclass(frozen=True)
 class RankedModel(Interval):
-    """The mean of a model over its seeds with its interval over patients, and its rank.
+    """The mean of a model over its seeds with its interval over patients, and its rank."""
 
-    Args:
-        value: The mean over seeds.
-        low: Lower end of its interval over patients.
-        high: Upper end of its interval over patients.
-        first: Share of the replicates in which the model is the best, ties shared.
-        rank: Mean rank over the replicates, 1 is best.
-        rank_low: Lower end of the interval of the rank.
-        rank_high: Upper end of the interval of the rank.
-        error: Standard error over seeds; NaN for a single one.
-        best: The best rank that the resolved differences leave; 0 where the score is undefined or has no direction.
-        worst: The worst one.
-        values: The values of its seeds.
-    """
-
-    first: float = np.nan
-    rank: float = np.nan
+    first: float = np.nan  # share of the replicates in which it is the best, ties shared
+    rank: float = np.nan  # mean over the replicates, 1 is best
     rank_low: float = np.nan
     rank_high: float = np.nan
-    error: float = np.nan
-    best: int = 0
+    error: float = np.nan  # over seeds; NaN for a single one
+    best: int = 0  # rank that the resolved differences leave; 0 without a value or a direction
     worst: int = 0
-    values: tuple[float, ...] = ()
+    values: tuple[float, ...] = ()  # of its seeds
 
 
 @dataclass(frozen=True)
@@ -476,16 +454,7 @@ class Ranking(Tabular, Document):
         ]
 
     def plot(self, axes: Axes | None = None, score: str | None = None, set: str | None = None) -> Axes:
-        """Draw the models by one score, the best at the top, with their intervals.
-
-        Args:
-            axes: Where to draw; None: a new figure.
-            score: Name of the score; None: the first that was ranked.
-            set: Name of the set; None: the first.
-
-        Returns:
-            The axes.
-        """
+        """Draw the models by one score (None: the first, on the first set), the best at the top, with their intervals."""
         name = next(iter(self.sets)) if set is None else set
         key = next(iter(self.sets[name].scores)) if score is None else score
         ranking = self.sets[name][key]

@@ -27,12 +27,6 @@ class ImageSet:
 
     Attributes: `cluster` (N,) is the number of the patient (or image) of each row; `patients` the number of patients, None where
     they are not known; `positives` the number of images with label 1.
-
-    Args:
-        name: One of `SETS`.
-        part: The images of the set.
-        uncertainty: (N,) what orders their referral, the largest first.
-        threshold: The decision threshold, see `is_positive`.
     """
 
     def __init__(self, name: str, part: Predictions, uncertainty: Floats, threshold: float = 0.5) -> None:
@@ -78,10 +72,7 @@ class SetEvaluator:
     The area of AUPRC over referral is slow to compute. Replicates evaluate it at a few counts and add the difference
     between the exact and the coarse area of the whole set.
 
-    Args:
-        images: The set.
-        scores: K scores.
-        point: (K,) their values on the whole set; computed where None.
+    Shapes: `point` (K,), the values on the whole set; computed where None.
     """
 
     def __init__(self, images: ImageSet, scores: Sequence[ScoreSpec], point: Floats | None = None) -> None:
@@ -118,10 +109,7 @@ class StackedEvaluators:
 def image_sets(test: Predictions, uncertainty: Floats, threshold: float = 0.5) -> list[ImageSet]:
     """Return the sets that exist, in the order of `SETS`: each domain, and both together, as they are and balanced.
 
-    Args:
-        test: N images of the test split.
-        uncertainty: (N,) what orders their referral, the largest first.
-        threshold: The decision threshold, see `is_positive`.
+    Shapes: `uncertainty` (N,), the largest is referred first.
     """
     sets = []
     for domain in ("in_domain", "shifted"):

@@ -398,19 +398,12 @@ class Proportion:
 
 @dataclass(frozen=True)
 class Loss:
-    """Of a score that is a mean of rare, large losses; see `loss_interval`. The variance is that of the replicates.
+    """Of a score that is a mean of rare, large losses; see `loss_interval`. The variance is that of the replicates."""
 
-    Args:
-        pseudo: Weighted images -> mean and mean square of what a pseudo-patient adds whose predictions are wrong.
-        best: The value without any loss; the score is a loss if it is 0, and a share less a loss if it is 1.
-        largest: The largest loss.
-        of: As in `Scaled`, of the differences of two models.
-    """
-
-    pseudo: Callable[[Weighted], Moments]
-    best: float = 0.0
+    pseudo: Callable[[Weighted], Moments]  # what a pseudo-patient adds whose predictions are wrong: mean, mean square
+    best: float = 0.0  # the value without a loss: 0 of a loss, 1 of a share less a loss
     largest: float = math.inf
-    of: Of = "patients"
+    of: Of = "patients"  # as in `Scaled`, of the differences of two models
     resampled: bool = True
 
     def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:

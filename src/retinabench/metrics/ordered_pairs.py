@@ -53,8 +53,7 @@ class Step(NamedTuple):
 class Pairs:
     """The index of the pairs of a positive and a negative image, for AUROC at every referral count.
 
-    Args:
-        cases: N images in the order in which they enter, the most certain first; blocks of equal uncertainty enter together.
+    `cases`: in the order in which they enter, the most certain first; blocks of equal uncertainty enter together.
     """
 
     def __init__(self, cases: Cases) -> None:

@@ -210,15 +210,7 @@ def paired_sets(
 ) -> list[PairedSet]:
     """Return M aligned models scored on every set that exists; the replicates hold the same patients for all models.
 
-    Args:
-        models: Aligned models, see `align`.
-        scores: Names of scores, on every set or by set; None for those of `score`.
-        sets: Names of sets; None for all.
-        uncertainty: What orders the referral of each model, as in `score`.
-        bootstrap: Number of replicates R; 0 for none.
-        seed: Seed of the bootstrap.
-        thresholds: The decision threshold of each model; None for 0.5.
-        advance: Is told the number of models that are done.
+    `scores`: names, on every set or by set; None for those of `score`. `advance` is told the number of models that are done.
     """
     named = [one for of in scores.values() for one in of] if isinstance(scores, Mapping) else scores
     check_known("score", named, list(SCORES))

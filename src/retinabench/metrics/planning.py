@@ -38,27 +38,15 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Assumptions:
-    """What is expected of the model and of the images.
+    """What is expected of the model and of the images."""
 
-    Attributes:
-        prevalence: Share of referable images.
-        sensitivity: Per image, at the decision threshold.
-        specificity: Per image, at the decision threshold.
-        auroc: Per image.
-        clusters: How images are shared by patients.
-        threshold: The decision threshold as a probability, for the net benefit; None: that of a calibrated model with this
-            AUROC and sensitivity.
-        predictors: Linear predictors logit(p) of a pilot; None: those of a calibrated model with this AUROC.
-        origin: Where the numbers come from.
-    """
-
-    prevalence: float
-    sensitivity: float = 0.9
+    prevalence: float  # share of referable images
+    sensitivity: float = 0.9  # per image, at the decision threshold
     specificity: float = 0.9
     auroc: float = 0.95
     clusters: Clusters = field(default_factory=Clusters)
-    threshold: float | None = None
-    predictors: Floats | None = None
+    threshold: float | None = None  # as a probability; None: that of a calibrated model with this AUROC and sensitivity
+    predictors: Floats | None = None  # logit(p) of a pilot; None: those of a calibrated model with this AUROC
     origin: str = "stated"
 
     def __post_init__(self) -> None:

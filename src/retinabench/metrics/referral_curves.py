@@ -156,14 +156,9 @@ def values_on_grid(
 ) -> dict[str, Floats]:
     """Return metrics of the retained images on a grid of shares referred, between two points of the curve linearly.
 
-    Args:
-        w: One weighting or R.
-        grid: (G,) shares referred.
-        fewest: Share of the images that must be retained, and ten of them.
-        metrics: Names of `METRICS`; the AUPRC of one weighting only.
+    At least the share `fewest` of the images and ten of them are retained, for AUROC and AUPRC ten of each class; else NaN.
 
-    Returns:
-        Name of the metric -> (..., G), NaN where fewer images are retained, or for AUROC and AUPRC fewer than ten of a class.
+    Shapes: `grid` (G,), returns (..., G); AUPRC of one weighting only.
     """
     count, step = w.count[..., None], w.step[..., None]
     asked = np.asarray((1 - grid) * w.total[..., None])

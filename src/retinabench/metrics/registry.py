@@ -40,37 +40,20 @@ REFERRED_PERCENT = (0, 10, 20, 30, 40, 50, 70)
 
 @dataclass(frozen=True)
 class ScoreSpec:
-    """A named score of a set of images.
+    """A named score of a set of images."""
 
-    Args:
-        name: Its key in files, such as ``auroc``.
-        label: What tables and figures call it.
-        direction: Which way is better; empty where neither is.
-        unit: Its unit, such as ``nats``; empty for a pure number.
-        version: Raised by any change of a number.
-        function: Weighted images -> value, NaN where undefined.
-        needs: What makes it defined: both ``classes``, both where half of the images are ``retained``, ``positives``, ``negatives``, right
-            and wrong predictions (``errors``), or both ``domains``.
-        sets: The sets that `retinabench.score` computes it for; None for all, `ON_REQUEST` for none.
-        interval: How its interval is computed, see `metrics.intervals`.
-        by_rows: Whether the function takes one weighting at a time and is called for each replicate, which is slow; else it
-            takes many weightings (R, N) as well and returns (R,).
-        formula: Its definition, in the notation of `docs/scores.md`.
-        misleads: When its value misleads, as the end of a sentence that begins with "It misleads when".
-    """
-
-    name: str
-    label: str
-    direction: Direction
+    name: str  # its key in files, such as `auroc`
+    label: str  # in tables and figures
+    direction: Direction  # which way is better
     unit: str
-    version: int
-    function: Callable[[Weighted], Floats | float]
-    needs: Needs = ""
-    sets: tuple[str, ...] | None = None
+    version: int  # raised by any change of a number
+    function: Callable[[Weighted], Floats | float]  # NaN where undefined
+    needs: Needs = ""  # both classes (among the retained half), errors and right predictions, or both domains
+    sets: tuple[str, ...] | None = None  # that `score` computes it for; None for all, `ON_REQUEST` for none
     interval: IntervalMethod = field(default_factory=Percentile)
-    by_rows: bool = True
-    formula: str = ""
-    misleads: str = ""
+    by_rows: bool = True  # one weighting at a time, which is slow; else (R, N) as well, and returns (R,)
+    formula: str = ""  # in the notation of `docs/scores.md`
+    misleads: str = ""  # the end of a sentence that begins with "It misleads when"
 
     def __call__(self, w: Weighted) -> Any:
         """Return the value of one weighting as a float, or values (R,) of R of them; NaN where undefined."""

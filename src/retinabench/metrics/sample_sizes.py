@@ -44,20 +44,12 @@ class Clusters:
 
     A design effect D says that D dependent images tell as much as one independent image: 1 + (size - 1) x correlation, with
     the size of the group of images that share a patient *and* a label, as met by a random image of that label.
-
-    Attributes:
-        images_per_patient: Mean number of images of a patient, at least 1.
-        correlation: Correlation, within a patient, of the model's being right on two images of the same label.
-        disease_correlation: Correlation of the labels of two images of a patient. 1: both eyes or neither are diseased,
-            which gives the largest design effect.
-        mates: Mean number of images of the patient of a random image, sum m_i^2 / sum m_i, which counts where patients have
-            unequally many; None: all have equally many.
     """
 
-    images_per_patient: float = 2.0
-    correlation: float = 0.5
-    disease_correlation: float = 1.0
-    mates: float | None = None
+    images_per_patient: float = 2.0  # mean
+    correlation: float = 0.5  # of being right on two images of a patient with the same label
+    disease_correlation: float = 1.0  # of the labels of two images of a patient; 1: both eyes or neither
+    mates: float | None = None  # mean number of images of the patient of a random image; None: all have equally many
 
     def __post_init__(self) -> None:
         if not 1 <= self.images_per_patient < np.inf:

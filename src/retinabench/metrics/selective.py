@@ -191,14 +191,9 @@ def _values_at(referred: float) -> Callable[[Weighted], Floats]:
 def retained_counts(w: Weighted, success: str, of: str = "images", referred: float = 0.5) -> tuple[Floats, Floats]:
     """Return what a proportion of the retained images counts, for its interval.
 
-    Args:
-        w: The weighted images.
-        success: `right`, `called` (positive), `not called` or `label`.
-        of: `images`, `positives` or `negatives`.
-        referred: At least this fraction is referred.
+    `success`: `right`, `called`, `not called` or `label`; `of`: `images`, `positives` or `negatives`.
 
-    Returns:
-        Success (N,) of each image, 0 or 1, and what remains of its weight (N,).
+    Shapes: returns (N,) success, 0 or 1, and (N,) what remains of the weight.
     """
     label = w.cases.label
     hit = {"right": ~w.cases.error, "called": w.cases.called, "not called": ~w.cases.called, "label": label}

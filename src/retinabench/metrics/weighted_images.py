@@ -85,16 +85,10 @@ class RankedImages:
 class Cases:
     """N images with label, probability and uncertainty, sorted by uncertainty (then probability and label).
 
-    Args:
-        label: (N,) 0 or 1.
-        prob: (N,) P(label = 1) in [0, 1].
-        uncertainty: (N,) finite, the largest is referred first; None: 0 for all.
-        shifted: (N,) whether the image comes from the shifted domain (joint sets only).
-        threshold: An image is positive by the model where `is_positive(prob, threshold)`.
-        patient: (N,) number of the patient of each image; None: each image its own.
-
     Attributes are in sorted order; `order` (N,) leads from there to the rows given. `ends` (B,) is the last image of
     each block of equal uncertainty. `called` (N,): the model calls the image positive. `error` (N,): that is wrong.
+
+    Shapes: all (N,). Without `uncertainty` it is 0; without `patient` each image is its own; `shifted` is of joint sets only.
     """
 
     def __init__(

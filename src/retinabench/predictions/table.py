@@ -355,14 +355,7 @@ class Predictions(Constructors, Tabular):
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
     def plot(self, axes: Axes | None = None) -> Axes:
-        """Draw the distribution of P(referable) by label.
-
-        Args:
-            axes: Where to draw; None: a new figure.
-
-        Returns:
-            The axes.
-        """
+        """Draw the distribution of P(referable) by label."""
         axes = axes_or_new(axes)
         edges = np.linspace(0, 1, 26).tolist()
         for label, color, name in ((0, BLUE, "not referable"), (1, VERMILION, "referable")):

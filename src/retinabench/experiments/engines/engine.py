@@ -180,16 +180,8 @@ def make_engine(
 ) -> JobEngine:
     """Return an engine; nothing is started before it has jobs.
 
-    Args:
-        name: `local` or `ray`.
-        parallel: Runs at a time; None for as many as there is room for.
-        device: `auto`, `cpu`, `cuda` or `cuda:N`.
-        address: Of a Ray cluster; None starts one on this machine.
-        cpus: CPUs of each run; a run computes with floor(cpus) threads, at least one, on which its bits depend.
-        gpus: GPUs of each run: a part of one, or several that train it together; 0 with the device `auto` means one where there are any.
-        storage: URL through which the results of a Ray cluster travel; None where all nodes share the folder.
-        progress: Shows how far the work is.
-        readers: Processes of each run that read images ahead; None: as `Resources` chooses.
+    A run computes with floor(`cpus`) threads, at least one, on which its bits depend. `gpus` of each run: a part of one, or several that train
+    it together; 0 with the device `auto` means one where there are any. `storage`: URL through which the results of a Ray cluster travel.
     """
     if not (cpus > 0 and gpus >= 0 and (gpus <= 1 or gpus == int(gpus))):
         raise InputError(

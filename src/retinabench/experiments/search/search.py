@@ -57,20 +57,7 @@ def search(
 
     Trials that diverge or fail are kept, marked, and rank last.
 
-    Args:
-        base: The run that the space varies; its seed is every trial's.
-        space: What varies.
-        trials: Number of points of the space.
-        criterion: What ranks the trials, a name of `CRITERIA`.
-        rules: `corrected` or `published`.
-        out: The folder of the search.
-        engine: Computes the trials.
-        seed: Seed of the points.
-        progress: Shows how far the work is.
-
-    Raises:
-        InputError: The space does not fit the run, a criterion lacks its images, or the folder holds another search or
-            is locked by one.
+    The seed of `base` is that of every trial, `seed` that of the points.
     """
     chosen = find_criterion(criterion, rules)
     runs = trial_runs(base, space, trials, seed)

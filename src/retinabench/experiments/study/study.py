@@ -67,27 +67,16 @@ class StudyCell:
 
 @dataclass
 class Chosen:
-    """What a criterion chose for a method on a task, and the results of its runs with every seed.
-
-    Args:
-        cell: The method on the task.
-        criterion: The criterion.
-        run: The chosen run; None where no trial has a value.
-        why: Why there is no choice.
-        value: The criterion's value of the chosen trial.
-        outcomes: Seed -> result of its run.
-        folders: Seed -> folder of its run.
-        searched: State -> number of trials.
-    """
+    """What a criterion chose for a method on a task, and the results of its runs with every seed."""
 
     cell: StudyCell
     criterion: str
-    run: Run | None
-    why: str = ""
-    value: float | None = None
-    outcomes: dict[int, Result] = field(default_factory=dict)
-    folders: dict[int, Path] = field(default_factory=dict)
-    searched: Mapping[str, int] = field(default_factory=dict)
+    run: Run | None  # None where no trial has a value
+    why: str = ""  # why there is no choice
+    value: float | None = None  # of the criterion, of the chosen trial
+    outcomes: dict[int, Result] = field(default_factory=dict)  # by seed
+    folders: dict[int, Path] = field(default_factory=dict)  # by seed
+    searched: Mapping[str, int] = field(default_factory=dict)  # state -> number of trials
 
 
 @dataclass(frozen=True)

@@ -70,23 +70,14 @@ HINT = "Write an NPZ with probs (N, C) or draws (N, 1000)."
 
 
 class Implied(Frozen):
-    """The posterior that a run approximates, π(w) ∝ p(D | w)^(1/T) N(w; 0, v I).
+    """The posterior that a run approximates, π(w) ∝ p(D | w)^(1/T) N(w; 0, v I)."""
 
-    Args:
-        temperature: T; None where no T and v describe it.
-        prior_variance: v; None for an improper prior as well.
-        how: In which sense it is approximated, or why there is none.
-        augment: What changes the training images at random, or ``none``.
-        reweight: How classes are weighed, or ``none``.
-        loss_variance: Without T and v, the prior variance of the log posterior that it is trained on.
-    """
-
-    temperature: float | None = None
-    prior_variance: float | None = None
-    how: str = ""
-    augment: str = "none"
-    reweight: str = "none"
-    loss_variance: float | None = None
+    temperature: float | None = None  # T; None where no T and v describe it
+    prior_variance: float | None = None  # v; None for an improper prior as well
+    how: str = ""  # in which sense it is approximated, or why there is none
+    augment: str = "none"  # what changes the training images at random
+    reweight: str = "none"  # how classes are weighed
+    loss_variance: float | None = None  # without T and v, the prior variance of the log posterior that it is trained on
 
     def departures(self, target: Target) -> list[str]:
         """Return in which points it is not the target's posterior, in words; an empty list where it is."""

@@ -39,11 +39,7 @@ SCHEMA = "retinabench.fidelity-tuning/1"
 
 
 def search_space(name: str, target: Target) -> Space:
-    """Return what is searched for an entry on a target.
-
-    Raises:
-        InputError: Nothing is searched for that entry.
-    """
+    """Return what is searched for an entry on a target."""
     search = entries()[name].search if name in entries() else {}
     if target.likelihood not in search:
         raise InputError(
@@ -108,19 +104,7 @@ def tune(
 ) -> Tuning:
     """Run those trials of an entry that are not yet done, and write the record.
 
-    Args:
-        name: The entry.
-        target: A development target.
-        source: Its data, where they do not come with the package.
-        reference: Its reference; None takes the shipped one.
-        trials: Points of the search space.
-        budget: Gradient evaluations per training example of each trial.
-        seed: Of the points and of all trials.
-        out: Folder of runs and records.
-        resources: Where to compute.
-
-    Raises:
-        InputError: All trials failed. A single one that fails is recorded with the reason.
+    `budget`: gradient evaluations per training example of each trial. A trial that fails is recorded with the reason.
     """
     space = search_space(name, target)
     data = load(target, source)

@@ -187,16 +187,8 @@ def train(
 ) -> Trained:
     """Train the network of `posterior` for the run's epochs; return the posterior of the selected epoch.
 
-    Args:
-        posterior: Around the network, whose parameters are changed in place.
-        batches: Training and validation data.
-        run: Settings of the optimiser and the seed.
-        checkpoint: Where the state is kept.
-        objective: Terms of the loss, whose sum is minimised. Default: `likelihood_only`.
-        optimizer: Default: `make_optimizer`. A group may have a factor `lr_factor` on the learning rate.
-        schedule: 0-based step -> learning rate. Default: that of the run.
-        after_epoch: Called with the 0-based epoch before its validation.
-        extra: Saved and restored with network and optimiser.
+    A group of the optimiser may have a factor `lr_factor` on the learning rate. `schedule` takes the 0-based step; `after_epoch` is called
+    before the validation of its 0-based epoch; `extra` is saved and restored with network and optimiser.
     """
     config, model = run.optimizer, posterior.model
     if config.reweight != "none" and not posterior.likelihood.reweightable:

@@ -231,14 +231,7 @@ class ScreeningReport(Tabular):
         ]
 
     def plot(self, axes: Axes | None = None) -> Axes:
-        """Draw sensitivity and specificity per image, of the model alone and with every referred image called positive.
-
-        Args:
-            axes: Where to draw; None: a new figure.
-
-        Returns:
-            The axes.
-        """
+        """Draw sensitivity and specificity per image, of the model alone and with every referred image called positive."""
         rows = [
             IntervalRow(f"{rate}, {reading}, {SET_LABELS[name].lower()}", *vars(getattr(table, rate)).values())
             for rate in ("sensitivity", "specificity")

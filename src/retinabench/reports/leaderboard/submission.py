@@ -59,40 +59,22 @@ Kind = Literal["baseline", "submission", "file", "trivial"]
 
 
 class Card(Frozen):
-    """What a submission says of itself.
+    """What a submission says of itself."""
 
-    Args:
-        name: Short name for folders and links: small letters, digits and hyphens.
-        title: What tables call the method.
-        method: What it does, a few sentences.
-        authors: Who submits it.
-        code: Address of the code, https://…; empty for what comes with this package.
-        paper: Address of a paper, https://…, or empty.
-        compute: On what it was computed, and for how long.
-        hours: Hours of computation of one seed, on that machine.
-        data: Data that it was trained on beside the training images of the benchmark, one line each.
-        pretrained: Whether any weights come from other data.
-        ensemble: Trained networks that are pooled in one prediction, 1 for a single one.
-        deterministic: Whether the method has no randomness, so that one seed is enough.
-        tuned_on: What its settings were chosen on; the test images are not allowed.
-        images_sha256: Benchmark -> `listing_sha256` of the images that it was trained and tested on, which
-            `retinabench prepare BENCHMARK` prints.
-    """
-
-    name: str = Field(max_length=60)
-    title: Line
-    method: Text
+    name: str = Field(max_length=60)  # for folders and links: small letters, digits and hyphens
+    title: Line  # what tables call the method
+    method: Text  # what it does
     authors: Line
-    code: str
-    paper: str = ""
-    compute: Line
-    hours: float = Field(ge=0, le=1e7)
-    data: tuple[Line, ...] = Field(default=(), max_length=50)
-    pretrained: bool
-    ensemble: int = Field(1, ge=1, le=100_000)
-    deterministic: bool = False
+    code: str  # https://…; empty for what comes with this package
+    paper: str = ""  # https://…, or empty
+    compute: Line  # on what, and for how long
+    hours: float = Field(ge=0, le=1e7)  # of one seed
+    data: tuple[Line, ...] = Field(default=(), max_length=50)  # beside the training images of the benchmark
+    pretrained: bool  # whether any weights come from other data
+    ensemble: int = Field(1, ge=1, le=100_000)  # networks that are pooled in one prediction
+    deterministic: bool = False  # whether one seed is enough
     tuned_on: Literal["nothing", "training", "validation"]
-    images_sha256: dict[str, str] = Field(default_factory=dict, max_length=50)
+    images_sha256: dict[str, str] = Field(default_factory=dict, max_length=50)  # `retinabench prepare` prints them
 
     @field_validator("name")
     @classmethod
