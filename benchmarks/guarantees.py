@@ -8,6 +8,8 @@
 
     python benchmarks/guarantees.py --within --studies 300       # a threshold of its own for every site
 
+    python benchmarks/guarantees.py --population population.csv  # studies drawn from a table of patients, per image and per patient
+
 Each study draws validation patients whose diseased members have four images and the others one (or two eyes each), certifies each goal with
 confidence 90 %, and looks up the true risk of the certified threshold in 100,000 patients of the same population.
 """
@@ -18,12 +20,16 @@ import argparse
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+from interval_coverage import Population
 from numpy.typing import NDArray
 
+import retinabench as rb
 from retinabench.metrics.guarantees.certificate import certify
 from retinabench.metrics.guarantees.goals import PER, Goal, Per, ReferralCases, weights
+from retinabench.metrics.guarantees.sequence import SHARE
 from retinabench.metrics.guarantees.threshold import choose_threshold
 from retinabench.metrics.guarantees.triage import (
     Side,
@@ -161,7 +167,7 @@ def adversarial(studies: int) -> None:
     print("| population | patients | wrong certificates | certified |")
     print("|---|---|---|---|", flush=True)
     for patients in (200, 600):
-        k = max(37, 0.25 * patients) / patients  # share of the patients with which the sequence begins
+        k = max(37, SHARE * patients) / patients  # share of the patients with which the sequence begins
         populations: dict[str, tuple[list[float], list[float], bool]] = {
             "risk just above the goal everywhere": ([1], [over], False),
             "above up to the start, then below, then above": ([k, 1.02 * k, 1], [over, under, over], False),
@@ -262,6 +268,33 @@ def within_sites(studies: int, sizes: list[int]) -> None:
             )
 
 
+REAL_GOALS = ("selective_risk=.05", "selective_risk=.03", "selective_risk=.02", "sensitivity=.85", "npv=.97")
+
+
+def from_population(path: Path, studies: int, sizes: list[int]) -> None:
+    """Print how certificates of studies fare that are drawn from a table of patients, whose own values are the truth."""
+    people = Population(path, "usual")
+    print("| per | goal | patients | broken | certified | answered |\n|---|---|---|---|---|---|", flush=True)
+    for per in ("image", "patient"):
+
+        def view(part: rb.Predictions, per: str = per) -> ReferralCases:
+            return ReferralCases.of(part) if per == "image" else ReferralCases.of(rb.by_patient(part), "own")
+
+        truth = view(people.predictions(np.arange(len(people.code)), people.code))
+        for goal in map(Goal.parse, REAL_GOALS):
+            for patients in sizes:
+                rows = []
+                for study in range(studies):
+                    drawn = view(people.study(np.random.default_rng([7, study]), patients))
+                    found = certify(drawn, [goal], DELTA).threshold
+                    num, den = goal.spec.sums(truth, -np.inf if found is None else found)
+                    wrong = found is not None and num.sum() > goal.max_risk * den.sum()
+                    answered = 0.0 if found is None else np.mean(truth.uncertainty <= found)
+                    rows.append((wrong, found is not None, answered))
+                wrong, granted, answered = np.mean(rows, axis=0)
+                print(f"| {per} | {goal} | {patients:,} | {wrong:.1%} | {granted:.0%} | {answered:.0%} |", flush=True)
+
+
 def main() -> None:
     """Print one line per population, estimand, goal and number of patients."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -273,7 +306,11 @@ def main() -> None:
         "--adversarial", action="store_true", help="Populations made to break the argument of the certificate."
     )
     parser.add_argument("--within", action="store_true", help="Sites of which two are harder.")
+    parser.add_argument("--population", type=Path, help="Predictions of many patients, from which studies are drawn.")
     options = parser.parse_args()
+    if options.population:
+        from_population(options.population, options.studies, options.patients)
+        return
     if options.within:
         within_sites(options.studies, options.patients)
         return

@@ -438,7 +438,7 @@ def missed_panel(one: SetScreening) -> Figure:
     referred, missed = one.missed.curve
     axes.plot([0, 1], [missed[0], 0], color=MUTED, linewidth=1.0, linestyle=(0, (1, 2)))
     axes.plot(referred, missed, color=BAD, zorder=3)
-    rate, share = one.read, one.missed.referable
+    rate, share = one.read_here, one.missed.referable
     if one.referred and np.isfinite(share.low):
         error = np.array([[share.value - share.low], [share.high - share.value]])
         axes.errorbar([rate], [share.value], yerr=error, color=INK, marker="o", markersize=6, linewidth=1.2, zorder=4)

@@ -10,13 +10,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
-from matplotlib.ticker import StrMethodFormatter
 from numpy.typing import NDArray
 from rich.console import Group
 from rich.text import Text
 
 from retinabench.core.files import write_bytes
-from retinabench.metrics.guarantees.goals import PER, TARGETS
+from retinabench.metrics.guarantees.goals import PER, TARGETS, Goal
 from retinabench.metrics.monitoring import Evidence, Monitoring
 from retinabench.metrics.proportions import Interval
 from retinabench.reports.toolkit import pages
@@ -65,7 +64,9 @@ def evidence_panel(paths: Sequence[tuple[Mark, Evidence]], needed: float) -> Fig
         color=BAD, fontsize=TEXT,
     )  # fmt: skip
     axes.set(yscale="log", ylim=(least / 3, 5 * largest), ylabel="evidence")
-    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))  # raised exponents would be too small to read
+    axes.yaxis.set_major_formatter(
+        lambda x, _: f"{x:,.0f}" if x >= 1 else f"{x:g}"
+    )  # raised exponents would be too small to read
     _dated(axes)
     return figure
 
@@ -217,6 +218,7 @@ def page(result: Monitoring) -> str:
         "windows_note": _say("windows", result),
         "legend": [LegendEntry("all goals together", mark(0)), *goals] if len(goals) > 1 else goals,
         "evidence_panels": _evidence_panels(result),
+        "lead": _goal_panel(result, result.certified.goals[0], "lead"),
         "window_panels": _window_panels(result),
         "settings": _settings(result),
     }
@@ -244,11 +246,15 @@ def _window_panels(result: Monitoring) -> list[Panel]:
         ("Read by the expert", window_panel(start, [one.referred for one in windows], "share of images")),
         ("Calibration in the large", gap),
     ]
-    for goal in result.certified.goals:
-        values = [one.risks[str(goal)] for one in windows]
-        charts.append((goal_text(goal), window_panel(start, values, goal.spec.heading, goal.value)))
     text = f"A value with its 95 % interval per {result.unit}"
-    return [Panel.of(figure, f"window-{k}", name, text) for k, (name, figure) in enumerate(charts)]
+    panels = [Panel.of(figure, f"window-{k}", name, text) for k, (name, figure) in enumerate(charts)]
+    return panels + [_goal_panel(result, goal, f"goal-{k}") for k, goal in enumerate(result.certified.goals)]
+
+
+def _goal_panel(result: Monitoring, goal: Goal, name: str) -> Panel:
+    start = np.array([one.start for one in result.windows], "datetime64[D]")
+    figure = window_panel(start, [one.risks[str(goal)] for one in result.windows], goal.spec.heading, goal.value)
+    return Panel.of(figure, name, goal_text(goal), f"A value with its 95 % interval per {result.unit}, and the goal")
 
 
 def _settings(result: Monitoring) -> list[Fact]:
