@@ -102,3 +102,16 @@ def test_also_of_many_images(kind):
     y, p, rng = big(900)
     u = {"free": rng.random(900), "entropy": p * (1 - p), "ties": rng.integers(0, 30, 900) / 30}[kind]
     check_rows(Cases(y, p, u, rng.random(900) < 0.2), weightings(rng, 900))
+
+
+def test_whole_numbers_are_summed_as_integers_to_the_same_bits():
+    rng = np.random.default_rng(8)
+    cases = Cases(rng.integers(0, 2, 500), rng.random(500), rng.random(500).round(2))
+    whole = cases.weighted(rng.integers(0, 4, (3, 500)))
+    parts = Weighted(cases, whole.weight * 0.5)
+    assert whole.whole
+    assert not parts.whole
+    for name in ("mass", "wrong_mass", "positive_mass"):
+        assert (getattr(whole, name) == 2 * getattr(parts, name)).all()
+        assert (getattr(whole, name)[..., -1] == getattr(whole, name).max(axis=-1)).all()
+    assert not Weighted(cases, np.full(500, 2.0**30)).whole  # too many for 32 bits

@@ -20,9 +20,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from retinabench.metrics.weighted_images import MANY, Bools, Cases, Floats, Index, as_index, block_ends
@@ -41,10 +42,10 @@ class Step(NamedTuple):
     low: Index
     high: Index
 
-    def add_to(self, met: Floats, weight: Floats, factor: float = 1.0) -> None:
+    def add_to(self, met: Floats, weight: NDArray[Any], factor: float = 1.0) -> None:
         """Add to what each image has met (N, ...) the weights (N, ...) that the targets meet, `factor` times."""
-        sums = np.zeros((len(self.source) + 1, *weight.shape[1:]))
-        np.cumsum(np.take(weight, self.source, axis=0), axis=0, out=sums[1:])
+        sums = np.zeros((len(self.source) + 1, *weight.shape[1:]), weight.dtype)
+        np.cumsum(np.take(weight, self.source, axis=0), axis=0, dtype=weight.dtype, out=sums[1:])
         gain = np.take(sums, self.high, axis=0)
         gain -= np.take(sums, self.low, axis=0)
         met[self.target] += gain if factor == 1.0 else factor * gain
@@ -105,23 +106,26 @@ class Pairs:
         """The pairs inside blocks, below and tied; None where no images are tied in uncertainty."""
         return inside_blocks(self.label, self.prob, self.ends)
 
-    def cumulate(self, weight: Floats) -> tuple[Floats, Floats | None]:
+    def cumulate(self, weight: Floats, *, whole: bool = False) -> tuple[Floats, Floats | None]:
         """Pairs among the blocks entered, (..., B+1) led by 0, and pairs inside each block (..., B), for weights (..., N).
 
         None in place of the latter where every block is one image.
         """
         few = len(self.ends) <= FEW_BLOCKS
         if weight.ndim > 1 and few:
-            total, inside = zip(*map(self.cumulate, weight), strict=True)
+            total, inside = zip(*(self.cumulate(row, whole=whole) for row in weight), strict=True)
             return np.stack(total), None if inside[0] is None else np.stack(inside)
-        if few and weight.sum() ** 2 < EXACT and (weight == np.rint(weight)).all():
+        if few and whole and weight.sum() ** 2 < EXACT:
             return self._ranked_anew(weight)
         columns = np.ascontiguousarray(weight.T)  # gathers then copy the weights of an image in all rows at once
-        met = self._met(columns)
+        numbers: NDArray[Any] = (
+            columns.astype(np.int32) if whole else columns
+        )  # integers add up in a quarter of the time
+        met = self._met(columns, numbers)
         if self.ties:
             tied = np.zeros_like(columns)
             for step in self.ties:
-                step.add_to(tied, columns)
+                step.add_to(tied, numbers)
             met += (self.tie_sign * tied.T).T
         met *= columns
         sums = np.zeros((len(self.ends) + 1, *columns.shape[1:]))
@@ -130,13 +134,13 @@ class Pairs:
             return np.ascontiguousarray(sums.T), None
         below, tie = self.inner
         gained = np.zeros_like(columns)
-        below.add_to(gained, columns)
-        tie.add_to(gained, columns, 0.5)
+        below.add_to(gained, numbers)
+        tie.add_to(gained, numbers, 0.5)
         gained *= columns
         starts = np.append(0, self.ends[:-1] + 1)
         return np.ascontiguousarray(sums.T), np.ascontiguousarray(np.add.reduceat(gained, starts, axis=0).T)
 
-    def _met(self, weight: Floats) -> Floats:
+    def _met(self, weight: Floats, numbers: NDArray[Any]) -> Floats:
         """(N, ...) pairs that each image brings to those before it, per unit of its weight, ties fully or not at all."""
         passing = self.n > MANY and not self.asked and not self.tails
         self.asked = True
@@ -147,7 +151,7 @@ class Pairs:
         elif self.near is not None:
             met += self.near @ weight
         for step in self._each_step() if passing else self.steps:
-            step.add_to(met, weight)
+            step.add_to(met, numbers)
         return met
 
     def _ranked_anew(self, weight: Floats) -> tuple[Floats, Floats | None]:

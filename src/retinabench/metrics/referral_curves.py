@@ -242,7 +242,7 @@ def _auroc(w: Weighted) -> Floats:
 
     Pairs between it and the blocks before grow as f, pairs inside it as f^2.
     """
-    total, inside = w.cases.index(Pairs).cumulate(w.weight)
+    total, inside = w.cases.index(Pairs).cumulate(w.weight, whole=w.whole)
     before, gained = w.at_points.split(total)
     fraction = w.at_points.fraction
     if inside is None:  # no ties: a block is one image

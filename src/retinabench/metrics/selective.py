@@ -149,8 +149,8 @@ def referred_values(w: Weighted, referred: float = 0.5) -> Floats:
         return at.retained(sums)[..., 0]
 
     positives = retained(w.positive_mass)
-    called = retained(w.block_sums(weight * (cases.label & cases.called)))
-    passed = retained(w.block_sums(weight * ~(cases.label | cases.called)))
+    called = retained(w.block_sums(weight * (cases.label & cases.called), whole=w.whole))
+    passed = retained(w.block_sums(weight * ~(cases.label | cases.called), whole=w.whole))
     accuracy, sensitivity = ratio(kept - retained(w.wrong_mass), kept), ratio(called, positives)
     overall = 1 - w.wrong_mass[..., -1] / w.total
     perfect = np.minimum(1.0, overall * w.count / np.maximum(number, 1))

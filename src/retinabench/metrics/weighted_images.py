@@ -33,6 +33,7 @@ Index = NDArray[np.integer[Any]]
 Built = TypeVar("Built")
 SLACK = 1e-12  # of the total mass: a point that misses a block's end by rounding is at the end
 MOST = 100_000_000  # images that the weights stand for: a curve has a point for each
+MOST_WHOLE = 2**31  # sums that integers of 32 bits hold
 MANY = 2**18  # Images above which indexes are kept short.
 EPS = 1e-15  # probabilities are clipped to [EPS, 1 - EPS] in logarithms: one saturated mistake costs 34.5 nats, not infinity
 
@@ -48,10 +49,14 @@ def block_ends(ordered: Floats) -> Index:
     return np.append(ends, np.asarray([len(ordered) - 1], ends.dtype))
 
 
-def cumulate(mass: Floats) -> Floats:
-    """(..., N+1) sums of the columns before, for (..., N)."""
+def cumulate(mass: Floats, *, whole: bool = False) -> Floats:
+    """(..., N+1) sums of the columns before, for (..., N); `whole` numbers as integers, in a quarter of the time."""
     sums = np.zeros((*mass.shape[:-1], mass.shape[-1] + 1))
-    np.cumsum(mass, axis=-1, out=sums[..., 1:])
+    if whole:
+        numbers = mass.astype(np.int32)
+        sums[..., 1:] = np.cumsum(numbers, axis=-1, dtype=np.int32, out=numbers)
+    else:
+        np.cumsum(mass, axis=-1, out=sums[..., 1:])
     return sums
 
 
@@ -76,9 +81,9 @@ class RankedImages:
         self.ends = block_ends(ranked)
         self.values: Floats = ranked[self.ends]
 
-    def cumulate(self, mass: Floats) -> Floats:
+    def cumulate(self, mass: Floats, *, whole: bool = False) -> Floats:
         """(..., G+1) mass (..., N) of the images at or above each of the G distinct values, from the highest, led by 0."""
-        sums = cumulate(np.take(mass, self.order, axis=-1))
+        sums = cumulate(np.take(mass, self.order, axis=-1), whole=whole)
         return sums if len(self.ends) == len(self.order) else np.take(sums, np.append(0, self.ends + 1), axis=-1)
 
 
@@ -266,29 +271,35 @@ class Weighted:
     def ranked(self) -> tuple[Floats, Floats]:
         """(..., G+1) mass of the positive and of the negative images at or above each distinct probability, led by 0."""
         ranking = self.cases.by_prob
-        return ranking.cumulate(self.positive), ranking.cumulate(self.negative)
+        both = (ranking.cumulate(mass, whole=self.whole) for mass in (self.positive, self.negative))
+        return next(both), next(both)
 
     # ------------------------------------------------------------ sums over the blocks of equal uncertainty
 
-    def block_sums(self, mass: Floats) -> Floats:
-        """(..., B+1) sums of a mass (..., N) over the blocks before, led by 0."""
-        sums, ends = cumulate(mass), self.cases.ends
+    @cached_property
+    def whole(self) -> bool:
+        """Whether all weights are whole numbers, such as those of replicates, whose sums are small integers."""
+        return bool(np.max(self.total) < MOST_WHOLE and (self.weight == np.rint(self.weight)).all())
+
+    def block_sums(self, mass: Floats, *, whole: bool = False) -> Floats:
+        """(..., B+1) sums of a mass (..., N) over the blocks before, led by 0; see `cumulate`."""
+        sums, ends = cumulate(mass, whole=whole), self.cases.ends
         return sums if len(ends) == mass.shape[-1] else np.take(sums, np.append(0, ends + 1), axis=-1)
 
     @cached_property
     def mass(self) -> Floats:
         """(..., B+1) mass of the blocks before, from 0 to W."""
-        return self.block_sums(self.weight)
+        return self.block_sums(self.weight, whole=self.whole)
 
     @cached_property
     def wrong_mass(self) -> Floats:
         """(..., B+1) mass of wrong predictions in the blocks before."""
-        return self.block_sums(self.weight * self.cases.error)
+        return self.block_sums(self.weight * self.cases.error, whole=self.whole)
 
     @cached_property
     def positive_mass(self) -> Floats:
         """(..., B+1) mass of positive images in the blocks before."""
-        return self.block_sums(self.positive)
+        return self.block_sums(self.positive, whole=self.whole)
 
     # ------------------------------------------------------------ points: the counts of a referral curve
 
