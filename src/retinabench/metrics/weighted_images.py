@@ -33,7 +33,6 @@ Index = NDArray[np.integer[Any]]
 Built = TypeVar("Built")
 SLACK = 1e-12  # of the total mass: a point that misses a block's end by rounding is at the end
 MOST = 100_000_000  # images that the weights stand for: a curve has a point for each
-MOST_WHOLE = 2**31  # sums that integers of 32 bits hold
 MANY = 2**18  # Images above which indexes are kept short.
 EPS = 1e-15  # probabilities are clipped to [EPS, 1 - EPS] in logarithms: one saturated mistake costs 34.5 nats, not infinity
 
@@ -279,7 +278,7 @@ class Weighted:
     @cached_property
     def whole(self) -> bool:
         """Whether all weights are whole numbers, such as those of replicates, whose sums are small integers."""
-        return bool(np.max(self.total) < MOST_WHOLE and (self.weight == np.rint(self.weight)).all())
+        return bool(np.max(self.total) <= MOST and (self.weight == np.rint(self.weight)).all())
 
     def block_sums(self, mass: Floats, *, whole: bool = False) -> Floats:
         """(..., B+1) sums of a mass (..., N) over the blocks before, led by 0; see `cumulate`."""
