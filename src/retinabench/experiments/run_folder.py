@@ -66,16 +66,10 @@ def describe_inputs(run: Run, task: Task) -> TrainedInputs:
     own, train = open_prepared(task.data.folder), task.splits["train"]
     mean, std = _input_scale(run, task)
     return TrainedInputs(
-        data=own.name,
-        fingerprint=own.fingerprint,
-        size=own.size,
-        settings=own.settings,
-        referable_from=task.data.referable_from,
-        images=len(train),
-        patients=len(np.unique(task.patient_id[train])),
-        mean=tuple(mean.tolist()),
-        std=tuple(std.tolist()),
-    )
+        data=own.name, fingerprint=own.fingerprint, size=own.size, settings=own.settings,
+        referable_from=task.data.referable_from, images=len(train), patients=len(np.unique(task.patient_id[train])),
+        mean=tuple(mean.tolist()), std=tuple(std.tolist()),
+    )  # fmt: skip
 
 
 def write_inputs(inputs: TrainedInputs, folder: Path) -> None:

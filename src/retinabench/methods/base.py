@@ -94,27 +94,18 @@ class FidelitySettings(Frozen):
     All entries train on the stated posterior, in batches of 50, until the last epoch. Rates, widths and numbers of members
     are those that `retinabench fidelity tune` chose on development targets.
 
-    Args:
-        name: Of the entry.
-        title: In tables and figures.
-        method: The table `method` of a run, whose name is that of the method where it has none. The values
-            "prior_precision" and "prior_std" stand for the target's numbers,
-            "X per point" for X times the number of its training points.
-        optimizer: The table `optimizer` of a run. Without `epochs` as many are trained as the budget allows.
-        categorical: Changes to the tables `method` and `optimizer` for targets of classes.
-        gaussian: The same for targets of regression.
-        share: Share of the budget that the entry takes at most.
-        search: Ranges and choices that `fidelity tune` searches, by likelihood and dotted key.
+    In `method`, the values "prior_precision" and "prior_std" stand for the target's numbers, and "X per point" for X times the number of its training
+    points. Without `epochs` in `optimizer` as many are trained as the budget allows.
     """
 
     name: str
     title: str
-    method: JsonObject
-    optimizer: JsonObject = Field(default_factory=dict)
-    categorical: dict[str, JsonObject] = Field(default_factory=dict)
-    gaussian: dict[str, JsonObject] = Field(default_factory=dict)
-    share: float = Field(1.0, gt=0, le=1)
-    search: dict[str, dict[str, JsonObject]] = Field(default_factory=dict)
+    method: JsonObject  # the table `method` of a run; its name is that of the method where it has none
+    optimizer: JsonObject = Field(default_factory=dict)  # the table of a run
+    categorical: dict[str, JsonObject] = Field(default_factory=dict)  # changes to both tables, of classes
+    gaussian: dict[str, JsonObject] = Field(default_factory=dict)  # the same of regression
+    share: float = Field(1.0, gt=0, le=1)  # of the budget, at most
+    search: dict[str, dict[str, JsonObject]] = Field(default_factory=dict)  # by likelihood and dotted key
 
 
 ADAM: JsonObject = {"name": "adam", "schedule": "cosine"}

@@ -274,8 +274,7 @@ def null_bands_of(w: Weighted, replicates: int = 1000, seed: int = 0) -> dict[Of
     much as their residuals are correlated here (`shared_residual`). Images that fail together scatter every bin more. Both
     meanings of calibration take little more time together than one.
 
-    Returns:
-        Mean, low and high end of the band at `LEVEL`, by what is forecast.
+    Returns mean, low and high end of the band at `LEVEL`, by what is forecast.
     """
     meanings: tuple[Of, ...] = get_args(Of)
     draws = _NullDraws(w, meanings, seed)

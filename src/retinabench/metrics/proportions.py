@@ -111,17 +111,11 @@ def clustered_proportion(
         survey data, Survey Methodology 24:193 (1998). Franco, Little, Louis and Slud, Comparative study of confidence intervals
         for proportions in complex sample surveys, J. Surv. Stat. Methodol. 7:334 (2019), where Jeffreys' covers best.
 
-    Args:
-        success: (N,) in [0, 1]; a share where it is a mean, such as that over several seeds.
-        weight: (N,) >= 0, what each image counts for; 0 or False leaves it out.
-        cluster: (N,) patients.
-        level: Level of the interval.
-        exact: Whether to take the interval of Clopper and Pearson at the effective number, for a decision that must not be
-            wrong more often than stated; it is wider.
-        variance: Of the proportion, in place of v where it is larger: which images count may itself depend on the sample.
+    `success` lies in [0, 1], a share where it is a mean, such as that over several seeds. `exact` takes the interval of Clopper and Pearson at the effective
+    number, for a decision that must not be wrong more often than stated. `variance` of the proportion counts in place of v where it is larger: which
+    images count may itself depend on the sample. NaN where no image counts, the ends also where all that count are of one patient.
 
-    Returns:
-        The proportion with its interval; NaN where no image counts, the ends also where all that count are of one patient.
+    Shapes: `success`, `weight`, `cluster` (N,).
     """
     codes, _ = cluster_codes(cluster)
     y, w = np.asarray(success, np.float64), np.asarray(weight, np.float64)

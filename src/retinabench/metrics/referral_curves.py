@@ -107,16 +107,10 @@ def curve_of(w: Weighted, metric: str) -> Curve:
     exact = w.derived(auprc_values)[1] if metric == "auprc" else None
     area = float(area_of(w, metric))
     return Curve(
-        metric=metric,
-        rules="corrected",
-        referred=np.arange(len(value)) / len(value),
-        value=value[::-1],
-        area=area,
-        positives=w.retained_positives[::-1],
-        negatives=w.retained_negatives[::-1],
-        why=_why_undefined(w, metric, value, area),
-        exact=None if exact is None else exact[::-1],
-    )
+        metric=metric, rules="corrected", referred=np.arange(len(value)) / len(value), value=value[::-1], area=area,
+        positives=w.retained_positives[::-1], negatives=w.retained_negatives[::-1],
+        why=_why_undefined(w, metric, value, area), exact=None if exact is None else exact[::-1],
+    )  # fmt: skip
 
 
 def area_of(w: Weighted, metric: str) -> Floats:

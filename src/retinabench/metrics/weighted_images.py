@@ -207,13 +207,11 @@ class Points:
 class Weighted:
     """`Cases` with one weighting or R: the argument of every score.
 
-    Args:
-        cases: N images.
-        weight: (..., N) weights >= 0 in the sorted order of the cases, in every row some above 0.
-
     `total` (...,) is W. A referral curve has the points W k / K for k = 1 … K with K = round(W), so that unit weights give
     every count 1 … N and whole-number weights give what the images repeated that often would give. Of R weightings the
     points have the largest K of all; what stands beyond the `count` of a row is without meaning.
+
+    Shapes: `weight` (..., N) >= 0 in the sorted order of the cases, in every row some above 0.
     """
 
     def __init__(self, cases: Cases, weight: Floats) -> None:

@@ -174,19 +174,8 @@ MAPPABLE = (*USUAL, "prob_0")
 _USUAL_NAMES = {name for ranks in USUAL.values() for names in ranks for name in names}
 
 _STEMS = (
-    "prob",
-    "probs",
-    "p",
-    "proba",
-    "probability",
-    "class",
-    "softmax",
-    "yprob",
-    "yproba",
-    "yscore",
-    "score",
-    "pred",
-)
+    "prob", "probs", "p", "proba", "probability", "class", "softmax", "yprob", "yproba", "yscore", "score", "pred",
+)  # fmt: skip
 # One wrong, lost, doubled or exchanged letter away from these, a column is refused: scores without it would differ.
 _TYPOS_OF = {
     "patient_id": ("patientid", "patient", "subjectid", "subject", "participantid"),

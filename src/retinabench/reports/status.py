@@ -102,18 +102,10 @@ def _status(
     patients = sum(sum(line["patients"].values()) for _, line in lines)
     last = max((f"{line['file']} at {line['time']}" for _, line in lines), default="")
     return CertificateStatus(
-        name,
-        bool(rule.broken or refuted or alarms) and not state.startswith("replaced"),
-        state,
-        tuple(goal_text(one) for one in rule.goals),
-        len(lines),
-        patients,
-        last,
-        alarms[0] if alarms else "",
-        seen,
-        sheet,
-        replaced,
-    )
+        name, bool(rule.broken or refuted or alarms) and not state.startswith("replaced"), state,
+        tuple(goal_text(one) for one in rule.goals), len(lines), patients, last, alarms[0] if alarms else "", seen,
+        sheet, replaced,
+    )  # fmt: skip
 
 
 def _drifts(rule: FrozenRule, lines: list[tuple[Path, JsonObject]]) -> Iterator[str]:

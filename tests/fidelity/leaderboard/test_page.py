@@ -118,7 +118,7 @@ def test_the_page_and_tables_hold_everything_and_escape_it(folder, evaluators, t
     assert "<script" not in without_script(html)
     assert "&lt;script&gt;" in html
     assert html.count("<svg") > 8
-    assert "entries may be the nearest on 2 tasks (stated posterior, up to 100 gradients per example): Near, " in html
+    assert "entries may be the nearest on 2 tasks (stated posterior, up to 100 gradients per example): Near; " in html
     text = (tmp_path / "out" / "board.md").read_text()
     assert "<script" not in text
     assert "| 30 (over 10, declared) |" in text.replace("\N{NO-BREAK SPACE}", " ")

@@ -217,21 +217,12 @@ def occlude(folder: Path, bank: str, source: Path | None, out: Path, options: Oc
     answered, examples = _answered(images, rows, model, options)
     reference = np.flatnonzero((images.truth == 0).all(axis=1))[:REFERENCE]
     found = Occlusion(
-        bank=definition.title,
-        drawn=definition.synthetic is not None,
-        model=model.run.method.describe(),
-        weights=model.weights,
-        size=model.recipe.size,
-        samples=int(model.run.method.samples),
-        images=len(rows),
-        patients=len(set(images.patient_id[rows].tolist())),
-        controls=options.controls,
-        replicates=options.replicates,
-        seed=options.seed,
-        reference=_reference(images, reference, model),
-        effects=_effects(images.concepts, answered, options),
-        notes=_notes(answered),
-    )
+        bank=definition.title, drawn=definition.synthetic is not None, model=model.run.method.describe(),
+        weights=model.weights, size=model.recipe.size, samples=int(model.run.method.samples), images=len(rows),
+        patients=len(set(images.patient_id[rows].tolist())), controls=options.controls, replicates=options.replicates,
+        seed=options.seed, reference=_reference(images, reference, model),
+        effects=_effects(images.concepts, answered, options), notes=_notes(answered),
+    )  # fmt: skip
     write_json(out / "occlusion.json", found.to_dict(), checked=True)
     write_bytes(out / "effects.csv", _occlude_table(answered).encode(), checked=True)
     write_page(found, examples, out)

@@ -151,16 +151,11 @@ class Examination:
         model = posterior(bins)
         without, having = (self.answered.cell(place, sign) for sign in (0, 1))
         return ConceptResult(
-            counts=counts,
-            bins=bins,
-            performance=model,
-            uncertainty=model.uncertainty(self.reading),
-            sensitivity=rate(having, self.rates),
-            specificity=rate(without, self.rates),
-            accuracy=accuracy((without, having)),
-            auroc=self.answered.ranking(place),
+            counts=counts, bins=bins, performance=model, uncertainty=model.uncertainty(self.reading),
+            sensitivity=rate(having, self.rates), specificity=rate(without, self.rates),
+            accuracy=accuracy((without, having)), auroc=self.answered.ranking(place),
             answers=self.record.answers(place),
-        )
+        )  # fmt: skip
 
     def to_dict(self) -> JsonObject:
         """Return the JSON content."""

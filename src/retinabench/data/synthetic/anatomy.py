@@ -125,17 +125,9 @@ def _divide(
     length = rng.uniform(*size, len(at)) * np.clip(parent.radius[mother, 0] / 0.010, 0.3, 1.1)
     radius = np.maximum(parent.radius[mother, at] * rng.uniform(0.45, 0.75, len(at)), 0.0022)
     young = grow(
-        rng,
-        parent.points[mother, at],
-        course + angle,
-        course + 0.55 * angle + rng.normal(0, 0.45, len(at)),
-        0.22,
-        length,
-        radius,
-        1.3 * tortuosity,
-        points,
-        taper=0.75,
-    )
+        rng, parent.points[mother, at], course + angle, course + 0.55 * angle + rng.normal(0, 0.45, len(at)), 0.22,
+        length, radius, 1.3 * tortuosity, points, taper=0.75,
+    )  # fmt: skip
     return Branches(young.points, young.heading, young.radius, young.alive & parent.alive[mother, at][:, None])
 
 
@@ -171,17 +163,9 @@ def grow_choroid(rng: np.random.Generator) -> Branches:
     start = rng.uniform(-1.3, 1.1, (count, 2))
     toward = np.arctan2(start[:, 1], start[:, 0] + 0.3) + rng.normal(0, 0.45, count)
     return grow(
-        rng,
-        start,
-        toward,
-        toward + rng.normal(0, 0.6, count),
-        0.4,
-        rng.uniform(0.3, 0.8, count),
-        rng.uniform(0.007, 0.015, count),
-        1.2,
-        points=32,
-        taper=0.4,
-    )
+        rng, start, toward, toward + rng.normal(0, 0.6, count), 0.4, rng.uniform(0.3, 0.8, count),
+        rng.uniform(0.007, 0.015, count), 1.2, points=32, taper=0.4,
+    )  # fmt: skip
 
 
 _PALE = np.array([210, 110, 36])

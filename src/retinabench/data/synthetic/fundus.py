@@ -49,16 +49,9 @@ for _fixed in (CONFUSION, *GRADE_MIX.values()):
     _fixed.setflags(write=False)
 
 LESIONS = (
-    "microaneurysm",
-    "blot_haemorrhage",
-    "flame_haemorrhage",
-    "hard_exudate",
-    "cotton_wool_spot",
-    "venous_beading",
-    "new_vessels",
-    "preretinal_haemorrhage",
-    "vitreous_haemorrhage",
-)
+    "microaneurysm", "blot_haemorrhage", "flame_haemorrhage", "hard_exudate", "cotton_wool_spot", "venous_beading",
+    "new_vessels", "preretinal_haemorrhage", "vitreous_haemorrhage",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

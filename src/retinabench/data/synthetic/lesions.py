@@ -240,17 +240,9 @@ def _new_vessels(scene: _Scene, layer: Floats, at: Array) -> None:
     angle = np.repeat(rng.uniform(0, 2 * np.pi, len(at)), fronds) + rng.normal(0, 1.0, count)
     size = np.repeat(rng.uniform(0.6, 1.3, len(at)), fronds)
     tangle = grow(
-        rng,
-        start,
-        angle,
-        angle + rng.normal(0, 2.6, count),
-        0.12 * size,
-        size * rng.uniform(0.10, 0.30, count),
-        rng.uniform(0.0018, 0.0034, count),
-        3.2,
-        points=36,
-        taper=0.3,
-    )
+        rng, start, angle, angle + rng.normal(0, 2.6, count), 0.12 * size, size * rng.uniform(0.10, 0.30, count),
+        rng.uniform(0.0018, 0.0034, count), 3.2, points=36, taper=0.3,
+    )  # fmt: skip
     draw_branches(scene.raster, layer, (replace(tangle, alive=np.ones_like(tangle.alive)), 1.0, 1.0))
 
 

@@ -14,19 +14,9 @@ Population = Literal["in_domain", "shifted"]
 POPULATIONS: tuple[Population, ...] = ("in_domain", "shifted")
 
 _STREAMS = (
-    "patient_grade",
-    "eye_grade",
-    "label",
-    "lesions",
-    "visit",
-    "camera",
-    "patient_anatomy",
-    "eye_anatomy",
-    "placing",
-    "texture",
-    "stray",
-    "noise",
-)
+    "patient_grade", "eye_grade", "label", "lesions", "visit", "camera", "patient_anatomy", "eye_anatomy", "placing",
+    "texture", "stray", "noise",
+)  # fmt: skip
 
 
 def stream(name: str, seed: int, population: str, number: int) -> np.random.Generator:

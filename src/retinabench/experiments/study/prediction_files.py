@@ -109,17 +109,9 @@ def _entries(study: Study, out: Path, choice: Chosen, name: str) -> list[ResultR
     def entry(what: str, members: int, sets: Sequence[tuple[int, ...]], word: str) -> ResultRow:
         made = [one for one in sets if all(states.get(seed) == "done" for seed in one)]
         return ResultRow(
-            choice.cell.task,
-            choice.criterion,
-            choice.cell.method,
-            what,
-            members,
-            tuple(made),
-            written(made, word),
-            diverged,
-            lacking,
-            choice.why,
-        )
+            choice.cell.task, choice.criterion, choice.cell.method, what, members, tuple(made), written(made, word),
+            diverged, lacking, choice.why,
+        )  # fmt: skip
 
     found = [entry(name, 1, [(seed,) for seed in study.run_seeds], "seed")]
     if study.ensemble:

@@ -234,9 +234,10 @@ def page(board: FidelityBoards) -> str:
     """Return the page: self-contained, everything that comes from files escaped."""
     names = [task.target.name for task in board.tasks]
     sections = [_section(task, alone=names.count(task.target.name) == 1) for task in board.tasks]
+    first, *others = leads(board) or ["How close do approximate posteriors come to that of Hamiltonian Monte Carlo?"]
     context = {
-        "title": "How close do approximate posteriors come to that of Hamiltonian Monte Carlo?",
-        "leads": leads(board),
+        "title": first.removesuffix("."),
+        "leads": others,
         "rankings": ranking_tables(board),
         "useful": usefulness_table(board.tasks),
         "printed": final_ranking(board.tasks),
@@ -254,7 +255,7 @@ def leads(board: FidelityBoards) -> list[str]:
     for division in dict.fromkeys(entry.division for entry in board.ranking):
         ranking = [entry for entry in board.ranking if entry.division == division]
         titles = [entry.title for entry in ranking if entry.rank.best == 1]
-        named = ", ".join(titles[:MOST_NAMED])
+        named = "; ".join(titles[:MOST_NAMED])  # a title may hold a comma
         more = f" and {len(titles) - MOST_NAMED} more" if len(titles) > MOST_NAMED else ""
         tasks = f" on {ranking[0].tasks} tasks" if ranking[0].tasks > 1 else ""
         where = "" if division is None else f" ({division.label})"

@@ -329,16 +329,9 @@ QUALITIES = ("rhat", "ess_bulk", "ess_tail", "mcse")
 EVIDENCE = ("states", "half_states", "history", "half_history", "start")
 
 ARRAYS = (
-    *EVIDENCE,
-    *QUALITIES,
-    "epistemic",
-    "chain_probs",
-    "samples",
-    "pairwise_disagreement",
-    "chain_draws",
-    "labels",
+    *EVIDENCE, *QUALITIES, "epistemic", "chain_probs", "samples", "pairwise_disagreement", "chain_draws", "labels",
     "meta",
-)
+)  # fmt: skip
 
 # Mean absolute difference of the means of thinned states from those of all, or of draws; in standard errors where these are larger.
 _MEANS, _MEANS_ERRORS = 0.02, 2.0

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
+from retinabench.core.results import IntervalRow, draw_intervals
 from retinabench.metrics.classification import sensitivity_within
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.referral_curves import values_on_grid
@@ -159,6 +160,8 @@ class SetSection:
     counts: str
     scores: list[tuple[str, str]]
     rows: list[rows.MethodRow]
+    finding: str
+    panel: Panel
 
 
 @dataclass(frozen=True)
@@ -247,14 +250,36 @@ def _render(template: str, **context: Any) -> str:
 
 @drawing()
 def _section(board: BenchmarkBoard, name: str) -> SetSection:
-    found = board.sets[name]
+    found, specs = board.sets[name], rows.specs_of(board, name)
     patients = "" if found.patients is None else f" of {found.patients:,} patients"
+    ranked, label = found[specs[0].name], f"{specs[0].label}, {SET_LABELS[name].lower()}"
+    order = ranked.order()
+    first = [key for key in order if ranked.models[key].best == 1]
+    title = board.entries[order[0]].title
+    if len(first) == len(order) > 1:
+        finding = f"No method is shown to be better than another: {label}"
+    elif len(first) == 1:
+        finding = f"{title} is the best of {len(order)} methods: {label}"
+    else:
+        finding = f"{len(first)} of {len(order)} methods may be the best, among them {title}: {label}"
+    figure, [[axes]] = canvas(2 * WIDTH, 60 + 20 * len(order))
+    lines = [
+        IntervalRow(board.entries[key].title, (one := ranked.models[key]).value, one.low, one.high) for key in order
+    ]
+    draw_intervals(lines, axes, label=specs[0].heading)
     return SetSection(
         name,
         SET_LABELS[name],
         f"{found.images:,} images{patients}, {found.positives:,} referable",
-        [(spec.name, spec.heading) for spec in rows.specs_of(board, name)],
+        [(spec.name, spec.heading) for spec in specs],
         rows.method_rows(board, name),
+        finding,
+        Panel.of(
+            figure,
+            f"{board.benchmark.name}-{name}-dots",
+            finding,
+            "Each method with its 95 % interval over patients, the best first.",
+        ),
     )
 
 
