@@ -67,14 +67,9 @@ def freeze(name: str, data: Path, sums: Path | None) -> None:
     order = np.argsort(records.image_id)
     ids = records.image_id[order].tolist()
     truth = BenchmarkTruth(
-        records.image_id[order],
-        referable(records.grade[order]),
-        records.grade[order],
-        records.patient_id[order],
-        records.domain[order],
-        records.split[order],
-        np.array([hashes[one][: 2 * HASH_BYTES] for one in ids]),
-    )
+        records.image_id[order], referable(records.grade[order]), records.grade[order], records.patient_id[order],
+        records.domain[order], records.split[order], np.array([hashes[one][: 2 * HASH_BYTES] for one in ids]),
+    )  # fmt: skip
     columns = {key: getattr(truth, key) for key in ("image_id", "label", "grade", "patient_id", "domain", "split")}
     short = pa.array([bytes.fromhex(one) for one in truth.sha256.tolist()], pa.binary(HASH_BYTES))
     table = pa.table({**columns, "sha256": short})
@@ -150,18 +145,12 @@ def card_of(study: Study, label: str, title: str, hours: float, members: int) ->
     pretrained = bool(study.base.get("model", {}).get("weights"))
     name = label.replace("_", "-")
     return Card(
-        name=f"{name}-ensemble-{members}" if members > 1 else name,
-        title=title,
-        method=f"{about} Settings as in its study; they were not searched.",
-        authors="retinabench",
-        code="",
-        compute="one core, beside other work",
-        hours=round(hours * members, 4),
-        pretrained=pretrained,
-        data=("ImageNet, by the weights of the trunk",) if pretrained else (),
-        ensemble=members,
+        name=f"{name}-ensemble-{members}" if members > 1 else name, title=title,
+        method=f"{about} Settings as in its study; they were not searched.", authors="retinabench", code="",
+        compute="one core, beside other work", hours=round(hours * members, 4), pretrained=pretrained,
+        data=("ImageNet, by the weights of the trunk",) if pretrained else (), ensemble=members,
         tuned_on="validation",
-    )
+    )  # fmt: skip
 
 
 def main() -> None:

@@ -44,16 +44,11 @@ DELTA = 0.1
 GOAL = 0.1  # of the adversarial populations
 POPULATION = 100_000
 GOALS: dict[str, list[str]] = {
-    "selective_risk": ["selective_risk=.1"],
-    "sensitivity": ["sensitivity=.9"],
-    "specificity": ["specificity=.9"],
-    "missed_severe": ["missed_severe=.05"],
-    "npv": ["npv=.9"],
-    "ppv": ["ppv=.8"],
-    "referral_rate": ["referral_rate=.5"],
-    "sensitivity, npv": ["sensitivity=.8", "npv=.9"],
+    "selective_risk": ["selective_risk=.1"], "sensitivity": ["sensitivity=.9"], "specificity": ["specificity=.9"],
+    "missed_severe": ["missed_severe=.05"], "npv": ["npv=.9"], "ppv": ["ppv=.8"],
+    "referral_rate": ["referral_rate=.5"], "sensitivity, npv": ["sensitivity=.8", "npv=.9"],
     "npv, workload": ["npv=.85", "workload=.6"],
-}
+}  # fmt: skip
 CELLS: list[tuple[str, Per, str]] = [
     ("two eyes", "image", "selective_risk"),
     ("1 or 4", "image", "selective_risk"),

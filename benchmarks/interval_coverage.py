@@ -42,28 +42,14 @@ from retinabench.metrics.weighted_images import Weighted
 SETTINGS = {"simulated": (0.6, 2.0, 1.8), "calibrated": (0.6, 2.0, 1.8), "domains": (0.6, 2.0, 1.0)}
 VARIANTS = ("usual", "accurate", "rare")
 ON_REQUEST = (
-    "auroc_at_50",
-    "accuracy_at_50",
-    "gain_at_50",
-    "closed_at_50",
-    "sensitivity_at_50",
-    "missed_at_50",
-    "brier_skill",
-)
+    "auroc_at_50", "accuracy_at_50", "gain_at_50", "closed_at_50", "sensitivity_at_50", "missed_at_50", "brier_skill",
+)  # fmt: skip
 PATIENTS = (60, 100, 300, 1000)
 REPLICATES = 300
 POPULATIONS, POPULATION = 4, 100_000
 TESTED = (
-    "accuracy",
-    "sensitivity",
-    "auroc",
-    "auprc",
-    "nll",
-    "brier",
-    "referral_accuracy_area",
-    "aurc",
-    "failure_auroc",
-)
+    "accuracy", "sensitivity", "auroc", "auprc", "nll", "brier", "referral_accuracy_area", "aurc", "failure_auroc",
+)  # fmt: skip
 CALIBRATION = ("line_intercept", "line_slope", "line_in_the_large", "line_observed_over_expected")
 SQUARED = ("calibration_error_top_label", "calibration_error_positive_class")
 

@@ -60,14 +60,10 @@ def ours(*recipe):
 
 
 CONTESTANTS = {
-    "OpenCV, as released": opencv,
-    "decoding alone, reduced": decode_only,
-    "graham, corrected": ours("graham", 30),
-    "graham, corrected, blur 5": ours("graham", 5),
-    "graham, published": ours("graham", 30, True),
-    "crop": ours("crop"),
-    "none": ours("none"),
-}
+    "OpenCV, as released": opencv, "decoding alone, reduced": decode_only, "graham, corrected": ours("graham", 30),
+    "graham, corrected, blur 5": ours("graham", 5), "graham, published": ours("graham", 30, True),
+    "crop": ours("crop"), "none": ours("none"),
+}  # fmt: skip
 
 
 def drawn():

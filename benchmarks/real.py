@@ -224,13 +224,9 @@ def predict_damaged(
         return torch.from_numpy((damaged.features[rows] - mean) / std)
 
     return predict_held_out(
-        run,
-        task,
-        damaged.row,
-        inputs,
-        lambda one: run_folder(one, runs, task),
+        run, task, damaged.row, inputs, lambda one: run_folder(one, runs, task),
         lambda folder, _: load_posterior(folder)[1],
-    )
+    )  # fmt: skip
 
 
 def predict_held_out(

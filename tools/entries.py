@@ -239,14 +239,7 @@ def posteriors() -> str:
 
 
 ENTRIES = {
-    "beliefs.md": posteriors,
-    "methods.md": methods,
-    "scores.md": scores,
-    "intervals.md": intervals,
-    "data.md": data,
-    "fidelity.md": targets,
-    "concept-banks.md": banks,
-    "security.md": limits,
-    "uci.md": settings_of_uci,
-}
+    "beliefs.md": posteriors, "methods.md": methods, "scores.md": scores, "intervals.md": intervals, "data.md": data,
+    "fidelity.md": targets, "concept-banks.md": banks, "security.md": limits, "uci.md": settings_of_uci,
+}  # fmt: skip
 """Page of `docs/` -> what is written below its text."""

@@ -193,10 +193,10 @@ def test_scoring_a_csv_imports_no_heavy_library_and_no_entry(tmp_path):
 # Lines of Python by package, with room for the entries that the recipes add. A number falls when code goes, and rises only in
 # a commit that says why.
 BUDGET = {
-    "cli": 2780, "concepts": 5530, "core": 1760, "data": 6810, "experiments": 7070, "fidelity": 7050,
-    "inspection": 1260, "integrations": 730, "methods": 6830, "metrics": 12475, "models": 2750, "predictions": 2935, "reports": 8185,
+    "cli": 2820, "concepts": 5515, "core": 1760, "data": 6730, "experiments": 6985, "fidelity": 6975,
+    "inspection": 1255, "integrations": 725, "methods": 6810, "metrics": 12480, "models": 2750, "predictions": 2920, "reports": 8315,
 }  # fmt: skip
-TESTS, TOOLS = 43_490, 8_920
+TESTS, TOOLS = 43_560, 8_890
 
 
 def lines(*folders: Path) -> int:

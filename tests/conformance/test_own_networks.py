@@ -104,17 +104,8 @@ def test_a_run_predicts_other_data_where_its_code_is_named(subjects, tmp_path, c
 
 def test_check_and_train_take_it_and_its_preset_s_width_is_left_out(data, tmp_path, capsys):
     words = [
-        "--data",
-        data,
-        "--config",
-        "demo/map",
-        "--model",
-        NAME,
-        "--out",
-        str(tmp_path),
-        "-q",
-        "optimizer.epochs=1",
-    ]
+        "--data", data, "--config", "demo/map", "--model", NAME, "--out", str(tmp_path), "-q", "optimizer.epochs=1",
+    ]  # fmt: skip
     assert command(["train", *words]) == 0
     assert command(["train", *words, "model.width=8"]) == 2
     assert "has one width" in capsys.readouterr().err

@@ -86,13 +86,8 @@ def test_no_cell_begins_a_formula(text):
 
 def test_numbers_and_plain_text_stay():
     assert [plain_cell(text) for text in ("-0.5", "+1e-3", "-", "a=b", "'tis", "")] == [
-        "-0.5",
-        "+1e-3",
-        "'-",
-        "a=b",
-        "'tis",
-        "",
-    ]
+        "-0.5", "+1e-3", "'-", "a=b", "'tis", "",
+    ]  # fmt: skip
 
 
 @given(TEXT)

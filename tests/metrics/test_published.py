@@ -175,16 +175,11 @@ def test_a_drawn_line_takes_the_oracle_off_again_and_loses_its_end():
 
 
 NAMES = {
-    "negative_log_likelihood": "nll",
-    "auroc": "auroc",
-    "auprc": "auprc",
-    "accuracy": "accuracy",
-    "ece": "ece_top_label",
-    "retention_accuracy_auc": "referral_accuracy_area",
-    "retention_nll_auc": "referral_nll_area",
-    "retention_auroc_auc": "referral_auroc_area",
+    "negative_log_likelihood": "nll", "auroc": "auroc", "auprc": "auprc", "accuracy": "accuracy",
+    "ece": "ece_top_label", "retention_accuracy_auc": "referral_accuracy_area",
+    "retention_nll_auc": "referral_nll_area", "retention_auroc_auc": "referral_auroc_area",
     "retention_auprc_auc": "referral_auprc_area",
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES)

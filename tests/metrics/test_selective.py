@@ -32,24 +32,13 @@ def test_fd_shifts_on_real_sizes(name):
 N = 100
 
 FD_INPUTS = {
-    "const": np.ones(N),
-    "alt01": np.arange(N) % 2,
-    "alt10": (np.arange(N) + 1) % 2,
-    "asc": np.linspace(0, 1, N),
-    "plateaus": np.repeat([0.2, 0.4, 0.6, 0.8], N // 4),
-    "all_zero": np.zeros(N),
-    "all_one": np.ones(N),
-}
+    "const": np.ones(N), "alt01": np.arange(N) % 2, "alt10": (np.arange(N) + 1) % 2, "asc": np.linspace(0, 1, N),
+    "plateaus": np.repeat([0.2, 0.4, 0.6, 0.8], N // 4), "all_zero": np.zeros(N), "all_one": np.ones(N),
+}  # fmt: skip
 
 FD_CASES = [
-    "const|alt01",
-    "alt01|alt01",
-    "alt10|alt01",
-    "asc|alt01",
-    "plateaus|alt01",
-    "const|all_zero",
-    "const|all_one",
-]
+    "const|alt01", "alt01|alt01", "alt10|alt01", "asc|alt01", "plateaus|alt01", "const|all_zero", "const|all_one",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", FD_CASES)

@@ -64,14 +64,9 @@ def generator(seed=0):
 
 def rank1(layer, *, components=3, positive=0.75, prior_mean="sign", prior_stddev=0.05, clip=None, seed=0):
     return Rank1Layer(
-        layer,
-        components=components,
-        positive=positive,
-        prior_mean=prior_mean,
-        prior_stddev=prior_stddev,
-        clip=clip,
+        layer, components=components, positive=positive, prior_mean=prior_mean, prior_stddev=prior_stddev, clip=clip,
         generator=generator(seed),
-    )
+    )  # fmt: skip
 
 
 @torch.no_grad()

@@ -136,14 +136,9 @@ def state():
     """What a call must leave as it was."""
     drawn_next = repr(np.random.get_state())  # noqa: NPY002, the global one is what must not move
     return (
-        dict(mpl.rcParams),
-        np.geterr(),
-        drawn_next,
-        list(warnings.filters),
-        locale.setlocale(locale.LC_ALL),
-        os.getcwd(),
-        dict(os.environ),
-    )
+        dict(mpl.rcParams), np.geterr(), drawn_next, list(warnings.filters), locale.setlocale(locale.LC_ALL),
+        os.getcwd(), dict(os.environ),
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -202,16 +197,9 @@ def test_output_that_is_not_utf_8_is_written_all_the_same(tmp_path):
         "image_id,label,prob\n" + "".join(f"é{k},{k % 2},{0.1 + 0.02 * k}\n" for k in range(40)), encoding="utf-8"
     )
     words = [
-        sys.executable,
-        "-m",
-        "retinabench",
-        "score",
-        str(file),
-        "--bootstrap",
-        "0",
-        "--referral-list",
+        sys.executable, "-m", "retinabench", "score", str(file), "--bootstrap", "0", "--referral-list",
         str(tmp_path / "list.csv"),
-    ]
+    ]  # fmt: skip
     done = subprocess.run(words, env={**os.environ, "PYTHONIOENCODING": "ascii"}, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "list.csv").is_file()

@@ -27,16 +27,9 @@ def follow_up(
     label ^= (day >= change) & (rng.random(n) < sure_errors) & (np.abs(p - 0.5) > 0.4)
     labelled = day < unlabelled_from
     return Watched(
-        np.array([f"{name}{k:06d}" for k in range(n)]),
-        np.repeat([f"{name}p{k:06d}" for k in range(patients)], 2),
-        label & labelled,
-        labelled,
-        p,
-        0.5 - np.abs(p - 0.5),
-        np.full(n, -1, np.int8),
-        FIRST + day,
-        np.full(n, ""),
-    )
+        np.array([f"{name}{k:06d}" for k in range(n)]), np.repeat([f"{name}p{k:06d}" for k in range(patients)], 2),
+        label & labelled, labelled, p, 0.5 - np.abs(p - 0.5), np.full(n, -1, np.int8), FIRST + day, np.full(n, ""),
+    )  # fmt: skip
 
 
 def certificate(threshold=0.2, goals=(("selective_risk", 0.08), ("sensitivity", 0.8)), **changed):

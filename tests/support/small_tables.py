@@ -20,12 +20,6 @@ def example() -> Table:
         Row(HOSTILE, [Cell.number(None, why="one class only"), Cell("-0.5 as text")], rule=True),
     ]
     return Table(
-        "What it shows.",
-        [Block(columns, rows, "One set")],
-        "Method",
-        "A note.",
-        "scores",
-        "Scores",
-        "4",
+        "What it shows.", [Block(columns, rows, "One set")], "Method", "A note.", "scores", "Scores", "4",
         {"task": "drawn"},
-    )
+    )  # fmt: skip

@@ -129,13 +129,9 @@ def command(
     start, broken = time.monotonic(), ""
     with tempfile.TemporaryFile("w+b") as output, tempfile.TemporaryFile("w+b") as error:
         process = subprocess.Popen(
-            [*program, *map(str, arguments)],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=error,
-            start_new_session=True,
-            **options,
-        )
+            [*program, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=output, stderr=error,
+            start_new_session=True, **options,
+        )  # fmt: skip
         while process.poll() is None and not broken:
             time.sleep(0.02)
             if time.monotonic() - start > seconds:

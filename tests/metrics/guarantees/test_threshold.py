@@ -58,16 +58,9 @@ def test_every_set_has_its_numbers_and_test_sets_their_verdicts():
     cases = sets()
     features = {name: one.uncertainty[:, None] for name, one in cases.items()}
     found = on_sets(
-        cases,
-        dict.fromkeys(cases, predictions(["test"])),
-        0.9,
-        [Goal("selective_risk", 0.3)],
-        features,
-        (1.0, 1.0),
-        10,
-        0,
-        certified=True,
-    )
+        cases, dict.fromkeys(cases, predictions(["test"])), 0.9, [Goal("selective_risk", 0.3)], features, (1.0, 1.0),
+        10, 0, certified=True,
+    )  # fmt: skip
     for name, one in cases.items():
         kept = one.uncertainty <= 0.9
         wrong = one.positive != one.label

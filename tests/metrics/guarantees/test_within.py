@@ -73,18 +73,8 @@ def test_the_command_names_the_groups_and_apply_reads_its_file(tmp_path, capsys,
     monkeypatch.chdir(tmp_path)
     rb.write_predictions(drawn(), tmp_path / "p.csv")
     words = [
-        "transfer",
-        "p.csv",
-        "--goal",
-        GOALS[0],
-        "--confidence",
-        ".8",
-        "--within",
-        "site",
-        "--json",
-        "w.json",
-        "-q",
-    ]
+        "transfer", "p.csv", "--goal", GOALS[0], "--confidence", ".8", "--within", "site", "--json", "w.json", "-q",
+    ]  # fmt: skip
     assert run(words) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert said.startswith("Certified for 2 of 3 groups of site, all together with confidence 0.8: A, B. Not for C (")

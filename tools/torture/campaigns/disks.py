@@ -26,21 +26,14 @@ from torture.verbs import VERBS, Verb
 UNIT, SHARE = "faults", 2.0
 AT_OPERATIONS = 24
 FAULTS = {
-    "ENOSPC from": (What.FAIL_FROM, errno.ENOSPC),
-    "EIO at": (What.FAIL_ONCE, errno.EIO),
-    "EDQUOT from": (What.FAIL_FROM, errno.EDQUOT),
-    "short write at": (What.SHORT, 0),
-    "EROFS from": (What.FAIL_FROM, errno.EROFS),
-    "50 ms delay at": (What.DELAY, 50),
-}
+    "ENOSPC from": (What.FAIL_FROM, errno.ENOSPC), "EIO at": (What.FAIL_ONCE, errno.EIO),
+    "EDQUOT from": (What.FAIL_FROM, errno.EDQUOT), "short write at": (What.SHORT, 0),
+    "EROFS from": (What.FAIL_FROM, errno.EROFS), "50 ms delay at": (What.DELAY, 50),
+}  # fmt: skip
 NAMES = {
-    "spaces and quotes": "a b 'c' \"d\"",
-    "a line end": "a\nb",
-    "letters of other alphabets": "výsledky-結果-😀",
-    "255 bytes": "x" * 255,
-    "a leading dash": "-out",
-    "a percent sign and braces": "%s{0}",
-}
+    "spaces and quotes": "a b 'c' \"d\"", "a line end": "a\nb", "letters of other alphabets": "výsledky-結果-😀",
+    "255 bytes": "x" * 255, "a leading dash": "-out", "a percent sign and braces": "%s{0}",
+}  # fmt: skip
 ENVIRONMENTS: dict[str, dict[str, str | None]] = {
     "LANG=C": {"LANG": "C", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
     "no HOME": {"HOME": None, "XDG_CACHE_HOME": None, "XDG_CONFIG_HOME": None},

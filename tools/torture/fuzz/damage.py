@@ -8,20 +8,9 @@ from hypothesis import strategies as st
 
 KINDS = ("flip", "byte", "cut", "drop", "insert", "repeat", "zeros", "swap", "append", "empty")
 SNIPPETS = (
-    b"\0",
-    b"\xff\xfe",
-    b"\xef\xbb\xbf",
-    b"\n",
-    b"\r",
-    b'"',
-    b",",
-    b"nan",
-    b"-1",
-    b"1e400",
-    b"\xed\xa0\x80",
-    b"{",
+    b"\0", b"\xff\xfe", b"\xef\xbb\xbf", b"\n", b"\r", b'"', b",", b"nan", b"-1", b"1e400", b"\xed\xa0\x80", b"{",
     b"PK\3\4",
-)
+)  # fmt: skip
 
 
 def damaged(content: bytes, kind: str, place: int, random_state: random.Random) -> bytes:

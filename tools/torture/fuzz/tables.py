@@ -117,15 +117,11 @@ def dialects(draw: st.DrawFn) -> Dialect:
     """Draw a usual dialect."""
     delimiter = draw(st.sampled_from((",", ",", ";", "\t")))
     return Dialect(
-        delimiter,
-        delimiter != "," and draw(st.booleans()),
-        draw(st.booleans()),
-        draw(st.sampled_from(("\n", "\r\n"))),
-        draw(st.sampled_from((True, True, False))),
-        draw(st.sampled_from(("utf-8", "utf-8-sig", "utf-16"))),
-        draw(st.integers(0, 3)),
+        delimiter, delimiter != "," and draw(st.booleans()), draw(st.booleans()),
+        draw(st.sampled_from(("\n", "\r\n"))), draw(st.sampled_from((True, True, False))),
+        draw(st.sampled_from(("utf-8", "utf-8-sig", "utf-16"))), draw(st.integers(0, 3)),
         draw(st.sampled_from(("", "", "upper", "title"))),
-    )
+    )  # fmt: skip
 
 
 def csv_file(columns: dict[str, list[Any]], dialect: Dialect = Dialect()) -> bytes:
@@ -175,13 +171,9 @@ def parquet_file(truth: Truth, rng: random.Random, *, single: bool = False) -> b
     table = pa.table(columns)
     sink = io.BytesIO()
     pa.parquet.write_table(
-        table,
-        sink,
-        compression=rng.choice(("none", "snappy", "zstd", "gzip")),
-        row_group_size=rng.choice((3, 1000)),
-        version=rng.choice(("1.0", "2.6")),
-        write_page_checksum=rng.choice((True, False)),
-    )
+        table, sink, compression=rng.choice(("none", "snappy", "zstd", "gzip")), row_group_size=rng.choice((3, 1000)),
+        version=rng.choice(("1.0", "2.6")), write_page_checksum=rng.choice((True, False)),
+    )  # fmt: skip
     return sink.getvalue()
 
 

@@ -19,17 +19,8 @@ from torture.fuzz.case import Case
 
 SECRET = b"the witness"
 NAMES = (
-    "../witness.npy",
-    "/etc/hostname",
-    "..",
-    "link.npy",
-    "a/../../witness.npy",
-    "\\\\host\\share",
-    "",
-    None,
-    7,
-    ["x"],
-)
+    "../witness.npy", "/etc/hostname", "..", "link.npy", "a/../../witness.npy", "\\\\host\\share", "", None, 7, ["x"],
+)  # fmt: skip
 
 
 class _Code:
@@ -90,13 +81,8 @@ def prepared(folder: Path, shard: object) -> None:
                    np.array([SPLITS[0]] * 2), text, np.array([np.nan, np.nan]))  # fmt: skip
     (inside / "records.parquet").write_bytes(rows.to_parquet())
     about = {
-        "name": "x",
-        "format": FORMAT,
-        "size": 16,
-        "images": 2,
-        "fingerprint": "0" * 64,
-        "shards": [shard],
+        "name": "x", "format": FORMAT, "size": 16, "images": 2, "fingerprint": "0" * 64, "shards": [shard],
         "settings": {},
-    }
+    }  # fmt: skip
     (inside / "dataset.json").write_text(json.dumps(about))
     (inside / "prepare.json").write_text("{}")
