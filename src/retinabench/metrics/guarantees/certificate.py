@@ -16,7 +16,7 @@ probability <= delta, however many candidates there are.
 **Where it begins.** Of targets that are a share of all images, or of all referable ones, the risk is 0 where all images are referred, and
 the sequence begins there. A risk among the retained needs retained images: there the sequence begins at s, the k-th smallest of
 the patients' *smallest* uncertainties among images that count, with k fixed by the number of patients who have such an image, goal, delta and
-the usual number of images of a patient. It is half of these patients or more: with fewer, errors of which the model is sure are a large part of the images.
+the usual number of images of a patient. It is two fifths of these patients or more: with fewer, errors of which the model is sure are a large part of the images.
 
 - The risk at s is above the goal: given s, the k - 1 patients with a smaller value are independent draws of those who retain an image at s,
   and patients with a larger one retain none. The test at s is passed with probability <= delta.

@@ -93,7 +93,7 @@ def _stake(share: Floats, remaining: int, chance: Floats) -> Floats:
 
 BATCH = 64  # candidates that are tested together
 START = 1.5  # the sequence begins with this many times the patients that could pass without an error …
-SHARE = 0.5  # … and with at least this share of the patients: of fewer, errors of which the model is sure are too large a part
+SHARE = 0.4  # … and with at least this share of the patients: of fewer, errors of which the model is sure are too large a part
 STUDIES, POWER = 40, 0.8  # drawn studies, and the share of them that must pass
 MOST_NEEDED = 50_000  # patients of the largest drawn study
 SECOND = 0.1  # share of delta of the sequence that begins where every patient retains an image
