@@ -32,6 +32,7 @@ from retinabench.reports.toolkit.tables import Block, Cell, Column, Row, Table, 
 LABELS = SET_LABELS | {"validation": "Validation"}
 ALWAYS = ("sensitivity", "npv", "ppv", "severe_sensitivity")
 """Targets that the table of `transfer` shows beside those of the goals."""
+ALONE = "Sensitivity of the model alone"
 SIGNS = {"negative": "<=", "positive": ">="}
 NOTE = (
     "All shares: {per}, with 95 % intervals over patients. The expert counts as reading without error. "
@@ -82,7 +83,8 @@ def parts_of(found: Rule | Within) -> list[Part]:
 def headline(found: Rule | Within) -> str:
     """Return the first line: whether there is a rule, and whether it holds."""
     if not isinstance(found, Within):
-        return parts_of(found)[0].lines[0]
+        lines = parts_of(found)[0].lines
+        return next((line for line in lines if not line.startswith(ALONE)), lines[0])
     kept: list[str] = []
     refused = [f"{value} ({why})" for value, why in found.left_out.items()]
     for value, one in found.groups.items():
@@ -190,7 +192,7 @@ def _verdict(result: Transfer) -> list[str]:
     alone = []
     if model.value < 0.5:
         interval = f"[{model.low:.2f}, {model.high:.2f}]"
-        alone = [f"Sensitivity of the model alone: {model.value:.2f} {interval} on validation."]
+        alone = [f"{ALONE}: {model.value:.2f} {interval} on validation."]
     if certificate is None:
         if result.threshold is None:
             return [*alone, f"No threshold: {choice.why}.", goals]
@@ -321,7 +323,7 @@ def _page(found: Rule | Within, parts: Sequence[Part], facts: Sequence[Fact]) ->
                 )
             )
     context = {
-        "title": headline(found).removesuffix("."), "rules": parts, "panels": panels, "facts": facts,
+        "title": headline(found).removesuffix("."), "headline": headline(found), "rules": parts, "panels": panels, "facts": facts,
         "assumed": assumptions(parts[0].rule), "signatures": SIGNATURES,
     }  # fmt: skip
     return pages.render("certificate.html.j2", context, package="retinabench.reports")
@@ -345,8 +347,9 @@ def _signed_page(found: Rule | Within, parts: Sequence[Part], facts: Sequence[Fa
             break
         if part.name:
             say(part.name, weight="bold", space=0)
-        for line in part.lines[:1] if part.name else part.lines[1:]:
-            say(line, space=0.1)
+        for line in part.lines[:1] if part.name else part.lines:
+            if line != headline(found):
+                say(line, space=0.1)
         for name, one in part.rule.sets.items():
             unit, judged = _unit(part.rule.per), f"; the labels say: {one.judged}" if one.judged else ""
             if judged or not part.name:

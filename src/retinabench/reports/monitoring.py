@@ -218,7 +218,7 @@ def page(result: Monitoring) -> str:
         "windows_note": _say("windows", result),
         "legend": [LegendEntry("all goals together", mark(0)), *goals] if len(goals) > 1 else goals,
         "evidence_panels": _evidence_panels(result),
-        "lead": _goal_panel(result, result.certified.goals[0], "lead"),
+        "lead": _goal_panel(result, _worst_goal(result), "lead"),
         "window_panels": _window_panels(result),
         "settings": _settings(result),
     }
@@ -249,6 +249,14 @@ def _window_panels(result: Monitoring) -> list[Panel]:
     text = f"A value with its 95 % interval per {result.unit}"
     panels = [Panel.of(figure, f"window-{k}", name, text) for k, (name, figure) in enumerate(charts)]
     return panels + [_goal_panel(result, goal, f"goal-{k}") for k, goal in enumerate(result.certified.goals)]
+
+
+def _worst_goal(result: Monitoring) -> Goal:
+    """The goal that an alarm, or the latest labels, speak against; else the first one."""
+    names = [*result.broken, *(one.name.rpartition(": ")[2] for one in result.failing), *result.missed]
+    return next(
+        (goal for name in names for goal in result.certified.goals if str(goal) == name), result.certified.goals[0]
+    )
 
 
 def _goal_panel(result: Monitoring, goal: Goal, name: str) -> Panel:
