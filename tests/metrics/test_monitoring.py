@@ -353,3 +353,15 @@ def test_zones_are_watched_by_the_goals_of_each(tmp_path):
     assert monitor(images, zones).combined.alarm is None
     flipped = replace(images, label=images.label ^ (negative & (np.arange(len(images)) % 3 == 0)))
     assert monitor(flipped, zones).broken == ("npv >= 0.9",)
+
+
+def test_an_alarm_says_when_the_failure_began():
+    """Sure errors from day 200 on; a quiet follow-up has no onset, and days that come later change none."""
+    images = follow_up(np.random.default_rng(5), 1500, sure_errors=0.5, change=200)
+    found = monitor(images, certified("selective_risk=0.1"))
+    began = [int((day - FIRST).astype(int)) for day in found.combined.began]
+    assert began[1] <= 200 <= began[2] <= int((found.combined.alarm - FIRST).astype(int))
+    assert abs(began[0] - 200) < 20
+    earlier = monitor(images.take(images.day <= found.combined.alarm), certified("selective_risk=0.1"))
+    assert earlier.to_dict()["combined"]["began"] == found.to_dict()["combined"]["began"]
+    assert monitor(follow_up(np.random.default_rng(5), 300), certified("selective_risk=0.12")).combined.began == ()

@@ -79,6 +79,21 @@ def first_alarm(log_wealths: ArrayLike, level: float) -> int | None:
     return int(reached[0]) if len(reached) else None
 
 
+DROP = 4.0  # in log likelihood: holds the onset in 97 to 99 % of simulated alarms (`benchmarks/new_data.py`)
+
+
+def onset(increments: ArrayLike) -> tuple[int, int, int]:
+    """Return from which step on the increments (T,) pay: the likeliest, and the first and last that are likely, too.
+
+    The steps k … T are as likely to pay as the best of the bets on all of them wins, max_lambda sum_{s >= k} log(1 + lambda x_s), against
+    x with mean 0; likely is what lies within `DROP` of the largest.
+    """
+    gains = np.log1p(BETS[:, None] * np.asarray(increments, np.float64))
+    since = np.cumsum(gains[:, ::-1], axis=1)[:, ::-1].max(axis=0)
+    likely = np.flatnonzero(since >= since.max() - DROP)
+    return int(since.argmax()), int(likely[0]), int(likely[-1])
+
+
 def conformal_p_values(reference: ArrayLike, values: ArrayLike, seed: int = 0) -> Floats:
     """Return the conformal p-value of each value among the reference and all values before it.
 

@@ -54,6 +54,7 @@ from retinabench.metrics.follow_up import (
     log_wealth,
     mean_log_wealth,
     one_image_each,
+    onset,
     windows,
 )
 from retinabench.metrics.guarantees.goals import SEVERE, Goal, ReferralCases, ratio_interval, weights
@@ -143,6 +144,9 @@ class Evidence:
     needed: float
     alarm: np.datetime64 | None
     visits: int
+    began: tuple[
+        np.datetime64, ...
+    ] = ()  # of an alarm by labels: the likeliest day, and the first and last likely ones
 
     @property
     def wealth(self) -> float:
@@ -158,6 +162,7 @@ class Evidence:
             "log_wealth": float(self.log_wealth[-1]),
             "largest_log_wealth": float(self.log_wealth.max()),
             "alarm": None if self.alarm is None else str(self.alarm),
+            "began": [str(day) for day in self.began],
             "path": [[str(day), float(value)] for day, value in zip(self.day, self.log_wealth, strict=True)],
         }
 
@@ -350,14 +355,15 @@ def watch(
             x = _increments(certified, goal, num & here, den & here, rows, of)
             counted = of.sums(den & here) > 0
             groups.append(
-                _evidence(f"{name}: {goal}", visits, _path(visits, x), len(names) * len(judged) * needed, counted)
+                _evidence(f"{name}: {goal}", visits, _path(visits, x), len(names) * len(judged) * needed, counted, x)
             )
     risks = tuple(
-        _evidence(str(goal), visits, _path(visits, x), len(bets) * needed, some)
+        _evidence(str(goal), visits, _path(visits, x), len(bets) * needed, some, x)
         for (goal, _, _), x, some in zip(judged, bets, informative, strict=True)
     )
     together = visits.evidence(lambda rows: mean_log_wealth(np.stack([log_wealth(x[rows]) for x in bets])))
-    combined = _evidence("certified risks", visits, together, needed, np.any(informative, axis=0))
+    worst = bets[int(np.argmax([one.log_wealth.max() for one in risks]))]
+    combined = _evidence("certified risks", visits, together, needed, np.any(informative, axis=0), worst)
     before = certified.reference
     if reference is not None:
         codes = np.unique(reference.patient, return_inverse=True)[1]
@@ -398,12 +404,15 @@ def _notes_on_patients(images: Watched, certified: FrozenRule) -> list[str]:
     return notes
 
 
-def _evidence(name: str, visits: Visits, path: Floats, needed: float, informative: NDArray[np.bool_]) -> Evidence:
-    """Reduce a path over T visits to days; an alarm between two visits of a day counts."""
+def _evidence(
+    name: str, visits: Visits, path: Floats, needed: float, informative: NDArray[np.bool_], x: Floats | None = None
+) -> Evidence:
+    """Reduce a path over T visits to days; an alarm between two visits of a day counts. `x` (T,) are the increments of the bets."""
     last = np.append(np.flatnonzero(np.diff(visits.day).astype(np.int64) > 0), len(path) - 1)
     crossed = first_alarm(path, 1 / needed)
     alarm = None if crossed is None else visits.day[crossed]
-    return Evidence(name, visits.day[last], path[last], needed, alarm, int(informative.sum()))
+    began = () if crossed is None or x is None else tuple(visits.day[k] for k in onset(x[: crossed + 1]))
+    return Evidence(name, visits.day[last], path[last], needed, alarm, int(informative.sum()), began)
 
 
 def _path(visits: Visits, increments: Floats) -> Floats:
