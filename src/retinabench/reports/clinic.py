@@ -357,8 +357,21 @@ def predictive_table(answer: SetAnswer) -> Table:
         Row(f"{100 * float(prevalence):g} %", [Cell.of(values[name], TWO_DIGITS) for name in heads])
         for prevalence, values in answer.one.predictive_values.items()
     ]
+    ratios = [
+        f"{who}, of a call {_ratio(one['positive'])}, of none {_ratio(one['negative'])}"
+        for who, one in zip(("model alone", "with reader"), answer.one.likelihood_ratios.values(), strict=True)
+    ]
     caption = f"{answer.label}: predictive values at stated prevalences, per image"
-    return Table.of(caption, [Column(head) for head in heads.values()], rows, row_header="Prevalence")
+    note = f"Likelihood ratios, whatever the prevalence: {'; '.join(ratios)}."
+    return Table.of(caption, [Column(head) for head in heads.values()], rows, row_header="Prevalence", note=note)
+
+
+def _ratio(one: Interval) -> str:
+    if isnan(one.value):
+        return "not defined"
+    if np.isinf(one.value):
+        return f"at least {TWO_DIGITS(one.low)}"
+    return f"{TWO_DIGITS(one.value)} {TWO_DIGITS.interval(one.low, one.high)}".strip()
 
 
 def subgroup_table(answer: SetAnswer, column: str) -> Table:

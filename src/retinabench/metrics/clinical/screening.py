@@ -28,6 +28,7 @@ from retinabench.metrics.clinical.screening_table import (
     PROPORTIONS,
     Shares,
     TwoByTwo,
+    likelihood_ratios,
     population_weight,
     predictive_value_intervals,
     rate_shares,
@@ -177,6 +178,7 @@ class SetScreening(Document):
     simple_rule: SimpleRule
     readings: Intervals
     predictive_values: Intervals
+    likelihood_ratios: Intervals
     decision_curve: DecisionCurve
     with_reader: DecisionCurve
     calibration: CalibrationSummary
@@ -242,6 +244,10 @@ def screen_set(part: Predictions, gradable: Bools, stated: Screened) -> SetScree
                 },
             }
             for q in sorted({*stated.prevalences, *([] if stated.population is None else [stated.population])})
+        },
+        likelihood_ratios={
+            "alone": likelihood_ratios(alone.sensitivity, alone.specificity),
+            "with_reader": likelihood_ratios(after["sensitivity"], after["specificity"]),
         },
         decision_curve=net_benefit(y, p, THRESHOLDS, cluster=codes, weight=weight),
         with_reader=net_benefit(

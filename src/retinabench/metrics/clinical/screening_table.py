@@ -224,3 +224,18 @@ def predictive_value_intervals(sensitivity: Interval, specificity: Interval, pre
         "ppv": share_of_two(sensitivity, alarmed, prevalence, 1 - prevalence),
         "npv": share_of_two(specificity, missed, 1 - prevalence, prevalence),
     }
+
+
+def likelihood_ratios(sensitivity: Interval, specificity: Interval) -> dict[str, Interval]:
+    """Return sens / (1 - spec) and (1 - sens) / spec: what a call does to the odds of disease, whatever the prevalence.
+
+    A ratio of two rates is the odds of the share of the one in both, whose interval `share_of_two` has.
+    """
+    missed, alarmed = (Interval(1 - one.value, 1 - one.high, 1 - one.low) for one in (sensitivity, specificity))
+    shares = {"positive": share_of_two(sensitivity, alarmed, 1, 1), "negative": share_of_two(missed, specificity, 1, 1)}
+    found = {}
+    for name, one in shares.items():
+        ends = np.array([one.value, one.low, one.high])
+        with np.errstate(divide="ignore"):
+            found[name] = Interval(*(ends / (1 - ends)).tolist())
+    return found
