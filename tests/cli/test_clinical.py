@@ -562,7 +562,7 @@ def test_a_certificate_per_patient_is_of_the_actions_of_patients(tmp_path, capsy
     rb.write_predictions(test, tmp_path / "today.csv")
     assert run(["apply", "today.csv", "--certificate", "t.json", "--out", "lists", "--json", "a.json"]) == 0
     done = json.loads(Path("a.json").read_text())["files"][0]["patients"]
-    counts = table["called"]["positive"], table["referred"], table["called"]["negative"]
+    counts = table["called"]["positive"], table["read_by_expert"], table["called"]["negative"]
     assert tuple(done[name] for name in ("refer to hospital", "expert reads", "no referral")) == counts
     assert run(["score", path, "--per", "patient", "--bootstrap", "0", "--json", "s.json"]) == 0
     scored = json.loads(Path("s.json").read_text())["sets"]["in_domain"]

@@ -306,7 +306,7 @@ def test_a_workload_needs_no_labels():
 def test_the_result_is_json_and_the_windows_hold_every_image():
     found = monitor(follow_up(np.random.default_rng(7), 150), certified("selective_risk=0.1", "ppv=0.7"))
     content = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert content["schema"] == "retinabench.monitor/1"
+    assert content["schema"] == "retinabench.monitor/2"
     assert sum(one["images"] for one in content["windows"]) == 300
     assert content["combined"]["alarm"] is None
 

@@ -213,7 +213,7 @@ def test_the_page_stands_alone_and_leads_with_missed_disease(report, tmp_path):
     for image in report["in_domain"].missed.images:
         assert image.image_id in page
     found = json.loads((tmp_path / "clinic" / "clinic.json").read_text())
-    assert found["schema"] == "retinabench.clinic/1"
+    assert found["schema"] == "retinabench.clinic/2"
     assert set(found["answers"]) == {"in_domain", "shifted"}
     assert len(found["checklist"]) > 15
     assert page == render(report)

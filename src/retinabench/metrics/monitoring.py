@@ -25,7 +25,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,7 +126,7 @@ def read_by_expert(rule: FrozenRule, images: Watched) -> Bools:
 
 
 Days = NDArray[np.datetime64]
-RESULT_SCHEMA = "retinabench.monitor/1"
+RESULT_SCHEMA = "retinabench.monitor/2"
 SENSITIVITY = Goal("sensitivity", 0.5)  # its value is shown whatever the goals are; none is set here
 DRIFT = ("prob", "uncertainty")  # what is watched for drift
 
@@ -170,6 +170,8 @@ class Evidence:
 @dataclass(frozen=True)
 class Window(Document):
     """What a window of time shows."""
+
+    _keys: ClassVar = {"referred": "read_by_expert"}
 
     start: str
     images: int
@@ -244,7 +246,7 @@ class Monitoring(Tabular):
         rows: list[Row] = []
         for window in self.windows:
             row: Row = {name: getattr(window, name) for name in ("start", "images", "patients", "labelled")}
-            row |= {"referred": window.referred.value, "calibration": window.calibration.value}
+            row |= {"read_by_expert": window.referred.value, "calibration": window.calibration.value}
             rows.append(row | {name: risk.value for name, risk in window.risks.items()})
         return rows
 

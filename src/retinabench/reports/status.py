@@ -17,7 +17,6 @@ from retinabench.core.errors import InputError
 from retinabench.core.files import check, sha256
 from retinabench.core.results import Document, JsonObject
 from retinabench.metrics.actions import FrozenRule, read_rule
-from retinabench.metrics.monitoring import RESULT_SCHEMA
 from retinabench.reports.actions import LOG, judged, read_log
 from retinabench.reports.guarantees import SHEET
 from retinabench.reports.monitoring import goal_text
@@ -48,7 +47,9 @@ def status_of(folder: Path) -> list[CertificateStatus]:
     found = {path: content for path in sorted(folder.rglob("*.json")) if (content := _read(path)) is not None}
     logs = [(path.parent, read_log(path.parent)) for path in sorted(folder.rglob(LOG))]
     watched = [
-        (path, content) for path, content in found.items() if str(content.get("schema", "")).startswith(RESULT_SCHEMA)
+        (path, content)
+        for path, content in found.items()
+        if str(content.get("schema", "")).startswith("retinabench.monitor/")
     ]
     certificates = [path for path, content in found.items() if str(content.get("schema", "")).startswith(CERTIFICATES)]
     if not certificates:

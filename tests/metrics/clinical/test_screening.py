@@ -155,7 +155,7 @@ def test_it_gathers_what_the_functions_say():
         assert one["images"]["goals"]["nhs"]["estimate_met"] == verdicts[0].estimate_met
         label, called, _ = any_eye(part.label, said, np.zeros(len(part), bool), part.patient_id)
         assert one["patients"]["tp"] == (label & called).sum()
-        assert one["referred"] == sent.sum()
+        assert one["read_by_expert"] == sent.sum()
         for reading, rates in referral_view_intervals(part.label, said, sent, part.patient_id).items():
             assert one["readings"][reading]["specificity"]["value"] == rates["specificity"].value
         label, called, read = any_eye(part.label, said, sent, part.patient_id)

@@ -37,7 +37,7 @@ def test_transfer_reports_what_a_frozen_threshold_does():
     predictions = study()
     found = transfer(predictions, "selective_risk", 0.1, delta=0.1, bootstrap=50)
     content = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert content["schema"] == "retinabench.transfer/2"
+    assert content["schema"] == "retinabench.transfer/3"
     assert content["per"] == "image"
     assert set(content["sets"]) == {"validation", "in_domain", "shifted"}
     assert content["sets"]["in_domain"]["guarantee"] != "broken"

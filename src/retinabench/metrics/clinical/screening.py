@@ -165,7 +165,7 @@ class Screened:
 class SetScreening(Document):
     """The screening numbers of one set; gradable images alone, but in `ungradable`."""
 
-    _optional = ("patients", "patient_readings")
+    _optional, _keys = ("patients", "patient_readings"), {"referred": "read_by_expert"}
 
     images: JudgedTable
     patients: JudgedTable | None

@@ -178,7 +178,7 @@ def _above_zero(one: Interval) -> bool:
     return bool((one.low if np.isfinite(one.low) else one.value) > 0)
 
 
-SCHEMA = "retinabench.clinic/1"
+SCHEMA = "retinabench.clinic/2"
 
 
 @dataclass(frozen=True)

@@ -188,7 +188,7 @@ class Realised:
         """Return the set's part of the JSON of `retinabench transfer`."""
         content = {
             "images": self.images,
-            "referred": self.referred,
+            "read_by_expert": self.referred,
             "called": {"negative": self.called[0], "positive": self.called[1]},
             "referral_rate": self.referral_rate,
             "selective_risk": self.selective_risk,

@@ -35,7 +35,7 @@ from retinabench.metrics.proportions import Interval
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
 
-SCHEMA = "retinabench.transfer/2"
+SCHEMA = "retinabench.transfer/3"
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,8 @@ class Transfer(FrozenOnSets):
                 "set": name,
                 "per": self.per,
                 "images": one.images,
-                "referred": one.referred,
-                "referral_rate": one.referral_rate.value,
+                "read_by_expert": one.referred,
+                "share_read": one.referral_rate.value,
                 "selective_risk": one.selective_risk.value,
                 "low": one.selective_risk.low,
                 "high": one.selective_risk.high,
