@@ -129,7 +129,7 @@ def test_the_page_is_whole_escaped_and_states_the_limits_of_the_alarms(watched):
     assert "<b>own</b>" not in text
     assert "<script" not in without_script(text)
     assert not re.search(r'(?:src|href)="(?!#)', text)
-    assert text.count('role="img"') == 1 + 2 + 2 + len(PAGE_GOALS.goals)
+    assert text.count('role="img"') == 2 + 2 + len(PAGE_GOALS.goals)
     assert "ever raised is at most 5 %, however often one looks" in " ".join(text.split())
     assert "gave no alarm in 94 to 96 %" in " ".join(text.split())
 

@@ -199,6 +199,7 @@ PerWhat = Annotated[
     Literal["image", "patient-image", "patient"],
     typer.Option(
         "--per",
+        metavar="WHAT",  # the names would take the width of the others
         help="image: every image has the same weight; patient-image: every patient has; patient: one decision for each patient (any eye).",
     ),
 ]

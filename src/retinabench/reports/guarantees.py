@@ -39,8 +39,6 @@ NOTE = (
     '"Differs" is a screen for covariate shift at level 5 %, not a test of the goals: it cannot see errors of '
     "which the model is sure, and gave no alarm in 94 to 96 % of the simulated studies in which such errors broke a goal."
 )
-
-
 Rule = Transfer | Triage
 
 

@@ -248,7 +248,8 @@ def _window_panels(result: Monitoring) -> list[Panel]:
     ]
     text = f"A value with its 95 % interval per {result.unit}"
     panels = [Panel.of(figure, f"window-{k}", name, text) for k, (name, figure) in enumerate(charts)]
-    return panels + [_goal_panel(result, goal, f"goal-{k}") for k, goal in enumerate(result.certified.goals)]
+    others = [goal for goal in result.certified.goals if goal != _worst_goal(result)]  # that one leads the page
+    return panels + [_goal_panel(result, goal, f"goal-{k}") for k, goal in enumerate(others)]
 
 
 def _worst_goal(result: Monitoring) -> Goal:
