@@ -193,7 +193,7 @@ def test_scoring_a_csv_imports_no_heavy_library_and_no_entry(tmp_path):
 # Lines of Python by package, with room for the entries that the recipes add. A number falls when code goes, and rises only in
 # a commit that says why.
 BUDGET = {
-    "cli": 2820, "concepts": 5515, "core": 1760, "data": 6730, "experiments": 6985, "fidelity": 6975,
+    "cli": 2820, "concepts": 5515, "core": 1760, "data": 6730, "experiments": 6985, "fidelity": 7005,
     "inspection": 1255, "integrations": 725, "methods": 6810, "metrics": 12530, "models": 2750, "predictions": 2920, "reports": 8345,
 }  # fmt: skip
 TESTS, TOOLS = 43_610, 8_890
