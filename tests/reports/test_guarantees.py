@@ -13,6 +13,7 @@ import retinabench as rb
 from retinabench.core.files import sha256
 from retinabench.metrics.guarantees.within import within
 from retinabench.reports.guarantees import summary, write_certificate
+from support.browsers import check_phone, faults
 
 
 def printed(found):
@@ -111,6 +112,15 @@ def test_goals_of_a_refused_zone_are_not_claimed():
     )
     assert "Claim, per image: NPV of the retained at least 0.9; with confidence 0.9" in words
     assert not any("zone is empty" in note for note in found.notes)
+
+
+def test_the_page_fits_a_phone_and_is_accessible(tmp_path, browser):
+    given = predictions_of(3)
+    rb.write_predictions(given, tmp_path / "p.csv")
+    found = rb.transfer(given, goals=["selective_risk=.1", "sensitivity=.9"], delta=0.1, bootstrap=20)
+    page = write_certificate(found, tmp_path / "p.csv", tmp_path / "a")
+    check_phone(browser, page)
+    assert faults(browser, page, contrast=False) == []
 
 
 def test_the_certificate_is_a_page_and_one_sheet_to_be_signed(tmp_path):
