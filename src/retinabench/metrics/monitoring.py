@@ -82,14 +82,14 @@ def cases_of(rule: FrozenRule, images: Watched) -> ReferralCases:
 
 
 def by_visit(images: Watched, rule: FrozenRule, visits: Visits) -> Watched:
-    """Return one row per visit, by any eye (`by_patient`); its label is known where all are, or where one is referable."""
+    """Return one row per visit, by any eye (`by_patient`); its label is known where all are: one healthy eye says nothing of the other."""
     codes, called = visits.of_image, is_positive(images.prob, rule.decision.value)
     rows = worst_images(codes, images.prob)
-    ill, open_ = visits.sums(images.label & images.labelled) > 0, visits.sums(~images.labelled) > 0
+    ill, known = visits.sums(images.label & images.labelled) > 0, visits.sums(~images.labelled) == 0
     grade = np.full(len(rows), -1, np.int8)
     np.maximum.at(grade, codes, images.grade)
     values = patient_uncertainty(codes, called, images.uncertainty)
-    return replace(images.take(rows), label=ill, labelled=ill | ~open_, uncertainty=values, grade=grade)
+    return replace(images.take(rows), label=ill, labelled=known, uncertainty=values, grade=grade)
 
 
 def goal_sums(rule: FrozenRule, goal: Goal, images: Watched) -> tuple[Bools, Bools]:
