@@ -568,3 +568,33 @@ def test_a_certificate_per_patient_is_of_the_actions_of_patients(tmp_path, capsy
     scored = json.loads(Path("s.json").read_text())["sets"]["in_domain"]
     assert (scored["images"], scored["patients"]) == (table["images"], table["images"])
     assert "one row per patient" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_stated_population_is_a_study_with_so_many_healthy_patients(tmp_path, capsys):
+    """Every healthy patient three times over, as a patient of their own, gives the values that the weights give to the study."""
+    rng = np.random.default_rng(9)
+    label = rng.random(300) < 0.4
+    prob = 1 / (1 + np.exp(-(3 * label - 1.5 + rng.normal(size=300)).round(3)))
+    times = np.where(label, 1, 3)
+    ids = [f"p{k}-{copy}" for k in range(300) for copy in range(times[k])]
+    few = rb.Predictions([f"p{k}" for k in range(300)], label, prob, patient_id=[f"p{k}" for k in range(300)])
+    many = rb.Predictions(ids, label.repeat(times), prob.repeat(times), patient_id=ids)
+    own = 0.5 - abs(prob - 0.5) + 0.1 * rng.random(300)  # not the order of the probability
+    few, many = replace(few, uncertainty=own), replace(many, uncertainty=own.repeat(times))
+    cut = float(np.quantile(own, 0.8))
+    population = label.sum() / times.sum()
+    stated = {"referral_threshold": cut, "uncertainty": "own", "harm": 4.0}
+    weighed = rb.clinic(few, population=population, **stated)["in_domain"]
+    counted = rb.clinic(many, **stated)["in_domain"]
+    for of in ("workload.images", "workload.found", "simple_rule.gain", "images.rates.ppv", "pathway.rates.npv"):
+        found, expected = weighed, counted
+        for name in of.split("."):
+            found, expected = (one[name] if isinstance(one, dict) else getattr(one, name) for one in (found, expected))
+        assert found.value == pytest.approx(expected.value, abs=1e-9), of
+    assert weighed.decision_curve.model == pytest.approx(counted.decision_curve.model)
+    assert (weighed.simple_rule.price, weighed.simple_rule.same) == (0.25, False)
+    rb.write_predictions(few, tmp_path / "p.csv")
+    assert run(["clinic", str(tmp_path / "p.csv"), "--population", "0.05", "--harm", "4", "-q"]) == 0
+    shown = capsys.readouterr()
+    assert "a false alarm counts 0.25 of a missed image" in " ".join(shown.out.split())
+    assert "those of a population with 5 % referable images; the study has" in " ".join(shown.err.split())
