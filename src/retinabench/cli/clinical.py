@@ -204,6 +204,9 @@ PerWhat = Annotated[
     ),
 ]
 
+CertificateOut = Annotated[
+    Path | None, option("--out", "FOLDER", "Folder for the certificate: transfer.json, a page, and a PDF to sign.")
+]
 MostImages = Annotated[
     int | None, option("--most-images", "N", "Images a new patient may have; default: as on validation.", min=1)
 ]
@@ -245,10 +248,7 @@ def transfer(
     bootstrap: Permutations = 1000,
     uncertainty: Uncertainty = "auto",
     json: Json = None,
-    out: Annotated[
-        Path | None,
-        option("--out", "FOLDER", "Folder for the certificate: transfer.json, a page, and a PDF to be signed."),
-    ] = None,
+    out: CertificateOut = None,
     attach: Attach = None,
     within: Annotated[
         str | None,

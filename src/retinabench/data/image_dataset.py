@@ -43,7 +43,7 @@ class ImageDataset:
     records: Callable[..., Records]  # `records(source, survey=…, **options)`; `survey` collects what is not used
     steps: str  # how to get the files by hand
     encoded: Callable[[str, Path | None], Encoded] = read_file  # of a `Records.source` below the folder
-    read: Callable[[str, Path | None, Recipe], NDArray[np.uint8]] | None = None  # where there are no files
+    read: Callable[[str, Path | None, Recipe], NDArray[np.uint8]] | None = None  # makes the pixels where no files exist
     remote: Callable[[int], Remote] | None = None  # what can be downloaded without a login, for an image size
     stamp: Callable[[str, Path | None], str] = file_stamp  # changes when the bytes of an image may have changed
     options: tuple[str, ...] = ("split",)  # of `records`, as the command line spells them in Python

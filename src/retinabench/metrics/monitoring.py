@@ -144,9 +144,7 @@ class Evidence:
     needed: float
     alarm: np.datetime64 | None
     visits: int
-    began: tuple[
-        np.datetime64, ...
-    ] = ()  # of an alarm by labels: the likeliest day, and the first and last likely ones
+    began: tuple[np.datetime64, ...] = ()  # by labels: the likeliest day, the first and last likely ones
 
     @property
     def wealth(self) -> float:

@@ -111,9 +111,9 @@ def clustered_proportion(
         survey data, Survey Methodology 24:193 (1998). Franco, Little, Louis and Slud, Comparative study of confidence intervals
         for proportions in complex sample surveys, J. Surv. Stat. Methodol. 7:334 (2019), where Jeffreys' covers best.
 
-    `success` lies in [0, 1], a share where it is a mean, such as that over several seeds. `exact` takes the interval of Clopper and Pearson at the effective
-    number, for a decision that must not be wrong more often than stated. `variance` of the proportion counts in place of v where it is larger: which
-    images count may itself depend on the sample. NaN where no image counts, the ends also where all that count are of one patient.
+    `success` lies in [0, 1], a share where it is a mean, such as that over several seeds. `exact` takes the wider interval of Clopper and Pearson
+    at the effective number, which never covers less than its level. `variance` of the proportion replaces v where it is larger: which images
+    count may itself depend on the sample. NaN where no image counts, the ends also where all that count are of one patient.
 
     Shapes: `success`, `weight`, `cluster` (N,).
     """

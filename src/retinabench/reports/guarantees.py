@@ -79,7 +79,7 @@ def parts_of(found: Rule | Within) -> list[Part]:
 
 
 def headline(found: Rule | Within) -> str:
-    """Return the first line: whether there is a rule, and whether it holds."""
+    """Return what the result says first: whether there is a rule, and whether it holds."""
     if not isinstance(found, Within):
         lines = parts_of(found)[0].lines
         return next((line for line in lines if not line.startswith(ALONE)), lines[0])

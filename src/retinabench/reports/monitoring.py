@@ -64,9 +64,8 @@ def evidence_panel(paths: Sequence[tuple[Mark, Evidence]], needed: float) -> Fig
         color=BAD, fontsize=TEXT,
     )  # fmt: skip
     axes.set(yscale="log", ylim=(least / 3, 5 * largest), ylabel="evidence")
-    axes.yaxis.set_major_formatter(
-        lambda x, _: f"{x:,.0f}" if x >= 1 else f"{x:g}"
-    )  # raised exponents would be too small to read
+    # Raised exponents would be too small to read.
+    axes.yaxis.set_major_formatter(lambda x, _: f"{x:,.0f}" if x >= 1 else f"{x:g}")
     _dated(axes)
     return figure
 

@@ -38,7 +38,7 @@ class CertificateStatus(Document):
     last: str
     drift: str
     watched: str
-    sheet: bool  # whether a page to be signed stands beside it
+    sheet: bool  # whether its PDF is in the same folder
     replaced: str  # the certificate of the newest list of a folder whose older lists are of this one
 
 
@@ -125,7 +125,7 @@ def status_lines(found: list[CertificateStatus]) -> list[Text]:
             f"Goals: {', '.join(one.goals)}." if one.goals else "Not certified: a plain choice.",
             f"{one.lists:,} lists of {one.patients:,} visits; the last is {one.last}." if one.lists else "",
             f"Watched: {one.watched}" if one.watched else "Not watched yet.",
-            f"{SHEET} stands beside it, to be signed." if one.sheet else "",
+            f"To sign: {SHEET}, in the same folder." if one.sheet else "",
         ]
         lines.append(Text(" ".join(fact for fact in facts if fact)))
     return lines

@@ -72,7 +72,7 @@ class Chosen:
     cell: StudyCell
     criterion: str
     run: Run | None  # None where no trial has a value
-    why: str = ""  # why there is no choice
+    why: str = ""  # the reason, where nothing is chosen
     value: float | None = None  # of the criterion, of the chosen trial
     outcomes: dict[int, Result] = field(default_factory=dict)  # by seed
     folders: dict[int, Path] = field(default_factory=dict)  # by seed

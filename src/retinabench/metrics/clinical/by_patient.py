@@ -65,7 +65,7 @@ def by_patient(
         The patients: label and grade are the worst, the other columns those of the image with the largest probability.
 
     Raises:
-        InputError: There is no patient, or no such uncertainty.
+        InputError: The predictions lack patients, or the uncertainty that is asked for.
 
     Examples:
         >>> import retinabench as rb

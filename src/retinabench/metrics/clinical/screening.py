@@ -151,9 +151,7 @@ class Screened:
     subgroups: Sequence[str] | None
     goal: tuple[float, float] = (0.85, 0.8)  # sensitivity and specificity that are to be reached
     population: float | None = None  # share of referable images where the model will work; None: that of the study
-    harm: float | None = (
-        None  # false alarms that weigh as much as a missed image; None: what the decision threshold states
-    )
+    harm: float | None = None  # false alarms per missed image; None: what the decision threshold states
 
     @property
     def price(self) -> float:

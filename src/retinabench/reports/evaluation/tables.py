@@ -91,12 +91,11 @@ def patients_tables(e: Evaluation) -> list[Table]:
         for i, method in enumerate(e.methods):
             parts = [one.select(domain=name, split="test") for one in method.predictions]
             known = [one for one in parts if one is not None and one.patient_id is not None]
-            people = [by_patient(one, e.settings.uncertainty, e.cases[i, name][0].cases.threshold) for one in known]
+            threshold = e.cases[i, name][0].cases.threshold
+            people = [by_patient(one, e.settings.uncertainty, threshold) for one in known]
             if not people or len(people[0]) == len(known[0]):
                 continue
-            wholes = [
-                Cases(one.label, one.prob, threshold=e.cases[i, name][0].cases.threshold).weighted() for one in people
-            ]
+            wholes = [Cases(one.label, one.prob, threshold=threshold).weighted() for one in people]
             values = np.array([[spec(w) for spec in specs] for w in wholes])
             draws = np.zeros((len(wholes), 2, len(specs)))  # not looked at: these intervals have closed forms …
             draws[..., 0] = 0.0 if len(wholes) == 1 else np.nan  # … but that of an AUROC over several seeds
