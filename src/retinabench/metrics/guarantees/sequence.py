@@ -285,9 +285,9 @@ def _needed(path: _Path, first: SequenceStep, goal: float, bound: float, level: 
         rows = rng.integers(0, patients, (STUDIES, size))
         n, d = num[rows], den[rows]
         if binomial:
-            p_values = _at_most(n.sum(axis=1), d.sum(axis=1), goal)
+            passed = _at_most(n.sum(axis=1), d.sum(axis=1), goal) <= level
         else:
-            p_values = 1 / evidence(n - goal * d, goal * d, bound, level, orders(size)[: ORDERS[0]])
-        if np.mean(p_values <= level) >= POWER:
+            passed = evidence(n - goal * d, goal * d, bound, level, orders(size)[: ORDERS[0]]) >= 1 / level
+        if np.mean(passed) >= POWER:
             return size
     return None
