@@ -73,6 +73,37 @@ def test_the_clinic_as_a_user_runs_it(tmp_path, capsys):
     assert (page / "index.html").is_file()
 
 
+def test_the_clinic_speaks_of_new_sites_of_readers_and_of_the_risks(tmp_path, capsys):
+    n, rng = 2400, np.random.default_rng(4)
+    label, site = (np.arange(n) % 8 < 2).astype(int), rng.choice(list("ABCDEF"), n)
+    x = np.where(label, 2.0, -2.0) + 1.4 * rng.normal(size=n) + np.where(site == "F", -1.5, 0.0)
+    readers = {f"reader_{k}": (x + rng.normal(1, 1, n) > 0).astype(float) for k in range(3)}
+    path = tmp_path / "predictions.csv"
+    patient = np.char.add("p", (np.arange(n) // 2).astype(str))
+    ids = np.char.add("i", np.arange(n).astype(str))
+    prob = 1 / (1 + np.exp(-2 * x))
+    rb.write_predictions(
+        rb.Predictions(ids, label, prob, patient_id=patient, subgroups={"site": site, **readers}), path
+    )
+    assert run(["clinic", str(path), "--json", str(tmp_path / "out.json"), "--quiet"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "At a site that is not in the study, expect a sensitivity between" in said
+    assert (
+        "of the mean of 3 readers over the 600 images that all of them read, with readers as random; the model's is lower"
+        in said
+    )
+    assert "Predicted and observed risk are 0.0" in said
+    one = json.loads((tmp_path / "out.json").read_text())["sets"]["in_domain"]
+    gaps = {found["rate"]: found for found in one["subgroups"]["between"]}
+    assert gaps["sensitivity"]["lowest"] == "F"
+    assert gaps["sensitivity"]["gap"]["low"] > 0.05
+    new = gaps["sensitivity"]["new_site"]["new_site"]
+    assert new["low"] < min(group["sensitivity"]["value"] for group in one["subgroups"]["groups"])
+    assert set(one["subgroups"]["worst"].values()) <= {f"site: {name}" for name in "ABCDEF"}  # readers are no groups
+    assert one["readers"]["specificity"]["model_minus_mean"]["low"] > 0
+    assert one["smooth_calibration"]["ici"] > one["smooth_calibration"]["calibrated_ici"]
+
+
 def test_wrong_options_of_the_clinic(tmp_path, capsys):
     path = str(table(tmp_path))
     for option, value, message in [

@@ -438,16 +438,20 @@ def line_intervals_of(w: Weighted, level: float = 0.95) -> dict[str, Interval]:
 
 def _sandwich(w: Weighted, design: Floats, beta: Floats, offset: Floats) -> Floats:
     """(K,) standard errors of the coefficients of a logistic fit, clustered by patient; NaN where there is no fit."""
-    patients = patients_of(w)
-    if not np.isfinite(beta).all() or patients < 2:
+    if not np.isfinite(beta).all() or patients_of(w) < 2:
         return np.full(len(beta), np.nan)
+    return np.asarray(np.sqrt(np.maximum(np.diag(logistic_covariance(w, design, beta, offset)), 0.0)), np.float64)
+
+
+def logistic_covariance(w: Weighted, design: Floats, beta: Floats, offset: Floats) -> Floats:
+    """(K, K) sandwich covariance of the coefficients of a logistic fit, clustered by patient."""
+    patients = patients_of(w)
     mean = np.asarray(expit(offset + design @ beta), np.float64)
     curvature = (design * (w.weight * mean * (1 - mean))[:, None]).T @ design
     scores = design * (w.weight * (w.cases.label - mean))[:, None]
     by_patient = np.stack([np.bincount(w.cases.patient, column) for column in scores.T], axis=1)
     bread = np.linalg.pinv(curvature)
-    meat = patients / (patients - 1) * by_patient.T @ by_patient
-    return np.asarray(np.sqrt(np.maximum(np.diag(bread @ meat @ bread), 0.0)), np.float64)
+    return np.asarray(patients / (patients - 1) * bread @ by_patient.T @ by_patient @ bread, np.float64)
 
 
 def logistic_fit(w: Weighted, design: Floats, offset: Floats | float) -> tuple[float, ...]:
@@ -456,7 +460,7 @@ def logistic_fit(w: Weighted, design: Floats, offset: Floats | float) -> tuple[f
     if w.positives <= 0 or w.negatives <= 0:
         return undefined
     beta: Floats = np.zeros(design.shape[1])
-    beta[1:] = 1.0
+    beta[1:2] = 1.0
     y = w.cases.label
 
     def loss(b: Floats) -> float:

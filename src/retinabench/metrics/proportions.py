@@ -268,8 +268,8 @@ def combined_proportions(
     return Interval(centre, centre - ends[0], centre + ends[1])
 
 
-def clustered_mean(values: Floats, cluster: ArrayLike) -> Interval:
-    """Return the mean of values (N,) with its 95 % t interval, clustered by patient (N,); no ends for fewer than two patients."""
+def clustered_mean(values: Floats, cluster: ArrayLike, level: float = 0.95) -> Interval:
+    """Return the mean of values (N,) with its t interval, clustered by patient (N,); no ends for fewer than two patients."""
     if not len(values):
         return Interval(np.nan)
     mean = float(values.mean())
@@ -278,7 +278,7 @@ def clustered_mean(values: Floats, cluster: ArrayLike) -> Interval:
     if patients < 2:
         return Interval(mean)
     error = float(np.sqrt(patients / (patients - 1) * of_patient @ of_patient)) / len(values)
-    half = float(special.stdtrit(patients - 1, 0.975)) * error
+    half = float(special.stdtrit(patients - 1, (1 + level) / 2)) * error
     return Interval(mean, mean - half, mean + half)
 
 

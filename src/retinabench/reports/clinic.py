@@ -18,6 +18,7 @@ from rich.text import Text
 from retinabench.core.files import write_bytes, write_json
 from retinabench.core.results import Document
 from retinabench.metrics.calibration import CalibrationSummary
+from retinabench.metrics.clinical.between_groups import Between
 from retinabench.metrics.clinical.decision_curve import MissedImage
 from retinabench.metrics.clinical.groups import RATES, GroupRate, Subgroup
 from retinabench.metrics.clinical.screening import JudgedTable, SetScreening
@@ -27,10 +28,10 @@ from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.planning import StudyPlan
 from retinabench.metrics.policies import PolicyGrid
 from retinabench.metrics.proportions import Interval
+from retinabench.metrics.smooth_calibration import SmoothCalibration
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.figures import (
     BAD,
-    GOOD,
     INK,
     MUTED,
     WIDTH,
@@ -45,7 +46,7 @@ from retinabench.reports.toolkit.figures import (
 )
 from retinabench.reports.toolkit.number_format import COUNT, PERCENT, TWO_DIGITS, NumberFormat, Quantity, percent
 from retinabench.reports.toolkit.pages import explorer, macros
-from retinabench.reports.toolkit.tables import Cell, Column, Row, Table, to_terminal
+from retinabench.reports.toolkit.tables import Cell, Column, Emphasis, Row, Table, to_terminal
 
 AUTHORS = "to be answered by the authors"
 SOURCES = (
@@ -206,6 +207,12 @@ class SetAnswer:
         return sum(bool(group.rates["sensitivity"].too_small) for group in groups)
 
     @property
+    def new_sites(self) -> list[Between]:
+        """What the columns of sites say of the sensitivity and the specificity of a new one."""
+        found = self.one.subgroups.between if self.one.subgroups else ()
+        return [one for one in found if one.new_site is not None and one.rate in ("sensitivity", "specificity")]
+
+    @property
     def useful(self) -> tuple[float, float] | None:
         """Ends of the longest run of threshold probabilities at which the model beats treating all and treating none."""
         curve = self.one.decision_curve
@@ -227,6 +234,11 @@ class SetAnswer:
     def share(one: Interval) -> Markup:
         """Write a share in percent with its interval."""
         return Quantity(one.value, one.low, one.high).whole_html(PERCENT)
+
+    @staticmethod
+    def signed(one: Interval) -> Markup:
+        """Write a difference with its interval."""
+        return Quantity(one.value, one.low, one.high).whole_html(SIGNED)
 
     @staticmethod
     def rate(one: Interval) -> Markup:
@@ -274,6 +286,7 @@ def _kind(one: SetScreening, report: ScreeningReport) -> Kind:
 
 SIGNED, EFFECT = NumberFormat(2, signed=True), NumberFormat(2)
 SIGNED_TENTHS = NumberFormat(1, signed=True)
+BOTH = ("sensitivity", "specificity")
 READINGS = {
     "retained_only": "Images that nobody reads",
     "screen_positive": "Images to be read count as positive",
@@ -392,6 +405,48 @@ def subgroup_table(answer: SetAnswer, column: str) -> Table:
     return Table.of(caption, [Column(head) for head in heads], rows, row_header=column, note=note)
 
 
+def between_table(answer: SetAnswer) -> Table | None:
+    """Return the largest gap of every rate between the groups of each column; None without groups."""
+    rows = []
+    for one in answer.one.subgroups.between if answer.one.subgroups else ():
+        new = Cell() if one.new_site is None else Cell.of(one.new_site.new_site, TWO_DIGITS)
+        name = {"auroc": "AUROC", "observed_minus_predicted": "observed − predicted"}.get(one.rate, one.rate)
+        emphasis: Emphasis = "bad" if one.gap.low > 0 else ""
+        gap = Cell.number(one.gap.value, one.gap.low, one.gap.high, form=TWO_DIGITS, emphasis=emphasis)
+        rows.append(Row(f"{one.column}, {name}", [Cell(one.lowest), Cell(one.highest), gap, new]))
+    if not rows:
+        return None
+    heads = Column("Lowest", text=True), Column("Highest", text=True), Column("Gap"), Column("A new site")
+    note = (
+        "Gap: highest less lowest, by intervals that hold for all groups at once; those of sensitivity and specificity together are the "
+        "violation of equalised odds. A new site: where its rate lies with 95 % (random effects), for columns of sites."
+    )
+    return Table.of(
+        f"{answer.label}: largest gaps between groups", heads, rows, row_header="Column and rate", note=note
+    )
+
+
+def readers_table(answer: SetAnswer) -> Table | None:
+    """Return the rates of every reader beside those of the model alone; None without two readers."""
+    found = answer.one.readers
+    if not found:
+        return None
+    names = list(next(iter(found.values())).readers)
+
+    def row(name: str, of: Mapping[str, Interval], form: NumberFormat = TWO_DIGITS, *, rule: bool = False) -> Row:
+        return Row(name, [Cell.of(of[rate], form) if rate in of else Cell() for rate in BOTH], rule=rule)
+
+    rows = [row(f"Reader {name}", {rate: one.readers[name] for rate, one in found.items()}) for name in names]
+    rows += [
+        row("Mean reader", {rate: one.mean_reader for rate, one in found.items()}, rule=True),
+        row("Model alone", {rate: one.model for rate, one in found.items()}),
+        row("Model less mean reader", {rate: one.model_minus_mean for rate, one in found.items()}, SIGNED),
+    ]
+    note = "Images that every reader read. Intervals of the mean reader and of the difference hold for other patients and other readers."
+    heads = [Column(rate.capitalize()) for rate in BOTH]
+    return Table.of(f"{answer.label}: the model beside the readers", heads, rows, row_header="Who", note=note)
+
+
 def group_cell(rate: GroupRate) -> Cell:
     """Return a rate of a group, marked where it is shown to be below that of the other images."""
     alone = rate.alone
@@ -486,14 +541,16 @@ def decision_panel(one: SetScreening) -> Figure:
     return figure
 
 
-def calibration_panel(summary: CalibrationSummary) -> Figure:
-    """Draw the observed share of referable images against the predicted one, in groups of equally many images."""
+def calibration_panel(summary: CalibrationSummary, smooth: SmoothCalibration | None) -> Figure:
+    """Draw the observed share of referable images against the predicted one: a smooth curve, and groups of equally many images."""
     figure, [[axes]] = canvas(WIDTH, WIDTH)
     axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.7, linestyle=(0, (2, 3)))
+    if smooth is not None:
+        draw_lines(axes, [Line(MODEL, smooth.prob, smooth.observed, smooth.low, smooth.high)], alpha=0.2)
     x = np.array([one.forecast for one in summary.curve])
     y, low, high = np.array([(o.observed.value, o.observed.low, o.observed.high) for o in summary.curve]).T
     ends = np.nan_to_num(np.stack([y - low, high - y]))
-    axes.errorbar(x, y, yerr=np.maximum(ends, 0), color=GOOD, marker="o", markersize=4, linewidth=1.3, elinewidth=0.9)
+    axes.errorbar(x, y, yerr=np.maximum(ends, 0), color=INK, fmt="o", markersize=4, elinewidth=0.9, zorder=4)
     axes.set(
         xlim=(0, 1), ylim=(0, 1.005), xlabel="predicted P(referable)", ylabel="observed share referable", aspect="equal"
     )
@@ -519,6 +576,8 @@ def _set_summary(answer: SetAnswer, report: ScreeningReport) -> list[RenderableT
         ("Missed", say.missed(answer)), ("Thresholds", say.thresholds(report, answer)), ("Cost", say.cost(answer)),
         ("For whom", say.whom(answer)), ("Worth", say.worth(answer)),
     ]  # fmt: skip
+    if answer.one.readers:
+        facts.append(("Readers", say.readers(answer)))
     if answer.one.ungradable is not None:
         facts.append(("Ungradable", say.ungradable(answer)))
     parts += [Text.assemble((f"{name}: ", "bold"), _plain(text)) for name, text in facts]
@@ -639,7 +698,11 @@ def _set_page(answer: SetAnswer, report: ScreeningReport) -> dict[str, object]:
         "rates": rates_table(answer, report),
         "ungradable": ungradable_table(answer),
         "groups": [subgroup_table(answer, name) for name in one.subgroups.columns] if one.subgroups else [],
+        "between": between_table(answer),
+        "readers": readers_table(answer),
         "predictive": predictive_table(answer),
         "decision_figure": panel("decision", decision_panel(one), "Net benefit"),
-        "calibration_figure": panel("calibration", calibration_panel(one.calibration), "Calibration"),
+        "calibration_figure": panel(
+            "calibration", calibration_panel(one.calibration, one.smooth_calibration), "Calibration"
+        ),
     }

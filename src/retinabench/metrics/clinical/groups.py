@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import JsonObject, json_content, number_text
 from retinabench.metrics.bootstrap import cluster_codes
+from retinabench.metrics.clinical.between_groups import Between, between_groups
+from retinabench.metrics.clinical.readers import PREFIX
 from retinabench.metrics.intervals import auroc_error
 from retinabench.metrics.proportions import Interval, clustered_mean, clustered_proportion, difference_of
 from retinabench.predictions.table import Predictions
@@ -46,7 +48,7 @@ def group_members(
     skipped: dict[str, str] = {}
     bins: dict[str, str] = {}
     for name in part.subgroups if columns is None else dict.fromkeys(columns):
-        if columns is None and name in NOT_GROUPS:
+        if columns is None and (name in NOT_GROUPS or name.lower().startswith(PREFIX)):
             continue
         found, why, cut = _groups(name, part.subgroups[name], named=columns is not None)
         if found is None:
@@ -164,6 +166,7 @@ class Subgroup:
     rates: Mapping[str, GroupRate]
     referral: Interval
     calibration: Interval
+    calibration_together: Interval
 
     @property
     def name(self) -> str:
@@ -187,6 +190,7 @@ class Subgroups:
     skipped: Mapping[str, str]
     bins: Mapping[str, str]
     level: float
+    between: tuple[Between, ...] = ()
 
     @property
     def columns(self) -> list[str]:
@@ -211,6 +215,7 @@ class Subgroups:
         worst = {rate: found.name for rate in RATES if (found := self.worst(rate)) is not None}
         return {
             "groups": json_content(self.groups),
+            "between": json_content(self.between),
             "worst": worst,
             "worse_than_others": {rate: [one.name for one in self.failing(rate)] for rate in RATES},
             "skipped": dict(self.skipped),
@@ -235,7 +240,28 @@ def subgroups_of(
         for name, found in members.items()
         for value, rows in found.items()
     )
-    return Subgroups(groups, skipped, bins, level)
+    return Subgroups(groups, skipped, bins, level, _between(groups))
+
+
+def _between(groups: Sequence[Subgroup]) -> tuple[Between, ...]:
+    """The gaps of every rate between the groups of each column that are large enough."""
+    found = []
+    for column in dict.fromkeys(one.column for one in groups):
+        for rate in RATES:
+            known = {
+                one.value: one.rates[rate] for one in groups if one.column == column and not one.rates[rate].too_small
+            }
+            together, alone = (
+                {name: getattr(one, kind) for name, one in known.items()} for kind in ("together", "alone")
+            )
+            found.append(between_groups(column, rate, together, alone))
+        residuals = {
+            one.value: one.calibration_together
+            for one in groups
+            if one.column == column and np.isfinite(one.calibration_together.low)
+        }
+        found.append(between_groups(column, "observed_minus_predicted", residuals))
+    return tuple(one for one in found if one is not None)
 
 
 def _group(
@@ -274,15 +300,16 @@ def _group(
         rates,
         clustered_proportion(referred, rows, codes),
         mean_residual(y[rows], p[rows], codes[rows]),
+        mean_residual(y[rows], p[rows], codes[rows], level),
     )
 
 
-def mean_residual(label: Bools, prob: NDArray[np.float64], codes: NDArray[np.intp]) -> Interval:
+def mean_residual(label: Bools, prob: NDArray[np.float64], codes: NDArray[np.intp], level: float = 0.95) -> Interval:
     """Return the mean of label - prob: observed minus predicted disease, with its clustered t interval.
 
     Shapes: `label` (N,), `prob` (N,), `codes` (N,).
     """
-    found = clustered_mean(label - prob, codes)
+    found = clustered_mean(label - prob, codes, level)
     return found if 0 < label.mean() < 1 else Interval(found.value)
 
 

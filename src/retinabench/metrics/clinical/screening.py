@@ -24,6 +24,7 @@ from retinabench.metrics.clinical.decision_curve import (
     workload,
 )
 from retinabench.metrics.clinical.groups import Subgroups, subgroups_of
+from retinabench.metrics.clinical.readers import BesideReaders, beside_readers
 from retinabench.metrics.clinical.screening_table import (
     PROPORTIONS,
     Shares,
@@ -47,8 +48,9 @@ from retinabench.metrics.clinical.thresholds import (
 )
 from retinabench.metrics.intervals import auroc_error
 from retinabench.metrics.proportions import Interval, clustered_proportion
+from retinabench.metrics.smooth_calibration import SmoothCalibration, smooth_calibration
 from retinabench.metrics.uncertainty import referral_uncertainty
-from retinabench.metrics.weighted_images import is_positive
+from retinabench.metrics.weighted_images import Cases, is_positive
 from retinabench.predictions.table import Predictions
 
 
@@ -180,6 +182,8 @@ class SetScreening(Document):
     decision_curve: DecisionCurve
     with_reader: DecisionCurve
     calibration: CalibrationSummary
+    smooth_calibration: SmoothCalibration | None
+    readers: Mapping[str, BesideReaders]
     subgroups: Subgroups | None
     ungradable: Ungradable | None
 
@@ -253,6 +257,8 @@ def screen_set(part: Predictions, gradable: Bools, stated: Screened) -> SetScree
             weight=weight,
         ),
         calibration=calibration_summary(y, p, codes),
+        smooth_calibration=smooth_calibration(Cases(y, p, patient=codes).weighted()),
+        readers=beside_readers(part, said, codes),
         subgroups=subgroups_of(part, called, sent, stated.subgroups) if part.subgroups or stated.subgroups else None,
         ungradable=None if gradable.all() else _ungradable(every, gradable, cut),
     )  # fmt: skip

@@ -271,8 +271,8 @@ def cells(one: PolicyOutcome) -> Sequence[str]:
 
 
 def _missed(images: int, share: Interval) -> str:
-    shares = _text(share, PERCENT)
-    return shares if shares == DASH else f"{COUNT(images)}: {shares}"
+    value, _, interval = _text(share, PERCENT).partition(" [")
+    return value if value == DASH else f"{COUNT(images)} ({value})" + (f" [{interval}" if interval else "")
 
 
 def _text(one: Interval, form: NumberFormat) -> str:

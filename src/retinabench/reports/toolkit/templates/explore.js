@@ -61,6 +61,7 @@
     referral.setAttribute("aria-valuetext", model.referrals[j]);
     threshold.setAttribute("aria-valuetext", model.thresholds[i]);
     rows(part("rows"), data.rows.map((name, k) => [name, data.texts[here[k]], data.texts[frozen[k]]]));
+    part("rows").parentNode.classList.toggle("stated", i === a && j === b);
     const missed = set.images.filter(([, , , , called, from, of]) =>
       i >= called && j < (from[i] ?? from[0]) && of.includes(state.group));
     const listed = missed.slice(0, LISTED), all = group.missed[i][j];

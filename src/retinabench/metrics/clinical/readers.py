@@ -1,0 +1,113 @@
+"""The model beside several readers, with patients *and* readers as random: what holds for other readers like these.
+
+J readers call the same images. With theta_j the rate of reader j (or its distance from that of the model), the patients' parts phi_gj of it (the
+linearised contribution of patient g), and
+
+    C2 = mean over pairs j != k of G / (G - 1) sum_g phi_gj phi_gk,     M = sum_j (theta_j - mean)^2 / (J - 1)
+
+the mean over readers has the variance (M + J max(C2, 0)) / J and Student's t with (M + J max(C2, 0))^2 / (M^2 / (J - 1)) degrees of freedom.
+
+References:
+    Obuchowski and Rockette, Hypothesis testing of diagnostic accuracy for multiple readers and multiple tests, Commun. Stat. Simul. 24:285
+    (1995); Hillis, A comparison of denominator degrees of freedom methods for multiple observer ROC analysis, Stat. Med. 26:596 (2007).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+
+from retinabench.core.errors import InputError
+from retinabench.core.results import Document
+from retinabench.metrics.proportions import Interval, clustered_proportion
+from retinabench.predictions.table import Predictions
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+PREFIX = "reader_"  # of the columns that hold the calls of a reader
+
+
+@dataclass(frozen=True)
+class BesideReaders(Document):
+    """Sensitivity or specificity of every reader, of their mean for readers like these, and the model's less that mean.
+
+    `p_value` is of "the model's rate is that of the mean reader".
+    """
+
+    images: int
+    readers: Mapping[str, Interval]
+    model: Interval
+    mean_reader: Interval
+    model_minus_mean: Interval
+    p_value: float
+
+
+def reader_calls(part: Predictions) -> dict[str, Floats]:
+    """Return the calls (N,) of each reader from the columns `reader_NAME`: 0, 1, or NaN where the cell is empty."""
+    calls = {}
+    for column, values in part.subgroups.items():
+        if not column.lower().startswith(PREFIX):
+            continue
+        known = values if values.dtype.kind == "f" else np.where(values == "", "nan", values)
+        try:
+            found = np.asarray(known, np.float64)
+        except ValueError:
+            found = np.full(len(part), -1.0)
+        wrong = np.flatnonzero(~(np.isnan(found) | np.isin(found, (0, 1))))
+        if len(wrong):
+            problem = f"'{values[wrong[0]]}' of image '{part.image_id[wrong[0]]}' is no call of a reader"
+            raise InputError(problem, file=part.source, column=column, hint="Give 1 (referable), 0, or an empty cell.")
+        calls[column[len(PREFIX) :]] = found
+    return calls
+
+
+def beside_readers(part: Predictions, called: Bools, codes: NDArray[np.intp]) -> dict[str, BesideReaders]:
+    """Compare the model's calls with those of two or more readers, over the images that all of them read; by rate.
+
+    Shapes: `called` (N,), `codes` (N,).
+    """
+    calls = reader_calls(part)
+    if len(calls) < 2:
+        return {}
+    table = np.stack([*calls.values(), called.astype(float)])
+    all_read = np.isfinite(table).all(axis=0)
+    y, found = part.label == 1, {}
+    for rate, of, right in (("sensitivity", y, table), ("specificity", ~y, 1 - table)):
+        rows = all_read & of
+        if len(np.unique(codes[rows])) > 1:
+            patients = np.unique(codes[rows], return_inverse=True)[1]
+            found[rate] = _compare(list(calls), right[:, rows], patients)
+    return found
+
+
+def _compare(names: list[str], right: Floats, codes: NDArray[np.intp]) -> BesideReaders:
+    """Of (J + 1, N) correct calls, those of the model last."""
+    *readers, model = (clustered_proportion(row, np.ones(len(row)), codes) for row in right)
+    theta = right.mean(axis=1)
+    parts = (
+        np.stack([np.bincount(codes, row - value) for row, value in zip(right, theta, strict=True)]) / right.shape[1]
+    )
+    mean = _over_readers(theta[:-1], parts[:-1])
+    gap = _over_readers(theta[-1] - theta[:-1], parts[-1] - parts[:-1])
+    bounded = Interval(mean[0].value, max(mean[0].low, 0.0), min(mean[0].high, 1.0))
+    return BesideReaders(right.shape[1], dict(zip(names, readers, strict=True)), model, bounded, *gap)
+
+
+def _over_readers(theta: Floats, parts: Floats) -> tuple[Interval, float]:
+    """Return the mean of (J,) readers with its interval for other readers and patients, and p of "0", from their parts (J, G)."""
+    readers, patients = parts.shape
+    covariance = patients / (patients - 1) * parts @ parts.T
+    shared = float((covariance.sum() - np.trace(covariance)) / (readers * (readers - 1)))
+    spread, mean = float(theta.var(ddof=1)), float(theta.mean())
+    sum_ = spread + readers * max(shared, 0.0)
+    if not sum_ > 0:
+        return Interval(mean), math.nan
+    degrees = sum_**2 / (spread**2 / (readers - 1)) if spread > 0 else math.inf
+    error = math.sqrt(sum_ / readers)
+    half = float(stdtrit(min(degrees, 1e9), 0.975)) * error
+    return Interval(mean, mean - half, mean + half), float(2 * stdtrit(min(degrees, 1e9), -abs(mean) / error))
