@@ -4,7 +4,7 @@
 
 >>> aims = Aims(half_width=0.05)
 >>> plan_study(Assumptions(prevalence=0.2, sensitivity=0.9, specificity=0.9), aims)["sensitivity"].patients
-593
+561
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ class Assumptions:
     auroc: float = 0.95
     clusters: Clusters = field(default_factory=Clusters)
     threshold: float | None = None  # as a probability; None: that of a calibrated model with this AUROC and sensitivity
+    auroc_variance: float | None = None  # of a pilot's AUROC, times its patients; None: that of a usual model
     predictors: Floats | None = None  # logit(p) of a pilot; None: those of a calibrated model with this AUROC
     origin: str = "stated"
 
@@ -119,16 +120,19 @@ def from_pilot(predictions: Predictions, threshold: FrozenThreshold, stated: Sta
         default = Clusters()
         right = max(known, default=default.correlation)
         clusters = Clusters(float(sizes.mean()), right, disease, float(sizes @ sizes / sizes.sum()))
+    ranked = auroc_error(y, part.prob, part.patients)
+    own = math.isfinite(ranked.standard_error) and stated.auroc is None and 0.5 < ranked.auroc < 1
     rates = {
         "prevalence": float(y.mean()),
         "sensitivity": table.sensitivity,
         "specificity": table.specificity,
-        "auroc": max(auroc_error(y, part.prob).auroc, 0.501),
+        "auroc": max(ranked.auroc, 0.501),
     }
     return Assumptions(
         **(rates | stated.among(*_RATES)),
         clusters=clusters,
         threshold=threshold.value,
+        auroc_variance=ranked.standard_error**2 * len(np.unique(part.patients)) if own else None,
         predictors=np.asarray(logit(np.clip(part.prob, EPS, 1 - EPS)), np.float64),
         origin=f"pilot of {len(part):,} images",
     )
@@ -236,7 +240,7 @@ def plan(
     Examples:
         >>> import retinabench as rb
         >>> rb.plan(prevalence=0.2)["sensitivity"].patients
-        593
+        561
     """
     stated = Stated(prevalence, sensitivity, specificity, auroc, images_per_patient)
     aims = Aims(half_width, above_sensitivity, above_specificity, power=power)
@@ -299,9 +303,10 @@ def _of_both(
 
 
 def _of_auroc(given: Assumptions, aims: Aims) -> dict[str, Requirement]:
-    needed = sample_sizes.images_for_auroc(given.auroc, aims.half_width, given.prevalence, given.clusters, aims.level)
+    of = given.auroc, aims.half_width, given.prevalence, given.clusters, aims.level, given.auroc_variance
+    needed = sample_sizes.images_for_auroc(*of)
     text = f"AUROC of {given.auroc:.3g} to within {aims.half_width:g}"
-    return {"auroc": _requirement(given, text, needed, math.nan, "Obuchowski 1998, binormal")}
+    return {"auroc": _requirement(given, text, needed, math.nan, "Obuchowski 1998")}
 
 
 def _of_validation(given: Assumptions) -> dict[str, Requirement]:

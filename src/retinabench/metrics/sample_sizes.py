@@ -1,16 +1,14 @@
 """Sample sizes of a proportion, of an AUROC and of a certified threshold, with patients who have several images.
 
-The variance of an AUROC is that of DeLong's and Obuchowski's placement values under the equal-variance binormal model,
-with a design effect for each class. With A the AUROC, z = Phi^-1(A), Q = P(Z1 <= z, Z2 <= z) for standard normal variables of
-correlation 1/2, and n1 and n0 images of the classes:
+The variance of an AUROC A is that of DeLong's and Obuchowski's placement values: with V1 and V0 their variances among the images of the
+classes (`placement_variances`), n1 and n0 images, and D1 and D0 the design effects of a correlation of .8 within a patient,
 
-    variance = (D1 / n1 + D0 / n0) (Q - A^2) + (A - 2 Q + A^2) / (n1 n0)
+    variance = D1 V1 / n1 + D0 V0 / n0
 
-Q is the probability that two positive images are both ranked above a negative one; the last term is of smaller order. The
-covariance of the placements of a patient's positive and negative images is negative and left out, which errs on the side of more
-patients.
+A study is large enough where the interval that `score` prints, pseudo-patients included, has the stated half-width at this variance; a pilot's own
+variance is taken where there is one. About every second study then reaches the half-width.
 
-Both count independent images of one class; `planning` turns them into images and patients.
+The others count independent images of one class; `planning` turns them into images and patients.
 
 The four criteria of Riley et al., each as the number of independent images whose standard error gives a 95 % interval of
 the stated width. What a model's linear predictors logit(p) look like is taken from a pilot; or from the AUROC and the
@@ -26,15 +24,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
+from scipy.optimize import brentq
 from scipy.special import expit, logit, owens_t
 
 from retinabench.core.errors import InputError
 from retinabench.metrics.bootstrap import cluster_codes
+from retinabench.metrics.intervals import auroc_interval
 from retinabench.metrics.proportions import binary, clopper_pearson
 
 
@@ -48,7 +48,7 @@ class Clusters:
 
     images_per_patient: float = 2.0  # mean
     correlation: float = 0.5  # of being right on two images of a patient with the same label
-    disease_correlation: float = 1.0  # of the labels of two images of a patient; 1: both eyes or neither
+    disease_correlation: float = 0.8  # of the labels of two images of a patient; 1: both eyes or neither
     mates: float | None = None  # mean number of images of the patient of a random image; None: all have equally many
 
     def __post_init__(self) -> None:
@@ -104,6 +104,7 @@ def intra_patient_correlation(success: ArrayLike, cluster: ArrayLike | Sequence[
 
 
 MOST = 10_000_000  # No study has more images.
+EYES = 0.8  # correlation of the placements of a patient's images of one class, as of a real model's two eyes
 
 
 def images_for_half_width(expected: float, half_width: float, level: float = 0.95) -> int:
@@ -178,27 +179,50 @@ def check_share(name: str, value: float) -> None:
 
 
 def images_for_auroc(
-    auroc: float, half_width: float, prevalence: float, clusters: Clusters, level: float = 0.95
+    auroc: float,
+    half_width: float,
+    prevalence: float,
+    clusters: Clusters,
+    level: float = 0.95,
+    variance: float | None = None,
 ) -> float:
-    """Return the number of images, of both classes together, whose AUROC has an interval of the stated half-width.
+    """Return the number of images, of both classes together, whose AUROC has an interval of the stated half-width (`auroc_interval`).
 
-    The variance is unit / N + pair / (N^2 prevalence (1 - prevalence)), solved for the number of images N.
+    variance: of the AUROC, times the number of patients, where a pilot tells it.
     """
-    target = half_width / float(stats.norm.ppf((1 + level) / 2))
-    variance, twice = target**2, _ranked_above_twice(auroc)
-    positives, negatives = clusters.positive_effect(prevalence), clusters.negative_effect(prevalence)
-    unit = (positives / prevalence + negatives / (1 - prevalence)) * (twice - auroc**2)
-    pair = (auroc - 2 * twice + auroc**2) / (prevalence * (1 - prevalence))
-    return (unit + math.sqrt(unit**2 + 4 * variance * pair)) / (2 * variance)
+    m, q, placements = clusters.images_per_patient, prevalence, replace(clusters, correlation=EYES)
+    if variance is None:
+        of_positives, of_negatives = placement_variances(auroc)
+        variance = of_positives * placements.positive_effect(q) / q + of_negatives * placements.negative_effect(q) / (
+            1 - q
+        )
+        variance /= m
+    spread = 1 + (m - 1) * (1 - clusters.disease_correlation) * np.array([1 - q, q])
+    held = np.minimum(np.array([q, 1 - q]) * spread, 1.0)  # share of the patients with an image of each class
+
+    def too_wide(patients: float) -> float:
+        of_class = np.maximum(held * patients, 1.0).tolist()
+        low, high = auroc_interval(auroc, math.sqrt(variance / patients), of_class[0], of_class[1], level)
+        return (high - low) / 2 - half_width
+
+    least, most = 2.0, float(MOST)
+    if too_wide(most) > 0:
+        return math.inf
+    return float(brentq(too_wide, least, most, xtol=0.5)) * m if too_wide(least) > 0 else least * m
 
 
-def _ranked_above_twice(auroc: float) -> float:
-    """Return Q, by the identity of the bivariate normal distribution with Owen's T function.
+def placement_variances(auroc: float) -> tuple[float, float]:
+    """Return the variances of the placements of positive and of negative images at an AUROC of A.
 
-    P(Z1 <= z, Z2 <= z) = Phi(z) - 2 T(z, sqrt((1 - r) / (1 + r))), here with r = 1/2.
+    Of negative images the binormal Q - A^2, with Q = Phi(z) - 2 T(z, sqrt(1/3)), z = Phi^-1(A) and Owen's T. Models miss some disease entirely:
+    of positive images it is the mean of that and of a model that ranks a share 2 (1 - A) of them at random, 1 - 4 (1 - A) / 3 - A^2.
+
+    >>> [round(one, 4) for one in placement_variances(0.95)]  # a real model of this AUROC: 0.0183 and 0.0045
+    [0.0203, 0.0097]
     """
     z = float(stats.norm.ppf(auroc))
-    return float(stats.norm.cdf(z) - 2 * owens_t(z, np.sqrt(1 / 3)))
+    binormal = float(stats.norm.cdf(z) - 2 * owens_t(z, np.sqrt(1 / 3))) - auroc**2
+    return (binormal + 1 - 4 * (1 - auroc) / 3 - auroc**2) / 2, binormal
 
 
 Floats = NDArray[np.float64]
