@@ -36,6 +36,7 @@ from retinabench.reports.evaluation.evaluation import (
     quantities,
 )
 from retinabench.reports.evaluation.verdict import verdict
+from retinabench.reports.toolkit.figures import OTHERS
 from support.fake_predictions import population, predictions
 
 
@@ -205,3 +206,16 @@ def test_the_score_of_several_seeds_is_their_mean_with_its_standard_error():
     found = evaluation._of_files(values, None)
     assert (found.value, found.low, found.high) == pytest.approx((0.7, 0.6, 0.9))
     assert found.error == pytest.approx(0.1)  # 0.1414 / √2
+
+
+def test_of_many_methods_the_first_three_have_colours_and_the_others_are_grey():
+    rng = np.random.default_rng(1)
+    label = np.arange(80) % 3 == 0
+    methods = []
+    for number in range(6):
+        prob = 1 / (1 + np.exp(-(4 * label - 2 + (1 + number) * rng.normal(size=80))))
+        methods.append(MethodPredictions(f"m{number}", [rb.Predictions(np.arange(80), label, prob)]))
+    found = evaluate_methods(methods, EvaluationSettings(bootstrap=0))
+    assert sorted(found.marks, key=lambda one: one.hue)[3:] == [OTHERS] * 3
+    assert found.marks[found.leader].hue == 0
+    assert len({one.color for one in found.marks}) == 4

@@ -35,7 +35,7 @@ from retinabench.metrics.uncertainty import binary_entropy, referral_uncertainty
 from retinabench.metrics.weighted_images import Cases, Weighted, is_positive
 from retinabench.predictions.columns import DOMAINS
 from retinabench.predictions.table import Predictions
-from retinabench.reports.toolkit.figures import Mark, mark
+from retinabench.reports.toolkit.figures import OTHERS, Mark, mark
 from retinabench.reports.toolkit.number_format import Place, Quantity
 
 Floats = NDArray[np.float64]
@@ -43,6 +43,7 @@ SETS = ("in_domain", "shifted", "joint")  # The sets that the report shows; labe
 METRICS = ("accuracy", "auroc", "nll")
 GRID = np.linspace(0, 1, 101)
 BINS = 10
+MOST_COLORS, HIGHLIGHTED = 4, 3  # methods that a figure tells apart; of more of them, the first three
 FEWEST = 0.05  # Share of the images below which a curve ends: it is too noisy where few images are left.
 
 
@@ -418,6 +419,9 @@ def evaluate_methods(
         _add_changes(found, i)
     areas = [found.get(i, sets[-1], "referral_accuracy_area").value for i in range(len(methods))]
     found.leader = int(np.nanargmax(areas)) if np.isfinite(areas).any() else 0
+    if len(methods) > MOST_COLORS:  # the first ones are told apart, in grey behind them the range of the others
+        first = sorted(range(len(methods)), key=lambda i: -np.nan_to_num(areas[i], nan=-1))[:HIGHLIGHTED]
+        found.marks = [mark(first.index(i)) if i in first else OTHERS for i in range(len(methods))]
     tell("scored", 1.0)
     return found
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from retinabench.metrics.clinical.thresholds import GOALS
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.referral_curves import values_on_grid
-from retinabench.reports.evaluation.evaluation import BINS, FEWEST, GRID, Evaluation, SetPredictions
+from retinabench.reports.evaluation.evaluation import BINS, FEWEST, GRID, MOST_COLORS, Evaluation, SetPredictions
 from retinabench.reports.toolkit.figures import (
     BAD,
     FAINT,
@@ -176,7 +176,6 @@ def predicted_by_bin(case: SetPredictions) -> tuple[Floats, NDArray[np.bool_]]:
 
 
 LABELS = {"accuracy": "accuracy", "auroc": "AUROC", "nll": "NLL (nats)"}
-MOST_BANDS = 4
 
 
 def _lines(evaluation: Evaluation, name: str, key: str) -> list[Line]:
@@ -186,7 +185,7 @@ def _lines(evaluation: Evaluation, name: str, key: str) -> list[Line]:
         band = evaluation.curves.get((i, name, key))
         if band is None or not np.isfinite(band.y).any():
             continue
-        shown = len(evaluation.methods) <= MOST_BANDS or i == evaluation.leader
+        shown = len(evaluation.methods) <= MOST_COLORS or i == evaluation.leader
         lines.append(Line(mark, band.x, band.y, *((band.low, band.high) if shown else (None, None))))
     return lines
 

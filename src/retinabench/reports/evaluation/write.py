@@ -31,6 +31,7 @@ from retinabench.reports.evaluation import examples, figures, tables
 from retinabench.reports.evaluation.evaluation import (
     DEFAULTS,
     MOST_BAND_REPLICATES,
+    MOST_COLORS,
     Evaluation,
     EvaluationSettings,
     MethodPredictions,
@@ -41,7 +42,7 @@ from retinabench.reports.evaluation.evaluation import (
 from retinabench.reports.evaluation.examples import ImageSource, data_uri
 from retinabench.reports.evaluation.verdict import SLIGHT, verdict
 from retinabench.reports.toolkit import pages
-from retinabench.reports.toolkit.figures import LegendEntry, drawing
+from retinabench.reports.toolkit.figures import OTHERS, LegendEntry, drawing
 from retinabench.reports.toolkit.number_format import NumberFormat, Quantity, join_names
 from retinabench.reports.toolkit.pages import Explorer, Thumbnails, explorer
 from retinabench.reports.toolkit.tables import csv_bytes
@@ -76,9 +77,7 @@ def render(
         "nhs": GOALS["nhs"],
         "verdict": verdict(evaluation),
         "slight": SLIGHT,
-        "methods": [
-            LegendEntry(method.name, mark) for method, mark in zip(evaluation.methods, evaluation.marks, strict=True)
-        ],
+        "methods": _legend(evaluation),
         "metadata": _metadata(evaluation),
         "notes": _notes(evaluation),
         "one_class": one_class,
@@ -91,7 +90,7 @@ def render(
         "graded": any(case.grade is not None for case in cases),
         "own_uncertainty": any(case.uncertainty_name == "own" for case in cases),
         "band_replicates": min(evaluation.settings.bootstrap, MOST_BAND_REPLICATES),
-        "many_bands": len(evaluation.methods) > figures.MOST_BANDS,
+        "many_bands": len(evaluation.methods) > MOST_COLORS,
         "with_images": images is not None,
         "pathways": pathways(evaluation, grids),
         "explorer": page_explorer(evaluation, grids, images),
@@ -129,6 +128,13 @@ def _thresholds(evaluation: Evaluation) -> list[str]:
     if len(everyone) == 1:
         return everyone
     return [f"{name}: {'; '.join(notes)}" for name, notes in found.items()]
+
+
+def _legend(evaluation: Evaluation) -> list[LegendEntry]:
+    """The methods that the figures tell apart, then how many there are behind them."""
+    told = [(one.name, mark) for one, mark in zip(evaluation.methods, evaluation.marks, strict=True) if mark != OTHERS]
+    rest = len(evaluation.methods) - len(told)
+    return [LegendEntry(name, mark) for name, mark in [*told, *([(f"{rest} other methods", OTHERS)] if rest else [])]]
 
 
 def _metadata(evaluation: Evaluation) -> list[tuple[str, str]]:

@@ -42,18 +42,19 @@ INK, MUTED, FAINT, PAPER = "#1d1d1b", "#6a6a66", "#dcdbd5", "#fffffe"
 GOOD, BAD, PASS = "#2c6fae", "#c8452d", "#4f7f52"
 # One hue per method, by its index: blue, vermilion, green, purple, ochre, indigo; each has a contrast of 4.5 : 1.
 HUES = ("#0067a5", "#c4461a", "#00805e", "#9a4f96", "#8a6d00", "#3d3d6b")
+REST = "#b4b4ae"  # of the methods that a figure of many does not tell apart
 DASHES: tuple[tuple[float, ...], ...] = ((), (5, 2), (1.2, 1.6), (7, 2, 1.2, 2))
 """Line patterns in multiples of the line width: solid, dashed, dotted, dash-dotted."""
 # Colour -> variable of the style sheet.
 VARIABLES = {
     INK: "ink", MUTED: "muted", FAINT: "faint", PAPER: "paper", GOOD: "good", BAD: "bad", PASS: "pass",
-    **{hue: f"c{i}" for i, hue in enumerate(HUES)},
+    REST: "rest", **{hue: f"c{i}" for i, hue in enumerate(HUES)},
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Mark:
-    """The colour and line pattern of one method, the same in every figure of a page."""
+    """The colour and line pattern of one method, the same in every figure of a page; the hue behind the last one is grey."""
 
     hue: int
     dash: int
@@ -61,7 +62,7 @@ class Mark:
     @property
     def color(self) -> str:
         """The hue in the light palette."""
-        return HUES[self.hue]
+        return (*HUES, REST)[self.hue]
 
     @property
     def dashes(self) -> tuple[float, ...]:
@@ -79,13 +80,16 @@ class Mark:
         dashes = " ".join(f"{2 * part:g}" for part in self.dashes)
         return Markup(
             '<svg class="swatch" viewBox="0 0 34 8" aria-hidden="true"><line x1="1" x2="33" y1="4" y2="4" '
-            'style="stroke:var(--c{}, {});stroke-width:2.4;stroke-dasharray:{}"/></svg>'
-        ).format(self.hue, self.color, dashes or "none")
+            'style="stroke:var(--{}, {});stroke-width:2.4;stroke-dasharray:{}"/></svg>'
+        ).format(VARIABLES[self.color], self.color, dashes or "none")
 
 
 def mark(index: int) -> Mark:
     """Return the mark of method `index`: hue and pattern both change, and no pair repeats before 24 methods."""
     return Mark(index % len(HUES), (index + index // 12) % len(DASHES))
+
+
+OTHERS = Mark(len(HUES), 0)
 
 
 @dataclass(frozen=True)
@@ -218,7 +222,15 @@ def draw_lines(axes: Axes, lines: Sequence[Line], *, alpha: float = 0.11) -> Non
             axes.fill_between(x, low, high, color=line.mark.color, alpha=alpha, linewidth=0)
     for line in lines:
         x, y, _, _ = _thinned(line)
-        axes.plot(x, y, color=line.mark.color, linestyle=line.mark.linestyle, zorder=3)
+        rest = line.mark == OTHERS
+        axes.plot(
+            x,
+            y,
+            color=line.mark.color,
+            linestyle=line.mark.linestyle,
+            linewidth=0.9 if rest else None,
+            zorder=2.5 if rest else 3,
+        )
 
 
 def thin(array: Floats, most: int = MOST_POINTS) -> Floats:
