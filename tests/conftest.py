@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.browsers import chromium
+from support.legible import legible  # noqa: F401
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 

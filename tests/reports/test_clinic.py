@@ -29,6 +29,8 @@ from retinabench.reports.toolkit.pages import macros
 from support.reading_pages import without_script
 from support.screened import screened
 
+pytestmark = pytest.mark.usefixtures("legible")
+
 
 @pytest.fixture(scope="module")
 def rich():

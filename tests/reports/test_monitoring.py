@@ -31,6 +31,8 @@ from support.browsers import check_phone, faults
 from support.follow_ups import follow_up
 from support.reading_pages import without_script
 
+pytestmark = pytest.mark.usefixtures("legible")
+
 DAYS = np.datetime64("2026-01-01") + np.arange(4)
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from retinabench.concepts.report import figures
 from retinabench.reports.toolkit.figures import HUES
 from retinabench.reports.toolkit.number_format import Quantity
+
+pytestmark = pytest.mark.usefixtures("legible")
 
 
 def test_the_performance_panel_shows_every_count_and_the_band(found):

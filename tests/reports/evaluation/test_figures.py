@@ -24,6 +24,8 @@ from retinabench.reports.evaluation.figures import (
 )
 from retinabench.reports.toolkit.figures import GOOD, Line, mark
 
+pytestmark = pytest.mark.usefixtures("legible")
+
 X = np.linspace(0, 1, 5)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+import pytest
 from PIL import Image
 
 from retinabench.cli.main import run as command
@@ -14,6 +15,8 @@ from retinabench.reports.papers.write import FORMATS, write, write_tables
 from retinabench.reports.toolkit.figures import save
 from support.fake_predictions import population
 from support.written_papers import gathered, run, write_runs
+
+pytestmark = pytest.mark.usefixtures("legible")
 
 PEOPLE = population(240, 160)
 

@@ -1,0 +1,56 @@
+"""Every figure that a module's tests draw is legible: no text covers another one or leaves the canvas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from matplotlib.transforms import Bbox
+
+SLACK = 1.0  # points of a box that hold no ink
+
+
+@pytest.fixture(scope="module")
+def legible() -> Iterator[None]:
+    """Looks at each figure that is saved while a module's tests run."""
+    save = Figure.savefig
+
+    def checked(figure: Figure, *arguments: object, **options: object) -> None:
+        save(figure, *arguments, **options)
+        figure.draw_without_rendering()
+        boxes = drawn_texts(figure)
+        canvas = figure.bbox.padded(SLACK)
+        outside = [text for text, box in boxes if not (canvas.contains(*box.min) and canvas.contains(*box.max))]
+        assert not outside, f"texts leave the canvas: {outside}"
+        covered = [
+            (a, b)
+            for (a, one), (b, other) in combinations(boxes, 2)
+            if one.padded(-SLACK).overlaps(other.padded(-SLACK))
+        ]
+        assert not covered, f"texts cover each other: {covered}"
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", checked)
+        yield
+
+
+def drawn_texts(figure: Figure) -> list[tuple[str, Bbox]]:
+    """The texts of a figure with their boxes, without those of ticks beyond the ends of an axis, which are not drawn."""
+    hidden: set[Text] = set()
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            shown = axis._update_ticks() if axes.axison else []
+            hidden |= {
+                label
+                for tick in {*axis.get_major_ticks(), *axis.get_minor_ticks()} - {*shown}
+                for label in (tick.label1, tick.label2)
+            }
+            hidden |= set() if axes.axison else {axis.label}
+    texts = [
+        text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip() and text not in hidden
+    ]
+    boxes = [(text.get_text(), text.get_window_extent()) for text in texts]
+    return [(text, box) for text, box in boxes if box.width > 2 * SLACK and box.height > 2 * SLACK]
