@@ -52,8 +52,8 @@ def of_others(chains: Probabilities, chain: int, likelihood: str) -> Probabiliti
     return np.asarray(others.mean(axis=0) if likelihood == "categorical" else np.concatenate(list(others), axis=1))
 
 
-# The distances by which the board ranks, as the competition did, by the target's likelihood.
 Distance = Callable[[Probabilities, Probabilities], Values]
+# By the target's likelihood: what the board ranks by, as the competition did, and the one that says how near a submission is.
 RANKED: dict[str, dict[str, Distance]] = {
     "categorical": {"agreement": agreement, "total_variation": total_variation},
     "gaussian": {"wasserstein": wasserstein},
