@@ -33,11 +33,6 @@ from support.reading_pages import without_script
 from support.submissions import submission_meta
 
 
-def unescaped(text):
-    """Markdown without its escapes."""
-    return text.replace("\\", "")
-
-
 def test_a_reference_that_failed_gives_no_ranking_and_says_why(written, evaluators):
     failed = classified(N, 5, passed=False, why=["R-hat below 1.05 for 60 % of outputs"])
     evaluators["fundus"] = evaluator_of(FUNDUS, failed)
@@ -47,7 +42,7 @@ def test_a_reference_that_failed_gives_no_ranking_and_says_why(written, evaluato
     fundus = next(task for task in found["tasks"] if task["task"] == "fundus")
     assert not any("rank" in entry for entry in fundus["entries"])
     assert found["ranking"][0]["tasks"] == 1  # the other task alone
-    text = unescaped(markdown(board))
+    text = markdown(board).replace("\\", "")  # without escapes
     assert "No ranking: the reference fails its own diagnostics (R-hat below 1.05 for 60 % of outputs)" in text
 
 

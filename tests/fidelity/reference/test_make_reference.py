@@ -144,14 +144,17 @@ def test_the_ceiling_is_each_chain_against_all_others():
     assert make_reference.ceiling({"chain_probs": probs[:1]}, group) == {"in_domain": {}, "corrupted": {}}
 
 
+def shipped(task):
+    """The reference of a target, and its file, which alone knows the hash of data that the user brings."""
+    path = packaged("chains") / f"{task}.npz"
+    data = TARGETS[task].sha256 or json.loads(str(np.load(path)["meta"]))["data"]
+    return read_reference(TARGETS[task], data), path
+
+
 @pytest.mark.parametrize("task", SHIPPED)
 def test_what_is_shipped_passes_its_own_diagnostics(task):
-    chosen = TARGETS[task]
-    path = packaged("chains") / f"{task}.npz"
+    found, path = shipped(task)
     assert path.stat().st_size < 2_100_000
-    # Of data that the user brings, the file alone knows the hash.
-    data = chosen.sha256 or json.loads(str(np.load(path)["meta"]))["data"]
-    found = read_reference(chosen, data)
     assert found.passed, found.why
     assert found.chains >= 4
     thresholds = json.loads(json.dumps(asdict(convergence.THRESHOLDS)))
@@ -159,7 +162,7 @@ def test_what_is_shipped_passes_its_own_diagnostics(task):
     assert stated == {name: thresholds[name] for name in stated}
     assert convergence.share_below(found.rhat, 1.05) >= 0.95
     assert f"fidelity reference {task}" in found.about.command
-    assert found.probs.shape == (len(found.rhat), chosen.outputs)
+    assert found.probs.shape == (len(found.rhat), TARGETS[task].outputs)
     assert found.probs.sum(axis=1) == pytest.approx(np.ones(len(found.rhat)))
     assert len(found.samples) % found.chains == 0
     # The stored samples are a thinned part of what the means are of.
@@ -177,10 +180,7 @@ def test_what_is_shipped_passes_its_own_diagnostics(task):
     ],
 )
 def test_the_references_of_regressions_pass_by_their_states(task, data, points, error, apart):
-    chosen = TARGETS[task]
-    path = packaged("chains") / f"{task}.npz"
-    known = chosen.sha256 or json.loads(str(np.load(path)["meta"]))["data"]
-    found = read_reference(chosen, known)
+    found, _ = shipped(task)
     assert found.judgement.verdict == "passed"
     assert found.chains == 8
     assert found.draws.shape == (points, 4000)
