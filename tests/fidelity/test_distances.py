@@ -2,20 +2,17 @@ import json
 
 import numpy as np
 import pytest
-from scipy.stats import wasserstein_distance
+from scipy.stats import norm, wasserstein_distance
 
 from retinabench.fidelity import distances as d
+from retinabench.fidelity.scoring.measures import close_regression
+from support.fake_reference import softmax
 
 
 @pytest.fixture
 def golden(shared):
     folder = shared("golden", "fidelity")
     return np.load(folder / "golden_metrics.npz"), json.loads((folder / "golden_metrics.json").read_text())
-
-
-def softmax(x):
-    e = np.exp(x - x.max(axis=-1, keepdims=True))
-    return e / e.sum(axis=-1, keepdims=True)
 
 
 def test_classification_equals_the_competition_s_kit(golden):
@@ -38,10 +35,13 @@ def test_regression_equals_the_competition_s_kit(golden):
     assert len(cases) == 6
     for case in cases:
         draws, reference = arrays[f"{case}__predictions"], arrays[f"{case}__reference"]
+        found = {name: one.terms.mean() for name, one in close_regression(draws, reference).items()}
         assert d.wasserstein(draws, reference) == pytest.approx(arrays[f"{case}__per_point_w1"], abs=1e-12)
+        assert found["w2_kit"] == pytest.approx(values[case]["w2_distance"], abs=1e-12)
         if "OWN_mean_true_w2_by_sorting_rms" in values[case]:
-            truth = values[case]["OWN_mean_true_w2_by_sorting_rms"]
-            assert d.wasserstein(draws, reference, 2).mean() == pytest.approx(truth, abs=1e-12)
+            assert found["w2"] == pytest.approx(values[case]["OWN_mean_true_w2_by_sorting_rms"], abs=1e-12)
+            literal = values[case]["OWN_paper_eq3_literal_sqrt_of_sum"]
+            assert found["w2_as_printed"] == pytest.approx(literal, abs=1e-10)
 
 
 @pytest.mark.parametrize(("s", "m"), [(1, 1), (7, 3), (10, 15), (64, 1)])
@@ -54,8 +54,6 @@ def test_unequal_sizes_equal_scipy(s, m):
 
 def test_the_true_w2_between_gaussians():
     # Quantile grids of N(0, 1) and N(1, 3²): W2² = 1² + 2²; a grid of 4,000 levels cuts the tails by less than 1 %.
-    from scipy.stats import norm
-
     levels = (np.arange(4000) + 0.5) / 4000
     pair = norm.ppf(levels)[None], norm.ppf(levels, 1, 3)[None]
     assert d.wasserstein(*pair, 2) == pytest.approx(np.sqrt(5), rel=0.01)

@@ -6,6 +6,8 @@ draws of y (N, S) with (N, M).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -44,6 +46,21 @@ def wasserstein(draws: Probabilities, reference: Probabilities, order: int = 1) 
     return np.asarray((gaps**order @ width) ** (1 / order), np.float64)
 
 
+def of_others(chains: Probabilities, chain: int, likelihood: str) -> Probabilities:
+    """Return what all chains but one predict: their mean (N, C) of (K, N, C) probabilities, or all their draws of y (N, M)."""
+    others = np.delete(chains, chain, axis=0)
+    return np.asarray(others.mean(axis=0) if likelihood == "categorical" else np.concatenate(list(others), axis=1))
+
+
+Distance = Callable[[Probabilities, Probabilities], Values]
+# By the target's likelihood: what the board ranks by, as the competition did, and the one that says how near a submission is.
+RANKED: dict[str, dict[str, Distance]] = {
+    "categorical": {"agreement": agreement, "total_variation": total_variation},
+    "gaussian": {"wasserstein": wasserstein},
+}
+DISTANCE: dict[str, Distance] = {"categorical": total_variation, "gaussian": wasserstein}
+
+
 def noise_floor(reference: Probabilities, order: int = 1) -> Values:
     """Return the Wasserstein distance between two random halves of the reference's draws (N, M): (N,).
 
@@ -80,9 +97,7 @@ def pairwise_disagreement(samples: Probabilities) -> Values:
 def decision_regret(probs: Probabilities, reference: Probabilities, costs: Values) -> Values:
     """Return the excess cost of acting on `probs` instead of the reference, if the reference is right: (N,), >= 0.
 
-    Both take the action of least expected cost, and the costs of both are expected under the reference.
-
-    Shapes: `probs` (N, C), `reference` (N, C), `costs` (A, C).
+    Both take the action of least expected cost, of `costs` (A, C), and the costs of both are expected under the reference.
     """
     _same_shape(probs, reference)
     charged = reference @ costs.T

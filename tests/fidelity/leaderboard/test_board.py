@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,20 +11,18 @@ import pytest
 from scipy import stats
 
 from retinabench.fidelity.leaderboard.board import baselines, make_board, score_task
-from retinabench.fidelity.leaderboard.files import find_submissions, score_tasks
 from retinabench.fidelity.leaderboard.results import FidelityBoards, RankedDivision, RankedEntry, Refused
 from retinabench.fidelity.scoring import resolution
 from retinabench.fidelity.scoring.resolution import Contest, places_of_ranks, resolve
-from retinabench.fidelity.submissions.submission import About, Submission, write_submission
+from retinabench.fidelity.submissions.submission import About, Submission
 from retinabench.metrics.comparison import RankedModel
 from support.evaluators import ENERGY, FUNDUS
 from support.fake_reference import softmax
 from support.submissions import submission_meta
 
 
-def test_nearer_submissions_rank_first_and_seeds_are_one_entry(folder, evaluators):
-    tasks = score_tasks(find_submissions([folder]), evaluators)[0]
-    found = make_board(tasks).to_dict()
+def test_nearer_submissions_rank_first_and_seeds_are_one_entry(boards):
+    found = make_board(boards).to_dict()
     assert [row["title"] for row in found["ranking"]] == ["Near", "Middling", "Far"]
     assert [row["rank"] for row in found["ranking"]] == [1, 2, 3]
     assert found["ranking"][0]["by_measure"] == {"agreement": 1, "total_variation": 1, "wasserstein": 1}
@@ -31,28 +30,27 @@ def test_nearer_submissions_rank_first_and_seeds_are_one_entry(folder, evaluator
         e for task in found["tasks"] for e in task["entries"] if e["title"] == "Near" and task["task"] == "fundus"
     ]
     assert near["seeds"] == [0, 1, 2]
-    (line,) = [one for one in tasks[0].entries.values() if one.title == "Near"]
-    values = [grade["all"]["total_variation"].value for grade in line.estimates]
+    values = [grade["all"]["total_variation"].value for grade in boards[0].entries["Near"].estimates]
     one = near["groups"]["all"]["total_variation"]
     assert one["value"] == pytest.approx(np.mean(values))
     assert one["error"] == pytest.approx(np.std(values, ddof=1) / np.sqrt(3))
     json.dumps(found, allow_nan=False)
 
 
-def test_ranks_that_depend_on_the_points_have_wide_intervals(tmp_path, evaluators):
-    # Two entries equally far from the reference: which is first is a matter of the points.
+def noisy(evaluators, seed):
     probs = evaluators["fundus"].reference.probs
-    for k, title in enumerate(("A", "B")):
-        noisy = softmax(np.log(probs) + np.random.default_rng(100 + k).normal(size=probs.shape))
-        write_submission(
-            tmp_path / title / "submission.npz", Submission(noisy, about=About(**submission_meta(FUNDUS, title)))
-        )
-    found = make_board(score_tasks(find_submissions([tmp_path]), evaluators)[0]).to_dict()
+    return softmax(np.log(probs) + np.random.default_rng(seed).normal(size=probs.shape))
+
+
+def test_ranks_that_depend_on_the_points_have_wide_intervals(scored, evaluators):
+    # Two entries equally far from the reference: which is first is a matter of the points.
+    made = [([noisy(evaluators, 100 + k)], submission_meta(FUNDUS, title)) for k, title in enumerate("AB")]
+    found = make_board(scored(*made)[0]).to_dict()
     assert all(row["low"] == 1 and row["high"] == 2 for row in found["ranking"])
 
 
-def test_baselines_are_scored_and_not_ranked(folder, evaluators):
-    found = make_board(score_tasks(find_submissions([folder]), evaluators)[0]).to_dict()
+def test_baselines_are_scored_and_not_ranked(boards):
+    found = make_board(boards).to_dict()
     for task in found["tasks"]:
         trivial = [entry for entry in task["entries"] if entry["baseline"]]
         assert len(trivial) == (3 if task["task"] == "fundus" else 2)
@@ -61,33 +59,25 @@ def test_baselines_are_scored_and_not_ranked(folder, evaluators):
     assert {"constant class", "uniform", "one-hot of the reference"} <= titles
 
 
-def test_an_entry_that_missed_a_task_is_not_in_the_final_ranking(folder, evaluators):
-    (folder / "Far-energy-gap-0" / "submission.npz").unlink()
-    found = make_board(score_tasks(find_submissions([folder]), evaluators)[0]).to_dict()
+def test_an_entry_that_missed_a_task_is_not_in_the_final_ranking(boards):
+    energy = {title: entry for title, entry in boards[1].entries.items() if title != "Far"}
+    found = make_board([boards[0], replace(boards[1], entries=energy)]).to_dict()
     assert [row["title"] for row in found["ranking"]] == ["Near", "Middling"]
 
 
-def test_settings_of_one_title_are_told_apart(tmp_path, evaluators):
+def test_settings_of_one_title_are_told_apart(scored, evaluators):
     probs = 0.8 * evaluators["fundus"].reference.probs + 0.2 / 5
-    for k, rate in enumerate((0.1, 0.2)):
-        one = Submission(probs, about=About(**submission_meta(FUNDUS, "MAP", lr=rate)))
-        write_submission(tmp_path / str(k) / "submission.npz", one)
-    (scored,) = score_tasks(find_submissions([tmp_path]), evaluators)[0]
-    titles = [line.title for line in scored.competitors]
+    ((found,), _) = scored(*(([probs], submission_meta(FUNDUS, "MAP", lr=rate)) for rate in (0.1, 0.2)))
+    titles = [line.title for line in found.competitors]
     assert len(set(titles)) == 2
     assert all(title.startswith("MAP (") for title in titles)
-    (task,) = make_board([scored]).to_dict()["tasks"]
-    assert all(entry["rank"]["rank"] == 1.5 for entry in task["entries"] if not entry["baseline"])  # they are equal
+    assert all(entry.rank.rank == 1.5 for entry in found.competitors)  # they are equal
 
 
-def test_of_seeds_with_and_without_samples_are_the_measures_that_both_have(tmp_path, evaluators):
-    probs = evaluators["fundus"].reference.probs
-    rng = np.random.default_rng(0)
-    for seed, samples in ((0, np.stack([probs, probs[::-1]])), (1, None)):
-        meta = submission_meta(FUNDUS, "Half", seed=seed)
-        noisy = softmax(np.log(probs) + rng.normal(size=probs.shape))
-        write_submission(tmp_path / str(seed) / "submission.npz", Submission(noisy, samples, about=About(**meta)))
-    (task,) = score_tasks(find_submissions([tmp_path]), evaluators)[0]
+def test_of_seeds_with_and_without_samples_are_the_measures_that_both_have(scored, evaluators):
+    probs = noisy(evaluators, 0)
+    seeds = [([probs, np.stack([probs, probs])], 0), ([noisy(evaluators, 1)], 1)]
+    ((task,), _) = scored(*((values, submission_meta(FUNDUS, "Half", seed=seed)) for values, seed in seeds))
     (entry,) = task.competitors
     assert np.isfinite(task.value(entry.title, "all", "total_variation").value)
     assert np.isnan(task.value(entry.title, "all", "epistemic_correlation").value)

@@ -10,14 +10,13 @@ import pytest
 from retinabench.core.errors import InputError
 from retinabench.fidelity.distances import total_variation, wasserstein
 from retinabench.fidelity.leaderboard import files, shipped
-from retinabench.fidelity.leaderboard import files as leaderboard_files
 from retinabench.fidelity.leaderboard.board import make_board
 from retinabench.fidelity.leaderboard.files import board_of, find_submissions, score_files, score_tasks, task_of
 from retinabench.fidelity.leaderboard.page import markdown
-from retinabench.fidelity.leaderboard.shipped import LOSS, beside, pack, shipped_submissions
+from retinabench.fidelity.leaderboard.shipped import beside, pack, shipped_submissions
 from retinabench.fidelity.leaderboard.tables import ranking_tables, task_table
-from retinabench.fidelity.submissions.submission import About, Budget, Submission, read_submission, write_submission
-from support.evaluators import ENERGY, FUNDUS, N
+from retinabench.fidelity.submissions.submission import About, Budget, Submission, write_submission
+from support.evaluators import FUNDUS, N
 from support.submissions import DATA, submission_meta
 
 
@@ -51,26 +50,22 @@ def test_keeping_a_submission_does_not_sign_what_no_run_has_signed(tmp_path, eva
         assert (entry.counted, entry.declared) == (counted, not counted)
 
 
-def forged(path, probs, **meta):
-    """Write an NPZ as another program would: nothing is checked."""
-    path.parent.mkdir(parents=True)
-    content = {**submission_meta(FUNDUS, "Forged"), **meta}
-    np.savez(path, probs=probs, meta=np.array(json.dumps(content)))
-
-
-@pytest.fixture
-def attacked(folder, evaluators, monkeypatch):
-    """The folder of good submissions, with bad ones among them."""
+def test_bad_files_are_named_and_the_board_stands(folder, evaluators, monkeypatch):
     probs = 0.8 * evaluators["fundus"].reference.probs + 0.04
-    forged(folder / "bad-budget" / "submission.npz", probs, budget="lots")
-    forged(folder / "endless-budget" / "submission.npz", probs, budget={"limit": 1e999, "used": 1})
-    forged(folder / "huge-budget" / "submission.npz", probs, budget={"used": 1e300})
-    run = {"optimizer": {}, "method": {"temperature": 10**400}}
-    forged(folder / "huge-temperature" / "submission.npz", probs, run=run)
-    forged(folder / "no-such-task" / "submission.npz", probs, task="none")
-    forged(folder / "no-data" / "submission.npz", probs, task="imdb")
-    forged(folder / "rows" / "submission.npz", probs[:5])
-    forged(folder / "not-a-sum" / "submission.npz", probs + 0.5)
+    bad = {  # probabilities, what their metadata say, and the reason
+        "bad-budget": (probs, {"budget": "lots"}, "has unreadable metadata: budget"),
+        "endless-budget": (probs, {"budget": {"limit": 1e999, "used": 1}}, "has unreadable metadata"),
+        "huge-budget": (probs, {"budget": {"used": 1e300}}, "has unreadable metadata: budget.used"),
+        "huge-temperature": (probs, {"run": {"optimizer": {}, "method": {"temperature": 10**400}}}, "has unreadable metadata"),
+        "no-such-task": (probs, {"task": "none"}, "unknown fidelity target 'none'"),
+        "no-data": (probs, {"task": "imdb"}, "its task 'imdb' cannot be scored: its data are absent"),
+        "rows": (probs[:5], {}, "holds 5 rows"),
+        "not-a-sum": (probs + 0.5, {}, "row 4: holds 1.03, which is no probability"),
+    }  # fmt: skip
+    for name, (values, stated, _) in bad.items():
+        meta = np.array(json.dumps(submission_meta(FUNDUS, "Forged") | stated))
+        (folder / name).mkdir()
+        np.savez(folder / name / "submission.npz", probs=values, meta=meta)
     (folder / "junk").mkdir()
     (folder / "junk" / "submission.npz").write_bytes(b"PK\x03\x04 nothing")
 
@@ -79,52 +74,36 @@ def attacked(folder, evaluators, monkeypatch):
             raise InputError("its data are absent", hint="Name them by --data.")
         return evaluators[target.name]
 
-    monkeypatch.setattr(leaderboard_files, "make_evaluator", evaluator)
-    return folder
-
-
-def test_bad_files_are_named_and_the_board_stands(attacked):
-    board = board_of([attacked])
+    monkeypatch.setattr(files, "make_evaluator", evaluator)
+    board = board_of([folder])
     assert [row.title for row in board.ranking] == ["Near", "Middling", "Far"]
     why = {one.file.parent.name: one.why for one in board.refused}
-    assert set(why) == {
-        "bad-budget", "endless-budget", "huge-budget", "huge-temperature", "no-such-task", "no-data", "rows", "not-a-sum", "junk",
-    }  # fmt: skip
-    assert "budget" in why["bad-budget"]
-    assert "its data are absent" in why["no-data"]
-    assert why["not-a-sum"].startswith("row 4: holds 1.03, which is no probability")
+    assert set(why) == {*bad, "junk"}
+    assert all(reason in why[name] for name, (_, _, reason) in bad.items()), why
     assert len(board.to_dict()["refused"]) == 9
 
 
-def test_tracks_and_tiers_are_ranked_apart(tmp_path, evaluators):
-    probs = evaluators["fundus"].reference.probs
-    for k, (track, limit) in enumerate((("stated", 100), ("stated", 1000), ("open", 1000))):
+def test_tracks_and_tiers_are_ranked_apart(scored, evaluators):
+    probs, made = evaluators["fundus"].reference.probs, []
+    for k, (limit, run) in enumerate(((100, {}), (1000, {}), (1000, {"run": {"optimizer": {"augment": "flip"}}}))):
         noisy = 0.9 * probs + 0.1 * np.random.default_rng(k).dirichlet(np.ones(5), len(probs))
-        meta = submission_meta(FUNDUS, f"M{k}") | {"budget": {"limit": limit, "used": 50.0}}
-        if track == "open":
-            meta["run"] = {"optimizer": {"augment": "flip"}}
-        write_submission(tmp_path / str(k) / "submission.npz", Submission(noisy, about=About(**meta)))
-    boards, _ = score_tasks(find_submissions([tmp_path]), evaluators)
-    found = [(one.division.track, one.division.tier, one.ranked[0].title) for one in boards]
+        made.append(([noisy], submission_meta(FUNDUS, f"M{k}") | {"budget": {"limit": limit, "used": 50.0}, **run}))
+    found = [(one.division.track, one.division.tier, one.ranked[0].title) for one in scored(*made)[0]]
     assert found == [("stated", 100, "M0"), ("stated", 1000, "M1"), ("open", 1000, "M2")]
 
 
-def test_the_reference_handed_in_is_shown_and_not_ranked(tmp_path, evaluators):
-    copy = Submission(evaluators["fundus"].reference.probs, about=About(**submission_meta(FUNDUS, "Copy")))
-    write_submission(tmp_path / "submission.npz", copy)
-    (board,), _ = score_tasks([tmp_path / "submission.npz"], evaluators)
+def test_the_reference_handed_in_is_shown_and_not_ranked(scored, evaluators):
+    (board,), _ = scored(([evaluators["fundus"].reference.probs], submission_meta(FUNDUS, "Copy")))
     (entry,) = board.competitors
     assert entry.notes == ("equal to the reference",)
     assert entry.rank is None
     assert not board.ranked
 
 
-def test_a_submission_that_is_there_twice_is_one_seed(tmp_path, evaluators):
+def test_a_submission_that_is_there_twice_is_one_seed(scored, evaluators):
     probs = 0.8 * evaluators["fundus"].reference.probs + 0.2 / 5
-    for k, seed in enumerate((0, 0, 1)):  # the last says that it is another seed, and holds the same
-        one = Submission(probs, about=About(**submission_meta(FUNDUS, "MAP", seed)))
-        write_submission(tmp_path / str(k) / "submission.npz", one)
-    (board,), refused = score_tasks(find_submissions([tmp_path]), evaluators)
+    # The last says that it is another seed, and holds the same.
+    (board,), refused = scored(*(([probs], submission_meta(FUNDUS, "MAP", seed)) for seed in (0, 0, 1)))
     assert [len(entry.seeds) for entry in board.competitors] == [1]
     assert ["holds the same predictions as" in one.why for one in refused] == [True, True]
 
@@ -145,28 +124,26 @@ def test_seeds_and_like_titles_are_kept_side_by_side(tmp_path, evaluators):
 
 
 @pytest.fixture
-def packed(folder, tmp_path, monkeypatch):
-    """The submissions of the folder as the package would ship them."""
+def packed(boards, tmp_path, monkeypatch):
+    """The submissions of the boards as the package would ship them."""
     out = tmp_path / "shipped"
-    for target in (FUNDUS, ENERGY):
-        data = DATA[target.name]
-        found = [read_submission(one, target, N, data) for one in find_submissions([folder]) if target.name in str(one)]
-        pack(target, data, found, out)
+    for board in boards:
+        submissions = [one for entry in board.competitors for one in entry.seeds]
+        pack(board.target, DATA[board.target.name], submissions, out)
     monkeypatch.setattr(shipped, "FOLDER", out)
     monkeypatch.setattr(files, "shipped_submissions", partial(shipped_submissions, folder=out))
     return out
 
 
-def test_the_compact_form_is_as_precise_as_stated(packed, folder):
-    for target, distance, name in ((FUNDUS, total_variation, "probs"), (ENERGY, wasserstein, "draws")):
-        found = shipped_submissions(target, DATA[target.name], packed)
+def test_the_compact_form_is_as_precise_as_stated(packed, boards):
+    for board, distance, most in zip(boards, (total_variation, wasserstein), (1e-4, 0.02), strict=True):
+        found = shipped_submissions(board.target, DATA[board.target.name], packed)
         assert [(one.title, one.about.seed) for one in found] == [
             ("Far", 0), ("Middling", 0), ("Near", 0), ("Near", 1), ("Near", 2),
         ]  # fmt: skip
         for one in found:
-            file = folder / f"{one.title}-{target.name}-{one.about.seed}" / "submission.npz"
-            original = read_submission(file, target, N, DATA[target.name])
-            assert distance(getattr(one, name), getattr(original, name)).mean() < LOSS[target.likelihood]
+            (original,) = (o for o in board.entries[one.title].seeds if o.about.seed == one.about.seed)
+            assert distance(one.values, original.values).mean() < most
             assert one.about == original.about
     assert shipped_submissions(FUNDUS, "0" * 64, packed) == []  # of other data
 

@@ -57,36 +57,30 @@ def test_labels_prove_the_order_and_give_usefulness(published, tmp_path):
     assert "Reference unverified" in page(make_board([board]))
 
 
-def test_labels_of_another_order_are_refused(published, tmp_path):
+def test_labels_that_do_not_fit_are_refused(published, tmp_path):
     turned = np.loadtxt(published / "labels.csv")[::-1]
     np.savetxt(tmp_path / "turned.csv", turned, fmt="%d")
-    with pytest.raises(InputError, match=r"turned\.csv: does not fit the rows: the accuracy is 0\.1"):
-        import_reference(published / "medmnist_probs.csv", DERMA, labels=tmp_path / "turned.csv")
     np.savetxt(tmp_path / "classes.csv", np.where(turned == 3, 9, turned), fmt="%d")
-    with pytest.raises(InputError, match="9, which is no class of 0 to 6"):
-        import_reference(published / "medmnist_probs.csv", DERMA, labels=tmp_path / "classes.csv")
-
-
-def test_labels_that_are_no_list_of_numbers_are_named_with_a_hint(published, tmp_path):
     np.save(tmp_path / "y.npy", np.zeros(2000))
     (tmp_path / "head.csv").write_text("label\n1\n")
     (tmp_path / "nan.csv").write_text("nan\n" * 2000)
-    for name, said in (("y.npy", "is no list of numbers.*Write one number a line"), ("head.csv", "'label'.*without a header"),
-                       ("none.csv", "it does not exist"), ("nan.csv", "2,000 finite ones")):  # fmt: skip
+    means, random = np.linspace(-2, 2, 256), np.random.default_rng(1)
+    np.savetxt(tmp_path / "draws.csv", means + 0.3 * random.normal(size=(1000, 256)))
+    np.savetxt(tmp_path / "means.csv", means)
+    np.savetxt(tmp_path / "back.csv", means[::-1])
+    assert import_reference(tmp_path / "draws.csv", UCI, tmp_path / "means.csv").labels == pytest.approx(means)
+    probs = published / "medmnist_probs.csv"
+    for predictions, target, name, said in (
+        (probs, DERMA, "turned.csv", r"turned\.csv: does not fit the rows: the accuracy is 0\.1"),
+        (probs, DERMA, "classes.csv", "9, which is no class of 0 to 6"),
+        (probs, DERMA, "y.npy", "is no list of numbers.*Write one number a line"),
+        (probs, DERMA, "head.csv", "'label'.*without a header"),
+        (probs, DERMA, "none.csv", "it does not exist"),
+        (probs, DERMA, "nan.csv", "2,000 finite ones"),
+        (tmp_path / "draws.csv", UCI, "back.csv", "its correlation with the predicted means is"),
+    ):
         with pytest.raises(InputError, match=said):
-            import_reference(published / "medmnist_probs.csv", DERMA, labels=tmp_path / name)
-
-
-def test_y_of_a_regression_shows_the_order(published, tmp_path):
-    random = np.random.default_rng(1)
-    means = random.normal(size=256)
-    np.savetxt(tmp_path / "uci_samples.csv", means + 0.3 * random.normal(size=(1000, 256)))
-    np.savetxt(tmp_path / "y.csv", means + 0.3 * random.normal(size=256))
-    np.savetxt(tmp_path / "turned.csv", np.loadtxt(tmp_path / "y.csv")[::-1])
-    made = import_reference(tmp_path / "uci_samples.csv", UCI, labels=tmp_path / "y.csv")
-    assert made.labels is not None
-    with pytest.raises(InputError, match="its correlation with the predicted means is"):
-        import_reference(tmp_path / "uci_samples.csv", UCI, labels=tmp_path / "turned.csv")
+            import_reference(predictions, target, labels=tmp_path / name)
 
 
 def test_the_zip_of_the_development_phase_is_read(tmp_path):
@@ -112,30 +106,26 @@ def test_draws_are_scored_without_labels(published, tmp_path):
 
 
 def test_what_does_not_fit_is_refused(published, tmp_path):
-    probs = published / "medmnist_probs.csv"
-    with pytest.raises(InputError, match="2000 rows; the task 'kit-cifar10' has 10000"):
-        import_reference(_wide(tmp_path), CIFAR)
-    with pytest.raises(InputError, match="has data and a reference of its own"):
-        import_reference(probs, TARGETS["fundus"])
-    with pytest.raises(InputError, match="fidelity import FILE --task kit-medmnist"):
-        read_reference(DERMA, load(DERMA).sha256)
-    with pytest.raises(InputError, match="no data to train on"):
-        run_entry("map", DERMA, out=tmp_path)
+    probs, wide, fundus = published / "medmnist_probs.csv", tmp_path / "wide.csv", TARGETS["fundus"]
+    np.savetxt(wide, np.full((2000, 10), 0.1), fmt="%.1f")
     made = import_reference(probs, DERMA)
     write_reference(tmp_path / "r.npz", made)
-    with pytest.raises(InputError, match="of the target 'kit-medmnist', not of 'kit-uci'"):
-        read_reference(UCI, load(UCI).sha256, tmp_path / "r.npz")
-
-
-def _wide(folder):
-    np.savetxt(folder / "wide.csv", np.full((2000, 10), 0.1), fmt="%.1f")
-    return folder / "wide.csv"
-
-
-def test_an_imported_reference_cannot_pose_as_one_of_a_target_with_data(published, tmp_path):
-    fundus = TARGETS["fundus"]
-    made = import_reference(published / "medmnist_probs.csv", DERMA)
+    # An imported reference cannot pose as one of a target with data.
     about = made.about.changed(task="fundus", data=fundus.sha256, target=fundus.fingerprint(fundus.sha256))
-    write_reference(tmp_path / "r.npz", replace(made, about=about))
-    with pytest.raises(InputError, match="was imported, and 'fundus' has data of its own"):
-        read_reference(fundus, fundus.sha256, tmp_path / "r.npz")
+    write_reference(tmp_path / "posing.npz", replace(made, about=about))
+    for call, said in (
+        (lambda: import_reference(wide, CIFAR), "2000 rows; the task 'kit-cifar10' has 10000"),
+        (lambda: import_reference(probs, fundus), "has data and a reference of its own"),
+        (lambda: read_reference(DERMA, load(DERMA).sha256), "fidelity import FILE --task kit-medmnist"),
+        (lambda: run_entry("map", DERMA, out=tmp_path), "no data to train on"),
+        (
+            lambda: read_reference(UCI, load(UCI).sha256, tmp_path / "r.npz"),
+            "of the target 'kit-medmnist', not of 'kit-uci'",
+        ),
+        (
+            lambda: read_reference(fundus, fundus.sha256, tmp_path / "posing.npz"),
+            "was imported, and 'fundus' has data of its own",
+        ),
+    ):
+        with pytest.raises(InputError, match=said):
+            call()

@@ -74,8 +74,7 @@ def test_without_the_data_package_the_command_line_says_what_to_install(monkeypa
     monkeypatch.setattr(reference_file, "packaged", lambda folder: None)
     mine, folder, page = str(tmp_path / "mine.npz"), str(tmp_path / "kept"), str(tmp_path / "board")
     write_submission(Path(mine), Submission(whole("logistic").probs[::-1]))
-    verbs = (["score", mine, "--task", "logistic", "--keep", folder], ["board", folder, "--out", page])
-    for verb in verbs:
+    for verb in (["score", mine, "--task", "logistic", "--keep", folder], ["board", folder, "--out", page]):
         assert run(["fidelity", *verb, "--bootstrap", "0"]) == 0
         assert "pip install 'retinabench[references]'" in capsys.readouterr().err
 

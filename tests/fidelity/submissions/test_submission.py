@@ -19,16 +19,12 @@ from retinabench.fidelity.submissions.submission import (
     y_draws,
 )
 from retinabench.fidelity.targets.target import TARGETS
-from support.small_submissions import DATA, ENERGY, meta
-from support.small_submissions import FUNDUS as FUNDUS_SUBMISSION
-from support.small_submissions import N as N_SUBMISSION
-
-FUNDUS = TARGETS["fundus"]
-N = FUNDUS.train
+from support.small_submissions import DATA, FUNDUS, meta
+from support.small_submissions import N as POINTS
 
 
 def implied(name, *overrides):
-    return implied_by(entry_run(entry(name), FUNDUS, N, 100, 0, overrides), N)
+    return implied_by(entry_run(entry(name), FUNDUS, FUNDUS.train, 100, 0, overrides), FUNDUS.train)
 
 
 @pytest.mark.parametrize(
@@ -60,82 +56,11 @@ def test_other_posteriors_are_refused_and_the_open_track_takes_them(name, overri
     check_track(found, FUNDUS, "open")
 
 
-def test_ours_comes_back(tmp_path, probs, draws):
-    samples = np.stack([probs, probs[::-1]])
-    write_submission(tmp_path / "c.npz", Submission(probs, samples, about=About(**meta(FUNDUS_SUBMISSION))))
-    back = read_submission(tmp_path / "c.npz", FUNDUS_SUBMISSION, N_SUBMISSION, DATA)
-    assert (back.probs == probs).all()
-    assert back.samples == pytest.approx(samples, abs=1e-3)  # half precision
-    assert back.title == "M"
-    write_submission(tmp_path / "r.npz", Submission(draws=draws, about=About(**meta(ENERGY))))
-    assert read_submission(tmp_path / "r.npz", ENERGY, N_SUBMISSION, DATA).draws == pytest.approx(draws, abs=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("entry", "key"),
-    [
-        ({"budget": "much"}, "budget"),
-        ({"seed": "x"}, "seed"),
-        ({"budget": {"used": "?"}}, "budget.used"),
-        ({"run": 3}, "run"),
-    ],
-)
-def test_metadata_of_another_kind_are_named(tmp_path, probs, entry, key):
-    arrays = {"probs": probs, "meta": np.array(json.dumps(meta(FUNDUS_SUBMISSION) | entry))}
-    np.savez(tmp_path / "s.npz", **arrays)
-    with pytest.raises(InputError, match=rf"s\.npz: has unreadable metadata: {key}: "):
-        read_submission(tmp_path / "s.npz", FUNDUS_SUBMISSION, N_SUBMISSION, DATA)
-
-
-def test_a_file_that_says_it_is_something_else_is_refused(tmp_path, probs):
-    for schema, good in (
-        ("retinabench.fidelity-reference/1", False),  # its `samples` would be read as a submission
-        (3, False),
-        ("retinabench.fidelity-answers/1", True),
-        (None, True),
-    ):
-        stated = meta(FUNDUS_SUBMISSION) if schema is None else meta(FUNDUS_SUBMISSION) | {"schema": schema}
-        np.savez(tmp_path / "s.npz", samples=probs[None], meta=np.array(json.dumps(stated)))
-        if good:
-            assert read_submission(tmp_path / "s.npz", FUNDUS_SUBMISSION, N_SUBMISSION, DATA).samples is not None
-        else:
-            with pytest.raises(InputError, match=rf"s\.npz: is no submission: its schema is '{schema}'"):
-                read_submission(tmp_path / "s.npz", FUNDUS_SUBMISSION, N_SUBMISSION, DATA)
-    np.savez(tmp_path / "theirs.npz", probs=probs)
-    assert read_submission(tmp_path / "theirs.npz", FUNDUS_SUBMISSION, N_SUBMISSION, DATA).about.task is None
-
-
-def test_another_task_s_order_data_or_definition_is_refused(tmp_path, probs):
-    path = tmp_path / "theirs.csv"
-    rows = np.column_stack([np.arange(N_SUBMISSION)[::-1], probs])
-    np.savetxt(path, rows, delimiter=",", header="point,prob_0,prob_1,prob_2,prob_3,prob_4", comments="")
-    with pytest.raises(InputError, match=r"row 1, column 'point': is 11 where point 0 is due"):
-        read_submission(path, FUNDUS_SUBMISSION, N_SUBMISSION)
-    write_submission(
-        tmp_path / "o.npz", Submission(probs, about=About(**(meta(FUNDUS_SUBMISSION) | {"task": "idrid"})))
-    )
-    with pytest.raises(InputError, match="is for the task 'idrid', not 'fundus'"):
-        read_submission(tmp_path / "o.npz", FUNDUS_SUBMISSION, N_SUBMISSION, DATA)
-    write_submission(
-        tmp_path / "o.npz", Submission(probs, about=About(**(meta(FUNDUS_SUBMISSION) | {"data": "cd" * 32})))
-    )
-    with pytest.raises(InputError, match="is for other data"):
-        read_submission(tmp_path / "o.npz", FUNDUS_SUBMISSION, N_SUBMISSION, DATA)
-    write_submission(
-        tmp_path / "o.npz", Submission(probs, about=About(**(meta(FUNDUS_SUBMISSION) | {"target": "0" * 12})))
-    )
-    with pytest.raises(InputError, match="another definition of 'fundus'"):
-        read_submission(tmp_path / "o.npz", FUNDUS_SUBMISSION, N_SUBMISSION, DATA)
-    np.savez(tmp_path / "kind.npz", probs=probs)
-    with pytest.raises(InputError, match="holds no 'draws', which the task 'energy-gap' asks for"):
-        read_submission(tmp_path / "kind.npz", ENERGY, N_SUBMISSION)
-
-
 def test_a_counted_run_is_tied_to_its_arrays_and_budget(tmp_path, probs):
-    counted = meta(FUNDUS_SUBMISSION) | {"budget": {"limit": 100, "used": 90.0}, "evidence": {"manifest": "0" * 64}}
+    counted = meta(FUNDUS) | {"budget": {"limit": 100, "used": 90.0}, "evidence": {"manifest": "0" * 64}}
     path = tmp_path / "s.npz"
     write_submission(path, Submission(probs, about=About(**counted)))
-    back = read_submission(path, FUNDUS_SUBMISSION, N_SUBMISSION, DATA)
+    back = read_submission(path, FUNDUS, POINTS, DATA)
     assert back.about.counted
     with np.load(path) as saved:
         arrays = dict(saved)
@@ -146,12 +71,12 @@ def test_a_counted_run_is_tied_to_its_arrays_and_budget(tmp_path, probs):
         values = probs[::-1] if change == "probs" else probs
         np.savez(tmp_path / f"{change}.npz", probs=values, meta=np.array(json.dumps(stated)))
         with pytest.raises(InputError, match="content hash"):
-            read_submission(tmp_path / f"{change}.npz", FUNDUS_SUBMISSION, N_SUBMISSION, DATA)
+            read_submission(tmp_path / f"{change}.npz", FUNDUS, POINTS, DATA)
     # Another title is no change of the run; a file without the hashes is declared.
     write_submission(path, Submission(probs, about=back.about.changed(title="Ours")))
-    assert read_submission(path, FUNDUS_SUBMISSION, N_SUBMISSION, DATA).about.counted
-    write_submission(path, Submission(probs, about=About(**meta(FUNDUS_SUBMISSION))))
-    assert not read_submission(path, FUNDUS_SUBMISSION, N_SUBMISSION, DATA).about.counted
+    assert read_submission(path, FUNDUS, POINTS, DATA).about.counted
+    write_submission(path, Submission(probs, about=About(**meta(FUNDUS))))
+    assert not read_submission(path, FUNDUS, POINTS, DATA).about.counted
 
 
 def test_draws_of_y_are_those_of_the_mixture():

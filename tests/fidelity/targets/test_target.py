@@ -1,8 +1,5 @@
 """The definitions of the targets."""
 
-import pytest
-
-from retinabench.core.errors import InputError
 from retinabench.fidelity.submissions.runner import run_entry
 from retinabench.fidelity.submissions.submission import read_submission
 from retinabench.fidelity.targets.data import load
@@ -30,15 +27,6 @@ def test_the_competition_counts():
     counts = {"dermamnist": 61_751, "cifar10": 1_488_202, "cifar10-resnet20frn": 274_042, "imdb": 2_700_098}
     counts |= {"energy-gap": 552}
     assert {name: TARGETS[name].parameters for name in counts} == counts
-
-
-def test_an_unknown_target_names_the_nearest():
-    with pytest.raises(InputError, match=r"unknown fidelity target 'fundos'.*fundus"):
-        TARGETS.find("fundos")
-
-
-def test_every_target_is_named_as_in_the_registry():
-    assert [target.name for target in TARGETS.values()] == list(TARGETS)
 
 
 def test_a_target_of_a_plug_in_is_run_and_scored_like_any_other(tmp_path):

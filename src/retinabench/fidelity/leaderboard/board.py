@@ -69,9 +69,7 @@ def score_task(
 
     Without a division they are ranked together whatever their track and tier.
     """
-    reference = evaluator.reference
-    gaussian = evaluator.target.likelihood == "gaussian"
-    trivial = baselines(evaluator.target, reference.draws if gaussian else reference.probs)
+    trivial = baselines(evaluator.target, evaluator.predictive)
     by_title = _by_title([*submissions, *trivial])
     entries = {title: _entry(evaluator, title, seeds) for title, seeds in by_title.items()}
     board = TaskBoard(entries, _sets(evaluator, entries), evaluator, division)
@@ -157,12 +155,10 @@ def _entry(evaluator: Evaluator, title: str, submissions: list[Submission]) -> F
         }
         for group, of_group in estimates[0].items()
     }
-    about, likelihood = submissions[0].about, evaluator.target.likelihood
-    marks: set[str] = set()
+    about, marks = submissions[0].about, set()
     if not about.baseline:
-        classes = None if likelihood == "gaussian" else evaluator.reference.probs
         marks = {nearness(one, evaluator.reference) for one in submissions}
-        marks |= {order_doubt(one, classes, evaluator.truth) for one in submissions}
+        marks |= {order_doubt(one, evaluator.predictive, evaluator.truth) for one in submissions}
     kind: Kind = "submission"
     if about.baseline or all(map(is_shipped, submissions)):
         kind = "trivial" if about.baseline else "baseline"

@@ -20,7 +20,6 @@ from retinabench.fidelity.scoring.grading import Evaluator
 from retinabench.fidelity.submissions.submission import (
     EARLIER_FILE,
     FILE,
-    KINDS,
     Submission,
     content_hash,
     read_meta,
@@ -130,9 +129,7 @@ def score_tasks(
 
 def _content(one: Submission) -> tuple[str, str, str]:
     """Return what a submission shares with its copies: title, settings, and a hash of its arrays."""
-    arrays = (array for array in (one.probs, one.draws) if array is not None)
-    digest = hashlib.sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in arrays))
-    return one.title, settings_of(one), digest.hexdigest()
+    return one.title, settings_of(one), hashlib.sha256(np.ascontiguousarray(one.values).tobytes()).hexdigest()
 
 
 def _original(one: Submission, alike: dict[int | None, Submission]) -> Submission:
@@ -195,8 +192,7 @@ def _read(file: Path, evaluator: Evaluator) -> Submission:
 
 def _keep(submission: Submission, evaluator: Evaluator, folder: Path) -> None:
     target, data = evaluator.target, evaluator.data.sha256
-    arrays = {name: getattr(submission, name) for name in KINDS if getattr(submission, name) is not None}
-    content = f"{submission.title} {content_hash(arrays, submission.about)}".encode()
+    content = f"{submission.title} {content_hash(submission.arrays, submission.about)}".encode()
     # Seeds, and titles that differ in signs alone, lie side by side.
     digits = hashlib.sha256(content).hexdigest()[:8]
     name = "".join(c if c.isalnum() else "-" for c in submission.title[:NAME])

@@ -38,19 +38,17 @@ def import_reference(file: Path, target: Target, labels: Path | None = None) -> 
     read = read_submission(file, target, points)
     truth = None if labels is None else _labels(labels, target, points)
     accuracy = None
-    if truth is not None and read.probs is not None:
-        accuracy = _proved(read.probs, truth, labels)
-    elif truth is not None and read.draws is not None:
-        _check_followed(read.draws.mean(axis=1), truth, labels)
+    if truth is not None and read.likelihood == "categorical":
+        accuracy = _proved(read.values, truth, labels)
+    elif truth is not None:
+        _check_followed(read.values.mean(axis=1), truth, labels)
     about = ReferenceAbout(
         task=target.name, target=target.fingerprint(data.sha256), data=data.sha256, chains=1, kind="external",
         origin="not stated", licence="not stated", order=target.preprocessing, accuracy=accuracy,
     )  # fmt: skip
     unknown = np.full((points, target.outputs), np.nan, np.float32)
-    values = read.probs if read.probs is not None else read.draws
-    assert values is not None
-    name = "chain_probs" if read.probs is not None else "chain_draws"
-    arrays = {**dict.fromkeys(QUALITIES, unknown), "epistemic": unknown[:, 0], name: values[None]}
+    name = "chain_probs" if read.likelihood == "categorical" else "chain_draws"
+    arrays = {**dict.fromkeys(QUALITIES, unknown), "epistemic": unknown[:, 0], name: read.values[None]}
     return Reference(about, **arrays, labels=truth)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,12 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.files import write_bytes, write_json
+from retinabench.fidelity import distances
 from retinabench.fidelity.leaderboard.results import FidelityBoards, FidelityEntry, TaskBoard
 from retinabench.fidelity.leaderboard.tables import (
     corruption_table,
     final_ranking,
+    group_label,
     groups_shown,
     power_text,
     ranking_tables,
@@ -117,19 +118,24 @@ def budget_figure(tasks: Sequence[TaskBoard]) -> Figure:
     return figure
 
 
-def entropy_panel(reference: NDArray[np.floating], methods: Sequence[tuple[Mark, NDArray[np.floating]]]) -> Figure:
-    """Draw histograms of the predictive entropy of class probabilities (n, C); that of the reference is filled."""
-    most = float(np.log(reference.shape[1]))
-    label = "predictive entropy, nats"
-    return _histogram(_entropy(reference), [(mark, _entropy(p)) for mark, p in methods], most, label)
-
-
-def std_panel(reference: NDArray[np.floating], methods: Sequence[tuple[Mark, NDArray[np.floating]]]) -> Figure:
-    """Draw histograms of the predictive standard deviation from draws of y (n, S)."""
-    ours = [(mark, draws.std(axis=1)) for mark, draws in methods]
-    stds = reference.std(axis=1)
-    most = float(np.quantile(np.concatenate([stds, *(one for _, one in ours)]), 0.98))
-    return _histogram(stds, ours, most, "predictive standard deviation of y")
+def uncertainty_panel(
+    reference: NDArray[np.floating], methods: Sequence[tuple[Mark, NDArray[np.floating]]], *, gaussian: bool
+) -> Figure:
+    """Draw histograms of the predictive entropy of class probabilities (n, C), or of the std of draws of y (n, S); the reference is filled."""
+    if gaussian:
+        values = [draws.std(axis=1) for draws in (reference, *(draws for _, draws in methods))]
+        most, label = float(np.quantile(np.concatenate(values), 0.98)), "predictive standard deviation of y"
+    else:
+        values = [distances.entropy(probs) for probs in (reference, *(probs for _, probs in methods))]
+        most, label = float(np.log(reference.shape[1])), "predictive entropy, nats"
+    figure, [[axes]] = canvas(WIDTH, 240)
+    edges = np.linspace(0, most, 21)
+    filled, *shares = (np.histogram(one, edges)[0] / len(one) for one in values)
+    axes.stairs(filled, edges, color=MUTED, fill=True, alpha=0.3, linewidth=0)
+    for (line, _), share in zip(methods, shares, strict=True):
+        axes.stairs(share, edges, color=line.color, linestyle=line.linestyle, linewidth=1.5, baseline=None)
+    axes.set(xlim=(0, most), xlabel=label, ylabel="share of points")
+    return figure
 
 
 def calibration_panel(
@@ -167,25 +173,6 @@ def _coverage(truth: NDArray[np.floating], draws: NDArray[np.floating]) -> Curve
     return LEVELS, ((truth >= low) & (truth <= high)).mean(axis=1)
 
 
-def _histogram(
-    reference: NDArray[np.floating], methods: Sequence[tuple[Mark, NDArray[np.floating]]], most: float, label: str
-) -> Figure:
-    figure, [[axes]] = canvas(WIDTH, 240)
-    edges = np.linspace(0, most, 21)
-    filled = np.histogram(reference, edges)[0] / len(reference)
-    axes.stairs(filled, edges, color=MUTED, fill=True, alpha=0.3, linewidth=0)
-    for line, values in methods:
-        share = np.histogram(values, edges)[0] / len(values)
-        axes.stairs(share, edges, color=line.color, linestyle=line.linestyle, linewidth=1.5, baseline=None)
-    axes.set(xlim=(0, most), xlabel=label, ylabel="share of points")
-    return figure
-
-
-def _entropy(probs: NDArray[np.floating]) -> NDArray[np.float64]:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(-np.where(probs > 0, probs * np.log(probs), 0).sum(axis=1, dtype=np.float64))
-
-
 def _axis(name: str) -> str:
     about = MEASURES[name]
     return f"{about.label}{f', {about.unit}' if about.unit else ''} ({'more' if about.higher else 'less'} is better)"
@@ -193,21 +180,6 @@ def _axis(name: str) -> str:
 
 MOST_CURVES = 5  # more curves cannot be told apart
 MOST_NAMED = 4  # entries in a sentence
-
-
-@dataclass(frozen=True)
-class TaskSection:
-    """The section of one task in the page: its board figure, panels of curves with their legend, and its tables."""
-
-    name: str
-    heading: str
-    power: str
-    board: TaskBoard
-    width: int
-    scores: Panel
-    legend: list[LegendEntry]
-    panels: list[Panel]
-    tables: list[Table]
 
 
 def write_board(board: FidelityBoards, out: Path) -> Path:
@@ -244,7 +216,10 @@ def page(board: FidelityBoards) -> str:
         "refused": refused_table(board),
         "budgets": _budget_panels(board),
         "sections": sections,
-        "by_target": [[one for one in sections if one.board.target.name == name] for name in dict.fromkeys(names)],
+        "by_target": [
+            [one for one, board_name in zip(sections, names, strict=True) if board_name == name]
+            for name in dict.fromkeys(names)
+        ],
     }
     return render("board.html.j2", context, package="retinabench.fidelity.leaderboard")
 
@@ -273,7 +248,8 @@ def _tables(task: TaskBoard) -> list[Table]:
     ]
 
 
-def _section(task: TaskBoard, *, alone: bool) -> TaskSection:
+def _section(task: TaskBoard, *, alone: bool) -> dict[str, Any]:
+    """Return the content of the section of one task: its board figure, panels of curves with their legend, and its tables."""
     svg = to_svg(
         board_figure(task),
         f"{_name(task)}-board",
@@ -285,17 +261,18 @@ def _section(task: TaskBoard, *, alone: bool) -> TaskSection:
         "floor. Crosses: trivial submissions."
     )
     shown = [entry for entry in task.ordered if entry.kind != "trivial"][:MOST_CURVES]
-    return TaskSection(
-        name=_name(task),
-        heading=task.target.title if alone or task.division is None else f"{task.target.title} ({task.division.short})",
-        power=power_text(task),
-        board=task,
-        width=board_width(task),
-        scores=Panel("", svg, caption),
-        legend=[LegendEntry(entry.title, mark(k)) for k, entry in enumerate(shown)],
-        panels=list(_panels(task, shown)),
-        tables=_tables(task),
-    )
+    division = "" if alone or task.division is None else f" ({task.division.short})"
+    return {
+        "name": _name(task),
+        "heading": task.target.title + division,
+        "power": power_text(task),
+        "board": task,
+        "width": board_width(task),
+        "scores": Panel("", svg, caption),
+        "legend": [LegendEntry(entry.title, mark(k)) for k, entry in enumerate(shown)],
+        "panels": list(_panels(task, shown)),
+        "tables": _tables(task),
+    }
 
 
 def _budget_panels(board: FidelityBoards) -> list[Panel]:
@@ -324,22 +301,17 @@ def _panels(task: TaskBoard, shown: list[FidelityEntry]) -> Iterator[Panel]:
     """Yield the histograms and curves of each group; the first seed of an entry stands for it."""
     evaluator = task.evaluator
     truth, gaussian = evaluator.truth, task.target.likelihood == "gaussian"
-    reference = evaluator.reference.draws if gaussian else evaluator.reference.probs
     groups = groups_shown(task)
     for kind in ("uncertainty", "calibration") if truth is not None else ("uncertainty",):
         for group in groups[1:] or groups:
             rows = evaluator.resampling.groups[group]
-            submissions = [entry.seeds[0] for entry in shown]
-            values = [
-                (mark(k), np.asarray(one.draws if gaussian else one.probs)[rows]) for k, one in enumerate(submissions)
-            ]
+            reference = evaluator.predictive[rows]
+            values = [(mark(k), entry.seeds[0].values[rows]) for k, entry in enumerate(shown)]
             if kind == "uncertainty":
-                draw = std_panel if gaussian else entropy_panel
-                figure, what = draw(reference[rows], values), "Uncertainty"
+                figure = uncertainty_panel(reference, values, gaussian=gaussian)
             else:
-                figure = calibration_panel(np.asarray(truth)[rows], reference[rows], values, gaussian=gaussian)
-                what = "Calibration"
-            heading = f"{what}: {'all test points' if group == ALL else group.replace('_', '-')}"
+                figure = calibration_panel(np.asarray(truth)[rows], reference, values, gaussian=gaussian)
+            heading = f"{kind.capitalize()}: {group_label(group)}"
             name = f"{_name(task)}-{kind}-{group}".replace(" ", "-")
             svg: Markup = to_svg(
                 figure, name, title=heading, description=f"{task.target.title}, against the reference."

@@ -13,25 +13,13 @@ from retinabench.core.errors import InputError, printable
 from retinabench.core.results import Document, JsonObject, json_content
 from retinabench.core.untrusted import shown
 from retinabench.fidelity.scoring.grading import Estimates, Evaluator
-from retinabench.fidelity.scoring.measures import ALL, MEASURES, RANKED, DrawCurve, Estimate
+from retinabench.fidelity.scoring.measures import ALL, MEASURES, RANKED, Estimate
 from retinabench.fidelity.scoring.resolution import Resolution
 from retinabench.fidelity.submissions.submission import Budget, Submission, Track
 from retinabench.fidelity.targets.target import Target
 from retinabench.metrics.comparison import RankedModel
 from retinabench.reports.leaderboard.board import Board, Entry
-from retinabench.reports.toolkit.number_format import Quantity
 
-SCHEMA = "retinabench.fidelity-board/1"
-WHY_UNDEFINED = {
-    "epistemic_correlation": "needs posterior samples that differ",
-    "epistemic_error": "needs posterior samples",
-    "disagreement_gap": "needs posterior samples",
-    "nll": "a class that occurs got probability 0, or less than is stored",
-}
-BOUNDS = {
-    **dict.fromkeys(("agreement", "total_variation", "accuracy", "referral_area", "coverage_90"), (0.0, 1.0)),
-    **dict.fromkeys(("wasserstein", "w2", "w2_as_printed", "nll", "rmse", "crps", "regret"), (0.0, np.inf)),
-}
 Scores = Mapping[str, RankedModel]  # Values by measure.
 
 
@@ -39,7 +27,7 @@ def scored(name: str, estimate: Estimate | None, error: float = np.nan) -> Ranke
     """Return the value of a measure with its interval, from its estimate and its standard error over seeds."""
     if estimate is None or not np.isfinite(estimate.value):
         return RankedModel(np.nan)
-    least, most = BOUNDS.get(name, (-np.inf, np.inf))  # a normal part of a replicate may pass them
+    least, most = MEASURES[name].bounds
     low, high = (min(max(end, least), most) if np.isfinite(end) else end for end in estimate.interval())
     return RankedModel(estimate.value, low, high, error=error)
 
@@ -47,7 +35,7 @@ def scored(name: str, estimate: Estimate | None, error: float = np.nan) -> Ranke
 def score_json(name: str, model: RankedModel) -> JsonObject:
     """Return a value for JSON; an undefined one is None with a `why`."""
     if not np.isfinite(model.value):
-        return {"value": None, "why": WHY_UNDEFINED.get(name, "undefined here")}
+        return {"value": None, "why": MEASURES[name].undefined}
     numbers = {key: json_content(getattr(model, key)) for key in ("value", "low", "high")}
     return numbers | ({"error": model.error} if np.isfinite(model.error) else {})
 
@@ -59,31 +47,21 @@ def rank_json(model: RankedModel) -> JsonObject:
 
 
 @dataclass(frozen=True)
-class Draws:
+class Draws(Document):
     """How many independent draws of the posterior are as far from the reference as an entry, and the most that can be told."""
 
-    quantity: Quantity
+    value: float
+    low: float
+    high: float
     most: float
-
-    @classmethod
-    def of(cls, curve: DrawCurve, distance: RankedModel) -> Draws:
-        """Return the number of draws of a distance with its interval."""
-        value, low, high = (curve.draws(one) for one in (distance.value, distance.high, distance.low))
-        return cls(Quantity(value, low, high), curve.most)
 
     @property
     def text(self) -> str:
         """The number, or that it is at least that."""
-        value = self.quantity.value
-        if not np.isfinite(value):
+        if not np.isfinite(self.value):
             return ""
-        digits = 2 if value < 1 else 1 if value < 10 else 0
-        return f"{'≥ ' if value >= self.most * (1 - 1e-9) else ''}{value:.{digits}f}"
-
-    def to_dict(self) -> JsonObject:
-        """Return the number for JSON."""
-        numbers = {key: json_content(getattr(self.quantity, key)) for key in ("value", "low", "high")}
-        return numbers | {"most": self.most}
+        digits = 2 if self.value < 1 else 1 if self.value < 10 else 0
+        return f"{'≥ ' if self.value >= self.most * (1 - 1e-9) else ''}{self.value:.{digits}f}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,8 +163,11 @@ class TaskBoard(Board[FidelityEntry]):
 
     def draws(self, title: str) -> Draws | None:
         """Return the equivalent exact draws of an entry, None where the reference keeps no states or samples."""
-        curve = self.evaluator.draws
-        return None if curve is None else Draws.of(curve, self.value(title, ALL, self.ranked_measures[-1]))
+        if (curve := self.evaluator.draws) is None:
+            return None
+        distance = self.value(title, ALL, self.ranked_measures[-1])
+        value, low, high = (curve.draws(one) for one in (distance.value, distance.high, distance.low))
+        return Draws(value, low, high, curve.most)
 
     @property
     def chain_gradients(self) -> float | None:
@@ -299,10 +280,8 @@ class Refused:
 class FidelityBoards(Document):
     """The boards of tasks and divisions, the rankings of the divisions over tasks, and the files that were left out."""
 
+    _schema = "retinabench.fidelity-board/1"
+
     tasks: list[TaskBoard]
     ranking: list[RankedEntry]
     refused: list[Refused] = field(default_factory=list)
-
-    def to_dict(self) -> JsonObject:
-        """Return the boards for JSON."""
-        return {"schema": SCHEMA, **super().to_dict()}

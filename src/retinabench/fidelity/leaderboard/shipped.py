@@ -9,14 +9,14 @@
                 the first less the one before
 
 Posterior samples are left out, so that measures of epistemic uncertainty are undefined for these entries. The precision of the
-ranked measures is in `LOSS`, which `pack` asserts.
+ranked measures is in `FORMS`, which `pack` asserts.
 """
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,19 +36,17 @@ SCHEMA = "retinabench.fidelity-shipped/2"
 UNIT = 65_535
 THOUSANDTHS = 1000
 QUANTILES = 100
-LOSS = {"categorical": 1e-4, "gaussian": 0.02}
-"""The most that a stored submission may differ from the original: mean total variation, mean Wasserstein-1 in stds of y."""
 Floats = NDArray[np.float64]
 
 
 def pack(target: Target, data: str, submissions: Sequence[Submission], folder: Path = FOLDER) -> Path:
     """Write the submissions of a task."""
-    gaussian = target.likelihood == "gaussian"
+    name, write, read, most = FORMS[target.likelihood]
+    distance = distances.DISTANCE[target.likelihood]
     ordered = sorted(submissions, key=lambda one: (one.title, settings_of(one), one.about.seed or 0))
-    stored = [_quantiles(np.asarray(one.draws)) if gaussian else _roots(np.asarray(one.probs)) for one in ordered]
+    stored = [write(one.values) for one in ordered]
     for one, values in zip(ordered, stored, strict=True):
-        loss = _loss(one, values, gaussian)
-        if loss > LOSS[target.likelihood]:
+        if (loss := float(distance(one.values, read(values)).mean())) > most:
             raise InputError(f"differs by {loss:.2g} in its compact form", file=one.source)
     meta = {
         "schema": SCHEMA,
@@ -57,7 +55,6 @@ def pack(target: Target, data: str, submissions: Sequence[Submission], folder: P
         "submissions": [one.about.to_dict() for one in ordered],
     }
     sink = io.BytesIO()
-    name = "quantiles" if gaussian else "roots"
     np.savez_compressed(sink, meta=np.array(json.dumps(meta)), **{name: np.stack(stored)})  # type: ignore[arg-type]
     path = folder / f"{target.name}.npz"
     write_bytes(path, sink.getvalue())
@@ -69,21 +66,17 @@ def shipped_submissions(target: Target, data: str, folder: Path = FOLDER) -> lis
     path = folder / f"{target.name}.npz"
     if not path.is_file():
         return []
+    name, _, read, _ = FORMS[target.likelihood]
     with np.load(path, allow_pickle=False) as file:
         meta: JsonObject = json.loads(str(file["meta"]))
         if (meta["data"], meta["target"]) != (data, target.fingerprint(data)):
             return []
-        gaussian = target.likelihood == "gaussian"
-        arrays = file["quantiles" if gaussian else "roots"]
-    found = []
-    for entry, values in zip(meta["submissions"], arrays, strict=True):
-        about = About(**entry)
-        found.append(
-            Submission(draws=_draws(values), about=about, source=path)
-            if gaussian
-            else Submission(probs=_probs(values), about=about, source=path)
-        )
-    return found
+        arrays = file[name]
+    kind = "draws" if target.likelihood == "gaussian" else "probs"
+    return [
+        Submission(about=About(**entry), source=path, **{kind: read(values)})
+        for entry, values in zip(meta["submissions"], arrays, strict=True)
+    ]
 
 
 def beside(own: Sequence[Submission], shipped: Sequence[Submission]) -> list[Submission]:
@@ -131,7 +124,9 @@ def _draws(values: NDArray[np.int16]) -> Floats:
     return np.repeat(whole.astype(np.float64) / THOUSANDTHS, DRAWS // QUANTILES, axis=1)
 
 
-def _loss(one: Submission, values: NDArray[Any], gaussian: bool) -> float:
-    if gaussian:
-        return float(distances.wasserstein(np.asarray(one.draws, np.float64), _draws(values)).mean())
-    return float(distances.total_variation(np.asarray(one.probs), _probs(values)).mean())
+# By likelihood: the name of the array, what writes it and what reads it, and the most that a stored submission may differ from
+# the original: mean total variation, mean Wasserstein-1 in stds of y.
+FORMS: dict[str, tuple[str, Callable[[Any], NDArray[Any]], Callable[[Any], Floats], float]] = {
+    "categorical": ("roots", _roots, _probs, 1e-4),
+    "gaussian": ("quantiles", _quantiles, _draws, 0.02),
+}

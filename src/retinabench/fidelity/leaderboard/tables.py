@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from retinabench.fidelity import distances
 from retinabench.fidelity.leaderboard.results import (
-    WHY_UNDEFINED,
     FidelityBoards,
     FidelityEntry,
     RankedDivision,
@@ -25,7 +24,6 @@ from retinabench.fidelity.leaderboard.results import (
 )
 from retinabench.fidelity.scoring import measures
 from retinabench.fidelity.scoring.measures import ALL, MEASURES, mean_of
-from retinabench.fidelity.submissions.submission import Submission
 from retinabench.fidelity.targets.target import Target
 from retinabench.metrics.comparison import RankedModel
 from retinabench.reports.leaderboard.tables import rank_text
@@ -37,13 +35,6 @@ MAP = "map"  # the entry
 _FORM = NumberFormat(3)
 Values = NDArray[np.float64]
 CEILING, FLOOR = "one chain of the reference", "noise floor"
-COLUMNS = {
-    "categorical": (
-        "agreement", "total_variation", "epistemic_correlation", "epistemic_error", "disagreement_gap",
-        "miscalibration", "regret", "accuracy", "nll", "referral_area",
-    ),
-    "gaussian": ("wasserstein", "w2", "w2_kit", "w2_as_printed", "rmse", "crps", "coverage_90"),
-}  # fmt: skip
 # Those that fit 80 columns.
 TERMINAL_COLUMNS = {"categorical": ("agreement", "total_variation", "accuracy"), "gaussian": ("wasserstein", "crps")}
 _LEGEND = (
@@ -61,9 +52,8 @@ _DECLARED = "A budget that is declared was stated in the submission: no hashes o
 
 def task_table(task: TaskBoard, group: str = ALL, *, terminal: bool = False) -> Table:
     """Return the table of one group of a task's test points."""
-    likelihood = task.target.likelihood
     known = task.scores(next(iter(task.entries)), group)
-    wanted = (TERMINAL_COLUMNS if terminal else COLUMNS)[likelihood]
+    wanted = TERMINAL_COLUMNS[task.target.likelihood] if terminal else known
     without = task.evaluator.reference.external  # what an imported reference cannot tell has no column
     names = [name for name in wanted if name in known and (np.isfinite(known[name].value) or not without)]
     with_draws = group == ALL and task.evaluator.draws is not None
@@ -89,9 +79,7 @@ def task_table(task: TaskBoard, group: str = ALL, *, terminal: bool = False) -> 
     first = len(task.competitors)
     controls += printed_rows(task, group).items()
     rows[first:first] = [row(label, scores) for label, scores in controls if set(scores) & set(names)]
-    title = "all test points" if group == ALL else group.replace("_", "-")
-    division = "" if task.division is None else f"; {task.division.label}"
-    caption = f"{task.target.title}: {title} ({task.points[group]:,}){division}"
+    caption = _caption(task, f"{group_label(group)} ({task.points[group]:,})")
     return Table.of(caption, columns, rows, row_header="entry", note=_note(task))
 
 
@@ -110,9 +98,17 @@ def strength_table(task: TaskBoard, name: str) -> Table | None:
     ]
     ceiling = [_score_cell(name, task.ceiling[group][name]) for group in strengths]
     rows.insert(len(task.competitors), Row(CEILING, ceiling, True))
-    division = "" if task.division is None else f"; {task.division.label}"
-    caption = f"{task.target.title}: {MEASURES[name].label} by strength{division}"
+    caption = _caption(task, f"{MEASURES[name].label} by strength")
     return Table.of(caption, [Column(group) for group in strengths], rows, row_header="entry")
+
+
+def _caption(task: TaskBoard, what: str) -> str:
+    return f"{task.target.title}: {what}{'' if task.division is None else f'; {task.division.label}'}"
+
+
+def group_label(group: str) -> str:
+    """Return what tables and figures call a group of test points."""
+    return "all test points" if group == ALL else group.replace("_", "-")
 
 
 def ranking_tables(board: FidelityBoards) -> list[Table]:
@@ -173,7 +169,7 @@ def _score_cell(name: str, score: RankedModel) -> Cell:
     form = NumberFormat(1 if defined and abs(score.value) >= 10 else 3)
     if np.isfinite(score.error):
         return Cell.number(score.value, error=score.error, form=form)
-    why = "" if defined else WHY_UNDEFINED.get(name, "undefined here")
+    why = "" if defined else MEASURES[name].undefined
     return Cell(Quantity(score.value, score.low, score.high), form, why=why)
 
 
@@ -274,7 +270,7 @@ def usefulness_table(tasks: Sequence[TaskBoard]) -> Table | None:
         boards = [task for task in tasks if task.target.name == name]
         if boards[0].evaluator.truth is None:
             continue
-        points = [entry for task in boards for entry in task.competitors if _is_map(entry)]
+        points = [entry for task in boards for entry in task.competitors if entry.seeds[0].about.method == MAP]
         known = max(points, key=lambda entry: entry.budget.used if entry.budget else 0, default=None)
         rows += _usefulness_rows(boards[0], known)
     if not rows:
@@ -289,15 +285,12 @@ def usefulness_table(tasks: Sequence[TaskBoard]) -> Table | None:
 
 
 def _usefulness_rows(task: TaskBoard, known: FidelityEntry | None) -> list[Row]:
-    evaluator, reference = task.evaluator, task.evaluator.reference
-    gaussian = task.target.likelihood == "gaussian"
-    own = Submission(draws=reference.draws) if gaussian else Submission(reference.probs)
-    losses: list[Values | None] = [_losses(task, [own])]
-    losses.append(None if known is None else _losses(task, known.seeds))
+    evaluator, first, found = task.evaluator, _losses(task, [task.evaluator.predictive]), []
     nothing = next(entry for entry in task.entries.values() if entry.title in ("uniform", "marginal of y"))
-    losses.append(_losses(task, nothing.seeds))
-    first, found = losses[0], []
-    assert first is not None
+    losses = [
+        first,
+        *(None if one is None else _losses(task, [s.values for s in one.seeds]) for one in (known, nothing)),
+    ]
     for group, points in evaluator.resampling.groups.items():
         if group[-1:].isdigit():
             continue
@@ -310,34 +303,23 @@ def _usefulness_rows(task: TaskBoard, known: FidelityEntry | None) -> list[Row]:
                 term = mean_of((first - one)[points])
             estimate = evaluator.resampling.estimate({"difference": term}, group)["difference"]
             cells.append(_cell(Quantity(estimate.value, *estimate.interval())))
-        label = f"{task.target.name}: {'all test points' if group == ALL else group.replace('_', '-')}"
-        found.append(Row(label, cells))
+        found.append(Row(f"{task.target.name}: {group_label(group)}", cells))
     return found
 
 
 def _cell(loss: Quantity) -> Cell:
     """Return the cell of a loss, or of a difference, with the reason where it is infinite."""
-    return Cell(loss, _FORM, why="" if loss.defined else WHY_UNDEFINED["nll"])
+    return Cell(loss, _FORM, why="" if loss.defined else MEASURES["nll"].undefined)
 
 
-def _losses(task: TaskBoard, submissions: Sequence[Submission]) -> Values:
+def _losses(task: TaskBoard, predictions: Sequence[NDArray[np.floating]]) -> Values:
     """Return the loss of each test point, (N,), the mean over seeds."""
-    truth = task.evaluator.truth
-    assert truth is not None
-    kind = "crps" if task.target.likelihood == "gaussian" else "nll"
-    found = []
-    for one in submissions:
-        if kind == "crps":
-            assert one.draws is not None
-            found.append(measures.crps(one.draws, np.asarray(truth, np.float64)))
-        else:
-            assert one.probs is not None
-            found.append(measures.classification(one.probs, truth)[kind].terms[:, 0])
+    truth = np.asarray(task.evaluator.truth)
+    if task.target.likelihood == "gaussian":
+        found = [measures.crps(one, truth.astype(np.float64)) for one in predictions]
+    else:
+        found = [measures.classification(one, truth)["nll"].terms[:, 0] for one in predictions]
     return np.asarray(np.mean(found, axis=0), np.float64)
-
-
-def _is_map(entry: FidelityEntry) -> bool:
-    return entry.seeds[0].about.method == MAP
 
 
 def corruption_table(task: TaskBoard) -> Table | None:
@@ -349,29 +331,23 @@ def corruption_table(task: TaskBoard) -> Table | None:
     names = (*task.ranked_measures, *(["accuracy"] if task.evaluator.truth is not None else []))
     rows = []
     for entry in task.ordered:
-        of_seeds = [_of_cells(task, one, cells, names) for one in entry.seeds]
+        of_seeds = [_of_cells(task, one.values, cells, names) for one in entry.seeds]
         mean = np.mean(of_seeds, axis=0)  # (cells, measures)
         shown = [
             Cell.number(float(mean[:, k].mean()), error=float(mean[:, k].std(ddof=1)), form=_FORM)
             for k in range(len(names))
         ]
         rows.append(Row(entry.title, shown, entry.kind == "trivial"))
-    columns = [Column(MEASURES[name].label, direction="higher" if MEASURES[name].higher else "lower") for name in names]
-    division = "" if task.division is None else f"; {task.division.label}"
     note = f"Mean ± standard deviation over {len(cells)} cells, each kind of {kinds[1]} at each strength."
-    return Table.of(f"{task.target.title}: all kinds and strengths{division}", columns, rows, note=note)
+    return Table.of(_caption(task, "all kinds and strengths"), [_column(name) for name in names], rows, note=note)
 
 
 def _of_cells(
-    task: TaskBoard, submission: Submission, cells: Sequence[NDArray[np.intp]], names: Sequence[str]
+    task: TaskBoard, probs: NDArray[np.floating], cells: Sequence[NDArray[np.intp]], names: Sequence[str]
 ) -> Values:
     """Return the mean of each measure in each cell, (cells, measures)."""
-    probs, reference, truth = submission.probs, task.evaluator.reference.probs, task.evaluator.truth
-    assert probs is not None
-    terms = {
-        "agreement": distances.agreement(probs, reference),
-        "total_variation": distances.total_variation(probs, reference),
-    }
-    if truth is not None:
+    known = distances.RANKED["categorical"]
+    terms = {name: distance(probs, task.evaluator.predictive) for name, distance in known.items()}
+    if (truth := task.evaluator.truth) is not None:
         terms["accuracy"] = probs.argmax(axis=1) == truth
     return np.array([[float(np.mean(terms[name][rows])) for name in names] for rows in cells])

@@ -55,10 +55,7 @@ class ChainPlan:
 
 @dataclass(frozen=True, eq=False)
 class Chains:
-    """The kept transitions.
-
-    Shapes: `predictions` (T, K, N, O), `weights` (T, K, W).
-    """
+    """The kept transitions, predictions (T, K, N, O) and monitored weights (T, K, W), and the history of all, (T, 3, K)."""
 
     predictions: NDArray[np.float32]
     weights: NDArray[np.float32]
@@ -96,11 +93,9 @@ def sample(
     label: str = "chains",
     interval: float = INTERVAL,
 ) -> Chains:
-    """Run the chains to the end of the plan, from where they stand.
+    """Run the chains to the end of the plan, from where they stand, or from weights (K, P).
 
     A larger `plan.keep` continues finished chains; a smaller one reads their beginning.
-
-    Shapes: `start` (K, P).
     """
     workspace = Workspace(folder, "set of chains", "settings.json")
     with workspace.lock():

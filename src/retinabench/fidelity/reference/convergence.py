@@ -57,12 +57,7 @@ def ess_mean(draws: Draws) -> Values:
 
 
 def ess_bulk(draws: Draws) -> Values:
-    """Return the effective sample size of the rank-normalised draws: for the centre of the distribution.
-
-    References:
-        Vehtari, Gelman, Simpson, Carpenter & Bürkner 2021, "Rank-normalization, folding, and localization", for split R-hat,
-        rank normalisation, bulk and tail effective sample sizes.
-    """
+    """Return the effective sample size of the rank-normalised draws: for the centre of the distribution; source: `rank_rhat`."""
     return _blocks(lambda x: _ess(_normal_scores(_halves(x))), draws)
 
 
@@ -216,7 +211,7 @@ class EnergyErrors:
 
 
 def energy(history: Values) -> EnergyErrors:
-    """Summarise the energy errors of the kept transitions.
+    """Summarise the energy errors in the history (T, 3, K) of the kept transitions.
 
     In equilibrium the density of the errors obeys p(x) = exp(x) p(-x), as trajectories are reversible, so that the mean of
     exp(H - H') is 1 and the mean acceptance is twice the share of falling energies. The first mean depends on errors that
@@ -224,8 +219,6 @@ def energy(history: Values) -> EnergyErrors:
 
     References:
         Creutz 1988, "Global Monte Carlo algorithms for many-fermion systems".
-
-    Shapes: `history` (T, 3, K).
     """
     errors = np.nan_to_num(history[:, 2].ravel(), nan=np.inf)
     weights = np.exp(-np.clip(errors, -700, None))
@@ -264,11 +257,9 @@ def half_step(
     after: NDArray[np.floating],
     mcse: Values,
 ) -> HalfStep:
-    """Compare the kept transitions with some at half the step.
+    """Compare the kept transitions, predictions (T, K, N, O) and history (T, 3, K), with some at half the step.
 
     z is the difference of the two means in its standard error, for which both are taken to mix equally fast.
-
-    Shapes: `predictions` (T, K, N, O), `history` (T, 3, K), `mcse` (N, O).
     """
     stretch = mcse * np.sqrt(len(predictions) / len(half))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -285,21 +276,16 @@ def half_step(
 
 
 def detectable(mcse: Values, length: float) -> float:
-    """Return the median change at half the step that is found with a power of .8.
-
-    Shapes: `mcse` (N, O).
-    """
+    """Return the median change at half the step that is found with a power of .8, by the standard errors (N, O)."""
     known = mcse[~np.isnan(mcse)]
     median = np.median(known) if known.size else np.nan
     return float(median * np.sqrt(1 + length) * (THRESHOLDS.half_step_z + POWER_80))
 
 
 def dispersion(start: NDArray[np.floating], states: NDArray[np.floating]) -> float:
-    """Return the median ratio of the std of the first predictions over chains to that of the kept states.
+    """Return the median ratio of the std of the first predictions (K, N, O) over chains to that of the kept states (T, K, N, O).
 
     R-hat can only find a region that some chain begins in: chains should begin farther apart than the posterior is wide.
-
-    Shapes: `start` (K, N, O), `states` (T, K, N, O).
     """
     wide = start.std(axis=0, ddof=1, dtype=np.float64)
     posterior = states.std(axis=(0, 1), dtype=np.float64)

@@ -6,7 +6,7 @@ Letters: K chains, T kept transitions, N test points, O predicted quantities, C 
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,6 @@ DRAWS = 1000  # of y, of each chain: as many as submissions have, so that distan
 ALL_DRAWS = 4000  # of y, of all chains: more than four chains have fewer each, so that a file stays small
 GRAIN = 2**-10  # draws are rounded to it, which halves the file: a twentieth of the least std
 BLOCK = 100  # test points worked on at once
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
 Values = NDArray[np.float64]
 
 
@@ -49,30 +48,27 @@ def make_reference(
     seed: int,
     step: float | None = None,
     acceptance: float = 0.7,
-    dtype: str = "float32",
     device: str = "cpu",
-    threads: int = 1,
     command: str = "",
     progress: Progress = QUIET,
 ) -> Reference:
     """Sample the posterior of a target, or continue the chains in `folder`, and judge the result."""
     torch.set_num_threads(1)  # the density has its own threads, and the numbers must not depend on how many
-    density = Density.of(target, data, device, DTYPES[dtype], threads)
+    density = Density.of(target, data, device)
     first = step or _first_step(density, ChainPlan(chains, 0, 0, seed, 1.0))
     plan = ChainPlan(chains, burn_in, keep, seed, first, acceptance)
-    kept, half = _sample_twice(density, plan, folder, data, dtype, device, progress)
+    kept, half = _sample_twice(density, plan, folder, data, device, progress)
     found = convergence.diagnose(kept.predictions)
     arrays = (_classes if target.likelihood == "categorical" else _draws)(kept, seed)
     about = _assessment(target, data, kept, half, found, plan).changed(
         command=command,
         ceiling=ceiling(arrays, data.test.groups),
-        dtype=dtype,
-        threads=threads,
+        dtype="float32",
+        threads=1,
         machine=f"{platform.machine()}, {torch.device(device).type}, PyTorch {torch.__version__}",
     )
     arrays |= {name: getattr(found, name).astype(np.float32) for name in QUALITIES}
-    evidence = _evidence(kept, half, density, plan)
-    return Reference(about, **arrays, **evidence).with_verdict()
+    return Reference(about, **arrays, **_evidence(kept, half, density, plan)).with_verdict()
 
 
 def _evidence(kept: Chains, half: Chains, density: Density, plan: ChainPlan) -> dict[str, NDArray[Any]]:
@@ -98,14 +94,14 @@ def _started(density: Density, plan: ChainPlan) -> NDArray[np.floating]:
 
 
 def _sample_twice(
-    density: Density, plan: ChainPlan, folder: Path, data: TargetData, dtype: str, device: str, progress: Progress
+    density: Density, plan: ChainPlan, folder: Path, data: TargetData, device: str, progress: Progress
 ) -> tuple[Chains, Chains]:
     """Return the chains, and a stretch at half their step from where they ended."""
     target = density.target
     manifest = {
         "target": target.fingerprint(data.sha256),
         "data": data.sha256,
-        "dtype": dtype,
+        "dtype": "float32",
         "device": torch.device(device).type,
         "start": "prior",
     }
@@ -144,11 +140,7 @@ def _assessment(
         energy_error=errors,
         half_step=halved,
         thresholds=vars_of(convergence.THRESHOLDS),
-        rhat=convergence.summary(found.rhat),
-        split_rhat=convergence.summary(found.split_rhat),
-        ess_bulk=convergence.summary(found.ess_bulk),
-        ess_tail=convergence.summary(found.ess_tail),
-        mcse=convergence.summary(found.mcse),
+        **{name: convergence.summary(values) for name, values in vars(found).items()},
         rhat_below={limit: convergence.share_below(found.rhat, float(limit)) for limit in limits},
         weight_rhat=convergence.summary(rank_rhat(weights)),
         weight_split_rhat=convergence.summary(split_rhat(weights)),
@@ -175,9 +167,10 @@ def _classes(kept: Chains, seed: int) -> dict[str, NDArray[Any]]:
         disagreement[first : first + BLOCK] = distances.pairwise_disagreement(states)
     each = max(1, min(transitions, SAMPLE_BYTES // (2 * chains * points * classes)))
     thinned = kept.predictions[_thinned(transitions, each)].swapaxes(0, 1)
+    probs = kept.predictions.mean(axis=0, dtype=np.float64)
     return {
         "epistemic": epistemic,
-        "chain_probs": _normalised(kept.predictions.mean(axis=0, dtype=np.float64)),
+        "chain_probs": probs / probs.sum(axis=-1, keepdims=True),
         "samples": thinned.reshape(-1, points, classes).astype(np.float16),
         "pairwise_disagreement": np.array(disagreement.mean()),
     }
@@ -200,31 +193,17 @@ def _thinned(transitions: int, wanted: int) -> NDArray[np.intp]:
     return np.linspace(0, transitions - 1, wanted).round().astype(np.intp)
 
 
-def _normalised(probs: Values) -> Values:
-    return np.asarray(probs / probs.sum(axis=-1, keepdims=True))
-
-
 def ceiling(arrays: Mapping[str, NDArray[Any]], group: NDArray[np.str_]) -> dict[str, dict[str, list[float]]]:
-    """Return how close each chain comes to all others together, which limits what can be told from a perfect method.
-
-    Shapes: `arrays` (K, N, C), `group` (N,).
-    """
+    """Return how close each chain comes to all others together, which limits what can be told from a perfect method."""
     kinds = np.char.partition(group, "-")[:, 0]
     found: dict[str, dict[str, list[float]]] = {kind: {} for kind in kinds.tolist()}
-    if len(arrays["chain_probs" if "chain_probs" in arrays else "chain_draws"]) < 2:
+    likelihood = "categorical" if "chain_probs" in arrays else "gaussian"
+    chains = arrays["chain_probs" if likelihood == "categorical" else "chain_draws"]
+    if len(chains) < 2:
         return found
-    for kind in found:
-        rows = kinds == kind
-        if "chain_probs" in arrays:
-            probs = arrays["chain_probs"][:, rows]
-            pairs = [(one, np.delete(probs, k, axis=0).mean(axis=0)) for k, one in enumerate(probs)]
-            measures: dict[str, Callable[..., Any]] = {
-                "agreement": distances.agreement,
-                "total_variation": distances.total_variation,
-            }
-        else:
-            draws = arrays["chain_draws"][:, rows]
-            pairs = [(one, np.concatenate(list(np.delete(draws, k, axis=0)), axis=1)) for k, one in enumerate(draws)]
-            measures = {"wasserstein": distances.wasserstein}
-        found[kind] = {name: [float(measure(*pair).mean()) for pair in pairs] for name, measure in measures.items()}
+    pairs = [(chain, distances.of_others(chains, k, likelihood)) for k, chain in enumerate(chains)]
+    for name, distance in distances.RANKED[likelihood].items():
+        each = [distance(*pair) for pair in pairs]
+        for kind, means in found.items():
+            means[name] = [float(terms[kinds == kind].mean()) for terms in each]
     return found

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.random_streams import numpy_generator
+from retinabench.fidelity import distances
 from retinabench.fidelity.reference.reference_file import Reference, ReferenceAbout
 from retinabench.fidelity.targets.data import TargetData, labels, standardised
 from retinabench.fidelity.targets.target import Target
@@ -116,6 +117,4 @@ def _sigmoid(x: Values) -> Values:
 
 
 def _entropy(p: Values) -> Values:
-    q = 1 - p
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(-np.nan_to_num(p * np.log(p)) - np.nan_to_num(q * np.log(q)))
+    return distances.entropy(np.stack([p, 1 - p], axis=-1))

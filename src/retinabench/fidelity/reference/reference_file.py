@@ -119,11 +119,8 @@ class ReferenceAbout(Frozen):
 
 
 @dataclass(frozen=True, eq=False)
-class ReferenceArrays:
-    """The content of a reference file; which arrays there are depends on the likelihood.
-
-    `reference_file.py` lists the arrays; `about` is what it says of itself.
-    """
+class Reference:
+    """The predictions of a posterior with their accuracy, as the top of the file lists them, what it says of itself, and the verdict."""
 
     about: ReferenceAbout
     rhat: Floats
@@ -152,6 +149,47 @@ class ReferenceArrays:
         """Number of chains."""
         return self.about.chains
 
+    @cached_property
+    def judgement(self) -> Judgement:
+        """The verdict, computed from the arrays."""
+        return judge(self)
+
+    @property
+    def passed(self) -> bool:
+        """Whether it misses no threshold; one that does gives no ranking."""
+        return not self.judgement.why
+
+    @property
+    def why(self) -> list[str]:
+        """The thresholds that it missed, in sentences."""
+        return list(self.judgement.why)
+
+    def with_verdict(self) -> Reference:
+        """Return a copy that states its verdict, for readers of the file; `read_reference` computes it again."""
+        return replace(self, about=self.about.changed(passed=self.passed, why=self.why))
+
+    @property
+    def probs(self) -> NDArray[np.float64]:
+        """Class probabilities (N, C), the mean over all chains."""
+        return np.asarray(chains_of(self).mean(axis=0, dtype=np.float64))
+
+    @property
+    def draws(self) -> Floats:
+        """Samples of y (N, K m) of all chains."""
+        return np.concatenate(list(chains_of(self)), axis=1)
+
+
+def chains_of(reference: Reference) -> Floats:
+    """Return what each chain predicts: probabilities (K, N, C), or draws of y (K, N, m)."""
+    chains = reference.chain_draws if reference.chain_probs is None else reference.chain_probs
+    assert chains is not None
+    return chains
+
+
+def predictive(reference: Reference) -> Floats:
+    """Return what all chains predict together: probabilities (N, C), or draws of y (N, K m)."""
+    return reference.draws if reference.chain_probs is None else reference.probs
+
 
 def later_verdict(likelihood: str, errors: EnergyErrors, found_change: float, width: float | None) -> list[str]:
     """Return the reasons by the thresholds that version 0.1 did not have, in sentences."""
@@ -176,10 +214,7 @@ def later_verdict(likelihood: str, errors: EnergyErrors, found_change: float, wi
 def verdict(
     likelihood: str, chains: int, found: Diagnosis, acceptance: Values, errors: EnergyErrors, half: HalfStep
 ) -> list[str]:
-    """Return the reasons why a reference is not good enough, in sentences; an empty list where it is.
-
-    Shapes: `acceptance` (K,).
-    """
+    """Return the reasons why a reference is not good enough, in sentences; an empty list where it is."""
     limit = THRESHOLDS
     why = []
     if chains < limit.chains:
@@ -245,7 +280,7 @@ class Judgement:
         return "failed" if self.why else "provisional" if self.reservations else "passed"
 
 
-def judge(reference: ReferenceArrays) -> Judgement:
+def judge(reference: Reference) -> Judgement:
     """Return the judgement of a reference by its arrays."""
     if reference.external:
         return Judgement(reservations=("it was imported: its convergence was not checked",), external=True)
@@ -257,7 +292,7 @@ def judge(reference: ReferenceArrays) -> Judgement:
     return _of_summaries(reference, likelihood)
 
 
-def _of_grids(reference: ReferenceArrays) -> Judgement:
+def _of_grids(reference: Reference) -> Judgement:
     """Return whether the integrals on two grids agree."""
     if reference.chain_probs is None or len(reference.chain_probs) != 2:
         return Judgement(("it holds no integrals on two grids",))
@@ -267,27 +302,19 @@ def _of_grids(reference: ReferenceArrays) -> Judgement:
     return Judgement()
 
 
-def _of_states(reference: ReferenceArrays, likelihood: str) -> list[str]:
+def _of_states(reference: Reference, likelihood: str) -> list[str]:
     """Return the thresholds that the states miss."""
-    states, half = reference.states, reference.half_states
-    history, after = reference.history, reference.half_history
-    assert states is not None
-    assert half is not None
-    assert history is not None
-    assert after is not None
-    assert reference.start is not None
+    states, half, history, after, start = (getattr(reference, name) for name in EVIDENCE)
     found = convergence.diagnose(states)
     errors = convergence.energy(history.astype(np.float64))
     halved = convergence.half_step(states, history, half, after, found.mcse)
-    why = verdict(
-        likelihood, states.shape[1], found, history[:, 0].mean(axis=0), errors, halved
-    )  # fmt: skip
-    width = convergence.dispersion(reference.start, states)
+    why = verdict(likelihood, states.shape[1], found, history[:, 0].mean(axis=0), errors, halved)
+    width = convergence.dispersion(start, states)
     detectable = convergence.detectable(found.mcse, len(states) / len(half))
     return why + later_verdict(likelihood, errors, detectable, width)
 
 
-def _of_summaries(reference: ReferenceArrays, likelihood: str) -> Judgement:
+def _of_summaries(reference: Reference, likelihood: str) -> Judgement:
     """Judge an earlier file: its arrays where they suffice, else the numbers of its metadata."""
     about = reference.about
     if reference.samples is not None and len(reference.samples) < 2 * reference.chains:
@@ -311,15 +338,14 @@ def _of_summaries(reference: ReferenceArrays, likelihood: str) -> Judgement:
     return Judgement(tuple(why), (*later, LACKING, NO_STARTS))
 
 
-def _variances(reference: ReferenceArrays) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _variances(reference: Reference) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the variance of the chains' means, and the mean variance within chains: (N, O), or (N, 1) of y."""
     if reference.chain_probs is not None:
         assert reference.samples is not None
         chains, parts = reference.chain_probs, np.array_split(reference.samples, reference.chains)
         within = np.mean([part.var(axis=0, ddof=1, dtype=np.float64) for part in parts if len(part) > 1], axis=0)
         return chains.var(axis=0, ddof=1), within
-    assert reference.chain_draws is not None
-    draws = reference.chain_draws
+    draws = chains_of(reference)
     means = draws.mean(axis=2, dtype=np.float64)
     return means.var(axis=0, ddof=1)[:, None], draws.var(axis=2, ddof=1, dtype=np.float64).mean(axis=0)[:, None]
 
@@ -335,42 +361,6 @@ ARRAYS = (
 
 # Mean absolute difference of the means of thinned states from those of all, or of draws; in standard errors where these are larger.
 _MEANS, _MEANS_ERRORS = 0.02, 2.0
-
-
-@dataclass(frozen=True, eq=False)
-class Reference(ReferenceArrays):
-    """The predictions of a posterior with their accuracy, and the verdict on them."""
-
-    @cached_property
-    def judgement(self) -> Judgement:
-        """The verdict, computed from the arrays."""
-        return judge(self)
-
-    @property
-    def passed(self) -> bool:
-        """Whether it misses no threshold; one that does gives no ranking."""
-        return not self.judgement.why
-
-    @property
-    def why(self) -> list[str]:
-        """The thresholds that it missed, in sentences."""
-        return list(self.judgement.why)
-
-    def with_verdict(self) -> Reference:
-        """Return a copy that states its verdict, for readers of the file; `read_reference` computes it again."""
-        return replace(self, about=self.about.changed(passed=self.passed, why=self.why))
-
-    @property
-    def probs(self) -> NDArray[np.float64]:
-        """Class probabilities (N, C), the mean over all chains."""
-        assert self.chain_probs is not None
-        return np.asarray(self.chain_probs.mean(axis=0, dtype=np.float64))
-
-    @property
-    def draws(self) -> Floats:
-        """Samples of y (N, K m) of all chains."""
-        assert self.chain_draws is not None
-        return np.concatenate(list(self.chain_draws), axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -395,7 +385,7 @@ class Extract(Reference):
 
 def write_reference(path: Path, reference: Reference) -> None:
     """Write a reference file atomically."""
-    known = {one.name: getattr(reference, one.name) for one in fields(ReferenceArrays) if one.name != "about"}
+    known = {one.name: getattr(reference, one.name) for one in fields(Reference) if one.name != "about"}
     arrays = {name: value for name, value in known.items() if value is not None}
     meta = json.dumps({"schema": SCHEMA, **reference.about.to_dict()}, allow_nan=False)
     with atomic_write(path) as sink:
@@ -433,20 +423,17 @@ def _read_packaged(target: Target, data_sha256: str) -> Reference:
     if target.points:
         hint = f"Import the published predictions: retinabench fidelity import FILE --task {target.name} --out {target.name}.npz"
         raise InputError(f"no predictions of '{target.name}' come with the package", hint=hint)
-    folder = packaged("chains")
-    whole = None if folder is None else folder / f"{target.name}.npz"
     extract = Path(__file__).parent / "shipped" / f"{target.name}-means.npz"
-    if whole is not None and whole.is_file():
-        with check(whole).open("rb") as stream:
-            reference = _read(stream, name)
-        _check_arrays(reference, target, name)
-    elif extract.is_file():
-        with check(extract).open("rb") as stream:
-            reference = _read(stream, name, extract=True)
-    else:
+    whole = (packaged("chains") or extract.parent) / f"{target.name}.npz"
+    file = whole if whole.is_file() else extract
+    if not file.is_file():
         made = f"retinabench fidelity reference {target.name} --out {target.name}.npz"
         hint = f"Those that come along: {INSTALL}. Others are made, and named: {made}"
         raise InputError(f"no reference of '{target.name}' is installed", hint=hint)
+    with check(file).open("rb") as stream:
+        reference = _read(stream, name, extract=file == extract)
+    if file == whole:
+        _check_arrays(reference, target, name)
     _check(reference, target, data_sha256, name)
     return reference
 
@@ -522,8 +509,7 @@ def _check_arrays(reference: Reference, target: Target, name: str | Path) -> Non
 
 def _check_external(reference: Reference, target: Target, name: str | Path) -> None:
     """Refuse an imported reference whose points, classes or labels are not those of the target."""
-    values = reference.chain_probs if reference.chain_probs is not None else reference.chain_draws
-    assert values is not None
+    values = chains_of(reference)
     points = sum(target.points.values())
     if not target.points:
         raise InputError(f"was imported, and '{target.name}' has data of its own", file=name)
@@ -563,8 +549,7 @@ def _check_means(reference: Reference, name: str | Path) -> None:
     if reference.chain_probs is not None:
         difference = np.abs(means - reference.chain_probs).mean()
     else:
-        assert reference.chain_draws is not None
-        draws = reference.chain_draws.astype(np.float64)
+        draws = chains_of(reference).astype(np.float64)
         difference = np.abs(means[..., 0] - draws.mean(axis=2)).mean()
         variances = variances[..., 0] + draws.var(axis=2) / draws.shape[2]
     if difference > max(_MEANS, _MEANS_ERRORS * np.sqrt(variances).mean()):

@@ -6,8 +6,7 @@ of one chain. The floor is what the finite reference adds to a distance even for
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.fidelity import distances
-from retinabench.fidelity.reference.reference_file import Reference
+from retinabench.fidelity.reference.reference_file import Reference, chains_of, predictive
 from retinabench.fidelity.scoring import measures
 from retinabench.fidelity.scoring.measures import (
     ALL,
@@ -54,24 +53,26 @@ class Evaluator:
     reference: Reference
     replicates: int = 1000
     seed: int = 0
-    resampling: Resampling = field(init=False)
 
-    def __post_init__(self) -> None:
-        drawn = Resampling.of(self.target, self.data.test.groups, self.replicates, self.seed)
-        object.__setattr__(self, "resampling", drawn)
+    @cached_property
+    def resampling(self) -> Resampling:
+        """The replicates."""
+        return Resampling.of(self.target, self.data.test.groups, self.replicates, self.seed)
 
     def grade(self, submission: Submission) -> Estimates:
         """Return all measures of a submission; the replicates of the ranked ones vary with points and chains."""
         found = self._over_points(submission)
         changes = measures.chain_changes(submission, self.reference, self.resampling.groups)
+        weights = measures.chain_weights(self.reference, self.target.name, self.replicates, self.seed)
         for group, of_group in changes.items():
             for name, each in of_group.items():
-                found[group][name] = measures.with_chains(found[group][name], each, self._chain_weights)
+                found[group][name] = measures.with_chains(found[group][name], each, weights)
         return found
 
     @cached_property
-    def _chain_weights(self) -> Values:
-        return measures.chain_weights(self.reference, self.target.name, self.replicates, self.seed)
+    def predictive(self) -> NDArray[np.floating]:
+        """What the reference predicts: probabilities (N, C), or draws of y (N, M)."""
+        return predictive(self.reference)
 
     @cached_property
     def truth(self) -> NDArray[Any] | None:
@@ -79,27 +80,22 @@ class Evaluator:
         return self.reference.labels if self.reference.external else labels(self.data)[1]
 
     def _over_points(self, submission: Submission) -> Estimates:
-        truth = self.truth
-        found: Estimates = {}
+        truth, values = self.truth, submission.values
         if self.target.likelihood == "gaussian":
-            assert submission.draws is not None
-            close = measures.close_regression(submission.draws, self.reference.draws)
-            useful = {} if truth is None else measures.regression(submission.draws, truth)
-            return self._in_groups({**close, **useful})
-        assert submission.probs is not None
+            useful = {} if truth is None else measures.regression(values, truth)
+            return self._in_groups({**measures.close_regression(values, self.predictive), **useful})
         alone = submission.samples is None or self.reference.samples is None
         sums = None if alone else SampleSums.of(np.asarray(submission.samples))
-        disagreement = self._disagreement
-        known = _Truth(self.reference.probs, self.reference.epistemic, disagreement)
+        known = _Truth(self.predictive, self.reference.epistemic, self._disagreement)
+        found: Estimates = {}
         for group, rows in self.resampling.groups.items():
-            measured = self._close(submission.probs, sums, known, rows)
+            measured = self._close(values, sums, known, rows)
             if truth is not None:
-                measured |= measures.classification(submission.probs[rows], truth[rows])
+                measured |= measures.classification(values[rows], truth[rows])
             found[group] = self.resampling.estimate(measured, group)
             if truth is not None and (decision := self.target.decision):
                 needs = decision.needs_expert(self.target.outputs)
-                area = measures.referral_area(submission.probs[rows], truth[rows], needs)
-                found[group]["referral_area"] = area
+                found[group]["referral_area"] = measures.referral_area(values[rows], truth[rows], needs)
         return found
 
     @cached_property
@@ -107,7 +103,7 @@ class Evaluator:
         """Each chain of the reference against the others, averaged over chains."""
         if self.reference.chains < 2:
             return {group: {} for group in self.resampling.groups}
-        parts = self._draws_of_chains() if self.target.likelihood == "gaussian" else self._probs_of_chains()
+        parts = [self._chain(k) for k in range(self.reference.chains)]
         return {
             group: {name: average([part[group][name] for part in parts]) for name in parts[0][group]}
             for group in self.resampling.groups
@@ -133,7 +129,7 @@ class Evaluator:
 
     def _floor_of_draws(self, group: str) -> dict[str, float]:
         rows, chains = self.resampling.groups[group], self.reference.chains
-        draws = self.reference.draws[rows]
+        draws = self.predictive[rows]
         count = draws.shape[1]
         found = {}
         for name, order in (("wasserstein", 1), ("w2", 2)):
@@ -153,31 +149,22 @@ class Evaluator:
         exact = self.floor[ALL].get(name)
         return None if exact is None else draw_curve(self.reference, rows, exact)
 
-    def _draws_of_chains(self) -> list[Estimates]:
-        assert self.reference.chain_draws is not None
-        return [
-            self._in_groups(measures.close_regression(chain, np.concatenate(others, axis=1)))
-            for chain, others in _one_and_others(self.reference.chain_draws)
-        ]
-
-    def _probs_of_chains(self) -> list[Estimates]:
-        """Grade each chain against the others; what needs samples is left out where the reference has none."""
-        assert self.reference.chain_probs is not None
-        found = []
-        for k, (chain, others) in enumerate(_one_and_others(self.reference.chain_probs)):
-            own, epistemic, disagreement = None, self.reference.epistemic, self._disagreement
-            if self.reference.samples is not None:
-                own = self._chain_sums[k]
-                rest = SampleSums.joined(self._chain_sums[:k] + self._chain_sums[k + 1 :])
-                epistemic, disagreement = rest.epistemic, rest.disagreement
-            known = _Truth(np.mean(others, axis=0), epistemic, disagreement)
-            found.append(
-                {
-                    group: self.resampling.estimate(self._close(chain, own, known, rows), group)
-                    for group, rows in self.resampling.groups.items()
-                }
-            )
-        return found
+    def _chain(self, k: int) -> Estimates:
+        """Grade a chain against the others; what needs samples is left out where the reference has none."""
+        chains = chains_of(self.reference)
+        others = distances.of_others(chains, k, self.target.likelihood)
+        if self.target.likelihood == "gaussian":
+            return self._in_groups(measures.close_regression(chains[k], others))
+        own, epistemic, disagreement = None, self.reference.epistemic, self._disagreement
+        if self.reference.samples is not None:
+            own = self._chain_sums[k]
+            rest = SampleSums.joined(self._chain_sums[:k] + self._chain_sums[k + 1 :])
+            epistemic, disagreement = rest.epistemic, rest.disagreement
+        known = _Truth(others, epistemic, disagreement)
+        return {
+            group: self.resampling.estimate(self._close(chains[k], own, known, rows), group)
+            for group, rows in self.resampling.groups.items()
+        }
 
     @cached_property
     def _disagreement(self) -> Values:
@@ -207,8 +194,3 @@ class Evaluator:
             )
             for group, rows in self.resampling.groups.items()
         }
-
-
-def _one_and_others(parts: Iterable[Any]) -> list[tuple[Any, list[Any]]]:
-    some = list(parts)
-    return [(part, some[:k] + some[k + 1 :]) for k, part in enumerate(some)]

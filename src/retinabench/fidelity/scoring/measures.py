@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +39,7 @@ from scipy.stats import rankdata
 
 from retinabench.core.random_streams import numpy_generator
 from retinabench.fidelity import distances
-from retinabench.fidelity.reference.reference_file import Reference
+from retinabench.fidelity.reference.reference_file import Reference, chains_of, predictive
 from retinabench.fidelity.submissions.submission import DRAWS, Submission
 from retinabench.fidelity.targets.target import Target
 from retinabench.metrics.bootstrap import percentile_interval
@@ -50,14 +50,9 @@ _VARIED = 0.05  # least share of rows that name another class than the most freq
 _DOUBT, _PROOF = 2.0, 4.0  # standard errors of an accuracy above chance
 
 
-def order_doubt(
-    submission: Submission, reference: NDArray[np.floating] | None, truth: NDArray[np.integer] | None
-) -> str:
-    """Return why the order of a submission is in doubt; empty where it is not, or cannot be told.
-
-    Shapes: `reference` (N, C), `truth` (N,).
-    """
-    if submission.probs is None or reference is None or truth is None or submission.about.counted:
+def order_doubt(submission: Submission, reference: NDArray[np.floating], truth: NDArray[np.integer] | None) -> str:
+    """Return why the order of a submission is in doubt; empty where it is not, or cannot be told."""
+    if submission.probs is None or truth is None or submission.about.counted:
         return ""
     named = submission.probs.argmax(axis=1)
     if 1 - np.bincount(named).max() / len(named) < _VARIED:
@@ -84,10 +79,7 @@ BLOCK = 1 << 22  # weights turned into float64 at once
 
 @dataclass(frozen=True, eq=False)
 class Measure:
-    """A number that is a function of means over points.
-
-    Shapes: `finish` (..., M).
-    """
+    """A number that is a function of the means over points of M terms, (n, M)."""
 
     terms: Values
     finish: Callable[[Values], Values]
@@ -140,10 +132,7 @@ class Resampling:
 
     @classmethod
     def of(cls, target: Target, group: NDArray[np.str_], replicates: int, seed: int) -> Resampling:
-        """Return resampled test points of a target.
-
-        Shapes: `group` (N,).
-        """
+        """Return resampled test points of a target, by the group (N,) of each."""
         groups = groups_of(target, group)
         generator = numpy_generator(seed, "fidelity bootstrap", target.name)
         counts = np.zeros((replicates, len(group)), np.uint8)
@@ -190,24 +179,22 @@ def chain_changes(
     """Return what each chain changes in the ranked distances: their values (K,) without it, less the mean of these."""
     if reference.chains < 2:
         return {}
-    values: dict[str, list[Values]] = {}
-    for k in range(reference.chains):
-        for name, terms in _without(submission, reference, k).items():
-            values.setdefault(name, []).append(terms)
-    found: dict[str, dict[str, Values]] = {}
-    for group, rows in groups.items():
-        means = {name: np.array([terms[rows].mean() for terms in parts]) for name, parts in values.items()}
-        found[group] = {name: each - each.mean() for name, each in means.items()}
+    likelihood = submission.likelihood
+    others = [distances.of_others(chains_of(reference), k, likelihood) for k in range(reference.chains)]
+    found: dict[str, dict[str, Values]] = {group: {} for group in groups}
+    for name, distance in distances.RANKED[likelihood].items():
+        terms = [distance(submission.values, one) for one in others]
+        for group, rows in groups.items():
+            means = np.array([of_points[rows].mean() for of_points in terms])
+            found[group][name] = means - means.mean()
     return found
 
 
 def with_chains(estimate: Estimate, changes: Values, weights: Values) -> Estimate:
-    """Return an estimate whose replicates also vary with the chains.
+    """Return an estimate whose replicates also vary with the chains: with their changes (K,) and weights (R, K).
 
     References:
         Efron & Tibshirani 1993, "An Introduction to the Bootstrap", chapter 11, for the jackknife's variance.
-
-    Shapes: `changes` (K,), `weights` (R, K).
     """
     if len(estimate.draws) != len(weights):
         return estimate
@@ -216,10 +203,7 @@ def with_chains(estimate: Estimate, changes: Values, weights: Values) -> Estimat
 
 
 def seed_shifts(values: Mapping[str, Values], replicates: int, seed: int, entry: str) -> dict[str, Values]:
-    """Return how the mean over S seeds varies in each replicate, (R,), jointly for all measures.
-
-    Shapes: `values` (S,), returns (R,).
-    """
+    """Return how the mean over S seeds varies in each replicate, (R,), jointly for all measures."""
     count = len(next(iter(values.values()), np.empty(0)))
     if count < 2:
         return {}
@@ -231,21 +215,6 @@ def seed_shifts(values: Mapping[str, Values], replicates: int, seed: int, entry:
         return {name: weights @ (each - each.mean()) / scale for name, each in values.items()}
 
 
-def _without(submission: Submission, reference: Reference, chain: int) -> dict[str, Values]:
-    """Return the ranked distances of each point from the reference without one chain."""
-    if submission.probs is not None:
-        assert reference.chain_probs is not None
-        rest = np.delete(reference.chain_probs, chain, axis=0).mean(axis=0)
-        return {
-            "agreement": distances.agreement(submission.probs, rest),
-            "total_variation": distances.total_variation(submission.probs, rest),
-        }
-    assert submission.draws is not None
-    assert reference.chain_draws is not None
-    others = np.concatenate(list(np.delete(reference.chain_draws, chain, axis=0)), axis=1)
-    return {"wasserstein": distances.wasserstein(submission.draws, others)}
-
-
 def classification(probs: NDArray[np.floating], label: NDArray[np.int64]) -> dict[str, Measure]:
     """Return accuracy and mean negative log-likelihood of probabilities (n, C) to classes (n,)."""
     with np.errstate(divide="ignore"):
@@ -254,10 +223,7 @@ def classification(probs: NDArray[np.floating], label: NDArray[np.int64]) -> dic
 
 
 def referral_area(probs: NDArray[np.floating], label: NDArray[np.int64], needs_expert: NDArray[np.bool_]) -> Estimate:
-    """Return the mean accuracy of P(needs an expert) > 1/2 over all shares referred, the most uncertain first.
-
-    Shapes: `needs_expert` (C,).
-    """
+    """Return the mean accuracy of P(needs an expert) > 1/2 over all shares referred, the most uncertain first."""
     prob = np.clip(probs[:, needs_expert].sum(axis=1, dtype=np.float64), 0, 1)
     uncertainty = np.round(binary_entropy(prob), 12)  # p and 1 - p are equally uncertain
     area = referral_curve(needs_expert[label].astype(int), prob, uncertainty, "accuracy").area
@@ -297,57 +263,47 @@ _GRAIN = 1e-4  # largest difference of equal probabilities: four decimals
 _GRAIN_OF_DRAWS = 0.25
 _MOST_CHAINS = 16  # whose 65,535 subsets are all compared; of more chains each, and the mean of all
 _BLOCK = 64  # probabilities that are compared with all subsets at a time: almost none is left after the first
-_SHARE = 0.5  # of samples, or draws, that stand in the reference
+_COPIED = 0.5  # share of samples, or draws, that stand in the reference
 _LIMIT = 0.5  # of the distance of exact inference
 _LIMIT_OF_CHAINS = 0.25  # the same of one of its chains
 
 
 def nearness(submission: Submission, reference: Reference) -> str:
     """Return `EQUAL` or `NEARER` where a submission is not independent of the reference, else an empty text."""
-    if submission.probs is not None:
-        if _of_some_chains(submission.probs, reference) or _holds_samples(submission, reference):
+    values, theirs = submission.values, predictive(reference)
+    distance = distances.DISTANCE[submission.likelihood]
+    if submission.likelihood == "categorical":
+        if _of_some_chains(values, reference) or _holds_samples(submission, reference):
             return EQUAL
-        found = float(distances.total_variation(submission.probs, reference.probs).mean())
-        exact = None if reference.external else float(posterior_distance(reference.mcse).mean())
-        if exact is not None and _near_a_chain(submission.probs, reference, exact):
+        if reference.external:
+            return ""
+        exact = float(posterior_distance(reference.mcse).mean())
+        # The error of one of K chains is √K times that of their mean.
+        nearest = min(float(distance(values, chain).mean()) for chain in chains_of(reference))
+        if nearest < _LIMIT_OF_CHAINS * exact * np.sqrt(reference.chains):
             return NEARER
     else:
-        assert submission.draws is not None
-        draws = reference.draws
-        if _shared(submission.draws, draws) > _SHARE:
+        if _shared(values, theirs) > _COPIED:
             return EQUAL
-        found = float(distances.wasserstein(submission.draws, draws).mean())
         # The distance of M draws from their own distribution is half of that of two halves of them from each other.
-        exact = float(distances.noise_floor(draws).mean()) / 2
-    return NEARER if exact is not None and found < _LIMIT * exact else ""
+        exact = float(distances.noise_floor(theirs).mean()) / 2
+    return NEARER if float(distance(values, theirs).mean()) < _LIMIT * exact else ""
 
 
 def posterior_distance(mcse: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Return the expected total variation (N,) of the exact probabilities from the reference: √(2/π) Σ_c e_c / 2.
-
-    Shapes: `mcse` (N, C).
-    """
+    """Return the expected total variation (N,) of the exact probabilities from the reference: √(2/π) Σ_c e_c / 2, e (N, C) its errors."""
     return np.asarray(np.nansum(mcse, axis=1) * np.sqrt(2 / np.pi) / 2, np.float64)
 
 
 def _of_some_chains(probs: Floats, reference: Reference) -> bool:
     """Whether probabilities (N, C) are those of some chains of the reference: its means, or those of what it keeps."""
-    assert reference.chain_probs is not None
-    parts, chains = [reference.chain_probs], len(reference.chain_probs)
+    parts, chains = [chains_of(reference)], reference.chains
     if reference.samples is not None and len(reference.samples) % chains == 0:  # they are in chain order
         samples = reference.samples.reshape(chains, -1, *probs.shape)
         parts.append(samples.mean(axis=1, dtype=np.float64))
     if reference.states is not None:
         parts.append(reference.states.mean(axis=0, dtype=np.float64))
     return any(_is_mean_of_some(probs, part) for part in parts)
-
-
-def _near_a_chain(probs: Floats, reference: Reference, exact: float) -> bool:
-    """Whether probabilities (N, C) are nearer to one of K chains, whose error is √K times `exact`, than others could be."""
-    assert reference.chain_probs is not None
-    chains = reference.chain_probs
-    nearest = min(float(distances.total_variation(probs, chain).mean()) for chain in chains)
-    return bool(nearest < _LIMIT_OF_CHAINS * exact * np.sqrt(len(chains)))
 
 
 def _is_mean_of_some(probs: Floats, chains: Floats) -> bool:
@@ -375,7 +331,7 @@ def _holds_samples(submission: Submission, reference: Reference) -> bool:
     points = submission.samples.shape[1:]
     theirs = {one.tobytes() for part in kept for one in part.reshape(-1, *points).astype(np.float16)}
     ours = [one.tobytes() for one in submission.samples.astype(np.float16)]
-    return sum(one in theirs for one in ours) > _SHARE * len(ours)
+    return sum(one in theirs for one in ours) > _COPIED * len(ours)
 
 
 def _shared(draws: NDArray[np.floating], reference: NDArray[np.floating]) -> float:
@@ -482,41 +438,41 @@ class MeasureNote(NamedTuple):
 
     label: str
     higher: bool
-    kind: Literal["fidelity", "utility"]
     unit: str = ""
-    most: float = np.inf
+    bounds: tuple[float, float] = (-np.inf, np.inf)  # which the normal part of a replicate may pass
+    undefined: str = "undefined here"
 
 
+_SHARE, _POSITIVE, _NO_SAMPLES = (0.0, 1.0), (0.0, np.inf), "needs posterior samples"
 MEASURES = {
-    "agreement": MeasureNote("agreement", True, "fidelity", most=1.0),
-    "total_variation": MeasureNote("total variation", False, "fidelity", most=1.0),
-    "epistemic_correlation": MeasureNote("epistemic rank correlation", True, "fidelity"),
-    "epistemic_error": MeasureNote("epistemic error", False, "fidelity", "nats"),
-    "disagreement_gap": MeasureNote("disagreement gap", False, "fidelity"),
-    "miscalibration": MeasureNote("miscalibration", False, "fidelity"),
-    "regret": MeasureNote("decision regret", False, "fidelity", "needless referrals"),
-    "wasserstein": MeasureNote("Wasserstein-1", False, "fidelity", "stds of y"),
-    "w2": MeasureNote("Wasserstein-2", False, "fidelity", "stds of y"),
-    "w2_kit": MeasureNote("w2_kit (-W1)", True, "fidelity", "stds of y"),
-    "w2_as_printed": MeasureNote("W2 as printed", False, "fidelity"),
-    "accuracy": MeasureNote("accuracy", True, "utility"),
-    "nll": MeasureNote("NLL", False, "utility", "nats"),
-    "referral_area": MeasureNote("referral area", True, "utility"),
-    "rmse": MeasureNote("RMSE", False, "utility", "stds of y"),
-    "crps": MeasureNote("CRPS", False, "utility", "stds of y"),
-    "coverage_90": MeasureNote("coverage of 90 %", True, "utility"),
+    "agreement": MeasureNote("agreement", True, bounds=_SHARE),
+    "total_variation": MeasureNote("total variation", False, bounds=_SHARE),
+    "epistemic_correlation": MeasureNote("epistemic rank correlation", True, undefined=f"{_NO_SAMPLES} that differ"),
+    "epistemic_error": MeasureNote("epistemic error", False, "nats", undefined=_NO_SAMPLES),
+    "disagreement_gap": MeasureNote("disagreement gap", False, undefined=_NO_SAMPLES),
+    "miscalibration": MeasureNote("miscalibration", False),
+    "regret": MeasureNote("decision regret", False, "needless referrals", _POSITIVE),
+    "wasserstein": MeasureNote("Wasserstein-1", False, "stds of y", _POSITIVE),
+    "w2": MeasureNote("Wasserstein-2", False, "stds of y", _POSITIVE),
+    "w2_kit": MeasureNote("w2_kit (-W1)", True, "stds of y"),
+    "w2_as_printed": MeasureNote("W2 as printed", False, bounds=_POSITIVE),
+    "accuracy": MeasureNote("accuracy", True, bounds=_SHARE),
+    "nll": MeasureNote(
+        "NLL", False, "nats", _POSITIVE, "a class that occurs got probability 0, or less than is stored"
+    ),
+    "referral_area": MeasureNote("referral area", True, bounds=_SHARE),
+    "rmse": MeasureNote("RMSE", False, "stds of y", _POSITIVE),
+    "crps": MeasureNote("CRPS", False, "stds of y", _POSITIVE),
+    "coverage_90": MeasureNote("coverage of 90 %", True, bounds=_SHARE),
 }
 
-RANKED = {"categorical": ("agreement", "total_variation"), "gaussian": ("wasserstein",)}
-"""The measures by which the board ranks, as the competition did."""
+RANKED = {likelihood: tuple(known) for likelihood, known in distances.RANKED.items()}
+"""The measures by which the board ranks."""
 
 
 @dataclass(frozen=True, eq=False)
 class SampleSums:
-    """Sums over S posterior samples, from which the information measures follow.
-
-    Shapes: `probs` (N, C), `entropy` (N,), `votes` (N, C).
-    """
+    """Sums over S posterior samples of probabilities (N, C), entropies (N,) and votes (N, C): the information measures follow from them."""
 
     samples: int
     probs: Values
@@ -572,10 +528,7 @@ def close_classification(
     *,
     costs: Values | None,
 ) -> dict[str, Measure]:
-    """Return the measures of closeness of a classification, for one group of n points.
-
-    Shapes: `costs` (2, C).
-    """
+    """Return the measures of closeness of a classification, for one group of n points and the costs (2, C) of a decision."""
     found = {
         "agreement": mean_of(distances.agreement(probs, reference)),
         "total_variation": mean_of(distances.total_variation(probs, reference)),

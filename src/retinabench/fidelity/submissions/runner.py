@@ -65,10 +65,7 @@ CPU = Resources("cpu")  # these networks are too small for anything else
 
 @dataclass(frozen=True, eq=False)
 class Predicted:
-    """Predictions of a posterior for all test points, with their cost.
-
-    Shapes: `values` (S, N, O).
-    """
+    """Predictions (S, N, O) of a posterior for all test points, with their cost."""
 
     values: NDArray[np.float32]
     gradients: float
@@ -153,15 +150,11 @@ class TargetRuns:
         if is_entry_run:
             write_submission(submission_in(folder), self.submission(result), checked=True)
 
-    def evidence(self, values: NDArray[np.float32]) -> dict[str, str]:
-        """Return the hashes that tie a submission to its run: of the manifest, and of the predictions (S, N, O)."""
+    def submission(self, predicted: Predicted) -> Submission:
+        """Return the submission of the entry's predictions; the hashes of manifest and predictions tie it to its run."""
+        target, values = self.target, predicted.values
         manifest = json.dumps(self.manifest(self.run), sort_keys=True).encode()
         contents = {"manifest": manifest, "predicted": np.ascontiguousarray(values).tobytes()}
-        return {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
-
-    def submission(self, predicted: Predicted) -> Submission:
-        """Return the submission of the entry's predictions."""
-        target, values = self.target, predicted.values
         about = About(
             task=target.name,
             target=target.fingerprint(self.data.sha256),
@@ -174,7 +167,7 @@ class TargetRuns:
             seconds=round(predicted.seconds, 1),
             version=__version__,
             implied=implied_by(self.run, len(self.data.train)),
-            evidence=self.evidence(values),
+            evidence={name: hashlib.sha256(content).hexdigest() for name, content in contents.items()},
         )
         return submission_of(values, target, about, self.run.seed)
 

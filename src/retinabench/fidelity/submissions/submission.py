@@ -121,14 +121,6 @@ def check_track(implied: Implied, target: Target, track: Track) -> None:
         )
 
 
-def departures_of(run: JsonObject | None, implied: Implied | None, target: Target) -> list[str]:
-    """Return in which points a submission departs from the target's posterior, by what it states and by its settings."""
-    found = [] if implied is None else implied.departures(target)
-    if run is None:
-        return found if implied is not None else ["it does not state what it targets"]
-    return list(dict.fromkeys(found + _of_settings(run, target)))
-
-
 def _of_settings(run: JsonObject, target: Target) -> list[str]:
     """Return the departures that the settings of a run show by themselves, without its method."""
     optimizer = run.get("optimizer")
@@ -248,12 +240,34 @@ class Submission:
     source: Path | None = None
 
     def departures(self, target: Target) -> list[str]:
-        """Return in which points it departs from the target's posterior, in words."""
-        return departures_of(self.about.run, self.about.implied, target)
+        """Return in which points it departs from the target's posterior, by what it states and by its settings, in words."""
+        run, implied = self.about.run, self.about.implied
+        found = [] if implied is None else implied.departures(target)
+        if run is None:
+            return found if implied is not None else ["it does not state what it targets"]
+        return list(dict.fromkeys(found + _of_settings(run, target)))
 
     def track(self, target: Target) -> Track:
         """Return the track to which it belongs."""
         return "open" if self.departures(target) else "stated"
+
+    @property
+    def arrays(self) -> Arrays:
+        """What a file holds of it, in the types of `KINDS`."""
+        known = {name: getattr(self, name) for name in KINDS}
+        return {name: np.asarray(values, KINDS[name]) for name, values in known.items() if values is not None}
+
+    @property
+    def likelihood(self) -> str:
+        """That of the targets which it can be for."""
+        return "gaussian" if self.probs is None else "categorical"
+
+    @property
+    def values(self) -> Floats:
+        """What is compared with a reference: its probabilities, or its draws."""
+        values = self.draws if self.probs is None else self.probs
+        assert values is not None
+        return values
 
     @property
     def title(self) -> str:
@@ -280,17 +294,12 @@ def content_hash(arrays: Mapping[str, NDArray[Any]], about: About) -> str:
 
 def write_submission(path: Path, submission: Submission, *, checked: bool = False) -> None:
     """Write our own NPZ atomically: probs float64, samples float16, draws float32."""
-    arrays: dict[str, Any] = {}
-    for name, kind in KINDS.items():
-        values = getattr(submission, name)
-        if values is not None:
-            arrays[name] = np.asarray(values, kind)
     about = submission.about
     if about.evidence is not None:
-        about = about.changed(content=content_hash(arrays, about))
+        about = about.changed(content=content_hash(submission.arrays, about))
     meta = np.array(json.dumps({"schema": SCHEMA, **about.to_dict()}, allow_nan=False))
     sink = io.BytesIO()
-    np.savez_compressed(sink, meta=meta, **arrays)
+    np.savez_compressed(sink, meta=meta, **submission.arrays)  # type: ignore[arg-type]
     write_bytes(path, sink.getvalue(), checked=checked)
 
 

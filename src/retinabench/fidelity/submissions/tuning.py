@@ -18,20 +18,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from retinabench.core.errors import DivergedError, InputError, WorkError, nearest
 from retinabench.core.files import write_json
-from retinabench.core.results import JsonObject
+from retinabench.core.results import Document
 from retinabench.core.version import __version__
 from retinabench.experiments.engines.scheduler import State
 from retinabench.experiments.execution import Resources
 from retinabench.experiments.many import Item, Result, ResultTable, run_many
 from retinabench.experiments.search.space import Point, Space, points, space_of
 from retinabench.fidelity import distances
-from retinabench.fidelity.reference.reference_file import Reference, read_reference
+from retinabench.fidelity.reference.reference_file import predictive, read_reference
 from retinabench.fidelity.submissions.entries import entries
 from retinabench.fidelity.submissions.runner import CPU, run_entry
-from retinabench.fidelity.submissions.submission import Submission, read_submission
+from retinabench.fidelity.submissions.submission import read_submission
 from retinabench.fidelity.targets.data import load
 from retinabench.fidelity.targets.target import Target
 
@@ -49,30 +50,27 @@ def search_space(name: str, target: Target) -> Space:
 
 
 @dataclass(frozen=True)
-class TuningPoint:
+class TuningPoint(Document):
     """One point of a search space: its values by dotted key, and how its trial ended.
 
     distance: to the reference, None where the trial failed; why: the reason. gradients: per training example; seconds: of the
     training.
     """
 
+    _optional = ("why", "gradients", "seconds")
+
     settings: Point
     distance: float | None
-    why: str = ""
-    gradients: float = 0.0
-    seconds: float = 0.0
-
-    def to_dict(self) -> JsonObject:
-        """Return the trial as JSON holds it."""
-        if self.distance is None:
-            return {"settings": dict(self.settings), "distance": None, "why": self.why}
-        cost = {"gradients": self.gradients, "seconds": self.seconds}
-        return {"settings": dict(self.settings), "distance": self.distance, **cost}
+    why: str | None = None
+    gradients: float | None = None
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)
-class Tuning:
+class Tuning(Document):
     """The trials of an entry on a target, of which at least one succeeded."""
+
+    _also = ("best", "seconds")
 
     trials: tuple[TuningPoint, ...]
 
@@ -81,13 +79,10 @@ class Tuning:
         """The trial that comes closest to the reference."""
         return min((one for one in self.trials if one.distance is not None), key=lambda one: one.distance or 0.0)
 
-    def to_dict(self) -> JsonObject:
-        """Return the trials, the best one and their time as JSON holds them."""
-        return {
-            "trials": [trial.to_dict() for trial in self.trials],
-            "best": self.best.to_dict(),
-            "seconds": round(sum(trial.seconds for trial in self.trials), 1),
-        }
+    @property
+    def seconds(self) -> float:
+        """The time of all trainings."""
+        return round(sum(trial.seconds or 0.0 for trial in self.trials), 1)
 
 
 def tune(
@@ -110,7 +105,8 @@ def tune(
     data = load(target, source)
     given = read_reference(target, data.sha256, reference)
     values = points(space, 0, trials, seed)
-    common = [__version__, name, target.fingerprint(data.sha256), _digest(given), budget, seed]
+    wanted = predictive(given)
+    common = [__version__, name, target.fingerprint(data.sha256), _digest(wanted), budget, seed]
     table = ResultTable(out / "results", {})
 
     def compute(items: Sequence[Item[Point]]) -> Iterator[tuple[Item[Point], Result]]:
@@ -133,18 +129,20 @@ def tune(
                 about = submission.about
                 assert about.budget is not None
                 assert about.seconds is not None
-                scores = {"distance": _distance(submission, given), "gradients": about.budget.used}
-                seconds = about.seconds
+                distance = float(distances.DISTANCE[target.likelihood](submission.values, wanted).mean())
+                scores, seconds = {"distance": distance, "gradients": about.budget.used}, about.seconds
             except (InputError, WorkError) as error:
                 state, message = ("diverged" if isinstance(error, DivergedError) else "failed"), str(error)
             yield item, Result(item.key, state, "", seconds, 1, time.time(), message, scores=scores)
 
     items = [Item(table, _key([*common, dict(one)]), one) for one in values]
     results = run_many(items, compute, lambda row: str(row.scores.get("distance", row.state)), resources.progress)
-    done = [
-        TuningPoint(one, row.scores.get("distance"), row.message, row.scores.get("gradients") or 0.0, row.seconds)
-        for one, row in zip(values, results, strict=True)
-    ]
+    done = []
+    for one, row in zip(values, results, strict=True):
+        if (distance := row.scores.get("distance")) is None:
+            done.append(TuningPoint(one, None, row.message))
+        else:
+            done.append(TuningPoint(one, distance, None, row.scores["gradients"], row.seconds))
     if all(trial.distance is None for trial in done):
         raise InputError(f"no trial of '{name}' gave a submission: {done[0].why}")
     found = Tuning(tuple(done))
@@ -160,15 +158,6 @@ def _key(content: Sequence[object]) -> str:
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
 
-def _digest(reference: Reference) -> str:
+def _digest(values: NDArray[np.floating]) -> str:
     """Return 12 digits that tell references apart by what is compared with them."""
-    predictive = reference.probs if reference.chain_probs is not None else reference.draws
-    return hashlib.sha256(np.ascontiguousarray(predictive).tobytes()).hexdigest()[:12]
-
-
-def _distance(submission: Submission, reference: Reference) -> float:
-    """Total variation or Wasserstein distance to the reference, mean over all test points."""
-    if submission.probs is not None:
-        return float(distances.total_variation(submission.probs, reference.probs).mean())
-    assert submission.draws is not None
-    return float(np.mean(distances.wasserstein(submission.draws, reference.draws)))
+    return hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest()[:12]

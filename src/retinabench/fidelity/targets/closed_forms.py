@@ -32,10 +32,7 @@ Loops = Callable[[Floats, Floats, Floats, Any, Floats, Floats], None]
 
 
 class MLPGaussian:
-    """The log-likelihood of the training points as a `LogLikelihood` of `methods/hmc.py`.
-
-    Shapes: `inputs` (N, D), `truth` (N,).
-    """
+    """The log-likelihood of training points, inputs (N, D) and truth (N,), as a `LogLikelihood` of `methods/hmc.py`."""
 
     def __init__(self, inputs: Tensor, truth: Tensor, floor: float = 0.0) -> None:
         self.inputs, self.truth, self.floor = inputs, truth, floor
@@ -60,10 +57,7 @@ class MLPGaussian:
 
 
 def plain(weights: Tensor, inputs: Tensor, truth: Tensor, floor: float) -> tuple[Tensor, Tensor]:
-    """Return the log-likelihoods (K,) and their gradients (K, P).
-
-    Shapes: `weights` (K, P), `inputs` (N, D), `truth` (N,).
-    """
+    """Return the log-likelihoods (K,) of inputs (N, D) and truth (N,), and their gradients (K, P)."""
     chains, features = len(weights), inputs.shape[1]
     hidden = (weights.shape[1] - 2) // (features + 3)
     flat = torch.split(weights, [hidden * features, hidden, 2 * hidden, 2], dim=1)
@@ -170,10 +164,7 @@ def _back(features: int) -> Callable[..., tuple[Any, Any, Any]]:
 
 
 class LinearSoftmax:
-    """One linear layer.
-
-    Shapes: `inputs` (N, D), `truth` (N,).
-    """
+    """One linear layer, of inputs (N, D) and classes (N,)."""
 
     def __init__(self, inputs: Tensor, truth: Tensor, floor: float = 0.0) -> None:
         self.x = torch.cat([inputs, torch.ones_like(inputs[:, :1])], dim=1)  # (N, D + 1)
@@ -211,14 +202,9 @@ class LinearSoftmax:
 
 
 class HiddenSoftmax(LinearSoftmax):
-    """One hidden layer of rectified units before the linear one.
+    """One hidden layer of eight rectified units before the linear one."""
 
-    Shapes: `inputs` (N, D), `truth` (N,).
-    """
-
-    def __init__(self, inputs: Tensor, truth: Tensor, floor: float = 0.0, hidden: int = 8) -> None:
-        super().__init__(inputs, truth, floor)
-        self.hidden = hidden
+    hidden = 8
 
     def _outputs(self, weights: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         chains, features, hidden = len(weights), self.x.shape[1] - 1, self.hidden

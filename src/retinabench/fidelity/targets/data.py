@@ -43,10 +43,14 @@ def load(target: Target, source: Path | None = None) -> TargetData:
     """Return the data of a target."""
     if target.points:
         return _points_alone(target, source)
-    found = _reader(target)(source, **target.read_options)
-    stated = target.mean is not None and target.std is not None
-    scaling = (target.mean, target.std) if stated else None
-    data = TargetData(found.part("train"), found.part("test"), scaling)  # type: ignore[arg-type]  # `stated`
+    try:
+        reader = import_location(target.read)
+    except InputError as error:
+        hint = "`read` names a function as package.module:function."
+        raise InputError(f"the reader of the target '{target.name}': {error}", hint=hint) from error
+    found = reader(source, **target.read_options)
+    scaling = (target.mean, target.std) if target.mean is not None and target.std is not None else None
+    data = TargetData(found.part("train"), found.part("test"), scaling)
     if len(data.train) != target.train:
         raise InputError(
             f"holds {len(data.train)} training points; the target '{target.name}' has {target.train}", file=source
@@ -71,10 +75,15 @@ def _points_alone(target: Target, source: Path | None) -> TargetData:
     return TargetData(none, ArrayDataset(rows, np.zeros(len(group), kind), group))
 
 
-def read_shipped(source: Path | None, name: str, referable_from: int | None = None) -> ArrayDataset:
-    """Return arrays that come with the package, with the splits ``train`` and ``test``."""
+def refuse_source(source: Path | None, name: str) -> None:
+    """Refuse a folder of data for a target that needs none."""
     if source is not None:
         raise InputError(f"the data of '{name}' come with the package", hint="Leave --data out.")
+
+
+def read_shipped(source: Path | None, name: str, referable_from: int | None = None) -> ArrayDataset:
+    """Return arrays that come with the package, with the splits ``train`` and ``test``."""
+    refuse_source(source, name)
     file = resources.files("retinabench.fidelity.reference").joinpath("shipped", f"{name}-data.npz")
     with file.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
         parts = {
@@ -120,14 +129,3 @@ def standardised(data: TargetData) -> tuple[NDArray[np.float32], NDArray[np.floa
     if train.dtype == np.uint8:
         scaled = [np.ascontiguousarray(inputs.transpose(0, 3, 1, 2)) for inputs in scaled]
     return scaled[0], scaled[1]
-
-
-def _reader(target: Target) -> Any:
-    """Import the function that reads the data of a target."""
-    try:
-        return import_location(target.read)
-    except InputError as error:
-        raise InputError(
-            f"the reader of the target '{target.name}': {error}",
-            hint="`read` names a function as package.module:function.",
-        ) from error

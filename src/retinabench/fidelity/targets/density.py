@@ -16,12 +16,11 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn.functional import conv2d, linear, silu
 
-from retinabench.core.errors import InputError
 from retinabench.core.random_streams import numpy_generator
 from retinabench.data.dataset import ArrayDataset, concatenate
 from retinabench.data.loader import Batches, array_batches
 from retinabench.fidelity.targets.closed_forms import HiddenSoftmax, LinearSoftmax, MLPGaussian
-from retinabench.fidelity.targets.data import TargetData, labels, standardised
+from retinabench.fidelity.targets.data import TargetData, labels, refuse_source, standardised
 from retinabench.fidelity.targets.target import Target
 from retinabench.methods.hmc import LogLikelihood
 from retinabench.methods.training.likelihood import Categorical, Gaussian, Likelihood
@@ -36,17 +35,16 @@ def lenet_smooth(weights: Weights, inputs: Tensor) -> Tensor:
     The first convolution, of inputs that all chains share, is one of K times as many channels. The later ones are
     separate: on processors a grouped convolution takes three times as long as its groups.
     """
-    chains, width = weights["conv1.bias"].shape
     first = conv2d(inputs, weights["conv1.weight"].flatten(0, 1), weights["conv1.bias"].flatten(), padding=2)
-    maps = torch.split(_halved(silu(first)), width, dim=1)
-    return torch.stack([_after_first(_one(weights, k), maps[k]) for k in range(chains)])
-
-
-def _after_first(weights: Weights, maps: Tensor) -> Tensor:
-    maps = _halved(silu(conv2d(maps, weights["conv2.weight"], weights["conv2.bias"])))
-    x = silu(linear(maps.flatten(1), weights["fc1.weight"], weights["fc1.bias"]))
-    x = silu(linear(x, weights["fc2.weight"], weights["fc2.bias"]))
-    return linear(x, weights["fc.weight"], weights["fc.bias"])
+    maps = torch.split(_halved(silu(first)), weights["conv1.bias"].shape[1], dim=1)
+    outputs = []
+    for k, x in enumerate(maps):
+        own = {name: values[k] for name, values in weights.items()}
+        x = _halved(silu(conv2d(x, own["conv2.weight"], own["conv2.bias"]))).flatten(1)
+        x = silu(linear(x, own["fc1.weight"], own["fc1.bias"]))
+        x = silu(linear(x, own["fc2.weight"], own["fc2.bias"]))
+        outputs.append(linear(x, own["fc.weight"], own["fc.bias"]))
+    return torch.stack(outputs)
 
 
 def _halved(maps: Tensor) -> Tensor:
@@ -55,29 +53,19 @@ def _halved(maps: Tensor) -> Tensor:
     return (rows[..., ::2] + rows[..., 1::2]) * 0.25
 
 
-def _one(weights: Weights, chain: int) -> dict[str, Tensor]:
-    return {name: values[chain] for name, values in weights.items()}
+def linear_head(weights: Weights, inputs: Tensor, layer: str = "fc") -> Tensor:
+    """(K, ...), (N, D) or (K, N, D) -> (K, N, O): one linear layer."""
+    bias = weights[f"{layer}.bias"]
+    return torch.baddbmm(bias[:, None], inputs.expand(len(bias), -1, -1), weights[f"{layer}.weight"].mT)
 
 
 def mlp(weights: Weights, inputs: Tensor) -> Tensor:
     """(K, ...), (N, D) -> (K, N, O): one hidden layer of rectified units."""
-    hidden = torch.baddbmm(
-        weights["fc1.bias"][:, None], inputs.expand(len(weights["fc1.bias"]), -1, -1), weights["fc1.weight"].mT
-    )
-    return torch.baddbmm(weights["fc.bias"][:, None], hidden.relu(), weights["fc.weight"].mT)
-
-
-def linear_head(weights: Weights, inputs: Tensor) -> Tensor:
-    """(K, ...), (N, D) -> (K, N, O): one linear layer."""
-    together = inputs.expand(len(weights["fc.bias"]), -1, -1)
-    return torch.baddbmm(weights["fc.bias"][:, None], together, weights["fc.weight"].mT)
+    return linear_head(weights, linear_head(weights, inputs, "fc1").relu())
 
 
 class Batched(NamedTuple):
-    """An evaluation at the weights of several chains.
-
-    Shapes: `forward` (K, ...).
-    """
+    """How many chains and points are evaluated at once, and by which function."""
 
     forward: Callable[[Weights, Tensor], Tensor]
     chains: int
@@ -271,7 +259,7 @@ Floats = NDArray[np.floating]
 
 def read_logistic(source: Path | None) -> ArrayDataset:
     """Return 60 training points, and test points near to them and far from them; `source` must be None."""
-    _refuse(source, "logistic")
+    refuse_source(source, "logistic")
     generator = numpy_generator(2029, "logistic")
     train = np.rint(generator.uniform(-2, 2, (60, 2)) * 64) / 64
     near, far = _grid(2.0), _grid(8.0)
@@ -285,7 +273,7 @@ def read_logistic(source: Path | None) -> ArrayDataset:
 
 def read_banana(source: Path | None) -> ArrayDataset:
     """Return 100 training points on the ridge, and test points across it and along it; `source` must be None."""
-    _refuse(source, "banana")
+    refuse_source(source, "banana")
     generator = numpy_generator(2030, "banana")
     train = np.tile([[1.0, 0.0], [-1.0, 0.0]], (50, 1))
     steps = np.linspace(-4, 4, 33)[:, None]
@@ -314,8 +302,3 @@ def _parts(
 def _grid(end: float) -> Floats:
     line = np.linspace(-end, end, 10)
     return np.stack([axis.ravel() for axis in np.meshgrid(line, line)], axis=1)
-
-
-def _refuse(source: Path | None, name: str) -> None:
-    if source is not None:
-        raise InputError(f"the data of '{name}' come with the package", hint="Leave --data out.")

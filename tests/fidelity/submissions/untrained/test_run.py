@@ -14,36 +14,27 @@ from retinabench.fidelity.submissions.submission import Budget, read_submission
 from retinabench.fidelity.submissions.untrained import run as untrained
 from retinabench.fidelity.targets.data import labels, load
 from retinabench.fidelity.targets.target import TARGETS
-from support.tiny_target import TEST, classification_target, regression_target
+from support.tiny_target import TEST, regression_target
 
 LOGISTIC = TARGETS["logistic"]
-
-
-def submission_of(file, target):
-    return read_submission(file, target, TEST, load(target).sha256)
 
 
 def test_the_infinite_width_limit_needs_no_training(monkeypatch, tmp_path):
     target = regression_target()
     file = run_entry("nngp", target, budget=5, out=tmp_path)
-    submission = submission_of(file, target)
+    submission = read_submission(file, target, TEST, load(target).sha256)
     assert submission.draws.shape == (TEST, 1000)
     assert submission.about.budget == Budget(limit=5, used=0.0, over=False)
     # The line of the tiny target, noise 0.1 of a deviation of 1, is learnt.
-    truth = standardised_truth(target)
+    truth = labels(load(target))[1]
     assert np.abs(submission.draws.mean(axis=1) - truth).mean() < 0.5 * np.abs(truth).mean()
     with monkeypatch.context() as patch:
-        patch.setitem(untrained.UNTRAINED, "nngp", None)  # nothing is computed twice
+        patch.setattr(untrained.infinite_width, "sample", None)  # nothing is computed twice
         assert run_entry("nngp", target, budget=5, out=tmp_path) == file
     with pytest.raises(InputError, match="has no settings"):
         run_entry("nngp", target, budget=5, out=tmp_path, overrides=["optimizer.lr=1"])
-    images = classification_target()
     with pytest.raises(InputError, match="infinite-width limit of 'lenet-smooth' is not known"):
-        run_entry("nngp", images, budget=5, out=tmp_path)
-
-
-def standardised_truth(target):
-    return labels(load(target))[1]
+        run_entry("nngp", TARGETS["fundus"], budget=5, out=tmp_path)
 
 
 @pytest.mark.parametrize("name", untrained.SAMPLERS)
@@ -59,15 +50,11 @@ def test_the_draws_come_closer_with_the_budget_which_is_never_exceeded(name):
 
 
 @pytest.mark.parametrize("name", untrained.SAMPLERS)
-@pytest.mark.parametrize("budget", [20, 29])
-def test_the_least_budgets_suffice(name, budget):
-    values, used = untrained.sample(name, LOGISTIC, load(LOGISTIC), budget, 0, QUIET)
-    assert len(values) > 0
-    assert used <= budget
-
-
-@pytest.mark.parametrize("name", untrained.SAMPLERS)
-def test_a_budget_that_is_too_small_is_refused(name, tmp_path):
+def test_a_budget_of_twenty_suffices_and_less_is_refused(name, tmp_path):
+    for budget in (20, 29):
+        values, used = untrained.sample(name, LOGISTIC, load(LOGISTIC), budget, 0, QUIET)
+        assert len(values) > 0
+        assert used <= budget
     with pytest.raises(InputError, match="budget of at least 20"):
         run_entry(name, LOGISTIC, budget=19, out=tmp_path)
     assert not list(tmp_path.iterdir())

@@ -35,17 +35,17 @@ def test_the_starts_have_the_variance_of_the_prior():
 LOGISTIC = TARGETS["logistic"]
 
 
-def run(name, density, budget):
-    counted = Counted(density)
+def run(name, budget, density=None, target=LOGISTIC):
+    counted = Counted(density or Density.of(LOGISTIC, load(LOGISTIC)))
     generator = torch.Generator().manual_seed(0)
     with QUIET.track("chain", budget, unit="gradients") as advance:
-        return samplers.SAMPLERS[name](LOGISTIC, counted, budget, generator, advance), counted.used
+        return samplers.SAMPLERS[name](target, counted, budget, generator, advance), counted.used
 
 
 @pytest.mark.parametrize("name", samplers.EXACT)
 def test_the_first_three_tenths_are_dropped_and_no_trajectory_takes_more_than_a_twentieth(name):
     budget = 400
-    kept, used = run(name, Density.of(LOGISTIC, load(LOGISTIC)), budget)
+    kept, used = run(name, budget)
     assert used == budget
     assert len(kept) >= 0.7 * budget / (budget / 20) - 1
     assert len(kept) <= 0.7 * budget
@@ -58,29 +58,22 @@ def test_a_step_that_the_budget_does_not_find_leaves_the_start(name):
     def contradicted(weights):
         return torch.zeros(len(weights)), torch.full_like(weights, 1e30)
 
-    kept, used = run(name, contradicted, 20)
+    kept, used = run(name, 20, contradicted)
     assert used >= 20
     assert len(kept) == 1
-
-
-def run_of_approximate_samplers(name, target, density, budget):
-    counted = Counted(density)
-    generator = torch.Generator().manual_seed(0)
-    with QUIET.track("sampler", budget, unit="gradients") as advance:
-        return samplers.SAMPLERS[name](target, counted, budget, generator, advance), counted.used
 
 
 @pytest.mark.parametrize(
     ("name", "budget", "particles"), [("smc", 100, 5), ("smc", 2000, 20), ("svgd", 1000, 20), ("svgd", 5000, 50)]
 )
 def test_particles_are_a_stated_share_of_the_budget(name, budget, particles):
-    kept, used = run_of_approximate_samplers(name, LOGISTIC, Density.of(LOGISTIC, load(LOGISTIC)), budget)
+    kept, used = run(name, budget)
     assert {len(weights) for weights in kept} == {particles}
     assert 0.8 * budget <= used <= budget
 
 
 def test_mclmc_keeps_a_state_of_every_gradient_after_the_first_three_tenths():
-    kept, used = run_of_approximate_samplers("mclmc", LOGISTIC, Density.of(LOGISTIC, load(LOGISTIC)), 200)
+    kept, used = run("mclmc", 200)
     assert (len(kept), used) == (140, 200)
 
 
@@ -88,4 +81,4 @@ def test_mclmc_refuses_a_single_weight_which_has_no_direction_to_turn_to():
     single = LOGISTIC.model_copy(update={"network": "linear"})
     object.__setattr__(single, "parameters", 1)
     with pytest.raises(InputError, match="at least two weights"):
-        run_of_approximate_samplers("mclmc", single, None, 100)
+        run("mclmc", 100, target=single)

@@ -44,11 +44,9 @@ Covariance = Callable[[Tensor, Tensor, float, int], Tensor]
 
 
 def relu_covariance(a: Tensor, b: Tensor, prior_variance: float, width: int) -> Tensor:
-    """Return the prior covariance K (N, M) of a network with one hidden layer of ReLU units between two sets of inputs.
+    """Return the prior covariance K (N, M) of a network with one hidden layer of ReLU units between inputs (N, D) and (M, D).
 
     With k = s² |x̃|², k' alike and θ the angle of x̃ and x̃', E[relu(z) relu(z')] = √(k k') (sin θ + (π - θ) cos θ) / 2π.
-
-    Shapes: `a` (N, D), `b` (M, D).
     """
     a, b = (torch.cat([x, torch.ones_like(x[:, :1])], dim=1) for x in (a, b))
     lengths = a.norm(dim=1)[:, None] * b.norm(dim=1)
@@ -64,8 +62,6 @@ def tangent_covariance(a: Tensor, b: Tensor, prior_variance: float, width: int) 
 
     Θ sums the products of the slopes by all weights: those by the output's weights and bias give K / s², those by the hidden layer's
     H s² E[1(z > 0) 1(z' > 0)] x̃·x̃', and the expectation is (π - θ) / 2π.
-
-    Shapes: `a` (N, D), `b` (M, D).
     """
     covariance = relu_covariance(a, b, prior_variance, width)
     a, b = (torch.cat([x, torch.ones_like(x[:, :1])], dim=1) for x in (a, b))
@@ -77,10 +73,7 @@ def tangent_covariance(a: Tensor, b: Tensor, prior_variance: float, width: int) 
 
 
 def linear_covariance(a: Tensor, b: Tensor, prior_variance: float, width: int) -> Tensor:
-    """Return s² x̃·x̃' (N, M): a linear layer's own process, which is its tangent as well.
-
-    Shapes: `a` (N, D), `b` (M, D).
-    """
+    """Return s² x̃·x̃' (N, M): a linear layer's own process, which is its tangent as well."""
     return prior_variance * (1 + a @ b.T)
 
 
@@ -118,11 +111,12 @@ def prior_of(target: Target, data: TargetData, kernel: str) -> ProcessCovariance
 
 def sample(
     target: Target, data: TargetData, draws: int = 1000, seed: int = 0, progress: Progress = QUIET, kernel: str = "nngp"
-) -> NDArray[np.float64]:
-    """Return draws of y at the test points of a regression, noise included, in the standardised unit: (M, draws)."""
-    prior = prior_of(target, data, kernel)
-    y = torch.from_numpy(labels(data)[0]).double()
-    return posterior_draws(y, prior, prior, draws, seed, progress, target.floor).numpy()
+) -> NDArray[np.floating]:
+    """Return draws of y at the test points, noise included, in the standardised unit, (M, draws), or class probabilities (S, M, C)."""
+    prior, given = prior_of(target, data, kernel), torch.from_numpy(labels(data)[0])
+    if target.likelihood == "gaussian":
+        return posterior_draws(given.double(), prior, prior, draws, seed, progress, target.floor).numpy()
+    return class_draws(given, prior, target.outputs, seed, progress).float().numpy()
 
 
 def posterior_draws(
@@ -134,10 +128,7 @@ def posterior_draws(
     progress: Progress = QUIET,
     floor: float = 0.0,
 ) -> Tensor:
-    """Draw y at the test points, (M, draws).
-
-    Shapes: `y` (N,).
-    """
+    """Draw y at the test points, (M, draws), given y (N,) at the training points."""
     root, inverse = square_root(raw.train)
     generator = torch_generator("cpu", seed, "infinite_width")
     states = latent_states(
@@ -160,10 +151,7 @@ def posterior_draws(
 
 @dataclass(frozen=True)
 class NoiseLikelihood:
-    """log p(y | r) with μ integrated out, log N(y; 0, C + diag σ²), as a function of ξ: σ = softplus(r) + floor, r = F ξ.
-
-    Shapes: `y` (N,), `covariance` (N, N), `root` (N, R).
-    """
+    """log p(y | r) with μ integrated out, log N(y; 0, C + diag σ²), as a function of ξ: σ = softplus(r) + floor, r = F ξ; `root` is F (N, R)."""
 
     y: Tensor
     covariance: Tensor
@@ -199,7 +187,7 @@ def latent_states(
 ) -> Tensor:
     """Sample coordinates that are N(0, I) a priori by K chains that start at draws of the prior; return all states, (S, R).
 
-    Shapes: `likelihood` (K, R), `observed` (T, K, R).
+    R-hat is checked of what `observed` makes of the chains (K, T, R).
     """
     state = hmc.start(likelihood, _normal((CHAINS, coordinates), generator))
     # A step is cheap here, so burn-in begins with a large one, as in Hoffman & Gelman 2014, to leave the starting points.
@@ -229,10 +217,7 @@ def latent_states(
 
 
 def conditioned(y: Tensor, prior: ProcessCovariances, std: Tensor) -> tuple[Tensor, Tensor]:
-    """Return mean (M,) and a root (M, M) of the covariance of Gaussian process regression with noise.
-
-    Shapes: `y` (N,), `std` (N,).
-    """
+    """Return mean (M,) and a root (M, M) of the covariance of Gaussian process regression of y (N,) with noise of std (N,)."""
     factor = torch.linalg.cholesky(prior.train + torch.diag(std.square()))
     cross = torch.linalg.solve_triangular(factor, prior.cross, upper=False)
     solved = torch.linalg.solve_triangular(factor, y[:, None], upper=False)[:, 0]
@@ -260,10 +245,7 @@ PER_STATE = 2  # draws at the test points given one state
 
 @dataclass(frozen=True)
 class ClassLikelihood:
-    """Σ log softmax(f)_y of latent values f = F ξ, as a function of ξ.
-
-    Shapes: `labels` (N,), `root` (N, R).
-    """
+    """Σ log softmax(f)_y of latent values f = F ξ, as a function of ξ; `root` is F (N, R)."""
 
     labels: Tensor
     root: Tensor
@@ -278,22 +260,10 @@ class ClassLikelihood:
         return (logs * hits).sum(dim=(1, 2)), gradient.flatten(1)
 
 
-def sample_classes(
-    target: Target, data: TargetData, seed: int = 0, progress: Progress = QUIET, kernel: str = "nngp"
-) -> NDArray[np.float32]:
-    """Return class probabilities of draws of the process at the test points, (S, M, C)."""
-    prior = prior_of(target, data, kernel)
-    given = torch.from_numpy(labels(data)[0])
-    return class_draws(given, prior, target.outputs, seed, progress).float().numpy()
-
-
 def class_draws(
     given: Tensor, prior: ProcessCovariances, classes: int, seed: int, progress: Progress = QUIET
 ) -> Tensor:
-    """Draw class probabilities at the test points, (S, M, C).
-
-    Shapes: `given` (N,).
-    """
+    """Draw class probabilities at the test points, (S, M, C), given the classes (N,) of the training points."""
     root, inverse = square_root(prior.train)
     generator = torch_generator("cpu", seed, "infinite_width", "classes")
     likelihood = ClassLikelihood(given, root, classes)
@@ -309,5 +279,5 @@ def class_draws(
     rest = square_root(prior.test - explained.T @ explained)[0]
     latent = states.view(len(states), classes, -1) @ explained  # (S, C, M)
     shape = (PER_STATE, *latent.shape[:2], rest.shape[1])
-    noise = torch.randn(shape, generator=generator, dtype=torch.float64) @ rest.T
+    noise = _normal(shape, generator) @ rest.T
     return torch.softmax((latent + noise).flatten(0, 1), dim=1).transpose(1, 2)

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -40,11 +38,12 @@ from retinabench.fidelity.targets.data import TargetData
 from retinabench.fidelity.targets.density import Density
 from retinabench.fidelity.targets.target import Target
 
-Floats = NDArray[np.floating]
 FEWEST_GRADIENTS = 20  # of a budget: one for each of the trajectories that a chain makes at least
 MOST_STATES = 1000  # that are predicted with
 
 HOW = {
+    "nngp": "a Gaussian process with the covariance of the prior's outputs",
+    "ntk": "a Gaussian process with the covariance of the linear expansion at random weights",
     "hmc": "draws of one chain",
     "nuts": "draws of one chain",
     "mclmc": "draws of one chain, up to the error of its step",
@@ -53,37 +52,12 @@ HOW = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class Found:
-    """What such an entry predicts.
-
-    Shapes: `values` (S, N, O).
-    """
-
-    how: str
-    values: Floats | None = None
-    draws: Floats | None = None
-    gradients: float = 0.0
-
-
-def _limit(kernel: str, target: Target, data: TargetData, budget: float, seed: int, progress: Progress) -> Found:
-    how = "a Gaussian process with the covariance of the prior's outputs"
-    if kernel == "ntk":
-        how = "a Gaussian process with the covariance of the linear expansion at random weights"
-    if target.likelihood == "gaussian":
-        return Found(how, draws=infinite_width.sample(target, data, DRAWS, seed, progress, kernel))
-    return Found(how, infinite_width.sample_classes(target, data, seed, progress, kernel))
-
-
-def _sampled(sampler: str, target: Target, data: TargetData, budget: float, seed: int, progress: Progress) -> Found:
-    values, gradients = sample(sampler, target, data, int(budget), seed, progress)
-    return Found(HOW[sampler], values, gradients=gradients)
-
-
 def sample(
     name: str, target: Target, data: TargetData, budget: int, seed: int, progress: Progress
-) -> tuple[NDArray[np.float32], int]:
-    """Return the predictions of the kept states (S, N, O), and the gradient evaluations that they took."""
+) -> tuple[NDArray[np.floating], int]:
+    """Return predictions (S, N, O), or draws of y (N, 1000), and the gradient evaluations that they took."""
+    if name in infinite_width.KERNELS:
+        return infinite_width.sample(target, data, DRAWS, seed, progress, name), 0
     torch.set_num_threads(1)
     density = Density.of(target, data)
     counted = Counted(density)
@@ -100,14 +74,6 @@ def _predicted(density: Density, kept: Sequence[Tensor]) -> NDArray[np.float32]:
     rows = np.linspace(0, len(weights) - 1, min(len(weights), MOST_STATES)).round().astype(int)
     parts = [density.predict(weights[some]) for some in np.array_split(rows, -(-len(rows) // 50))]
     return torch.cat(parts).numpy()
-
-
-Untrained = Callable[[Target, TargetData, float, int, Progress], Found]
-# By name: (target, data, budget, seed, progress) -> what it predicts.
-UNTRAINED: dict[str, Untrained] = {
-    **{kernel: partial(_limit, kernel) for kernel in infinite_width.KERNELS},
-    **{sampler: partial(_sampled, sampler) for sampler in SAMPLERS},
-}
 
 
 def run_untrained(
@@ -136,22 +102,17 @@ def run_untrained(
         progress.say(f"{UNTRAINED_TITLES[name]}, {target.name}, seed {seed}: done before")
         return file
     start = time.monotonic()
-    found = UNTRAINED[name](target, data, budget, seed, progress)
-    predicted = found.draws if found.values is None else found.values
-    assert predicted is not None
+    predicted, gradients = sample(name, target, data, int(budget), seed, progress)
     about = About(
         task=target.name, target=fingerprint, data=data.sha256, method=name, title=UNTRAINED_TITLES[name], seed=seed,
-        run={"method": {"name": name}}, budget=Budget(limit=budget, used=found.gradients, over=found.gradients > budget),
+        run={"method": {"name": name}}, budget=Budget(limit=budget, used=gradients, over=gradients > budget),
         seconds=round(time.monotonic() - start, 1), version=__version__,
-        implied=Implied(temperature=target.temperature, prior_variance=target.prior_variance, how=found.how),
+        implied=Implied(temperature=target.temperature, prior_variance=target.prior_variance, how=HOW[name]),
         evidence={"predicted": hashlib.sha256(np.ascontiguousarray(predicted).tobytes()).hexdigest()},
     )  # fmt: skip
-    write_submission(file, _submission(found, target, about, seed))
+    values = np.asarray(predicted, np.float32)
+    submission = (
+        Submission(draws=values, about=about) if values.ndim == 2 else submission_of(values, target, about, seed)
+    )
+    write_submission(file, submission)
     return file
-
-
-def _submission(found: Found, target: Target, about: About, seed: int) -> Submission:
-    if found.values is None:
-        assert found.draws is not None
-        return Submission(draws=found.draws.astype(np.float32), about=about)
-    return submission_of(np.asarray(found.values, np.float32), target, about, seed)
