@@ -176,29 +176,25 @@ def main():
     parser.add_argument("--chains", type=int)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--steps", type=int, help="leapfrog steps of a transition")
-    parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     if options.what == "measures":
         return measures()
-    if options.device == "cpu":
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
     torch.set_num_threads(1)
     task, step, steps = options.what, STEP[options.what], options.steps or STEPS[options.what]
     chains = options.chains or CHAINS[task]
     chosen = TARGETS[task]
-    density = Density.of(chosen, load(chosen, options.data), options.device)
+    density = Density.of(chosen, load(chosen, options.data))
     generator = torch.Generator().manual_seed(1)
     start = 0.5 * math.sqrt(chosen.prior_variance) * torch.randn(chains, chosen.parameters, generator=generator)
-    start = start.to(options.device)
     samplers = {"ours": ours(density, start, step, steps)}
     samplers["ours"]()
-    if options.device == "cpu":
-        try:
-            samplers |= theirs(density, start, step, steps)
-        except ImportError:
-            print("numpyro is not installed: only our own side is measured (pip install numpyro)")
+    try:
+        samplers |= theirs(density, start, step, steps)
+    except ImportError:
+        print("numpyro is not installed: only our own side is measured (pip install numpyro)")
     print(f"{task}: {chains} chains, {steps} steps of {step} per transition")
     middle = rounds(samplers, chains, steps, options.rounds)
     if len(middle) > 1:
