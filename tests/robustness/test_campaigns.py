@@ -84,7 +84,7 @@ def test_every_campaign_says_what_it_tries(name: str) -> None:
 
 def test_an_interrupted_run_continues(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
-    words = ["--only", "atomic_writes", "--jobs", "1", "--minutes", "0.02", "--log", log]
+    words = ["--only", "atomic_writes", "--jobs", "1", "--minutes", "0.04", "--log", log]
     assert "atomic_writes" in torture(*words)
     before = log.read_bytes()
     torture(*words)
