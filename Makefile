@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # CI sets LOCKED=1: everything comes from locks/all.txt, by hash. A CPU build of PyTorch has another hash, so that it is not the default.
 INSTALL := $(PIP) $(if $(LOCKED),--no-deps --no-build-isolation,--constraint constraints.txt)
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile  # fixtures of a module once
 
 .PHONY: demo test slow coverage torture recipes lint audit locks hooks docs docs-version pages notebooks pictures dist bench clean
 
@@ -84,7 +84,7 @@ dist: $(VENV)/dev.stamp
 	$(BIN)/python -m build --quiet --no-isolation --outdir dist/references references
 
 bench: $(VENV)/dev.stamp
-	@for file in benchmarks/*.py; do case $$file in */gpu_*|*/real*|*/interval_coverage.py|*/results.py|*baselines.py) ;; *) echo "== $$file"; $(BIN)/python $$file || exit 1 ;; esac; done
+	@for file in benchmarks/*.py; do case $$file in */gpu_*|*/real*|*/interval_coverage.py|*/results.py|*baselines.py|*/toolkit.py) ;; *) echo "== $$file"; $(BIN)/python $$file || exit 1 ;; esac; done
 
 clean:
 	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage src/*.egg-info

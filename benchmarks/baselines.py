@@ -19,6 +19,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import argparse
 import csv
 import inspect
+import json
 import tomllib
 from importlib.metadata import version
 from pathlib import Path
@@ -87,13 +88,8 @@ def freeze(name: str, data: Path, sums: Path | None) -> None:
         f'listing_sha256 = "{listing_sha256(hashes, hashes.values())}"',
         f'truth_sha256 = "{truth.digest()}"',
     ]
-    lines += [f"made_with = {{ {', '.join(f'{key} = {json_text(of)}' for key, of in made.items())} }}"] if made else []
+    lines += [f"made_with = {{ {', '.join(f'{key} = {json.dumps(of)}' for key, of in made.items())} }}"] if made else []
     file.write_text("\n".join([text.rstrip(), "", *lines, ""]), "utf-8")
-
-
-def json_text(text: str) -> str:
-    """Return a text in quotation marks."""
-    return f'"{text}"'
 
 
 def compute_all(benchmark: FrozenBenchmark, out: Path, data: list[str]) -> None:

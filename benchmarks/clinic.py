@@ -7,11 +7,10 @@ Every study has G patients with two eyes whose disease and scores are correlated
 
 from __future__ import annotations
 
-import argparse
-
 import numpy as np
 from scipy import stats
 from scipy.special import expit
+from toolkit import parse
 
 import retinabench as rb
 from retinabench.metrics.calibration import calibration_summary
@@ -74,10 +73,7 @@ def power(rng: np.random.Generator, studies: int) -> float:
 
 def main() -> None:
     """Print one line per number of patients."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--studies", type=int, default=500)
-    parser.add_argument("--seed", type=int, default=0)
-    asked = parser.parse_args()
+    asked = parse(__doc__, studies=500, seed=0)
     for patients in (100, 300, 1500):
         rng = np.random.default_rng([asked.seed, patients])
         rows = [covered(rng, patients) for _ in range(asked.studies)]

@@ -8,8 +8,7 @@
    Banks of 200 samples and 3 concepts; the same images are hard for every concept.
 2. False findings: 14 concepts whose rates are exactly the goals (85 %, 80 %), and 100 to 1,000 questions: share of examinations
    with at least one "goal missed", at the end and at any time.
-3. Power: answers about a cell until a missed goal of 85 % is found, for rates of 50 to 75 %: the old rule (which controls
-   nothing), one rate alone, and one of 28 rates.
+3. Power: answers about a cell until a missed goal of 85 % is found, for rates of 50 to 75 %: one rate alone, and one of 28.
 4. Claims: three claims stated together, each false by one sample of 200: share of studies with a wrong decision.
 5. Readers: five readers of different strictness; share of intervals that miss the rate against each truth that is named in
    `concepts/questioning/referral.py`, the worst of them, after questions that the answers steered and ended.
@@ -23,10 +22,12 @@
 
 from __future__ import annotations
 
-import argparse
+from collections import Counter
+from functools import cache
 
 import numpy as np
 from scipy import stats
+from toolkit import parse, print_head, print_row, share
 
 from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.banks.tables import ReaderPanel, majority, random_reader
@@ -52,31 +53,21 @@ STRATEGIES = ("random", "precision", "uncertainty", "claims")
 SELECTING = ("unpredictability", "uncertainty+unpredictability")
 
 
-def share(count, of):
-    """A percentage with its standard error."""
-    p = count / of
-    return f"{100 * p:.1f} ± {100 * np.sqrt(max(p * (1 - p), 1 / of) / of):.1f}"
-
-
 def jeffreys(right, asked):
     tail, a, b = 0.025, right + 0.5, asked - right + 0.5
     low = np.where(right == 0, 0.0, stats.beta.ppf(tail, a, b))
     return low, np.where(right == asked, 1.0, stats.beta.ppf(1 - tail, a, b))
 
 
-class Sequences:
-    """The intervals of new samples and banks for all counts, computed once."""
+@cache
+def ends(right, asked, of=None, alpha=0.05):
+    """The interval of a bank of `of` samples, or of new samples."""
+    return new_sequence(right, asked, alpha) if of is None else bank_sequence(right, asked, of, alpha)
 
-    def __init__(self):
-        self.known = {}
 
-    def __call__(self, right, asked, of=None, alpha=0.05):
-        key = right, asked, of, alpha
-        if key not in self.known:
-            self.known[key] = (
-                new_sequence(right, asked, alpha) if of is None else bank_sequence(right, asked, of, alpha)
-            )
-        return self.known[key]
+def outside(interval, value):
+    """Whether an interval, such as that of a bank, misses the value."""
+    return not interval.low - 1e-9 <= value <= interval.high + 1e-9
 
 
 def drawn(random, samples):
@@ -88,12 +79,11 @@ def drawn(random, samples):
 
 
 def coverage(examinations):
-    print(f"\n## Intervals that miss, in percent of the cells asked about: {examinations} examinations each\n")
-    print(
-        "| strategy | stop | this bank, end | ever | new samples, end | ever | Jeffreys, end | ever | any of 6 at once |"
+    title = f"Intervals that miss, in percent of the cells asked about: {examinations} examinations each"
+    print_head(
+        title,
+        "strategy | stop | this bank, end | ever | new samples, end | ever | Jeffreys, end | ever | any of 6 at once",
     )
-    print("|---|---|---|---|---|---|---|---|---|")
-    ends = Sequences()
     for strategy in (*STRATEGIES, *SELECTING):
         for rule, options in RULES.items():
             if (strategy == "claims") > (rule == "three claims") or (strategy in SELECTING and "claim" in rule):
@@ -102,46 +92,42 @@ def coverage(examinations):
             for number in range(examinations):
                 bank, right, answers = drawn(np.random.default_rng([1, number]), 200)
                 found = examine(bank, answers, strategy=strategy, seed=number, **options)
-                result, any_missed = found.to_dict(), False
-                for place, one in enumerate(result["concepts"].values()):
+                any_missed = False
+                for place, one in enumerate(found.to_dict()["concepts"].values()):
                     _, truth, prob = found.record.about(place)
                     for sign, name in ((0, "specificity"), (1, "sensitivity")):
                         rate, p = one[name], RATES[sign, place]
-                        if not rate["asked"]:
-                            continue
-                        whole = right[bank.truth[:, place] == sign, place]
-                        given = np.array([says_yes(x) for x in prob[truth == sign]]) == bool(sign)
-                        tally += missed(ends, rate, given, whole, p, found.strategy in SELECTING)
-                        any_missed |= not rate["simultaneous"]["low"] <= p <= rate["simultaneous"]["high"]
+                        if rate["asked"]:
+                            whole = right[bank.truth[:, place] == sign, place]
+                            given = np.array([says_yes(x) for x in prob[truth == sign]]) == bool(sign)
+                            tally += missed(rate, given, whole, p, found.strategy in SELECTING)
+                            any_missed |= not rate["simultaneous"]["low"] <= p <= rate["simultaneous"]["high"]
                 together += any_missed
-            cells = [share(count, tally[-1]) for count in tally[:-1]]
-            print(f"| {strategy} | {rule} | {' | '.join(cells)} | {share(together, examinations)} |", flush=True)
+            print_row(strategy, rule, *(share(count, tally[-1]) for count in tally[:-1]), share(together, examinations))
 
 
-def missed(ends, rate, given, whole, p, selecting):
+def missed(rate, given, whole, p, selecting):
     """Misses at the end and ever: bank, new samples, Jeffreys; and 1 cell."""
     k, n = np.cumsum(given), np.arange(1, len(given) + 1)
-    value = whole.mean()
     low, high = jeffreys(k, n)
     old = (p < low) | (p > high)
     if selecting:
-        at_end = not rate["low"] - 1e-9 <= value <= rate["high"] + 1e-9
+        at_end = not rate["low"] - 1e-9 <= whole.mean() <= rate["high"] + 1e-9
         new = not rate["new"]["low"] <= p <= rate["new"]["high"]
         return np.array([at_end, at_end, new, new, old[-1], old.any(), 1])
-    bank = [ends(int(a), int(b), len(whole)) for a, b in zip(k, n, strict=True)]
-    bank = [not one.low - 1e-9 <= value <= one.high + 1e-9 for one in bank]
-    new = [ends(int(a), int(b)) for a, b in zip(k, n, strict=True)]
-    new = [not one.low <= p <= one.high for one in new]
+    counts = list(zip(k.tolist(), n.tolist(), strict=True))
+    bank = [outside(ends(a, b, len(whole)), whole.mean()) for a, b in counts]
+    new = [not ends(a, b).low <= p <= ends(a, b).high for a, b in counts]
     return np.array([bank[-1], any(bank), new[-1], any(new), old[-1], old.any(), 1])
 
 
 def false_findings(examinations, concepts=14, samples=400):
-    print(
-        f"\n## Examinations with a false 'goal missed', in percent: {concepts} concepts at their goals, {examinations} each\n"
+    columns = "questions | old rule, end | ever | new rule, end | ever"
+    print_head(
+        f"Examinations with a false 'goal missed', in percent: {concepts} concepts at their goals, {examinations} each",
+        columns,
     )
-    print("| questions | old rule, end | ever | new rule, end | ever |\n|---|---|---|---|---|")
     goals, names = np.array([0.8, 0.85]), [f"c{k}" for k in range(concepts)]
-    ends = Sequences()
     runs = {count: np.zeros(4, int) for count in (100, 300, 1000)}
     for number in range(examinations):
         random = np.random.default_rng([2, number])
@@ -162,39 +148,29 @@ def false_findings(examinations, concepts=14, samples=400):
                 now = lacking.any(axis=(1, 2))
                 runs[asked] += np.array([now[0], ever[0], now[1], ever[1]])
     for count, tally in runs.items():
-        print(f"| {count} | {' | '.join(share(one, examinations) for one in tally)} |", flush=True)
+        print_row(count, *(share(one, examinations) for one in tally))
 
 
-old_high_known: dict[tuple[int, int], float] = {}
-
-
+@cache
 def old_high(k, n):
-    if (k, n) not in old_high_known:
-        old_high_known[k, n] = float(jeffreys(np.array(k), np.array(n))[1])
-    return old_high_known[k, n]
+    return float(jeffreys(np.array(k), np.array(n))[1])
 
 
 def power(studies, goal=0.85):
-    print(f"\n## Answers about a cell until 'below {goal:.0%}' is found: median (10 to 90 %), {studies} studies each\n")
-    print(
-        "| rate | old rule, fixed number with power 80 % | old rule, looked at after every answer | one rate | one of 8 | one of 28 |"
+    columns = "rate | old rule, fixed number with power 80 % | one rate | one of 8 | one of 28"
+    print_head(
+        f"Answers about a cell until 'below {goal:.0%}' is found: median (10 to 90 %), {studies} studies each", columns
     )
-    print("|---|---|---|---|---|---|")
-    ends = Sequences()
     for p in (0.5, 0.6, 0.7, 0.75):
-        stops = {m: [] for m in ("old", 1, 8, 28)}
+        stops = {m: [] for m in (1, 8, 28)}
         for number in range(studies):
-            k = np.cumsum(np.random.default_rng([3, number]).random(3000) < p)
-            for m in stops:
-                for n in range(1, 3001):
-                    right = int(k[n - 1])
-                    high = old_high(right, n) if m == "old" else ends(right, n, None, 0.05 / m).high
-                    if high < goal and (m == "old" or n >= LEAST):
-                        break
-                stops[m].append(n)
+            k = np.cumsum(np.random.default_rng([3, number]).random(3000) < p).tolist()
+            for m, stop in stops.items():
+                below = (n for n in range(LEAST, 3001) if ends(k[n - 1], n, None, 0.05 / m).high < goal)
+                stop.append(next(below, 3000))
         fixed = next(n for n in range(1, 3000) if stats.binom.cdf(highest(n, goal), n, p) >= 0.8)
-        cells = ["{1:.0f} ({0:.0f} to {2:.0f})".format(*np.percentile(stop, (10, 50, 90))) for stop in stops.values()]
-        print(f"| {p:.0%} | {fixed} | {' | '.join(cells)} |", flush=True)
+        cells = ("{1:.0f} ({0:.0f} to {2:.0f})".format(*np.percentile(stop, (10, 50, 90))) for stop in stops.values())
+        print_row(f"{p:.0%}", fixed, *cells)
 
 
 def highest(n, goal):
@@ -206,7 +182,8 @@ def highest(n, goal):
 
 
 def claims(studies, of=200):
-    print(f"\n## Three claims '>= 85 %' together, each false by one of {of} samples: {studies} studies\n")
+    columns = "each at 95 % (before) | together at 95 %"
+    print_head(f"Three claims '>= 85 %' together, each false by one of {of} samples: {studies} studies", columns)
     wrong = {1: 0, 3: 0}
     for number in range(studies):
         random = np.random.default_rng([4, number])
@@ -217,8 +194,7 @@ def claims(studies, of=200):
                 while claim.open:
                     claim.update(0, 1, bool(order[claim.asked]), claim.asked + 1)
             wrong[together] += any(claim.decided == "holds" for claim in stated)
-    print("| each at 95 % (before) | together at 95 % |\n|---|---|")
-    print(f"| {share(wrong[1], studies)} | {share(wrong[3], studies)} |")
+    print_row(*(share(count, studies) for count in wrong.values()))
 
 
 READERS = ("r1", "r2", "r3", "r4", "r5")
@@ -233,61 +209,59 @@ def read_images(random, samples):
 
 
 def readers(examinations):
-    print(
-        f"\n## Intervals that miss where several readers are the truth, in percent: {examinations} examinations each\n"
+    columns = "truth | rate against | this bank | new samples"
+    print_head(
+        f"Intervals that miss where several readers are the truth, in percent: {examinations} examinations each",
+        columns,
     )
-    print("| truth | rate against | this bank | new samples |\n|---|---|---|---|")
     random = np.random.default_rng(99)
     everyone, yes = read_images(random, 400_000)
-    votes = everyone
-    reading = votes[np.arange(len(votes)), :, random.integers(0, 5, len(votes))]
-    population = {"majority": majority(votes), "random": reading, "r2": votes[:, :, 1]}
-    for truth in ("majority", "random", "r2"):
-        bank_missed, new_missed, reader_missed, accuracy_missed = {}, 0, dict.fromkeys(READERS, 0), {}
-        auroc_missed = {}
-        against = ReaderPanel(READERS, everyone, truth).others() if truth == "majority" else {}
-        against[truth] = population[truth]
+    reading = everyone[np.arange(len(everyone)), :, random.integers(0, 5, len(everyone))]
+    population = {"majority": majority(everyone), "random": reading, "r2": everyone[:, :, 1]}
+    for truth, values in population.items():
+        others = ReaderPanel(READERS, everyone, truth).others() if truth == "majority" else {}
+        missed, cells, against = Counter(), 4 * examinations, {truth: values} | others
         for number in range(examinations):
-            random = np.random.default_rng([5, number])
-            votes, said = read_images(random, 150)
-            chosen = {"majority": majority(votes), "random": random_reader(votes, random), "r2": votes[:, :, 1]}
-            bank = Bank(None, "ab", np.ascontiguousarray(chosen[truth]))
-            panel = ReaderPanel(READERS, votes, truth)
-            done = examine(
-                bank, Answers(bank, np.where(said, 0.9, 0.1)), strategy="uncertainty", patience=15, seed=number
+            missed.update(misses_of_readers(number, truth, against, yes))
+        worst = {
+            what: max(n for key, n in missed.items() if key[0] == what) for what in ("accuracy", "AUROC", "reader")
+        }
+        for key in against:
+            print_row(
+                truth, key, share(missed["bank", key], cells), share(missed["new",], cells) if key == truth else ""
             )
-            found = enter_readers(done, panel)
-            possible = {truth: bank.truth} | (panel.others() if truth == "majority" else {})
-            for k, name in enumerate("ab"):
-                whole = found[name].accuracy
-                for key, values in possible.items():
-                    known = values[:, k] >= 0
-                    p = np.mean(said[known, k] == values[known, k])
-                    accuracy_missed[key] = accuracy_missed.get(key, 0) + (
-                        not whole.low - 1e-9 <= p <= whole.high + 1e-9
-                    )
-                area = found[name].auroc
-                for key, values in against.items():
-                    p = np.mean([np.mean(yes[values[:, k] == sign, k] == sign) for sign in (0, 1)])
-                    auroc_missed[key] = auroc_missed.get(key, 0) + (not area.low <= p <= area.high)
-                for sign, measure in ((0, "specificity"), (1, "sensitivity")):
-                    ends = getattr(found[name], measure)
-                    for key, values in possible.items():
-                        p = np.mean(said[values[:, k] == sign, k] == sign)
-                        bank_missed[key] = bank_missed.get(key, 0) + (not ends.low - 1e-9 <= p <= ends.high + 1e-9)
-                    p = np.mean(yes[population[truth][:, k] == sign, k] == sign)
-                    new_missed += not ends.new.low <= p <= ends.new.high
-                    for place, reader in enumerate(READERS):
-                        p = np.mean(said[votes[:, k, place] == sign, k] == sign)
-                        one = found.readers.concepts[name].against[measure][reader]
-                        reader_missed[reader] += not one.low - 1e-9 <= p <= one.high + 1e-9
-        cells = 4 * examinations
-        for key, count in bank_missed.items():
-            print(f"| {truth} | {key} | {share(count, cells)} | {share(new_missed, cells) if key == truth else ''} |")
-        worst = share(max(accuracy_missed.values()), cells // 2)
-        print(f"| {truth} | accuracy, the worst of these | {worst} | |")
-        print(f"| {truth} | AUROC, the worst of these | | {share(max(auroc_missed.values()), cells // 2)} |")
-        print(f"| {truth} | each reader, the worst | {share(max(reader_missed.values()), cells)} | |", flush=True)
+        print_row(truth, "accuracy, the worst of these", share(worst["accuracy"], cells // 2), "")
+        print_row(truth, "AUROC, the worst of these", "", share(worst["AUROC"], cells // 2))
+        print_row(truth, "each reader, the worst", share(worst["reader"], cells), "")
+
+
+def misses_of_readers(number, truth, against, yes):
+    """Count the intervals of one examination that miss, by what they are of and by whom it is compared with."""
+    random, missed = np.random.default_rng([5, number]), Counter()
+    votes, said = read_images(random, 150)
+    chosen = {"majority": majority(votes), "random": random_reader(votes, random), "r2": votes[:, :, 1]}
+    bank, panel = Bank(None, "ab", np.ascontiguousarray(chosen[truth])), ReaderPanel(READERS, votes, truth)
+    answers = Answers(bank, np.where(said, 0.9, 0.1))
+    found = enter_readers(examine(bank, answers, strategy="uncertainty", patience=15, seed=number), panel)
+    possible = {truth: bank.truth} | (panel.others() if truth == "majority" else {})
+    for k, name in enumerate("ab"):
+        one = found[name]
+        for key, values in possible.items():
+            known = values[:, k] >= 0
+            missed["accuracy", key] += outside(one.accuracy, np.mean(said[known, k] == values[known, k]))
+        for key, values in against.items():
+            p = np.mean([np.mean(yes[values[:, k] == sign, k] == sign) for sign in (0, 1)])
+            missed["AUROC", key] += not one.auroc.low <= p <= one.auroc.high
+        for sign, measure in ((0, "specificity"), (1, "sensitivity")):
+            ends = getattr(one, measure)
+            for key, values in possible.items():
+                missed["bank", key] += outside(ends, np.mean(said[values[:, k] == sign, k] == sign))
+            p = np.mean(yes[against[truth][:, k] == sign, k] == sign)
+            missed["new",] += not ends.new.low <= p <= ends.new.high
+            for place, reader in enumerate(READERS):
+                p = np.mean(said[votes[:, k, place] == sign, k] == sign)
+                missed["reader", reader] += outside(found.readers.concepts[name].against[measure][reader], p)
+    return missed
 
 
 def alike(random, patients, correlation):
@@ -301,15 +275,12 @@ def alike(random, patients, correlation):
 
 
 def patients(examinations):
-    print(f"\n## Intervals for new samples where patients have 1 to 8, in percent: {examinations} examinations each\n")
-    print(
-        "| correlation | stop | by patients, end | ever | width | by samples, end | ever | width |\n|---|---|---|---|---|---|---|---|"
+    columns = "correlation | stop | by patients, end | ever | width | by samples, end | ever | width"
+    print_head(
+        f"Intervals for new samples where patients have 1 to 8, in percent: {examinations} examinations each", columns
     )
-    ends = Sequences()
-    by_patient, by_sample = (
-        0.75,
-        (0.9 * 10 + 0.6 * 26) / 36,
-    )  # a patient's rate; a sample's, which weighs large ones more
+    by_patient = 0.75  # a patient's rate, and a sample's, which weighs large patients more
+    by_sample = (0.9 * 10 + 0.6 * 26) / 36
     for correlation in (0.0, 0.5, 1.0):
         for rule, options in {"100 questions": {"questions": 100}, "patience 12": {"patience": 12}}.items():
             tally, widths, cells = np.zeros(4, int), np.zeros(2), 0
@@ -335,23 +306,18 @@ def patients(examinations):
                         tally[2 * k : 2 * k + 2] += misses[-1], any(misses)
                         widths[k] += found[-1].high - found[-1].low if found else 1
                     cells += 1
-            shown = [share(count, cells) for count in tally]
+            ever = [share(count, cells) for count in tally]
             wide = [f"{width / cells:.2f}" for width in widths]
-            print(
-                f"| {correlation:g} | {rule} | {' | '.join([*shown[:2], wide[0], *shown[2:], wide[1]])} |", flush=True
-            )
+            print_row(f"{correlation:g}", rule, *ever[:2], wide[0], *ever[2:], wide[1])
 
 
 def ranking(examinations):
-    print(f"\n## Intervals of the AUROC that miss, in percent: {examinations} examinations each\n")
-    print(
-        "| samples | strategy | stop | end | ever | DeLong, end | mean width | DeLong |\n|---|---|---|---|---|---|---|---|"
-    )
+    columns = "samples | strategy | stop | end | ever | DeLong, end | mean width | DeLong"
+    print_head(f"Intervals of the AUROC that miss, in percent: {examinations} examinations each", columns)
     plan = [("single", strategy, rule) for strategy in ("precision", "uncertainty") for rule in list(RULES)[:3]]
     plan += [("1 to 8 of a patient", "uncertainty", rule) for rule in list(RULES)[:2]]
-    ends = Sequences()
     for kind, strategy, rule in plan:
-        tally, width, known = np.zeros(3, int), np.zeros(2), 0
+        tally, width = np.zeros(3, int), np.zeros(2)
         for number in range(examinations):
             random = np.random.default_rng([8, number])
             patient = np.arange(200) if kind == "single" else np.repeat(np.arange(60), random.integers(1, 9, 60))
@@ -376,17 +342,13 @@ def ranking(examinations):
             assert (stated.low, stated.high) == (found[-1] if found else (0.0, 1.0))
             tally += misses[-1], any(misses), not old[0] <= area <= old[1]
             width += stated.high - stated.low, np.nan_to_num(old[1] - old[0], nan=1)
-            known += 1
-        shown = [share(count, known) for count in tally]
-        print(
-            f"| {kind} | {strategy} | {rule} | {' | '.join(shown)} | {width[0] / known:.2f} | {width[1] / known:.2f} |",
-            flush=True,
-        )
+        missed = (share(count, examinations) for count in tally)
+        print_row(kind, strategy, rule, *missed, *(f"{one / examinations:.2f}" for one in width))
 
 
 def main_decision(studies):
-    print(f"\n## Intervals of the difference at equal grade that miss it (0.3), in percent: {studies} studies each\n")
-    print("| patients, two images each | questions | missed |\n|---|---|---|")
+    title = f"Intervals of the difference at equal grade that miss it (0.3), in percent: {studies} studies each"
+    print_head(title, "patients, two images each | questions | missed")
     for patients, questions in ((30, 60), (60, 120), (60, 240), (200, 800)):
         missed = 0
         for number in range(studies):
@@ -407,7 +369,7 @@ def main_decision(studies):
             decided = decisions(bank, predictions, FrozenThreshold())
             one = agreement(bank, record, decided).concepts["a"].at_equal_grade
             missed += not one.low <= 0.3 <= one.high
-        print(f"| {patients} | {questions} of {2 * n} | {share(missed, studies)} |", flush=True)
+        print_row(patients, f"{questions} of {2 * n}", share(missed, studies))
 
 
 PARTS = {
@@ -417,10 +379,7 @@ PARTS = {
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--examinations", type=int, default=400)
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
-    options = parser.parse_args()
+    options = parse(__doc__, examinations=400, parts=list(PARTS))
     for name in options.parts:
         PARTS[name](options.examinations)
 

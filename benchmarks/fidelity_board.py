@@ -14,11 +14,12 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import argparse
 import time
+from itertools import product
 from pathlib import Path
 
 import torch
+from toolkit import parse
 
 from retinabench.core.errors import InputError, WorkError
 from retinabench.fidelity.submissions.entries import UNTRAINED_TITLES, entries
@@ -33,33 +34,25 @@ WITHOUT_GRADIENTS = ("nngp", "ntk")  # one tier is enough
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("fidelity-runs"))
-    parser.add_argument("--tiers", type=float, nargs="+", default=[100, 1000])
-    parser.add_argument("--tasks", nargs="+", default=TASKS, choices=list(TARGETS))
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--data", action="append", default=[], help="TASK=FOLDER of data that are not shipped")
-    parser.add_argument("--entries", nargs="+", default=[*entries(), *UNTRAINED_TITLES])
-    options = parser.parse_args()
+    entrants = [*entries(), *UNTRAINED_TITLES]
+    runs = {"tiers": [100.0, 1000.0], "seeds": [0, 1, 2], "tasks": list(TASKS), "entries": entrants}
+    options = parse(__doc__, out=Path("fidelity-runs"), data=[], **runs)
     torch.set_num_threads(1)
     sources = {task: Path(path) for task, _, path in (word.partition("=") for word in options.data)}
     total, refused = 0.0, set()
-    for tier in options.tiers:
-        for seed in options.seeds:
-            for task in options.tasks:
-                for name in options.entries:
-                    if (name, task) in refused or (name in WITHOUT_GRADIENTS and tier != options.tiers[0]):
-                        continue
-                    start = time.process_time()
-                    try:
-                        run_entry(name, TARGETS[task], sources.get(task), budget=tier, seed=seed, out=options.out)
-                    except (InputError, WorkError) as error:
-                        refused.add((name, task))
-                        print(f"{name} {task}: left out: {type(error).__name__}: {error}", flush=True)
-                        continue
-                    took = time.process_time() - start
-                    total += took
-                    print(f"{name} {task} {tier:g} seed {seed}: {took:.1f} s", flush=True)
+    for tier, seed, task, name in product(options.tiers, options.seeds, options.tasks, options.entries):
+        if (name, task) in refused or (name in WITHOUT_GRADIENTS and tier != options.tiers[0]):
+            continue
+        start = time.process_time()
+        try:
+            run_entry(name, TARGETS.find(task), sources.get(task), budget=tier, seed=seed, out=options.out)
+        except (InputError, WorkError) as error:
+            refused.add((name, task))
+            print(f"{name} {task}: left out: {type(error).__name__}: {error}", flush=True)
+            continue
+        took = time.process_time() - start
+        total += took
+        print(f"{name} {task} {tier:g} seed {seed}: {took:.1f} s", flush=True)
     print(f"{total:.0f} s in all")
 
 

@@ -13,17 +13,17 @@ Exits with 1 where the numbers are apart. On a processor nothing is recorded, an
 
 from __future__ import annotations
 
-import argparse
 import math
 import statistics
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
+from sgmcmc import drawn_energy
+from toolkit import parse, seconds
 from torch import Tensor
 
 from retinabench.data.dataset import ArrayDataset
@@ -43,15 +43,13 @@ ROUNDS = 5
 
 def data_of(chosen: Target, *, toy: bool) -> TargetData:
     """Drawn retinas as the target has them; for `energy-gap`, whose files are the user's to bring, points of their shape."""
-    random = np.random.default_rng(0)
     if chosen.name == "fundus" and not toy:
         return load(chosen)
     count = 12 if toy else chosen.train
-    if chosen.name == "fundus":
-        inputs, truth = (random.integers(0, 255, (count, 28, 28, 3), dtype=np.uint8), random.integers(0, 5, count))
-    else:
-        inputs = random.normal(size=(count, 8))
-        truth = inputs.sum(axis=1) + random.normal(size=count)
+    if chosen.name == "energy-gap":
+        return drawn_energy(count)
+    random = np.random.default_rng(0)
+    inputs, truth = random.integers(0, 255, (count, 28, 28, 3), dtype=np.uint8), random.integers(0, 5, count)
     train = ArrayDataset(inputs, truth, np.full(count, "train"))
     return TargetData(train, replace(train, groups=np.full(count, "in_domain")))
 
@@ -84,14 +82,14 @@ def check(chosen: Target, data: TargetData, device: str) -> bool:
 def speed(log_likelihood: hmc.LogLikelihood, weights: Tensor, chosen: Target, steps: int, rounds: int) -> float:
     """Return leapfrog steps per second and chain, the median of the rounds."""
     state = hmc.start(log_likelihood, weights)
-    seconds = []
-    for _ in range(rounds + 1):
-        clock = time.perf_counter()
+
+    def walk() -> None:
         hmc.leapfrog(log_likelihood, state, torch.zeros_like(weights), chosen.prior_variance, STEP[chosen.name], steps)
         if weights.is_cuda:
             torch.cuda.synchronize()
-        seconds.append(time.perf_counter() - clock)
-    return steps / statistics.median(seconds[1:])  # the first one warms up
+
+    times = [seconds(walk) for _ in range(rounds + 1)]
+    return steps / statistics.median(times[1:])  # the first one warms up
 
 
 def speeds(chosen: Target, data: TargetData, device: str, *, toy: bool) -> None:
@@ -112,25 +110,22 @@ def speeds(chosen: Target, data: TargetData, device: str, *, toy: bool) -> None:
 def short_reference(chosen: Target, data: TargetData, device: str, *, toy: bool) -> None:
     """Print what a reference of a few transitions takes, its half-step check included."""
     length, step = (10, 0.05) if toy else (20, None)
+    made = []
     with tempfile.TemporaryDirectory() as folder:
-        clock = time.perf_counter()
-        made = make_reference(
-            chosen, data, Path(folder), chains=4, burn_in=length, keep=length, seed=0, step=step, device=device
-        )
-        seconds = time.perf_counter() - clock
-    acceptance = ", ".join(f"{rate:.2f}" for rate in made.about.acceptance)
+        options = {"chains": 4, "burn_in": length, "keep": length, "seed": 0, "step": step, "device": device}
+        took = seconds(lambda: made.append(make_reference(chosen, data, Path(folder), **options)))
+    about = made[0].about
+    acceptance = ", ".join(f"{rate:.2f}" for rate in about.acceptance)
     print(
-        f"reference of {chosen.name}, 4 chains of {length} + {length} transitions of {made.about.steps} steps, and as "
-        f"many of half the step as its check asks: {seconds:.1f} s; acceptance {acceptance}"
+        f"reference of {chosen.name}, 4 chains of {length} + {length} transitions of {about.steps} steps, and as "
+        f"many of half the step as its check asks: {took:.1f} s; acceptance {acceptance}"
     )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--toy", action="store_true")
-    toy = parser.parse_args(arguments).toy
+    toy = parse(__doc__, arguments, toy=False).toy
     if not toy and not torch.cuda.is_available():
-        parser.error("PyTorch finds no GPU; --toy runs the same lines without one")
+        raise SystemExit("PyTorch finds no GPU; --toy runs the same lines without one")
     device = "cpu" if toy else "cuda"
     print(f"{'CPU' if toy else torch.cuda.get_device_name()}, torch {torch.__version__}")
     data = {name: data_of(TARGETS[name], toy=toy) for name in CHAINS}

@@ -11,7 +11,8 @@ own arithmetic (3 x its forward pass per image) would need at that speed, and im
 
 Layers that draw are not compiled: a compiler stops at every generator, and 54 layers take it minutes for nothing. What
 fails is named and left out: a method that does not compile in `--seconds` is measured as it is, one that needs more
-memory than the card has, or once more than `--seconds`, is skipped, and after `--budget-seconds` no further one begins. `--out` is
+memory than the card has, or once more than `--seconds`, is skipped. `--batch`
+counts images on each card, and `--warm` steps before the clock starts. `--out` is
 written after every method. Several processes cannot give up one by one: there the first failure ends the run.
 `--device cpu --size 64 --width 8 --batch 4 --warm 1 --steps 12 --eager` runs the same lines without a card.
 """
@@ -21,16 +22,18 @@ from __future__ import annotations
 import argparse
 import gc
 import signal
+import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType, SimpleNamespace
+from types import FrameType
 from typing import Any
 
 import numpy as np
 import torch
+from toolkit import parse
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -90,6 +93,10 @@ class Clock:
             return begin.elapsed_time(end) / 1e3
         return end - begin
 
+    def median(self, first: int = 1) -> float:
+        """Median seconds of a step."""
+        return statistics.median(self.seconds(k, k + 1) for k in range(first, len(self.marks) - 1))
+
     @contextmanager
     def track(self, what: str, total: int, unit: str = "") -> Iterator[Callable[[int], None]]:
         yield lambda steps: self.mark()
@@ -144,7 +151,7 @@ def forward_work(run: Run, size: int) -> int:
     return counter.get_total_flops()
 
 
-def measure(run: Run, options: SimpleNamespace, device: torch.device, *, compiled: bool) -> dict[str, Any]:
+def measure(run: Run, options: argparse.Namespace, device: torch.device, *, compiled: bool) -> dict[str, Any]:
     """Images per second of training and of prediction on this process, and peak memory of the training in GB."""
     ranks = distributed.current().count
     generator = torch.Generator().manual_seed(0)
@@ -170,7 +177,7 @@ def measure(run: Run, options: SimpleNamespace, device: torch.device, *, compile
     return {"training": training, "predicting": predicting, "gigabytes": memory, "compiled": compiled}
 
 
-def attempt(run: Run, options: SimpleNamespace, device: torch.device) -> dict[str, Any]:
+def attempt(run: Run, options: argparse.Namespace, device: torch.device) -> dict[str, Any]:
     """Measure one method, as it is where it does not compile; return what was found, or the `error`.
 
     With several processes every failure is raised: the others would wait for ever.
@@ -205,20 +212,11 @@ def forget(device: torch.device) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--size", type=int, default=512)
-    parser.add_argument("--width", type=int, default=64)
-    parser.add_argument("--batch", type=int, default=64, help="images on each card")
-    parser.add_argument("--warm", type=int, default=5, help="steps before the clock starts")
-    parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--seconds", type=float, default=150, help="for one method, once compiled, once not")
-    parser.add_argument("--budget-seconds", type=float, default=1500, help="after which no method begins")
-    parser.add_argument("--out", type=Path, default=Path("gpu_methods.json"))
-    parser.add_argument("--eager", action="store_true", help="do not compile")
-    parser.add_argument("--methods", nargs="+", default=[n for n, m in METHODS.items() if hasattr(m, "fit")])
-    options = parser.parse_args(arguments)
-    began = time.monotonic()
+    trained = [name for name, method in METHODS.items() if hasattr(method, "fit")]
+    limits = {"seconds": 150.0, "warm": 5, "steps": 20}
+    sizes = {"size": 512, "width": 64, "batch": 64, "methods": trained}
+    given = {"device": "auto", "eager": False, "out": Path("gpu_methods.json"), **limits, **sizes}
+    options = parse(__doc__, arguments, **given)
     device = Resources(options.device).torch_device()
     ranks = distributed.join(device)
     set_arithmetic("bfloat16", device)
@@ -240,12 +238,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         f"matrix products {rate / 1e12:.3g} TFLOP/s, training {work / 1e9:.4g} GFLOP per image")  # fmt: skip
     say(f"{'method':12s} {'images/s':>9s} {'GB':>6s} {'share':>6s} {'S = 5 images/s':>15s}", flush=True)
     for name in options.methods:
-        # The first process's clock decides for all.
-        late = torch.tensor(float(ranks.leads and time.monotonic() - began > options.budget_seconds), device=device)
-        if distributed.total(late) > 0:
-            found: dict[str, Any] = {"error": f"not begun: {options.budget_seconds:g} s were over"}
-        else:
-            found = attempt(run_of(name), options, device)
+        found = attempt(run_of(name), options, device)
         if "error" not in found:
             pair = [found["training"], found["predicting"]]
             pair = distributed.total(torch.tensor(pair, dtype=torch.float64, device=device)).tolist()

@@ -16,29 +16,23 @@ confidence 90 %, and looks up the true risk of the certified threshold in 100,00
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 from interval_coverage import Population
 from numpy.typing import NDArray
+from toolkit import parse, print_head, print_row, share
 
 import retinabench as rb
 from retinabench.metrics.guarantees.certificate import certify
 from retinabench.metrics.guarantees.goals import Goal, Per, ReferralCases, weights
 from retinabench.metrics.guarantees.sequence import SHARE
 from retinabench.metrics.guarantees.threshold import choose_threshold
-from retinabench.metrics.guarantees.triage import (
-    Side,
-    certified_ends,
-    plain_ends,
-    zone_cases,
-    zone_certificates,
-    zone_goals,
-)
+from retinabench.metrics.guarantees.triage import certified_ends, plain_ends, zone_cases, zone_certificates, zone_goals
 
 DELTA = 0.1
 GOAL = 0.1  # of the adversarial populations
@@ -56,8 +50,6 @@ CELLS: list[tuple[str, Per, str]] = [
     ("1 or 4", "patient-image", "npv"),
     *(("1 or 4", "image", name) for name in list(GOALS)[1:]),
 ]
-
-
 ZONE_GOALS = {-0.8: ["npv=.9", "sensitivity=.8", "ppv=.8"], -2.0: ["npv=.95", "sensitivity=.5", "ppv=.7"]}
 ZONE_CELLS: list[tuple[str, Per, float]] = [
     ("two eyes", "image", -0.8),
@@ -91,66 +83,76 @@ def draw_with_prob(
 def truth(kind: str, per: Per) -> Callable[[Goal, float], bool]:
     """Return whether a threshold breaks a goal in the population."""
     cases = draw(np.random.default_rng(99), POPULATION, kind, per)
-    known: dict[tuple[Goal, float], bool] = {}
-
-    def broken(goal: Goal, threshold: float) -> bool:
-        if (goal, threshold) not in known:
-            num, den = goal.spec.sums(cases, threshold)
-            known[goal, threshold] = bool(num.sum() > goal.max_risk * den.sum())
-        return known[goal, threshold]
-
-    return broken
+    return cache(lambda goal, threshold: breaks(goal, threshold, cases))
 
 
-def zones_broken(
-    views: dict[Side, ReferralCases], goals: dict[Side, tuple[Goal, ...]], ends: tuple[float | None, float | None]
-) -> bool:
-    """Return whether a zone breaks one of its goals in the population."""
-    sums = [
-        (goal, *goal.spec.sums(views[side], end if side == "negative" else -end))
-        for (side, of), end in zip(goals.items(), ends, strict=True)
-        if end is not None
-        for goal in of
-    ]
-    return any(num.sum() > goal.max_risk * den.sum() for goal, num, den in sums)
+def breaks(goal: Goal, threshold: float, cases: ReferralCases) -> bool:
+    """Return whether the risk of cases at a threshold is above the goal."""
+    num, den = goal.spec.sums(cases, threshold)
+    return bool(num.sum() > goal.max_risk * den.sum())
+
+
+def judged(cases: ReferralCases, goals: list[Goal], broken: Callable[[Goal, float], bool]) -> list[float]:
+    """Of the certified threshold and of a plain one: whether it breaks a goal, whether there is one, and which share is answered."""
+    row: list[float] = []
+    for threshold in (certify(cases, goals, DELTA).threshold, choose_threshold(cases, goals).threshold):
+        if threshold is None:
+            row += 0, 0, 0
+        else:
+            answered = np.average(cases.uncertainty <= threshold, weights=cases.weight)
+            row += any(broken(goal, threshold) for goal in goals), 1, answered
+    return row
+
+
+def certificates(studies: int, sizes: list[int], names: list[str]) -> None:
+    """Print how often certified thresholds and plain ones break a goal."""
+    columns = "images | per | goals | patients | broken, % | certified | answered | plain broken | plain answered | s"
+    print_head("Certificates", columns)
+    for kind, per, name in (cell for cell in CELLS if cell[2] in names):
+        broken, goals = truth(kind, per), [Goal.parse(text) for text in GOALS[name]]
+        for patients in sizes:
+            begun = time.perf_counter()
+            drawn = (draw(np.random.default_rng([1, study]), patients, kind, per) for study in range(studies))
+            ours, plain = np.split(np.mean([judged(cases, goals, broken) for cases in drawn], axis=0), 2)
+            shares = (f"{one:.0%}" for one in (ours[1], ours[2], plain[0], plain[2]))
+            wrong, took = share(ours[0] * studies, studies), f"{time.perf_counter() - begun:.0f}"
+            print_row(kind, per, ", ".join(map(str, goals)), patients, wrong, *shares, took)
 
 
 def zones(studies: int, sizes: list[int]) -> None:
-    """Print one line per population, estimand and number of patients: how often a zone breaks a goal."""
-    print(
-        "| images | per | prevalence | patients | broken | zones certified | negative, positive, read | plain broken | s |"
+    """Print how often a zone breaks a goal, by certified and by plain ends."""
+    title = "Zones"
+    print_head(
+        title,
+        "images | per | prevalence | patients | broken, % | zones certified | negative, positive, read | plain broken | s",
     )
-    print("|---|---|---|---|---|---|---|---|---|", flush=True)
     for kind, per, mean in ZONE_CELLS:
         goals = zone_goals(ZONE_GOALS[mean])
         people, prob = draw_with_prob(np.random.default_rng(99), POPULATION, kind, per, mean)
         views = {side: zone_cases(people, prob, side) for side in goals}
-        prevalence = np.average(people.label, weights=people.weight)
+
+        def broken(ends: tuple[float | None, float | None], views=views, goals=goals) -> bool:
+            sides = [
+                (side, end if side == "negative" else -end)
+                for side, end in zip(goals, ends, strict=True)
+                if end is not None
+            ]
+            return any(breaks(goal, end, views[side]) for side, end in sides for goal in goals[side])
 
         for patients in sizes:
             begun, rows = time.perf_counter(), []
             for study in range(studies):
                 cases, p = draw_with_prob(np.random.default_rng([2, study]), patients, kind, per, mean)
-                ends = certified_ends(cases, p, zone_certificates(cases, p, goals, DELTA))
-                a, b = (-1.0 if ends[0] is None else ends[0]), (2.0 if ends[1] is None else ends[1])
+                low, high = certified_ends(cases, p, zone_certificates(cases, p, goals, DELTA))
+                a, b = (-1.0 if low is None else low), (2.0 if high is None else high)
                 shares = [np.average(x, weights=cases.weight) for x in (p <= a, p >= b)]
-                rows.append(
-                    (
-                        zones_broken(views, goals, ends),
-                        ends[0] is not None,
-                        ends[1] is not None,
-                        *shares,
-                        zones_broken(views, goals, plain_ends(cases, p, goals)),
-                    )
-                )
+                plain = broken(plain_ends(cases, p, goals))
+                rows.append((broken((low, high)), low is not None, high is not None, *shares, plain))
             wrong, below, above, negative, positive, plain = np.mean(rows, axis=0)
-            error = np.sqrt(max(wrong * (1 - wrong), 1 / studies) / studies)
-            print(
-                f"| {kind} | {per} | {prevalence:.0%} | {patients} | {100 * wrong:.1f} ± {100 * error:.1f} % | {below:.0%}, {above:.0%} "
-                f"| {negative:.0%}, {positive:.0%}, {1 - negative - positive:.0%} | {plain:.0%} "
-                f"| {time.perf_counter() - begun:.0f} |",
-                flush=True,
-            )  # fmt: skip
+            ill, took = np.average(people.label, weights=people.weight), f"{time.perf_counter() - begun:.0f}"
+            zoned = f"{negative:.0%}, {positive:.0%}, {1 - negative - positive:.0%}"
+            row = [f"{ill:.0%}", patients, share(wrong * studies, studies), f"{below:.0%}, {above:.0%}", zoned]
+            print_row(kind, per, *row, f"{plain:.0%}", took)
 
 
 WITH_MANY = ((1, 30), (0.97, 0.03)), ((1, 2, 3, 8), (0.4, 0.3, 0.2, 0.1))
@@ -159,8 +161,7 @@ WITH_MANY = ((1, 30), (0.97, 0.03)), ((1, 2, 3, 8), (0.4, 0.3, 0.2, 0.1))
 def adversarial(studies: int) -> None:
     """Print one line per population whose risk is just above the goal at nearly every threshold at which a sequence may begin."""
     over, under = GOAL * 1.0001, GOAL * 0.999
-    print("| population | patients | wrong certificates | certified |")
-    print("|---|---|---|---|", flush=True)
+    print_head("Adversarial populations", "population | patients | wrong certificates | certified")
     for patients in (200, 600):
         k = max(37, SHARE * patients) / patients  # share of the patients with which the sequence begins
         populations: dict[str, tuple[list[float], list[float], bool]] = {
@@ -215,14 +216,11 @@ def _adversary(
         t = min(threshold, 1.0) if threshold is not None else 0.0
         rows.append((np.interp(t, places, errors) > GOAL * t * (1 + 1e-9), threshold is not None))
     wrong, certified = np.mean(rows, axis=0)
-    print(f"| {name} | {patients} | {wrong:.1%} | {certified:.0%} |", flush=True)
+    print_row(name, patients, f"{wrong:.1%}", f"{certified:.0%}")
 
 
-SITES = {
-    "A": (0.5, 0.0),
-    "B": (0.3, 0.7),
-    "C": (0.2, 1.4),
-}  # share of the patients, and how much less their logits tell
+# Share of the patients, and how much less their logits tell.
+SITES = {"A": (0.5, 0.0), "B": (0.3, 0.7), "C": (0.2, 1.4)}
 
 
 def within_sites(studies: int, sizes: list[int]) -> None:
@@ -236,31 +234,25 @@ def within_sites(studies: int, sizes: list[int]) -> None:
         return replace(cases, positive=logit > 0, uncertainty=np.round(0.5 - np.abs(1 / (1 + np.exp(-logit)) - 0.5), 2))
 
     truths = {name: of_site(np.random.default_rng(5), POPULATION, less) for name, (_, less) in SITES.items()}
-    print("| patients | rule | site | broken | certified |\n|---|---|---|---|---|", flush=True)
+    print_head("Sites", "patients | rule | site | broken | certified")
     for patients in sizes:
-        broken, granted = {}, {}
+        found: dict[tuple[str, str], list[tuple[bool, bool]]] = {}
         for study in range(studies):
             rng = np.random.default_rng([6, study])
             parts = {name: of_site(rng, round(share * patients), less) for name, (share, less) in SITES.items()}
             starts = np.cumsum([0, *(int(one.patient.max()) + 1 for one in parts.values())])
-            pooled = ReferralCases(*(
-                np.concatenate([getattr(one, field) for one in parts.values()])
-                for field in ("label", "positive", "uncertainty")
-            ), np.concatenate([one.patient + k for one, k in zip(parts.values(), starts, strict=False)]), np.ones(sum(map(len, parts.values()))))  # fmt: skip
-            together = certify(pooled, [goal], DELTA).threshold
+            patient = np.concatenate([one.patient + k for one, k in zip(parts.values(), starts, strict=False)])
+            columns = ("label", "positive", "uncertainty")
+            joined = [np.concatenate([getattr(one, name) for one in parts.values()]) for name in columns]
+            together = certify(ReferralCases(*joined, patient, np.ones(len(patient))), [goal], DELTA).threshold
             for name, one in parts.items():
-                for rule, found in (
-                    ("one for all", together),
-                    ("one for each", certify(one, [goal], DELTA / 3).threshold),
-                ):
-                    wrong = found is not None and goal.spec.estimate(truths[name], found).value > goal.value
-                    broken.setdefault((rule, name), []).append(wrong)
-                    granted.setdefault((rule, name), []).append(found is not None)
-        for (rule, name), wrong in broken.items():
-            print(
-                f"| {patients} | {rule} | {name} | {np.mean(wrong):.1%} | {np.mean(granted[rule, name]):.0%} |",
-                flush=True,
-            )
+                alone = certify(one, [goal], DELTA / 3).threshold
+                for rule, end in (("one for all", together), ("one for each", alone)):
+                    wrong = end is not None and goal.spec.estimate(truths[name], end).value > goal.value
+                    found.setdefault((rule, name), []).append((wrong, end is not None))
+        for (rule, name), rows in found.items():
+            wrong, granted = np.mean(rows, axis=0)
+            print_row(patients, rule, name, f"{wrong:.1%}", f"{granted:.0%}")
 
 
 REAL_GOALS = ("selective_risk=.05", "selective_risk=.02")
@@ -269,7 +261,7 @@ REAL_GOALS = ("selective_risk=.05", "selective_risk=.02")
 def from_population(path: Path, studies: int, sizes: list[int]) -> None:
     """Print how certificates of studies fare that are drawn from a table of patients, whose own values are the truth."""
     people = Population(path, "usual")
-    print("| per | goal | patients | broken | certified | answered |\n|---|---|---|---|---|---|", flush=True)
+    print_head("A population", "per | goal | patients | broken | certified | answered")
     for per in ("image", "patient"):
 
         def view(part: rb.Predictions, per: str = per) -> ReferralCases:
@@ -282,63 +274,27 @@ def from_population(path: Path, studies: int, sizes: list[int]) -> None:
                 for study in range(studies):
                     drawn = view(people.study(np.random.default_rng([7, study]), patients))
                     found = certify(drawn, [goal], DELTA).threshold
-                    num, den = goal.spec.sums(truth, -np.inf if found is None else found)
-                    wrong = found is not None and num.sum() > goal.max_risk * den.sum()
+                    wrong = found is not None and breaks(goal, found, truth)
                     answered = 0.0 if found is None else np.mean(truth.uncertainty <= found)
                     rows.append((wrong, found is not None, answered))
                 wrong, granted, answered = np.mean(rows, axis=0)
-                print(f"| {per} | {goal} | {patients:,} | {wrong:.1%} | {granted:.0%} | {answered:.0%} |", flush=True)
+                print_row(per, goal, f"{patients:,}", f"{wrong:.1%}", f"{granted:.0%}", f"{answered:.0%}")
 
 
 def main() -> None:
-    """Print one line per population, estimand, goal and number of patients."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--studies", type=int, default=300)
-    parser.add_argument("--patients", type=int, nargs="+", default=[100, 300, 500, 1500])
-    parser.add_argument("--only", nargs="+", default=list(GOALS), help="Goals, such as npv or 'sensitivity, npv'.")
-    parser.add_argument("--zones", action="store_true", help="Three zones by two thresholds of the probability.")
-    parser.add_argument(
-        "--adversarial", action="store_true", help="Populations made to break the argument of the certificate."
-    )
-    parser.add_argument("--within", action="store_true", help="Sites of which two are harder.")
-    parser.add_argument("--population", type=Path, help="Predictions of many patients, from which studies are drawn.")
-    options = parser.parse_args()
+    """Run the simulation that is asked for."""
+    kinds = {"zones": False, "adversarial": False, "within": False, "population": None}
+    options = parse(__doc__, studies=300, patients=[100, 300, 500, 1500], only=list(GOALS), **kinds)
     if options.population:
         from_population(options.population, options.studies, options.patients)
-        return
-    if options.within:
+    elif options.within:
         within_sites(options.studies, options.patients)
-        return
-    if options.adversarial:
+    elif options.adversarial:
         adversarial(options.studies)
-        return
-    if options.zones:
+    elif options.zones:
         zones(options.studies, options.patients)
-        return
-    print("| images | per | goals | patients | broken | certified | answered | plain broken | plain answered |")
-    print("|---|---|---|---|---|---|---|---|---|", flush=True)
-    for kind, per, name in (cell for cell in CELLS if cell[2] in options.only):
-        is_broken = truth(kind, per)
-        goals = [Goal.parse(text) for text in GOALS[name]]
-        for patients in options.patients:
-            begun = time.perf_counter()
-            rows = []
-            for study in range(options.studies):
-                cases = draw(np.random.default_rng([1, study]), patients, kind, per)
-                thresholds = (certify(cases, goals, DELTA).threshold, choose_threshold(cases, goals).threshold)
-                for threshold in thresholds:
-                    granted = threshold is not None
-                    rows.append((
-                        granted and any(is_broken(goal, threshold) for goal in goals), granted,
-                        np.average(cases.uncertainty <= threshold, weights=cases.weight) if granted else 0.0,
-                    ))  # fmt: skip
-            ours, plain = (np.mean(rows[k::2], axis=0) for k in range(2))
-            error = np.sqrt(max(ours[0] * (1 - ours[0]), 1 / options.studies) / options.studies)
-            print(
-                f"| {kind} | {per} | {', '.join(map(str, goals))} | {patients} | {100 * ours[0]:.1f} ± {100 * error:.1f} % "
-                f"| {ours[1]:.0%} | {ours[2]:.0%} | {plain[0]:.0%} | {plain[2]:.0%} | {time.perf_counter() - begun:.0f} s",
-                flush=True,
-            )  # fmt: skip
+    else:
+        certificates(options.studies, options.patients, options.only)
 
 
 if __name__ == "__main__":

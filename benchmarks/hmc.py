@@ -13,15 +13,29 @@ side is measured. `measures`: split and rank R-hat and W of 10,000 points with 1
 
 from __future__ import annotations
 
-import argparse
 import math
 import os
 import resource
 import statistics
 import time
-from pathlib import Path
 
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
+
+import argparse
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from toolkit import seconds
+
+from retinabench.fidelity.distances import wasserstein
+from retinabench.fidelity.reference.convergence import rank_rhat, split_rhat
+from retinabench.fidelity.targets.data import load
+from retinabench.fidelity.targets.density import Density
+from retinabench.fidelity.targets.target import TARGETS
+from retinabench.methods import hmc
+
 STEP = {"fundus": 0.002, "energy-gap": 0.0001}
 CHAINS = {"fundus": 4, "energy-gap": 8}
 STEPS = {"fundus": 5, "energy-gap": 200}
@@ -29,50 +43,38 @@ GOAL = {"fundus": 15.0, "energy-gap": 1.5}
 
 
 def measures():
-    import numpy as np
-
-    from retinabench.fidelity.distances import wasserstein
-    from retinabench.fidelity.reference.convergence import rank_rhat, split_rhat
-
     random = np.random.default_rng(0)
     draws = random.normal(size=(10_000, 1000)).astype(np.float32)
     other = random.normal(size=(10_000, 1000)).astype(np.float32)
     chains = draws.T.reshape(4, 250, 10_000)
     work = {
-        "W": lambda: wasserstein(draws, other),
-        "split R-hat": lambda: split_rhat(chains),
-        "rank R-hat": lambda: rank_rhat(chains),
+        "W": partial(wasserstein, draws, other),
+        "split R-hat": partial(split_rhat, chains),
+        "rank R-hat": partial(rank_rhat, chains),
     }
     for name, function in work.items():
-        start = time.process_time()
-        function()
+        took = seconds(function, time.process_time)
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-        print(f"{name}: {time.process_time() - start:.2f} s, peak memory so far {memory:.2f} GB")
+        print(f"{name}: {took:.2f} s, peak memory so far {memory:.2f} GB")
 
 
 def rounds(samplers, chains, steps, count):
     """Run the samplers one after the other, in several rounds; print steps per second and return the medians."""
-    seconds = {name: [] for name in samplers}
+    times = {name: [] for name in samplers}
     for _ in range(count):
         for name, function in samplers.items():
-            start = time.process_time()
-            function()
-            seconds[name].append(time.process_time() - start)
-    middle = {name: statistics.median(values) for name, values in seconds.items()}
+            times[name].append(seconds(function, time.process_time))
+    middle = {name: statistics.median(values) for name, values in times.items()}
     for name, value in middle.items():
         print(
             f"{name}: {steps / value:,.1f} leapfrog steps/s per chain, {chains * steps / value:,.1f} in total "
-            f"({1000 * value / steps / chains:.2f} ms per gradient and chain; {len(seconds[name])} rounds, "
-            f"{min(seconds[name]):.2f} to {max(seconds[name]):.2f} s)"
+            f"({1000 * value / steps / chains:.2f} ms per gradient and chain; {len(times[name])} rounds, "
+            f"{min(times[name]):.2f} to {max(times[name]):.2f} s)"
         )
     return middle
 
 
 def ours(density, weights, step, steps):
-    import torch
-
-    from retinabench.methods import hmc
-
     state = hmc.start(density, weights)
     generator = torch.Generator().manual_seed(0)
 
@@ -129,7 +131,6 @@ def theirs(density, weights, step, steps):
     """numpyro's HMC, compiled; prints how far values and gradients are apart."""
     import jax
     import jax.numpy as jnp
-    import numpy as np
     from numpyro.infer import HMC
 
     log_likelihood = jax_log_likelihood(density)
@@ -169,41 +170,31 @@ def theirs(density, weights, step, steps):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("what", choices=[*CHAINS, "measures"], nargs="?", default="fundus")
     parser.add_argument("--data", type=Path)
     parser.add_argument("--chains", type=int)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--steps", type=int, help="leapfrog steps of a transition")
-    parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     if options.what == "measures":
         return measures()
-    if options.device == "cpu":
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-
-    import torch
-
-    from retinabench.fidelity.targets.data import load
-    from retinabench.fidelity.targets.density import Density
-    from retinabench.fidelity.targets.target import TARGETS
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
     torch.set_num_threads(1)
     task, step, steps = options.what, STEP[options.what], options.steps or STEPS[options.what]
     chains = options.chains or CHAINS[task]
     chosen = TARGETS[task]
-    density = Density.of(chosen, load(chosen, options.data), options.device)
+    density = Density.of(chosen, load(chosen, options.data))
     generator = torch.Generator().manual_seed(1)
     start = 0.5 * math.sqrt(chosen.prior_variance) * torch.randn(chains, chosen.parameters, generator=generator)
-    start = start.to(options.device)
     samplers = {"ours": ours(density, start, step, steps)}
     samplers["ours"]()
-    if options.device == "cpu":
-        try:
-            samplers |= theirs(density, start, step, steps)
-        except ImportError:
-            print("numpyro is not installed: only our own side is measured (pip install numpyro)")
+    try:
+        samplers |= theirs(density, start, step, steps)
+    except ImportError:
+        print("numpyro is not installed: only our own side is measured (pip install numpyro)")
     print(f"{task}: {chains} chains, {steps} steps of {step} per transition")
     middle = rounds(samplers, chains, steps, options.rounds)
     if len(middle) > 1:

@@ -17,7 +17,6 @@ is continued by the same command, and more studies only add lines. Studies that 
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections import defaultdict
 from collections.abc import Iterator
@@ -29,6 +28,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 from scipy.stats import norm
+from toolkit import parse
 
 import retinabench as rb
 from retinabench.metrics.calibration import calibration_line_of
@@ -152,14 +152,11 @@ def ends_of(predictions: rb.Predictions, number: int) -> dict[str, dict[str, Any
     wholes = {images.name: images.whole for images in image_sets(predictions, referral_uncertainty(predictions)[0])}
     ends: dict[str, dict[str, Any]] = {}
     for name, one in scored.sets.items():
-        ends[name] = {key: [_plain(each.low), _plain(each.high)] for key, each in one.scores.items()}
+        ends[name] = {key: plain_ends(each) for key, each in one.scores.items()}
         for spec, column in zip(specs, draws[name].T if name in draws else (), strict=False):
-            found = interval_of(spec, wholes[name], float(spec(wholes[name])), column, 0.95)
-            ends[name][spec.name] = [_plain(found.low), _plain(found.high)]
+            ends[name][spec.name] = plain_ends(interval_of(spec, wholes[name], float(spec(wholes[name])), column, 0.95))
         if one.calibration is not None:
-            for key in (*CALIBRATION, *SQUARED):
-                each = getattr(one.calibration, key)
-                ends[name][key] = [_plain(each.low), _plain(each.high)]
+            ends[name] |= {key: plain_ends(getattr(one.calibration, key)) for key in (*CALIBRATION, *SQUARED)}
     return ends
 
 
@@ -169,38 +166,26 @@ def study(task: tuple[str, int, int], table: Path | None) -> dict[str, Any]:
     told = {"setting": setting, "patients": patients, "study": number}
     if setting in VARIANTS and table is not None:
         rng = np.random.default_rng([11, number, patients, VARIANTS.index(setting)])
-        return {
-            **told,
-            "ends": ends_of(population(table, setting).study(rng, patients), number),
-            "p": {},
-            "difference": {},
-        }
+        drawn = population(table, setting).study(rng, patients)
+        return {**told, "ends": ends_of(drawn, number), "p": {}, "difference": {}}
     a, b = models(np.random.default_rng([7, number, patients]), patients, setting)
     options: dict[str, Any] = {"bootstrap": REPLICATES, "seed": number, "scores": TESTED, "sets": ["in_domain"]}
     compared = rb.compare(a, b, **options)["in_domain"]
     ranked = rb.rank({"a": a, "b": b}, **options)["in_domain"]
     p = {name: [_plain(compared[name].p), _plain(ranked[name].pairs[0].p)] for name in TESTED}
-    held = {name: [_plain(compared[name].low), _plain(compared[name].high)] for name in TESTED}
+    held = {name: plain_ends(compared[name]) for name in TESTED}
     least = min(one.p_adjusted for one in compared.scores.values())
-    return {
-        **told,
-        "ends": ends_of(a, number),
-        "p": p | {"any score (corrected)": [_plain(least)] * 2},
-        "difference": held,
-    }
+    p["any score (corrected)"] = [_plain(least)] * 2
+    return {**told, "ends": ends_of(a, number), "p": p, "difference": held}
+
+
+def plain_ends(interval: Any) -> list[float | None]:
+    """The ends of an interval as JSON has them."""
+    return [_plain(interval.low), _plain(interval.high)]
 
 
 def _plain(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
-
-
-def studies(tasks: list[tuple[str, int, int]], table: Path | None, processes: int) -> Iterator[dict[str, Any]]:
-    """The studies in any order, by several processes."""
-    if processes == 1:
-        yield from map(partial(study, table=table), tasks)
-        return
-    with ProcessPoolExecutor(processes) as pool:
-        yield from pool.map(partial(study, table=table), tasks, chunksize=4)
 
 
 def coverage(found: list[dict[str, Any]], table: Path | None) -> Iterator[tuple[Any, ...]]:
@@ -240,18 +225,10 @@ def print_tables(found: list[dict[str, Any]], table: Path | None) -> None:
 
 def main() -> None:
     """Run the studies that the file lacks, and print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--studies", type=int, default=500)
-    parser.add_argument("--first", type=int, default=0, help="number of the first study")
-    parser.add_argument("--patients", type=int, nargs="+", default=list(PATIENTS))
-    parser.add_argument("--population", type=Path, help="table of a population; without it the simulated models alone")
-    parser.add_argument("--settings", nargs="+", choices=[*VARIANTS, *SETTINGS])
-    parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=Path("coverage.jsonl"))
-    parser.add_argument("--table", action="store_true", help="print the tables of the file alone")
-    options = parser.parse_args()
+    studies = {"studies": 500, "first": 0, "patients": list(PATIENTS), "settings": [*VARIANTS, *SETTINGS]}
+    options = parse(__doc__, population=None, processes=1, out=Path("coverage.jsonl"), table=False, **studies)
     table = options.population
-    settings = options.settings or [*(VARIANTS if table else ()), *SETTINGS]
+    settings = [one for one in options.settings if table or one not in VARIANTS]
     found = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
     if not options.table:
         done = {(one["setting"], one["patients"], one["study"]) for one in found}
@@ -260,8 +237,9 @@ def main() -> None:
             for patients in options.patients for setting in settings
             for number in range(options.first, options.first + options.studies)
         ]  # fmt: skip
-        with options.out.open("a") as sink:
-            for one in studies([task for task in wanted if task not in done], table, options.processes):
+        with options.out.open("a") as sink, ProcessPoolExecutor(options.processes) as pool:
+            each, left = partial(study, table=table), [task for task in wanted if task not in done]
+            for one in map(each, left) if options.processes == 1 else pool.map(each, left, chunksize=4):
                 sink.write(json.dumps(one) + "\n")
                 sink.flush()
                 found.append(one)

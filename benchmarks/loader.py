@@ -9,14 +9,13 @@ round measures everything once; ratios are taken within rounds, and the median r
 
 from __future__ import annotations
 
-import argparse
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
 import torch
 from PIL import Image
+from toolkit import parse, seconds
 from torch.utils.data import DataLoader, Dataset
 
 from retinabench.data.loader import Batches, ImageSource, chunks
@@ -57,10 +56,12 @@ def write_both(folder: Path, size: int, images: int):
 
 def speed(batches, images: int, work=lambda batch, labels: None) -> float:
     """Images per second of going through `batches` once and doing `work` on each."""
-    start = time.perf_counter()
-    for batch, labels in batches:
-        work(batch, labels)
-    return images / (time.perf_counter() - start)
+
+    def through() -> None:
+        for batch, labels in batches:
+            work(batch, labels)
+
+    return images / seconds(through)
 
 
 def training_step(run):
@@ -89,13 +90,11 @@ def measure(size: int, images: int, rounds: int, folder: Path) -> dict[str, np.n
     def batches(augment):
         return Batches(ImageSource(data, CPU, few), few, few, BATCH, 0, augment)
 
-    helped = ImageSource(data, CPU, workers=1)  # its process lives on from round to round
     pillow = DataLoader(ImageFiles(files, labels), BATCH, sampler=rows.tolist())
     step = training_step(run)
     batch = next(iter(batches("flip").epoch(0)))
     ways = {
         "stored, as bytes": lambda: speed(ImageSource(data, CPU).stored(chunks(rows, BATCH)), images),
-        "stored, read ahead by a process": lambda: speed(helped.stored(chunks(rows, BATCH)), images),
         "torch.utils.data + Pillow": lambda: speed(pillow, images),
         "on the CPU: floats, standardised": lambda: speed(batches("none").epoch(0), len(few)),
         "on the CPU: and flip": lambda: speed(batches("flip").epoch(0), len(few)),
@@ -111,11 +110,7 @@ def measure(size: int, images: int, rounds: int, folder: Path) -> dict[str, np.n
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--images", type=int, default=512)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[64, 512])
-    options = parser.parse_args()
+    options = parse(__doc__, images=512, rounds=5, sizes=[64, 512])
     torch.set_num_threads(1)
     for size in options.sizes:
         with tempfile.TemporaryDirectory() as folder:

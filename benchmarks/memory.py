@@ -38,11 +38,7 @@ from retinabench.models.build import build_model
 from retinabench.models.stochastic.drawing import use_generator
 
 CARDS = (24, 40, 80, 141)  # GB
-COUNTED, FEW, MANY = (
-    128,
-    12,
-    14,
-)  # side and numbers of the images that are counted; more than the inducing inputs of FSVI
+COUNTED, FEW, MANY = 128, 12, 14  # side and numbers of the images that are counted; FSVI has fewer inducing inputs
 CPU = torch.device("cpu")
 COUNTABLE = (
     "map", "dropout", "mfvi", "radial", "rank1", "fsvi", "vbll", "ivon", "vogn", "gaussian_vi", "swag", "sgld", "sghmc",

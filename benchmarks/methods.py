@@ -12,16 +12,14 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import argparse
-import statistics
 import tempfile
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from itertools import count, pairwise
+from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import torch
+from gpu_methods import Clock
+from toolkit import parse, ratio, seconds
 
 from retinabench.data.prepare import prepare
 from retinabench.data.preprocessing.preprocess import Recipe
@@ -42,29 +40,11 @@ PREDICTION_LIMIT = {"fsvi": 1.2, "laplace": 1.2, "head_ensemble": 1.2}  # the tr
 CPU = torch.device("cpu")
 
 
-class Stopwatch:
-    """A `Progress` that notes when each step ended."""
-
-    def __init__(self) -> None:
-        self.ends: list[float] = []
-
-    @contextmanager
-    def track(self, what: str, total: int, unit: str = "") -> Iterator[Callable[[int], None]]:
-        yield lambda steps: self.ends.append(time.perf_counter())
-
-    def say(self, line: str) -> None:
-        """Nothing."""
-
-    def median(self) -> float:
-        return statistics.median(b - a for a, b in pairwise(self.ends[1:]))
-
-
 def step_time(run: Run) -> float:
     """Median seconds of one training step, the first one left out."""
-    watch = Stopwatch()
-    batches = make_batches(run, load_task(run.data, run.task), CPU)
-    METHODS[run.method.name].fit(build_model(run.model, run.seed), batches, run, Checkpoint(progress=watch), LIKELIHOOD)
-    return watch.median()
+    clock, batches = Clock(CPU), make_batches(run, load_task(run.data, run.task), CPU)
+    METHODS[run.method.name].fit(build_model(run.model, run.seed), batches, run, Checkpoint(progress=clock), LIKELIHOOD)
+    return clock.median()
 
 
 def predictor(run: Run) -> Callable[[], float]:
@@ -76,15 +56,13 @@ def predictor(run: Run) -> Callable[[], float]:
     images = images.contiguous(memory_format=torch.channels_last)
     seeds = count()
 
-    def clock() -> float:
+    def predicted() -> None:
         generator = torch.Generator().manual_seed(next(seeds))  # no weights kept from before
-        begin = time.perf_counter()
         for _ in range(PREDICTED):
             posterior.predict(images, SAMPLES, generator)
-        return time.perf_counter() - begin
 
-    clock()
-    return clock
+    predicted()
+    return lambda: seconds(predicted)
 
 
 def foreign_flipout(run: Run, steps: int) -> float:
@@ -99,35 +77,21 @@ def foreign_flipout(run: Run, steps: int) -> float:
     dnn_to_bnn(model, {**prior, "type": "Flipout", "moped_enable": False})
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9, nesterov=True)
     batches = make_batches(run, load_task(run.data, run.task), CPU)
-    ends = []
+    clock = Clock(CPU)
     for images, labels in batches.epoch(0):
         optimizer.zero_grad()
         loss = torch.nn.functional.binary_cross_entropy_with_logits(model(images).squeeze(1), labels)
         (loss + get_kl_loss(model) / len(batches.train)).backward()
         optimizer.step()
-        ends.append(time.perf_counter())
-        if len(ends) > steps:
+        clock.mark()
+        if len(clock.marks) > steps:
             break
-    return statistics.median(b - a for a, b in pairwise(ends))
-
-
-def paired(reference: Callable[[], float], other: Callable[[], float], rounds: int) -> tuple[float, float]:
-    """Median ratio other / reference over rounds, and the largest deviation from it."""
-    ratios = []
-    for _ in range(rounds):
-        base = reference()
-        ratios.append(other() / base)
-    middle = statistics.median(ratios)
-    return middle, max(abs(ratio - middle) for ratio in ratios)
+    return clock.median(0)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--methods", nargs="+", default=[n for n, m in METHODS.items() if hasattr(m, "fit")])
-    parser.add_argument("--width", type=int, default=32, help="of the ResNet-18, at 64 px")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=8)
-    options = parser.parse_args()
+    trained = [name for name, method in METHODS.items() if hasattr(method, "fit")]
+    options = parse(__doc__, methods=trained, width=32, rounds=5, steps=8)
     torch.set_num_threads(1)
     print(f"load of the machine: {os.getloadavg()[0]:.2f}; ResNet-18 of width {options.width}, batch {BATCH} at 64 px")
     with tempfile.TemporaryDirectory() as folder:
@@ -145,16 +109,15 @@ def main() -> None:
         print(f"{'method':12s} {'step':>6s} {'±':>5s} {'limit':>6s}   {'S = 5':>6s} {'±':>5s} {'limit':>6s}")
         for name in options.methods:
             run = run_of(name)
-            step, spread = paired(lambda: step_time(reference), lambda run=run: step_time(run), options.rounds)
-            answer, wide = paired(once, predictor(run), options.rounds)
+            step, spread, _ = ratio(lambda: step_time(reference), lambda run=run: step_time(run), options.rounds)
+            answer, wide, _ = ratio(once, predictor(run), options.rounds)
             limits = STEP_LIMIT.get(name, ""), PREDICTION_LIMIT.get(name, 1.1 * SAMPLES)
             print(
                 f"{name:12s} {step:6.2f} {spread:5.2f} {limits[0]!s:>6s}   {answer:6.2f} {wide:5.2f} {limits[1]:6.1f}"
             )
         try:
-            theirs, spread = paired(
-                lambda: step_time(reference), lambda: foreign_flipout(reference, options.steps), options.rounds
-            )
+            clocks = (lambda: step_time(reference), lambda: foreign_flipout(reference, options.steps))
+            theirs, spread, _ = ratio(*clocks, options.rounds)
             print(f"{'flipout of bayesian-torch':26s} {theirs:.2f} ± {spread:.2f} of MAP's step")
         except ImportError as error:
             print(f"bayesian-torch is not compared: {error}")

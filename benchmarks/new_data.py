@@ -8,11 +8,11 @@ retained where |p - 1/2| is large. The standard error of a share p from R studie
 
 from __future__ import annotations
 
-import argparse
 import time
 
 import numpy as np
 from scipy.special import expit
+from toolkit import parse
 
 from retinabench.metrics.follow_up import conformal_p_values, drift_log_wealth, first_alarm, log_wealth, onset
 from retinabench.metrics.guarantees.certificate import LabelledRisk, judge
@@ -102,12 +102,6 @@ def returning(studies, patients=1000, years=4):
         late = found[found > since] - since
         delay = "" if len(set(risks)) == 1 else f"; the median alarm {np.median(late):,.0f} visits after the change"
         print(f"  {name}: alarms in {np.mean(np.isfinite(found)):.1%} of studies{delay}")
-    alone = 0
-    for _ in range(studies // 50):
-        hardness = np.tile(rng.beta(0.05, 0.95, (50, patients)), (1, years))
-        den = rng.binomial(2, 0.7, hardness.shape)
-        alone += (log_wealth((rng.binomial(den, hardness) - 0.05 * den) / 0.1).max(1) >= -np.log(LEVEL)).sum()
-    print(f"  at the goal, all visits as one sequence (not valid): {alone / (studies // 50 * 50):.1%}")
 
 
 def delays(studies, goal=0.05):
@@ -187,9 +181,7 @@ PLAIN = true_value(Goal("selective_risk", 0.05), RETAINED)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--studies", type=int, default=1000)
-    studies = parser.parse_args().studies
+    studies = parse(__doc__, studies=1000).studies
     for part, share in ((false_alarms, 1), (returning, 1), (delays, 10), (onsets, 2), (screen, 5), (verdicts, 2)):
         start = time.perf_counter()
         part(studies // share)

@@ -1,6 +1,6 @@
 """Scores, tables and the figure of docs/results.md from what `real.py` computed.
 
-    python benchmarks/real_findings.py --out results-real               # writes findings.md, the tables and the figure
+    python benchmarks/real_findings.py --out results-real               # writes the tables, the figure and findings.json
     python benchmarks/real_findings.py --out results-real --add         # adds the fine-tuned networks to real_finetuned.npz
     python benchmarks/real_findings.py --out results-real --recorded    # what the tables say by strength; trains no network
 
@@ -12,7 +12,7 @@ variation of the patients alone; two divisions tell little about the variation b
 `real_finetuned.npz` records what the fine-tuned networks predict for the official test images, one row for each cross-validation:
 
 names: (R,) method and number, such as ``MC-dropout-0``.
-position: (M,) places of the images, undamaged and damaged, in the order of `real.Damaged`.
+position: (M,) places of the images, undamaged and damaged, in the order of `real.cells`.
 mean: (R, M) P(referable).
 own/NAME: (M,) the own uncertainty of a method that has one, in place of the entropy.
 
@@ -25,14 +25,13 @@ from __future__ import annotations
 import argparse
 import csv
 import io
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from real import EVERYWHERE, FOLDS, METHODS, POOLED, REPEATS, TTA, cell_of, damaged_parts, division_of, entropy
+from real import EVERYWHERE, METHODS, POOLED, REPEATS, TTA, cells, division_of, entropy
 
 from retinabench.core.files import atomic_write, write_bytes, write_json
 from retinabench.core.random_streams import numpy_generator
@@ -44,13 +43,29 @@ from retinabench.metrics.registry import SCORES
 from retinabench.metrics.weighted_images import Cases, Weighted
 from retinabench.reports.toolkit.figures import canvas, light_grid, save
 
+Floats = NDArray[np.float64]
+Rows = list[list[str]]  # of a table, the head first
+NAMES = {
+    "auroc": "AUROC", "accuracy": "accuracy", "nll": "NLL", "referral_accuracy_area": "referral accuracy",
+    "referral_auroc_area": "referral AUROC", "failure_auroc": "failure AUROC",
+}  # fmt: skip
+SHOWN = ("auroc", "nll", "referral_accuracy_area")  # where a table or figure has no room for more
+REPLICATES, MOST_SEEDS = 300, 20
+MAIN = ("in domain", "damaged")
+TITLES = {"damaged": f"damage of strength {EVERYWHERE}"}  # of sets, where not their names
+TRUNKS = {"": "heads", ", fine-tuned": "finetuned", ", from scratch": "scratch"}  # suffix of a method -> folder
+DRAWN = ("MAP", "VBLL", "Laplace (evidence)", "IVON", "tuned SGLD", "DDU")  # by strength of the damage
+COLOURS = ("#444444", "#c26a1b", "#2a6f97", "#7a4fa3", "#3d8f5f", "#b03a48")
+BY_STRENGTH, FROM_MAP = "real-damage-by-strength", "real-differences-from-map"  # names of tables
+BETWEEN = "real-differences-between-trunks"
+PAGE = Path(__file__).resolve().parents[1]
 RECORD = Path(__file__).with_name("real_finetuned.npz")
 
 
 def test_positions(split: NDArray[np.str_]) -> NDArray[np.intp]:
-    """Return the places of the official test images in the order of `real.Damaged`; `split` is that of each image (N,)."""
-    rows = [np.arange(len(split)), *(some for _, _, some in damaged_parts(split))]
-    return np.flatnonzero(split[np.concatenate(rows)] == "test")
+    """Return the places of the official test images in the order of `real.cells`; `split` is that of each image (N,)."""
+    rows = np.concatenate([cell.rows for cell in cells(split)])
+    return np.flatnonzero(split[rows] == "test")
 
 
 def recorded(file: Path, length: int) -> Iterator[tuple[str, dict[str, NDArray[np.float64]]]]:
@@ -88,46 +103,6 @@ def add(file: Path, folder: Path, position: NDArray[np.intp]) -> int:
     return len(names)
 
 
-Floats = NDArray[np.float64]
-
-
-Rows = list[list[str]]  # of a table, the head first
-
-
-NAMES = {
-    "auroc": "AUROC", "accuracy": "accuracy", "nll": "NLL", "referral_accuracy_area": "referral accuracy",
-    "referral_auroc_area": "referral AUROC", "failure_auroc": "failure AUROC",
-}  # fmt: skip
-
-
-REPLICATES, FEWER, MOST_SEEDS = 300, 100, 20  # fewer of a score that is slow
-
-
-MAIN = ("in domain", "damaged")
-
-
-TITLES = {"damaged": f"damage of strength {EVERYWHERE}"}  # of sets, where not their names
-
-
-TRUNKS = {"": "heads", ", fine-tuned": "finetuned", ", from scratch": "scratch"}  # suffix of a method -> folder
-
-
-DRAWN = ("MAP", "VBLL", "Laplace (evidence)", "IVON", "tuned SGLD", "DDU")  # by strength of the damage
-
-
-COLOURS = ("#444444", "#c26a1b", "#2a6f97", "#7a4fa3", "#3d8f5f", "#b03a48")
-
-
-BY_STRENGTH, FROM_MAP, BETWEEN = (  # names of tables
-    "real-damage-by-strength",
-    "real-differences-from-map",
-    "real-differences-between-trunks",
-)
-
-
-PAGE = Path(__file__).resolve().parents[1]
-
-
 class Study:
     """The predictions of all methods, and what they are scored on."""
 
@@ -139,31 +114,28 @@ class Study:
         self.weights = np.stack([np.ones(len(self.label)), *weights])
         # Of a replicate: for each division drawn its own number and those of its seeds.
         self._uniform = numpy_generator(0, "divisions and seeds").random((REPLICATES, REPEATS, 1 + MOST_SEEDS))
-        test, every = self.records.split == "test", np.arange(len(self.label))
-        cells, rows = [np.full(len(every), "")], [every]
-        for damage, _, some in damaged_parts(self.records.split):
-            cells.append(np.full(len(some), cell_of(damage.kind, damage.strength)))
-            rows.append(some)
-        self.cell, self.row = np.concatenate(cells), np.concatenate(rows)
-        of_test = test[self.row]
+        every = cells(self.records.split)
+        damage = np.concatenate([np.full(len(cell.rows), cell.damage) for cell in every])
+        self.row = np.concatenate([cell.rows for cell in every])
+        of_test = self.records.split[self.row] == "test"
         self.sets: dict[str, list[NDArray[np.intp]]] = {
-            "in domain": [np.flatnonzero(self.cell == "")],
-            "damaged": [np.flatnonzero(self.cell == cell_of(kind, EVERYWHERE)) for kind in KINDS],
-            "strength 0": [np.flatnonzero((self.cell == "") & of_test)],
+            "in domain": [np.flatnonzero(damage == "")],
+            "damaged": [np.flatnonzero(damage == f"{kind}-{EVERYWHERE}") for kind in KINDS],
+            "strength 0": [np.flatnonzero((damage == "") & of_test)],
         }
         for strength in STRENGTHS:
             self.sets[f"strength {strength}"] = [
-                np.flatnonzero((self.cell == cell_of(kind, strength)) & of_test) for kind in KINDS
+                np.flatnonzero((damage == f"{kind}-{strength}") & of_test) for kind in KINDS
             ]
         if record:
             self.sets = {name: parts for name, parts in self.sets.items() if name not in MAIN}
         # Method -> set -> (runs, parts, scores, 1 + replicates).
         self.found: dict[str, dict[str, Floats]] = {}
         self.runs: dict[str, dict[int, Mapping[str, Floats]]] = {}
-        self.calibration: dict[str, dict[str, tuple[float, float, float]]] = {}
+        self.calibration: dict[str, dict[str, list[float]]] = {}
         for suffix, folder in TRUNKS.items():
             kept = record and folder == "finetuned"
-            found = dict(recorded(record, len(self.cell)) if kept else finished(out / folder))
+            found = dict(recorded(record, len(self.row)) if kept else finished(out / folder))
             for label in (*METHODS, TTA, "LoRA ensemble"):
                 stem = f"{label.replace(' ', '-')}-"
                 numbers = sorted(
@@ -187,7 +159,7 @@ class Study:
                 if numbers
             }
             self.calibration[label] = {
-                name: self._calibrated(runs, self.sets[name]) for name in MAIN if name in self.found[label]
+                name: self._calibrated(runs.values(), self.sets[name]) for name in MAIN if name in self.found[label]
             }
 
     def _pool(self) -> None:
@@ -211,34 +183,20 @@ class Study:
 
     def _scored(self, found: Sequence[Mapping[str, Floats]], parts: Sequence[NDArray[np.intp]]) -> Floats:
         table = np.full((len(found), len(parts), len(NAMES), REPLICATES + 1), np.nan)
-        for r, one in enumerate(found):
-            for p, at in enumerate(parts):
-                cases = self._cases(one, at)
-                w = Weighted(cases, self.weights[:, self.row[at]][:, cases.order])
-                for s, name in enumerate(NAMES):
-                    table[r, p, s] = SCORES[name](w)
+        for (r, one), (p, at) in product(enumerate(found), enumerate(parts)):
+            cases = self._cases(one, at)
+            w = Weighted(cases, self.weights[:, self.row[at]][:, cases.order])
+            table[r, p] = [SCORES[name](w) for name in NAMES]
         return table
 
-    def _calibrated(
-        self, found: Mapping[int, Mapping[str, Floats]], parts: Sequence[NDArray[np.intp]]
-    ) -> tuple[float, float, float]:
+    def _calibrated(self, found: Iterable[Mapping[str, Floats]], parts: Sequence[NDArray[np.intp]]) -> list[float]:
         """Debiased calibration error of P(referable) with the ends of its closed-form interval, means over runs and parts."""
-        values = []
-        for one in found.values():
-            for at in parts:
-                weighted = Weighted(self._cases(one, at), np.ones(len(at)))
-                values.append([calibration_error_of(weighted), *calibration_error_interval(weighted)])
-        mean = np.mean(values, axis=0)
-        return float(mean[0]), float(mean[1]), float(mean[2])
+        weighted = [Weighted(self._cases(one, at), np.ones(len(at))) for one, at in product(found, parts)]
+        return np.mean([[calibration_error_of(w), *calibration_error_interval(w)] for w in weighted], axis=0).tolist()
 
     def draws(self, method: str, name: str, score: str) -> Floats:
-        """(1 + replicates,) the score, mean over runs and parts; the first is the value itself."""
-        return self.over_runs(
-            method, np.nanmean(self.found[method][name][:, :, list(NAMES).index(score)], axis=1), name
-        )
-
-    def over_runs(self, method: str, of_run: Floats, name: str = "in domain") -> Floats:
-        """(1 + replicates,) the mean of (runs, 1 + replicates): over all runs of a set, then over those that a replicate draws."""
+        """(1 + replicates,) the score, mean over parts, then over all runs or over those that a replicate draws."""
+        of_run = np.nanmean(self.found[method][name][:, :, list(NAMES).index(score)], axis=1)
         groups: dict[int, list[int]] = {}
         for place, number in enumerate(self.numbers[method][name]):
             groups.setdefault(division_of(number), []).append(place)
@@ -262,19 +220,28 @@ def finished(folder: Path) -> Iterator[tuple[str, Mapping[str, Floats]]]:
         yield file.stem, dict(np.load(file, allow_pickle=False))
 
 
-def interval(draws: Floats, digits: int = 3) -> str:
+def summary(draws: Floats) -> list[float]:
+    """Value and ends of its interval."""
+    return [float(draws[0]), *np.nanpercentile(draws[1:], [2.5, 97.5]).tolist()]
+
+
+def interval(draws: Floats) -> str:
     """0.960 [0.941, 0.972]."""
-    low, high = np.nanpercentile(draws[1:], [2.5, 97.5])
-    return f"{draws[0]:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
+    return "{:.3f} [{:.3f}, {:.3f}]".format(*summary(draws))
+
+
+def cells_of(study: Study, method: str, name: str, scores: Iterable[str] = SHOWN, less: str = "") -> list[str]:
+    """Scores of a method on a set with their intervals, or their differences from another method `less`."""
+    others = [study.draws(less, name, one) if less else np.zeros(REPLICATES + 1) for one in scores]
+    return [interval(study.draws(method, name, one) - other) for one, other in zip(scores, others, strict=True)]
 
 
 def table(study: Study, name: str) -> Rows:
     """The scores of every method on one set."""
-    head = ["method", "runs", *list(NAMES.values())[:3], "calibration error", *list(NAMES.values())[3:5]]
-    lines = [head]
+    lines = [["method", "runs", *list(NAMES.values())[:3], "calibration error", *list(NAMES.values())[3:5]]]
     for method in [one for one, found in study.found.items() if not trunk_of(one) and name in found]:
         value, low, high = study.calibration[method][name]
-        scores = [interval(study.draws(method, name, score)) for score in list(NAMES)[:5]]
+        scores = cells_of(study, method, name, list(NAMES)[:5])
         lines.append(
             [method, str(len(study.runs[method])), *scores[:3], f"{value:.3f} [{low:.3f}, {high:.3f}]", *scores[3:]]
         )
@@ -283,54 +250,42 @@ def table(study: Study, name: str) -> Rows:
 
 def by_trunk(study: Study) -> Rows:
     """Scores of every method by its trunk: frozen, fine-tuned and from scratch."""
-    shown = [("in domain", s) for s in ("auroc", "nll", "accuracy", "referral_accuracy_area")]
-    shown += [("damaged", s) for s in ("auroc", "nll", "referral_accuracy_area")]
-    head = ["method", "trunk", "runs"]
-    lines = [head + [f"{NAMES[s]}{', damaged' * (name == 'damaged')}" for name, s in shown]]
-    names = list(dict.fromkeys(one.removesuffix(trunk_of(one)) for one in study.found))
-    for label in names:
-        for suffix in TRUNKS:
-            if (method := label + suffix) in study.found:
-                cells = [
-                    interval(study.draws(method, name, score)) if name in study.found[method] else ""
-                    for name, score in shown
-                ]
-                lines.append([label, suffix[2:] or "frozen", str(len(study.runs[method])), *cells])
+    shown = {"in domain": ("auroc", "nll", "accuracy", "referral_accuracy_area"), "damaged": SHOWN}
+    titles = [f"{NAMES[s]}{', damaged' * (name == 'damaged')}" for name, scores in shown.items() for s in scores]
+    lines = [["method", "trunk", "runs", *titles]]
+    names = dict.fromkeys(one.removesuffix(trunk_of(one)) for one in study.found)
+    for label, suffix in product(names, TRUNKS):
+        if (method := label + suffix) in study.found:
+            line = [label, suffix[2:] or "frozen", str(len(study.runs[method]))]
+            for name, scores in shown.items():
+                known = name in study.found[method]
+                line += cells_of(study, method, name, scores) if known else [""] * len(scores)
+            lines.append(line)
     return lines
 
 
 def between_trunks(study: Study) -> Rows:
     """Paired differences of every method from itself on the frozen trunk: the same patients and divisions in each replicate."""
-    shown = ("auroc", "nll", "referral_accuracy_area")
-    lines = [["set", "method", "trunk", "runs", *(NAMES[score] for score in shown)]]
+    lines = [["set", "method", "trunk", "runs", *(NAMES[score] for score in SHOWN)]]
     for name, method in product(study.sets, study.found):
         suffix = trunk_of(method)
         frozen = method.removesuffix(suffix)
         if suffix and name in study.found[method] and name in study.found.get(frozen, {}):
-            draws = [study.draws(method, name, s) - study.draws(frozen, name, s) for s in shown]
-            cells = [interval(one) for one in draws]
-            lines.append([name, frozen, suffix[2:], str(len(study.numbers[method][name])), *cells])
+            number = str(len(study.numbers[method][name]))
+            lines.append([name, frozen, suffix[2:], number, *cells_of(study, method, name, less=frozen)])
     return lines
 
 
 def by_strength(study: Study) -> Rows:
     """Scores of every method by strength, means over the kinds of damage, on the official test images."""
-    shown = ("auroc", "nll", "referral_accuracy_area")
-    lines = [["method", "trunk", "strength", "runs", *(NAMES[score] for score in shown)]]
+    lines = [["method", "trunk", "strength", "runs", *(NAMES[score] for score in SHOWN)]]
     for method, strength in product(study.found, (0, *STRENGTHS)):
         suffix, name = trunk_of(method), f"strength {strength}"
         if name in study.found[method]:
-            cells = [interval(study.draws(method, name, score)) for score in shown]
-            numbers = study.numbers[method][name]
-            lines.append(
-                [method.removesuffix(suffix), suffix[2:] or "frozen", str(strength), str(len(numbers)), *cells]
-            )
+            label, number = method.removesuffix(suffix), str(len(study.numbers[method][name]))
+            scores = cells_of(study, method, name)
+            lines.append([label, suffix[2:] or "frozen", str(strength), number, *scores])
     return lines
-
-
-def markdown(rows: Rows) -> str:
-    """A table of Markdown."""
-    return "\n".join(f"| {' | '.join(line)} |" for line in (rows[0], ["---"] * len(rows[0]), *rows[1:]))
 
 
 def per_set(study: Study, names: Iterable[str], rows_of: Callable[[Study, str], Rows]) -> Rows:
@@ -351,9 +306,9 @@ def write_tables(study: Study, folder: Path) -> None:
 
 
 def write_table(file: Path, rows: Rows) -> None:
-    """Write a table as CSV, without marks of Markdown."""
+    """Write a table as CSV."""
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([cell.strip("*`") for cell in row] for row in rows)
+    csv.writer(text, lineterminator="\n").writerows(rows)
     write_bytes(file, text.getvalue().encode())
 
 
@@ -381,43 +336,39 @@ def trunk_of(method: str) -> str:
 def against_map(study: Study, name: str) -> Rows:
     """Paired differences from MAP of the same trunk."""
     shown = ("auroc", "nll", "referral_accuracy_area", "referral_auroc_area")
-    head = ["method", *(NAMES[score] for score in shown)]
-    lines = [head]
+    lines = [["method", *(NAMES[score] for score in shown)]]
     for method in study.found:
         reference = f"MAP{trunk_of(method)}"
         if method == reference or reference not in study.found or name not in study.found[method]:
             continue
-        cells = []
+        line = [method]
         for score in shown:
-            draws = study.draws(method, name, score) - study.draws(reference, name, score)
-            low, high = np.nanpercentile(draws[1:], [2.5, 97.5])
-            mark = "**" if low > 0 or high < 0 else ""
-            cells.append(f"{mark}{draws[0]:+.3f} [{low:+.3f}, {high:+.3f}]{mark}")
-        lines.append([method, *cells])
+            value, low, high = summary(study.draws(method, name, score) - study.draws(reference, name, score))
+            line.append(f"{value:+.3f} [{low:+.3f}, {high:+.3f}]")
+        lines.append(line)
     return lines
 
 
 def by_kind(study: Study, method: str = "MAP") -> Rows:
     """AUROC and accuracy of one method by kind and strength, on the official test images."""
-    head = ["damage", *(f"AUROC at {s}" for s in STRENGTHS), *(f"failure AUROC at {s}" for s in (1, 3, 5))]
-    lines = [head]
+    lines = [["damage", *(f"AUROC at {s}" for s in STRENGTHS), *(f"failure AUROC at {s}" for s in (1, 3, 5))]]
     for k, kind in enumerate(KINDS):
 
         def mean(strength: int, score: str, k: int = k) -> float:
             part = study.found[method][f"strength {strength}"][:, k, list(NAMES).index(score), 0]
             return float(part.mean())
 
-        cells = [f"{mean(s, 'auroc'):.3f}" for s in STRENGTHS] + [f"{mean(s, 'failure_auroc'):.3f}" for s in (1, 3, 5)]
-        lines.append([f"`{kind}`", *cells])
+        shown = [("auroc", s) for s in STRENGTHS] + [("failure_auroc", s) for s in (1, 3, 5)]
+        values = [f"{mean(s, score):.3f}" for score, s in shown]
+        lines.append([kind, *values])
     return lines
 
 
 def figure(study: Study, path: Path) -> None:
     """Scores of some methods by strength of the damage: heads on the frozen trunk above, fine-tuned networks below."""
     drawing, axes = canvas(720, 470, 2, 3)
-    shown = ("auroc", "nll", "referral_accuracy_area")
     for row, suffix in zip(axes, ("", ", fine-tuned"), strict=True):
-        for axis, score in zip(row, shown, strict=True):
+        for axis, score in zip(row, SHOWN, strict=True):
             for colour, label in zip(COLOURS, DRAWN, strict=True):
                 if f"strength {STRENGTHS[-1]}" in study.found.get(label + suffix, {}):
                     values = [study.draws(label + suffix, f"strength {s}", score)[0] for s in (0, *STRENGTHS)]
@@ -425,17 +376,13 @@ def figure(study: Study, path: Path) -> None:
             axis.set_title(f"{NAMES[score]}, {suffix[2:] or 'frozen'}", fontsize=11)
             axis.tick_params(labelsize=9)
             light_grid(axis)
-    for column, _ in enumerate(shown):  # one scale for both trunks
+    for column, _ in enumerate(SHOWN):  # one scale for both trunks
         ends = [axes[row][column].get_ylim() for row in (0, 1)]
         for row in (0, 1):
             axes[row][column].set_ylim(min(low for low, _ in ends), max(high for _, high in ends))
         axes[1][column].set_xlabel("strength of the damage", fontsize=10)
     axes[0][0].legend(frameon=False, fontsize=8)
     save(drawing, path, ("png",), dpi=110)
-
-
-def _summary(draws: Floats) -> tuple[float, ...]:
-    return (draws[0], *np.nanpercentile(draws[1:], [2.5, 97.5]))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -450,33 +397,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         position = test_positions(open_prepared(options.out / "data").records.split)
         print(f"{RECORD.name}: {add(RECORD, options.out / 'finetuned', position)} cross-validations")
         return
+    study = Study(options.out, RECORD if options.recorded else None)
+    figure(study, options.figure)
     if options.recorded:
-        study = Study(options.out, RECORD)
         write_strengths(study, options.tables)
-        figure(study, options.figure)
         return
-    study = Study(options.out)
-    counts = {method: len(found) for method, found in study.runs.items()}
-    parts = [
-        f"runs: {json.dumps(counts)}, folds {FOLDS}",
-        "## In domain", markdown(table(study, "in domain")),
-        "## Under damage of strength 3", markdown(table(study, "damaged")),
-        "## Differences from MAP, in domain", markdown(against_map(study, "in domain")),
-        "## Differences from MAP, under damage of strength 3", markdown(against_map(study, "damaged")),
-        "## MAP by kind and strength", markdown(by_kind(study)), "## By trunk", markdown(by_trunk(study)),
-        "## By strength", markdown(by_strength(study)), "## Between trunks", markdown(between_trunks(study)),
-    ]  # fmt: skip
-    write_bytes(options.out / "findings.md", "\n\n".join(parts).encode())
     content = {
         method: {
-            name: {score: [float(x) for x in _summary(study.draws(method, name, score))] for score in NAMES}
-            for name in study.found[method]
+            name: {score: summary(study.draws(method, name, score)) for score in NAMES} for name in study.found[method]
         }
         for method in study.found
     }
     write_json(options.out / "findings.json", content)
     write_tables(study, options.tables)
-    figure(study, options.figure)
 
 
 if __name__ == "__main__":

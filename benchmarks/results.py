@@ -24,18 +24,13 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import argparse
 import math
 import statistics
-import time
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import ExitStack
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import retinabench as rb
-from retinabench.core.errors import WorkError
 from retinabench.core.files import write_bytes, write_json
 from retinabench.data.dataset import Records
 from retinabench.data.prepare import prepare
@@ -43,6 +38,9 @@ from retinabench.data.prepared import open_prepared
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.experiments.config import Run, load_run, presets
 from retinabench.experiments.demo import IMAGES, SEEDS, SIZE
+from retinabench.experiments.engines.engine import LocalEngine
+from retinabench.experiments.engines.scheduler import Job
+from retinabench.methods.registry import METHODS
 from retinabench.predictions.table import Predictions
 from retinabench.reports.toolkit.tables import csv_bytes
 
@@ -68,25 +66,8 @@ def run_of(method: str, seed: int, data: Path, words: Sequence[str]) -> Run:
 
 def composed_of(single: Run, name: str, **options: Any) -> Run:
     """Return the run of a composed method, such as an ensemble, whose members are like `single`."""
-    from retinabench.methods.registry import METHODS
-
     method = METHODS[name].Config(member=single.method, **options)
     return single.model_copy(update={"method": method})
-
-
-def work(run: Run, out: Path) -> tuple[Path | None, str, float]:
-    """Compute one run; return its folder, or why there is none, and the seconds it took."""
-    import torch
-
-    from retinabench.experiments.execution import Resources
-    from retinabench.experiments.run import execute
-
-    torch.set_num_threads(1)
-    began = time.perf_counter()
-    try:
-        return execute(run, out, Resources("cpu")), "", time.perf_counter() - began
-    except WorkError as error:
-        return None, str(error), time.perf_counter() - began
 
 
 def excess_risk(true: np.ndarray, prob: np.ndarray) -> float:
@@ -141,27 +122,18 @@ def cell(values: Sequence[float | None]) -> str:
     return f"{mean:.4f} ± {statistics.stdev(known) / math.sqrt(len(known)):.4f}"
 
 
-def compute(runs: Sequence[Run], out: Path, workers: int) -> dict[str, tuple[Path | None, str, float]]:
-    """Compute runs in parallel processes; tell the time of each and what is left. Keys: the runs' own JSON."""
-    began, done = time.perf_counter(), {}
-    with ExitStack() as stack:
-        if workers == 1:
-            finished = ((run, work(run, out)) for run in runs)
-        else:
-            pool = stack.enter_context(ProcessPoolExecutor(workers, mp_context=get_context("spawn")))
-            waiting = {pool.submit(work, run, out): run for run in runs}
-            finished = ((waiting[future], future.result()) for future in as_completed(waiting))
-        for run, (folder, why, seconds) in finished:
-            done[run.model_dump_json()] = folder, why, seconds
-            left = (time.perf_counter() - began) / len(done) * (len(runs) - len(done)) / 60
-            what = f"{run.method.name} seed {run.seed}"
-            print(f"{what}: {seconds:.0f} s, {why or folder.name}; {left:.0f} min left", flush=True)
+def compute(runs: Sequence[Run], out: Path, workers: int) -> dict[str, tuple[Path | None, str]]:
+    """Compute runs in parallel processes; return the folder of each, or why there is none, by the run's own JSON."""
+    done = {}
+    for one in LocalEngine(places=workers, device="cpu").compute([Job(run, out) for run in runs]):
+        run = one.job.run
+        done[run.model_dump_json()] = one.folder, one.message
+        what = f"{run.method.name} seed {run.seed}: {one.seconds:.0f} s"
+        print(f"{what}, {one.message or one.folder.name}; {len(runs) - len(done)} left", flush=True)
     return done
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
-    from retinabench.methods.registry import METHODS
-
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("words", nargs="*", help="key=value for every run, such as optimizer.epochs=1")
     parser.add_argument("--out", type=Path, default=Path("results-synthetic"))
@@ -192,10 +164,8 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     rows: dict[str, list[Scores] | str] = {}
     for name, runs in {**{runs[0].method.describe(): runs for runs in singles.values()}, **composed}.items():
         found = [done[run.model_dump_json()] for run in runs]
-        why = next((why for _, why, _ in found if why), "")
-        rows[name] = why or [
-            scores_of(rb.read_predictions(folder / "predictions.parquet"), records) for folder, _, _ in found
-        ]
+        why = next((why for _, why in found if why), "")
+        rows[name] = why or [scores_of(rb.read_predictions(file / "predictions.parquet"), records) for file, _ in found]
     write_json(options.out / "results.json", rows)
     header = ["set", "method", *NAMES.values(), "learns"]
     write_bytes(options.table, csv_bytes(header, [row for name in SETS for row in table(rows, name)]))

@@ -14,31 +14,22 @@ stratified sample of counts, and said to be; the values at the sampled counts ar
 
 from __future__ import annotations
 
-import argparse
 import resource
 import tempfile
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from sklearn.metrics import average_precision_score, roc_auc_score
 from threadpoolctl import threadpool_limits
+from toolkit import parse
 
-from retinabench.metrics.bootstrap import (
-    BLOCK,
-    cluster_bootstrap,
-    cluster_codes,
-    keep_memory,
-    percentile_interval,
-    replicate_weight,
-)
-from retinabench.metrics.classification import accuracy_of, auroc_of
+from retinabench.metrics.bootstrap import BLOCK, cluster_codes, keep_memory, replicate_weight
 from retinabench.metrics.image_sets import ImageSet, SetEvaluator, image_sets
-from retinabench.metrics.referral_curves import area_of
 from retinabench.metrics.scoring import referral_curve, score
 from retinabench.metrics.uncertainty import decompose, referral_uncertainty
-from retinabench.metrics.weighted_images import Cases
 from retinabench.predictions.io import read_predictions, write_predictions
 from retinabench.predictions.table import Predictions
 
@@ -114,7 +105,7 @@ def processor(f, *given, **options):
     return time.process_time() - start, out
 
 
-def large(images: int, replicates: int, samples: int) -> None:
+def large(samples: int, images: int, replicates: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder, f"large.{ending}") for ending in ("csv", "parquet")]
         for path in paths:
@@ -135,18 +126,11 @@ def large(images: int, replicates: int, samples: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--part", choices=("curves", "engine", "large"), default="curves")
-    parser.add_argument("--images", type=int)
-    parser.add_argument("--replicates", type=int)
-    parser.add_argument("--samples", type=int, default=5)
-    options = parser.parse_args()
-    if options.part == "engine":
-        engine(options.images or 45_000, options.replicates or 20)
-    elif options.part == "large":
-        large(options.images or 1_000_000, options.replicates or 10, options.samples)
-    else:
-        curves(options.images or 42_670, options.replicates or 100)
+    options = parse(__doc__, part="curves", images=0, replicates=0, samples=5)
+    sizes = {"curves": (curves, 42_670, 100), "engine": (engine, 45_000, 20)}
+    sizes["large"] = partial(large, options.samples), 1_000_000, 10
+    function, images, replicates = sizes[options.part]
+    function(options.images or images, options.replicates or replicates)
 
 
 def curves(images: int, replicates: int) -> None:
@@ -174,31 +158,6 @@ def curves(images: int, replicates: int) -> None:
                 line += f"   largest difference {worst:.1e}"
             print(line)
         print(f"  all four  {together:28.3f} s")
-
-    for name in ("total", "epistemic"):
-        cases = Cases(y, p, orders[name])
-
-        def four(weight, cases=cases):
-            w = cases.weighted(weight)
-            return np.stack([accuracy_of(w), auroc_of(w), area_of(w, "accuracy"), area_of(w, "auroc")], axis=1)
-
-        four(np.ones((1, n)))
-        start = time.perf_counter()
-        draws = cluster_bootstrap(four, predictions.patient_id, replicates=replicates)
-        seconds = time.perf_counter() - start
-        low, high = percentile_interval(draws)
-        print(
-            f"\n{replicates} patient replicates of accuracy, AUROC and both referral areas, by {name}, "
-            f"one core: {seconds:.1f} s; 1,000 take {1000 * seconds / replicates:.0f} s"
-        )
-        print(f"  AUROC {auroc_of(cases.weighted()):.4f} ({low[1]:.4f} to {high[1]:.4f})")
-
-    seconds, _ = timed(lambda: score(predictions, bootstrap=0), 1)
-    print(f"\nscore() of all names without intervals: {seconds:.2f} s")
-    start = time.perf_counter()
-    score(predictions, bootstrap=replicates)
-    print(f"score() with {replicates} replicates of all names: {time.perf_counter() - start:.1f} s")
-    print(f"largest memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
 
 
 if __name__ == "__main__":

@@ -15,21 +15,20 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import argparse
 import importlib
 import statistics
 import sys
 import tempfile
-import time
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import torch
+from toolkit import parse, ratio, seconds
 from torch import Tensor, nn
 from torch.func import functional_call
 
@@ -46,12 +45,12 @@ CPU = torch.device("cpu")
 FIRST, EACH, MEMBERS = 50, 2, 11  # epochs of the first member and of the others; members
 
 
-def drawn_energy(of: Target) -> TargetData:
+def drawn_energy(count: int) -> TargetData:
     """Points of the shape of UCI energy, whose own files are the user's to bring."""
     random = np.random.default_rng(0)
-    inputs = random.normal(size=(of.train, 8))
-    points = ArrayDataset(inputs, inputs.sum(axis=1) + random.normal(size=of.train), np.full(of.train, "train"))
-    return TargetData(points, replace(points))
+    inputs = random.normal(size=(count, 8))
+    points = ArrayDataset(inputs, inputs.sum(axis=1) + random.normal(size=count), np.full(count, "train"))
+    return TargetData(points, replace(points, groups=np.full(count, "in_domain")))
 
 
 def settings(of: Target, method: str, epochs: int, *words: str) -> Run:
@@ -67,9 +66,8 @@ def ours(of: Target, data: TargetData, run: Run) -> float:
     batches = point_batches(data, run.optimizer.batch_size, 0, CPU)
     network = build_network(of, 0)
     with tempfile.TemporaryDirectory() as folder:
-        begin = time.perf_counter()
-        METHODS[run.method.name].fit(network, batches, run, Checkpoint(Path(folder), interval=20), likelihood_of(of))
-        return time.perf_counter() - begin
+        checkpoint, method = Checkpoint(Path(folder), interval=20), METHODS[run.method.name]
+        return seconds(lambda: method.fit(network, batches, run, checkpoint, likelihood_of(of)))
 
 
 def theirs(of: Target, data: TargetData, run: Run, kind: str) -> float:
@@ -88,11 +86,13 @@ def theirs(of: Target, data: TargetData, run: Run, kind: str) -> float:
     build = {"sgld": posteriors.sgmcmc.sgld.build, "sghmc": posteriors.sgmcmc.sghmc.build}[kind]
     sampler = build(log_posterior, lr=1e-4, temperature=1 / images)
     state = sampler.init({name: p.detach().clone() for name, p in network.named_parameters()})
-    begin = time.perf_counter()
-    for epoch in range(run.optimizer.epochs):
-        for batch in batches.epoch(epoch):
-            state, _ = sampler.update(state, batch, inplace=True)
-    return time.perf_counter() - begin
+
+    def steps() -> None:
+        for epoch in range(run.optimizer.epochs):
+            for batch in batches.epoch(epoch):
+                sampler.update(state, batch, inplace=True)
+
+    return seconds(steps)
 
 
 @cache
@@ -128,30 +128,23 @@ def swag_clocks(of: Target, draws: int) -> tuple[Callable[[], float], Callable[[
         other.update_wrapper(epoch)
     generator = torch.Generator().manual_seed(1)
 
-    def own() -> float:
-        begin = time.perf_counter()
+    def own() -> None:
         for _ in range(draws):
             vector = swag.draw(moments.mean, moments.variance, moments.deviations, 0.5, generator)
             swag.named_weights(network, vector)
-        return time.perf_counter() - begin
 
-    def foreign() -> float:
-        begin = time.perf_counter()
+    def foreign() -> None:
         for _ in range(draws):
             other.sample(0.5)
-        return time.perf_counter() - begin
 
-    return own, foreign
+    return lambda: seconds(own), lambda: seconds(foreign)
 
 
 def paired(name: str, own: Callable[[], float], other: Callable[[], float], samples: int, rounds: int) -> None:
     """Print samples per second of both, and the median ratio with its largest deviation."""
     own(), other()
-    times = [(own(), other()) for _ in range(rounds)]
-    ratios = [b / a for a, b in times]
-    middle = statistics.median(ratios)
-    first, second = (statistics.median(samples / pair[k] for pair in times) for k in (0, 1))
-    spread = max(abs(ratio - middle) for ratio in ratios)
+    middle, spread, pairs = ratio(own, other, rounds)
+    first, second = (statistics.median(samples / pair[k] for pair in pairs) for k in (0, 1))
     print(f"{name:34s} {first:9.0f} {second:9.0f} {middle:7.2f} ± {spread:.2f}", flush=True)
 
 
@@ -161,13 +154,8 @@ def compare(of: Target, data: TargetData, epochs: int, rounds: int) -> None:
     for kind in ("sgld", "sghmc"):
         run = settings(of, kind, epochs)
         try:
-            paired(
-                f"{of.network}, {kind} / posteriors",
-                lambda run=run: ours(of, data, run),
-                lambda run=run, kind=kind: theirs(of, data, run, kind),
-                steps,
-                rounds,
-            )
+            clocks = partial(ours, of, data, run), partial(theirs, of, data, run, kind)
+            paired(f"{of.network}, {kind} / posteriors", *clocks, steps, rounds)
         except ImportError as error:
             print(f"posteriors is not compared: {error}")
     try:
@@ -180,22 +168,18 @@ def compare(of: Target, data: TargetData, epochs: int, rounds: int) -> None:
     for _ in range(rounds):
         alone = ours(of, data, fresh)
         costs.append((ours(of, data, chain) - alone) / (MEMBERS - 1) / alone)
-    print(
-        f"{of.network}, a sequential member: {statistics.median(costs):.3f} of a fresh one (epochs: {EACH / FIRST:.3f})"
-    )
+    cost = statistics.median(costs)
+    print(f"{of.network}, a sequential member: {cost:.3f} of a fresh one (epochs: {EACH / FIRST:.3f})")
 
 
 def main() -> None:
     """Compare on the regression network and on the smooth LeNet."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--epochs", type=int, default=20)
-    options = parser.parse_args()
+    options = parse(__doc__, rounds=5, epochs=20)
     torch.set_num_threads(1)
     print(f"load of the machine: {os.getloadavg()[0]:.2f}; samples per second, ratio ours / theirs")
     for name in ("energy-gap", "fundus"):
         of = TARGETS[name]
-        data = drawn_energy(of) if name == "energy-gap" else load(of)
+        data = drawn_energy(of.train) if name == "energy-gap" else load(of)
         epochs = options.epochs if name == "energy-gap" else max(2, options.epochs // 10)
         compare(of, data, epochs, options.rounds)
 

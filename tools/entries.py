@@ -7,10 +7,17 @@ import inspect
 import re
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from retinabench.metrics.registry import ScoreSpec
+from retinabench.concepts.banks.definition import bank_names, find_definition
+from retinabench.core import untrusted
+from retinabench.data.registry import DATASETS, TASKS
+from retinabench.data.tasks import SPLITS
+from retinabench.experiments import uci
+from retinabench.fidelity.targets.target import TARGETS
+from retinabench.methods.registry import METHODS
+from retinabench.methods.settings import Optimizer
+from retinabench.metrics.registry import ON_REQUEST, SCORES, ScoreSpec
 
 METHOD_GROUPS = {
     "A network, and dropout": ("map", "dropout", "dropout_off"),
@@ -84,8 +91,6 @@ def formulas() -> str:
 
 def methods() -> str:
     """Return the card of each method, for mkdocstrings to fill in."""
-    from retinabench.methods.registry import METHODS
-
     parts = []
     options = "    options:\n      members: [Config]\n      show_root_heading: false\n      heading_level: 4"
     grouped = {name for names in METHOD_GROUPS.values() for name in names}
@@ -104,8 +109,6 @@ def card_of(method: Any) -> str:
 
 def scores() -> str:
     """Return tables of the scores that are given and of those on request, and the sources of all."""
-    from retinabench.metrics.registry import ON_REQUEST, SCORES
-
     parts = []
     head = ["name", "score", "formula", "it misleads when"]
     for title, asked in (("Every score", False), ("On request", True)):
@@ -134,8 +137,6 @@ def _heading(alike: list[ScoreSpec]) -> str:
 
 def intervals() -> str:
     """Return a table of the methods of intervals, with the scores that have each."""
-    from retinabench.metrics.registry import SCORES
-
     found: dict[type, list[str]] = {}
     for name, score in SCORES.items():
         found.setdefault(type(score.interval), []).append(re.sub(r"_at_\d+$", "_at_…", name))
@@ -154,9 +155,6 @@ def _source_of(function: Any) -> str:
 
 def data() -> str:
     """Return a table of the tasks, the card of every data set, and how to get its files."""
-    from retinabench.data.registry import DATASETS, TASKS
-    from retinabench.data.tasks import SPLITS
-
     names = ", ".join(split.replace("_", " ") for split in SPLITS)
     head = ["`--task`", "what it does", "referable from grade", f"released counts: {names}"]
     cells = [
@@ -178,8 +176,6 @@ def data() -> str:
 
 def targets() -> str:
     """Return a table of the targets of the fidelity benchmark."""
-    from retinabench.fidelity.targets.target import TARGETS
-
     head = ["target", "data", "network", "weights", "training points", "test points"]
     cells = [
         (f"`{name}`", one.title, one.network, f"{one.parameters:,}", f"{one.train:,}", ", ".join(one.groups))
@@ -190,8 +186,6 @@ def targets() -> str:
 
 def banks() -> str:
     """Return a table of the concept banks that come along."""
-    from retinabench.concepts.banks.definition import bank_names, find_definition
-
     head = ["bank", "what", "where its files come from", "licence", "reference"]
     found = {name: find_definition(name) for name in bank_names()}
     cells = [(f"`{name}`", one.title, one.download, one.licence, one.reference) for name, one in found.items()]
@@ -200,15 +194,11 @@ def banks() -> str:
 
 def limits() -> str:
     """Return what is refused of files from strangers, as `core.untrusted` states it."""
-    from retinabench.core import untrusted
-
     return (inspect.getdoc(untrusted) or "").partition("\n")[2].strip()
 
 
 def settings_of_uci() -> str:
     """Return how the methods of the UCI comparison are trained, as its module states it."""
-    from retinabench.experiments import uci
-
     return f"## Settings\n\n{(inspect.getdoc(uci) or '').partition(chr(10))[2].strip()}"
 
 
@@ -220,9 +210,6 @@ def _table(head: list[str], rows: Iterable[tuple[str, ...]]) -> str:
 
 def posteriors() -> str:
     """Return a table of the posterior that each method approximates, asked of its settings, under a prior of variance 1."""
-    from retinabench.methods.registry import METHODS
-    from retinabench.methods.settings import Optimizer
-
     points = 100
     optimizer = Optimizer(l2=0.5 / points, l2_on="everything", reweight="none", augment="none")
     options: dict[str, dict[str, Any]] = {

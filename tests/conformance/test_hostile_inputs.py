@@ -84,13 +84,10 @@ def test_compare_and_clinic(name):
 def test_transfer(name, target):
     for goal in (0, 0.3, 1):
         json.dumps(rb.transfer(FILES[name], target, goal, bootstrap=9).to_dict(), allow_nan=False)
-
-
-@pytest.mark.parametrize("name", [name for name in FILES if "all splits" in name])
-def test_guaranteed_transfer(name):
-    found = rb.transfer(FILES[name], "selective_risk", 0.3, delta=0.1, bootstrap=9)
-    json.dumps(found.to_dict(), allow_nan=False)
-    assert found.certificate.granted or found.certificate.why
+    if target == "selective_risk":
+        found = rb.transfer(FILES[name], target, 0.3, delta=0.1, bootstrap=9)
+        json.dumps(found.to_dict(), allow_nan=False)
+        assert found.certificate.granted or found.certificate.why
 
 
 def test_only_validation_rows_are_refused_in_one_line(tmp_path, capsys):

@@ -1,25 +1,50 @@
-"""Every method of `METHODS` through the checks of `experiments/conformance/`, and those checks on faulty methods."""
+"""Every method of `METHODS` through the checks of `experiments/conformance.py`; stops, compositions, precision, and its samples."""
 
 from __future__ import annotations
 
+import filecmp
 from functools import cached_property
 
 import numpy as np
 import pytest
+import torch
 
+from retinabench.data.tasks import load_task
+from retinabench.experiments import execution
 from retinabench.experiments.config import load_run
 from retinabench.experiments.conformance import CHECKS, Subject, checks_of
 from retinabench.experiments.execution import Resources
-from retinabench.experiments.run import execute
-from retinabench.methods.composed import Ensemble
+from retinabench.experiments.run import execute, make_batches
+from retinabench.experiments.run_folder import load_posterior
+from retinabench.methods.base import is_composed
 from retinabench.methods.registry import METHODS
+from retinabench.metrics.classification import auroc
 from retinabench.predictions.io import read_predictions
 from support.helpers import TINY
 
-# Continued after a stop it has the same bits: it is reproducible, too. Likelihoods of these take seconds each.
-SLOW = {"is_reproducible": METHODS, "learns_under_its_likelihoods": (
-    "sngp", "lora_ensemble", "rank1", "vbll", "gaussian_vi", "head_ensemble", "radial", "dropout_off", "fsvi", "batch_ensemble", "tta",
-)}  # fmt: skip
+CPU = Resources("cpu")
+SINGLE = [name for name, method in METHODS.items() if not is_composed(method)]
+# Of the fast tests `test_own_networks.py` asks these of a smaller network; what continues with the same bits is reproducible, too.
+ELSEWHERE = ("is_reproducible", "depends_on_the_seed", "continues_after_a_stop", "travels")
+QUICK_LIKELIHOODS = ("map", "mfvi", "laplace", "csghmc", "ivon")  # the others take seconds each
+OVER_WEIGHTS = (
+    "map", "fsvi", "vbll", "laplace", "sngp", "swag", "ivon", "vogn", "gaussian_vi", "batch_ensemble", "head_ensemble",
+    "lora_ensemble",
+)  # fmt: skip
+VARIANTS = [
+    "laplace method.weights=diagonal", "fsvi method.covariance=full", "fsvi method.context=monochrome",
+    "ivon method.train_samples=2", "multiswag method.path=sgld method.components=2", "sequential_anchored method.anchors=matched",
+]  # fmt: skip
+
+
+def fast(names, chosen):
+    """The names as parameters of a test; all but the chosen ones are slow."""
+    return [name if name in chosen else pytest.param(name, marks=pytest.mark.slow) for name in names]
+
+
+def is_slow(name, check):
+    """Whether a check of a method is left to the slow tests."""
+    return check in ELSEWHERE or (check == "learns_under_its_likelihoods" and name not in QUICK_LIKELIHOODS)
 
 
 @pytest.fixture(scope="module")
@@ -31,17 +56,23 @@ def subjects(prepared, runs, tmp_path_factory):
 
         @cached_property
         def finished(self):
-            return execute(self.run, runs, Resources("cpu"))
+            return execute(self.run, runs, CPU)
 
     out = tmp_path_factory.mktemp("checks")
     words = {name: [*TINY, f"method.name={name}"] for name in METHODS}
     return {name: Shared(load_run(None, words[name], data=prepared), out / name) for name in METHODS}
 
 
+@pytest.fixture
+def predicted(trained):
+    """Return the predictions of a run given in words; members are shared."""
+    return lambda *words: read_predictions(trained(*words) / "predictions.parquet")
+
+
 @pytest.mark.parametrize(
     ("name", "check"),
     [
-        pytest.param(name, check, marks=[pytest.mark.slow] if name in SLOW.get(check, ()) else [])
+        pytest.param(name, check, marks=pytest.mark.slow if is_slow(name, check) else ())
         for name in METHODS
         for check in checks_of(name)
     ],
@@ -50,24 +81,80 @@ def test_a_method_keeps_its_contract(subjects, name, check):
     CHECKS[check](subjects[name])
 
 
-def test_an_ensemble_is_its_members_pooled(subjects):
-    pooled, run, out = (
-        subjects["ensemble"].predictions,
-        subjects["ensemble"].run,
-        subjects["ensemble"].finished.parent,
-    )
-    members = [
-        read_predictions(execute(m, out, Resources("cpu")) / "predictions.parquet") for m in Ensemble.member_runs(run)
-    ]
-    assert pooled.metadata["members"] == pooled.samples == 3
-    assert np.array_equal(pooled.probs, np.concatenate([m.probs for m in members], axis=1))
-    assert np.allclose(pooled.prob, np.mean([m.prob for m in members], axis=0), atol=1e-15)
-    # A member is the single run of its seed: the run with seed 0 was trained once.
-    assert np.array_equal(members[0].probs, subjects["map"].predictions.probs)
-
-
 def test_dropout_samples_differ_and_map_has_one(subjects):
     probs = subjects["dropout"].predictions.probs
     assert probs.shape[1] == 5
     assert (np.ptp(probs, axis=1) > 0).mean() > 0.9
     assert subjects["map"].predictions.samples == 1
+
+
+class StoppedError(Exception):
+    """Stands for the end of the process."""
+
+
+@pytest.mark.parametrize("name", fast(METHODS, ("map", "csghmc", "ensemble")))
+def test_stopped_before_its_posterior_is_saved_it_ends_with_the_same_bits(trained, prepared, tmp_path, name):
+    def save_nothing(path, content):
+        raise StoppedError
+
+    run = load_run(None, [*TINY, f"method.name={name}"], data=prepared)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(execution, "save_tensors", save_nothing)
+        with pytest.raises(StoppedError):
+            execute(run, tmp_path, CPU)
+    assert not list(tmp_path.glob("*/done"))
+    torch.manual_seed(1)  # the global generator is where a new process has it: anywhere
+    reference, folder = trained(f"method.name={name}"), execute(run, tmp_path, CPU)
+    for file in ["predictions.parquet", *(["posterior.pt"] if name in SINGLE else [])]:
+        assert filecmp.cmp(reference / file, folder / file, shallow=False), file
+
+
+@pytest.mark.parametrize("name", OVER_WEIGHTS)
+def test_a_sample_is_one_function_however_the_images_are_cut(trained, name):
+    """The draws are the same; float32 sums may differ in their last digits with the size of a batch."""
+    run, posterior = load_posterior(trained(f"method.name={name}"))
+    data = make_batches(run, load_task(run.data, run.task), torch.device("cpu"))
+    images, _ = next(data.rows(data.validation))
+    generator = torch.Generator().manual_seed(3)
+    whole = posterior.predict(images, 4, generator)
+    pieces = torch.cat([posterior.predict(part, 4, generator) for part in images.split(5)], dim=1)
+    assert torch.allclose(whole, pieces, atol=1e-5)
+    if name != "map":
+        assert (whole[0] != whole[1]).any()
+        # Fewer samples are the first of more.
+        assert torch.equal(posterior.predict(images, 2, generator), whole[:2])
+
+
+@pytest.mark.parametrize("name", fast(SINGLE, ("map", "dropout", "swag", "ddu")))
+def test_an_ensemble_is_the_mixture_of_its_members(predicted, name):
+    """A member is the single run of its seed."""
+    pooled = predicted("method.name=ensemble", "method.members=2", f"method.member.name={name}")
+    members = [predicted(f"method.name={name}", f"seed={seed}") for seed in (0, 1)]
+    assert pooled.metadata["members"] == 2
+    assert np.array_equal(pooled.probs, np.concatenate([m.probs for m in members], axis=1))
+    assert np.allclose(pooled.prob, (members[0].prob + members[1].prob) / 2, atol=1e-15)
+
+
+@pytest.mark.parametrize("name", fast(SINGLE, ("map", "dropout", "swag", "ddu")))
+def test_a_temperature_keeps_samples_and_order(predicted, name):
+    tempered, plain = (
+        predicted("method.name=temperature", f"method.member.name={name}"),
+        predicted(f"method.name={name}"),
+    )
+    assert tempered.probs.shape == plain.probs.shape
+    assert tempered.metadata["method"] == "temperature"
+    for sample in range(plain.samples):
+        order = np.argsort(plain.probs[:, sample], kind="stable")
+        assert (np.diff(tempered.probs[order, sample]) >= 0).all()
+
+
+HARD = " optimizer.precision=bfloat16 optimizer.accumulate=2"
+QUICK = [f"{name}{HARD}" for name in ("map", "mfvi", "laplace", "batch_ensemble")]
+
+
+@pytest.mark.parametrize("words", [*VARIANTS, *fast([f"{one}{HARD}" for one in (*SINGLE, *VARIANTS)], QUICK)])
+def test_it_learns_in_bfloat16_and_in_parts_of_a_batch_and_predicts_in_full_precision(predicted, words):
+    test = predicted(*f"method.name={words}".split()).select(split="test")
+    assert auroc(test.label, test.prob) > 0.9
+    # bfloat16 holds 8 significant bits; the sigmoid is taken in float32.
+    assert len(np.unique(test.prob)) > 20

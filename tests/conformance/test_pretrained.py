@@ -32,6 +32,7 @@ CPU = Resources("cpu")
 OWN = [name for name in METHODS if METHODS.is_builtin(name)]
 SINGLE = [name for name in METHODS if not is_composed(METHODS[name])]
 OTHER_NAMES = ("sngp", "ddu")  # of the tensors of convolutions with a bound
+CHAINS = ("sgld", "sghmc", "csghmc", "sequential_anchored")
 FIRST = ("conv1.weight", "layer1.0.conv1.weight", "layer1.0.bn1.weight", "layer1.0.bn1.running_mean")
 
 
@@ -42,11 +43,12 @@ def pretrained(tmp_path_factory):
     network = build_model(ModelConfig(name="resnet18", width=4, stem="small"), seed=7)
     torch.save(network.state_dict(), root / "w.pt")
     words = ["model.name=resnet18", "model.width=4", "model.stem=small", f"model.weights={root / 'w.pt'}",
-             "optimizer.epochs=1", "optimizer.batch_size=4", "optimizer.select=last"]  # fmt: skip
+             "optimizer.epochs=1", "optimizer.batch_size=16", "optimizer.select=last"]  # fmt: skip
     data = str(make_prepared(root / "data"))
 
     def folder(name, *more):
-        return execute(load_run(None, [*words, f"method.name={name}", *more], data=data), root / "runs", CPU)
+        few = ["method.samples=2"] if name in CHAINS else []  # of four steps
+        return execute(load_run(None, [*words, f"method.name={name}", *few, *more], data=data), root / "runs", CPU)
 
     return network.state_dict(), folder
 

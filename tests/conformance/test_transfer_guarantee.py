@@ -6,6 +6,8 @@ dealt to validation and test again and again; what is drawn is the split, the pi
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.ndimage import gaussian_filter
@@ -18,6 +20,7 @@ from retinabench.data.synthetic.fundus import draw
 from retinabench.metrics.guarantees.resemblance import resemblance
 from retinabench.metrics.guarantees.transfer import transfer
 from retinabench.metrics.uncertainty import referral_uncertainty
+from retinabench.predictions.table import concatenate
 
 TRAINING, IN_DOMAIN, SHIFTED = 300, 500, 200  # pictures, two per patient
 STUDIES = 300
@@ -47,12 +50,9 @@ def seen():
     found = {}
     for population, first, count in (("in_domain", TRAINING, IN_DOMAIN), ("shifted", 0, SHIFTED)):
         images, truths = pictures(population, first, count)
-        predictions = rb.Predictions(
-            [f"{population} {one.index}" for one in truths],
-            [one.reported_grade >= 2 for one in truths],
-            model.predict_proba(features(images))[:, 1],
-            patient_id=[f"{population} {one.patient}" for one in truths],
-        )
+        ids, patients = ([f"{population} {getattr(one, key)}" for one in truths] for key in ("index", "patient"))
+        label, prob = [one.reported_grade >= 2 for one in truths], model.predict_proba(features(images))[:, 1]
+        predictions = rb.Predictions(ids, label, prob, patient_id=patients)
         found[population] = predictions, np.array([one.true_grade == 0 for one in truths])
     return found
 
@@ -86,7 +86,6 @@ def test_the_shifted_camera_is_flagged_and_the_own_camera_is_not(seen):
                 u[a], near.patient_id[a], w[b], predictions.patient_id[b], permutations=99, seed=study
             )
             alarms[name] += verdict.alarm
-    print(f"alarms of {STUDIES}: {alarms}")
     error = np.sqrt(0.05 * 0.95 / STUDIES)
     assert alarms["same"] / STUDIES <= 0.05 + 3 * error
     assert alarms["shifted"] / STUDIES >= 0.99
@@ -100,21 +99,18 @@ def test_transfer_screens_every_set(seen):
     for study in range(20):
         validation, test = some(np.random.default_rng([21, study]), near, 160, 90)
         assert (validation | test).all()
-        together = rb.Predictions(
-            [*near.image_id, *far.image_id],
-            [*near.label, *far.label],
-            [*near.prob, *far.prob],
-            patient_id=[*near.patient_id, *far.patient_id],
-            domain=np.repeat(["in_domain", "shifted"], [len(near), len(far)]),
-            split=[*np.where(validation, "validation", "test"), *np.repeat("test", len(far))],
+        domains = np.full(len(near), "in_domain"), np.full(len(far), "shifted")
+        parts = (
+            replace(near, domain=domains[0], split=np.where(validation, "validation", "test")),
+            replace(far, domain=domains[1]),
         )
+        together = concatenate(parts)
         found = transfer(together, "selective_risk", 0.25, delta=0.1, bootstrap=5, seed=study)
         assert found.certificate.granted
         for name, verdict in verdicts.items():
             verdict.append(found[name].resemblance.alarm)
             assert found[name].guarantee != ("broken" if name == "in_domain" else "holds")
-        # and the promise is indeed broken there
+        # The promise is indeed broken there.
         assert found.to_dict()["sets"]["shifted"]["selective_risk"]["value"] > 0.25
-    print({name: sum(verdict) for name, verdict in verdicts.items()})
     assert all(verdicts["shifted"])
     assert sum(verdicts["in_domain"]) <= 4  # P(Binomial(20, 0.05) > 4) = 0.3 %

@@ -1,4 +1,4 @@
-"""The short form of `make torture`: the first trials of some batches; the whole takes an hour."""
+"""The driver of the campaigns (limits of a trial, log, table), and the short form of `make torture`: first trials of some batches."""
 
 from __future__ import annotations
 
@@ -7,15 +7,91 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-TOOLS = Path(__file__).parents[2] / "tools"
+from torture.outcomes import Outcome, OutcomeLog, Verdict, campaign_names, failures, load, table
+from torture.trees import without_seconds
+from torture.trial import command, isolated
+
 EXAMINE, TRAIN, CHAINS = 11, 0, 12  # seeds of a quick verb, of a training, and of a damaged set of chains
+needs_compiler = pytest.mark.skipif(
+    sys.platform != "linux" or shutil.which("cc") is None, reason="needs Linux and a C compiler"
+)
 
 
-@pytest.mark.skipif(sys.platform != "linux" or shutil.which("cc") is None, reason="needs Linux and a C compiler")
+def torture(*words):
+    """Run the driver in a process of its own."""
+    paths = os.pathsep.join([str(Path(__file__).parents[2] / "tools"), os.environ.get("PYTHONPATH", "")])
+    command, env = [sys.executable, "-m", "torture", *map(str, words)], {**os.environ, "PYTHONPATH": paths}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_a_trial_returns_raises_hangs_dies_or_needs_too_much() -> None:
+    assert isolated(lambda: 3).value == 3
+    raised = isolated(int, "x")
+    assert raised.code == 1
+    assert raised.error.startswith("ValueError")
+    assert isolated(time.sleep, 5, seconds=0.1).broken == "longer than 0.1 s"
+    assert isolated(bytearray, 2**30, megabytes=100).broken == "more than 100 MB"
+    assert isolated(os._exit, 3).broken == "died with code 3"
+
+
+def test_a_command_that_prints_a_traceback_or_hangs_is_broken() -> None:
+    python = [sys.executable, "-c"]
+    assert command("raise OSError", program=python).broken == "traceback"
+    assert command("import time; time.sleep(9)", program=python, seconds=0.2).broken == "longer than 0.2 s"
+    said = command(
+        "import sys; sys.exit(print('retinabench: error: a.csv: is empty.', file=sys.stderr) or 2)", program=python
+    )
+    assert said.refused
+
+
+def test_the_log_counts_a_repeated_case_once_and_survives_a_cut_line(tmp_path: Path) -> None:
+    log = OutcomeLog(tmp_path / "log.jsonl")
+    log.outcome("a", 0, "kills", Outcome("a", "first", Verdict.FAILED, "it | broke"))
+    log.outcome("a", 0, "kills", Outcome("a", "first", Verdict.EQUAL))
+    log.outcome("b", 0, "inputs", Outcome("b", "second", Verdict.REFUSED))
+    log.outcome("b", 0, "inputs", Outcome("b", "third", Verdict.SKIPPED))
+    with log.path.open("ab") as file:
+        file.write(b'{"name": "a", "se')
+    assert failures(log) == []
+    assert table(log).splitlines()[2:] == [
+        "| a | 1 kills | 0 | 1 | 0 | 0 | 0 |",
+        "| b | 1 inputs | 1 | 0 | 0 | 1 | 0 |",
+        "| all | 2 trials | 1 | 1 | 0 | 1 | 0 |",
+    ]
+
+
+def test_seconds_are_left_out_when_a_ranking_is_compared(tmp_path: Path) -> None:
+    found = []
+    for seconds, value in ((0.7, 0.5), (1.9, 0.5), (0.7, 0.6)):
+        (tmp_path / "ranking.csv").write_text(f"rank,value,seconds,attempts\n1,{value},{seconds},1\n")
+        found.append(without_seconds(tmp_path / "ranking.csv"))
+    assert found[0] == found[1] != found[2]
+
+
+@pytest.mark.parametrize("name", campaign_names())
+def test_every_campaign_says_what_it_tries(name: str) -> None:
+    module = load(name)
+    assert module.UNIT.isalpha()
+    assert (module.__doc__ or "").partition("\n")[0].endswith(".")
+
+
+def test_an_interrupted_run_continues(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    words = ["--only", "atomic_writes", "--jobs", "1", "--minutes", "0.04", "--log", log]
+    assert "atomic_writes" in torture(*words)
+    before = log.read_bytes()
+    torture(*words)
+    assert log.read_bytes().startswith(before)
+
+
+@needs_compiler
 @pytest.mark.parametrize(
     ("campaign", "seed", "trials"),
     [
@@ -27,28 +103,19 @@ EXAMINE, TRAIN, CHAINS = 11, 0, 12  # seeds of a quick verb, of a training, and 
     ],
 )
 def test_nothing_breaks(campaign, seed, trials):
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TOOLS), os.environ.get("PYTHONPATH", "")])}
-    order = ["--only", campaign, "--seed", str(seed), "--trials", str(trials)]
-    found = subprocess.run(
-        [sys.executable, "-m", "torture", *order], env=env, capture_output=True, text=True, check=False
-    )
-    assert found.returncode == 0, found.stdout + found.stderr
-    assert f"| {trials} trials |" in found.stdout
+    assert f"| {trials} trials |" in torture("--only", campaign, "--seed", seed, "--trials", trials)
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux" or shutil.which("cc") is None, reason="needs Linux and a C compiler")
+@needs_compiler
 def test_a_pass_over_every_operation_is_complete_and_continues(tmp_path):
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TOOLS), os.environ.get("PYTHONPATH", "")])}
     log = tmp_path / "outcomes.jsonl"
-    order = [sys.executable, "-m", "torture", "--log", str(log), "--every-operation", "score"]
-    found = subprocess.run(order, env=env, capture_output=True, text=True, check=False)
-    assert found.returncode == 0, found.stdout + found.stderr
+    words = ["--log", log, "--every-operation", "score"]
+    torture(*words)
     whole = log.read_text().splitlines(keepends=True)
     count = int(json.loads(whole[0])["case"].split()[-1])
-    assert [json.loads(line)["case"] for line in whole] == [
-        f"score: operation {at} of {count}" for at in range(1, count + 1)
-    ]
+    cases = [f"score: operation {at} of {count}" for at in range(1, count + 1)]
+    assert [json.loads(line)["case"] for line in whole] == cases
     log.write_text("".join(whole[:-1]))
-    subprocess.run(order, env=env, capture_output=True, check=True)
+    torture(*words)
     assert sorted(log.read_text().splitlines(keepends=True)) == sorted(whole)

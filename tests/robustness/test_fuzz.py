@@ -11,8 +11,8 @@ import numpy as np
 from retinabench.core.errors import InputError
 from retinabench.predictions.io import read_predictions
 from torture.campaigns import fuzz_predictions
-from torture.contract import Verdict
 from torture.fuzz import case
+from torture.outcomes import Verdict
 
 
 def read_alone(arguments):

@@ -20,8 +20,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from torture.contract import Verdict, campaign_names, load
-from torture.log import OutcomeLog, failures, table
+from torture.outcomes import Outcome, OutcomeLog, Verdict, campaign_names, failures, load, table
 from torture.trial import end_group
 
 LONGEST_BATCH = 1800.0  # seconds after which a batch is stopped and counted as a failure
@@ -40,17 +39,15 @@ class Batch:
 
 def run_batch(
     name: str, seed: int, log: OutcomeLog, scratch: Path, *, show: bool = False, most: int | None = None
-) -> int:
+) -> None:
     """Run one batch of a campaign in this process and log it."""
-    module, start, trials, failed = load(name), time.monotonic(), 0, 0
+    module, start, trials = load(name), time.monotonic(), 0
     for outcome in islice(module.campaign(seed, scratch), most):
         log.outcome(name, seed, module.UNIT, outcome)
         trials += 1
-        failed += outcome.verdict == Verdict.FAILED
         if show:
             print(f"{outcome.verdict:9}{outcome.campaign}: {outcome.case}: {outcome.detail}", flush=True)
     log.ended(name, seed, time.monotonic() - start, trials)
-    return failed
 
 
 def start_batch(name: str, seed: int, log: Path) -> Batch:
@@ -60,12 +57,8 @@ def start_batch(name: str, seed: int, log: Path) -> Batch:
     scratch.mkdir()
     temporary.mkdir()
     arguments = ["--log", str(log), "--only", name, "--seed", str(seed), "--scratch", str(scratch), "--quiet"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "torture", *arguments],
-        stdin=subprocess.DEVNULL,
-        start_new_session=True,
-        env={**os.environ, "TMPDIR": str(temporary)},
-    )
+    command, env = [sys.executable, "-m", "torture", *arguments], {**os.environ, "TMPDIR": str(temporary)}
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, env=env)
     return Batch(name, seed, process, folder, time.monotonic())
 
 
@@ -123,17 +116,8 @@ def _close(batch: Batch, log: OutcomeLog) -> None:
     stop(batch)
     if code != 0:
         why = f"the batch ended with code {code}" if code is not None else f"longer than {LONGEST_BATCH:g} s"
-        log.append(
-            {
-                "name": batch.name,
-                "seed": batch.seed,
-                "unit": load(batch.name).UNIT,
-                "campaign": batch.name,
-                "case": "whole batch",
-                "verdict": Verdict.FAILED,
-                "detail": why,
-            }
-        )
+        outcome = Outcome(batch.name, "whole batch", Verdict.FAILED, why)
+        log.outcome(batch.name, batch.seed, load(batch.name).UNIT, outcome)
         log.ended(batch.name, batch.seed, time.monotonic() - batch.start, 1)
 
 
@@ -145,12 +129,8 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices=campaign_names(), help="campaigns; all by default")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="batches at once")
     parser.add_argument("--seed", type=int, help="run one batch of each campaign with this seed, and log nothing")
-    parser.add_argument(
-        "--every-operation",
-        nargs="*",
-        metavar="VERB",
-        help="kill these commands, or all, at each of their operations on files, and continue the log",
-    )
+    every = "kill these commands, or all, at each of their operations on files, and continue the log"
+    parser.add_argument("--every-operation", nargs="*", metavar="VERB", help=every)
     parser.add_argument("--trials", type=int, help="with --seed: stop each batch after so many trials")
     parser.add_argument("--scratch", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--quiet", action="store_true", help="print only the table")
@@ -173,7 +153,7 @@ def main() -> int:
         if given.every_operation is None:
             run_all(names, log, given.minutes, given.jobs)
         else:
-            from torture.every_operation import kill_verbs  # imports PyTorch, which other campaigns need not
+            from torture.campaigns.kills import kill_verbs  # imports PyTorch, which other campaigns need not
 
             kill_verbs(given.every_operation, log)
     print(table(log))

@@ -48,6 +48,12 @@ class Running:
             self.status = status if found else None
         return self.status is not None
 
+    def until(self, seconds: float) -> None:
+        """Wait so long, or until the process has ended."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and not self.ended():
+            time.sleep(0.001)
+
     def wait(self, seconds: float = PATIENCE) -> Ended:
         """Wait for the end; one that takes longer is killed with its children, and broken."""
         broken = ""
@@ -102,7 +108,7 @@ def start(
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         engine.SPAWN = multiprocessing.get_context("fork")  # type: ignore[assignment]
         setattr(Figure, "draw_without_rendering", lambda figure: None)  # noqa: B010 - mypy takes it for a method
-        setattr(Figure, "savefig", _save_blank)  # noqa: B010
+        setattr(Figure, "savefig", save_blank)  # noqa: B010
         setattr(board, "baselines_of", _two_baselines)  # noqa: B010 - mypy takes it for a foreign name
         first()
         sys.argv = ["retinabench", *map(str, arguments)]
@@ -125,7 +131,7 @@ def _two_baselines(name: str) -> tuple[Submission, ...]:
     return baselines_of(name)[:2]
 
 
-def _save_blank(figure: Figure, file: Any, *, format: str, **_: object) -> None:
+def save_blank(figure: Figure, file: Any, *, format: str, **_: object) -> None:
     """Write a blank figure to a file that is open for text or bytes."""
     blank = '<svg viewBox="0 0 1 1"><g></g></svg>'
     file.write(blank if isinstance(file, io.TextIOBase) else blank.encode() if format == "svg" else b"blank")

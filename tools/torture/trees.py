@@ -26,7 +26,7 @@ VOLATILE = (
     "attempts",
     "time",
     "checksum",
-)  # in JSON and CSV: a worker that was killed is started again, a line is sealed with its time
+)  # a killed worker is started again, a line is sealed with its time
 LOCKS = (".lock", ".lock.json")
 LOGS = ("logs", "results")  # they state when and how often something was started; names of run folders are random
 
@@ -103,16 +103,10 @@ def without_seconds(path: Path) -> bytes:
     """Return the content of a file; where it states how long something took, the rest of it; the names in a list of checksums."""
     if path.name == CHECKSUMS:
         return "\n".join(name for name in sorted(read_checksums(path.parent)) if (path.parent / name).exists()).encode()
-    content = path.read_bytes()
+    content, read = path.read_bytes(), READERS.get(path.suffix)
     with contextlib.suppress(ValueError, KeyError, OSError, zipfile.BadZipFile):
-        if path.suffix == ".json" and any(key.encode() in content for key in VOLATILE):
-            return repr(_dropped(json.loads(content))).encode()
-        if path.suffix == ".jsonl" and any(key.encode() in content for key in VOLATILE):
-            return repr([_dropped(json.loads(line)) for line in content.splitlines()]).encode()
-        if path.suffix == ".pt" and any(key.encode() in content for key in VOLATILE):
-            return repr(_dropped(_plain(torch.load(io.BytesIO(content), weights_only=True)))).encode()
-        if path.suffix == ".csv" and any(key.encode() in content for key in VOLATILE):
-            return repr(_dropped(list(csv.DictReader(content.decode().splitlines())))).encode()
+        if read and any(key.encode() in content for key in VOLATILE):
+            return repr(_dropped(read(content))).encode()
         if path.suffix == ".npz":
             with np.load(io.BytesIO(content), allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
@@ -141,6 +135,14 @@ def _dropped(content: object) -> object:
     return [_dropped(one) for one in content] if isinstance(content, list) else content
 
 
+READERS: dict[str, Callable[[bytes], object]] = {
+    ".json": json.loads,
+    ".jsonl": lambda content: [json.loads(line) for line in content.splitlines()],
+    ".pt": lambda content: _plain(torch.load(io.BytesIO(content), weights_only=True)),
+    ".csv": lambda content: list(csv.DictReader(content.decode().splitlines())),
+}
+
+
 def damage_in(out: Path) -> str:
     """Say which file is not whole after a kill; "" where all are."""
     for found in verify(out):
@@ -162,8 +164,8 @@ def wrong_after(verb: Verb, base: Undisturbed, folder: Path) -> str:
     ended = base.start(folder).wait()
     if leaked := [line for line in ended.error.splitlines() if "leaked" in line and not ended.broken]:
         return f"left: {leaked}"  # Python reports processes and locks that were not released
-    if ended.code or ended.broken:
-        return f"repeated: {ended.broken or ended.code}: {ended.error[-300:]}"
+    if ended.problem:
+        return f"repeated: {ended.problem}"
     return difference(base.files, contents(out))
 
 

@@ -9,7 +9,6 @@ import resource
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,10 +34,19 @@ class Ended:
     broken: str = ""
 
     @property
+    def lines(self) -> list[str]:
+        """The lines of errors that a command printed."""
+        return [line for line in self.error.splitlines() if line.startswith("retinabench: error: ")]
+
+    @property
+    def problem(self) -> str:
+        """What kept a command from its end; "" for nothing."""
+        return f"{self.broken or self.code}: {self.error[-600:]}" if self.code or self.broken else ""
+
+    @property
     def refused(self) -> bool:
         """Whether a command failed as it should: exit code 1 or 2 and one line on standard error that says why."""
-        lines = [line for line in self.error.splitlines() if line.startswith("retinabench: error: ")]
-        return not self.broken and self.code in (1, 2) and len(lines) == 1
+        return not self.broken and self.code in (1, 2) and len(self.lines) == 1
 
 
 def isolated(
@@ -119,51 +127,31 @@ def _call(function: Callable[[Any], Any], items: Sequence[Any], sender: Connecti
 
 
 def command(
-    *arguments: str | Path,
-    seconds: float = SECONDS,
-    megabytes: int = MEGABYTES,
-    program: Sequence[str] = RETINABENCH,
-    **options: Any,
+    *arguments: str | Path, seconds: float = SECONDS, program: Sequence[str] = RETINABENCH, **options: Any
 ) -> Ended:
     """Run a `retinabench` command in a process group of its own."""
     start, broken = time.monotonic(), ""
-    with tempfile.TemporaryFile("w+b") as output, tempfile.TemporaryFile("w+b") as error:
-        process = subprocess.Popen(
-            [*program, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=output, stderr=error,
-            start_new_session=True, **options,
-        )  # fmt: skip
-        while process.poll() is None and not broken:
-            time.sleep(0.02)
-            if time.monotonic() - start > seconds:
-                broken = f"longer than {seconds:g} s"
-            elif resident(process.pid) > megabytes:
-                broken = f"more than {megabytes} MB"
+    options |= dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
+    options |= {"stdin": subprocess.DEVNULL, "text": True, "errors": "replace", "start_new_session": True}
+    process = subprocess.Popen([*program, *map(str, arguments)], **options)
+    try:
+        output, error = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        broken = f"longer than {seconds:g} s"
         end_group(process.pid)
-        code = process.wait()
-        spent = time.monotonic() - start
-        texts = []
-        for stream in (output, error):
-            stream.seek(0)
-            texts.append(stream.read().decode("utf-8", "replace"))
-    if not broken and code < 0:
-        broken = f"died with code {code}"
-    if "Traceback (most recent call last)" in texts[1]:
+        output, error = process.communicate()
+    end_group(process.pid)
+    if not broken and process.returncode < 0:
+        broken = f"died with code {process.returncode}"
+    if "Traceback (most recent call last)" in error:
         broken = broken or "traceback"
-    return Ended(code, output=texts[0], error=texts[1], seconds=spent, broken=broken)
+    return Ended(process.returncode, output=output, error=error, seconds=time.monotonic() - start, broken=broken)
 
 
 def end_group(group: int) -> None:
     """Kill what is left of a process group that this process started."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)
-
-
-def resident(process: int) -> float:
-    """Return the resident memory of a process in MB; 0 once it has ended."""
-    try:
-        return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * resource.getpagesize() / 2**20
-    except (OSError, IndexError):
-        return 0.0
 
 
 def environment(**changes: str | None) -> Mapping[str, str]:

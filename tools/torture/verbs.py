@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,60 +38,46 @@ space = {space}
 
 @dataclass(frozen=True)
 class Verb:
-    """One command."""
+    """One command; in its words `{i}` is the folder of the inputs, and `{run}` the finished run there."""
 
     name: str
-    arguments: Callable[[Path], list[str]]
+    words: str
     needs: tuple[str, ...] = ()
     given: str = ""
 
-
-def _train(method: str, *more: str, data: str = "{inputs}/data") -> Callable[[Path], list[str]]:
-    words = f"train --data {data} --quiet --out out --device cpu {' '.join(TINY)} method.name={method}"
-    given = [*words.split(), *more]
-    return lambda inputs: [word.replace("{inputs}", str(inputs)) for word in given]
-
-
-def _fidelity(*arguments: str) -> Callable[[Path], list[str]]:
-    return lambda inputs: ["fidelity", *arguments, "--quiet"]
+    def arguments(self, inputs: Path) -> list[str]:
+        """Return the words for inputs in a folder."""
+        run = next((str(path) for path in sorted((inputs / "runs").glob("*/")) if path.is_dir()), "")
+        return [word.format(i=inputs, run=run) for word in self.words.split()]
 
 
+TRAIN = f"train --data {{i}}/data --quiet --out out --device cpu {' '.join(TINY)} method.name="
+CACHE = "map model.trained=head optimizer.augment=none model.weights={i}/weights.safetensors"
+TUNE = f"tune --data {{i}}/data --space {{i}}/space.toml --criterion in_domain_auroc --out out --quiet {' '.join(TINY)}"
+CHAINS = "--chains 2 --burn-in 1 --keep 8 --step 0.5 --out out/r.npz --quiet"
 VERBS = (
-    Verb("train map", _train("map"), ("data",)),
-    Verb("train swag", _train("swag"), ("data",)),
-    Verb("train ensemble", _train("ensemble", "method.members=2"), ("data",)),
-    Verb("predict", lambda i: ["predict", f"{i}/runs/{_run(i)}", "--data", f"{i}/other", "--out", "out/p.parquet"],
-         ("data", "other", "runs")),
-    Verb("export", lambda i: ["export", f"{i}/runs/{_run(i)}", "--out", "out/model"], ("data", "runs")),
-    Verb("prepare", lambda i: ["prepare", "synthetic", "--images", "40", "--size", "32", "--out", "out", "--workers", "1", "--quiet"]),
-    Verb("tune", lambda i: [
-        "tune", "--data", f"{i}/data", "--space", f"{i}/space.toml", "--trials", "2", "--criterion", "in_domain_auroc",
-        "--out", "out", "--parallel", "1", "--quiet", *TINY,
-    ], ("data",)),
-    Verb("benchmark", lambda i: ["benchmark", f"{i}/study.toml", "--out", "out", "--parallel", "1", "--quiet"], ("data",)),
-    Verb("fidelity run", _fidelity("run", "map", "--task", "fundus-small", "--budget", "3", "--out", "out", "optimizer.epochs=3")),
-    Verb("fidelity reference", _fidelity(
-        "reference", "fundus-small", "--chains", "2", "--burn-in", "1", "--keep", "8", "--step", "0.5", "--out", "out/r.npz")),
-    Verb("fidelity tune", _fidelity("tune", "ivon", "--task", "fundus-small", "--trials", "1", "--budget", "3", "--out", "out")),
-    Verb("examine", lambda i: [
-        "examine", "--answers", f"{i}/answers.csv", "--truth", f"{i}/truth.csv", "--questions", "15", "--out", "out",
-        "--quiet",
-    ]),
-    Verb("feature cache", _train("map", "model.trained=head", "optimizer.augment=none", "model.weights={inputs}/weights.safetensors", data="out/data"),
-         ("data", "weights"), "data"),
-    Verb("report", lambda i: ["report", f"{i}/p.csv", "--out", "out", "--bootstrap", "20", "--quiet"]),
-    Verb("clinic", lambda i: ["clinic", f"{i}/p.csv", "--out", "out", "--quiet"]),
-    Verb("apply", lambda i: ["apply", f"{i}/p.csv", "--certificate", f"{i}/zones.json", "--out", "out"]),
-    Verb("transfer", lambda i: ["transfer", f"{i}/v.csv", "--goal", "sensitivity=.5", "--within", "site", "--bootstrap", "20", "--json", "out/t.json"]),
-    Verb("recalibrate", lambda i: ["recalibrate", f"{i}/v.csv", "--out", "out/m.csv", "--json", "out/m.json"]),
-    Verb("score", lambda i: ["score", f"{i}/p.csv", "--json", "out/s.json", "--bootstrap", "20"]),
-    Verb("inspect", lambda i: ["inspect", f"{i}/data", "--out", "out", "--quiet"], ("data",)),
-    Verb("site", lambda i: ["site", "--out", "out", "--bootstrap", "20", "--quiet"]),
-)  # fmt: skip
-
-
-def _run(inputs: Path) -> str:
-    return next(path.name for path in sorted((inputs / "runs").iterdir()) if path.is_dir())
+    Verb("train map", f"{TRAIN}map", ("data",)),
+    Verb("train swag", f"{TRAIN}swag", ("data",)),
+    Verb("train ensemble", f"{TRAIN}ensemble method.members=2", ("data",)),
+    Verb("predict", "predict {run} --data {i}/other --out out/p.parquet", ("data", "other", "runs")),
+    Verb("export", "export {run} --out out/model", ("data", "runs")),
+    Verb("prepare", "prepare synthetic --images 40 --size 32 --out out --workers 1 --quiet"),
+    Verb("tune", f"{TUNE} --trials 2 --parallel 1", ("data",)),
+    Verb("benchmark", "benchmark {i}/study.toml --out out --parallel 1 --quiet", ("data",)),
+    Verb("fidelity run", "fidelity run map --task fundus-small --budget 3 --out out --quiet optimizer.epochs=3"),
+    Verb("fidelity reference", f"fidelity reference fundus-small {CHAINS}"),
+    Verb("fidelity tune", "fidelity tune ivon --task fundus-small --trials 1 --budget 3 --out out --quiet"),
+    Verb("examine", "examine --answers {i}/answers.csv --truth {i}/truth.csv --questions 15 --out out --quiet"),
+    Verb("feature cache", f"{TRAIN.replace('{i}/data', 'out/data')}{CACHE}", ("data", "weights"), "data"),
+    Verb("report", "report {i}/p.csv --out out --bootstrap 20 --quiet"),
+    Verb("clinic", "clinic {i}/p.csv --out out --quiet"),
+    Verb("apply", "apply {i}/p.csv --certificate {i}/zones.json --out out"),
+    Verb("transfer", "transfer {i}/v.csv --goal sensitivity=.5 --within site --bootstrap 20 --json out/t.json"),
+    Verb("recalibrate", "recalibrate {i}/v.csv --out out/m.csv --json out/m.json"),
+    Verb("score", "score {i}/p.csv --json out/s.json --bootstrap 20"),
+    Verb("inspect", "inspect {i}/data --out out --quiet", ("data",)),
+    Verb("site", "site --out out --bootstrap 20 --quiet"),
+)
 
 
 def make_inputs(folder: Path, needs: Collection[str]) -> None:
@@ -129,7 +115,8 @@ def make_inputs(folder: Path, needs: Collection[str]) -> None:
         network = build_model(ModelConfig(name="mlp", width=8), 0)
         (folder / "weights.safetensors").write_bytes(safetensors.torch.save(network.state_dict()))
     if "runs" in needs:
-        _make([one if one != "out" else str(folder / "runs") for one in _train("dropout")(folder)], folder)
+        trained = f"{TRAIN}dropout".replace("--out out", f"--out {folder}/runs").format(i=folder)
+        _make(trained.split(), folder)
 
 
 def _make(arguments: list[str], folder: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from retinabench.core.files import sweep, write_json
-from torture.contract import Outcome, Verdict
+from torture.outcomes import Outcome, equal
 from torture.trial import isolated
 
 UNIT, SHARE, KILLS, NUMBERS = "kills", 0.3, 50, 4000
@@ -21,9 +21,7 @@ def campaign(seed: int, scratch: Path) -> Iterator[Outcome]:
     for number in range(KILLS):
         after = rng.uniform(0.0, 0.05)
         isolated(_write, path, number * 10**6, seconds=after)
-        wrong = _wrong(path)
-        verdict = Verdict.FAILED if wrong else Verdict.EQUAL
-        yield Outcome("atomic_writes", f"kill {number} after {1000 * after:.1f} ms", verdict, wrong)
+        yield equal("atomic_writes", f"kill {number} after {1000 * after:.1f} ms", _wrong(path))
 
 
 def _write(path: Path, first: int) -> None:

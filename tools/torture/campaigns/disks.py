@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from torture.contract import Outcome, Verdict
 from torture.interpose import Plan, What, interposed
+from torture.outcomes import Outcome, Verdict, equal
 from torture.running import PATIENCE, Running
 from torture.trees import Undisturbed, contents, difference, fresh, undisturbed, wrong_after
 from torture.trial import command, environment
@@ -79,7 +79,7 @@ def _at_operation(verb: Verb, base: Undisturbed, plan: Plan, fault: str, at: int
 def _judged(row: str, case: str, verb: Verb, base: Undisturbed, folder: Path, running: Running) -> Outcome:
     """Judge a command that was disturbed: its end, what it left, and the same command once more."""
     ended = running.wait()
-    lines = [line for line in ended.error.splitlines() if line.startswith("retinabench: error: ")]
+    lines = ended.lines
     if left := running.orphans():
         wrong = f"{len(left)} processes were left"
     elif ended.broken:
@@ -98,9 +98,7 @@ def _vanished(verb: Verb, base: Undisturbed, after: float) -> Outcome:
     """Delete the output folder while the command works."""
     folder = fresh(base)
     running = base.start(folder)
-    deadline = time.monotonic() + after
-    while time.monotonic() < deadline and not running.ended():
-        time.sleep(0.001)
+    running.until(after)
     shutil.rmtree(folder / "out", ignore_errors=True)
     running.wait()
     shutil.rmtree(folder / "out", ignore_errors=True)
@@ -125,32 +123,25 @@ def _named(verb: Verb, base: Undisturbed, what: str, name: str) -> Outcome:
     """Write into a folder of that name."""
     folder = fresh(base)
     (folder / "out").rmdir()
+    parts = [Path(one).parts for one in base.arguments]
     given = [
-        os.path.join(".", name, *Path(one).parts[1:]) if Path(one).parts[:1] == ("out",) else one
-        for one in base.arguments
+        os.path.join(".", name, *own[1:]) if own[:1] == ("out",) else one
+        for own, one in zip(parts, base.arguments, strict=True)
     ]
     running = replace(base, arguments=given).start(folder)
     ended = running.wait()
-    wrong, out = "", folder / name
-    if ended.code or ended.broken:
-        wrong = f"{ended.broken or ended.code}: {ended.error[-600:]}"
-    else:
-        found = contents(out) if out.is_dir() else {}
-        wrong = "" if set(found) == set(base.files) else "other files"  # some hold the name of their folder
-    verdict = Verdict.FAILED if wrong else Verdict.EQUAL
-    return Outcome("disks: names of folders", f"{verb.name}: {what}", verdict, wrong)
+    same = set(contents(folder / name)) == set(base.files)  # some hold the name of their folder
+    return equal("disks: names of folders", f"{verb.name}: {what}", ended.problem or ("" if same else "other files"))
 
 
 def _environment(verb: Verb, base: Undisturbed, what: str, changes: dict[str, str | None]) -> Outcome:
     """Start an interpreter in another environment."""
     folder = fresh(base)
     ended = command(*base.arguments, cwd=folder, env=environment(**changes), seconds=PATIENCE)
-    wrong = f"{ended.broken or ended.code}: {ended.error[-600:]}" if ended.code or ended.broken else ""
-    drawn = {
-        path: None if path.endswith((".html", ".svg", ".png", ".pdf")) else one for path, one in base.files.items()
-    }  # blank there
-    wrong = wrong or difference(drawn, contents(folder / "out"))
-    return Outcome("disks: environments", f"{verb.name}: {what}", Verdict.FAILED if wrong else Verdict.EQUAL, wrong)
+    blank = (".html", ".svg", ".png", ".pdf")
+    files = {path: None if path.endswith(blank) else one for path, one in base.files.items()}
+    wrong = ended.problem or difference(files, contents(folder / "out"))
+    return equal("disks: environments", f"{verb.name}: {what}", wrong)
 
 
 def _mounted(verb: Verb, base: Undisturbed, readonly: bool) -> Outcome:

@@ -13,9 +13,9 @@ from functools import partial
 from pathlib import Path
 
 from retinabench.core.files import CHECKSUMS
-from torture.contract import Outcome
 from torture.fuzz.case import Case, trials
 from torture.fuzz.damage import KINDS, damaged
+from torture.outcomes import Outcome
 from torture.verbs import VERBS, make_inputs
 
 UNIT, INPUTS, SHARE = "inputs", 60, 2.0

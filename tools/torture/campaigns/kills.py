@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import random
 import signal
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from torture.contract import Outcome, Verdict
 from torture.interpose import Plan, What, interposed
+from torture.outcomes import Outcome, OutcomeLog, Verdict, equal
 from torture.running import Running
 from torture.trees import Undisturbed, damage_in, fresh, undisturbed, wrong_after
 from torture.verbs import VERBS, Verb
@@ -23,6 +24,7 @@ AT_WRITES, OTHERS, AT_RANDOM = 24, 8, 4  # trials of one batch
 TOGETHER = 5  # kills in one folder
 KINDS = ("SIGTERM", "SIGINT", "SIGINT twice", "SIGSTOP", "2 copies", "8 copies", "reader")
 PARTS = {"reader": "with a reader beside"}
+EVERY = "every_operation"  # the complete pass in the log
 
 
 def campaign(seed: int, scratch: Path) -> Iterator[Outcome]:
@@ -44,7 +46,7 @@ def campaign(seed: int, scratch: Path) -> Iterator[Outcome]:
     for number in range(AT_RANDOM):
         moments, wrong = _kill_often(verb, base, rng, TOGETHER)
         case = f"{verb.name}: {number}: killed after {', '.join(f'{after:.3f}' for after in moments)} s"
-        yield Outcome("kills at random times", case, Verdict.FAILED if wrong else Verdict.EQUAL, wrong)
+        yield equal("kills at random times", case, wrong)
 
 
 def _operations(count: int, turn: int) -> list[int]:
@@ -54,15 +56,7 @@ def _operations(count: int, turn: int) -> list[int]:
 
 
 def trial(
-    verb: Verb,
-    base: Undisturbed,
-    plan: Plan,
-    case: str,
-    *,
-    at: int = 0,
-    kind: str = "SIGKILL",
-    after: float = 0.0,
-    row: str = "",
+    verb: Verb, base: Undisturbed, plan: Plan, case: str, at: int = 0, kind: str = "", after: float = 0, row: str = ""
 ) -> Outcome:
     """Disturb a command once, and judge what it left."""
     folder = fresh(base)
@@ -86,14 +80,12 @@ def trial(
     row, case = row or f"kills {part}", f"{verb.name}: {case}"
     if not reached and not wrong:
         return Outcome(row, case, Verdict.SKIPPED, "the command ended before this operation")
-    return Outcome(row, case, Verdict.FAILED if wrong else Verdict.EQUAL, wrong)
+    return equal(row, case, wrong)
 
 
 def _disturb(running: Running, kind: str, after: float, folder: Path) -> str:
     """Send signals to a command, or read its folder while it works; return what a reader finds wrong."""
-    deadline = time.monotonic() + after
-    while time.monotonic() < deadline and not running.ended():
-        time.sleep(0.001)
+    running.until(after)
     if kind == "reader":
         while not running.ended():
             if damage := damage_in(folder / "out"):
@@ -118,19 +110,41 @@ def _kill_often(verb: Verb, base: Undisturbed, rng: random.Random, times: int) -
     while len(moments) < times:
         after = rng.uniform(0, base.seconds)
         running = base.start(folder)
-        deadline = time.monotonic() + after
-        while time.monotonic() < deadline and not running.ended():
-            time.sleep(0.001)
+        running.until(after)
         if not running.ended():
             running.send(signal.SIGKILL)
         ended = running.wait()
         if left := running.orphans():
             return moments, f"{len(left)} processes were left"
         if ended.code != -signal.SIGKILL or ended.broken:
-            if ended.code or ended.broken:
-                return moments, f"not killed: {ended.broken or ended.code}: {ended.error[-300:]}"
+            if ended.problem:
+                return moments, f"not killed: {ended.problem}"
             break
         moments.append(after)
         if wrong := damage_in(folder / "out"):
             return moments, wrong
     return moments, wrong_after(verb, base, folder)
+
+
+def kill_at_every_operation(verb: Verb, log: OutcomeLog, scratch: Path) -> None:
+    """Kill a verb at each operation on its files and log the outcomes; operations in the log are not repeated."""
+    plan = interposed()
+    if plan is None:
+        raise RuntimeError("kills at operations need Linux and a C compiler")
+    done = {line["case"] for line in log.trials() if line["name"] == EVERY}
+    base = undisturbed(verb, scratch, plan)
+    for at in range(1, base.operations + 1):
+        case = f"operation {at} of {base.operations}"
+        if f"{verb.name}: {case}" not in done:
+            row = f"kills at every operation: {verb.name}"
+            log.outcome(EVERY, 0, UNIT, trial(verb, base, plan, case, at=at, row=row))
+
+
+def kill_verbs(names: Sequence[str], log: OutcomeLog) -> None:
+    """Kill the verbs of some names, or all of them for none, at each operation."""
+    known = {verb.name: verb for verb in VERBS}
+    if unknown := sorted(set(names) - set(known)):
+        raise SystemExit(f"torture: error: no command {unknown[0]!r}; there are {', '.join(known)}")
+    for name in names or known:
+        with tempfile.TemporaryDirectory(prefix="torture-") as folder:
+            kill_at_every_operation(known[name], log, Path(folder))

@@ -18,11 +18,11 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from torture.contract import Outcome, Verdict
+from torture.outcomes import Outcome, Verdict
 from torture.running import start
 from torture.trees import contents, damage_in, difference
 from torture.trial import RETINABENCH, environment
-from torture.verbs import TINY, make_inputs
+from torture.verbs import TUNE, make_inputs
 
 UNIT, SHARE = "kills", 2.0
 ROW, PATIENCE = "ray", 900.0
@@ -36,10 +36,7 @@ def campaign(seed: int, scratch: Path) -> Iterator[Outcome]:
         return
     inputs = scratch / "inputs"
     make_inputs(inputs, {"data"})
-    search = [
-        "tune", "--data", f"{inputs}/data", "--space", f"{inputs}/space.toml", "--trials", "3", "--criterion", "in_domain_auroc",
-        "--out", "out", "--quiet", "--device", "cpu", *TINY, "optimizer.epochs=30",
-    ]  # fmt: skip
+    search = [*f"{TUNE} --trials 3 --device cpu optimizer.epochs=30".format(i=inputs).split()]
     local = _fresh(scratch / "local")
     ended = start([*search, "--parallel", "1"], local, scratch / "output").wait(PATIENCE)
     if ended.code:
@@ -95,20 +92,14 @@ def _trial(search: list[str], scratch: Path, kind: str, rng: random.Random, expe
         wrong = damage
     else:
         ended = start([*search, "--parallel", "1"], folder, scratch / "output").wait(PATIENCE)
-        wrong = (
-            f"repeated: {ended.error[-300:]}"
-            if ended.code
-            else difference(_steady(expected), _steady(contents(folder / "out")))
-        )
+        wrong = ended.problem or difference(_steady(expected), _steady(contents(folder / "out")))
     good = Verdict.SURVIVED if code else Verdict.EQUAL
     return Outcome(ROW, case, Verdict.FAILED if wrong else good, wrong or text.strip()[-200:])
 
 
 def _steady(files: Mapping[str, bytes]) -> dict[str, bytes]:
     """What does not depend on when a run was started, and on which engine."""
-    return {
-        name: content for name, content in files.items() if Path(name).name in ("predictions.parquet", "posterior.pt")
-    }
+    return {name: one for name, one in files.items() if Path(name).name in ("predictions.parquet", "posterior.pt")}
 
 
 def _processes(rays: str) -> dict[int, str]:
@@ -122,8 +113,8 @@ def _processes(rays: str) -> dict[int, str]:
     return found
 
 
-def _left(rays: str, seconds: float = 90.0) -> dict[int, str]:
-    deadline = time.monotonic() + seconds
+def _left(rays: str) -> dict[int, str]:
+    deadline = time.monotonic() + 90
     while (left := _processes(rays)) and time.monotonic() < deadline:
         time.sleep(0.2)
     return left

@@ -16,7 +16,7 @@ from hypothesis.strategies import SearchStrategy
 
 from retinabench.cli.main import run
 from retinabench.core.errors import InputError
-from torture.contract import Outcome, Verdict
+from torture.outcomes import Outcome, Verdict
 from torture.trial import isolated_each
 
 TOGETHER = 25  # inputs of one process
@@ -54,8 +54,9 @@ def cases(strategy: SearchStrategy[Case], seed: int, count: int) -> list[Case]:
     few = settings(
         max_examples=10, phases=[Phase.generate], database=None, deadline=None, suppress_health_check=list(HealthCheck)
     )
-    part = 0
-    while len(found) < count and part < count:
+    for part in range(count):
+        if len(found) >= count:
+            break
 
         @seeded(seed * 1_000_003 + part)
         @few
@@ -64,7 +65,6 @@ def cases(strategy: SearchStrategy[Case], seed: int, count: int) -> list[Case]:
             found.setdefault((case.reader, *sorted(case.files.items()), *case.arguments), case)
 
         collect()
-        part += 1
     return list(found.values())[:count]
 
 
@@ -74,12 +74,11 @@ def trials(drawn: Sequence[Case], scratch: Path) -> Iterator[Outcome]:
     ends = isolated_each(lambda one: perform(*one), [*zip(drawn, folders, strict=True)], together=TOGETHER)
     for number, (case, ended) in enumerate(zip(drawn, ends, strict=True)):
         if ended.broken or ended.code:
-            last = ended.traceback.strip().splitlines()
-            place = [line.strip() for line in last if line.startswith("  File ") and "/retinabench/" in line]
-            verdict, detail = (
-                Verdict.FAILED,
-                ended.broken or f"{ended.error[:200]} at {place[-1][-90:] if place else '?'}",
-            )
+            places = [
+                line for line in ended.traceback.splitlines() if line.startswith("  File ") and "/retinabench/" in line
+            ]
+            place = places[-1].strip()[-90:] if places else "?"
+            verdict, detail = Verdict.FAILED, ended.broken or f"{ended.error[:200]} at {place}"
         else:
             verdict, detail = ended.value
         what = case.what.encode("utf-8", "backslashreplace").decode()
@@ -96,12 +95,8 @@ def perform(case: Case, folder: Path) -> tuple[Verdict, str]:
     case.prepare(folder)
     arguments = [word.replace("@", str(folder)) for word in case.arguments]
     out, err = io.StringIO(), io.StringIO()
-    with (
-        contextlib.redirect_stdout(out),
-        contextlib.redirect_stderr(err),
-        warnings.catch_warnings(record=True) as warned,
-    ):
-        warnings.simplefilter("always")
+    both = contextlib.redirect_stdout(out), contextlib.redirect_stderr(err)
+    with both[0], both[1], warnings.catch_warnings(record=True, action="always") as warned:
         try:
             code = run(arguments) if case.function is None else 0
             wrong = "" if case.function is None else case.function(folder)
@@ -111,13 +106,8 @@ def perform(case: Case, folder: Path) -> tuple[Verdict, str]:
     out.getvalue().encode()  # as a terminal or a pipe needs it
     if wrong:
         return Verdict.FAILED, f"accepted, and {wrong}"
-    return judge(
-        case,
-        folder,
-        int(code),
-        err.getvalue(),
-        [str(one.message) for one in warned if not issubclass(one.category, DeprecationWarning | FutureWarning)],
-    )
+    alien = [str(one.message) for one in warned if not issubclass(one.category, DeprecationWarning | FutureWarning)]
+    return judge(case, folder, int(code), err.getvalue(), alien)
 
 
 def judge(case: Case, folder: Path, code: int, printed: str, warned: Sequence[str]) -> tuple[Verdict, str]:

@@ -20,27 +20,19 @@ def damaged(content: bytes, kind: str, place: int, random_state: random.Random) 
     place %= len(content)
     length = random_state.choice((1, 1, 2, 4, 16, 200))
     before, after = content[:place], content[place:]
-    match kind:
-        case "flip":
-            return before + bytes([after[0] ^ (1 << random_state.randrange(8))]) + after[1:]
-        case "byte":
-            return before + bytes([random_state.randrange(256)]) + after[1:]
-        case "cut":
-            return before
-        case "drop":
-            return before + after[length:]
-        case "insert":
-            return before + random_state.choice(SNIPPETS) + after
-        case "repeat":
-            return before + after[:length] + after
-        case "zeros":
-            return before + bytes(len(after[:length])) + after[length:]
-        case "swap":
-            return before + after[length : 2 * length] + after[:length] + after[2 * length :]
-        case "append":
-            return content + random_state.choice(SNIPPETS)
-        case _:
-            return b""
+    changed = {
+        "flip": before + bytes([after[0] ^ (1 << random_state.randrange(8))]) + after[1:],
+        "byte": before + bytes([random_state.randrange(256)]) + after[1:],
+        "cut": before,
+        "drop": before + after[length:],
+        "insert": before + random_state.choice(SNIPPETS) + after,
+        "repeat": before + after[:length] + after,
+        "zeros": before + bytes(len(after[:length])) + after[length:],
+        "swap": before + after[length : 2 * length] + after[:length] + after[2 * length :],
+        "append": content + random_state.choice(SNIPPETS),
+        "empty": b"",
+    }
+    return changed[kind]
 
 
 @st.composite

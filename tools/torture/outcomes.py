@@ -1,21 +1,67 @@
-"""The log of outcomes: one JSON line each, only ever appended to, from which a campaign continues and the table is counted."""
+"""What campaigns yield, where they are found, and the log of outcomes, from which a run continues and the table is counted."""
 
 from __future__ import annotations
 
+import importlib
 import json
+import pkgutil
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from torture.contract import Outcome, Verdict
+from torture import campaigns
 
-COLUMNS = tuple(Verdict)
+
+class Verdict(StrEnum):
+    """How a trial ended."""
+
+    REFUSED = "refused"  # in one line that names the place and a hint
+    EQUAL = "equal"  # accepted, with the result of an independent reading or of an undisturbed run
+    SURVIVED = "survived"  # the work failed with one clear line, and nothing was damaged
+    SKIPPED = "skipped"  # not possible on this machine; the detail says why
+    FAILED = "FAILED"  # traceback, hang, too much memory, wrong acceptance, other result, leftover
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of one trial."""
+
+    campaign: str
+    case: str
+    verdict: Verdict
+    detail: str = ""
+
+
+def equal(campaign: str, case: str, wrong: str) -> Outcome:
+    """Return an outcome that is equal to what it should be, unless something is wrong."""
+    return Outcome(campaign, case, Verdict.FAILED if wrong else Verdict.EQUAL, wrong)
+
+
+class Campaign(Protocol):
+    """A module of `torture.campaigns`."""
+
+    UNIT: str
+
+    def campaign(self, seed: int, scratch: Path) -> Iterator[Outcome]:
+        """Run one batch of trials."""
+
+
+def campaign_names() -> list[str]:
+    """The names of all campaigns."""
+    return sorted(found.name for found in pkgutil.iter_modules(campaigns.__path__))
+
+
+def load(name: str) -> Campaign:
+    """Import one campaign."""
+    module: Campaign = importlib.import_module(f"torture.campaigns.{name}")
+    return module
 
 
 class OutcomeLog:
-    """The log file."""
+    """The log file: one JSON line each, only ever appended to."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -53,13 +99,8 @@ class OutcomeLog:
 
     def trials(self) -> list[dict[str, Any]]:
         """The trials; of a batch that was interrupted and repeated, each case counts once, as it ended last."""
-        return list(
-            {
-                (line["name"], line["seed"], line["campaign"], line["case"]): line
-                for line in self.lines()
-                if "verdict" in line
-            }.values()
-        )
+        found = [line for line in self.lines() if "verdict" in line]
+        return list({(line["name"], line["seed"], line["campaign"], line["case"]): line for line in found}.values())
 
 
 def table(log: OutcomeLog) -> str:
@@ -71,10 +112,10 @@ def table(log: OutcomeLog) -> str:
         counts.setdefault(trial["campaign"], Counter())[trial["verdict"]] += 1
     rows = [(name, units[name], counts[name]) for name in sorted(counts)]
     rows.append(("all", "trials", sum(counts.values(), Counter())))
-    lines = [f"| campaign | trials | {' | '.join(COLUMNS)} |", f"|---|{'---:|' * (1 + len(COLUMNS))}"]
+    lines = [f"| campaign | trials | {' | '.join(Verdict)} |", f"|---|{'---:|' * (1 + len(Verdict))}"]
     for name, unit, count in rows:
         tried = sum(count.values()) - count[Verdict.SKIPPED]
-        lines.append(f"| {name} | {tried:,} {unit} | {' | '.join(f'{count[c]:,}' for c in COLUMNS)} |")
+        lines.append(f"| {name} | {tried:,} {unit} | {' | '.join(f'{count[c]:,}' for c in Verdict)} |")
     return "\n".join(lines)
 
 

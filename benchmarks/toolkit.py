@@ -1,0 +1,66 @@
+"""What several benchmarks share: options by their defaults, rows of tables, shares with their errors, ratios of paired timings."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def parse(doc: str | None, arguments: Sequence[str] | None = None, **defaults: Any) -> argparse.Namespace:
+    """Read options that have the types of their defaults: of a list several values, of False none, of None a path.
+
+    An option whose default is an empty list is repeated.
+    """
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in defaults.items():
+        flag = f"--{name.replace('_', '-')}"
+        if default is False:
+            parser.add_argument(flag, action="store_true")
+        elif default == []:
+            parser.add_argument(flag, action="append", default=[])
+        elif isinstance(default, list):
+            parser.add_argument(flag, type=type(default[0]), nargs="+", default=default)
+        else:
+            parser.add_argument(flag, type=Path if default is None else type(default), default=default)
+    return parser.parse_args(arguments)
+
+
+def print_row(*cells: object) -> None:
+    """Print a row of a Markdown table at once."""
+    print(f"| {' | '.join(map(str, cells))} |", flush=True)
+
+
+def print_head(title: str, columns: str) -> None:
+    """Print the title and the head of a Markdown table, whose columns are divided as in Markdown."""
+    print(f"\n## {title}\n")
+    print_row(columns)
+    print("|---" * columns.count(" | ") + "|---|", flush=True)
+
+
+def share(count: float, of: int) -> str:
+    """Percent with its standard error, such as 3.5 ± 0.9."""
+    p = count / of
+    return f"{100 * p:.1f} ± {100 * np.sqrt(max(p * (1 - p), 1 / of) / of):.1f}"
+
+
+def seconds(function: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
+    """Seconds of one call."""
+    start = clock()
+    function()
+    return clock() - start
+
+
+def ratio(
+    reference: Callable[[], float], other: Callable[[], float], rounds: int
+) -> tuple[float, float, list[tuple[float, float]]]:
+    """Median of other / reference over rounds that measure both, its largest deviation, and the pairs."""
+    pairs = [(reference(), other()) for _ in range(rounds)]
+    ratios = [b / a for a, b in pairs]
+    middle = statistics.median(ratios)
+    return middle, max(abs(one - middle) for one in ratios), pairs

@@ -1,1 +1,0 @@
-"""The campaigns: one module each, found by the driver; the package's docstring states what a module holds."""
