@@ -146,8 +146,3 @@ def test_a_refuted_certificate_is_not_applied(tmp_path):
     (tmp_path / "t.json").write_text(json.dumps(REFERRAL | {"sets": {"in_domain": {"guarantee": "broken"}}}))
     with pytest.raises(InputError, match="the labels of in-domain refute it"):
         rb.apply(FILE, tmp_path / "t.json")
-
-
-def test_the_uncertainty_of_the_certificate_must_be_there():
-    with pytest.raises(InputError, match="states none"):
-        rb.apply(FILE, FrozenRule("own", 1.0))
