@@ -16,17 +16,11 @@ from retinabench.metrics.bootstrap import cluster_codes, replicate_weight
 from retinabench.metrics.comparison import compare
 from retinabench.metrics.intervals import difference_method
 from retinabench.metrics.referral_curves import METRICS as REFERRAL
-from retinabench.metrics.referral_curves import values_on_grid
 from retinabench.metrics.registry import SCORES
-from retinabench.metrics.score_results import ScoreValue
-from retinabench.metrics.scoring import referral_curve
 from retinabench.metrics.weighted_images import Cases
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation import evaluation
 from retinabench.reports.evaluation.evaluation import (
-    FEWEST,
-    GRID,
-    METRICS,
     AllCurves,
     EvaluationSettings,
     MethodPredictions,
@@ -37,16 +31,6 @@ from retinabench.reports.evaluation.evaluation import (
 )
 from retinabench.reports.evaluation.verdict import verdict
 from support.fake_predictions import population, predictions
-
-
-@pytest.mark.parametrize("metric", METRICS)
-def test_curves_are_those_of_the_scores(metric):
-    case = SetPredictions.of(predictions("MC dropout", 0, population(400, 200)), "joint")
-    assert case is not None
-    curve = referral_curve(case.label, case.prob, case.uncertainty, metric)
-    mine = values_on_grid(case.cases.weighted(), GRID, FEWEST, [metric])[metric]
-    for share in (0.0, 0.25, 0.5, 0.75):
-        assert mine[round(100 * share)] == pytest.approx(curve.at(share), abs=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["free", "entropy", "ties", "one block"])
@@ -198,10 +182,3 @@ def test_changes_are_shifted_minus_in_domain_by_scikit_learn(joint):
         assert row[0] == pytest.approx(far - near, abs=1e-12)
         near, far = (np.average((joint.prob[r] > 0.5) == joint.label[r], weights=one[r]) for r in parts)
         assert row[1] == pytest.approx(far - near, abs=1e-12)
-
-
-def test_the_score_of_several_seeds_is_their_mean_with_its_standard_error():
-    values = [ScoreValue(v, v - 0.1, v + 0.2, 1) for v in (0.6, 0.8)]
-    found = evaluation._of_files(values, None)
-    assert (found.value, found.low, found.high) == pytest.approx((0.7, 0.6, 0.9))
-    assert found.error == pytest.approx(0.1)  # 0.1414 / √2
