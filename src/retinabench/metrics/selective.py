@@ -25,7 +25,7 @@ from scipy.special import xlogy
 from retinabench.metrics.classification import ordered_share
 from retinabench.metrics.weighted_images import Floats, Weighted, ratio
 
-RC_GRID = np.arange(10) * 0.1  # removed fractions; nothing is left at 1
+RC_GRID: Floats = np.asarray(np.arange(10) * 0.1, np.float64)  # removed fractions; nothing is left at 1
 
 
 def aurc_of(w: Weighted) -> Floats:
