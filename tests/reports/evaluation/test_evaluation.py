@@ -17,6 +17,7 @@ from retinabench.metrics.comparison import compare
 from retinabench.metrics.intervals import difference_method
 from retinabench.metrics.referral_curves import METRICS as REFERRAL
 from retinabench.metrics.registry import SCORES
+from retinabench.metrics.score_results import ScoreValue
 from retinabench.metrics.weighted_images import Cases
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation import evaluation
@@ -182,3 +183,10 @@ def test_changes_are_shifted_minus_in_domain_by_scikit_learn(joint):
         assert row[0] == pytest.approx(far - near, abs=1e-12)
         near, far = (np.average((joint.prob[r] > 0.5) == joint.label[r], weights=one[r]) for r in parts)
         assert row[1] == pytest.approx(far - near, abs=1e-12)
+
+
+def test_the_score_of_several_seeds_is_their_mean_with_its_standard_error():
+    values = [ScoreValue(v, v - 0.1, v + 0.2, 1) for v in (0.6, 0.8)]
+    found = evaluation._of_files(values, None)
+    assert (found.value, found.low, found.high) == pytest.approx((0.7, 0.6, 0.9))
+    assert found.error == pytest.approx(0.1)  # 0.1414 / √2
