@@ -48,14 +48,6 @@ def test_a_plan_from_a_pilot(tmp_path, capsys):
     assert "assumptions from a pilot" in capsys.readouterr().err
 
 
-def test_a_plan_needs_a_prevalence(capsys):
-    assert run(["plan"]) == 2
-    assert "Give --prevalence" in capsys.readouterr().err
-    assert run(["plan", "--prevalence", "1.5"]) == 2
-    assert run(["plan", "--prevalence", "0.1", "--above-sensitivity", "0.95"]) == 2
-    assert "cannot be shown" in capsys.readouterr().err
-
-
 def test_the_clinic_as_a_user_runs_it(tmp_path, capsys):
     out, page = tmp_path / "clinic.json", tmp_path / "page"
     camera = np.where(np.arange(240) % 4 < 2, "A", "B")
@@ -109,7 +101,8 @@ def test_wrong_options_of_the_clinic(tmp_path, capsys):
     for option, value, message in [
         ("--reader", "good", "SENSITIVITY/SPECIFICITY"), ("--reader", "0.9/1.5", "[0, 1]"), ("--referral", "2", "referral rate"),
         ("--prevalence", "0", "prevalence"), ("--cost", "-1", "price"), ("--images-per-hour", "0", "per hour"),
-        ("--subgroup", "camera", "no column 'camera'"), ("--threshold", "high", "unknown threshold"),
+        ("--subgroup", "camera", "no column 'camera'"), ("--goal", "0.9", "--goal 0.9 is not"), ("--goal", "2/0.5", "goal"),
+        ("--threshold", "high", "unknown threshold"),
     ]:  # fmt: skip
         assert run(["clinic", path, option, value]) == 2
         error = capsys.readouterr().err
@@ -146,8 +139,8 @@ def test_the_exit_code_says_what_became_of_the_certificate(wrong, of_test, code,
 def test_three_zones_have_the_same_codes(file, capsys):
     words = ["--zones", "--goal", "npv=.9", "--goal", "ppv=.9", "--confidence", ".9", "--bootstrap", "20", "-q"]
     assert run(["transfer", file(3, 3), *words]) == 0
-    assert run(["transfer", file(60, 60), *words]) == 3
-    capsys.readouterr()
+    assert run(["transfer", file(60, 60), *words, "--attach", "none"]) == 3
+    assert "nothing is attached" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -156,6 +149,7 @@ def test_three_zones_have_the_same_codes(file, capsys):
         (["--confidence", "1"], "--confidence 1 is not between 0 and 1"),
         (["--zones", "--threshold", ".3"], "--zones takes no --threshold"),
         (["--goal", "nonsense=.1"], "nonsense"),
+        (["--goal", ".8"], "a goal of .8 alone would allow that share of errors. Say accuracy=.8"),
     ],
 )
 def test_wrong_options_are_one_line(words, says, file, capsys):
@@ -165,23 +159,24 @@ def test_wrong_options_are_one_line(words, says, file, capsys):
     assert "Traceback" not in told
 
 
+def changed(folder, name, change):
+    """A copy of a CSV of predictions with other cells: `change` maps a row, a dictionary, to what differs."""
+    with open(folder / f"{name}.csv", newline="") as handle:
+        rows = [row | change(row) for row in csv.DictReader(handle)]
+    with open(folder / "changed.csv", "w", newline="", encoding="utf-8") as handle:
+        writer = csv.DictWriter(handle, list(dict.fromkeys(key for row in rows for key in row)))
+        writer.writeheader()
+        writer.writerows(rows)
+    return folder / "changed.csv"
+
+
 def test_test_images_without_labels_are_refused_with_what_to_do(file, tmp_path, capsys):
-    path = Path(file(3, 3))
-    lines = path.read_text().splitlines()
-    place = [name.strip('"') for name in lines[0].split(",")].index("label")
-    rows = [line.split(",") for line in lines[1:]]
-    for row in rows[300:]:
-        row[place] = ""
-    path.write_text("\n".join([lines[0], *map(",".join, rows)]))
+    file(3, 3)
+    path = changed(tmp_path, "p", lambda row: {"label": row["label"] * (row["split"] == "validation")})
     assert run(["transfer", str(path), *GOAL]) == 3
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith("Refused: the in-domain test images have no labels")
     assert "`retinabench plan` says how many" in line
-
-
-def test_what_is_refused_is_attached_to_no_model(file, tmp_path, capsys):
-    assert run(["transfer", file(60, 60), *GOAL, "--attach", str(tmp_path / "none")]) == 3
-    assert "nothing is attached" in capsys.readouterr().err
 
 
 @pytest.fixture
@@ -282,9 +277,7 @@ def test_a_list_that_was_worked_through_is_not_replaced(service, capsys):
 
 
 def test_a_day_without_a_gradable_image_goes_to_the_expert_and_a_lost_list_is_said(service, capsys):
-    lines = (service / "monday.csv").read_text().splitlines()
-    dark = [f"{lines[0]},gradable", *(f"{line.rpartition(',')[0]},,0" for line in lines[1:])]
-    (service / "dark.csv").write_text("\n".join(dark) + "\n")
+    changed(service, "monday", lambda _: {"prob": "", "gradable": 0}).rename("dark.csv")
     assert apply_zones("dark.csv") == 0
     assert "the expert reads the images of 40," in " ".join(capsys.readouterr().out.split())
     assert apply_zones("tuesday.csv") == 0
@@ -295,8 +288,7 @@ def test_a_day_without_a_gradable_image_goes_to_the_expert_and_a_lost_list_is_sa
 
 
 def test_images_of_another_kind_raise_an_alarm_and_the_list_is_written(service, capsys):
-    lines = (service / "tuesday.csv").read_text().splitlines()
-    (service / "dark.csv").write_text("\n".join([lines[0], *(f"{line.rpartition(',')[0]},0.5" for line in lines[1:])]))
+    changed(service, "tuesday", lambda _: {"prob": 0.5}).rename("dark.csv")
     assert apply_zones("monday.csv") == 0
     capsys.readouterr()
     assert apply_zones("dark.csv") == 4
@@ -329,21 +321,16 @@ def test_files_without_new_images_are_refused(folder, capsys):
 
 
 def test_labels_of_new_images_may_be_empty(folder):
-    lines = (folder / "holds.csv").read_text().splitlines()
-    place = [name.strip('"') for name in lines[0].split(",")].index("label")
-    rows = [line.split(",") for line in lines[1:]]
-    for row in rows[len(rows) // 2 :]:
-        row[place] = ""
-    (folder / "new.csv").write_text("\n".join([lines[0], *map(",".join, rows)]))
-    assert watch(folder, folder / "new.csv", folder / "validation.csv", "--json", folder / "monitor.json") == 0
+    new = changed(folder, "holds", lambda row: {"label": row["label"] * (row["image_id"] < "f000200")})
+    assert watch(folder, new, folder / "validation.csv", "--json", folder / "monitor.json") == 0
     content = json.loads((folder / "monitor.json").read_text())
     assert (content["images"], content["labelled"]) == (400, 200)
 
 
 @pytest.mark.parametrize(
-    "change", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-9])], ids=["lost", "cut"]
+    ("file", "change"),
+    [("index.html", Path.unlink), ("policies.json", lambda path: path.write_bytes(path.read_bytes()[:-9]))],
 )
-@pytest.mark.parametrize("file", ["index.html", "clinic.json", "policies.json"])
 def test_a_page_that_is_not_whole_at_the_end_is_no_success(file, change, tmp_path, capsys, monkeypatch):
     """Another program deletes or cuts a file between its writing and the end of the command."""
     monkeypatch.setattr("retinabench.cli.clinical.print_path", lambda path, _: change(path.parent / file))
@@ -352,25 +339,13 @@ def test_a_page_that_is_not_whole_at_the_end_is_no_success(file, change, tmp_pat
     assert f"{file}: is {'missing' if change is Path.unlink else 'damaged'}" in capsys.readouterr().err
 
 
-def changed(folder, name, change):
-    """A copy of a CSV of predictions with other cells: `change` maps a row, a dictionary, to what differs."""
-    with open(folder / f"{name}.csv", newline="") as handle:
-        rows = [row | change(row) for row in csv.DictReader(handle)]
-    with open(folder / "changed.csv", "w", newline="", encoding="utf-8") as handle:
-        writer = csv.DictWriter(handle, list(dict.fromkeys(key for row in rows for key in row)))
-        writer.writeheader()
-        writer.writerows(rows)
-    return folder / "changed.csv"
-
-
-@pytest.mark.parametrize("factor", [1e-13, 1e-300, 1e13])
-def test_the_scale_of_an_uncertainty_changes_no_alarm(factor, folder):
+def test_the_scale_of_an_uncertainty_changes_no_alarm(folder):
     """The order alone matters; the certificate's threshold has the same scale."""
     rng = np.random.default_rng(3)
     content, found = certificate(), []
     shifted = predictions_of(follow_up(rng, 300, washed_out=0.3, change=100))
     rb.write_predictions(shifted, folder / "shifted.csv")
-    for scale in (1.0, factor):
+    for scale in (1.0, 1e-13, 1e-300, 1e13):
         files = []
         for name in ("shifted", "validation"):
             own = lambda row: {"uncertainty": scale * (0.5 - abs(float(row["prob"]) - 0.5))}  # noqa: B023, E731
@@ -385,7 +360,7 @@ def test_the_scale_of_an_uncertainty_changes_no_alarm(factor, folder):
         found.append(json.loads((folder / "monitor.json").read_text()))
         del found[-1]["certified"], found[-1]["certificate"]
     assert found[0]["drift"]["alarm"] is not None
-    assert found[0] == found[1]
+    assert all(one == found[0] for one in found)
 
 
 def test_patients_of_which_only_some_are_known_are_refused(folder, capsys):
@@ -435,7 +410,7 @@ def test_patients_of_validation_are_known_however_they_are_written(written, code
     )
 
 
-@pytest.mark.parametrize("first", [1, 1_000_001, 20_260_101, 9_007_199_254_740_993], ids=str)
+@pytest.mark.parametrize("first", [20_260_101, 9_007_199_254_740_993], ids=str)
 def test_groups_of_long_codes_are_those_of_short_ones(first, tmp_path):
     """Numbers that print alike, or are one as floats, are different sites; the failing one is named, on the page as well."""
     rng = np.random.default_rng(3)
@@ -444,10 +419,8 @@ def test_groups_of_long_codes_are_those_of_short_ones(first, tmp_path):
     rows = [f"i{k},{int(label[k])},{prob[k]:.6f},p{k // 2},{site[k] + first}" for k in range(600)]
     (tmp_path / "codes.csv").write_text("\n".join(["image_id,label,prob,patient_id,site", *rows]) + "\n")
     out = tmp_path / "clinic.json"
-    assert (
-        run(["clinic", str(tmp_path / "codes.csv"), "--json", str(out), "--out", str(tmp_path / "page"), "--quiet"])
-        == 0
-    )
+    command = ["clinic", str(tmp_path / "codes.csv"), "--json", str(out), "--out", str(tmp_path / "page")]
+    assert run([*command, "--quiet"]) == 0
     found = json.loads(out.read_text())["sets"]["in_domain"]["subgroups"]
     assert [(one["value"], one["images"]) for one in found["groups"]] == [(str(k + first), 200) for k in range(3)]
     assert found["worse_than_others"]["sensitivity"] == [f"site: {first + 2}"]
@@ -472,14 +445,15 @@ def realistic(tmp_path, sites):
     return str(tmp_path / "p.csv")
 
 
+def failing(site, label, prob):
+    return {"prob": np.where((site == "B") & label, 0.002, prob), "subgroups": {"site": site}}
+
+
 def first_line(capsys):
     return " ".join(capsys.readouterr().out.partition("\n\n")[0].split())
 
 
 def test_the_first_line_of_the_clinic_names_the_site_that_fails_after_reading(tmp_path, capsys):
-    def failing(site, label, prob):
-        return {"prob": np.where((site == "B") & label, 0.002, prob), "subgroups": {"site": site}}
-
     assert run(["clinic", realistic(tmp_path, failing), "-q"]) == 0
     said = first_line(capsys)
     assert said.startswith(
@@ -499,19 +473,10 @@ def test_the_first_lines_say_where_another_camera_sends_most_images_to_the_exper
 
 
 def test_transfer_names_the_site_that_misses_the_goal(tmp_path, capsys):
-    def failing(site, label, prob):
-        return {"prob": np.where((site == "B") & label, 0.002, prob), "subgroups": {"site": site}}
-
     words = ["transfer", realistic(tmp_path, failing), "--goal", "sensitivity=.7", "--confidence", ".9", "-q"]
     assert run(words) == 0
     said = first_line(capsys)
     assert said.startswith("Not for “site: B” of the in-domain images (sensitivity >= 0.7: 0.000 [")
-
-
-@pytest.mark.parametrize("goal", ["0.95", ".8"])
-def test_a_bare_goal_that_would_allow_most_errors_is_refused(goal, tmp_path, capsys):
-    assert run(["transfer", str(table(tmp_path)), "--goal", goal]) == 2
-    assert f"a goal of {goal} alone would allow that share of errors. Say accuracy={goal}" in capsys.readouterr().err
 
 
 def test_images_that_look_like_two_eyes_are_no_independent_patients(tmp_path, capsys):
@@ -537,8 +502,7 @@ def test_the_status_follows_a_certificate_from_its_making_to_its_alarm(service, 
     assert status() == (0, "made, not yet applied", 0)
     assert apply_zones("monday.csv") == 0
     assert status() == (0, "in use", 1)
-    lines = (service / "tuesday.csv").read_text().splitlines()
-    (service / "dark.csv").write_text("\n".join([lines[0], *(f"{line.rpartition(',')[0]},0.5" for line in lines[1:])]))
+    changed(service, "tuesday", lambda _: {"prob": 0.5}).rename("dark.csv")
     assert apply_zones("dark.csv") == 4
     assert status() == (4, "alarm: the images have drifted since dark.csv", 2)
     newer = ZONES | {"zones": {"negative": {"threshold": 0.1}}}
@@ -573,9 +537,6 @@ def test_the_goal_is_stated_and_judged_per_patient_first(tmp_path, capsys):
         assert shown.index("Model alone, per patient") < shown.index("Model alone, per image")
         assert expected in " ".join(shown[shown.index("Model alone, per patient") :].split())
         assert f"Goal: sensitivity {goal.split('/')[0]} at specificity" in " ".join(shown.split())
-    assert run(["clinic", path, "--goal", "0.9"]) == 2
-    assert "--goal 0.9 is not SENSITIVITY/SPECIFICITY" in capsys.readouterr().err
-    assert run(["clinic", path, "--goal", "2/0.5"]) == 2
 
 
 def test_a_certificate_per_patient_is_of_the_actions_of_patients(tmp_path, capsys, monkeypatch):

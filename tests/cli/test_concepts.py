@@ -21,12 +21,6 @@ def test_options_become_those_of_the_network():
     assert Asked(examinee="guessing").network(0, QUIET).synthetic
 
 
-def test_options_out_of_range_are_refused(capsys):
-    for words in (["--grid", "0"], ["--epochs", "0"], ["--images", "many"]):
-        assert run(["examine", "--bank", "synthetic", *words]) == 2
-        assert words[0] in capsys.readouterr().err
-
-
 @pytest.fixture
 def tables(tmp_path):
     rows = [(f"i{k}", k % 2, k % 3 == 0) for k in range(24)]

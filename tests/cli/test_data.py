@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from cli.test_main import one_line
 from data.test_archives import Server
 from retinabench.cli.main import run
 from retinabench.data.archives import Remote
@@ -14,19 +15,9 @@ from support.helpers import TINY
 from support.kaggle_layout import write_aptos, write_eyepacs
 
 
-def one_line(capsys):
-    lines = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("note:")]
-    assert len(lines) == 1, lines
-    return lines[0]
-
-
 def prepare(name, source, out, *more):
-    return run(
-        [
-            "prepare", name, "--source", str(source), "--out", str(out), "--size", "16", "--workers", "1",
-            "-q", *more,
-        ]
-    )  # fmt: skip
+    words = ["--source", str(source), "--out", str(out), "--size", "16", "--workers", "1", "-q", *more]
+    return run(["prepare", name, *words])
 
 
 @pytest.fixture(scope="module")
@@ -54,45 +45,6 @@ def test_country_shift_from_archives_to_predictions_and_report(prepared, tmp_pat
     assert run(report) == 0
     page = (tmp_path / "report" / "index.html").read_text()
     assert page.count("data:image/jpeg;base64,") >= 12
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["verify", "empty"], "empty: holds no file to check"),
-        (["prepare", "synthetic", "--images", "40", "--size", "16", "--out", "file"], "file: is a file where a folder is needed to write into"),
-    ],
-)  # fmt: skip
-def test_a_folder_of_no_use_is_one_line_and_exit_2(tmp_path, monkeypatch, capsys, arguments, says):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "file").touch()
-    assert run(arguments) == 2
-    assert says in one_line(capsys)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["prepare", "aptos", "--download", "--source", "x", "--out", "y"], "(1) Accept the rules at https://"),
-        (["prepare", "eyepacs", "--out", "y"], "Name them with --source. (1) Accept"),
-        (
-            ["prepare", "aptos", "--source", ".", "--labels", "x.csv", "--out", "y"],
-            "--labels is not an option of the data set 'aptos'",
-        ),
-        (["prepare", "aptos", "--source", ".", "--column", "grade=x", "--out", "y"], "--column is not an option"),
-        (["prepare", "folder", "--source", ".", "--column", "grade", "--out", "y"], "not ROLE=NAME"),
-        (["prepare", "synthetic", "--split", "test", "--out", "y"], "--split is not an option of the data set"),
-        (["prepare", "retinamnist", "--source", ".", "--out", "y"], "Add --download"),
-        (["train", "--data", ".", "--task", "severty_shift"], "Did you mean 'severity_shift'"),
-        (["report", ".", "--shifted", "y"], "--shifted needs --data"),
-    ],
-)
-def test_wrong_options_are_one_line_and_exit_2(tmp_path, monkeypatch, capsys, arguments, says):
-    monkeypatch.chdir(tmp_path)
-    assert run(arguments) == 2
-    assert says in one_line(capsys)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_download_fetches_the_test_labels_and_goes_on(tmp_path, monkeypatch, capsys):

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import shlex
 import subprocess
 import sys
 
 import numpy as np
 import pytest
-import typer
 
-from cli.test_main import NO_TORCH, without_boxes
-from retinabench.cli.fidelity import VERBS
-from retinabench.cli.main import app, run
+from cli.test_main import NO_TORCH, one_line
+from retinabench.cli.main import run
 from retinabench.fidelity.leaderboard import files
 from retinabench.fidelity.reference.reference_file import Reference, ReferenceAbout, write_reference
 from retinabench.fidelity.submissions.entries import entries
@@ -38,11 +35,6 @@ def test_what_cannot_be_computed_is_refused_and_nothing_is_written(words, says, 
     assert not list(tmp_path.iterdir())
 
 
-def one_line(capsys):
-    (line,) = capsys.readouterr().err.splitlines()
-    return line
-
-
 @pytest.fixture
 def faked(monkeypatch):
     """A reference of four chains instead of the shipped one."""
@@ -54,15 +46,6 @@ def probs(tmp_path):
     random = np.random.default_rng(0)
     np.savetxt(tmp_path / "theirs.csv", random.dirichlet(np.ones(5), 1000))
     return str(tmp_path / "theirs.csv")
-
-
-@pytest.mark.parametrize(("verb", "example"), [(verb, example) for verb, (_, example) in VERBS.items()])
-def test_every_verb_s_help_has_an_example_that_parses(verb, example, capsys):
-    assert run(["fidelity", verb, "--help"]) == 0
-    assert f"Example: {example}" in without_boxes(capsys.readouterr().out)
-    program, group, first, *arguments = shlex.split(example)
-    assert (program, group, first) == ("retinabench", "fidelity", verb)
-    typer.main.get_command(app).commands["fidelity"].commands[verb].make_context(verb, arguments)
 
 
 def test_tasks_are_listed_and_defined(capsys):

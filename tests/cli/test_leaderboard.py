@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from retinabench.cli.main import run
 from retinabench.predictions.io import write_predictions
 from support.board_entries import NAME, noisy, submission
@@ -30,12 +28,3 @@ def test_submit_checks_and_packs(tmp_path, capsys) -> None:
     assert (tmp_path / "out" / "noise" / NAME / "seed-0.parquet").is_file()
     assert "complete" in capsys.readouterr().out
     assert run(["submit", "check", str(tmp_path / "absent")]) == 2
-
-
-@pytest.mark.parametrize("words", [["--size", "32", "--seed", "3"], ["--source", "x"], ["--corrupt", "defocus:3"]])
-def test_a_frozen_benchmark_takes_no_other_settings(tmp_path, capsys, words) -> None:
-    if words[0] == "--size":
-        words = words[2:]
-    assert run(["prepare", NAME, "--out", str(tmp_path / "d"), *words]) == 2
-    assert "are frozen" in capsys.readouterr().err
-    assert not (tmp_path / "d").exists()

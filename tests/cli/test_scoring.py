@@ -58,7 +58,7 @@ def test_json_of_one_file_and_of_several(file, tmp_path, capsys):
     assert run(["score", str(file), str(file), *seeds, "--bootstrap", "0", "--json", str(out), "-q"]) == 0
     several = json.loads(out.read_text())
     assert several["schema"] == "retinabench.scores-list/1"
-    assert [each["sets"] for each in several["files"]] == [one["sets"]] * 2
+    assert [(each["entry"], each["sets"]) for each in several["files"]] == [("predictions.csv", one["sets"])] * 2
     assert "note: " in capsys.readouterr().err
 
 

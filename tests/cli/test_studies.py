@@ -10,6 +10,7 @@ import types
 import pytest
 from rich.console import Console
 
+from cli.test_main import one_line
 from retinabench.cli import main as cli
 from retinabench.experiments.config import load_run
 from retinabench.experiments.engines.scheduler import Outcome
@@ -94,13 +95,6 @@ def test_progress_names_values_and_what_went_wrong(command, capsys):
     assert re.search(r"^[2-6] of 6: diverged$", err, re.MULTILINE)
 
 
-def line_of(capsys):
-    err = capsys.readouterr().err.splitlines()
-    assert len(err) == 1, err
-    assert err[0].startswith("retinabench: error: ")
-    return err[0]
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -114,7 +108,7 @@ def line_of(capsys):
 )
 def test_bad_options_are_one_line_and_exit_code_2(command, capsys, words, said):
     assert command("--quiet", *words) == 2
-    assert said in line_of(capsys)
+    assert said in one_line(capsys)
     assert command.engine.computed == []
 
 
@@ -122,7 +116,7 @@ def test_a_folder_of_another_sweep_is_one_line_and_exit_code_2(command, capsys):
     assert command("--quiet") == 0
     capsys.readouterr()
     assert command("--quiet", "--seed", 1) == 2
-    assert "holds a search with another" in line_of(capsys)
+    assert "holds a search with another" in one_line(capsys)
 
 
 def test_where_every_trial_diverges_the_work_failed(command, capsys, tmp_path):
@@ -149,11 +143,11 @@ def test_a_trial_whose_folder_is_gone_or_failed_recommends_no_other_in_its_place
         return outcome
 
     assert command("--quiet", work=lose) == 1
-    assert f"{best[0].name}: files are missing or damaged. Delete what is left" in line_of(capsys)
+    assert f"{best[0].name}: files are missing or damaged. Delete what is left" in one_line(capsys)
     best[0].rmdir()
     assert command("--quiet") == 0
     assert command("--quiet", "--trials", 7, work=lambda job: Outcome(job, "failed", None, 1.0, 1, "it broke")) == 1
-    assert "1 trials failed, and the others are ranked" in line_of(capsys)
+    assert "1 trials failed, and the others are ranked" in one_line(capsys)
 
 
 def test_the_table_shows_the_best_and_counts_the_others():
@@ -165,15 +159,6 @@ def test_the_table_shows_the_best_and_counts_the_others():
     assert trials == [(str(i), f"{0.5 + 0.01 * i:.4f}") for i in range(39, 29, -1)]
     for part in ("28 more in ranking.csv", "1 diverged (trial 1: it broke)", "1 out of memory (trial 2"):
         assert part in text
-
-
-def test_the_help_needs_no_torch(tmp_path):
-    import subprocess
-
-    code = "import sys; from retinabench.cli import main as cli; cli.run(['tune', '--help']); assert 'torch' not in sys.modules"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert found.returncode == 0, found.stderr
-    assert "sweeps/dropout" in found.stdout
 
 
 STUDY = """
@@ -203,25 +188,6 @@ def file(tmp_path):
     path = tmp_path / "study.toml"
     path.write_text(STUDY.format(criteria=json.dumps(BOTH[:1]), data=data, space=space))
     return path
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["demmo"], "unknown study 'demmo'. Did you mean 'demo'?"),
-        (["demo", "sedes=3"], "unknown key 'sedes'. Did you mean 'seeds'?"),
-        (["demo", "seeds"], "'seeds' is not key=value"),
-        (["demo", "base.optimizer.lr=-1", "--status"], "optimizer.lr"),
-        (["missing.toml"], "missing.toml: does not exist"),
-        (["demo", "--engine", "slurm"], "slurm"),
-    ],
-)
-def test_wrong_words_are_refused_in_one_line(tmp_path, capsys, words, told):
-    assert cli.run(["benchmark", *words, "--out", str(tmp_path / "out"), "--quiet"]) == 2
-    error = capsys.readouterr().err
-    assert told in error
-    assert error.count("\n") == 1
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_second_command_on_a_folder_is_refused_while_status_answers(file, tmp_path, capsys):

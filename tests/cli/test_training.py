@@ -37,21 +37,6 @@ def test_folders_task_and_seed_are_those_of_the_options():
     assert (found.data, found.shifted, found.task, found.seed) == ("data", "far", "in_domain", 4)
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ([], "either --data (with a run) or --images"),
-        (["--data", "d", "--images", "i"], "either --data (with a run) or --images"),
-        (["--data", "d", "--labels", "l.csv"], "--labels and --column belong to --images"),
-        (["--data", "d", "--column", "grade=g"], "--labels and --column belong to --images"),
-        (["--images", "i", "--column", "grade"], "--column grade is not ROLE=NAME"),
-    ],
-)
-def test_options_of_predict_that_do_not_belong_together(words, says, capsys, tmp_path):
-    assert run(["predict", str(tmp_path), "--out", str(tmp_path / "p.csv"), *words]) == 2
-    assert says in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("kind", get_args(Kind))
 def test_every_kind_has_entries_with_a_line_each(kind, capsys):
     assert run(["list", kind, "--json", "-"]) == 0

@@ -113,6 +113,7 @@ def test_both_kinds_are_read(tmp_path):
     file.write_text(json.dumps(REFERRAL | {"certificate": {"most_images": 2, "goals": goals}, "threshold": "inf"}))
     found = read_rule(file)
     assert (found.threshold, found.decision.value, found.most_images) == (math.inf, 0.3, 2)
+    assert found.to_dict()["threshold"] == "inf"
     assert [str(one) for one in found.goals] == ["npv >= 0.9"]
     file.write_text(json.dumps(zones(0.2, None)))
     assert (read_rule(file).negative, read_rule(file).positive, read_rule(file).goals) == (0.2, None, ())
@@ -129,7 +130,10 @@ def test_both_kinds_are_read(tmp_path):
         (REFERRAL | {"threshold": None}, "holds no threshold"),
         (REFERRAL | {"schema": "retinabench.scores/2"}, "neither a threshold nor zones"),
         ([], "neither a threshold nor zones"),
-        ("", "neither a threshold nor zones"),
+        (REFERRAL | {"per": "eye"}, "is damaged"),
+        (REFERRAL | {"uncertainty": {}}, "is damaged"),
+        (REFERRAL | {"decision_threshold": {"value": 10**400}}, "is damaged"),
+        ({key: value for key, value in REFERRAL.items() if key != "uncertainty"}, "is damaged"),
     ],
 )
 def test_what_no_rule_says_is_refused(tmp_path, content, says):
@@ -142,8 +146,3 @@ def test_a_refuted_certificate_is_not_applied(tmp_path):
     (tmp_path / "t.json").write_text(json.dumps(REFERRAL | {"sets": {"in_domain": {"guarantee": "broken"}}}))
     with pytest.raises(InputError, match="the labels of in-domain refute it"):
         rb.apply(FILE, tmp_path / "t.json")
-
-
-def test_the_uncertainty_of_the_certificate_must_be_there():
-    with pytest.raises(InputError, match="states none"):
-        rb.apply(FILE, FrozenRule("own", 1.0))

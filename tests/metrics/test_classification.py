@@ -121,15 +121,6 @@ def predictions(n=300, seed=0, **more):
     return Predictions(**(columns | more))
 
 
-def test_ood_detection_against_sklearn():
-    p = predictions()
-    u, far = np.round(np.random.default_rng(1).random(len(p)), 1), p.domain == "shifted"
-    w = Cases(p.label, p.prob, u, far).weighted()
-    assert classification.ood_auroc_of(w) == pytest.approx(roc_auc_score(far, u), abs=1e-12)
-    assert classification.ood_auprc_of(w) == pytest.approx(average_precision_score(far, u), abs=1e-12)
-    assert np.isnan(classification.ood_auroc_of(Cases(p.label, p.prob, u).weighted()))
-
-
 def test_balanced_weights_give_both_domains_the_same_mass():
     far = np.array([False] * 10 + [True] * 3)
     w = classification.balanced_weight(far)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
 from itertools import product
 
 import numpy as np
@@ -15,7 +13,6 @@ from scipy import stats
 from scipy.special import expit, logit
 from sklearn.metrics import roc_auc_score
 
-from conftest import shared_path
 from retinabench.metrics.bootstrap import by_rows, cluster_bootstrap, percentile_interval
 from retinabench.metrics.comparison import compare
 from retinabench.metrics.intervals import (
@@ -35,6 +32,7 @@ from retinabench.metrics.intervals import (
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.weighted_images import Cases
 from support.paired_models import models
+from support.shared_inputs import answers, table
 
 INFINITE = np.inf
 
@@ -61,12 +59,6 @@ def test_without_an_error_or_degrees_there_is_none():
     assert scaled_interval(1.0, 0.1, (0.0, 1.0), 9)[1] == 1.0
 
 
-def n400():
-    with open(shared_path("golden", "evaluation", "inputs_n400.csv")) as handle:
-        rows = list(csv.DictReader(handle))
-    return {name: np.array([float(row[name]) for row in rows]) for name in rows[0]}
-
-
 def drawn(seed=0, patients=60, decimals=2):
     """Two eyes a patient, correlated, with ties."""
     rng = np.random.default_rng(seed)
@@ -77,8 +69,7 @@ def drawn(seed=0, patients=60, decimals=2):
 
 
 def test_golden_standard_errors():
-    golden = json.loads(shared_path("golden", "evaluation", "own_outputs.json").read_text())["auc_ci_n400"]
-    data = n400()
+    golden, data = answers("own_outputs")["auc_ci_n400"], table("n400")
     naive = auroc_error(data["y"], data["p"])
     clustered = auroc_error(data["y"], data["p"], data["patient"])
     assert naive.auroc == clustered.auroc == pytest.approx(golden["auc"], abs=1e-12)
@@ -163,8 +154,7 @@ def test_weights_are_repetition():
 
 def test_golden_bootstrap_errors():
     """The golden file's 2,000 draws and ours each have a relative SE of 1.6 %: 5 % is two of their difference."""
-    golden = json.loads(shared_path("golden", "evaluation", "own_outputs.json").read_text())["auc_ci_n400"]
-    data = n400()
+    golden, data = answers("own_outputs")["auc_ci_n400"], table("n400")
     cases = Cases(data["y"], data["p"])
 
     def statistic(weight):

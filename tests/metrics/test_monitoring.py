@@ -20,39 +20,8 @@ from support.follow_ups import FIRST, certificate, follow_up, predictions_of
 
 def written(tmp_path, content):
     path = tmp_path / "transfer.json"
-    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    path.write_text(json.dumps(content))
     return path
-
-
-def test_thresholds_goals_and_estimand_are_read(tmp_path):
-    found = read_rule(written(tmp_path, certificate(threshold="inf", per="patient-image")))
-    assert found.threshold == np.inf
-    assert found.goals == (Goal("selective_risk", 0.08), Goal("sensitivity", 0.8))
-    assert (found.decision.value, found.uncertainty, found.per, found.most_images) == (
-        0.5,
-        "max_probability",
-        "patient-image",
-        2,
-    )
-    assert found.to_dict()["threshold"] == "inf"
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("no json", "is damaged"),
-        ({"schema": "retinabench.scores/1"}, "neither a threshold nor zones"),
-        ("[1]", "neither a threshold nor zones"),
-        (certificate(threshold=None), "holds no threshold"),
-        (certificate(per="eye"), "is damaged"),
-        (certificate() | {"uncertainty": {}}, "is damaged"),
-        (certificate() | {"decision_threshold": {"value": 10**400}}, "is damaged"),
-        ({key: value for key, value in certificate().items() if key != "uncertainty"}, "is damaged"),
-    ],
-)
-def test_other_files_are_refused_in_one_line(tmp_path, content, message):
-    with pytest.raises(InputError, match=message):
-        read_rule(written(tmp_path, content))
 
 
 def test_a_plain_choice_is_not_watched():

@@ -71,8 +71,6 @@ def test_other_images_or_labels_are_refused():
     ):  # fmt: skip
         with pytest.raises(InputError, match=message):
             compare(a, wrong, bootstrap=0)
-    with pytest.raises(InputError, match="Did you mean 'auroc'"):
-        compare(a, a, scores=["aurok"])
     with pytest.raises(InputError, match="unknown rules"):
         compare(a, a, rules="fair")
 

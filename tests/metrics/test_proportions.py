@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import numpy as np
@@ -11,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from conftest import shared_path
 from retinabench.core.errors import InputError
 from retinabench.metrics.clinical.screening_table import two_by_two
 from retinabench.metrics.clinical.thresholds import operating_points
@@ -29,6 +27,7 @@ from retinabench.metrics.proportions import (
     proportion_sums,
     share_of_two,
 )
+from support.shared_inputs import answers
 
 
 def test_undefined_numbers_become_none():
@@ -37,7 +36,7 @@ def test_undefined_numbers_become_none():
 
 
 def test_clopper_pearson_is_golden():
-    golden = json.loads(shared_path("golden", "evaluation", "own_outputs.json").read_text())["idxdr_2x2"]
+    golden = answers("own_outputs")["idxdr_2x2"]
     for name, values in golden.items():
         if "/" in name:
             k, n = map(int, name.split()[-1].split("/"))

@@ -194,21 +194,6 @@ def test_row_order_never_matters(metric, case, seed):
     np.testing.assert_array_equal(a.value, b.value)
 
 
-@pytest.mark.parametrize("metric", METRICS)
-@settings(max_examples=25, deadline=None)
-@given(case=images())
-def test_whole_weights_are_repetition(metric, case):
-    y, p, u, w = case
-    w = np.floor(w)
-    if w.sum() == 0:
-        return
-    times = w.astype(int)
-    a = referral_curve(y, p, u, metric, weight=w)
-    b = referral_curve(np.repeat(y, times), np.repeat(p, times), np.repeat(u, times), metric)
-    np.testing.assert_allclose(a.value, b.value, atol=1e-12)
-    np.testing.assert_allclose(a.area, b.area, atol=1e-12)
-
-
 @pytest.mark.parametrize("metric", ["auroc", "auprc"])
 def test_area_is_the_mean_over_the_counts_that_refer_at_most_half(metric):
     y, p, rng = big(300)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from io import StringIO
 
 import numpy as np
+import pytest
 from rich.console import Console
 
 import retinabench as rb
@@ -19,6 +20,7 @@ from support.browsers import check_phone, faults
 def printed(found):
     out = StringIO()
     Console(file=out, width=80).print(summary(found))
+    assert max(map(len, out.getvalue().splitlines())) <= 80
     return out.getvalue()
 
 
@@ -50,6 +52,10 @@ def test_a_certificate_says_claim_plain_choice_and_verdict():
 def test_labels_that_refute_a_certificate_come_first():
     found = rb.transfer(predictions_of(3, wrong_of_test=90), "selective_risk", 0.1, delta=0.1, bootstrap=20)
     assert printed(found).splitlines()[0] == "Broken: the labels of In-domain refute the certificate."
+    zones = rb.triage(predictions_of(3, wrong_of_test=90), ["npv=.9"], bootstrap=20)
+    first, second, *_ = printed(zones).splitlines()
+    assert first == "Broken: the labels of In-domain refute a goal."
+    assert second.startswith("Frozen on validation, not certified: negative where")
 
 
 def test_a_refusal_is_explained_once():
@@ -82,9 +88,7 @@ def triaged(goals, delta=0.1):
         [f"i{k}" for k in range(800)], [*label, *label], [*prob, *prob], split=["validation"] * 400 + ["test"] * 400
     )  # fmt: skip
     found = rb.triage(predictions, goals, delta=delta, bootstrap=20)
-    out = StringIO()
-    Console(file=out, width=80).print(summary(found))
-    return found, out.getvalue()
+    return found, printed(found)
 
 
 def test_both_zones_share_the_error():
@@ -114,28 +118,31 @@ def test_goals_of_a_refused_zone_are_not_claimed():
     assert not any("zone is empty" in note for note in found.notes)
 
 
-def test_the_page_fits_a_phone_and_is_accessible(tmp_path, browser):
-    given = predictions_of(3)
-    rb.write_predictions(given, tmp_path / "p.csv")
+@pytest.fixture(scope="module")
+def signed(tmp_path_factory):
+    """Predictions, their file, a certificate of them, and its page."""
+    given, folder = predictions_of(3), tmp_path_factory.mktemp("certificate")
+    rb.write_predictions(given, folder / "p.csv")
     found = rb.transfer(given, goals=["selective_risk=.1", "sensitivity=.9"], delta=0.1, bootstrap=20)
-    page = write_certificate(found, tmp_path / "p.csv", tmp_path / "a")
-    check_phone(browser, page)
-    assert faults(browser, page, contrast=False) == []
+    return given, folder / "p.csv", found, write_certificate(found, folder / "p.csv", folder / "a")
 
 
-def test_the_certificate_is_a_page_and_one_sheet_to_be_signed(tmp_path):
+def test_the_page_fits_a_phone_and_is_accessible(signed, browser):
+    check_phone(browser, signed[-1])
+    assert faults(browser, signed[-1], contrast=False) == []
+
+
+def test_the_certificate_is_a_page_and_one_sheet_to_be_signed(signed, tmp_path):
     """Claim, assumptions, checksums and lines for signatures; the same bytes again; of groups, too many for the sheet."""
-    given, source = predictions_of(3), tmp_path / "p.csv"
-    rb.write_predictions(given, source)
-    found = rb.transfer(given, goals=["selective_risk=.1", "sensitivity=.9"], delta=0.1, bootstrap=20)
-    page = write_certificate(found, source, tmp_path / "a").read_text()
+    given, source, found, path = signed
+    page = path.read_text()
     for said in (
         "<h1>Certified on validation: the model decides every image</h1>", "Claim, per image: error of the retained at most 0.1",
-        "Patients are independent draws of one population", sha256(source), sha256(tmp_path / "a" / "transfer.json"), "Signature",
+        "Patients are independent draws of one population", sha256(source), sha256(path.parent / "transfer.json"), "Signature",
     ):  # fmt: skip
         assert said in page
-    assert rb.apply(given, tmp_path / "a" / "transfer.json").actions.tolist().count("expert reads") == 0
-    sheet = (tmp_path / "a" / "certificate.pdf").read_bytes()
+    assert rb.apply(given, path.parent / "transfer.json").actions.tolist().count("expert reads") == 0
+    sheet = (path.parent / "certificate.pdf").read_bytes()
     assert len(re.findall(rb"/Type /Page\b", sheet)) == 1
     write_certificate(found, source, tmp_path / "b")
     assert (tmp_path / "b" / "certificate.pdf").read_bytes() == sheet

@@ -140,9 +140,3 @@ def test_the_page_fits_a_phone_and_is_accessible(watched, browser, tmp_path):
     (tmp_path / "page.html").write_text(page(watched["broken"]))
     check_phone(browser, tmp_path / "page.html")
     assert faults(browser, tmp_path / "page.html", contrast=False) == []
-
-
-def test_the_same_follow_up_gives_the_same_page(watched):
-    text = page(watched["unlabelled"])
-    assert page(watched["unlabelled"]) == text
-    assert "earlier visits of the same number" in " ".join(text.split())

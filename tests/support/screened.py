@@ -41,3 +41,16 @@ def two_domains(n=300, **changes):
     prob = 1 / (1 + np.exp(-(3 * y - 1.5 + rng.normal(size=n))))
     columns = {"patient_id": np.arange(n) // 2, "domain": np.where(np.arange(n) < 200, "in_domain", "shifted")}
     return rb.Predictions(np.arange(n), y, prob, **{**columns, **changes})
+
+
+def drawn(signal=2.0, *, shift=0.0, scale=1.0, turned=1, uncertainty=None, n=1000, seed=0, **columns):
+    """A model whose log odds are right up to shift and scale, at a prevalence of .2; AUROC is about .92 at signal 2.
+
+    `uncertainty` makes the model's own from probabilities and labels.
+    """
+    rng = np.random.default_rng(seed)
+    label = (rng.random(n) < 0.2).astype(int)
+    right = signal * (rng.normal(size=n) + signal * label) - signal**2 / 2 + np.log(0.25)
+    prob = 1 / (1 + np.exp(-turned * (scale * right + shift)))
+    own = None if uncertainty is None else uncertainty(prob, label)
+    return rb.Predictions([f"i{k}" for k in range(n)], label, prob, uncertainty=own, **columns)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import inspect
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin, get_type_hints
 
@@ -97,7 +97,7 @@ def with_options(settings: type[Any], name: str) -> Callable[[Callable[..., Any]
             for one in (added.values() if p.name == name else (p,))
         ]
 
-        @functools.wraps(verb)
+        @wraps(verb)
         def command(**given: Any) -> Any:
             chosen = {option: given.pop(option) for option in added}
             for file in given.get("files") or [given.get("file") or Path()]:
@@ -188,30 +188,23 @@ def print_notes(notes: Iterable[str]) -> None:
 
 
 READING, COMPUTING = "How files are read", "How it is computed"
+reading, computing = partial(option, rich_help_panel=READING), partial(option, rich_help_panel=COMPUTING)
 Out = Annotated[Path, option("--out", "FOLDER", "Folder to write into.")]
-Seed = Annotated[int, option("--seed", "N", "Seed of everything random.", min=0, rich_help_panel=COMPUTING)]
+Seed = Annotated[int, computing("--seed", "N", "Seed of everything random.", min=0)]
 Silent = Annotated[bool, flag("--quiet", "-q", help="No progress, only results and errors.", rich_help_panel=COMPUTING)]
 
-Workers = Annotated[
-    int | None, option("--workers", "N", "Processes; default: one per core.", min=1, rich_help_panel=COMPUTING)
-]
+Workers = Annotated[int | None, computing("--workers", "N", "Processes; default: one per core.", min=1)]
 
-Threads = Annotated[
-    int | None, option("--workers", "N", "Threads; default: one per core.", min=1, rich_help_panel=COMPUTING)
-]
+Threads = Annotated[int | None, computing("--workers", "N", "Threads; default: one per core.", min=1)]
 
 Readers = Annotated[
     int | None,
-    option(
-        "--readers",
-        "N",
-        "Processes that read images ahead; default: none on a CPU, up to eight for a GPU.",
-        min=0,
-        rich_help_panel=COMPUTING,
+    computing(
+        "--readers", "N", "Processes that read images ahead; default: none on a CPU, up to eight for a GPU.", min=0
     ),
 ]
 
-Device = Annotated[str, option("--device", "DEVICE", "auto, cpu, cuda or cuda:N.", rich_help_panel=COMPUTING)]
+Device = Annotated[str, computing("--device", "DEVICE", "auto, cpu, cuda or cuda:N.")]
 
 Rules = Annotated[
     Literal["corrected", "published"],
@@ -285,34 +278,19 @@ RunEngine = Annotated[
 ]
 
 Address = Annotated[
-    str | None,
-    option(
-        "--address", "ADDRESS", "Of a running Ray cluster; default: one of this machine.", rich_help_panel=COMPUTING
-    ),
+    str | None, computing("--address", "ADDRESS", "Of a running Ray cluster; default: one of this machine.")
 ]
 
-Parallel = Annotated[
-    int | None, option("--parallel", "N", "Runs at a time; default: as many as fit.", min=1, rich_help_panel=COMPUTING)
-]
+Parallel = Annotated[int | None, computing("--parallel", "N", "Runs at a time; default: as many as fit.", min=1)]
 
-Cpus = Annotated[float, option("--cpus", "X", "Cores of one run, on Ray.", min=0, rich_help_panel=COMPUTING)]
+Cpus = Annotated[float, computing("--cpus", "X", "Cores of one run, on Ray.", min=0)]
 
 Gpus = Annotated[
-    float,
-    option(
-        "--gpus",
-        "X",
-        "GPUs of one run; 0.5: two runs share one; 2: two train it together.",
-        min=0,
-        rich_help_panel=COMPUTING,
-    ),
+    float, computing("--gpus", "X", "GPUs of one run; 0.5: two runs share one; 2: two train it together.", min=0)
 ]
 
 Storage = Annotated[
-    str | None,
-    option(
-        "--storage", "URL", "Where a cluster's runs meet: a shared folder or an fsspec URL.", rich_help_panel=COMPUTING
-    ),
+    str | None, computing("--storage", "URL", "Where a cluster's runs meet: a shared folder or an fsspec URL.")
 ]
 
 
@@ -363,12 +341,7 @@ Keep = Annotated[int, option("--keep", "N", "Transitions of each chain that coun
 # Of the verbs that read predictions files.
 Columns = Annotated[
     list[str] | None,
-    option(
-        "--column",
-        "NAME=COLUMN",
-        "NAME=COLUMN of the file, such as label=y_true; may be repeated.",
-        rich_help_panel=READING,
-    ),
+    reading("--column", "NAME=COLUMN", "NAME=COLUMN of the file, such as label=y_true; may be repeated."),
 ]
 
 Softmax = Annotated[
@@ -383,28 +356,19 @@ Grades = Annotated[
 
 ReferableFrom = Annotated[
     str | None,
-    option(
+    reading(
         "--referable-from",
         "GRADE",
         "Lowest referable grade, default 2; label: the file's label stands, whatever the grade.",
-        rich_help_panel=READING,
     ),
 ]
 
 Methods = Annotated[
     list[str] | None,
-    option(
-        "--method",
-        "METHOD",
-        "Name of the method: once, or once for each file. Files of one are seeds.",
-        rich_help_panel=READING,
-    ),
+    reading("--method", "METHOD", "Name of the method: once, or once for each file. Files of one are seeds."),
 ]
 
-ModelSeeds = Annotated[
-    list[int] | None,
-    option("--model-seed", "N", "Seed of the model, once for each file.", min=0, rich_help_panel=READING),
-]
+ModelSeeds = Annotated[list[int] | None, reading("--model-seed", "N", "Seed of the model, once for each file.", min=0)]
 
 
 @dataclass(frozen=True)

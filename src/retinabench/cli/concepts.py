@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -35,52 +36,43 @@ if TYPE_CHECKING:
     from retinabench.metrics.proportions import Interval
 
 
-BANK, NETWORK = "Images and their truth", "What answers"
+bank_option = partial(option, rich_help_panel="Images and their truth")
+network_option = partial(option, rich_help_panel="What answers")
 OF_BANK = ("source", "images")
 OF_NETWORK = ("grid", "weights", "trained", "size", "epochs")
 
-Source = Annotated[
-    Path | None, option("--source", "PATH", "Folder or zip of the data set as downloaded.", rich_help_panel=BANK)
-]
+Source = Annotated[Path | None, bank_option("--source", "PATH", "Folder or zip of the data set as downloaded.")]
 
-BankImages = Annotated[int | None, option("--images", "N", "Of drawn retinas: their number.", rich_help_panel=BANK)]
+BankImages = Annotated[int | None, bank_option("--images", "N", "Of drawn retinas: their number.")]
 
-Grid = Annotated[
-    int, option("--grid", "N", "Ask about each of N x N regions of an image.", min=1, rich_help_panel=BANK)
-]
+Grid = Annotated[int, bank_option("--grid", "N", "Ask about each of N x N regions of an image.", min=1)]
 
 Examinee = Annotated[
     str | None,
-    option(
+    network_option(
         "--examinee",
         "NAME",
         "A network to be trained on the other images: ours, timm:NAME or your own package.module:function; or a synthetic "
         "examinee: biased-1, biased-2, unbiased, overconfident, guessing, always-yes. Default: that of the bank, most often "
         "efficientnet_lite0 with weights of ImageNet.",
-        rich_help_panel=NETWORK,
     ),
 ]
 
-Weights = Annotated[
-    str | None, option("--weights", "WEIGHTS", "imagenet, timm, hf-hub:NAME or a checkpoint.", rich_help_panel=NETWORK)
-]
+Weights = Annotated[str | None, network_option("--weights", "WEIGHTS", "imagenet, timm, hf-hub:NAME or a checkpoint.")]
 
 Trained = Annotated[
     str | None,
-    option(
+    network_option(
         "--trained",
         "PART",
         "head (on features that are computed once), all, a number of stages, or nothing: your own network answers as it is. "
         "Default: the head of a pretrained network.",
-        rich_help_panel=NETWORK,
     ),
 ]
 
-Size = Annotated[
-    int | None, option("--size", "N", "Side of what the network sees, in pixels.", rich_help_panel=NETWORK)
-]
+Size = Annotated[int | None, network_option("--size", "N", "Side of what the network sees, in pixels.")]
 
-Epochs = Annotated[int | None, option("--epochs", "N", "Epochs of the training.", min=1, rich_help_panel=NETWORK)]
+Epochs = Annotated[int | None, network_option("--epochs", "N", "Epochs of the training.", min=1)]
 
 
 @dataclass(frozen=True)
@@ -166,11 +158,10 @@ Truth = Annotated[Path | None, option("--truth", "FILE", "0, 1 or empty (unknown
 
 BankName = Annotated[
     str | None,
-    option(
+    bank_option(
         "--bank",
         "NAME|FILE",
         "Images with known concepts instead of --truth: idrid, isic2018, chexpert, synthetic … or a TOML file.",
-        rich_help_panel=BANK,
     ),
 ]
 
@@ -261,7 +252,7 @@ def examine(
     quiet: Silent = False,
 ) -> None:
     """Question a classifier concept by concept: which lesions does it grasp, from as few questions as possible?"""
-    from retinabench.concepts.examine import ExamineOptions, summary_lines
+    from retinabench.concepts.examine import ExamineOptions
 
     options = ExamineOptions(
         concepts=[name.strip() for name in concepts.split(",")] if concepts else None,
@@ -277,6 +268,12 @@ def examine(
         seed=seed,
     )
     found = _examined(answers, truth, bank, out, options, asked, progress_of(quiet))
+    _say_found(found, out)
+
+
+def _say_found(found: ExaminationReport, out: Path) -> None:
+    from retinabench.concepts.examine import summary_lines
+
     for line in summary_lines(found):
         say(line)
     print_notes(found.examination.notes)
@@ -334,12 +331,9 @@ def lesions(
 ) -> None:
     """Train a network to name the concepts of a bank, then examine it on the images that it has not seen."""
     from retinabench.concepts.answer_bank import examine_images
-    from retinabench.concepts.examine import ExamineOptions, summary_lines
+    from retinabench.concepts.examine import ExamineOptions
 
     options = ExamineOptions(seed=seed, goals=goal or ())
     network = asked.network(seed, progress_of(quiet))
     found = examine_images(dataset, asked.source, out, network, options)
-    for line in summary_lines(found):
-        say(line)
-    print_notes(found.examination.notes)
-    say(out / "index.html")
+    _say_found(found, out)

@@ -141,7 +141,6 @@ def verify(
     from collections import Counter
 
     from retinabench.core import files
-    from retinabench.core.errors import InputError
 
     counts: Counter[str] = Counter()
     for folder in folders:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from retinabench.cli import application
-from retinabench.cli.application import argument, flag, option, print_table, progress_of, say
+from retinabench.cli.application import argument, flag, option, print_notes, print_table, progress_of, say
 from retinabench.core.errors import WorkError
 
 if TYPE_CHECKING:
@@ -163,8 +163,7 @@ def _compute(definition: Study, folder: Path, computing: application.Computing, 
     summary = run_benchmark(definition, folder, computing.engine(progress, definition.readers), progress)
     for table in summary_tables(summary):
         print_table(to_terminal(table))
-    for note in summary.notes:
-        say(f"note: {note}", error=True)
+    print_notes(summary.notes)
     say(folder / "summary.md")
 
 

@@ -75,47 +75,33 @@ def predict(
     """Test a trained run on another data set, or predict raw images with an exported model."""
     if (data is None) == (images is None):
         raise InputError("name either --data (with a run) or --images (with an exported model)")
-    if images is not None:
-        _predict_images(folder, images, out, labels, columns, model, device, quiet)
-        return
-    if labels is not None or columns:
+    if data is not None and (labels is not None or columns):
         raise InputError("--labels and --column belong to --images")
-    from retinabench.experiments.execution import Resources
-    from retinabench.experiments.predict import predict_on
-    from retinabench.methods.training.distributed import current
-
-    assert data is not None
-    resources = Resources(device, readers, progress_of(quiet))
-    written = predict_on(folder, data, out, resources, network=model)
-    if current().leads:
-        say(written)
-
-
-def _predict_images(
-    folder: Path,
-    images: Path,
-    out: Path,
-    labels: str | None,
-    columns: list[str] | None,
-    network: str | None,
-    device: str,
-    quiet: bool,
-) -> None:
-    from retinabench.experiments.execution import Resources
-    from retinabench.experiments.exporting.model import load_model
-    from retinabench.experiments.exporting.predict_images import predict_images
-
     for word in columns or ():
         if "=" not in word:
             raise InputError(f"--column {word} is not ROLE=NAME", hint="For example: --column grade=icdr")
-    named = dict(word.split("=", 1) for word in columns or ())
-    model = load_model(folder, str(Resources(device).torch_device()), model=network)
-    found = predict_images(model, images, out, labels=labels, columns=named, progress=progress_of(quiet))
-    for line in found.refused:
-        say(f"left out: {line}", error=True)
-    print_notes(found.notes)
-    say(found.predictions)
-    say(found.referral_list)
+    from retinabench.experiments.execution import Resources
+    from retinabench.methods.training.distributed import current
+
+    resources = Resources(device, readers, progress_of(quiet))
+    if data is not None:
+        from retinabench.experiments.predict import predict_on
+
+        written = predict_on(folder, data, out, resources, network=model)
+        if current().leads:
+            say(written)
+    elif images is not None:
+        from retinabench.experiments.exporting.model import load_model
+        from retinabench.experiments.exporting.predict_images import predict_images
+
+        named = dict(word.split("=", 1) for word in columns or ())
+        exported = load_model(folder, str(resources.torch_device()), model=model)
+        found = predict_images(exported, images, out, labels=labels, columns=named, progress=progress_of(quiet))
+        for line in found.refused:
+            say(f"left out: {line}", error=True)
+        print_notes(found.notes)
+        say(found.predictions)
+        say(found.referral_list)
 
 
 def export(

@@ -48,10 +48,7 @@ BETS: Floats = np.asarray(0.5 ** np.arange(1, 9), np.float64)
 
 
 def log_wealth(increments: ArrayLike) -> Floats:
-    """Return the logarithm of the wealth after each increment.
-
-    Shapes: `increments` (T,).
-    """
+    """Return the logarithm of the wealth after each increment. Shapes: `increments` (T,)."""
     x = np.asarray(increments, np.float64)
     if x.size and not x.min() >= -1 - 1e-12:
         raise InputError(f"an increment is {x.min()}, below -1")
@@ -217,10 +214,7 @@ def follow_up(
 
 
 def days(predictions: Predictions, column: str) -> Days:
-    """Return the day of every image.
-
-    Shapes: returns (N,).
-    """
+    """Return the day of every image. Shapes: returns (N,)."""
     if column not in predictions.subgroups:
         known = [name for name in predictions.subgroups if name != LABELLED]
         hint = nearest(column, known) if known else "The file has no further columns."

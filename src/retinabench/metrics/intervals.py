@@ -79,10 +79,7 @@ def scaled_interval(
 
 
 def replicate_error(draws: ArrayLike) -> float:
-    """Return the std of the replicates of one score; NaN if over 5 % of them are undefined.
-
-    Shapes: `draws` (R,).
-    """
+    """Return the std of the replicates of one score; NaN if over 5 % of them are undefined. Shapes: `draws` (R,)."""
     values = np.asarray(draws, np.float64)
     known = values[np.isfinite(values)]
     if len(known) < 2 or len(known) < (1 - MAX_UNDEFINED) * len(values):
@@ -314,10 +311,7 @@ class IntervalMethod(Protocol):
         """Whether `ends` needs replicates."""
 
     def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
-        """Return the interval of the mean of a score over the files of several seeds, most often one.
-
-        Shapes: `draws` (R,).
-        """
+        """Return the interval of the mean of a score over the files of several seeds, most often one. Shapes: `draws` (R,)."""
 
 
 @dataclass(frozen=True)

@@ -133,10 +133,7 @@ DRIFT = ("prob", "uncertainty")  # what is watched for drift
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """The path of an e-process.
-
-    Shapes: `day` (D,), `log_wealth` (D,).
-    """
+    """The path of an e-process. Shapes: `day` (D,), `log_wealth` (D,)."""
 
     name: str
     day: Days

@@ -50,10 +50,7 @@ def aggregate(values: ArrayLike | Sequence[float | None]) -> Aggregate:
 def mean_over_subsets(
     values: Sequence[float | None], subsets: Sequence[Subset], seeds: int, rules: str = "corrected"
 ) -> Aggregate:
-    """Return the mean over subsets of seeds with its standard error.
-
-    Shapes: `values` (M,).
-    """
+    """Return the mean over subsets of seeds with its standard error. Shapes: `values` (M,)."""
     found = aggregate(values)
     if rules == "published":
         std = float(np.asarray(values, np.float64).std()) if np.isfinite(found.mean) else np.nan

@@ -183,10 +183,7 @@ def patient_starts(codes: NDArray[np.intp]) -> NDArray[np.intp]:
 def proportion_sums(
     success: ArrayLike, weight: ArrayLike, starts: NDArray[np.intp], level: float = 0.95, variance: float = 0.0
 ) -> Sums:
-    """Return the sums of K proportions over the same N images.
-
-    Shapes: `success` (K, N), `weight` (K, N), `starts` (G,).
-    """
+    """Return the sums of K proportions over the same N images. Shapes: `success` (K, N), `weight` (K, N), `starts` (G,)."""
     y, w = np.broadcast_arrays(np.asarray(success, np.float64), np.asarray(weight, np.float64))
     rows = len(y)
     if not y.shape[1]:

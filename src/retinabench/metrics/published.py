@@ -48,21 +48,8 @@ def referral_curve(
 ) -> Curve:
     """Return the curve of a metric over the referred fraction, by the released code.
 
-    accuracy and nll have N+1 points, auroc and auprc (trapezoid) 101, at int(k/100 N) retained.
-
-    Args:
-        label: (N,) 0 or 1.
-        prob: (N,) P(label = 1).
-        uncertainty: (N,), the largest is referred first.
-        metric: One of `METRICS`.
-        oracle: Whether to count the referred as predicted correctly, as the 2021 code stored the curves.
-        order: (N,) rows, the certain first, to settle ties; None for `order_of`.
-
-    Returns:
-        The curve.
-
-    Raises:
-        InputError: The metric is not known.
+    accuracy and nll have N+1 points, auroc and auprc (trapezoid) 101, at int(k/100 N) retained. `oracle` counts the referred as
+    predicted correctly, as the 2021 code stored the curves; `order` (N,) are the rows, the certain first, to settle ties.
     """
     y, p = np.asarray(label), np.asarray(prob)
     rows = order_of(uncertainty) if order is None else np.asarray(order)
@@ -101,10 +88,7 @@ def _log_loss(y: NDArray[np.generic], p: NDArray[np.floating], eps: float) -> Fl
 
 
 def accuracy_curve(right: ArrayLike, order: Index, oracle: bool = False) -> Floats:
-    """Return the accuracy of the retained at every count.
-
-    Shapes: `right` (N,), `order` (N,).
-    """
+    """Return the accuracy of the retained at every count. Shapes: `right` (N,), `order` (N,)."""
     sums = np.concatenate(([0.0], np.cumsum(np.asarray(right)[order])))[::-1]
     n = len(sums) - 1
     if oracle:
@@ -113,10 +97,7 @@ def accuracy_curve(right: ArrayLike, order: Index, oracle: bool = False) -> Floa
 
 
 def loss_curve(loss: ArrayLike, order: Index, oracle: bool = False) -> Floats:
-    """Return the mean loss of the retained at every count, 0 where all are referred.
-
-    Shapes: `loss` (N,), `order` (N,).
-    """
+    """Return the mean loss of the retained at every count, 0 where all are referred. Shapes: `loss` (N,), `order` (N,)."""
     sums = np.append(np.cumsum(np.asarray(loss)[order])[::-1], 0.0)
     n = len(sums) - 1
     return np.asarray(sums / (n if oracle else np.append(np.arange(n, 0, -1), 1)))
@@ -200,10 +181,7 @@ def ece(label: ArrayLike, prob: ArrayLike, bins: int = 15) -> float:
 
 
 def ece_bins(label: ArrayLike, prob: ArrayLike, bins: int = 15) -> NDArray[np.float32]:
-    """Return the sums of every bin of `ece`.
-
-    Shapes: `label` (N,), `prob` (N,).
-    """
+    """Return the sums of every bin of `ece`. Shapes: `label` (N,), `prob` (N,)."""
     one = np.float32(1)
     p = np.asarray(prob).astype(np.float32)
     answer = p > one - p
@@ -248,10 +226,7 @@ EYEPACS_GRADES = {0: 0.7359503164, 1: 0.07129130537, 2: 0.1472228732, 3: 0.02289
 
 
 def score_sets(test: Predictions, uncertainty: Floats, seed: int) -> dict[str, SetScores]:
-    """Score every set that exists by the released code.
-
-    Shapes: `uncertainty` (N,).
-    """
+    """Score every set that exists by the released code. Shapes: `uncertainty` (N,)."""
     if not 0 <= seed < 2**32:
         raise InputError(
             f"the seed is {seed}", hint="The published rules draw by NumPy's old generator: 0 to 4294967295."

@@ -25,7 +25,7 @@ from scipy.special import xlogy
 from retinabench.metrics.classification import ordered_share
 from retinabench.metrics.weighted_images import Floats, Weighted, ratio
 
-RC_STEP, RC_MAX = 0.1, 0.9
+RC_GRID: Floats = np.asarray(np.arange(10) * 0.1, np.float64)  # removed fractions; nothing is left at 1
 
 
 def aurc_of(w: Weighted) -> Floats:
@@ -98,8 +98,8 @@ def prr_of(w: Weighted) -> Floats:
     return ratio(random - w.derived(augrc_of), np.where(possible > 1e-15, possible, 0.0))
 
 
-def rc_index_of(w: Weighted, step: float = RC_STEP, x_max: float = RC_MAX) -> Floats:
-    """Rejection Classification Index on the grid 0, step, … x_max < 1: RC-Index@0.9 with step 0.1 if not said.
+def rc_index_of(w: Weighted) -> Floats:
+    """Rejection Classification Index on the grid 0, 0.1, … 0.9: RC-Index@0.9.
 
     Area under the gain in accuracy y(x) - y(0) over the removed fraction x, trapezoid. Positive: removing uncertain images
     helps; 0 in expectation for a random order; negative: harmful. Its true range over all models is [-1/e, 1/e]; at accuracy a
@@ -108,13 +108,7 @@ def rc_index_of(w: Weighted, step: float = RC_STEP, x_max: float = RC_MAX) -> Fl
     References:
         Brown, Talbert and Talbert (poster); their sample is averaged vertically over folds, with `rc_area` of the mean.
     """
-    x = rc_grid(step, x_max)
-    return rc_area(x, accuracy_at(w, 1 - x))
-
-
-def rc_grid(step: float = RC_STEP, x_max: float = RC_MAX) -> Floats:
-    """Removed fractions 0, step, … x_max (x_max < 1: nothing is left at 1)."""
-    return np.asarray(np.arange(round(x_max / step) + 1) * step)
+    return rc_area(RC_GRID, accuracy_at(w, 1 - RC_GRID))
 
 
 def rc_area(x: Floats, accuracy: Floats) -> Floats:

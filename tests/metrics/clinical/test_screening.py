@@ -9,7 +9,6 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 import retinabench as rb
-from conftest import shared_path
 from retinabench.core.errors import InputError
 from retinabench.metrics.clinical.by_patient import by_patient
 from retinabench.metrics.clinical.decision_curve import net_benefit
@@ -26,6 +25,7 @@ from retinabench.metrics.proportions import Interval, clustered_proportion
 from retinabench.predictions.table import Predictions
 from support.golden_evaluation import most_uncertain
 from support.screened import two_domains
+from support.shared_inputs import answers
 
 
 def test_counting_them_by_hand():
@@ -58,7 +58,7 @@ def test_the_clinic_leaves_them_out_and_counts_them():
 
 
 def test_golden_readings(data):
-    views = json.loads(shared_path("golden", "evaluation", "referral_views.json").read_text())
+    views = answers("referral_views")
     names = {
         "retained_only": "retained_only",
         "screen_positive": "referral_counts_as_screen_positive",
@@ -114,13 +114,8 @@ def test_patients_are_what_a_rule_does_to_their_images():
         assert (people.label == label).all()
         assert ((people.uncertainty > t) == read).all()
         assert (((people.prob >= 0.4) & (people.uncertainty <= t)) == called).all()
-    both = Predictions(
-        ["a", "b", "c"],
-        [0, 1, 1],
-        [0.1, 0.9, 0.2],
-        patient_id=["p", "p", "p"],
-        domain=["in_domain", "shifted", "shifted"],
-    )
+    domain = ["in_domain", "shifted", "shifted"]
+    both = Predictions(["a", "b", "c"], [0, 1, 1], [0.1, 0.9, 0.2], patient_id=["p"] * 3, domain=domain)
     assert by_patient(both).image_id.tolist() == ["p, in_domain test", "p, shifted test"]
     with pytest.raises(InputError, match="is missing"):
         by_patient(Predictions(["a"], [0], [0.1]))
@@ -205,11 +200,6 @@ def test_likelihood_ratios_by_hand_and_their_coverage():
         rates = [
             clustered_proportion(rng.random(n) < rate, np.ones(n), np.arange(n)) for n, rate in ((60, 0.85), (200, 0.9))
         ]
-        one = likelihood_ratios(*rates)
-        held.append(
-            (
-                one["positive"].low <= 8.5 <= one["positive"].high,
-                one["negative"].low <= 0.15 / 0.9 <= one["negative"].high,
-            )
-        )
+        truths = zip(likelihood_ratios(*rates).values(), (8.5, 0.15 / 0.9), strict=True)
+        held.append([one.low <= truth <= one.high for one, truth in truths])
     assert np.mean(held, axis=0).min() >= 0.93

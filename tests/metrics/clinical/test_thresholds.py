@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,7 +9,6 @@ from hypothesis import strategies as st
 from sklearn.metrics import recall_score, roc_curve
 
 import retinabench as rb
-from conftest import shared_path
 from retinabench.core.errors import InputError
 from retinabench.metrics.classification import sensitivity_at_of, specificity_at_of
 from retinabench.metrics.clinical.screening_table import TwoByTwo, two_by_two
@@ -26,19 +22,10 @@ from retinabench.metrics.clinical.thresholds import (
 )
 from retinabench.metrics.weighted_images import Cases
 
-
-def n400():
-    with open(shared_path("golden", "evaluation", "inputs_n400.csv")) as handle:
-        rows = list(csv.DictReader(handle))
-    return {name: np.array([float(row[name]) for row in rows]) for name in rows[0]}
-
-
 BEST = {"sensitivity": sensitivity_at_of, "specificity": specificity_at_of}
 
 
-def test_golden_operating_points():
-    golden = json.loads(shared_path("golden", "evaluation", "own_outputs.json").read_text())
-    data, met = n400(), False
+def test_golden_operating_points(data, golden):
     for name, want in golden["operating_points_n400"].items():
         if "@" not in name:
             continue

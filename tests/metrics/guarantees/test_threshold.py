@@ -54,24 +54,6 @@ def sets(n=60):
     return {name: ReferralCases(label, label ^ w, u, np.arange(n), np.ones(n)) for name, w in wrong.items()}
 
 
-def test_every_set_has_its_numbers_and_test_sets_their_verdicts():
-    cases = sets()
-    features = {name: one.uncertainty[:, None] for name, one in cases.items()}
-    found = on_sets(
-        cases, dict.fromkeys(cases, predictions(["test"])), 0.9, [Goal("selective_risk", 0.3)], features, (1.0, 1.0),
-        10, 0, certified=True,
-    )  # fmt: skip
-    for name, one in cases.items():
-        kept = one.uncertainty <= 0.9
-        wrong = one.positive != one.label
-        assert found[name].selective_risk.value == pytest.approx(wrong[kept].mean())
-        assert found[name].referred == (~kept).sum()
-    assert found["validation"].resemblance is None
-    assert found["validation"].verdicts == ()
-    assert found["in_domain"].guarantee != "broken"
-    assert found["shifted"].guarantee == "broken"
-
-
 def test_goals_that_are_not_certified_are_judged_too_unless_they_bound_nothing():
     cases = sets()
     features = {name: one.uncertainty[:, None] for name, one in cases.items()}

@@ -16,17 +16,12 @@ from retinabench.metrics.bootstrap import cluster_codes, replicate_weight
 from retinabench.metrics.comparison import compare
 from retinabench.metrics.intervals import difference_method
 from retinabench.metrics.referral_curves import METRICS as REFERRAL
-from retinabench.metrics.referral_curves import values_on_grid
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.score_results import ScoreValue
-from retinabench.metrics.scoring import referral_curve
 from retinabench.metrics.weighted_images import Cases
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation import evaluation
 from retinabench.reports.evaluation.evaluation import (
-    FEWEST,
-    GRID,
-    METRICS,
     AllCurves,
     EvaluationSettings,
     MethodPredictions,
@@ -38,16 +33,6 @@ from retinabench.reports.evaluation.evaluation import (
 from retinabench.reports.evaluation.verdict import verdict
 from retinabench.reports.toolkit.figures import OTHERS
 from support.fake_predictions import population, predictions
-
-
-@pytest.mark.parametrize("metric", METRICS)
-def test_curves_are_those_of_the_scores(metric):
-    case = SetPredictions.of(predictions("MC dropout", 0, population(400, 200)), "joint")
-    assert case is not None
-    curve = referral_curve(case.label, case.prob, case.uncertainty, metric)
-    mine = values_on_grid(case.cases.weighted(), GRID, FEWEST, [metric])[metric]
-    for share in (0.0, 0.25, 0.5, 0.75):
-        assert mine[round(100 * share)] == pytest.approx(curve.at(share), abs=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["free", "entropy", "ties", "one block"])

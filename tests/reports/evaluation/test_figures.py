@@ -20,7 +20,6 @@ from retinabench.reports.evaluation.figures import (
     reliability_panel,
     reliability_panels,
     roc_panel,
-    roc_panels,
 )
 from retinabench.reports.toolkit.figures import GOOD, Line, mark
 
@@ -96,12 +95,6 @@ def found():
     """Of 40 images the 10 with probabilities nearest to one half are called wrongly, and a quarter is referred."""
     label = np.arange(40) % 2
     return evaluated(label, np.where(np.arange(40) < 10, 0.6 - 0.2 * label, 0.1 + 0.8 * label))
-
-
-def test_a_set_of_one_class_has_no_roc_curve_and_says_so():
-    [panel] = roc_panels(evaluated(np.ones(20, int), np.linspace(0.1, 0.9, 20)))
-    assert not panel.svg
-    assert "images of one class only" in panel.caption
 
 
 def test_the_caption_states_what_is_retained(found):

@@ -83,34 +83,24 @@ def test_patients_stand_beside_images():
     """Two seeds of one model, two eyes each; one file without patients has no such table. Against the engine of the scores."""
     rng = np.random.default_rng(2)
     label = np.repeat(rng.random(60) < 0.4, 2)
+    ids, patient = np.arange(120).astype(str), np.repeat(np.arange(60), 2)
     files = [
-        Predictions(
-            np.arange(120).astype(str),
-            label,
-            rng.random(120) * 0.6 + 0.4 * label,
-            patient_id=np.repeat(np.arange(60), 2),
-        )
-        for _ in range(2)
+        Predictions(ids, label, rng.random(120) * 0.6 + 0.4 * label, patient_id=patient, metadata={"seed": seed})
+        for seed in range(2)
     ]
-    settings = EvaluationSettings(bootstrap=0)
-    [one] = patients_tables(evaluate_methods([MethodPredictions.of("m", files[0])], settings))
+
+    def tables(found):
+        return patients_tables(evaluate_methods([MethodPredictions.of("m", found)], EvaluationSettings(bootstrap=0)))
+
+    [one] = tables(files[0])
     assert "per patient (any eye)" in one.caption
     scores = rb.score(rb.by_patient(files[0]), bootstrap=20)["in_domain"]
-    for cell, name in zip(
-        one.blocks[0].rows[0].cells, ("auroc", "accuracy", "sensitivity", "specificity"), strict=True
-    ):
+    names = ("auroc", "accuracy", "sensitivity", "specificity")
+    for cell, expected in zip(one.blocks[0].rows[0].cells, map(scores.__getitem__, names), strict=True):
         found = cell.content
-        assert (found.value, found.low, found.high) == pytest.approx(
-            (scores[name].value, scores[name].low, scores[name].high)
-        )
-    [both] = patients_tables(
-        evaluate_methods(
-            [MethodPredictions.of("m", [replace(k, metadata={"seed": n}) for n, k in enumerate(files)])], settings
-        )
-    )
+        assert (found.value, found.low, found.high) == pytest.approx((expected.value, expected.low, expected.high))
+    [both] = tables(files)
     auroc, accuracy = (cell.content for cell in both.blocks[0].rows[0].cells[:2])
     assert np.isnan(auroc.low)
     assert accuracy.low < accuracy.value < accuracy.high
-    assert not patients_tables(
-        evaluate_methods([MethodPredictions.of("m", replace(files[0], patient_id=None))], settings)
-    )
+    assert not tables(replace(files[0], patient_id=None))

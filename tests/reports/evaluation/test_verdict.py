@@ -19,6 +19,7 @@ from retinabench.reports.evaluation.write import write_report
 from retinabench.reports.toolkit.figures import mark
 from retinabench.reports.toolkit.number_format import Quantity
 from support.fake_predictions import population, predictions
+from support.screened import drawn
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 RATE = Quantity(0.9)
@@ -47,16 +48,6 @@ def test_the_baseline_always_answers_the_larger_class_of_the_retained(share, acc
 
 def case(name: str) -> Predictions:
     return rb.read_predictions(shared_path("cases", f"{name}.csv"))
-
-
-def drawn(signal: float, *, shift=0.0, scale=1.0, turned=1, uncertainty=None, n=1000, seed=0) -> Predictions:
-    """A model whose log odds are right up to shift and scale, at a prevalence of .2."""
-    rng = np.random.default_rng(seed)
-    label = (rng.random(n) < 0.2).astype(int)
-    right = signal * (rng.normal(size=n) + signal * label) - signal**2 / 2 + np.log(0.25)
-    prob = 1 / (1 + np.exp(-turned * (scale * right + shift)))
-    own = None if uncertainty is None else uncertainty(prob, label)
-    return Predictions([f"i{k}" for k in range(n)], label, prob, uncertainty=own)
 
 
 def noise(prob, label):

@@ -76,24 +76,21 @@ def test_a_card_that_is_missing_large_or_a_link_is_refused(tmp_path) -> None:
         read_card(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_only_plain_https_addresses_are_linked() -> None:
+    assert is_address("https://a.org/b?c=d#e")
+    no = (
         "http://a.org",
         "https://",
         "https://a b.org",
-        'https://a.org/"onclick="',
+        'https://a.org/"x="',
         "https://good@evil.org",
         "//a.org",
         "https://[x",
-    ],
-)
-def test_only_plain_https_addresses_are_linked(text: str) -> None:
-    assert is_address("https://a.org/b?c=d#e")
-    assert not is_address(text)
+    )
+    assert not any(map(is_address, no))
 
 
-BENCHMARK = frozen_benchmark(NAME)
+BENCHMARK, SEED = frozen_benchmark(NAME), f"{NAME}/seed-0.parquet"
 
 
 def with_rows(ids, split="validation"):
@@ -135,9 +132,8 @@ def test_a_good_file_gets_the_order_grades_and_patients_of_the_truth(tmp_path) -
     ],
 )
 def test_what_is_wrong_is_named(change, problem: str) -> None:
-    with pytest.raises(InputError) as error:
+    with pytest.raises(InputError, match=problem):
         submission_module.checked(change(noisy(1.0)), BENCHMARK)
-    assert problem in str(error.value)
 
 
 def test_a_training_image_is_refused_even_as_validation() -> None:
@@ -191,22 +187,15 @@ def test_a_file_that_was_changed_after_packing_is_named(good, tmp_path) -> None:
         (lambda folder: (folder / NAME).rename(folder / f"{NAME}i"), "is named after no benchmark"),
         (lambda folder: (folder / NAME / "seed-1.csv").symlink_to("/etc/hostname"), "holds 'seed-1.csv'"),
         (lambda folder: (folder / "link").symlink_to(folder / NAME), "is a link"),
-        (
-            lambda folder: shutil.copy(folder / NAME / "seed-0.parquet", folder / NAME / "seed-00.parquet"),
-            "seed 0 twice",
-        ),
-        (
-            lambda folder: shutil.copy(folder / NAME / "seed-0.parquet", folder / NAME / "seed-1.parquet"),
-            "same predictions",
-        ),
+        (lambda folder: shutil.copy(folder / SEED, folder / NAME / "seed-00.parquet"), "seed 0 twice"),
+        (lambda folder: shutil.copy(folder / SEED, folder / NAME / "seed-1.parquet"), "same predictions"),
         (lambda folder: shutil.rmtree(folder / NAME), "holds no predictions"),
     ],
 )
 def test_strange_files_are_refused(good, harm, problem: str) -> None:
     harm(good)
-    with pytest.raises(InputError) as error:
+    with pytest.raises(InputError, match=problem):
         read_submission(good)
-    assert problem in str(error.value)
 
 
 def test_seeds_are_asked_for_unless_there_is_no_randomness(good) -> None:

@@ -16,7 +16,9 @@ from support.written_papers import Written, run, severity_people, write_runs
 SINGLE = "variational"  # has one run
 
 
-def _runs() -> list[Predictions]:
+@pytest.fixture(scope="session")
+def runs() -> list[Predictions]:
+    """The predictions behind `corrected` and `published`."""
     country, severity = population(120, 80), severity_people(120, 40)
     runs = []
     for method in ("MAP", "deep ensemble of 3", "MC dropout"):
@@ -29,12 +31,6 @@ def _runs() -> list[Predictions]:
     jointly = "balanced_joint_accuracy_area"
     runs += [run("MAP", seed + 7, country, task="country_shift", criterion=jointly) for seed in range(2)]
     return runs
-
-
-@pytest.fixture(scope="session")
-def runs() -> list[Predictions]:
-    """The predictions behind `corrected` and `published`."""
-    return _runs()
 
 
 @pytest.fixture(scope="session")

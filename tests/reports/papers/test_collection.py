@@ -11,7 +11,7 @@ from retinabench.core.progress import QUIET
 from retinabench.reports.papers.collection import collect
 from retinabench.reports.papers.write import write_tables
 from support.fake_predictions import population
-from support.written_papers import Written, run, write_runs
+from support.written_papers import Written, gathered, run, write_runs
 
 PEOPLE = population(80, 40)
 NORTH, SOUTH = population(80, 40, seed=1), population(60, 40, seed=2)
@@ -50,16 +50,18 @@ def test_two_data_sets_under_one_task_have_tables_of_their_own(tmp_path, monkeyp
 def test_files_of_the_same_images_are_one_data_set_whatever_its_names(tmp_path):
     runs = two_data_sets()[:2]
     runs[1] = replace(runs[1], metadata={**runs[1].metadata, "dataset": "elsewhere"})
-    (results,) = collect(write_runs(tmp_path, runs), None, "corrected", 0, 0, 1, QUIET).results
+    (results,) = gathered(tmp_path, runs).results
     assert len(results.methods[0].runs) == 2
 
 
 @pytest.mark.parametrize("name", ["", "north"])
 def test_other_images_without_a_name_of_their_own_are_refused(tmp_path, name):
     north, south = two_data_sets(data="")[0], two_data_sets(data="")[5]
-    runs = [north, replace(south, metadata={**south.metadata, "dataset": name})]
+    other = replace(south, metadata={**south.metadata, "dataset": name})
     with pytest.raises(InputError, match="needs predictions of the same images"):
-        collect(write_runs(tmp_path, runs), None, "corrected", 0, 0, 1, QUIET)
+        gathered(tmp_path, [north, other])
+    elsewhere = replace(other, metadata={**other.metadata, "task": "in_domain"})
+    assert len(gathered(tmp_path, [north, elsewhere]).results) == 2
 
 
 def test_labels_name_the_data_set_of_files_without_metadata(tmp_path):
@@ -72,53 +74,43 @@ def test_labels_name_the_data_set_of_files_without_metadata(tmp_path):
     assert [one.dataset for one in results] == ["north", "south"]
 
 
-def gathered(files, labels=None, rules="corrected", bootstrap=0):
-    return collect(files, labels, rules, bootstrap, 0, 1, QUIET)
-
-
 def test_a_run_counts_once(tmp_path):
     one = run("MAP", 3, PEOPLE, task="country_shift")
     with pytest.raises(InputError, match="is seed 3 of MAP, as is"):
-        gathered(write_runs(tmp_path, [one, one]))
+        gathered(tmp_path, [one, one])
 
 
 def test_two_configurations_of_one_title_are_told_apart(tmp_path):
     runs = [run("MAP", 0, PEOPLE), run("MAP", 1, PEOPLE)]
     other = replace(runs[1], metadata={**runs[1].metadata, "setting": "feedbeef"})
-    (study,) = gathered(write_runs(tmp_path, [runs[0], other])).results
+    (study,) = gathered(tmp_path, [runs[0], other]).results
     assert [g.name for g in study.methods] == ["MAP (000000000000)", "MAP (feedbeef)"]
 
 
 def test_ensembles_follow_their_method(tmp_path):
     order = ["MC dropout", "deep ensemble of 3", "MAP", "MC dropout ensemble of 3"]
-    (study,) = gathered(write_runs(tmp_path, [run(name, 0, PEOPLE) for name in order])).results
+    (study,) = gathered(tmp_path, [run(name, 0, PEOPLE) for name in order]).results
     assert [g.name for g in study.methods] == ["MC dropout", "ensemble of 3 MC dropout", "MAP", "ensemble of 3 MAP"]
-
-
-def test_files_of_one_task_hold_the_same_images(tmp_path):
-    runs = [run("MAP", 0, PEOPLE, task="country_shift"), run("MAP", 1, population(60, 40), task="country_shift")]
-    with pytest.raises(InputError, match="needs predictions of the same images"):
-        gathered(write_runs(tmp_path, runs))
-    apart = [runs[0], replace(runs[1], metadata={**runs[1].metadata, "task": "in_domain"})]
-    assert len(gathered(write_runs(tmp_path, apart)).results) == 2
 
 
 def test_the_order_of_rows_means_nothing(tmp_path):
     one, two = run("MAP", 0, PEOPLE), run("MC dropout", 0, PEOPLE)
     turned = two.take(list(range(len(two)))[::-1])
-    (study,) = gathered(write_runs(tmp_path, [one, two])).results
-    (other,) = gathered(write_runs(tmp_path, [one, turned])).results
+    (study,) = gathered(tmp_path, [one, two]).results
+    (other,) = gathered(tmp_path, [one, turned]).results
     key = ("joint", "referral_auroc_area")
     assert study.methods[1].runs[0].get(key) == other.methods[1].runs[0].get(key)
     assert repr(study.methods[1].rankings[key].pairs) == repr(other.methods[1].rankings[key].pairs)  # NaN
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
-    [({"rules": "corected"}, "Did you mean 'corrected'"), ({"bootstrap": -1}, "-1 bootstrap replicates")],
+    ("rules", "bootstrap", "says"),
+    [
+        ("corected", 0, "Did you mean 'corrected'"),
+        ("corrected", -1, "-1 bootstrap"),
+        ("corrected", 0, "nothing to tab"),
+    ],
 )
-def test_bad_options(tmp_path, given, says):
+def test_bad_options(rules, bootstrap, says):
     with pytest.raises(InputError, match=says):
-        gathered(write_runs(tmp_path, [run("MAP", 0, PEOPLE)]), **given)
-    with pytest.raises(InputError, match="nothing to tabulate"):
-        gathered([])
+        collect([], None, rules, bootstrap, 0, 1, QUIET)

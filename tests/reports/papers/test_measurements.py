@@ -18,8 +18,7 @@ from retinabench.reports.evaluation.evaluation import GRID
 from retinabench.reports.papers.collection import collect, read_labels
 from retinabench.reports.papers.measurements import RATES, retained_weight
 from support.fake_predictions import population
-from support.written_papers import gathered as gathered_curves
-from support.written_papers import run
+from support.written_papers import gathered, run
 
 PEOPLE = population(80, 40)
 
@@ -32,10 +31,6 @@ def bare(tmp_path, count: int = 4):
     return files
 
 
-def gathered(files, labels=None, rules="corrected", bootstrap=0):
-    return collect(files, labels, rules, bootstrap, 0, 1, QUIET)
-
-
 def test_labels_make_runs_of_files(tmp_path):
     files = bare(tmp_path)
     labels = tmp_path / "labels.csv"
@@ -46,7 +41,7 @@ def test_labels_make_runs_of_files(tmp_path):
         "ours-2.csv,Ours,country_shift,in_domain_auroc,5,0\n"
         "ours-3.csv,Theirs,country_shift,,,\n"
     )
-    first, second = gathered(files, labels).results
+    first, second = collect(files, labels, "corrected", 0, 0, 1, QUIET).results
     assert (first.task, first.criterion) == ("country_shift", "in_domain_auroc")
     assert [(g.name, len(g.runs)) for g in first.methods] == [("Ours", 2)]
     assert [(g.name, g.blur) for g in first.blur_variants] == [("Ours", 30), ("Ours", 5)]
@@ -79,7 +74,7 @@ CURVES_PEOPLE = population(240, 160)
 
 def test_roc_curves_are_averaged_over_runs(tmp_path):
     runs = [run("MAP", seed, CURVES_PEOPLE, task="country_shift") for seed in range(3)]
-    (study,) = gathered_curves(tmp_path, runs).results
+    (study,) = gathered(tmp_path, runs).results
     parts = [one.select(domain="shifted") for one in runs]
     mean = np.mean([sensitivity_on_chords(roc_curve(p.label, p.prob), RATES["corrected"]) for p in parts], axis=0)
     drawn = np.mean([r.curves.roc["shifted", 1.0] for r in study.methods[0].runs], axis=0)
@@ -88,7 +83,7 @@ def test_roc_curves_are_averaged_over_runs(tmp_path):
 
 def test_referral_curves_are_read_on_a_grid_and_end_where_few_remain(tmp_path):
     one = run("MC dropout", 0, CURVES_PEOPLE, task="country_shift")
-    (study,) = gathered_curves(tmp_path, [one]).results
+    (study,) = gathered(tmp_path, [one]).results
     part = one.select(domain="in_domain")
     whole = referral_curve(part.label, part.prob, referral_uncertainty(part)[0], "accuracy")
     drawn = study.methods[0].runs[0].curves.referral["in_domain", "accuracy"]
@@ -100,7 +95,7 @@ def test_referral_curves_are_read_on_a_grid_and_end_where_few_remain(tmp_path):
 
 def test_the_class_balanced_set_has_the_grades_of_eyepacs(tmp_path):
     one = run("MAP", 0, CURVES_PEOPLE, task="country_shift")
-    (study,) = gathered_curves(tmp_path, [one]).results
+    (study,) = gathered(tmp_path, [one]).results
     part = one.select(domain="shifted")
     curve = roc_curve(part.label, part.prob, grade_weight(part.grade))
     expected = sensitivity_on_chords(curve, RATES["corrected"])

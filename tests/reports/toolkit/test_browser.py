@@ -6,6 +6,7 @@ One browser and one report serve all tests; each opens a page of its own.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ import pytest
 import retinabench as rb
 from retinabench.metrics.policies import policy_grid
 from retinabench.reports.clinic import write_clinic
-from retinabench.reports.evaluation.evaluation import EvaluationSettings, MethodPredictions
+from retinabench.reports.evaluation.evaluation import EvaluationSettings
 from retinabench.reports.evaluation.write import write_report
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.pages import ROWS
@@ -31,12 +32,8 @@ def report(tmp_path_factory, browser):
     for name in ("MAP", "MC dropout"):
         one = predictions(name, 0, population(60, 44))
         camera = np.where(np.arange(len(one)) % 4 < 2, "A", "B")
-        found[name] = rb.Predictions(
-            one.image_id, one.label, one.probs, grade=one.grade, patient_id=one.patient_id, domain=one.domain,
-            subgroups={"camera": camera}, metadata=one.metadata,
-        )  # fmt: skip
-    methods = [MethodPredictions.of(name, one) for name, one in found.items()]
-    return write_report(methods, tmp_path_factory.mktemp("page"), EvaluationSettings(bootstrap=5), images=round_image)
+        found[name] = replace(one, subgroups={"camera": camera})
+    return write_report(found, tmp_path_factory.mktemp("page"), EvaluationSettings(bootstrap=5), images=round_image)
 
 
 @pytest.fixture(scope="module")

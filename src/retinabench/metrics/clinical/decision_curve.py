@@ -164,10 +164,7 @@ class Missed:
 
 
 def missed_disease(part: Predictions, positive: Bools, referred: Bools, uncertainty: NDArray[np.float64]) -> Missed:
-    """Return what a model with referral misses.
-
-    Shapes: `positive` (N,), `referred` (N,), `uncertainty` (N,).
-    """
+    """Return what a model with referral misses. Shapes: `positive` (N,), `referred` (N,), `uncertainty` (N,)."""
     y = part.label == 1
     patient = part.patients
     codes, _ = cluster_codes(patient)

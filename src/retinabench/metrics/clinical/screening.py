@@ -206,10 +206,7 @@ class SetScreening(Document):
 
 
 def screen_set(part: Predictions, gradable: Bools, stated: Screened) -> SetScreening:
-    """Compute the screening numbers of one set.
-
-    Shapes: `gradable` (N,).
-    """
+    """Compute the screening numbers of one set. Shapes: `gradable` (N,)."""
     cut = stated.threshold
     every = part
     part = part.take(np.flatnonzero(gradable))

@@ -154,9 +154,9 @@ def referral_shares(label: Bools, said: Bools, sent: Bools, severe: Bools | None
     return shares if severe is None else shares | {"missed_severe": (lost, y & severe)}
 
 
-def share_interval(shares: Shares, name: str, codes: NDArray[np.intp], level: float = 0.95) -> Interval:
+def share_interval(shares: Shares, name: str, codes: NDArray[np.intp]) -> Interval:
     """Return one of the shares with its interval, clustered by patient `codes` (N,)."""
-    return clustered_proportion(*shares[name], codes, level)
+    return clustered_proportion(*shares[name], codes)
 
 
 def share_sums(shares: Shares, name: str, codes: NDArray[np.intp]) -> Sums:
@@ -175,7 +175,6 @@ def referral_view_intervals(
     cluster: ArrayLike | Sequence[Hashable],
     *,
     reader: tuple[float, float] = (0.9, 0.95),
-    level: float = 0.95,
     weight: Floats | None = None,
 ) -> dict[str, dict[str, Interval]]:
     """Return the rates under the four readings of "referred", which differ by far more than methods do, with clustered intervals.
@@ -191,7 +190,7 @@ def referral_view_intervals(
     views = {}
     for name, called in reading_calls(y, binary(positive, "positive"), sent, reader).items():
         shares = rate_shares(y, called, ~sent * counts if name == "retained_only" else counts)
-        views[name] = {rate: share_interval(shares, rate, codes, level) for rate in RATES}
+        views[name] = {rate: share_interval(shares, rate, codes) for rate in RATES}
     return views
 
 

@@ -89,10 +89,7 @@ class Refutation(Document):
 
 @dataclass(frozen=True, eq=False)
 class LabelledRisk:
-    """A certified risk on N labelled images.
-
-    Shapes: `num` (N,), `den` (N,), `patient` (N,).
-    """
+    """A certified risk on N labelled images. Shapes: `num` (N,), `den` (N,), `patient` (N,)."""
 
     num: ArrayLike
     den: ArrayLike

@@ -35,6 +35,7 @@ from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.image_sets import PER_IMAGE, PER_IMAGE_OF_A_RANDOM_PATIENT, PER_PATIENT
 from retinabench.metrics.proportions import Interval, clopper_pearson, effective_images
 from retinabench.metrics.uncertainty import referral_uncertainty
+from retinabench.metrics.weighted_images import is_positive
 from retinabench.predictions.table import Predictions
 
 Floats = NDArray[np.float64]
@@ -69,11 +70,10 @@ class ReferralCases:
         cls, part: Predictions, uncertainty: str = "auto", threshold: float = 0.5, per: Per = "image"
     ) -> ReferralCases:
         """Return the images of a part of a file."""
-        called = part.prob > 0.5 if threshold == 0.5 else part.prob >= threshold
-        codes = patient_codes(part)
+        codes, _ = cluster_codes(np.arange(len(part)) if part.patient_id is None else part.patient_id)
         return cls(
             part.label == 1,
-            called,
+            is_positive(part.prob, threshold),
             referral_uncertainty(part, uncertainty, threshold=threshold)[0],
             codes,
             weights(codes, per),
@@ -95,11 +95,6 @@ class ReferralCases:
         return int(np.bincount(self.patient).max())
 
 
-def patient_codes(part: Predictions) -> NDArray[np.intp]:
-    """Return the (N,) number of each image's patient; without patients every image is one."""
-    return np.asarray(cluster_codes(np.arange(len(part)) if part.patient_id is None else part.patient_id)[0])
-
-
 def weights(patient: NDArray[np.intp], per: Per) -> Floats:
     """Return the (N,) weights of images in an estimand, one of `PER`; raises `InputError` for another name."""
     if per not in PER:
@@ -109,10 +104,7 @@ def weights(patient: NDArray[np.intp], per: Per) -> Floats:
 
 @dataclass(frozen=True)
 class RatioRisk:
-    """A ratio risk of a referral rule.
-
-    Shapes: `counted` (N,), `among` (N,).
-    """
+    """A ratio risk of a referral rule. Shapes: `counted` (N,), `among` (N,)."""
 
     heading: str
     at_least: bool
@@ -122,10 +114,7 @@ class RatioRisk:
     of_referred: bool = False
 
     def sums(self, cases: ReferralCases, threshold: float) -> tuple[Floats, Floats]:
-        """Return num and den of each image, with their weights, at a threshold of the uncertainty.
-
-        Shapes: returns (N,).
-        """
+        """Return num and den of each image, with their weights, at a threshold of the uncertainty. Shapes: returns (N,)."""
         retained = cases.uncertainty <= threshold
         hit = self.counted(cases) & (~retained if self.of_referred else retained)
         of = self.among(cases) & (retained | (not self.den_retained))

@@ -74,10 +74,7 @@ def choose_threshold(cases: ReferralCases, goals: Sequence[Goal]) -> Choice:
 
 
 def meeting(cases: ReferralCases, goals: Sequence[Goal]) -> tuple[Floats, NDArray[np.bool_], list[Floats]]:
-    """Return the candidates for a threshold, and which of them meet the goals on these images, by plain estimates.
-
-    Shapes: returns (K,).
-    """
+    """Return the candidates for a threshold, and which of them meet the goals on these images, by plain estimates. Shapes: returns (K,)."""
     order = np.argsort(cases.uncertainty, kind="stable")
     ranked = cases.uncertainty[order]
     ends = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))

@@ -70,10 +70,7 @@ def zone_goals(goals: Sequence[Goal | str]) -> dict[Side, tuple[Goal, ...]]:
 
 
 def zone_cases(cases: ReferralCases, prob: Floats, side: Side) -> ReferralCases:
-    """Return the images as the rule of one zone sees them: it calls all that it retains, and refers the others.
-
-    Shapes: `prob` (N,).
-    """
+    """Return the images as the rule of one zone sees them: it calls all that it retains, and refers the others. Shapes: `prob` (N,)."""
     positive = side == "positive"
     return replace(cases, positive=np.full(len(cases), positive), uncertainty=-prob if positive else prob)
 
@@ -85,10 +82,7 @@ def zone_certificates(
     delta: float,
     most_images: int | None = None,
 ) -> dict[Side, Certificate]:
-    """Certify the goals of each zone, both zones together with confidence 1 - delta.
-
-    Shapes: `prob` (N,).
-    """
+    """Certify the goals of each zone, both zones together with confidence 1 - delta. Shapes: `prob` (N,)."""
     if not 0 < delta < 1:  # of both zones, before it is halved
         raise InputError(f"delta is {delta:g}", hint="To be certified, it lies between 0 and 1.")
     asked = {side: of for side, of in goals.items() if of}
@@ -101,10 +95,7 @@ def zone_certificates(
 def plain_ends(
     cases: ReferralCases, prob: Floats, goals: Mapping[Side, tuple[Goal, ...]]
 ) -> tuple[float | None, float | None]:
-    """Return the ends of the widest zones that meet their goals by plain estimates and do not overlap.
-
-    Shapes: `prob` (N,).
-    """
+    """Return the ends of the widest zones that meet their goals by plain estimates and do not overlap. Shapes: `prob` (N,)."""
     below, above = (_plain(zone_cases(cases, prob, side), goals[side]) for side in TARGETS_OF)
     return _apart(prob, cases.weight, below, above)
 
@@ -112,10 +103,7 @@ def plain_ends(
 def certified_ends(
     cases: ReferralCases, prob: Floats, certificates: Mapping[Side, Certificate]
 ) -> tuple[float | None, float | None]:
-    """Return the ends of the widest certified zones that do not overlap.
-
-    Shapes: `prob` (N,).
-    """
+    """Return the ends of the widest certified zones that do not overlap. Shapes: `prob` (N,)."""
     below, above = (_certified_candidates(zone_cases(cases, prob, side), certificates.get(side)) for side in TARGETS_OF)
     return _apart(prob, cases.weight, below, above)
 
@@ -298,7 +286,7 @@ def triage(
         certificates = {} if delta is None else zone_certificates(first, prob, wanted, delta, most_images)
     ends = chosen if delta is None else certified_ends(first, prob, certificates)
     zones = {
-        side: _zone(wanted[side], end, plain, certificates.get(side))
+        side: Zone(wanted[side], end, plain, (own := certificates.get(side)), _why(own) if end is None else None)
         for side, end, plain in zip(TARGETS_OF, ends, chosen, strict=True)
         if wanted[side]
     }
@@ -314,10 +302,6 @@ def triage(
     read = float(np.average(_three(first, prob, *chosen).uncertainty, weights=first.weight))
     notes = notes_on(parts["validation"], sets, [*certificates.values()], "called negative")
     return Triage(per, delta, zones, read, sets, shares, reference, tuple(notes))
-
-
-def _zone(goals: tuple[Goal, ...], end: float | None, plain: float | None, certificate: Certificate | None) -> Zone:
-    return Zone(goals, end, plain, certificate, _why(certificate) if end is None else None)
 
 
 def _three(cases: ReferralCases, prob: Floats, a: float | None, b: float | None) -> ReferralCases:

@@ -13,34 +13,23 @@ from dataclasses import dataclass
 import numpy as np
 
 from retinabench.core.errors import InputError
-from retinabench.core.results import JsonObject
+from retinabench.core.results import Document
 from retinabench.metrics.clinical.groups import group_labels
 from retinabench.metrics.guarantees.transfer import Transfer
 from retinabench.metrics.guarantees.triage import Triage
 from retinabench.predictions.table import Predictions
 
-SCHEMA = "retinabench.within/1"
-
 
 @dataclass(frozen=True)
-class Within:
+class Within(Document):
     """The rules of the groups of a column by value, and why others have none."""
+
+    _schema = "retinabench.within/1"
 
     column: str
     delta: float | None
     groups: Mapping[str, Transfer | Triage]
     left_out: Mapping[str, str]
-
-    def to_dict(self) -> JsonObject:
-        """Return plain dictionaries for JSON."""
-        groups = {value: one.to_dict() for value, one in self.groups.items()}
-        return {
-            "schema": SCHEMA,
-            "column": self.column,
-            "delta": self.delta,
-            "groups": groups,
-            "left_out": dict(self.left_out),
-        }
 
 
 def within(

@@ -83,6 +83,7 @@ def _card(case: SetPredictions, row: int, images: ImageSource | None, retained: 
     grade = f", grade\u00a0{known}" if known >= 0 else ""
     wrong = not case.correct[row]
     predicted = "referable" if case.called[row] else "not referable"
+    chance = probability_text(float(case.prob[row])).replace(" ", "\u00a0")
     unit = " nats" if case.uncertainty_name in ("total", "aleatoric", "epistemic") else ""
     return ExampleCard(
         source,
@@ -90,7 +91,7 @@ def _card(case: SetPredictions, row: int, images: ImageSource | None, retained: 
         width,
         height,
         ("Referable" if case.label[row] else "Not referable") + grade,
-        f"{'Wrongly predicted' if wrong else 'Predicted'} {predicted}, {_probability(float(case.prob[row]))}",
+        f"{'Wrongly predicted' if wrong else 'Predicted'} {predicted}, {chance}",
         f"Uncertainty {_uncertainty(case, row)}{unit}, {_rank(case, row)}: {'retained' if retained else 'referred'}",
         f"{case.image_id[row]}, {SET_LABELS[str(case.domain[row])].lower()}",
         wrong,
@@ -113,10 +114,9 @@ def _rank(case: SetPredictions, row: int) -> str:
     return f"lower than {below} % of all" if below > above else f"higher than {above} % of all"
 
 
-def _probability(p: float) -> str:
+def probability_text(p: float) -> str:
     """Write P(referable) without claiming certainty by rounding."""
-    text = "P > 0.999" if 0.9995 <= p < 1 else "P < 0.001" if 0 < p < 0.0005 else f"P = {plain(p, 3)}"
-    return text.replace(" ", "\u00a0")
+    return "P > 0.999" if 0.9995 <= p < 1 else "P < 0.001" if 0 < p < 0.0005 else f"P = {plain(p, 3)}"
 
 
 def _uncertainty(case: SetPredictions, row: int) -> str:

@@ -116,10 +116,7 @@ def histogram_panel(columns: Sequence[Uncertainties], *, limits: tuple[float, fl
 
 
 def reliability_panel(points: Sequence[tuple[str, Floats, Floats, Floats, Floats]], counts: Sequence[Floats]) -> Figure:
-    """Draw observed against predicted share of referable images.
-
-    Shapes: `points` (B,).
-    """
+    """Draw observed against predicted share of referable images. Shapes: `points` (B,)."""
     figure, [[axes]] = canvas(WIDTH, WIDTH)
     diagonal(axes)
     edges = np.linspace(0, 1, 21)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
 from retinabench.core.results import IntervalRow, draw_intervals
@@ -19,22 +18,23 @@ from retinabench.metrics.referral_curves import values_on_grid
 from retinabench.metrics.registry import SCORES as SPECS
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation.evaluation import FEWEST, GRID, SetPredictions
+from retinabench.reports.evaluation.examples import probability_text
 from retinabench.reports.leaderboard import tables as rows
 from retinabench.reports.leaderboard.board import BenchmarkBoard
 from retinabench.reports.toolkit.figures import (
-    MUTED,
     WIDTH,
     LegendEntry,
     Line,
     Mark,
     Panel,
     canvas,
+    diagonal,
     draw_lines,
     drawing,
     light_grid,
+    percent_axis,
     to_svg,
 )
-from retinabench.reports.toolkit.number_format import plain
 from retinabench.reports.toolkit.pages import Fact, render
 from retinabench.reports.toolkit.tables import Table, cell_html
 
@@ -82,7 +82,7 @@ def panels(ours: Mapping[str, Curves], others: Mapping[str, Curves], prefix: str
 
 def _diagonal(lines: Sequence[Line], xlabel: str, ylabel: str) -> Figure:
     figure, [[axes]] = canvas(WIDTH, HEIGHT)
-    axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.7, linestyle=(0, (2, 3)))
+    diagonal(axes)
     draw_lines(axes, lines)
     axes.set(xlim=(0, 1), ylim=(0, 1.005), xlabel=xlabel, ylabel=ylabel)
     return figure
@@ -92,13 +92,12 @@ def _referral(lines: Sequence[Line]) -> Figure:
     figure, [[axes]] = canvas(WIDTH, HEIGHT)
     draw_lines(axes, lines)
     axes.set(xlim=(0, 1), xlabel="referred to the expert", ylabel="accuracy of the others")
-    axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
+    percent_axis(axes.xaxis)
     light_grid(axes, "y")
     return figure
 
 
 EACH = 6
-ImageSource = Callable[[str], NDArray[np.uint8] | None]
 
 
 @dataclass(frozen=True)
@@ -130,16 +129,11 @@ def failures(predictions: Predictions, name: str, *, shown: bool) -> list[Failur
                 image,
                 image_file(image) if shown else "",
                 ("Referable" if case.label[row] else "Not referable") + grade,
-                f"Predicted {called}, {_probability(float(case.prob[row]))}",
+                f"Predicted {called}, {probability_text(float(case.prob[row]))}",
                 SET_LABELS[name].lower(),
             )
         )
     return found
-
-
-def _probability(p: float) -> str:
-    """Write P(referable) without claiming certainty by rounding."""
-    return "P > 0.999" if 0.9995 <= p < 1 else "P < 0.001" if 0 < p < 0.0005 else f"P = {plain(p, 3)}"
 
 
 def image_file(image_id: str) -> str:

@@ -27,10 +27,10 @@ from retinabench.core.results import JsonObject
 from retinabench.core.workspace import Workspace
 from retinabench.predictions.formats import parquet_bytes
 from retinabench.predictions.table import Predictions
-from retinabench.reports.evaluation.examples import data_uri
+from retinabench.reports.evaluation.examples import ImageSource, data_uri
 from retinabench.reports.leaderboard import pages
 from retinabench.reports.leaderboard.board import SCHEMA, BenchmarkBoard
-from retinabench.reports.leaderboard.pages import Failure, ImageSource, image_file
+from retinabench.reports.leaderboard.pages import Failure, image_file
 
 MANIFEST = "site.json"
 Content = Iterator[tuple[str, bytes]]

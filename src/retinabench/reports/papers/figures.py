@@ -266,9 +266,8 @@ def preprocessing_figures(folder: Path, rules: str) -> list[PaperFigure]:
 
 def _read(path: Path, blur: int | None, rules: str) -> NDArray[np.uint8]:
     """Return an image (SIDE, SIDE, 3), as it is or preprocessed with a blur constant."""
-    if blur is None:
-        return preprocess_bytes(path.read_bytes(), Recipe(SIDE, "none"), str(path))
-    return preprocess_bytes(path.read_bytes(), Recipe(SIDE, "graham", blur, rules == "published"), str(path))
+    recipe = Recipe(SIDE, "none") if blur is None else Recipe(SIDE, "graham", blur, rules == "published")
+    return preprocess_bytes(path.read_bytes(), recipe, str(path))
 
 
 def _before_and_after(paths: Sequence[Path], rules: str) -> Figure:
@@ -366,19 +365,14 @@ def roc_panel(
 
 
 def roc_axes(axes: Axes) -> None:
-    """Label the axes of ROC curves, with the diagonal and the NHS point."""
+    """Label the axes of ROC curves, with the diagonal, the NHS standard and the region that meets it."""
     diagonal(axes)
-    nhs_point(axes)
-    axes.set(xlim=(-0.03, 0.93), ylim=(0.45, 1.02), xlabel="1 − specificity", ylabel="sensitivity")
-    style_axes(axes)
-
-
-def nhs_point(axes: Axes) -> None:
-    """Mark the NHS standard, sensitivity 85 % at specificity 80 %, and the region that meets it."""
     point = 1 - GOALS["nhs"].specificity, GOALS["nhs"].sensitivity
     goal_region(axes, *point, markersize=5)
     style: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8, "color": PASS, "va": "top", "zorder": 6}
     outline(axes.annotate("NHS", point, (5, -4), **style))
+    axes.set(xlim=(-0.03, 0.93), ylim=(0.45, 1.02), xlabel="1 − specificity", ylabel="sensitivity")
+    style_axes(axes)
 
 
 def referral_panel(

@@ -1,8 +1,6 @@
-"""What the papers' tables and figures show of each predictions file.
+"""What the papers' tables and figures show of each predictions file: its numbers, and its curves on common grids.
 
-Where a predictions file comes from: its metadata, and a CSV of labels for files that have none.
-
-The CSV has a column `file` (relative to the CSV) and any of `method`, `task`, `dataset`, `criterion`, `blur`, `seed` and
+Where a file comes from is said by its metadata, or by a CSV of labels. The CSV has a column `file` (relative to the CSV) and any of `method`, `task`, `dataset`, `criterion`, `blur`, `seed` and
 `members`. A label overrides the metadata; an empty cell leaves the value to the metadata:
 
     file,method,task,blur,seed
@@ -14,9 +12,7 @@ Each `task` and `dataset` has tables of its own. `criterion` is ``in_domain_auro
 ``balanced_joint_accuracy_area`` (8 to 11), `blur` that of Graham's preprocessing (default 30; Tables 12, 13), `members` more than 1 of an
 ensemble.
 
-The ROC and referral curves of one predictions file on common grids, so that runs can be averaged.
-
-The sets are those of `metrics.sets` and, where the shifted set is graded and holds both classes, `rebalanced`: the
+The sets are those of `metrics.image_sets` and, where the shifted set is graded and holds both classes, `rebalanced`: the
 shifted images with the grade frequencies of the EyePACS test set (paper, section B.5).
 """
 
@@ -67,12 +63,6 @@ def task_title(task: str) -> str:
 def criterion_title(criterion: str) -> str:
     """Return the title of a tuning criterion, "" where a configuration was not tuned."""
     return CRITERION_TITLES.get(criterion, f"tuned on {criterion}")
-
-
-def slug(*parts: str) -> str:
-    """Return task, data set and criterion as part of a file name, such as `country-shift-tuned-in-domain`."""
-    words = (_CRITERION_SLUGS.get(part, part) for part in parts)
-    return "-".join(re.sub(r"[^a-z0-9]+", "-", word.lower()).strip("-") for word in words if word)
 
 
 Floats = NDArray[np.float64]
@@ -256,8 +246,9 @@ class TaskResults:
 
     @property
     def slug(self) -> str:
-        """Task, data set and criterion as part of a file name."""
-        return slug(self.task, self.dataset, self.criterion)
+        """Task, data set and criterion as part of a file name, such as `country-shift-tuned-in-domain`."""
+        words = (_CRITERION_SLUGS.get(part, part) for part in (self.task, self.dataset, self.criterion))
+        return "-".join(re.sub(r"[^a-z0-9]+", "-", word.lower()).strip("-") for word in words if word)
 
     def title(self, criterion: bool = True) -> str:
         """Return task, data set and, if asked for, criterion: `Country Shift, tuned on …`."""

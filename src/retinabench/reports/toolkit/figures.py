@@ -1,15 +1,9 @@
-"""The style of every figure, and figures as SVG.
-
-Colours and line patterns of all figures and pages; nothing here loads matplotlib.
+"""The style of every figure: colours and marks, canvases, SVG that stands inside a page, and files that stand alone.
 
 Colours are told apart by colour-blind readers. Figures are drawn in the light palette; inside a page each colour becomes a
-variable of the style sheet (`var(--c0, #0067a5)`), so that one drawing serves light and dark pages.
-
-The one figure style: canvases, SVG that stands inside a page, and files that stand alone.
-
-Figures are drawn by matplotlib's object interface (never pyplot, no global state), under `figure_style()`. `to_svg` returns
-a drawing for a page: it takes the page's colours and font and scales to its column. `save` writes files (SVG, PNG, PDF)
-with letters as outlines. Both return the same bytes for the same figure. Colours and marks are in `style.py`.
+variable of the style sheet (`var(--c0, #0067a5)`), so that one drawing serves light and dark pages. They are drawn by
+matplotlib's object interface (never pyplot), under `figure_style()`. `to_svg` returns a drawing for a page, with the page's
+colours and font; `save` writes files (SVG, PNG, PDF) with letters as outlines. Both return the same bytes for the same figure.
 """
 
 from __future__ import annotations
@@ -214,12 +208,12 @@ class Line:
     high: Floats | None = None
 
 
-def draw_lines(axes: Axes, lines: Sequence[Line], *, alpha: float = 0.11) -> None:
+def draw_lines(axes: Axes, lines: Sequence[Line]) -> None:
     """Draw the bands of all curves, then the curves."""
     for line in lines:
         x, _, low, high = _thinned(line)
         if low is not None and high is not None:
-            axes.fill_between(x, low, high, color=line.mark.color, alpha=alpha, linewidth=0)
+            axes.fill_between(x, low, high, color=line.mark.color, alpha=0.11, linewidth=0)
     for line in lines:
         x, y, _, _ = _thinned(line)
         rest = line.mark == OTHERS

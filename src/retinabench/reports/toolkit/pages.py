@@ -1,6 +1,4 @@
-"""Self-contained pages, and the sliders on them.
-
-The one page builder: a Jinja template and its facts in, one self-contained HTML page out.
+"""The page builder, a Jinja template and its facts in, one self-contained HTML page out; and the sliders on a page.
 
 A page extends `templates/base.html.j2`, which has the blocks `head` (further style), `kicker`, `title`, `standfirst`,
 `contents`, `main` and `disclaimer`. Templates that belong to one report stand in the folder `templates` of its package:
@@ -26,6 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from itertools import islice
 from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, select_autoescape
@@ -244,13 +243,8 @@ def _thumbnails(grids: Mapping[str, PolicyGrid], thumbnails: Thumbnails) -> dict
 
 
 def _first_missed(images: Sequence[RankedImage], threshold: int, rule: int) -> list[str]:
-    first: list[str] = []
-    for one in images[:MOST_IMAGES]:
-        if one.missed(threshold, rule):
-            first.append(one.image_id)
-            if len(first) == SHOWN_IMAGES:
-                break
-    return first
+    missed = (one.image_id for one in images[:MOST_IMAGES] if one.missed(threshold, rule))
+    return list(islice(missed, SHOWN_IMAGES))
 
 
 def _referral(rule: ReferralRule) -> str:

@@ -1,9 +1,7 @@
 """One table model and its renderers: HTML, Markdown, LaTeX, CSV, terminal.
 
-The one table model: what a table holds, before it is written as HTML, Markdown, CSV, LaTeX or for a terminal.
-
 A `Table` has one or more `Block`s; a block has `Column`s and `Row`s; a row has a label and one `Cell` per column. A cell
-holds a number with its interval and standard error (`Quantity`) or text. `renderers.py` writes a table:
+holds a number with its interval and standard error (`Quantity`) or text:
 
     table = Table.of("Scores", [Column("AUROC", direction="higher")], [Row("MAP", [Cell.number(0.91, 0.88, 0.94)])])
     to_terminal(table)      # a rich table
