@@ -15,6 +15,7 @@ import torch
 from retinabench.cli.main import run as command
 from retinabench.core.errors import InputError
 from retinabench.core.files import write_bytes
+from retinabench.experiments import run as run_module
 from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources, check_likelihood
 from retinabench.experiments.run import execute
@@ -76,6 +77,14 @@ def counted(work):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "replace", replace := killing("never", 0))
         return work(), replace.calls
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _saved_after_every_epoch():
+    """Otherwise the number of writes would depend on the time that an epoch takes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_module, "SAVED_EVERY", 0.0)
+        yield
 
 
 @pytest.fixture(scope="module")
