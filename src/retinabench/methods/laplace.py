@@ -99,7 +99,7 @@ class LastLayerPosterior:
 
 
 class DiagonalPosterior(WeightPosterior):
-    """The same Gaussians, of which the network is linearised at the mean."""
+    """Independent Gaussians over all weights, and the network linearised at their means."""
 
     @torch.no_grad()
     def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
