@@ -118,12 +118,6 @@ def test_a_key_of_the_command_line_is_not_blamed_on_the_file(tmp_path):
     assert raised.value.file == file
 
 
-def test_the_table_has_every_method_task_and_criterion_twice():
-    table = [name for name in presets() if name.count("/") == 3]
-    assert len(table) == len(set(table)) == 2 * 6 * 2 * 2
-    assert {name.split("/")[1] for name in table} == {"map", "dropout", "mfvi", "radial", "rank1", "fsvi"}
-
-
 # The tuned values of the released code's top_config, apart from our file: lr, 1 - momentum, L2, and the method's own.
 PUBLISHED = """
 map       country  in_domain 0.023072  0.0098467 1.0674e-4  0.01

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import filecmp
-import io
 import os
 import signal
 import subprocess
@@ -15,20 +12,21 @@ import time
 import pytest
 import torch
 
-from retinabench.core.errors import InputError, WorkError
-from retinabench.core.files import explain, write_bytes
+from retinabench.cli.main import run as command
+from retinabench.core.errors import InputError
+from retinabench.core.files import write_bytes
+from retinabench.experiments import run as run_module
 from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources, check_likelihood
 from retinabench.experiments.run import execute
 from retinabench.methods import map as map_method
 from retinabench.methods.registry import METHODS
-from retinabench.methods.training import checkpoint
-from retinabench.methods.training.checkpoint import save_tensors
 from retinabench.methods.training.likelihood import Bernoulli, Categorical, Gaussian, MultiLabel
 from retinabench.models.build import build_model
 from retinabench.models.settings import ModelConfig
+from support.forking import forked
 from support.helpers import TINY, make_prepared
-from support.killing import KILLING
+from support.killing import killing
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -66,69 +64,44 @@ def test_what_a_kill_left_beside_the_posterior_is_deleted(tmp_path):
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
-def test_a_full_disk_is_named_although_pytorch_hides_it(tmp_path, monkeypatch):
-    class Full(io.BytesIO):
-        def write(self, data):
-            if self.tell() > 100:
-                raise OSError(errno.ENOSPC, "No space left on device")
-            return super().write(data)
-
-    @contextlib.contextmanager
-    def full(path, **_):
-        try:
-            yield Full()
-        except OSError as error:
-            raise explain(error, path) from error
-
-    monkeypatch.setattr(checkpoint, "atomic_write", full)
-    with pytest.raises(WorkError, match=r"last.pt: no space left"):
-        save_tensors(tmp_path / "last.pt", {"w": torch.zeros(1000)})
-
-
 SMALL = {"name": "resnet18", "width": 4, "stem": "small"}
 
-# Every durable write ends in os.replace. The driver kills itself there: before it, half-way through the
-# temporary file, or right after it. In a run of three epochs the writes are, in order: run.json; then per epoch
-# best.pt (where it improved), last.pt, metrics.jsonl; then posterior.pt, predictions.parquet, done.
-DRIVER = f"""
-{KILLING}
-import os, sys
-from retinabench.cli import main as cli
 
-os.replace = killing(sys.argv[1], int(sys.argv[2]))
-code = cli.run(sys.argv[3:])
-print("writes", os.replace.calls)
-sys.exit(code)
-"""
+def train(prepared, out, method):
+    words = ["train", "--data", str(prepared), "--out", str(out), "--method", method, "--device", "cpu", "--quiet"]
+    assert command([*words, *TINY]) == 0
 
 
-def command(prepared, out, method):
-    return [
-        "train", "--data", str(prepared), "--out", str(out), "--method", method, "--device", "cpu", "--quiet",
-        *TINY,
-    ]  # fmt: skip
+def counted(work):
+    """Do `work`; return its result and the number of durable writes, each of which ends in `os.replace`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "replace", replace := killing("never", 0))
+        return work(), replace.calls
 
 
-def drive(how, target, arguments):
-    return subprocess.run(
-        [sys.executable, "-c", DRIVER, how, str(target), *arguments], capture_output=True, text=True, check=False
-    )
+@pytest.fixture(scope="module", autouse=True)
+def _saved_after_every_epoch():
+    """Otherwise the number of writes would depend on the time that an epoch takes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_module, "SAVED_EVERY", 0.0)
+        yield
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
+def undisturbed(tmp_path_factory, one_thread):
     """The prepared data, and for each method the finished folder and the number of its writes."""
     root = tmp_path_factory.mktemp("undisturbed")
     prepared = make_prepared(root / "data")
     found = {}
     for method in ("map", "dropout"):
-        done = drive("never", 0, command(prepared, root / method, method))
-        assert done.returncode == 0, done.stderr
+        _, writes = counted(lambda method=method: train(prepared, root / method, method))
         (folder,) = (root / method).iterdir()
-        found[method] = folder, int(done.stdout.split()[-1])
+        found[method] = folder, writes
     return prepared, found
 
 
+# In a run of three epochs the writes are, in order: run.json; then per epoch best.pt (where it improved), last.pt,
+# metrics.jsonl; then posterior.pt, predictions.parquet, done.
 FAST = [("after", 0.5, "map"), ("before", 0.9, "dropout")]
 MOMENTS = [("before", 0.0), ("torn", 0.3), ("after", 0.5), ("before", 0.6), ("torn", 0.8), ("before", 0.9), ("after", 0.9), ("before", 1.0)]  # fmt: skip
 CASES = [(how, share, method) for how, share in MOMENTS for method in ("map", "dropout")]
@@ -141,15 +114,16 @@ CASES = [(how, share, method) for how, share in MOMENTS for method in ("map", "d
 def test_killed_at_a_write_it_continues_to_the_same_bits(undisturbed, tmp_path, method, how, share):
     prepared, found = undisturbed
     reference, writes = found[method]
-    arguments = command(prepared, tmp_path, method)
-    killed = drive(how, max(1, round(share * writes)), arguments)
-    assert killed.returncode == -signal.SIGKILL
+
+    def killed():
+        os.replace = killing(how, max(1, round(share * writes)))
+        train(prepared, tmp_path, method)
+
+    assert forked(killed) == -signal.SIGKILL
     (folder,) = tmp_path.iterdir()
     assert not (folder / "done").exists()
-    continued = drive("never", 0, arguments)
-    assert continued.returncode == 0, continued.stderr
-    assert (folder / "done").exists()
-    for name in ("predictions.parquet", "posterior.pt"):
+    train(prepared, tmp_path, method)
+    for name in ("done", "predictions.parquet", "posterior.pt"):
         assert filecmp.cmp(reference / name, folder / name, shallow=False), name
     assert len((folder / "metrics.jsonl").read_text().splitlines()) == 3
 
@@ -158,7 +132,8 @@ def test_killed_at_a_write_it_continues_to_the_same_bits(undisturbed, tmp_path, 
 def test_killed_in_the_middle_of_an_epoch_again_and_again(undisturbed, tmp_path):
     """Kill by the clock, wherever the work is: after each epoch's record appears, and at odd moments."""
     prepared, found = undisturbed
-    arguments = [sys.executable, "-m", "retinabench", *command(prepared, tmp_path, "map")]
+    words = ["train", "--data", str(prepared), "--out", str(tmp_path), "--method", "map", "--device", "cpu", "--quiet"]
+    arguments = [sys.executable, "-m", "retinabench", *words, *TINY]
     kills = 0
     for patience in (0.0, 0.02, 0.05):
         process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -181,12 +156,11 @@ def _epochs(out):
     return len(files[0].read_text().splitlines()) if files else 0
 
 
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize(
     ("trained", "share"),
     [("head", 0.1), ("1", 0.5), *(pytest.param(*one, marks=pytest.mark.slow) for one in (("head", 0.9), ("all", 0.5)))],
 )
-def test_pretrained_networks_continue_to_the_same_bits(tmp_path, trained, share):
+def test_pretrained_networks_continue_to_the_same_bits(tmp_path, one_thread, trained, share):
     """A head on cached features, the last stage alone, and the whole network; 0.1 is within the features of the first."""
     data = [make_prepared(tmp_path / name) for name in ("data", "again")]
     torch.save(build_model(ModelConfig(**SMALL), seed=7).state_dict(), tmp_path / "w.pt")
@@ -197,33 +171,14 @@ def test_pretrained_networks_continue_to_the_same_bits(tmp_path, trained, share)
     def work(folder, out):
         return execute(load_run(None, words, data=str(folder)), tmp_path / out, Resources("cpu"))
 
-    writes = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "replace", lambda *given, do=os.replace: (writes.append(1), do(*given)))
-        whole = work(data[0], "whole")
-    forked = os.fork()
-    if not forked:  # the process that is killed at one of its writes
-        left = iter(range(max(1, round(share * len(writes))), -1, -1))
-        do = os.replace
-        os.replace = lambda *given: do(*given) if next(left) else os.kill(os.getpid(), signal.SIGKILL)
-        try:
-            work(data[1], "killed")
-        finally:
-            os._exit(0)
-    assert os.WTERMSIG(os.waitpid(forked, 0)[1]) == signal.SIGKILL
+    whole, writes = counted(lambda: work(data[0], "whole"))
+
+    def killed():
+        os.replace = killing("after", max(1, round(share * writes)))
+        work(data[1], "killed")
+
+    assert forked(killed) == -signal.SIGKILL
     assert not list((tmp_path / "killed").glob("*/done"))
     continued = work(data[1], "killed")
     for name in ("predictions.parquet", "posterior.pt"):
         assert filecmp.cmp(whole / name, continued / name, shallow=False), name
-
-
-def test_no_temporary_file_stays_behind_a_failed_write(tmp_path, monkeypatch):
-    from retinabench.core.files import write_bytes
-
-    def fail(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(KeyboardInterrupt):
-        write_bytes(tmp_path / "x", b"123")
-    assert list(tmp_path.iterdir()) == []

@@ -93,15 +93,6 @@ def test_a_feature_that_is_constant_over_the_training_images_explodes_in_no_othe
     assert np.array_equal(feature_scale(np.zeros((5, 2), np.float32))[1], np.full(2, 1e-6, np.float32))
 
 
-@pytest.mark.parametrize("method", ["map", "dropout", "swag"])
-def test_a_head_is_trained_to_the_same_bits_again(tmp_path, weights, method):
-    data = make_prepared(tmp_path / "data")
-    run = frozen(weights, data, f"method={method}")
-    again = [execute(run, tmp_path / out, CPU) / "predictions.parquet" for out in ("one", "two")]
-    one, two = (read_predictions(path) for path in again)
-    assert np.array_equal(one.probs, two.probs)
-
-
 def test_a_finished_head_predicts_other_images_without_the_file_of_the_weights(tmp_path, weights):
     data, other = (make_prepared(tmp_path / name, seed=seed) for seed, name in enumerate(("data", "other")))
     run = frozen(weights, data)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import signal
 import time
@@ -15,10 +14,11 @@ from retinabench.core.errors import InputError, WorkError
 from retinabench.experiments.many import Item, ResultTable, read_results, run_many
 from retinabench.experiments.search.search import RunTable, identity
 from support.appending import IDENTITY, append, row
+from support.forking import THREADS, WARM
 
 
-def write(folder, *rows, identity=IDENTITY):
-    table = ResultTable(folder, identity)
+def write(folder, *rows):
+    table = ResultTable(folder, IDENTITY)
     for one in rows:
         table.add(one)
     table.close()
@@ -99,9 +99,9 @@ def test_of_several_rows_of_a_run_a_finished_one_counts_else_the_latest(tmp_path
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings(THREADS)
 def test_several_processes_append_while_it_is_read(tmp_path):
-    context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=append, args=(tmp_path, 1000 * k, 500)) for k in range(4)]
+    processes = [WARM.Process(target=append, args=(tmp_path, 1000 * k, 500)) for k in range(4)]
     for process in processes:
         process.start()
     seen = [0]
@@ -117,11 +117,11 @@ def test_several_processes_append_while_it_is_read(tmp_path):
     assert set(read_results(tmp_path, IDENTITY)) == expected
 
 
+@pytest.mark.filterwarnings(THREADS)
 def test_kill_9_costs_at_most_the_row_that_was_being_written(tmp_path):
-    context = multiprocessing.get_context("spawn")
     for first in (0, 10**6):
-        told = context.Value("l", -1, lock=False)
-        process = context.Process(target=append, args=(tmp_path, first, 10**6, told))
+        told = WARM.Value("l", -1, lock=False)
+        process = WARM.Process(target=append, args=(tmp_path, first, 10**6, told))
         process.start()
         while told.value < first + 20:
             time.sleep(0.001)

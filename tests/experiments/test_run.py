@@ -17,7 +17,7 @@ from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources, member_runs
 from retinabench.experiments.exporting.model_files import leaf_runs
 from retinabench.experiments.predict import predict_on
-from retinabench.experiments.run import divided, execute, make_batches, metadata, predict, run_folder
+from retinabench.experiments.run import divided, execute, make_batches, predict, run_folder
 from retinabench.experiments.run_folder import (
     describe,
     describe_inputs,
@@ -46,12 +46,6 @@ def test_a_held_out_validation_split_is_called_validation(tmp_path):
     manifest.write_text(manifest.read_text()[:100])
     with pytest.raises(InputError, match=r"run\.json: is damaged"):
         execute(run, tmp_path / "runs", Resources("cpu"))
-
-
-def test_moving_the_data_moves_no_run(tmp_path):
-    runs = [load_run(None, TINY, data=str(make_prepared(tmp_path / name))) for name in ("here", "there")]
-    one = execute(runs[0], tmp_path / "runs", Resources("cpu"))
-    assert execute(runs[1], tmp_path / "runs", Resources("cpu")) == one
 
 
 def test_the_classic_interface_scores_a_task(tmp_path):
@@ -213,14 +207,6 @@ def test_all_splits_but_the_training_one_are_predicted_in_every_sample(opened):
     np.testing.assert_allclose(found.probs[:, 0], expit(logit), atol=1e-5)
     with pytest.raises(DivergedError, match="not finite"):
         predict(run, task, Brightness(float("nan")), batches)
-
-
-def test_the_metadata_say_what_was_trained(opened):
-    run, task = opened
-    found = metadata(run, task, members=1)
-    assert (found["method"], found["seed"], found["members"]) == ("dropout", 0, 1)
-    assert found["config_hash"] == run.hash(task.data.fingerprint)
-    assert "blur" not in found
 
 
 def described(folder, *words):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import signal
 import sys
+from collections import OrderedDict
+from itertools import count
 
 import pytest
 import torch
@@ -15,7 +17,7 @@ from retinabench.methods.settings import Optimizer
 from retinabench.methods.training import checkpoint as module
 from retinabench.methods.training.checkpoint import BEST, LAST, Checkpoint, load_tensors, save_tensors
 from retinabench.methods.training.loop import _resume, make_optimizer
-from support.helpers import hear_interrupts
+from support.forking import forked
 
 
 class Interrupted:
@@ -48,50 +50,43 @@ def test_what_stops_a_write_is_what_is_raised(tmp_path, monkeypatch, error, rais
     assert list(tmp_path.iterdir()) == []
 
 
-INTERRUPTED_AT_EVERY_LINE = """
-import collections, signal, sys, torch
-from pathlib import Path
-from retinabench.methods.training.checkpoint import load_tensors, save_tensors
-
-save, step, line = torch.save, 0, 0
-
-def interrupt(frame, event, argument):
-    global line
-    line += event == "line"
-    if event == "line" and line == step:
-        signal.raise_signal(signal.SIGINT)
-    return interrupt
-
-def traced(*arguments):
-    sys.settrace(interrupt)
-    try:
-        return save(*arguments)
-    finally:
-        sys.settrace(None)
-
-path = Path(sys.argv[1])
-content = collections.OrderedDict(w=torch.ones(2), buffers=[torch.zeros(1)])
-save_tensors(path, content)  # what PyTorch imports late is there from now on
-torch.save = traced
-while True:
-    step, line = step + 1, 0
-    try:
-        save_tensors(path, content)
-    except KeyboardInterrupt:
-        continue
-    assert line < step, f"the interrupt at line {line} was lost"
-    break
-assert torch.equal(load_tensors(path)["w"], content["w"])
-print(step)
-"""
-
-
 def test_ctrl_c_at_any_line_of_a_write_is_raised(tmp_path):
     """An archive that is completed after its file was closed aborts the process; `copyreg` swallows the interrupt."""
-    command = [sys.executable, "-c", INTERRUPTED_AT_EVERY_LINE, str(tmp_path / "a.pt")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, preexec_fn=hear_interrupts)
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 100
+    path, content = tmp_path / "a.pt", OrderedDict(w=torch.ones(2), buffers=[torch.zeros(1)])
+    save_tensors(path, content)  # what PyTorch imports late is there from now on
+    save, lines = torch.save, 0
+
+    def interrupted_at(step):
+        def interrupt(frame, event, argument):
+            nonlocal lines
+            lines += event == "line"
+            if event == "line" and lines == step:
+                signal.raise_signal(signal.SIGINT)
+            return interrupt
+
+        def traced(*arguments):
+            sys.settrace(interrupt)
+            try:
+                return save(*arguments)
+            finally:
+                sys.settrace(None)
+
+        return traced
+
+    def at_every_line():
+        nonlocal lines
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for step in count(1):
+            lines, torch.save = 0, interrupted_at(step)
+            try:
+                save_tensors(path, content)
+            except KeyboardInterrupt:
+                continue
+            assert 100 < lines < step, f"the interrupt at line {step} of {lines} was lost"
+            break
+        assert torch.equal(load_tensors(path)["w"], content["w"])
+
+    assert forked(at_every_line) == 0
 
 
 def test_a_damaged_file_is_named(tmp_path):

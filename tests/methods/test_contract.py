@@ -9,7 +9,6 @@ import pytest
 
 import entries
 from entries import posteriors
-from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
 from retinabench.methods.registry import METHODS
 from retinabench.methods.settings import MethodConfig
@@ -37,16 +36,6 @@ def test_the_page_of_methods_shows_every_card():
     # Other tests of the same process may have added methods of their own.
     assert set(shown) == {entries.card_of(METHODS[name]) for name in METHODS if METHODS.is_builtin(name)}
     assert len(shown) == len(set(shown))
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_a_method_has_the_name_under_which_it_is_listed(name):
-    assert METHODS[name].Config.model_fields["name"].default == name
-
-
-def test_an_unknown_method_names_the_nearest():
-    with pytest.raises(InputError, match=r"unknown method 'labplace'.*'laplace'"):
-        METHODS.find("labplace")
 
 
 POINTS, VARIANCE = 512, 1 / 30

@@ -5,14 +5,17 @@ import os
 import socket
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
+from retinabench.cli import main as cli
 from retinabench.core.files import write_bytes
 from retinabench.experiments import run as image_predictions
 from retinabench.experiments.config import load_run
+from retinabench.experiments.engines.worker import output_to
 from retinabench.experiments.execution import Resources
 from retinabench.experiments.predict import predict_on
 from retinabench.experiments.run import execute
@@ -21,6 +24,7 @@ from retinabench.methods.registry import METHODS
 from retinabench.methods.training import prediction
 from retinabench.methods.training.checkpoint import load_tensors
 from retinabench.predictions.io import read_predictions
+from support.forking import ended, fork
 from support.helpers import make_prepared
 
 WORDS = ["optimizer.epochs=3", "optimizer.batch_size=24", "optimizer.lr=0.05", "optimizer.augment=false",
@@ -64,19 +68,6 @@ for name, method in METHODS.items():
             sys.exit(code)
 """
 
-# Prediction in batches of eight, so that both processes get some: `train` as it is given, then `predict` of another run.
-SMALL_BATCHES = """
-import sys
-from retinabench.cli import main as cli
-from retinabench.experiments import run as image_predictions
-from retinabench.methods.training import prediction
-
-prediction.VALIDATION_BATCH = image_predictions.PREDICT_BATCH = 8
-other, data, out, *words = sys.argv[1:]
-code = cli.run(words) or cli.run(["predict", other, "--data", data, "--out", out, "--device", "cpu", "--quiet"])
-sys.exit(code)
-"""
-
 SINGLE = [name for name, method in METHODS.items() if not is_composed(method)]
 
 SAME = (
@@ -86,25 +77,33 @@ SAME = (
 
 
 def train(processes, prepared, out, words, program=("-m", "retinabench")):
-    """Start the command in several processes with the environment that torchrun would give them."""
-    command = [sys.executable, *program, "train", "--data", str(prepared), "--out", str(out)]
+    """Start the command in several processes."""
+    started = [
+        subprocess.Popen(
+            [sys.executable, *program, *command(prepared, out, words)],
+            env={**os.environ, **place},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for place in places(processes)
+    ]
+    said = [process.communicate()[0] for process in started]
+    return [process.returncode for process in started], said
+
+
+def command(prepared, out, words):
+    where = ["--data", str(prepared), "--out", str(out), "--device", "cpu", "--quiet", "--task", "in_domain"]
+    return ["train", *where, *words]
+
+
+def places(processes):
+    """Return the environment that torchrun would give each process."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    started = []
-    for rank in range(processes):
-        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-        started.append(
-            subprocess.Popen(
-                [*command, "--device", "cpu", "--quiet", "--task", "in_domain", *words],
-                env={**os.environ, **place, "WORLD_SIZE": str(processes)},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
-        )
-    said = [process.communicate()[0] for process in started]
-    return [process.returncode for process in started], said
+    every = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(processes)}
+    return [{**every, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(processes)]
 
 
 def history(out):
@@ -133,12 +132,18 @@ def test_two_processes_are_one_with_the_double_batch(prepared, tmp_path, monkeyp
     other = make_prepared(tmp_path / "other", parts=(("in_domain", "test", 30),), size=16, seed=5)
     files = [tmp_path / "one.parquet", tmp_path / "two.parquet"]
     predict_on(dropout, other, files[0], Resources("cpu"))
-    program = tmp_path / "small_batches.py"
-    program.write_text(SMALL_BATCHES)
-    started = [str(program), str(dropout), str(other), str(files[1])]
-    codes, said = train(2, prepared, tmp_path / "2", LENET, program=started)
-    assert codes == [0, 0], said
-    assert sum(text.count("predictions.parquet") for text in said) == 1  # the first process prints the result
+    said = [tmp_path / "first.log", tmp_path / "second.log"]
+
+    def work(place, log):
+        os.environ.update(place)
+        words = ["predict", str(dropout), "--data", str(other), "--out", str(files[1]), "--device", "cpu", "--quiet"]
+        with output_to(log):
+            assert cli.run(command(prepared, tmp_path / "2", LENET)) == cli.run(words) == 0
+
+    forks = [fork(partial(work, *given)) for given in zip(places(2), said, strict=True)]
+    told = [(ended(process), log.read_text()) for process, log in zip(forks, said, strict=True)]
+    assert [code for code, _ in told] == [0, 0], told
+    assert sum(text.count("predictions.parquet") for _, text in told) == 1  # the first process prints the result
     (one, alone), (two, together) = history(tmp_path / "1"), history(tmp_path / "2")
     assert one.name == two.name  # how many processes train a run is no part of it
     assert json.loads((two / "run.json").read_text())["processes"] == 2

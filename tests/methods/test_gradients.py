@@ -16,7 +16,6 @@ from retinabench.methods.training.likelihood import Bernoulli
 from retinabench.methods.training.loop import likelihood_only
 from retinabench.models.build import build_model
 from retinabench.models.stochastic.drawing import use_generator
-from support.helpers import make_prepared
 from support.trainings import ridge, trained
 
 
@@ -45,11 +44,6 @@ def test_constant_weights_are_those_of_the_training_set_whatever_the_batch():
     losses = torch.log1p(torch.exp(torch.where(some > 0.5, -logits[:, 0], logits[:, 0])))
     expected = (losses * torch.tensor([2, 2, 2, 2 / 3])).mean()  # 1 / (2 p(k))
     assert float(cross_entropy(logits, some, Bernoulli(), "constant", batch)) == pytest.approx(float(expected))
-
-
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory):
-    return str(make_prepared(tmp_path_factory.mktemp("data") / "prepared"))
 
 
 def test_a_rate_that_is_too_high_is_named_with_step_and_term(prepared):

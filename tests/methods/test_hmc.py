@@ -35,16 +35,16 @@ def problem():
     return log_likelihood, (covariance @ x.T @ y / NOISE).numpy(), covariance.numpy()
 
 
-def run(log_likelihood, step, draws, chains=8, steps=None, seed=3):
+def run(log_likelihood, step, draws, *, chains=8, parameters=P, prior=PRIOR, steps=None, burn_in=50, seed=3):
     draw = generator(seed)
-    state = hmc.start(log_likelihood, torch.zeros(chains, P, dtype=torch.float64))
+    state = hmc.start(log_likelihood, torch.zeros(chains, parameters, dtype=torch.float64))
     found, accepted = [], []
-    for number in range(draws + 50):
+    for number in range(draws + burn_in):
         state, info = hmc.transition(
-            log_likelihood, state, prior_variance=PRIOR, step=step,
-            steps=steps or hmc.steps_for(step, PRIOR), generator=draw,
+            log_likelihood, state, prior_variance=prior, step=step,
+            steps=steps or hmc.steps_for(step, prior), generator=draw,
         )  # fmt: skip
-        if number >= 50:
+        if number >= burn_in:
             found.append(state.weights)
             accepted.append(info.accepted)
     return torch.stack(found, dim=1).numpy(), float(torch.stack(accepted).double().mean())
@@ -135,17 +135,6 @@ def test_the_step_size_reaches_its_target(problem):
     assert accepted == pytest.approx(0.8, abs=0.1)
 
 
-POINTS, HMC_POSTERIORS_PRIOR = 60, 1.5
-
-
-def problem_of_hmc_posteriors():
-    """(60, 3) inputs, the last one constant, and labels."""
-    random = np.random.default_rng(17)
-    inputs = np.column_stack([random.normal(size=(POINTS, 2)) * [1.0, 2.0], np.ones(POINTS)])
-    chance = 1 / (1 + np.exp(-inputs @ [1.2, -0.7, 0.4]))
-    return inputs, (random.random(POINTS) < chance).astype(float)
-
-
 def logistic(inputs, labels):
     """The log-likelihood of (K, P) weights, for shared (N, P) inputs and labels (N,) or (K, N)."""
     x, y = torch.from_numpy(inputs), torch.from_numpy(labels)
@@ -158,32 +147,21 @@ def logistic(inputs, labels):
     return log_likelihood
 
 
-def run_of_hmc_posteriors(log_likelihood, chains, parameters, prior, step, steps, burn_in, keep, seed):
-    generator = torch.Generator().manual_seed(seed)
-    state = hmc.start(log_likelihood, torch.zeros(chains, parameters, dtype=torch.float64))
-    found = []
-    for number in range(burn_in + keep):
-        state, _ = hmc.transition(
-            log_likelihood, state, prior_variance=prior, step=step, steps=steps, generator=generator
-        )  # fmt: skip
-        if number >= burn_in:
-            found.append(state.weights)
-    return torch.stack(found, dim=1).numpy()
-
-
 @pytest.mark.parametrize("refused", [False, True])
 def test_ranks_of_the_truth_among_posterior_draws_are_uniform(refused):
     # Simulation-based calibration (Talts et al. 2018): truth from the prior, data from the truth, one chain each. With
     # independent draws the rank is uniform. The larger step is refused often: repeats must be counted for this to hold.
     chains, draws, thin, bins = 600, 19, 8, 10
     random = np.random.default_rng(23)
-    truth = random.normal(0, np.sqrt(HMC_POSTERIORS_PRIOR), (chains, 2))
+    prior, truth = 1.5, random.normal(0, np.sqrt(1.5), (chains, 2))
     inputs = random.normal(size=(25, 2))
     labels = (random.random((chains, 25)) < 1 / (1 + np.exp(-truth @ inputs.T))).astype(float)
     step, steps = (0.95, 3) if refused else (0.3, 7)
-    found = run_of_hmc_posteriors(
-        logistic(inputs, labels), chains, 2, HMC_POSTERIORS_PRIOR, step, steps, 40, draws * thin, seed=5
-    )[:, thin - 1 :: thin]
+    found, _ = run(
+        logistic(inputs, labels), step, draws * thin,
+        chains=chains, parameters=2, prior=prior, steps=steps, burn_in=40, seed=5,
+    )  # fmt: skip
+    found = found[:, thin - 1 :: thin]
     for value in (found[:, :, 0] - truth[:, None, 0], found[:, :, 1] - truth[:, None, 1],
                   found.sum(axis=2) - truth.sum(axis=1)[:, None]):  # fmt: skip
         ranks = (value < 0).sum(axis=1)  # 0 to 19
@@ -191,26 +169,6 @@ def test_ranks_of_the_truth_among_posterior_draws_are_uniform(refused):
         # Chi-square with 9 degrees of freedom on 600 ranks; each of the six tests fails by chance once in 1,000 seeds.
         assert chisquare(counts).pvalue > 0.001, counts
 
-
-if __name__ == "__main__":
-    import jax
-    import numpyro
-
-    jax.config.update("jax_enable_x64", True)
-    inputs, labels = problem_of_hmc_posteriors()
-
-    def model():
-        """The same density in numpyro's words."""
-        w = numpyro.sample("w", numpyro.distributions.Normal(np.zeros(3), np.sqrt(HMC_POSTERIORS_PRIOR)).to_event(1))
-        numpyro.sample("y", numpyro.distributions.Bernoulli(logits=inputs @ w), obs=labels)
-
-    sampler = numpyro.infer.MCMC(
-        numpyro.infer.NUTS(model), num_warmup=1000, num_samples=25_000, num_chains=4, chain_method="vectorized"
-    )
-    sampler.run(jax.random.PRNGKey(0))
-    w = np.asarray(sampler.get_samples(group_by_chain=True)["w"])
-    print("mean", w.mean(axis=(0, 1)), "±", mcse(w))
-    print("deviation", w.std(axis=(0, 1)), "±", mcse((w - w.mean(axis=(0, 1))) ** 2) / 2 / w.std(axis=(0, 1)))
 
 PRECISION = torch.tensor([[4.0, 1.2], [1.2, 1.0]], dtype=torch.float64)
 CENTRE = torch.tensor([1.0, -2.0], dtype=torch.float64)
@@ -309,7 +267,7 @@ def test_the_energy_error_falls_with_the_third_power_of_the_step():
 
 
 def test_means_and_variances_are_the_closed_form_s():
-    """16 chains of 3,000 steps: four standard errors between the chains; variances with 5 % of bias, which the size of the step allows."""
+    """16 chains of 1,500 steps: four standard errors between the chains; variances with 5 % of bias, which the size of the step allows."""
     generator = torch.Generator().manual_seed(1)
     variance = 1 / (1 / SCALES.square() + 1 / MCLMC_PRIOR)
     mean = variance * MCLMC_CENTRE / SCALES.square()
@@ -317,7 +275,7 @@ def test_means_and_variances_are_the_closed_form_s():
     point, size = hmc.microcanonical_start(state, generator), hmc.VarianceStepSize(0.3)
     length = float(variance.sum().sqrt())
     draws = []
-    for number in range(3500):
+    for number in range(2000):
         point, error = hmc.microcanonical_step(
             gaussian, point, prior_variance=MCLMC_PRIOR, size=size.size, length=length, generator=generator
         )

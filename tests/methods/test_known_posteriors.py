@@ -99,7 +99,7 @@ def exact(gaussian):
     return np.linalg.solve(precision, gaussian.x.T @ gaussian.y / NOISE**2), precision
 
 
-DESCENT = ["optimizer.lr=0.05", "optimizer.epochs=300"]
+DESCENT = ["optimizer.lr=0.1", "optimizer.epochs=150"]
 ADAPTIVE = ["optimizer.name=adam", "optimizer.lr=0.1", "optimizer.epochs=400"]
 NATURAL = ["optimizer.lr=0.02", "optimizer.epochs=600", "method.std=0.2", "method.beta2=0.99"]
 
@@ -117,7 +117,7 @@ def deviations(posterior):
 
 def test_map_is_the_mean_of_a_gaussian_posterior_and_a_deep_ensemble_collapses_to_it(gaussian, exact):
     """Float32 weights near 1: 1e-4. There is one mode, so that members of any start agree."""
-    run = gaussian.run("method.name=ensemble", "method.members=3", *DESCENT)
+    run = gaussian.run("method.name=ensemble", "method.members=2", *DESCENT)
     members = [gaussian.fit("method.name=map", *DESCENT, seed=m.seed) for m in Ensemble.member_runs(run)]
     for member in members:
         assert np.allclose(weights(member), exact[0], atol=1e-4)
@@ -149,26 +149,6 @@ def test_mean_field_reaches_the_exact_mean_and_the_inverse_of_the_precision_s_di
     posterior = gaussian.fit("method.name=gaussian_vi", "method.train_samples=8", "method.std=0.1", *ADAPTIVE)
     assert np.allclose(weights(posterior), exact[0], atol=0.02)
     assert np.allclose(deviations(posterior), exact[1].diagonal() ** -0.5, rtol=0.1)
-
-
-def test_ivon_reaches_the_same(gaussian, exact):
-    """An estimate of the curvature spreads by up to twice its size: over 8 draws and the last 200 steps, 5 % remain."""
-    posterior = gaussian.fit("method.name=ivon", "method.train_samples=8", *NATURAL)
-    assert np.allclose(weights(posterior), exact[0], atol=0.02)
-    assert np.allclose(deviations(posterior) ** -2, exact[1].diagonal(), rtol=0.15)
-
-
-def test_vogn_reaches_its_own_fixed_point(gaussian, exact):
-    """h = mean_n E_q[g_n²], g_n = x_n (x_n·θ - y_n) / σ²: not the precision, unless the residuals are σ large."""
-    x, y, h = gaussian.x, gaussian.y, np.ones(3)
-    delta = 1 / (len(y) * PRIOR)
-    for _ in range(200):
-        variance = 1 / (len(y) * (h + delta))
-        squares = (x @ exact[0] - y) ** 2 + x**2 @ variance
-        h = (x**2 * squares[:, None]).mean(axis=0) / NOISE**4
-    posterior = gaussian.fit("method.name=vogn", *NATURAL)
-    assert np.allclose(weights(posterior), exact[0], atol=0.02)
-    assert np.allclose(deviations(posterior) ** -2, len(y) * (h + delta), rtol=0.08)
 
 
 # Logistic regression.
@@ -219,16 +199,15 @@ def grid(logistic):
     return w, density / density.sum()
 
 
-def test_map_and_diagonal_laplace_are_mode_and_curvature(logistic, mode):
+def test_diagonal_laplace_is_mode_and_curvature(logistic, mode):
     words = ["method.name=laplace", "method.weights=diagonal", f"method.prior_precision={1 / PRIOR}"]
     posterior = logistic.fit(*words, *DESCENT)
     assert np.allclose(weights(posterior), mode[0], atol=1e-4)
     assert np.allclose(deviations(posterior), mode[1].diagonal() ** -0.5, rtol=1e-4)
-    assert np.allclose(weights(logistic.fit("method.name=map", *DESCENT)), mode[0], atol=1e-4)
 
 
 def test_mean_field_and_ivon_reach_the_least_free_energy(logistic, mean_field):
-    """Tolerances as for the Gaussian: the noise of mean and curvature is of the same relative size."""
+    """IVON's estimate of the curvature spreads by up to twice its size: over 8 draws and the last 200 steps, 5 % remain."""
     mean, deviation = mean_field
     posterior = logistic.fit("method.name=gaussian_vi", "method.train_samples=8", "method.std=0.1", *ADAPTIVE)
     assert np.allclose(weights(posterior), mean, atol=0.02)

@@ -13,9 +13,7 @@ from torch.func import functional_call, jacrev
 
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import BatchLimits, array_batches
-from retinabench.data.tasks import load_task
 from retinabench.experiments.config import load_run
-from retinabench.experiments.run import make_batches
 from retinabench.methods import last_layer_variational
 from retinabench.methods.last_layer_variational import Fsvi, Vbll
 from retinabench.methods.training.checkpoint import Checkpoint
@@ -24,7 +22,7 @@ from retinabench.methods.training.gradients import gradients as gradients_of
 from retinabench.methods.training.likelihood import Bernoulli, Gaussian
 from retinabench.models.build import build_model
 from retinabench.models.networks.resnet import resnet18
-from support.helpers import TINY, make_prepared
+from support.helpers import TINY
 
 
 def generator(seed=0):
@@ -36,9 +34,8 @@ def tiny_run(*words, data="d"):
 
 
 @pytest.fixture
-def batches(tmp_path):
-    run = tiny_run(data=make_prepared(tmp_path / "data"))
-    return run, make_batches(run, load_task(run.data, run.task), torch.device("cpu"))
+def batches(opened):
+    return opened(*TINY, "method.name=fsvi")
 
 
 def test_the_diagonal_kl_is_the_released_one(shared):
@@ -210,10 +207,10 @@ def test_variance_and_divergence_are_those_of_the_dense_covariance(layer):
 
 
 def test_draws_have_mean_and_covariance(layer):
-    """5,000 draws of weights; 5 standard errors of a covariance."""
+    """1,500 draws of weights; 5 standard errors of a covariance."""
     draws, source = [], generator(5)
     with torch.no_grad():
-        draws = torch.stack([layer.draw(source) for _ in range(5_000)]).double()
+        draws = torch.stack([layer.draw(source) for _ in range(1_500)]).double()
     for row, dense in enumerate(covariance(layer)):
         spread = dense.diagonal()
         error = ((spread[:, None] * spread + dense.square()) / len(draws)).sqrt()

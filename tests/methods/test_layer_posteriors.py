@@ -1,8 +1,7 @@
-"""MFVI, radial and rank-1."""
+"""MFVI, radial and rank-1, and the mean-field Gaussian of all weights."""
 
 from __future__ import annotations
 
-import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,16 +9,18 @@ import pytest
 import torch
 from scipy import optimize
 from torch import nn
+from torch.distributions import Normal, kl_divergence
 
 from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
+from retinabench.methods.gaussian_vi import Scales, bound
 from retinabench.methods.layer_posteriors import Mfvi, Radial, Rank1, elbo, fast_parameters, kl_weight
 from retinabench.methods.training.gradients import BatchInfo
 from retinabench.methods.training.likelihood import Bernoulli
 from retinabench.methods.training.loop import make_optimizer, set_pace
+from retinabench.models.build import build_model
 from retinabench.models.networks.resnet import resnet18
-from retinabench.models.stochastic.drawing import Draw, kl, use_draws, use_generator
-from retinabench.models.stochastic.variational import FAMILIES, Family, Prior, Variational
+from retinabench.models.stochastic.drawing import kl, use_generator
 
 
 def generator(seed=0):
@@ -32,57 +33,6 @@ def run(name, *words):
 
 def batches(images):
     return SimpleNamespace(steps=1, train=np.arange(images), device=torch.device("cpu"))
-
-
-def gaussian(layer, prior_stddev, *, flipout=True, family=FAMILIES["gaussian"]):
-    return Variational(
-        layer,
-        family=family,
-        prior=Prior("zero", prior_stddev),
-        flipout=flipout,
-        stddev=(0.2, 0.0),
-        generator=generator(),
-    )
-
-
-def regression():
-    """Correlated inputs, noise of known deviation 0.5, prior N(0, 0.7²): the exact posterior and its optimum."""
-    x = torch.randn(40, 3, generator=generator(1)) @ torch.tensor([[1.0, 0.6, 0], [0, 0.8, 0.3], [0, 0, 0.5]])
-    y = x @ torch.tensor([0.8, -0.5, 0.3]) + 0.5 * torch.randn(40, generator=generator(2))
-    precision = x.double().T @ x.double() / 0.5**2 + torch.eye(3, dtype=torch.float64) / 0.7**2
-    mean = torch.linalg.solve(precision, x.double().T @ y.double() / 0.5**2)
-    return x, y, mean.float(), precision.diagonal().rsqrt().float()
-
-
-def negative_elbo(layer, x, y, draws):
-    error = (y - layer(x.repeat(draws, 1)).view(draws, -1)).square().sum(dim=1).mean() / (2 * 0.5**2)
-    return error + kl(layer)
-
-
-def test_linear_regression_reaches_the_closed_form_optimum():
-    """The noise points ±sqrt(D) e_i have mean 0 and covariance 1, so they average a quadratic loss exactly."""
-    # In double precision: the loss is flat to second order at its minimum, where single precision stops too early.
-    x, y, mean, stddev = (value.double() for value in regression())
-    points = math.sqrt(3) * torch.cat([torch.eye(3), -torch.eye(3)]).double()
-    turn = iter(lambda: next(cycle), None)
-    cycle = (points[k % 6][None] for k in range(10**9))
-    family = Family(lambda shape, generator: next(turn), FAMILIES["gaussian"].kl)
-    layer = gaussian(nn.Linear(3, 1, bias=False), 0.7, family=family).eval().double()
-    use_draws(layer, [Draw(generator())] * 6)
-    optimizer = torch.optim.LBFGS(
-        layer.parameters(), max_iter=500, tolerance_grad=1e-10, tolerance_change=1e-15, line_search_fn="strong_wolfe"
-    )
-
-    def closure():
-        optimizer.zero_grad()
-        loss = negative_elbo(layer, x, y, 6)
-        loss.backward()
-        return loss
-
-    optimizer.step(closure)
-    # The truth itself is rounded to single precision.
-    assert torch.allclose(layer.weight[0], mean, atol=1e-5)
-    assert torch.allclose(layer.stddev[0], stddev, rtol=1e-5)
 
 
 def quadrature_elbo(mean, stddev, x, y, prior):
@@ -106,11 +56,11 @@ def test_logistic_regression_reaches_the_oracle_s_optimum():
     posterior = Mfvi.build(nn.Linear(2, 1, bias=False), settings, Bernoulli())
     model = posterior.model
     use_generator(model, generator(1))
-    objective = elbo(posterior, batches(80), settings, settings.method)
+    objective = elbo(posterior, batches(80), settings)
     images, labels = torch.from_numpy(x).float(), torch.from_numpy(y).float()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.03)
-    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.02, 400)
-    for step in range(400):
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.02, 250)
+    for step in range(250):
         optimizer.zero_grad()
         sum(objective(images, labels, BatchInfo.of(labels, step)).values()).backward()
         optimizer.step()
@@ -129,7 +79,7 @@ def test_the_objective_is_the_bound_term_by_term():
     model = posterior.model
     use_generator(model, generator())
     images, labels = torch.randn(5, 3, 2, 2, generator=generator(1)), torch.tensor([1.0, 0, 0, 1, 0])
-    terms = elbo(posterior, batches(700), settings, settings.method)(images, labels, BatchInfo.of(labels, 49))
+    terms = elbo(posterior, batches(700), settings)(images, labels, BatchInfo.of(labels, 49))
     assert list(terms) == ["cross_entropy", "kl"]
     assert float(terms["kl"].detach()) == pytest.approx(0.3 * (50 / 200) * float(kl(model).detach()) / 700, rel=1e-5)
     # The likelihood part is the mean over three passes, reweighted by class as MAP's.
@@ -205,3 +155,23 @@ def test_rank1_sets_the_pace_of_its_distributions_alone():
         name for name in groups[True] if groups[True][name].get("lr_factor") != groups[False][name].get("lr_factor")
     }
     assert changed == {name for name in groups[True] if ".bn" in f".{name}" or "downsample.1" in name}
+
+
+def test_the_bound_of_all_parameters_is_its_two_terms(opened):
+    """With no width to speak of the likelihood is the network's; the divergence, biases included, is over N images."""
+    run, data = opened(
+        "model.name=lenet", "method.name=gaussian_vi", "method.std=1e-6", "optimizer.l2=0.01", "optimizer.reweight=none"
+    )
+    model = build_model(run.model, 0)
+    images, labels = next(data.epoch(0))
+    terms = bound(model, Scales(model, 1e-6), data, run, Bernoulli())(images, labels, BatchInfo.of(labels))
+    plain = nn.functional.binary_cross_entropy_with_logits(model(images).squeeze(1), labels)
+    assert terms["cross_entropy"].item() == pytest.approx(plain.item(), rel=1e-4)
+    prior_precision = 2 * 64 * 0.01
+    expected = sum(
+        kl_divergence(Normal(p, 1e-6), Normal(0.0, prior_precision**-0.5)).sum().item() for p in model.parameters()
+    )
+    assert terms["kl"].item() == pytest.approx(expected / 64, rel=1e-4)
+    cold = run.model_copy(update={"method": run.method.model_copy(update={"kl_temperature": 0.25})})
+    quarter = bound(model, Scales(model, 1e-6), data, cold, Bernoulli())(images, labels, BatchInfo.of(labels))["kl"]
+    assert quarter.item() == pytest.approx(0.25 * terms["kl"].item(), rel=1e-6)

@@ -12,11 +12,8 @@ from torch import nn
 from torch.nn.functional import softplus
 
 from retinabench.core.errors import InputError
-from retinabench.data.dataset import ArrayDataset
+from retinabench.data.loader import array_batches
 from retinabench.experiments.config import load_run
-from retinabench.fidelity.targets.data import TargetData
-from retinabench.fidelity.targets.density import point_batches
-from retinabench.methods.composed import Ensemble
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import (
@@ -27,8 +24,6 @@ from retinabench.methods.training.likelihood import (
     expected_loss,
     random_outputs,
 )
-from retinabench.models.build import initialise
-from retinabench.models.networks.small import MLP
 
 
 def generator(seed=0):
@@ -89,41 +84,11 @@ def test_the_information_is_the_squared_root_and_the_covariance_of_the_score(lik
     assert torch.allclose(score.T @ score / 40_000, information, atol=error)
 
 
-@pytest.fixture(scope="module")
-def batches():
-    """60 points of either kind: easy classes in five directions, and a line with noise that grows."""
-    random = np.random.default_rng(0)
-    classes = np.arange(60) % 5
-    inputs = random.normal(size=(60, 4)) * 0.3 + np.eye(5, 4)[classes] * 2
-    line = inputs[:, 0] * 2 + random.normal(size=60) * (0.1 + 0.2 * np.abs(inputs[:, 1]))
-    found = {}
-    for kind, targets in (("classes", classes), ("line", line)):
-        points = ArrayDataset(inputs, targets, np.full(60, "train"))
-        found[kind] = point_batches(TargetData(points, points), 20, 0, torch.device("cpu"))
-    return found
-
-
-def fit(name, data, likelihood, *words, epochs=30):
-    l2 = 1 / (2 * 60 * 0.1)
-    stated = [f"optimizer.l2={l2}", "optimizer.l2_on=everything", "optimizer.reweight=none", "optimizer.augment=none",
-              "optimizer.select=last", "optimizer.warmup=0", f"optimizer.epochs={epochs}"]  # fmt: skip
-    descent = ["optimizer.name=adam", "optimizer.lr=0.02"]
-    rate = ["optimizer.lr=0.01", "method.beta2=0.99", "method.std=0.05"]
-    own = {"ivon": rate, "vogn": rate, "swag": ["optimizer.lr=0.01"],
-           "laplace": [*descent, "method.prior_precision=10.0"]}  # fmt: skip
-    run = load_run(None, [*stated, f"method.name={name}", *own.get(name, descent), *words], data="points")
-    runs = Ensemble.member_runs(run) if name == "ensemble" else [run]
-    posteriors = []
-    for member in runs:
-        network = MLP(4, 10, likelihood.outputs, nn.ReLU)
-        initialise(network, generator(member.seed))
-        posteriors.append(METHODS[member.method.name].fit(network, data, member, Checkpoint(), likelihood))
-    return posteriors
-
-
-def test_only_two_classes_can_be_reweighted(batches):
+def test_only_two_classes_can_be_reweighted():
+    run = load_run(None, ["optimizer.reweight=minibatch"], data="points")
+    batches = array_batches(np.zeros((10, 4), np.float32), np.arange(10) % 5, 5, 0, torch.device("cpu"))
     with pytest.raises(InputError, match=r"for two classes, not for Categorical.*Set optimizer.reweight=none"):
-        fit("map", batches["classes"], Categorical(5), "optimizer.reweight=minibatch", epochs=1)
+        METHODS["map"].fit(nn.Linear(4, 5), batches, run, Checkpoint(), Categorical(5))
 
 
 NODES, WEIGHTS = (torch.from_numpy(values) for values in np.polynomial.hermite_e.hermegauss(60))
@@ -175,8 +140,7 @@ def test_several_classes_are_bounded():
     mean, variance, draws = case(4, 4, n=8)
     labels = torch.randint(4, (8,), generator=draws)
     noise = torch.randn(20_000, 8, 4, generator=draws, dtype=torch.float64)
-    losses = torch.stack(
-        [Categorical(4).negative_log_likelihood(mean + variance.sqrt() * one, labels) for one in noise]
-    )
+    outputs = (mean + variance.sqrt() * noise).flatten(0, 1)
+    losses = Categorical(4).negative_log_likelihood(outputs, labels.repeat(len(noise))).view(len(noise), 8)
     error = losses.std(dim=0) / len(losses) ** 0.5
     assert (expected_loss(Categorical(4), mean, variance, labels) >= losses.mean(dim=0) - 5 * error).all()

@@ -10,9 +10,6 @@ import torch
 from torch import nn
 
 from retinabench.core.errors import InputError, WorkError
-from retinabench.data.tasks import load_task
-from retinabench.experiments.config import load_run
-from retinabench.experiments.run import make_batches
 from retinabench.methods import map as map_method
 from retinabench.methods.settings import Optimizer
 from retinabench.methods.training.checkpoint import Checkpoint
@@ -21,7 +18,6 @@ from retinabench.methods.training.likelihood import Bernoulli
 from retinabench.methods.training.loop import learning_rate, likelihood_only, make_optimizer, restore_optimizer, train
 from retinabench.methods.training.posterior import precision
 from retinabench.models.build import build_model
-from support.helpers import make_prepared
 from support.trainings import CPU, LENET, ridge, trained
 
 
@@ -97,28 +93,22 @@ def test_cosine_rises_then_falls_to_nothing():
     assert rates[200] == pytest.approx(0, abs=1e-12)
 
 
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory):
-    return str(make_prepared(tmp_path_factory.mktemp("data") / "prepared"))
-
-
-@pytest.mark.parametrize("parts", [2, 3, 16])
 @pytest.mark.parametrize("reweight", ["minibatch", "none"])
-def test_a_batch_in_parts_is_the_batch(prepared, parts, reweight):
+def test_a_batch_in_parts_is_the_batch(prepared, reweight):
     """Class weights of the whole batch, a penalty once; float32 sums in another order differ near 1e-7."""
     words = [f"optimizer.reweight={reweight}", "optimizer.select=last"]
-    whole, cut = (trained(prepared, *words, f"optimizer.accumulate={n}", penalty=ridge) for n in (1, parts))
-    for one, other in zip(whole[0], cut[0], strict=True):
-        for term in ("loss", "loss_cross_entropy", "loss_penalty", "validation_nll"):
-            assert one[term] == pytest.approx(other[term], rel=1e-6), term
-    for name, tensor in whole[1].items():
-        assert torch.allclose(tensor, cut[1][name], atol=1e-6), name
+    whole, *cut = (trained(prepared, *words, f"optimizer.accumulate={parts}", penalty=ridge) for parts in (1, 3, 16))
+    for history, weights in cut:
+        for one, other in zip(whole[0], history, strict=True):
+            for term in ("loss", "loss_cross_entropy", "loss_penalty", "validation_nll"):
+                assert one[term] == pytest.approx(other[term], rel=1e-6), term
+        for name, tensor in whole[1].items():
+            assert torch.allclose(tensor, weights[name], atol=1e-6), name
 
 
 @pytest.mark.parametrize("method", ["map", "dropout"])
-def test_losses_are_float32_under_bfloat16(prepared, method):
-    run = load_run(None, [*LENET, f"method={method}", "optimizer.precision=bfloat16"], data=prepared)
-    batches = make_batches(run, load_task(run.data, run.task), CPU)
+def test_losses_are_float32_under_bfloat16(opened, method):
+    run, batches = opened(*LENET, f"method={method}", "optimizer.precision=bfloat16")
     model = build_model(run.model, run.seed)
     images, labels = next(batches.epoch(0))
     with precision(run, CPU):
@@ -141,9 +131,8 @@ class Overflow(nn.Module):
         return self.inner(x) * (1.0 if self.training else float("nan"))
 
 
-def test_predictions_that_are_no_numbers_end_the_training(prepared):
-    run = load_run(None, LENET, data=prepared)
-    batches = make_batches(run, load_task(run.data, run.task), CPU)
+def test_predictions_that_are_no_numbers_end_the_training(opened):
+    run, batches = opened(*LENET)
     posterior = map_method.build(Overflow(build_model(run.model, run.seed)), run, Bernoulli())
     with pytest.raises(WorkError, match="after epoch 1 the network predicts values that are not finite"):
         train(posterior, batches, run, Checkpoint())

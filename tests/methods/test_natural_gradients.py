@@ -8,9 +8,6 @@ import torch
 from torch import nn
 
 from retinabench.core.errors import InputError
-from retinabench.data.tasks import load_task
-from retinabench.experiments.config import load_run
-from retinabench.experiments.run import make_batches
 from retinabench.methods import natural_gradients
 from retinabench.methods.natural_gradients import (
     IvonOptimizer,
@@ -25,7 +22,7 @@ from retinabench.methods.training.gradients import BatchInfo, class_weights, cro
 from retinabench.methods.training.likelihood import Bernoulli, Categorical, Gaussian
 from retinabench.models.build import build_model
 from retinabench.models.networks.small import MLP
-from support.helpers import TINY, make_prepared
+from support.helpers import TINY
 
 
 def test_the_start_is_as_wide_as_asked_and_no_wider_than_the_prior():
@@ -120,21 +117,10 @@ def test_single_gradients_are_those_of_a_loop(monkeypatch, likelihood, reweighte
     assert float(ours[2]) == pytest.approx(loop[2], rel=1e-5)
 
 
-@pytest.fixture
-def opened(tmp_path):
-    prepared = str(make_prepared(tmp_path / "data"))
-
-    def open_run(*words):
-        run = load_run(None, [*SHORT, "method.name=vogn", *words], data=prepared)
-        return run, make_batches(run, load_task(run.data, run.task), torch.device("cpu"))
-
-    return open_run
-
-
 @pytest.mark.parametrize("network", [["model.name=lenet"], RESNET], ids=["lenet", "resnet18"])
 def test_the_gradient_is_that_of_the_batch_and_the_squares_those_of_the_predicting_network(opened, network):
     """At no width that float32 can hold. With batch norm (resnet18) the two differ; the running statistics move as in any training."""
-    run, data = opened(*network, "optimizer.reweight=minibatch")
+    run, data = opened(*SHORT, "method.name=vogn", *network, "optimizer.reweight=minibatch")
     model, oracle = build_model(run.model, 0).train(), build_model(run.model, 0).train()
     images, labels = next(data.epoch(0))
     optimizer = VognOptimizer(list(model.parameters()), lr=0.1, lr_factor=1.0, ess=1e20, delta=1e-3, hessian=1.0, beta1=0.9,

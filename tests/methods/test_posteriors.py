@@ -20,7 +20,6 @@ from retinabench.methods.posteriors import (
     SampledPosterior,
     WeightPosterior,
     before_steps,
-    point,
 )
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import Checkpoint
@@ -79,7 +78,8 @@ def test_samples_lie_in_the_run_s_folder_and_then_in_its_posterior(tmp_path, mon
 
 
 OVER_WEIGHTS = ["mfvi", "radial", "rank1", "ivon", "swag"]
-DRAW_CACHE_TINY = ["model.name=resnet18", "model.width=4", "model.stem=small"]
+NOISY = ["dropout", "mfvi", "radial", "rank1"]
+WIDE = {"mfvi": ["method.stddev_mean_init=0.05"], "radial": ["method.stddev_mean_init=0.5"]}
 
 
 def generator(seed=0):
@@ -90,9 +90,9 @@ def images_of(count=4, seed=5):
     return torch.rand(count, 3, 16, 16, generator=generator(seed)).to(memory_format=torch.channels_last)
 
 
-def posterior(name):
-    run = load_run(None, [*DRAW_CACHE_TINY, f"method.name={name}"], data="d")
-    made = METHODS[name].build(build_model(run.model, 0), run, Bernoulli())
+def posterior(name, *words):
+    run = load_run(None, [*TINY[:3], f"method.name={name}", *WIDE.get(name, []), *words], data="d")
+    made = METHODS[name].build(build_model(run.model, 3), run, Bernoulli())
     if name == "ivon":
         made.stds = {key: torch.full_like(p, 0.02) for key, p in made.stds.items()}
     if name == "swag":
@@ -160,7 +160,8 @@ def test_predictions_have_the_mean_and_variance_of_a_linear_model_of_gaussian_we
 
 
 def test_a_point_has_no_width_and_the_state_makes_the_round_trip():
-    network = point(nn.Linear(2, 2), Gaussian())
+    run = load_run(None, ["method.name=gaussian_vi"], data="d")
+    network = WeightPosterior.build(nn.Linear(2, 2), run, Gaussian())
     drawn = network.predict(torch.randn(3, 2), 4, torch.Generator())
     assert torch.equal(drawn, drawn[:1].expand_as(drawn))
     one, x = posterior_of_drawn_weights(0.3), torch.randn(3, 2)
@@ -171,24 +172,6 @@ def test_a_point_has_no_width_and_the_state_makes_the_round_trip():
     )
 
 
-NOISY = ["dropout", "mfvi", "radial", "rank1"]
-
-
-def run(name, *words):
-    tiny = ["model.name=resnet18", "model.width=4", "model.stem=small"]
-    spread = {"mfvi": ["method.stddev_mean_init=0.05"], "radial": ["method.stddev_mean_init=0.5"]}
-    return load_run(None, [*tiny, f"method.name={name}", *spread.get(name, []), *words], data="d")
-
-
-def posterior_of_sampled(name, *words, seed=3):
-    settings = run(name, *words)
-    return METHODS[name].build(build_model(settings.model, seed), settings, Bernoulli())
-
-
-def images_of_sampled(count=6, seed=5):
-    return torch.rand(count, 3, 16, 16, generator=generator(seed)).to(memory_format=torch.channels_last)
-
-
 def predict_samples(model, images, count, seed, monkeypatch=None, together=1):
     if monkeypatch is not None:
         monkeypatch.setitem(posteriors.PASS_VALUES, "cpu", together * images.numel())
@@ -197,7 +180,7 @@ def predict_samples(model, images, count, seed, monkeypatch=None, together=1):
 
 @pytest.mark.parametrize("name", NOISY)
 def test_the_number_of_samples_in_a_pass_changes_only_rounding(name, monkeypatch):
-    model, images = posterior_of_sampled(name).model, images_of_sampled()
+    model, images = posterior(name).model, images_of(6)
     probs = [predict_samples(model, images, 7, 1, monkeypatch, together) for together in (1, 2, 7)]
     assert probs[0].shape == (7, 6, 2)
     assert len(probs[0][:, 0, 1].unique()) == 7
@@ -225,7 +208,7 @@ def test_the_noise_itself_is_exactly_the_same(monkeypatch):
     seen = []
     for together in (1, 3, 5):
         model = nn.Sequential(Recorder(), nn.Flatten(), nn.Linear(3 * 16 * 16, 1), Recorder())
-        predict_samples(model, images_of_sampled(), 5, 2, monkeypatch, together)
+        predict_samples(model, images_of(6), 5, 2, monkeypatch, together)
         seen.append([model[place].noise[number] for place in (0, 3) for number in range(5)])
     for other in seen[1:]:
         assert all(torch.equal(a, b) for a, b in zip(seen[0], other, strict=True))
@@ -233,20 +216,20 @@ def test_the_noise_itself_is_exactly_the_same(monkeypatch):
 
 def test_a_mixture_predicts_the_average_over_its_components():
     """With no noise within a component, S = 2K samples are each of the K networks twice."""
-    model = posterior_of_sampled("rank1", "method.components=3", "method.samples=3").model
+    model = posterior("rank1", "method.components=3", "method.samples=3").model
     for name, parameter in model.named_parameters():
         if name.endswith(("input_rho", "output_rho")):
             parameter.data.fill_(-40.0)
-    probs = predict_samples(model, images_of_sampled(), 6, 1)
+    probs = predict_samples(model, images_of(6), 6, 1)
     assert torch.allclose(probs[:3], probs[3:], atol=1e-6, rtol=0)
     networks = []
     for component in range(3):
-        plain = build_model(run("map").model, 3).eval()
+        plain = posterior("map").model.eval()
         for name, layer in plain.named_modules():
             if isinstance(layer, (nn.Linear, nn.Conv2d)):
                 made = model.get_submodule(name)
                 outer = torch.outer(made.output_mean[component], made.input_mean[component]).detach()
                 layer.weight.data = made.weight.data * outer.view(*outer.shape, *[1] * (layer.weight.ndim - 2))
-        networks.append(plain(images_of_sampled()).sigmoid().squeeze(1).detach())
+        networks.append(plain(images_of(6)).sigmoid().squeeze(1).detach())
     # Another order of multiplication: single precision through 18 layers.
     assert torch.allclose(probs[..., 1].mean(dim=0), torch.stack(networks).mean(dim=0), atol=1e-5)

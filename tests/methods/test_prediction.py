@@ -18,7 +18,6 @@ from retinabench.methods.training.posterior import fingerprint, sample_seeds
 from retinabench.methods.training.prediction import ValidationPlan, validation_plan
 from retinabench.models.build import build_model
 from retinabench.predictions.io import read_predictions
-from support.helpers import make_prepared
 
 
 @pytest.mark.parametrize(
@@ -64,11 +63,6 @@ TRAIN = ("--task", "in_domain", "--device", "cpu", "model.name=lenet", "method=d
          "optimizer.batch_size=16", "optimizer.augment=none", "optimizer.validation_share=1")  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory):
-    return make_prepared(tmp_path_factory.mktemp("data") / "prepared")
-
-
 def scarce(monkeypatch, most):
     """Let passes of more than `most` images run out of memory, in training and in prediction."""
     objective, predict = gradients_module.with_less, SampledPosterior.predict
@@ -93,7 +87,7 @@ def scarce(monkeypatch, most):
 
 def test_a_run_goes_on_where_memory_runs_out(prepared, tmp_path, monkeypatch, capsys):
     scarce(monkeypatch, 6)
-    assert command(["train", "--data", str(prepared), "--out", str(tmp_path), *TRAIN]) == 0
+    assert command(["train", "--data", prepared, "--out", str(tmp_path), *TRAIN]) == 0
     (folder,) = tmp_path.iterdir()
     record = json.loads((folder / FILE).read_text())
     assert (record["training"], record["validation"], record["prediction"]) == (4, 6, 3)
@@ -103,14 +97,14 @@ def test_a_run_goes_on_where_memory_runs_out(prepared, tmp_path, monkeypatch, ca
     # A run that continues has the limits from the start, and predicts the same numbers.
     probs = read_predictions(folder / "predictions.parquet").probs
     (folder / "done").unlink()
-    assert command(["train", "--data", str(prepared), "--out", str(tmp_path), *TRAIN]) == 0
+    assert command(["train", "--data", prepared, "--out", str(tmp_path), *TRAIN]) == 0
     assert "out of memory" not in capsys.readouterr().err
     assert np.array_equal(read_predictions(folder / "predictions.parquet").probs, probs)
 
 
 def test_too_little_memory_for_one_image_is_one_line(prepared, tmp_path, monkeypatch, capsys):
     scarce(monkeypatch, 0)
-    assert command(["train", "--data", str(prepared), "--out", str(tmp_path), *TRAIN]) == 1
+    assert command(["train", "--data", prepared, "--out", str(tmp_path), *TRAIN]) == 1
     said = capsys.readouterr().err.splitlines()
     assert said[-1].startswith(
         "retinabench: error: cpu ran out of memory: training with 1 image at a time does not fit"

@@ -138,7 +138,7 @@ LR = 0.1
 def test_the_samples_of_a_linear_gaussian_are_its_posterior(method, words):
     """120 samples, 10 steps apart, of one chain whose slow direction forgets half in 10 steps: an effective sample size above
     36. Mean within 4 standard errors of the deviation / √36, variances within 4 √(2 / 36) and the step's own bias, at
-    most 15 % for two points in the batch of ten (`test_langevin.py` measures it). N times too much noise would be 20-fold.
+    most 15 % for two points in the batch of ten (measured above). N times too much noise would be 20-fold.
     """
     settings = [f"optimizer.lr={LR}", "method.samples=120", "method.burn_in=0.02", *words]
     epochs = 31 if "optimizer.batch_size=10" in words else 62

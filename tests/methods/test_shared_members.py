@@ -138,7 +138,7 @@ def test_a_trained_trunk_gets_the_mean_of_the_heads_gradients():
     plain = copy.deepcopy(network)
     posterior = HeadEnsemble.build(network, RUN, Bernoulli())
     images, labels = torch.rand(6, 3, 8, 8), torch.tensor([0.0, 1, 1, 0, 1, 0])
-    objective = HeadEnsemble.objective(posterior.model, points(5), RUN, Bernoulli())
+    objective = HeadEnsemble.objective(posterior, points(5), RUN)
     sum(objective(images, labels, BatchInfo.of(labels)).values()).backward()
     gradients = []
     for head in posterior.model.head.layers:

@@ -14,48 +14,7 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from retinabench.models.stochastic.drawing import Draw, use_draws, use_generator
-from retinabench.models.stochastic.shared_weights import BatchEnsembleLayer, LowRank, Members, OuterProduct, Rank1Layer
-
-
-class Fixed(OuterProduct):
-    """Factors that are parameters."""
-
-    def __init__(self, layer, pairs):
-        super().__init__(layer, pairs)
-        outputs, groups = layer.weight.shape[0], getattr(layer, "groups", 1)
-        self.into = nn.Parameter(torch.randn(pairs, layer.weight.shape[1] * groups))
-        self.out = nn.Parameter(torch.randn(pairs, outputs))
-        self.bias = nn.Parameter(torch.randn(pairs, outputs))
-
-    def factors(self, chosen, draw):
-        return self.into[chosen], self.out[chosen]
-
-    def biases(self, chosen):
-        return self.bias[chosen]
-
-
-@pytest.mark.parametrize(
-    ("layer", "shape"),
-    [
-        (lambda: nn.Linear(4, 3), (4,)),
-        (lambda: nn.Conv2d(4, 6, 3, padding=1), (4, 5, 5)),
-        (lambda: nn.Conv2d(4, 6, 3, groups=2), (4, 5, 5)),
-    ],
-)
-def test_training_and_evaluation_are_the_multiplied_weight(layer, shape):
-    torch.manual_seed(0)
-    found = Fixed(layer(), 3)
-    x = torch.randn(6, *shape)
-    use_draws(found, [Draw(torch.Generator())])
-    trained = found.train()(x)  # row n has the pair n mod 3
-    found.eval()
-    for number in range(3):
-        use_draws(found, [Draw(torch.Generator(), number)])
-        whole = found(x)
-        torch.testing.assert_close(whole[number::3], trained[number::3], rtol=1e-4, atol=1e-5)
-    if shape == (4,):
-        weight = found.weight * torch.outer(found.out[2], found.into[2])
-        torch.testing.assert_close(whole, x @ weight.T + found.bias[2])
+from retinabench.models.stochastic.shared_weights import BatchEnsembleLayer, LowRank, Members, Rank1Layer
 
 
 def generator(seed=0):
@@ -121,7 +80,7 @@ LAYERS = {
 
 
 def made(layer, members=3, std=0.5):
-    found = BatchEnsembleLayer(layer, members, std, torch.Generator().manual_seed(0))
+    found = BatchEnsembleLayer(layer, members, std, generator())
     for k, bias in enumerate(found.bias):
         bias.data += k
     return found
@@ -140,21 +99,11 @@ def multiplied_out(layer, ensemble, k):
 
 
 @pytest.mark.parametrize("kind", LAYERS)
-def test_a_member_is_the_layer_with_its_own_weight_to_the_last_bit(kind):
-    layer, shape = LAYERS[kind]
-    ensemble = made(layer).eval()
-    x = torch.randn(2, *shape, generator=torch.Generator().manual_seed(1))
-    use_draws(ensemble, [Draw(torch.Generator(), number) for number in range(3)])
-    for k, found in enumerate(ensemble(torch.cat([x] * 3)).chunk(3)):
-        assert torch.equal(found, functional_call(layer, multiplied_out(layer, ensemble, k), x))
-
-
-@pytest.mark.parametrize("kind", LAYERS)
 def test_each_member_learns_from_its_share_of_a_batch(kind):
     """Six rows are three shares of two. Outputs and gradients agree to rounding: training does not multiply out."""
     layer, shape = LAYERS[kind]
     ensemble = made(layer)
-    x = torch.randn(6, *shape, generator=torch.Generator().manual_seed(1))
+    x = torch.randn(6, *shape, generator=generator(1))
     use_generator(ensemble, torch.Generator())
     found = ensemble(x)
     expected = torch.cat([
@@ -170,30 +119,14 @@ def test_each_member_learns_from_its_share_of_a_batch(kind):
         assert torch.allclose(one, other, rtol=1e-4, atol=1e-3)
 
 
-LOW_RANK_LAYERS = {
-    "linear": (nn.Linear(4, 6), (4,)),
-    "convolution": (nn.Conv2d(4, 6, 3, padding=1, stride=2), (4, 5, 5)),
-    "groups": (nn.Conv2d(4, 6, 3, groups=2, bias=False), (4, 5, 5)),
-    "depthwise": (nn.Conv2d(4, 4, 3, groups=4), (4, 5, 5)),
-}
-
-
-@pytest.fixture(params=LOW_RANK_LAYERS)
-def case(request):
-    layer, shape = LOW_RANK_LAYERS[request.param]
-    return copy.deepcopy(layer), torch.randn(2, *shape, generator=torch.Generator().manual_seed(1))
-
-
 def adapted(layer, members=3, rank=100, alpha=100.0):
-    return LowRank(copy.deepcopy(layer), members, rank, alpha, torch.Generator().manual_seed(0))
+    return LowRank(copy.deepcopy(layer), members, rank, alpha, generator())
 
 
-def use_member(layer, number):
-    use_draws(layer, [Draw(torch.Generator(), number)])
-
-
-def test_every_member_starts_as_the_layer_to_the_last_bit(case):
-    layer, x = case
+@pytest.mark.parametrize("kind", LAYERS)
+def test_every_member_starts_as_the_layer_to_the_last_bit(kind):
+    layer, shape = LAYERS[kind]
+    x = torch.randn(2, *shape, generator=generator(1))
     made = adapted(layer)
     use_draws(made, [Draw(torch.Generator(), k) for k in range(3)])
     assert all(torch.equal(out, layer(x)) for out in made(torch.cat([x] * 3)).chunk(3))
@@ -202,10 +135,10 @@ def test_every_member_starts_as_the_layer_to_the_last_bit(case):
 @pytest.mark.parametrize("scale", [1.0, 0.5])
 def test_the_first_step_at_full_rank_is_the_dense_step(scale):
     """With AᵀA = I a step of size t along B moves the weight by scale² times the dense step of size t."""
-    layer, x = nn.Linear(4, 6), torch.randn(5, 4, generator=torch.Generator().manual_seed(1))
+    layer, x = nn.Linear(4, 6), torch.randn(5, 4, generator=generator(1))
     made, dense = adapted(layer, members=1, alpha=100 * scale), copy.deepcopy(layer)
     made.down.data[0] = torch.linalg.qr(made.down[0].detach())[0]
-    use_member(made, 0)
+    use_draws(made, [Draw(torch.Generator())])
     for network in (made, dense):
         network(x).square().sum().backward()
     moved = made.scale * (made.up - 0.1 * made.up.grad)[0] @ made.down[0]
@@ -217,7 +150,7 @@ def test_the_first_step_at_full_rank_is_the_dense_step(scale):
 def test_a_sample_passes_through_the_layer_of_its_number():
     layers = [nn.Linear(3, 2) for _ in range(2)]
     members = Members(layers)
-    x = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
+    x = torch.randn(4, 3, generator=generator())
     use_draws(members, [Draw(torch.Generator(), number) for number in (0, 1, 2)])
     expected = [layers[0](x), layers[1](x), layers[0](x)]
     assert torch.equal(members(torch.cat([x] * 3)), torch.cat(expected))

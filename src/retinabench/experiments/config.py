@@ -53,10 +53,7 @@ def find(source: str | Path) -> tuple[Path, JsonObject]:
 
 
 def override(tree: JsonObject, word: str) -> None:
-    """Set `a.b=value` in the tree; the value is read as TOML, or taken as text.
-
-    Raises `InputError` where `word` is nothing of the kind.
-    """
+    """Set `a.b=value` in the tree; the value is read as TOML, or taken as text."""
     path, equals, text = word.partition("=")
     if not equals or not path:
         raise InputError(f"'{word}' is not key=value", hint="For example: optimizer.lr=0.01")

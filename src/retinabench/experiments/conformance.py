@@ -52,10 +52,7 @@ class NonconformingError(WorkError):
 
 @dataclass(frozen=True)
 class Subject:
-    """One run of the method under test, and the folder that the checks compute in.
-
-    Runs that several checks need are computed once.
-    """
+    """One run of the method under test, and the folder that the checks compute in; what several checks need is computed once."""
 
     run: Run
     folder: Path
@@ -144,10 +141,7 @@ def easy_points(likelihood: str) -> tuple[Tensor, Tensor]:
 
 
 def errors_of(name: str, predicted: Tensor, targets: Tensor) -> tuple[float, float]:
-    """Return the mean squared error of predicted means or probabilities, and that of the best constant.
-
-    Shapes: `predicted` (N, C).
-    """
+    """Return the mean squared error of predicted means or probabilities (N, C), and that of the best constant."""
     if name == "gaussian":
         predicted = predicted[:, 0]
     elif name == "bernoulli":

@@ -151,7 +151,9 @@ def execute_run(task: RunTask[Result], run: Run, out: Path, resources: Resources
             workspace.confirm(InputError)
         resources.progress.say(f"{workspace.folder.name}: done before")
         if leads:
-            _tidy(workspace.folder, keeps_posterior=task.keeps_posterior)
+            sweep(workspace.folder)  # what a command left that was killed behind its last file
+            if not task.keeps_posterior:
+                _delete_training(workspace.folder)
         return workspace.folder
     wanted = member_runs(run)
     members = [execute_run(task, member, out, resources) for member in wanted]
@@ -173,17 +175,12 @@ def execute_run(task: RunTask[Result], run: Run, out: Path, resources: Resources
             distributed.leader_says(leads and _take_over(sources, workspace.folder), device)
             result = _within_memory(task, run, workspace.folder, resources)
         if leads:
-            _finish(task, result, run, workspace)
+            task.write(result, run, workspace.folder)
+            workspace.finish()
+            if not task.keeps_posterior:
+                _delete_training(workspace.folder)
         distributed.wait()
     return workspace.folder
-
-
-def _finish(task: RunTask[Result], result: Result, run: Run, workspace: Workspace) -> None:
-    """Write the result of a run and mark it as done."""
-    task.write(result, run, workspace.folder)
-    workspace.finish()
-    if not task.keeps_posterior:
-        _delete_training(workspace.folder)
 
 
 def check_likelihood(run: TrainingRun, likelihood: Likelihood) -> None:
@@ -224,10 +221,7 @@ def trained_by(task: RunTask[Result], run: Run) -> list[Run]:
 
 
 def _take_over(sources: Sequence[Path], folder: Path) -> bool:
-    """Copy the trained weights of a finished run, if there is one, into the folder of another one; return whether there is one.
-
-    The first process calls this, and the others wait for its result.
-    """
+    """Copy the trained weights of a finished run, if there is one, into the folder of another one; return whether there is one."""
     if sources and not (folder / POSTERIOR).is_file():
         save_tensors(folder / POSTERIOR, load_tensors(sources[0] / POSTERIOR, mapped=True))
     return bool(sources)
@@ -274,13 +268,6 @@ def _delete_collected(folder: Path) -> None:
     """Delete the weights that `posterior.pt` holds."""
     remove(folder / "best.pt")
     remove(folder / SAMPLES)
-
-
-def _tidy(folder: Path, *, keeps_posterior: bool) -> None:
-    """Delete what a command left that was killed behind its last file."""
-    sweep(folder)
-    if not keeps_posterior:
-        _delete_training(folder)
 
 
 def _delete_training(folder: Path) -> None:

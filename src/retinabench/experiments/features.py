@@ -36,10 +36,7 @@ Extract = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
 def feature_source(
     config: ModelConfig, data: Prepared, train: Rows, device: torch.device, progress: Progress = QUIET
 ) -> ArraySource:
-    """Return the features of all images, each with mean 0 and std 1 over the training rows, and their labels.
-
-    Shapes: returns (N, D).
-    """
+    """Return the features (N, D) of all images, each with mean 0 and std 1 over the training rows, and their labels."""
     features = trunk_features(config, data, device, progress)
     mean, std = feature_scale(features[train])
     labels = torch.from_numpy(data.label.astype(np.float32)).to(device)
@@ -111,12 +108,7 @@ class Extractor:
 def cached_features(
     data: Prepared, network: Mapping[str, object], extract: Extract, progress: Progress = QUIET
 ) -> NDArray[np.float32]:
-    """Return the features of all images of a data set; what is not in the cache is computed.
-
-    A killed computation continues with the first shard that is missing.
-
-    Shapes: `extract` (B, D), returns (N, D).
-    """
+    """Return the features (N, D) of all images of a data set; shards that are not in the cache are computed."""
     folders = [data.folder] if data.shifted is None else [data.folder, data.shifted]
     return np.concatenate([_of_folder(open_prepared(one), network, extract, progress) for one in folders])
 

@@ -112,10 +112,7 @@ def run_many(
     describe: Callable[[Result], str] = lambda result: result.state.replace("_", " "),
     progress: Progress = QUIET,
 ) -> list[Result]:
-    """Return the result of every item, in their order; those that no table holds are computed, equal ones once.
-
-    `compute` yields each item with its result as it ends.
-    """
+    """Return the result of every item in order, where no table holds it from `compute`, which yields items with results as they end."""
     every = {(one.table.folder, one.key): one for one in items}
     missing = [one for one in every.values() if not one.table.settled(one.key)]
     done = len(every) - len(missing)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,13 +20,8 @@ from retinabench.experiments.features import trunk_features
 from retinabench.experiments.run import FILE, combine, divided, make_batches, predict
 from retinabench.experiments.run_folder import FinishedRun, TrainedInputs, finished_run, load_posterior
 from retinabench.methods.training import distributed
-from retinabench.methods.training.posterior import Posterior
 from retinabench.predictions.io import read_predictions, write_predictions
 from retinabench.predictions.table import Predictions
-
-OfTraining = Callable[
-    [Path, Run], Predictions
-]  # folder and settings of a run that trained a network -> its predictions
 
 
 def predict_on(folder: Path, data: Path, out: Path, resources: Resources, network: str | None = None) -> Path:
@@ -47,18 +41,16 @@ def predict_on(folder: Path, data: Path, out: Path, resources: Resources, networ
         )
     trained = finished.training_data()
     if trained is not None:
-        task = _with_shifted(finished.run, trained, open_data(finished.run.data, data))
-        of_training = _predictor(finished, task, resources)
+        task, gone = _with_shifted(finished.run, trained, open_data(finished.run.data, data)), None
     else:
         assert finished.inputs is not None
         resources.progress.say(
             f"note: {finished.run.data} does not hold the training data; in domain are the predictions of the run itself"
         )
-        task = _without_training_data(finished, finished.inputs, data)
-        of_training = _predictor_without(finished.inputs, task, resources, network)
+        task, gone = _without_training_data(finished, finished.inputs, data), finished.inputs
     for note in task.notes:
         resources.progress.say(f"note: {note}")
-    predictions = _predict(finished, folder, finished.run, task, of_training)
+    predictions = _predict(finished, folder, finished.run, task, gone, resources)
     if leads:
         write_predictions(predictions, out)
     return out
@@ -117,48 +109,36 @@ def _in_domain(folder: Path) -> Predictions:
     return own
 
 
-def _predict(finished: FinishedRun, folder: Path, run: Run, task: Task, of_training: OfTraining) -> Predictions:
-    if not (members := member_runs(run)):
-        return of_training(folder, run)
-    each = [_predict(finished, finished.member(one), one, task, of_training) for one in members]
-    return combine(run, task, each)
+def _predict(
+    finished: FinishedRun, folder: Path, run: Run, task: Task, gone: TrainedInputs | None, resources: Resources
+) -> Predictions:
+    """Return the predictions of a run by the weights in its folder, or in those of its members.
 
-
-def _predictor(finished: FinishedRun, task: Task, resources: Resources) -> OfTraining:
+    gone: what is known of the training data where these are not there.
+    """
+    if members := member_runs(run):
+        each = [_predict(finished, finished.member(one), one, task, gone, resources) for one in members]
+        return combine(run, task, each)
     device = resources.torch_device()
-
-    def of_training(folder: Path, run: Run) -> Predictions:
-        _, posterior = load_posterior(folder, str(device), finished.network)
-        part = divided(task, run)
+    _, posterior = load_posterior(folder, str(device), finished.network)
+    part = divided(task, run)
+    if gone is None:
         batches = make_batches(run, part, device, resources.reading(), resources.progress)
-        return _computed(run, part, posterior, batches, resources)
-
-    return of_training
-
-
-def _predictor_without(inputs: TrainedInputs, task: Task, resources: Resources, network: str | None) -> OfTraining:
-    device = resources.torch_device()
-
-    def of_training(folder: Path, run: Run) -> Predictions:
-        _, posterior = load_posterior(folder, str(device), network)
-        source = _scaled_source(run, inputs, task, device, resources)
+    else:
         none = np.empty(0, np.intp)
+        source = _scaled_source(run, gone, task, device, resources)
         batches = Batches(source, none, none, run.optimizer.batch_size, run.seed)
-        found, own = _computed(run, task, posterior, batches, resources), _in_domain(folder)
-        black = found.domain == "in_domain"
-        probs, uncertainty = found.probs.copy(), found.uncertainty
-        probs[black] = own.probs
-        if uncertainty is not None and own.uncertainty is not None:
-            uncertainty = np.where(black, 0.0, uncertainty)
-            uncertainty[black] = own.uncertainty
-        return replace(found, probs=probs, uncertainty=uncertainty)
-
-    return of_training
-
-
-def _computed(run: Run, task: Task, posterior: Posterior, batches: Batches, resources: Resources) -> Predictions:
     batches.limits.changed = lambda line: resources.progress.say(f"note: {line}")
-    return predict(run, task, posterior, batches, resources.progress)
+    found = predict(run, part, posterior, batches, resources.progress)
+    if gone is None:
+        return found
+    own, black = _in_domain(folder), found.domain == "in_domain"
+    probs, uncertainty = found.probs.copy(), found.uncertainty
+    probs[black] = own.probs
+    if uncertainty is not None and own.uncertainty is not None:
+        uncertainty = np.where(black, 0.0, uncertainty)
+        uncertainty[black] = own.uncertainty
+    return replace(found, probs=probs, uncertainty=uncertainty)
 
 
 def _scaled_source(run: Run, inputs: TrainedInputs, task: Task, device: torch.device, resources: Resources) -> Source:

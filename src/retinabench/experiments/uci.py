@@ -266,19 +266,9 @@ def mixture_log_likelihood(target: Floats, means: Floats, variances: Floats) -> 
 
 
 def matched_log_likelihood(target: Floats, means: Floats, variances: Floats) -> float:
-    """Mean log-likelihood of one Gaussian per point with the mixture's mean and variance (Lakshminarayanan 2017).
-
-    The variance is that of the law of total variance: mean of the variances + variance of the means.
-
-    Shapes and unit as in `mixture_log_likelihood`.
-    """
+    """Mean log-likelihood of one Gaussian per point with the mixture's mean and variance, by the law of total variance (Lakshminarayanan 2017)."""
     variance = np.mean(np.broadcast_to(variances, means.shape), axis=0) + np.var(means, axis=0)
     return float(np.mean(_gaussian_log_density(target, means.mean(axis=0), variance)))
-
-
-def rmse(target: Floats, means: Floats) -> float:
-    """Root mean squared error of the predictive mean."""
-    return float(np.sqrt(np.mean((target - means.mean(axis=0)) ** 2)))
 
 
 def split_scores(target: Floats, means: Floats, variances: Floats) -> Splits:
@@ -286,7 +276,7 @@ def split_scores(target: Floats, means: Floats, variances: Floats) -> Splits:
     return {
         "log_likelihood": mixture_log_likelihood(target, means, variances),
         "matched_log_likelihood": matched_log_likelihood(target, means, variances),
-        "rmse": rmse(target, means),
+        "rmse": float(np.sqrt(np.mean((target - means.mean(axis=0)) ** 2))),
     }
 
 

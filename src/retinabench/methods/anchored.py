@@ -278,10 +278,7 @@ class SequentialAnchored:
         lr_factor: float = Field(1.0, gt=0)
         walk: float = Field(0.1, gt=0)
 
-    @staticmethod
-    def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> CollectedPosterior:
-        """Return the posterior without members."""
-        return CollectedPosterior(model, likelihood)
+    build = CollectedPosterior.build
 
     @staticmethod
     def fit(

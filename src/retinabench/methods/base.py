@@ -7,7 +7,7 @@ A method is a module, or a class where several methods share a module, whose doc
     build(model, run, likelihood) -> Posterior                       the posterior of an untrained network
     fit(model, batches, run, checkpoint, likelihood) -> Posterior    build and train, or continue from the checkpoint
 
-and one line in `METHODS` or an entry point `retinabench.methods`. `build` and `fit` of a class are static. A finished posterior is restored by `build` and
+and one line in `METHODS` or an entry point `retinabench.methods`. `build` and `fit` of a class need no instance. A finished posterior is restored by `build` and
 `restore` (`training/posterior.py`). A method that combines the runs of others (`ensemble`, `temperature`) has instead of `build` and `fit`
 
     member_runs(run) -> list[TrainingRun]                            the runs to compute, or to find done

@@ -17,7 +17,7 @@ from retinabench.data.loader import Batches
 from retinabench.methods.base import as_config
 from retinabench.methods.laplace import LastLayerPosterior, last_layer_curvature
 from retinabench.methods.map import PointPosterior
-from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun
+from retinabench.methods.settings import MethodConfig, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.gradients import BatchInfo, Objective
 from retinabench.methods.training.likelihood import Likelihood
@@ -307,16 +307,13 @@ class Ddu:
         """
 
         title = "DDU"
+        approximates = "its mode"
         likelihoods = ("bernoulli", "categorical")
 
         name: Literal["ddu"] = "ddu"
         samples: Literal[1] = 1
         density: Literal["class", "mahalanobis"] = "class"
         spectral_bound: float = Field(6.0, ge=0)
-
-        def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
-            """Return the target posterior (see `MethodConfig`)."""
-            return optimizer.target(points, "its mode")
 
     @staticmethod
     def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> DensityPosterior:

@@ -14,11 +14,11 @@ from retinabench.methods.posteriors import SampledPosterior
 from retinabench.methods.settings import AnyMethod, MethodConfig, TrainingRun, WithMember, member_run, method_config
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.loop import train
+from retinabench.methods.training.loop import TrainedByObjective
 from retinabench.models.stochastic.dropout import Dropout, add_dropout
 
 
-class McDropout:
+class McDropout(TrainedByObjective):
     """MC dropout (Gal & Ghahramani 2016): dropout that stays on; every forward pass is one posterior sample.
 
     **Idea.** A network trained with dropout is taken as a posterior: dropout stays on at prediction, and every pass
@@ -53,17 +53,10 @@ class McDropout:
         rate: float = Field(0.1, ge=0, lt=1)
         samples: int = Field(5, ge=1)
 
-    @staticmethod
-    def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> SampledPosterior:
+    @classmethod
+    def build(cls, model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> SampledPosterior:
         """Put dropout into the network and return the posterior."""
         return SampledPosterior(add_dropout(model, as_config(run, McDropout.Config).rate), likelihood, per_image=True)
-
-    @staticmethod
-    def fit(
-        model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
-    ) -> SampledPosterior:
-        """Put dropout into the network, train it and return the posterior."""
-        return train(McDropout.build(model, run, likelihood), batches, run, checkpoint)
 
     FIDELITY = (
         fidelity_entry(

@@ -41,7 +41,7 @@ from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
 from retinabench.methods.base import ADAM, as_config, fidelity_entry, log_range
 from retinabench.methods.map import PointPosterior
-from retinabench.methods.posteriors import WeightPosterior, point
+from retinabench.methods.posteriors import WeightPosterior
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.gradients import BatchInfo, Objective, cross_entropy
@@ -84,9 +84,7 @@ class Scales(nn.Module):
         return {name: softplus(rho) for name, rho in zip(self.names, self.rho, strict=True)}
 
 
-def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> WeightPosterior:
-    """Return the network with q as a point."""
-    return point(model, likelihood)
+build = WeightPosterior.build
 
 
 def fit(

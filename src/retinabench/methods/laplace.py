@@ -53,6 +53,7 @@ from retinabench.core.errors import InputError
 from retinabench.data.loader import Batches
 from retinabench.methods.base import ADAM, as_config, fidelity_entry
 from retinabench.methods.map import PointPosterior
+from retinabench.methods.posteriors import WeightPosterior
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun, no_target
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.gradients import class_weights
@@ -97,13 +98,8 @@ class LastLayerPosterior:
         self.factor = restore_with(self.model, state)["factor"]
 
 
-@dataclass
-class DiagonalPosterior:
-    """The MAP network and the standard deviation of every parameter, by name."""
-
-    model: nn.Module
-    likelihood: Likelihood
-    stds: dict[str, Tensor]
+class DiagonalPosterior(WeightPosterior):
+    """Independent Gaussians over all weights, and the network linearised at their means."""
 
     @torch.no_grad()
     def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
@@ -127,14 +123,6 @@ class DiagonalPosterior:
                 logits, change = jvp(network, (center,), (shift,))  # type: ignore[misc]  # no auxiliary output
             probs.append(self.likelihood.predictive(logits + change))
         return torch.stack(probs)
-
-    def state(self) -> State:
-        """The network's tensors and the stds."""
-        return state_with(self.model, self.stds)
-
-    def restore(self, state: State) -> None:
-        """Take over saved tensors."""
-        self.stds = restore_with(self.model, state)
 
 
 class Config(MethodConfig):
@@ -184,8 +172,7 @@ class Config(MethodConfig):
 def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> LastLayerPosterior | DiagonalPosterior:
     """Return the network with a Gaussian of no width around it."""
     if as_config(run, Config).weights == "diagonal":
-        widths = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
-        return DiagonalPosterior(model, likelihood, widths)
+        return DiagonalPosterior.build(model, run, likelihood)
     network = split_last_layer(model)
     weights = _head_weights(network)
     return LastLayerPosterior(network, likelihood, weights.new_zeros(weights.numel(), weights.numel()))
@@ -194,10 +181,7 @@ def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> LastLay
 def fit(
     model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
 ) -> LastLayerPosterior | DiagonalPosterior:
-    """Train MAP, measure the curvature in one pass, choose δ and return the posterior.
-
-    The checkpoint's validation is that of MAP.
-    """
+    """Train MAP, by which the checkpoint validates, measure the curvature in one pass, choose δ and return the posterior."""
     posterior = build(model, run, likelihood)
     train(PointPosterior(posterior.model, likelihood), batches, run, checkpoint)
     posterior.model.eval()
@@ -260,10 +244,7 @@ def measure_diagonal(
 def _validation_precision(
     posterior: LastLayerPosterior | DiagonalPosterior, widen: Widen, batches: Batches, run: TrainingRun
 ) -> float:
-    """Return the δ in `SEARCHED` with the least NLL on the validation split, by Brent's method with fixed draws.
-
-    Raises `InputError` where there is none.
-    """
+    """Return the δ in `SEARCHED` with the least NLL on the validation split, by Brent's method with fixed draws."""
     if not len(batches.validation):
         raise InputError(
             "no validation split is held out that could choose the prior precision",

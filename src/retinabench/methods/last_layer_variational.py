@@ -18,7 +18,7 @@ from retinabench.methods.settings import MethodConfig, Optimizer, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.gradients import BatchInfo, Objective, cross_entropy, mean_loss
 from retinabench.methods.training.likelihood import Likelihood, expected_loss, random_outputs
-from retinabench.methods.training.loop import make_optimizer, set_pace, train
+from retinabench.methods.training.loop import TrainedByObjective, make_optimizer, set_pace, train
 from retinabench.methods.training.posterior import NetworkOnly, precision, rewound
 from retinabench.models.last_layer import SplitNetwork, split_last_layer, with_bias
 
@@ -148,7 +148,7 @@ class LastLayerSampler(NetworkOnly, Generic[Head]):
             return torch.stack([self.likelihood.predictive(draw) for draw in outputs])
 
 
-class Fsvi:
+class Fsvi(TrainedByObjective):
     """FSVI: function-space variational inference over the last layer (Rudner et al. 2022).
 
     **Idea.** The prior is over *functions*, f(x) ~ N(0, v), and the posterior over functions is kept near it at M
@@ -210,8 +210,8 @@ class Fsvi:
             """Return the epochs: `train_samples` are of the last layer alone."""
             return float(optimizer.epochs)
 
-    @staticmethod
-    def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> LastLayerSampler[GaussianLinear]:
+    @classmethod
+    def build(cls, model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> LastLayerSampler[GaussianLinear]:
         """Put a Gaussian layer where the last linear one was, and return the posterior."""
         network = split_last_layer(model)
         assert isinstance(network.head, nn.Linear)
@@ -220,15 +220,11 @@ class Fsvi:
         return LastLayerSampler(network, likelihood, network.head)
 
     @staticmethod
-    def fit(
-        model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
-    ) -> LastLayerSampler[GaussianLinear]:
-        """Train trunk and last layer together, and return the posterior."""
-        posterior = Fsvi.build(model, run, likelihood)
+    def optimizer(posterior: LastLayerSampler[GaussianLinear], run: TrainingRun) -> torch.optim.Optimizer:
+        """Return that of MAP, at another pace for log σ²."""
         optimizer = make_optimizer(posterior.model, run.optimizer)
         set_pace(optimizer, [posterior.head.log_variance], as_config(run, Fsvi.Config).variance_rate)
-        objective = Fsvi.objective(posterior, batches, run)
-        return train(posterior, batches, run, checkpoint, objective=objective, optimizer=optimizer)
+        return optimizer
 
     @staticmethod
     def objective(posterior: LastLayerSampler[GaussianLinear], batches: Batches, run: TrainingRun) -> Objective:

@@ -17,10 +17,9 @@ from retinabench.data.loader import Batches
 from retinabench.methods.base import ADAM, as_config, fidelity_entry, log_range
 from retinabench.methods.posteriors import SampledPosterior
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun, no_target
-from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.gradients import BatchInfo, Objective, cross_entropy
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.loop import make_optimizer, set_pace, train
+from retinabench.methods.training.loop import TrainedByObjective, make_optimizer, set_pace
 from retinabench.methods.training.posterior import precision
 from retinabench.models.stochastic.drawing import Affine, kl, swap
 from retinabench.models.stochastic.shared_weights import Rank1Layer
@@ -50,9 +49,10 @@ class WeightConfig(VariationalConfig):
     stddev_stddev_init: float = Field(0.1, ge=0)
 
 
-def elbo(posterior: SampledPosterior, batches: Batches, run: TrainingRun, options: VariationalConfig) -> Objective:
+def elbo(posterior: SampledPosterior, batches: Batches, run: TrainingRun) -> Objective:
     """Return the objective with the terms `cross_entropy` and `kl`."""
     model, likelihood = posterior.model, posterior.likelihood
+    options: VariationalConfig = as_config(run, VariationalConfig)
 
     def data_term(images: Tensor, labels: Tensor, batch: BatchInfo) -> Tensor:
         with precision(run, images.device):
@@ -93,7 +93,7 @@ def kl_weight(step: int, steps_per_epoch: int, epochs: int, annealing: Annealing
     return 1.0
 
 
-class WeightLayers:
+class WeightLayers(TrainedByObjective):
     """What MFVI and radial share: a posterior of one family around the weight of every linear layer and convolution."""
 
     @staticmethod
@@ -119,14 +119,7 @@ class WeightLayers:
         )
         return SampledPosterior(network, likelihood)
 
-    @classmethod
-    def fit(
-        cls, model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
-    ) -> SampledPosterior:
-        """Put posteriors around the weights, train them and return the posterior."""
-        posterior = cls.build(model, run, likelihood)
-        objective = elbo(posterior, batches, run, as_config(run, WeightConfig))
-        return train(posterior, batches, run, checkpoint, objective=objective)
+    objective = staticmethod(elbo)
 
 
 class Mfvi(WeightLayers):
@@ -247,7 +240,7 @@ class Radial(WeightLayers):
         return "radial" if options.norm == "layer" else "radial_per_filter"
 
 
-class Rank1:
+class Rank1(TrainedByObjective):
     """Rank-1 Bayesian network (Dusenberry et al. 2020): distributions over two vectors per layer, a point for the rest.
 
     **Idea.** Uncertainty in a rank-1 factor of each weight is cheap enough to have a draw per image, and K such factors
@@ -306,8 +299,8 @@ class Rank1:
                 )
             return self
 
-    @staticmethod
-    def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> SampledPosterior:
+    @classmethod
+    def build(cls, model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> SampledPosterior:
         """Put distributions over r and s into every layer and return the posterior."""
         options = as_config(run, Rank1.Config)
         generator = torch_generator("cpu", run.seed, "variational")
@@ -320,16 +313,15 @@ class Rank1:
 
         return SampledPosterior(swap(model, make), likelihood)
 
+    objective = staticmethod(elbo)
+
     @staticmethod
-    def fit(
-        model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
-    ) -> SampledPosterior:
-        """Put distributions over r and s into every layer, train them and return the posterior."""
-        posterior, options = Rank1.build(model, run, likelihood), as_config(run, Rank1.Config)
+    def optimizer(posterior: SampledPosterior, run: TrainingRun) -> torch.optim.Optimizer:
+        """Return that of MAP, at another pace for the distributions."""
+        options = as_config(run, Rank1.Config)
         optimizer = make_optimizer(posterior.model, run.optimizer)
         set_pace(optimizer, fast_parameters(posterior.model, norms=options.fast_norms), options.fast_lr)
-        objective = elbo(posterior, batches, run, options)
-        return train(posterior, batches, run, checkpoint, objective=objective, optimizer=optimizer)
+        return optimizer
 
 
 def fast_parameters(model: nn.Module, *, norms: bool) -> list[nn.Parameter]:

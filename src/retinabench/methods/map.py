@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from retinabench.data.loader import Batches
 from retinabench.methods.base import ADAM, fidelity_entry
-from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun
+from retinabench.methods.settings import MethodConfig, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.loop import train
@@ -37,13 +37,10 @@ class Config(MethodConfig):
     """MAP has no hyper-parameters beyond the optimiser's."""
 
     title = "MAP"
+    approximates = "its mode"
 
     name: Literal["map"] = "map"
     samples: Literal[1] = 1
-
-    def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
-        """Return the target posterior (see `MethodConfig`)."""
-        return optimizer.target(points, "its mode")
 
 
 @dataclass

@@ -26,7 +26,7 @@ from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
 from retinabench.methods.base import as_config, fidelity_entry, log_range
 from retinabench.methods.map import PointPosterior
-from retinabench.methods.posteriors import WeightPosterior, point
+from retinabench.methods.posteriors import WeightPosterior
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun
 from retinabench.methods.training import distributed
 from retinabench.methods.training.checkpoint import Checkpoint
@@ -46,8 +46,6 @@ class NaturalGradientConfig(MethodConfig):
     The rest is the optimiser's: δ = 2 `l2`, on every parameter; beta1 = `momentum`; the learning rate is `lr` over
     1 - `momentum`, so that at h = h0 a step is as long as that of SGD in the same run.
     """
-
-    approximates: ClassVar[str]
 
     samples: int = Field(5, ge=1)
     std: float = Field(0.005, gt=0, validation_alias=AliasChoices("std", "deviation"))
@@ -120,10 +118,7 @@ class NaturalGradient:
         """Return the loss at weights drawn from q; the noise of a step depends on seed and step alone."""
         raise NotImplementedError
 
-    @staticmethod
-    def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> WeightPosterior:
-        """Return the network with q as a point."""
-        return point(model, likelihood)
+    build = WeightPosterior.build
 
     @classmethod
     def fit(
@@ -135,7 +130,7 @@ class NaturalGradient:
             PointPosterior(model, likelihood), batches, select_last_epoch(run), checkpoint,
             objective=cls.objective(model, optimizer, run, likelihood), optimizer=optimizer,
         )  # fmt: skip
-        posterior = point(model, likelihood)
+        posterior = cls.build(model, run, likelihood)
         for name, p in model.named_parameters():
             if p.requires_grad:
                 posterior.stds[name] = optimizer.std(p).detach()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -41,6 +41,11 @@ class CollectedPosterior:
     model: nn.Module
     likelihood: Likelihood
     samples: list[State] = field(default_factory=list)
+
+    @classmethod
+    def build(cls, model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> Self:
+        """Return the posterior without samples: the `build` of methods that collect some."""
+        return cls(model, likelihood)
 
     @torch.no_grad()
     def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
@@ -233,6 +238,11 @@ class WeightPosterior(DrawnWeights):
 
     stds: dict[str, Tensor]
 
+    @classmethod
+    def build(cls, model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> Self:
+        """Return the network with no width around it: the `build` of methods that fit such Gaussians."""
+        return cls(model, likelihood, {name: torch.zeros_like(p) for name, p in model.named_parameters()})
+
     @property
     def beside(self) -> State:
         """The stds."""
@@ -249,11 +259,6 @@ class WeightPosterior(DrawnWeights):
     def restore(self, state: State) -> None:
         """Take over saved tensors."""
         self.stds = base.restore_with(self.model, state)
-
-
-def point(model: nn.Module, likelihood: Likelihood) -> WeightPosterior:
-    """Return the network with no width around it."""
-    return WeightPosterior(model, likelihood, {name: torch.zeros_like(p) for name, p in model.named_parameters()})
 
 
 # Input values in one pass. A processor's cache is small: one sample per pass is fastest but for the smallest images. A

@@ -96,8 +96,8 @@ class MethodConfig(Frozen):
     it is empty. likelihoods: names of those that it supports (`training/likelihood.py`). needs_validation_labels: whether
     predictions depend on labels of a validation split. needs_images: whether it takes images only, and no features of a trunk
     that were computed once. keeps_trunk: whether it leaves the weights of the trunk as they are. pools_seeds: whether it
-    combines runs that differ by their seed. without_target: why a run approximates no stated posterior;
-    loss_is_log_posterior: whether its loss is the logarithm of one nevertheless.
+    combines runs that differ by their seed. approximates: in which sense a run approximates the posterior whose prior is the L2
+    term; without_target: where it does not, why; loss_is_log_posterior: whether its loss is the logarithm of one nevertheless.
     """
 
     title: ClassVar[str] = ""
@@ -106,6 +106,7 @@ class MethodConfig(Frozen):
     needs_images: ClassVar[bool] = False
     keeps_trunk: ClassVar[bool] = False
     pools_seeds: ClassVar[bool] = False
+    approximates: ClassVar[str] = ""
     without_target: ClassVar[str] = "not stated"
     loss_is_log_posterior: ClassVar[bool] = False
 
@@ -126,6 +127,8 @@ class MethodConfig(Frozen):
 
     def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
         """Return the posterior that a run on N = `points` training points approximates."""
+        if self.approximates:
+            return optimizer.target(points, self.approximates)
         return no_target(self.without_target, optimizer.target(points, "") if self.loss_is_log_posterior else None)
 
 

@@ -159,10 +159,7 @@ class ConstantStepConfig(ChainConfig):
 class Chain:
     """What the samplers share: one chain, whose samples are evenly spaced after the burn-in."""
 
-    @staticmethod
-    def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> CollectedPosterior:
-        """Return the posterior without samples."""
-        return CollectedPosterior(model, likelihood)
+    build = CollectedPosterior.build
 
     @staticmethod
     def fit(

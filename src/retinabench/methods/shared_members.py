@@ -16,10 +16,9 @@ from retinabench.data.loader import Batches
 from retinabench.methods.base import as_config
 from retinabench.methods.posteriors import SampledPosterior
 from retinabench.methods.settings import MethodConfig, Optimizer, TrainingRun
-from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.gradients import BatchInfo, Objective, cross_entropy
 from retinabench.methods.training.likelihood import Likelihood
-from retinabench.methods.training.loop import likelihood_only, train
+from retinabench.methods.training.loop import TrainedByObjective, likelihood_only
 from retinabench.methods.training.posterior import NetworkOnly, precision
 from retinabench.models.build import initialise
 from retinabench.models.last_layer import SplitNetwork, split_last_layer
@@ -92,7 +91,7 @@ def sum_of_losses(
     return torch.stack(losses).sum()
 
 
-class BatchEnsemble:
+class BatchEnsemble(TrainedByObjective):
     """BatchEnsemble (Wen et al. 2020): K members in one network that differ by a rank-1 factor of each weight.
 
     **Idea.** The members of an ensemble share their weights W; each has two vectors per layer of its own, with which W is
@@ -130,22 +129,13 @@ class BatchEnsemble:
         name: Literal["batch_ensemble"] = "batch_ensemble"
         std: float = Field(0.5, ge=0)
 
-    @staticmethod
-    def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> MembersPosterior:
+    @classmethod
+    def build(cls, model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> MembersPosterior:
         """Put the members' factors into every layer and return the posterior."""
         options = as_config(run, BatchEnsemble.Config)
         generator = torch_generator("cpu", run.seed, "batch_ensemble")
         network = swap(model, lambda layer: BatchEnsembleLayer(layer, options.members, options.std, generator))
         return MembersPosterior(network, likelihood, members=options.members)
-
-    @staticmethod
-    def fit(
-        model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
-    ) -> MembersPosterior:
-        """Put the members' factors into every layer, train all of them together and return the posterior."""
-        posterior = BatchEnsemble.build(model, run, likelihood)
-        objective = BatchEnsemble.objective(posterior, batches, run)
-        return train(posterior, batches, run, checkpoint, objective=objective)
 
     @staticmethod
     def objective(posterior: MembersPosterior, batches: Batches, run: TrainingRun) -> Objective:
@@ -177,7 +167,7 @@ class HeadsPosterior(NetworkOnly):
         return torch.stack([self.likelihood.predictive(one) for one in outputs])
 
 
-class HeadEnsemble:
+class HeadEnsemble(TrainedByObjective):
     """Head ensemble: K last layers on one trunk, each trained from initial weights of its own (Lee et al. 2015).
 
     **Idea.** The trunk of a network is most of its cost, and the last layer decides. K last layers, trained as if each
@@ -208,8 +198,8 @@ class HeadEnsemble:
 
         name: Literal["head_ensemble"] = "head_ensemble"
 
-    @staticmethod
-    def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> HeadsPosterior:
+    @classmethod
+    def build(cls, model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> HeadsPosterior:
         """Put K heads where the last layer was, or the whole head that is trained alone, and return the posterior."""
         if isinstance(model, Head):
             width = (model.fc if model.hidden is None else model.hidden).in_features
@@ -224,18 +214,9 @@ class HeadEnsemble:
         return HeadsPosterior(network, likelihood)
 
     @staticmethod
-    def fit(
-        model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
-    ) -> HeadsPosterior:
-        """Train all heads together, and the trunk where it is trained, and return the posterior."""
-        posterior = HeadEnsemble.build(model, run, likelihood)
-        objective = HeadEnsemble.objective(posterior.model, batches, run, likelihood)
-        return train(posterior, batches, run, checkpoint, objective=objective)
-
-    @staticmethod
-    def objective(network: SplitNetwork, batches: Batches, run: TrainingRun, likelihood: Likelihood) -> Objective:
+    def objective(posterior: HeadsPosterior, batches: Batches, run: TrainingRun) -> Objective:
         """Return the sum of the heads' losses, of whose gradients the trunk gets the mean."""
-        heads = heads_of(network)
+        network, heads = posterior.model, heads_of(posterior.model)
 
         def terms_of(images: Tensor, labels: Tensor, batch: BatchInfo) -> dict[str, Tensor]:
             with precision(run, batches.device):
@@ -243,7 +224,7 @@ class HeadEnsemble:
                 if features.requires_grad:
                     features.register_hook(lambda gradient: gradient / len(heads.layers))  # type: ignore[no-untyped-call]
                 outputs = heads.each(features)
-            return {"cross_entropy": sum_of_losses(outputs, labels, likelihood, run, batch)}
+            return {"cross_entropy": sum_of_losses(outputs, labels, posterior.likelihood, run, batch)}
 
         return terms_of
 
@@ -254,7 +235,7 @@ def heads_of(network: SplitNetwork) -> Members:
     return network.head
 
 
-class LoraEnsemble:
+class LoraEnsemble(TrainedByObjective):
     """LoRA ensemble: K low-rank adaptations of one pretrained network, each with a head of its own (Wang et al. 2023).
 
     **Idea.** An ensemble of large networks does not fit into memory K times, and fine-tuning moves a pretrained weight
@@ -296,8 +277,8 @@ class LoraEnsemble:
             """Return the epochs, once for each member."""
             return float(optimizer.epochs * self.members)
 
-    @staticmethod
-    def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> MembersPosterior:
+    @classmethod
+    def build(cls, model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> MembersPosterior:
         """Freeze the trunk, put the members' adapters into its layers and their heads behind it; return the posterior."""
         options, network = as_config(run, LoraEnsemble.Config), split_last_layer(model)
         drawn = torch_generator("cpu", run.seed, "lora_ensemble", "adapters")
@@ -312,15 +293,6 @@ class LoraEnsemble:
         streams = [torch_generator("cpu", run.seed, "lora_ensemble", k) for k in range(options.members)]
         network.head = Members(own_layers(network.head, streams))
         return MembersPosterior(network, likelihood, members=options.members)
-
-    @staticmethod
-    def fit(
-        model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
-    ) -> MembersPosterior:
-        """Train adapters and heads of all members and return the posterior."""
-        posterior = LoraEnsemble.build(model, run, likelihood)
-        objective = LoraEnsemble.objective(posterior, batches, run)
-        return train(posterior, batches, run, checkpoint, objective=objective)
 
     @staticmethod
     def objective(posterior: MembersPosterior, batches: Batches, run: TrainingRun) -> Objective:

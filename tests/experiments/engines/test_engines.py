@@ -21,11 +21,13 @@ from retinabench.core.errors import DivergedError, InputError, WorkError
 from retinabench.core.files import write_bytes
 from retinabench.core.progress import QUIET
 from retinabench.experiments.engines import engine as engines
+from retinabench.experiments.engines import worker
 from retinabench.experiments.engines.engine import LocalEngine, make_engine
 from retinabench.experiments.engines.scheduler import LOSSES, Job, JobResult, ScheduledJob, compute
 from retinabench.experiments.engines.worker import classify, output_to, request_for, run_request
 from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import execute
+from support.forking import THREADS, WARM, fork
 from support.helpers import make_prepared
 from support.sweeps import SLOW, bits, meanwhile, met, small, sweep
 
@@ -131,7 +133,7 @@ def test_a_run_ended_by_force_after_its_last_write_is_done(prepared, tmp_path):
 
 
 def test_a_long_sweep_with_losses_and_failures_in_any_order(prepared, tmp_path):
-    """600 jobs on 40 places; a third of the starts fail: seed 0 draws which."""
+    """300 jobs on 20 places; a third of the starts fail: seed 0 draws which."""
     random = np.random.default_rng(0)
     unlucky = [JobResult("failed", message="x"), JobResult("out_of_memory", message="x"),
                JobResult("failed", message="x", lost=True)]  # fmt: skip
@@ -139,13 +141,13 @@ def test_a_long_sweep_with_losses_and_failures_in_any_order(prepared, tmp_path):
     def fate(job, number):
         return unlucky[random.integers(3)] if random.random() < 1 / 3 else JobResult("done")
 
-    seeds = [small(prepared, f"seed={seed}") for seed in range(400)]
-    ensembles = [small(prepared, 'method={name="ensemble",members=3}', f"seed={seed}") for seed in range(200)]
+    seeds = [small(prepared, f"seed={seed}") for seed in range(200)]
+    ensembles = [small(prepared, 'method={name="ensemble",members=3}', f"seed={seed}") for seed in range(100)]
     jobs = [Job(run, tmp_path) for run in random.permutation(np.array(seeds + ensembles, dtype=object))]
-    workers = Pretenders(40, fate, random)
+    workers = Pretenders(20, fate, random)
     outcomes = list(compute(jobs, workers, 2, QUIET))
     assert Counter(id(outcome.job) for outcome in outcomes) == Counter(id(job) for job in jobs)
-    assert workers.most == 40
+    assert workers.most == 20
     assert not workers.given
     by_run = {outcome.job.run: outcome for outcome in outcomes}
     assert {o.state for o in outcomes} == {"done", "failed", "out_of_memory"}
@@ -204,48 +206,36 @@ def test_the_log_holds_what_is_printed_by_whatever_means(tmp_path, capfd):
     assert capfd.readouterr().out == "afterwards\n"
 
 
+@pytest.fixture
+def warm(monkeypatch, one_thread):
+    """Let processes be forks of this one, which has imported everything, and those that train together forks of them."""
+    monkeypatch.setattr(engines, "SPAWN", WARM)
+    monkeypatch.setattr(worker, "SPAWN", WARM)
+
+
 def compute_by_two(tmp_path, *words):
     run = small(make_prepared(tmp_path / "data", size=8), *words)
     (outcome,) = LocalEngine(places=1, device="cpu", processes=2).compute([Job(run, tmp_path / "out")])
     return outcome
 
 
-def test_two_processes_compute_a_run(tmp_path):
+@pytest.mark.filterwarnings(THREADS)
+def test_two_processes_compute_a_run(tmp_path, warm):
     outcome = compute_by_two(tmp_path)
     assert (outcome.state, outcome.attempts) == ("done", 1), outcome.message
     assert json.loads((outcome.folder / "run.json").read_text())["processes"] == 2
     assert (outcome.folder / "predictions.parquet").is_file()
 
 
-@pytest.mark.slow
-def test_what_ends_one_of_them_ends_the_run(tmp_path):
+@pytest.mark.filterwarnings(THREADS)
+def test_what_ends_one_of_them_ends_the_run(tmp_path, warm):
     outcome = compute_by_two(tmp_path, "optimizer.lr=1e30")
     assert (outcome.state, outcome.attempts) == ("diverged", 1)
     assert "not finite" in outcome.message
 
 
-DRIVER = """
-import sys
-from pathlib import Path
-from retinabench.experiments.engines.scheduler import Job
-from retinabench.experiments.engines.engine import LocalEngine
-from support.sweeps import small
-
-if __name__ == "__main__":
-    run = small(Path(sys.argv[1]), "optimizer.epochs=100000")
-    list(LocalEngine(places=1, threads=2, device="cpu").compute([Job(run, Path(sys.argv[2]))]))
-"""
-
-
-@pytest.fixture
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-def test_a_fault_costs_what_it_strikes(tmp_path, one_thread):
+@pytest.mark.filterwarnings(THREADS)
+def test_a_fault_costs_what_it_strikes(tmp_path, warm):
     """Kill -9, a crash, too little memory and a divergence in one sweep; the rest has the bits of a serial loop."""
     prepared, out = make_prepared(tmp_path / "data", size=8), tmp_path / "pool"
     runs = sweep(prepared, seeds=3)
@@ -287,15 +277,13 @@ def test_a_fault_costs_what_it_strikes(tmp_path, one_thread):
 
 def test_a_killed_command_leaves_no_process_behind(tmp_path):
     prepared, out = make_prepared(tmp_path / "data", size=8), tmp_path / "out"
-    paths = os.pathsep.join(entry for entry in sys.path if entry)
-    command = subprocess.Popen(
-        [sys.executable, "-c", DRIVER, str(prepared), str(out)], env={**os.environ, "PYTHONPATH": paths}
-    )
+    job = Job(small(prepared, "optimizer.epochs=100000"), out)
+    command = fork(lambda: list(LocalEngine(places=1, threads=2, device="cpu").compute([job])))
     try:
         child = met(out, "map-mlp")
     finally:
-        command.kill()
-        command.wait()
+        os.kill(command, signal.SIGKILL)
+        os.waitpid(command, 0)
     (described,) = out.glob("*/run.json")
     # What the caller's environment says of threads is not what a run takes.
     assert json.loads(described.read_text())["threads"] == 2

@@ -83,7 +83,6 @@ ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.filterwarnings(
     "ignore:subprocess .* is still running:ResourceWarning", "ignore:unclosed file .*/session_:ResourceWarning"
 )
-"""Bytes of an argument or result that Ray sends in a message (`max_direct_call_object_size`); only larger ones are stored."""
 
 COMMAND = """
 import sys
@@ -212,11 +211,21 @@ def test_a_run_takes_several_gpus_or_a_part_of_one(nodes, prepared, tmp_path):
         ray.shutdown()
 
 
-def test_results_travel_through_a_storage(nodes, prepared, tmp_path):
+@pytest.fixture
+def joined(nodes):
+    """Engines leave a connection that they find, and with it the processes that have PyTorch."""
+    ray_cluster.connect(ray, nodes.address)
+    yield
+    ray.shutdown()
+
+
+def test_results_travel_through_a_storage_without_which_all_nodes_share_the_folder(
+    joined, prepared, tmp_path, monkeypatch
+):
     url = ray_cluster.checked_url((tmp_path / "store").as_uri())
     diverging = small(prepared, "seed=7", "optimizer.lr=1e30")
     runs = [small(prepared, 'method={name="ensemble",members=2}'), diverging]
-    engine = RayEngine(nodes.address, device="cpu", storage=url)
+    engine = RayEngine(device="cpu", storage=url)
     done, diverged = sorted(
         engine.compute([Job(run, tmp_path / "here") for run in runs]), key=lambda outcome: outcome.state != "done"
     )
@@ -231,14 +240,12 @@ def test_results_travel_through_a_storage(nodes, prepared, tmp_path):
     assert found.state == "done"
     assert bits(tmp_path / "there") == bits(tmp_path / "here")
 
-
-def test_nodes_without_the_shared_folder_are_noticed(nodes, prepared, tmp_path, monkeypatch):
     monkeypatch.setattr(ray_cluster, "SETTLES", 0.1)
     monkeypatch.setattr(
         "retinabench.experiments.engines.scheduler.ScheduledJob.done", False
     )  # as where the nodes' /out is not ours
     with pytest.raises(InputError, match=r"is not here on .* that all nodes share, or add --storage"):
-        list(RayEngine(nodes.address, device="cpu").compute([Job(small(prepared), tmp_path)]))
+        list(RayEngine(device="cpu").compute([Job(small(prepared), tmp_path)]))
 
 
 @pytest.mark.slow

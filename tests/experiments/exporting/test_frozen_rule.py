@@ -11,33 +11,19 @@ import pytest
 import retinabench as rb
 from retinabench.cli.main import run as command
 from retinabench.core.errors import InputError
-from retinabench.experiments.config import load_run
-from retinabench.experiments.execution import Resources
 from retinabench.experiments.exporting.frozen_rule import attach
 from retinabench.experiments.exporting.model import export_run
 from retinabench.experiments.exporting.predict_images import predict_images
-from retinabench.experiments.run import execute
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.io import read_predictions
-from support.raw_images import prepared_from, raw_folder
-
-WORDS = [
-    "model.name=resnet18", "model.width=4", "model.stem=small", "task=in_domain", "optimizer.epochs=2",
-    "optimizer.batch_size=16", "optimizer.select=last", "optimizer.lr=0.01", "method=mfvi", "method.samples=3",
-]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
+def trained(raw, finished, tmp_path_factory):
     """The raw images, the predictions of a run, those of another seed, and the exported model of the first."""
-    folder = tmp_path_factory.mktemp("attached")
-    raw = raw_folder(folder / "raw")
-    data = prepared_from(raw, folder / "data")
-    runs = [
-        execute(load_run(None, WORDS, data=str(data), seed=seed), folder / "runs", Resources("cpu")) for seed in (0, 1)
-    ]
+    runs = [finished("method=mfvi", "method.samples=3", f"seed={seed}") for seed in (0, 1)]
     files = [run / "predictions.parquet" for run in runs]
-    return raw, *files, export_run(runs[0], folder / "model", scores=False)
+    return raw, *files, export_run(runs[0], tmp_path_factory.mktemp("attached") / "model", scores=False)
 
 
 def listed(model, raw, folder):
@@ -181,7 +167,7 @@ def test_a_damaged_threshold_is_named_in_one_line(trained, tmp_path, change, say
 
 
 def test_predictions_of_the_exported_model_itself_may_choose(trained, tmp_path):
-    raw, _, _, model = trained
+    raw, model = shutil.copytree(trained[0], tmp_path / "raw"), trained[3]
     (model / "threshold.json").unlink(missing_ok=True)
     table = (raw / "labels.csv").read_text().replace("train", "validation")
     (raw / "local.csv").write_text(table)
@@ -193,10 +179,10 @@ def test_predictions_of_the_exported_model_itself_may_choose(trained, tmp_path):
 
 
 def test_four_threads_load_what_one_loads(trained):
-    model = trained[3]
+    _, file, _, model = trained
 
     def loaded(_):
-        task = rb.load_task(model.parent / "data", "in_domain")
+        task = rb.load_task(file.parents[2] / "data", "in_domain")
         return rb.load_model(model).weights, {name: rows.tolist() for name, rows in task.splits.items()}
 
     with ThreadPoolExecutor(4) as pool:

@@ -8,25 +8,16 @@ from PIL import Image
 
 import retinabench as rb
 from retinabench.core.errors import InputError
-from retinabench.experiments.config import load_run
-from retinabench.experiments.execution import Resources
 from retinabench.experiments.exporting.model import export_run
 from retinabench.experiments.exporting.predict_images import predict_images
-from retinabench.experiments.run import execute
 from retinabench.predictions.io import read_predictions
-from support.raw_images import prepared_from, raw_folder
+from support.raw_images import raw_folder
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("model")
-    words = [
-        "model.name=resnet18", "model.width=4", "model.stem=small", "task=in_domain", "optimizer.epochs=1",
-        "optimizer.batch_size=16", "optimizer.select=last", "method=dropout", "method.samples=3",
-    ]  # fmt: skip
-    data = prepared_from(raw_folder(folder / "raw"), folder / "data")
-    run = execute(load_run(None, words, data=str(data)), folder / "runs", Resources("cpu"))
-    return rb.load_model(export_run(run, folder / "exported"))
+def model(finished, tmp_path_factory):
+    run = finished("method=dropout", "method.samples=3")
+    return rb.load_model(export_run(run, tmp_path_factory.mktemp("dropout") / "model", scores=False))
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])

@@ -6,8 +6,7 @@ import math
 import os
 import shutil
 import signal
-import subprocess
-import sys
+from itertools import count
 
 import numpy as np
 import pytest
@@ -18,11 +17,13 @@ from retinabench.data.prepared import open_prepared
 from retinabench.experiments import config
 from retinabench.experiments.config import load_run
 from retinabench.experiments.engines.scheduler import Outcome
+from retinabench.experiments.many import ResultTable
 from retinabench.experiments.search import search as search_module
 from retinabench.experiments.search.ranking import write_ranking
 from retinabench.experiments.search.search import search, trial_runs
 from retinabench.experiments.search.space import points, space_of
 from retinabench.predictions.io import read_predictions
+from support.forking import forked
 from support.helpers import make_prepared
 from support.searching import SPACE, Serial, again, base_run, pretend, small_space
 
@@ -100,35 +101,23 @@ def test_a_run_folder_that_is_gone_is_computed_again(data, begun, copy):
     assert facts(ranking) == facts(begun[1])
 
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from retinabench.experiments import many
-from retinabench.experiments.search.search import search
-from support.searching import Serial, base_run, pretend, small_space
-
-write, count, target = many.ResultTable._write, 0, int(sys.argv[3])
-
-def torn(self, content):
-    global count
-    count += 1
-    if count == target:
-        os.write(self._handle, b'{"run": "0123')
-        os.kill(os.getpid(), signal.SIGKILL)
-    write(self, content)
-
-many.ResultTable._write = torn
-search(base_run(Path(sys.argv[1])), small_space(), trials=8, out=Path(sys.argv[2]), engine=Serial(pretend))
-"""
-
-
-def test_kill_9_in_the_middle_of_a_row_loses_no_trial(data, begun, tmp_path):
+def test_kill_9_in_the_middle_of_a_row_loses_no_trial(data, begun, tmp_path, one_thread):
     """The third write of the table is its second row; the folder's lock ends with the process."""
-    command = [sys.executable, "-c", KILLED, str(data), str(tmp_path / "sweep"), "3"]
-    paths = os.pathsep.join(sys.path)
-    killed = subprocess.run(command, capture_output=True, check=False, env={**os.environ, "PYTHONPATH": paths})
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    ranking, engine = again(data, tmp_path / "sweep")
+
+    def killed():
+        write, numbers = ResultTable._write, count(1)
+
+        def torn(self, content):
+            if next(numbers) == 3:
+                os.write(self._handle, b'{"run": "0123')
+                os.kill(os.getpid(), signal.SIGKILL)
+            write(self, content)
+
+        ResultTable._write = torn
+        again(data, tmp_path)
+
+    assert forked(killed) == -signal.SIGKILL
+    ranking, engine = again(data, tmp_path)
     # Two runs had ended; the one whose row was torn is read from its folder.
     assert len(engine.computed) == 6
     assert facts(ranking) == facts(begun[1])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
-import subprocess
-import sys
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -26,9 +26,11 @@ from retinabench.experiments.study.study import base_run, cells, compute, is_dra
 from retinabench.experiments.study.summary import summarise
 from retinabench.methods.training import loop
 from retinabench.methods.training.checkpoint import load_tensors
+from retinabench.metrics.scoring import score
 from retinabench.predictions.io import read_predictions
+from support.forking import forked
 from support.helpers import make_prepared
-from support.killing import KILLING
+from support.killing import killing
 from support.studies import BOTH, MINIMAL, TINY, Serial, study, tiny, written
 
 
@@ -98,7 +100,7 @@ def test_trials_and_seeds_are_computed_once_each(finished):
 def test_methods_with_the_same_runs_have_folders_of_their_own(tmp_path):
     data = make_prepared(tmp_path / "data")
     twice = {name: {"config": "demo/map"} for name in ("one", "other")}
-    definition = study(tmp_path, data, methods=twice, criteria=[], trials=0)
+    definition = study(tmp_path, data, methods=twice, criteria=[], trials=0, bootstrap=0)
     computed, summary = again(tmp_path, definition, tmp_path / "out")
     assert len(computed) == 4
     assert summary["complete"]
@@ -131,7 +133,7 @@ def test_a_finished_study_computes_nothing_and_writes_the_same_bytes(finished):
 
 def test_what_is_added_is_all_that_is_computed(tmp_path):
     data = make_prepared(tmp_path / "data")
-    small = {"criteria": BOTH[:1], "methods": {"map": {"space": str(tmp_path / "space.toml")}}}
+    small = {"criteria": BOTH[:1], "methods": {"map": {"space": str(tmp_path / "space.toml")}}, "bootstrap": 0}
     computed, summary = again(tmp_path, study(tmp_path, data, **small), tmp_path / "out")
     assert len(computed) == 2 + 1
     first = summary["choices"][0]["values"]
@@ -139,7 +141,7 @@ def test_what_is_added_is_all_that_is_computed(tmp_path):
     seeds, _ = again(tmp_path, study(tmp_path, data, **small, seeds=3), tmp_path / "out")
     assert [job.run.seed for job in seeds] == [2]
 
-    both = study(tmp_path, data, criteria=BOTH[:1], seeds=3)
+    both = study(tmp_path, data, criteria=BOTH[:1], seeds=3, bootstrap=0)
     method, _ = again(tmp_path, both, tmp_path / "out")
     assert {job.run.method.name for job in method} == {"dropout"}
     assert len(method) == 2 + 2
@@ -237,48 +239,8 @@ def test_tasks_that_draw_alike_share_their_data(tmp_path):
     assert not is_drawn(study, "in_domain", tmp_path)
 
 
-# Every durable write ends in os.replace or, of a claim, in os.link. A child kills itself at the given one: before it,
-# half-way through the temporary file, or right after it. The study is the same for all; only the last child is spared.
-DRIVER = f"""
-{KILLING}
-import json, os, sys
-from pathlib import Path
-
-sys.path[:0] = sys.argv[4:]
-from support.studies import Serial
-from retinabench.experiments.study import benchmark as module
-from retinabench.experiments.study import study as runner
-from retinabench.experiments.study.definition import Study
-
-module.write_outputs = lambda *_: None  # tables, pages and figures come after all that can be lost
-runner.write_figure = lambda *_: None
-definition, out = Study(**json.loads(Path(sys.argv[1]).read_text())), Path(sys.argv[2])
-
-def attempt(how, target):
-    os.replace = killing(how, target)
-    module.benchmark(definition, out, Serial())
-
-for how, target in json.loads(sys.argv[3]):
-    child = os.fork()
-    if child == 0:
-        attempt(how, target)
-        os._exit(0)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-"""
 # Number of the write within each command; the whole study has more than 30.
 KILLS = [("before", 1), ("torn", 9), ("after", 20)]
-
-
-def drive(root: Path, out: Path, kills: list[tuple[str, int]]) -> list[int]:
-    tests = Path(__file__).resolve().parents[2]
-    done = subprocess.run(
-        [sys.executable, "-c", DRIVER, root / "study.json", out, json.dumps(kills), tests],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return [int(line) for line in done.stdout.split()]
 
 
 def contents(out: Path) -> dict[str, bytes]:
@@ -288,12 +250,19 @@ def contents(out: Path) -> dict[str, bytes]:
     return {str(file.relative_to(out)): file.read_bytes() for file in files}
 
 
-def test_killed_again_and_again_it_ends_with_the_same_bytes(tmp_path):
-    tables = tiny(tmp_path, make_prepared(tmp_path / "data"), criteria=BOTH[:1], trials=1)
-    (tmp_path / "study.json").write_text(json.dumps(tables))
-    assert drive(tmp_path, tmp_path / "undisturbed", [("never", 0)]) == [0]
-    codes = drive(tmp_path, tmp_path / "killed", [*KILLS, ("never", 0)])
-    assert codes == [-9] * len(KILLS) + [0]
+def test_killed_again_and_again_it_ends_with_the_same_bytes(tmp_path, one_thread, monkeypatch):
+    # Tables, pages and figures come after all that can be lost.
+    monkeypatch.setattr(module, "write_outputs", lambda *_: None)
+    definition = study(tmp_path, make_prepared(tmp_path / "data"), criteria=BOTH[:1], trials=1)
+    benchmark(definition, tmp_path / "undisturbed", Serial())
+    for how, target in KILLS:
+
+        def killed(how=how, target=target):
+            os.replace = killing(how, target)
+            benchmark(definition, tmp_path / "killed", Serial())
+
+        assert forked(killed) == -signal.SIGKILL
+    benchmark(definition, tmp_path / "killed", Serial())
     expected, found = contents(tmp_path / "undisturbed"), contents(tmp_path / "killed")
     assert len(expected) > 12
     assert found.keys() == expected.keys()
@@ -371,3 +340,39 @@ def test_each_data_set_is_predicted_with_the_weights_of_one_training(tmp_path, m
     run = chosen[0].run.model_copy(update={"shifted": str(tmp_path / "third")})
     execute(run, chosen[0].cell.runs, Resources("cpu"))
     assert epochs == [0, 1, 0, 1]
+
+
+def test_published_rules_score_as_released_without_intervals(finished, tmp_path):
+    root, *_ = finished
+    out = shutil.copytree(root / "out", tmp_path / "out")
+    computed, summary = again(root, study(root, root / "data", rules="published"), out)
+    entry = summary["tables"][0]["entries"][0]
+    files = [read_predictions(out / file) for file in entry["files"]]
+    values = [score(one, "published", 0).value("auroc") for one in files]
+    found = entry["scores"]["in_domain"]["auroc"]
+    assert found["mean"] == pytest.approx(np.mean(values))
+    assert found["error"] == pytest.approx(np.std(values) / np.sqrt(len(values)))
+    assert "rank_low" not in found
+    assert all(job.run.seed == 1 for job in computed)  # another choice at most, never another trial
+
+
+@pytest.mark.slow
+def test_two_data_sets_under_one_kind_of_task_have_tables_of_their_own(tmp_path):
+    data = [make_prepared(tmp_path / name, seed=seed) for seed, name in enumerate(("one", "two"))]
+    definition = study(
+        tmp_path,
+        data[0],
+        tasks={p.name: {"task": "country_shift", "data": str(p)} for p in data},
+        methods={"map": {}},
+        criteria=[],
+        trials=0,
+        seeds=1,
+        ensemble=0,
+    )
+    benchmark(definition, tmp_path / "out", Serial())
+    index = (tmp_path / "out" / "tables" / "index.md").read_text()
+    tables = {file.stem for file in (tmp_path / "out" / "tables").rglob("*.md")}
+    for name in ("one", "two"):
+        assert name in index
+        assert any(name in table for table in tables), tables
+        assert (tmp_path / "out" / "report" / name).is_dir()

@@ -110,10 +110,7 @@ def end_of(log: Path) -> bytes:
 
 
 def run_on_local_disk(url: str, request: JobRequest, needs: Sequence[str]) -> tuple[JobResult, bytes]:
-    """Compute a job on this machine's own disk, and store its folder.
-
-    A second start on this machine continues where one that was killed stopped.
-    """
+    """Compute a job on this machine's own disk, where a second start continues, and store its folder."""
     name = request.folder.name
     here = Path(tempfile.gettempdir()) / f"retinabench-{getpass.getuser()}" / name
 
@@ -290,10 +287,7 @@ class Cluster:
 
 
 def ray_engine(**options: Any) -> RayEngine:
-    """Return a `RayEngine` of these fields, its storage tried out.
-
-    Raises `InputError` where Ray is absent or an option is impossible.
-    """
+    """Return a `RayEngine` of these fields, its storage tried out."""
     import_ray()
     engine = RayEngine(**options)
     if engine.address and "://" in engine.address:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from retinabench.core.errors import InputError
 from retinabench.core.files import check, write_bytes, write_json
-from retinabench.core.results import JsonObject
 from retinabench.core.settings import read_checked
 from retinabench.core.untrusted import kept_inside
 from retinabench.core.workspace import Workspace
@@ -32,11 +31,6 @@ class AttachedRule:
     rule: FrozenRule
     config_hash: str
     weights: str
-
-
-def rule_content(found: Transfer | Triage, config_hash: str, weights: str) -> JsonObject:
-    """Return the content of `threshold.json`."""
-    return {**found.to_dict(), "model": {"config_hash": config_hash, "weights": weights}}
 
 
 def read_rule(folder: Path) -> AttachedRule | None:
@@ -66,7 +60,8 @@ def attach(found: Transfer | Triage, predictions: Predictions, folder: Path) -> 
         text = check(card).read_text(encoding="utf-8") if card.is_file() else ""
         before = text.partition(f"\n{SECTION}\n")[0].rstrip("\n")
         write_bytes(card, f"{before}\n\n{_section(found, predictions)}".encode(), checked=True)
-        write_json(folder / THRESHOLD, rule_content(found, about.config_hash, weights), checked=True)
+        chosen_for = {"config_hash": about.config_hash, "weights": weights}
+        write_json(folder / THRESHOLD, {**found.to_dict(), "model": chosen_for}, checked=True)
     return folder / THRESHOLD
 
 

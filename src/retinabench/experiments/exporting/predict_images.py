@@ -116,10 +116,7 @@ def _splits(records: Records | None, kept: Sequence[int]) -> NDArray[np.str_]:
 
 @dataclass(frozen=True)
 class _Images:
-    """The predicted images of a folder.
-
-    Shapes: `probs` (N, S), `own` (N,).
-    """
+    """The predicted images of a folder: `probs` (N, S), `own` (N,)."""
 
     kept: list[int]
     refused: list[str]
@@ -204,10 +201,6 @@ def _write_predictions(predictions: Predictions, out: Path, labelled: bool) -> N
         table = table.drop_columns(["probs"])
         for number, values in enumerate(predictions.probs.T):
             table = table.append_column(f"prob_{number}", pa.array(values))
-    _write_table(table, out)
-
-
-def _write_table(table: pa.Table, out: Path) -> None:
     with atomic_write(out) as handle:
         if out.suffix == ".parquet":
             pa.parquet.write_table(table, handle)

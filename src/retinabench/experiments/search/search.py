@@ -53,12 +53,7 @@ def search(
     seed: int = 0,
     progress: Progress = QUIET,
 ) -> TrialRanking:
-    """Compute trials 0 … trials - 1 below `out`, or what is missing of them, and rank them, the best first.
-
-    Trials that diverge or fail are kept, marked, and rank last.
-
-    The seed of `base` is that of every trial, `seed` that of the points.
-    """
+    """Compute what is missing of trials 0 … trials - 1 below `out`, all with the seed of `base`, and rank them, the best first."""
     chosen = find_criterion(criterion, rules)
     runs = trial_runs(base, space, trials, seed)
     task = load_task(base.data, base.task, base.shifted)
@@ -130,10 +125,7 @@ def identity(fingerprint: str) -> JsonObject:
 
 
 def begin_search(out: Path, base: Run, space: Space, seed: int, fingerprint: str) -> None:
-    """Write the manifest of a search, or compare it with the one that is there.
-
-    Raises `InputError` where the folder was begun with other settings, data or another version.
-    """
+    """Write the manifest of a search, or compare it with the one that is there."""
     fixed = flat(base.model_dump(mode="json", exclude={"data", "shifted"}))  # the fingerprint stands for both
     manifest = {
         "schema": SCHEMA,
@@ -265,10 +257,7 @@ def all_criteria(folder: Path) -> tuple[dict[str, float | None], dict[str, str]]
 
 
 def trial_runs(base: Run, space: Space, trials: int, seed: int) -> list[Run]:
-    """Return the runs of all trials: `base` with the values of the space's points.
-
-    Raises `InputError`: see `check_space`; or values are possible one by one but not together.
-    """
+    """Return the runs of all trials: `base` with the values of the space's points."""
     check_space(base, space)
     return [
         _vary(base, values, space, f"trial {number}: ") for number, values in enumerate(points(space, 0, trials, seed))
@@ -277,7 +266,9 @@ def trial_runs(base: Run, space: Space, trials: int, seed: int) -> list[Run]:
 
 def check_space(base: Run, space: Space) -> None:
     """Raise `InputError` naming file and key where the run has no such key, or refuses an end of a range."""
-    known = [key for key in values_of(base) if _may_vary(key)]
+    known = [
+        key for key in values_of(base) if key not in FIXED and not (key.startswith("method.") and key.endswith(".name"))
+    ]
     for key, parameter in space.parameters.items():
         if key not in known:
             raise InputError(
@@ -290,10 +281,6 @@ def check_space(base: Run, space: Space) -> None:
 def values_of(run: Run) -> JsonObject:
     """Return all values of a run under dotted keys."""
     return dict(flat(run.model_dump(mode="json")))
-
-
-def _may_vary(key: str) -> bool:
-    return key not in FIXED and not (key.startswith("method.") and key.endswith(".name"))
 
 
 def _vary(base: Run, values: Point, space: Space, what: str) -> Run:

@@ -147,14 +147,10 @@ class Study(Frozen):
         return given
 
     @model_validator(mode="after")
-    def _trained(self) -> Self:
+    def _complete(self) -> Self:
         for label, task in self.tasks.items():
             if task.trained_in and self.tasks.get(task.trained_in, task).trained_in:
                 raise ValueError(f"tasks.{label}: trained_in must name a task that has no trained_in")
-        return self
-
-    @model_validator(mode="after")
-    def _complete(self) -> Self:
         if self.trials and not self.criteria:
             raise ValueError("trials need 'criteria' to choose by; trials = 0 runs every method as configured")
         if self.ensemble == 1 or self.ensemble > self.seeds:

@@ -147,10 +147,7 @@ def _with_ranks(means: Sequence[MeanScore], ranking: ScoreRanking | None, key: K
 
 
 def in_order(rows: Sequence[EntryScores]) -> tuple[Key | None, list[int]]:
-    """Order the entries, the best first, by the balanced area of accuracy over referral, else by the in-domain one.
-
-    The score that orders them is None where neither is defined.
-    """
+    """Order the entries by the balanced area of accuracy over referral, else by the in-domain one; return that score, None without."""
     for key in (("balanced", "referral_accuracy_area"), ("in_domain", "referral_accuracy_area")):
         scores = [row.get(key, MeanScore()) for row in rows]
         if any(one.ranked for one in scores):

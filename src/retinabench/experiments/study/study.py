@@ -10,17 +10,18 @@ that the machines of a cluster wait for each other only twice.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from retinabench.core.errors import InputError, WorkError
 from retinabench.core.files import check, write_json
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.results import JsonObject
-from retinabench.core.settings import merged
+from retinabench.core.settings import Frozen, merged, read_checked
 from retinabench.core.version import __version__
 from retinabench.core.workspace import Workspace
 from retinabench.data.prepare import prepare
@@ -79,8 +80,7 @@ class Chosen:
     searched: Mapping[str, int] = field(default_factory=dict)  # state -> number of trials
 
 
-@dataclass(frozen=True)
-class SavedChoice:
+class SavedChoice(Frozen):
     """What a criterion has chosen so far: the run, None where no trial has a value, of how many trials."""
 
     trials: int
@@ -88,10 +88,7 @@ class SavedChoice:
 
 
 def compute(study: Study, out: Path, engine: JobEngine, progress: Progress = QUIET) -> list[Chosen]:
-    """Compute what is missing of a study's runs below `out`; return every method's choice by every criterion.
-
-    A run that fails stops no other. Raises `InputError` where the definition, the data or the folder are not usable.
-    """
+    """Compute what is missing of a study's runs below `out`, whichever fail; return every method's choice by every criterion."""
     every = cells(study, out)
     tasks = open_tasks(study, out, progress)
     _check_criteria(study, tasks)
@@ -172,7 +169,7 @@ def _choose(
             choice = _best_trial(study, cell, cell.space, table, criterion)
             if choice.run is None:
                 progress.say(f"{cell.task}, {cell.method}: {choice.why}")
-        saved[criterion] = SavedChoice(study.trials, choice.run)
+        saved[criterion] = SavedChoice(trials=study.trials, run=choice.run)
         yield choice
     write_choices(cell, saved)
 
@@ -237,10 +234,7 @@ def is_drawn(study: Study, label: str, out: Path) -> bool:
 
 
 def cells(study: Study, out: Path) -> list[StudyCell]:
-    """Return every task with every method; configurations and spaces are checked against each other.
-
-    Raises `InputError` naming file and key.
-    """
+    """Return every task with every method; configurations and spaces are checked against each other."""
     found: dict[tuple[str, str], StudyCell] = {}
     for task, given in sorted(study.tasks.items(), key=lambda item: bool(item[1].trained_in)):
         for method in study.methods:
@@ -356,24 +350,17 @@ def folder_of(run: Run, cell: StudyCell, task: Task) -> Path:
     return run_folder(run, cell.runs, task)
 
 
+_CHOICES = TypeAdapter(dict[str, SavedChoice])
+
+
 def read_choices(cell: StudyCell) -> dict[str, SavedChoice]:
     """Return the saved choices of a cell by criterion."""
-    try:
-        found = json.loads(check(cell.folder / CHOICES).read_text())
-    except FileNotFoundError:
-        return {}
-    return {
-        criterion: SavedChoice(one["trials"], None if one["run"] is None else Run(**one["run"]))
-        for criterion, one in found.items()
-    }
+    return read_checked(cell.folder / CHOICES, _CHOICES.validate_python) or {}
 
 
 def write_choices(cell: StudyCell, choices: Mapping[str, SavedChoice]) -> None:
     """Save the choices of a cell by criterion, unless they are the saved ones."""
     if choices == read_choices(cell):
         return
-    content = {
-        criterion: {"trials": one.trials, "run": None if one.run is None else one.run.model_dump(mode="json")}
-        for criterion, one in choices.items()
-    }
+    content = {criterion: one.model_dump(mode="json") for criterion, one in choices.items()}
     write_json(cell.folder / CHOICES, content, checked=True)

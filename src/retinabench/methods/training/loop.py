@@ -237,6 +237,32 @@ def train(
     return posterior
 
 
+class TrainedByObjective:
+    """A method whose `fit` trains the network of `build` by one objective and one optimiser: those of MAP where it has none."""
+
+    @classmethod
+    def build(cls, model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> Any:
+        """Return the untrained posterior."""
+        raise NotImplementedError
+
+    @classmethod
+    def fit(
+        cls, model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
+    ) -> Any:
+        """Build the posterior, train it and return that of the selected epoch."""
+        posterior = cls.build(model, run, likelihood)
+        optimizer, objective = cls.optimizer(posterior, run), cls.objective(posterior, batches, run)
+        return train(posterior, batches, run, checkpoint, objective=objective, optimizer=optimizer)
+
+    @staticmethod
+    def objective(posterior: Any, batches: Batches, run: TrainingRun) -> Objective | None:
+        """Return the terms of the loss."""
+
+    @staticmethod
+    def optimizer(posterior: Any, run: TrainingRun) -> torch.optim.Optimizer | None:
+        """Return the optimiser."""
+
+
 def select_last_epoch(run: TrainingRun) -> TrainingRun:
     """Return `run` with its last epoch as the chosen one, for methods that average over the end of the training."""
     return run.model_copy(update={"optimizer": run.optimizer.model_copy(update={"select": "last"})})

@@ -1,0 +1,40 @@
+"""Work in forks of the test process, which have imported everything and may be killed."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import traceback
+import warnings
+
+import torch
+
+WARM = multiprocessing.get_context("fork")
+# Forks need none of the threads that pytest-xdist has.
+THREADS = "ignore:This process .* is multi-threaded:DeprecationWarning"
+
+
+def fork(work):
+    """Begin `work` in a fork; return the number of its process."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # as `THREADS`
+        process = os.fork()
+    if not process:
+        try:
+            torch.set_num_threads(1)  # it would wait for those that it does not have
+            work()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    return process
+
+
+def forked(work):
+    """Do `work` in a fork; return its exit code, or minus the signal that ended it."""
+    return ended(fork(work))
+
+
+def ended(process):
+    """Wait for a fork; return its exit code, or minus the signal that ended it."""
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
