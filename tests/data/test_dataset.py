@@ -1,14 +1,9 @@
-""""""
-
 import numpy as np
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.data.dataset import ArrayDataset, Dataset, Records, concatenate, referable
-from retinabench.data.datasets.uci import Regression, draw_splits
+from retinabench.data.dataset import ArrayDataset, Records, concatenate, referable
 from retinabench.data.prepared import Prepared
-from retinabench.data.tasks import load_task
-from support.helpers import make_prepared
 
 
 def make_records(n=200, domain="in_domain", split="train", prefix="p", seed=0):
@@ -72,24 +67,3 @@ def test_parts_become_splits_in_order():
     assert again.patient_id is None
     assert np.array_equal(again.inputs, test.inputs)
     assert data.take(np.array([4, 0])).targets.tolist() == [1, 0]
-
-
-def described(data: Dataset) -> None:
-    """Check what the contract says, on any data set."""
-    rows = np.array([3, 0])
-    assert len(data) == len(data.inputs) == len(data.targets) == len(data.groups)
-    assert len(data.inputs[rows]) == 2
-    assert np.array_equal(data.inputs[rows][1], data.inputs[np.array([0])][0])
-    for split in data.splits.values():
-        assert len(np.unique(split)) == len(split)
-        assert split.min() >= 0
-        assert split.max() < len(data)
-    for ids in (data.image_id, data.patient_id):
-        assert ids is None or len(ids) == len(data)
-
-
-def test_prepared_tasks_and_regression_sets_fulfil_the_contract(tmp_path):
-    described(load_task(make_prepared(tmp_path / "data")))
-    random = np.random.default_rng(0)
-    train, test = draw_splits(40, 3)
-    described(Regression("made", random.normal(size=(40, 2)), random.normal(size=40), train, test, ""))

@@ -6,7 +6,7 @@ import io
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -129,53 +129,9 @@ Rows = NDArray[np.intp]
 Splits = dict[str, Rows]
 
 
-class Inputs(Protocol):
-    """Inputs that can be indexed by rows: an array, or images that are read when they are asked for."""
-
-    def __len__(self) -> int:
-        """Return the number of items N."""
-
-    def __getitem__(self, rows: NDArray[np.intp], /) -> NDArray[Any]:
-        """Return the inputs (len(rows), ...) of the given rows, in the given order."""
-
-
-class Dataset(Protocol):
-    """N items with inputs, targets, groups and splits.
-
-    Attributes:
-        inputs: Inputs by row, (N, ...), as stored: uint8 images (H, W, 3), real features (D,) or integer tokens (T,).
-        targets: (N,) class numbers or real numbers in their own unit; (N, C) for C concepts.
-        groups: (N,) name of the group of each item, such as its domain.
-        splits: Name of a split -> its rows.
-        image_id: (N,) names of the items, or None where they have none.
-        patient_id: (N,) names of the patients, or None where they are not known.
-    """
-
-    @property
-    def inputs(self) -> Inputs: ...  # noqa: D102 - described above
-
-    @property
-    def targets(self) -> NDArray[Any]: ...  # noqa: D102
-
-    @property
-    def groups(self) -> NDArray[np.str_]: ...  # noqa: D102
-
-    @property
-    def splits(self) -> Mapping[str, Rows]: ...  # noqa: D102
-
-    @property
-    def image_id(self) -> NDArray[np.str_] | None: ...  # noqa: D102
-
-    @property
-    def patient_id(self) -> NDArray[np.str_] | None: ...  # noqa: D102
-
-    def __len__(self) -> int:
-        """Return the number of items N."""
-
-
 @dataclass(frozen=True, eq=False)
 class ArrayDataset:
-    """A data set in memory; see `Dataset`.
+    """N items in memory: inputs as stored, targets in their own unit, the group of each item, and the rows of each split.
 
     Shapes: `inputs` (N, ...), `targets` (N,), `groups` (N,), `image_id` (N,), `patient_id` (N,).
     """
@@ -229,8 +185,8 @@ def concatenate(parts: Mapping[str, ArrayDataset]) -> ArrayDataset:
 class ConceptImages:
     """N images and the truth of C concepts about each.
 
-    It is no `Dataset`: an image is made on request and at the size that a question asks for, with masks on the same square,
-    so that a collection may be far larger than memory.
+    An image is made on request and at the size that a question asks for, with masks on the same square, so that a collection
+    may be far larger than memory.
 
     Shapes: `sample_id` (N,), `truth` (N, C), `patient_id` (N,), `masks` (C, H, W).
     """

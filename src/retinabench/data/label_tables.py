@@ -67,13 +67,6 @@ class EyeTable(Frozen):
     columns: tuple[str, str]
 
 
-class RemoteFile(Frozen):
-    """A file that needs no login."""
-
-    url: str
-    name: str
-
-
 class Definition(Frozen):
     """A data set, see above."""
 
@@ -81,7 +74,7 @@ class Definition(Frozen):
     steps: str
     labels: tuple[LabelTable, ...]
     counts: dict[str, tuple[int, ...]]
-    remote: RemoteFile | None = None
+    remote: Remote | None = None
     eyes: EyeTable | None = None
 
 
@@ -93,7 +86,7 @@ def definition(name: str) -> Definition:
 def dataset(file: Path) -> ImageDataset:
     """Return the data set that a file defines."""
     defined = definition(file.stem)
-    remote = None if defined.remote is None else Remote(defined.remote.url, defined.remote.name)
+    remote = defined.remote
     return ImageDataset(
         partial(records, defined),
         defined.steps,

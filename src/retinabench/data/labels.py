@@ -12,7 +12,7 @@ import io
 import posixpath
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -301,11 +301,3 @@ def refuse_typos(header: Iterable[str], columns: Sequence[str], where: str) -> N
                     column=name,
                     hint=f"Rename it, or say --column {column}=NAME.",
                 )
-
-
-def needed(files: Files, basename: str, hint: str) -> str:
-    """Return the name of a file that must be there."""
-    name = files.find(basename)
-    if name is None:
-        raise InputError(f"holds no {PurePosixPath(basename).name}", file=files.root, hint=hint)
-    return name

@@ -33,7 +33,7 @@ from retinabench.core.errors import InputError, printable
 from retinabench.core.files import atomic_write, check
 from retinabench.core.results import Document, JsonObject
 from retinabench.core.untrusted import inside, kept_inside
-from retinabench.data.dataset import MODERATE, Records, Rows, join, referable
+from retinabench.data.dataset import MODERATE, Records, join, referable
 from retinabench.predictions.formats import DAMAGED_ARRAYS, read_table
 
 
@@ -224,10 +224,6 @@ class Prepared:
 
     def __len__(self) -> int:
         return len(self.records)
-
-    def __getitem__(self, rows: Rows) -> NDArray[np.uint8]:
-        """Return images (len(rows), size, size, 3) in the given order, as `Inputs` of a data set."""
-        return self.images(rows)
 
     def images(self, rows: NDArray[np.intp] | Sequence[int]) -> NDArray[np.uint8]:
         """Return images (len(rows), size, size, 3) in the given order."""
