@@ -31,7 +31,7 @@ from typing import Any, BinaryIO, cast
 
 from retinabench.core.errors import InputError, WorkError
 from retinabench.core.files import explain
-from retinabench.core.progress import QUIET, Advance, Progress
+from retinabench.core.progress import QUIET, Progress
 from retinabench.core.version import __version__
 
 Segment = tuple[Path | BinaryIO, int, int]  # a file or a seekable stream, its first byte, number of bytes
@@ -422,26 +422,22 @@ def _continue(remote: Remote, part: Path, progress: Progress) -> bool:
             open(part, "r+b" if have else "wb") as handle,
         ):
             handle.seek(have)
-            done = _copy(answer, handle.write, have, advance, remote)
-    return total is None or done == total
+            advance(have >> 20)
+            while block := _next_block(answer):
+                handle.write(block)
+                advance(((have + len(block)) >> 20) - (have >> 20))
+                have += len(block)
+                if have > remote.most:
+                    problem = f"the server sends more than {remote.most:,} bytes. Nothing of it is used."
+                    raise WorkError(f"{remote.url}: {problem}")
+    return total is None or have == total
 
 
-def _copy(
-    answer: http.client.HTTPResponse, write: Callable[[bytes], int], have: int, advance: Advance, remote: Remote
-) -> int:
-    advance(have >> 20)
-    while True:
-        try:
-            block = answer.read(BLOCK)
-        except http.client.IncompleteRead as error:
-            block = error.partial
-        if not block:
-            return have
-        write(block)
-        advance(((have + len(block)) >> 20) - (have >> 20))
-        have += len(block)
-        if have > remote.most:
-            raise WorkError(f"{remote.url}: the server sends more than {remote.most:,} bytes. Nothing of it is used.")
+def _next_block(answer: http.client.HTTPResponse) -> bytes:
+    try:
+        return answer.read(BLOCK)
+    except http.client.IncompleteRead as error:
+        return error.partial
 
 
 def _check(path: Path, remote: Remote) -> None:

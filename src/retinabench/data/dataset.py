@@ -127,6 +127,7 @@ def join(parts: Sequence[Records]) -> Records:
 
 Rows = NDArray[np.intp]
 Splits = dict[str, Rows]
+COLUMNS = ("inputs", "targets", "groups", "image_id", "patient_id")  # of an `ArrayDataset`
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +145,7 @@ class ArrayDataset:
     patient_id: NDArray[np.str_] | None = None
 
     def __post_init__(self) -> None:
-        for name in ("inputs", "groups", "image_id", "patient_id"):
+        for name in COLUMNS:
             column = getattr(self, name)
             if column is not None and len(column) != len(self.targets):
                 raise ValueError(f"{name} has {len(column)} rows, targets has {len(self.targets)}")
@@ -154,10 +155,9 @@ class ArrayDataset:
 
     def take(self, rows: Rows) -> ArrayDataset:
         """Return the given rows, in the given order, as a data set without splits."""
-        image_id, patient_id = (None if column is None else column[rows] for column in (self.image_id, self.patient_id))
-        return ArrayDataset(
-            self.inputs[rows], self.targets[rows], self.groups[rows], image_id=image_id, patient_id=patient_id
-        )
+        columns = {name: getattr(self, name) for name in COLUMNS}
+        some: dict[str, Any] = {name: None if column is None else column[rows] for name, column in columns.items()}
+        return ArrayDataset(**some)
 
     def part(self, split: str) -> ArrayDataset:
         """Return the rows of one split."""
@@ -168,17 +168,11 @@ def concatenate(parts: Mapping[str, ArrayDataset]) -> ArrayDataset:
     """Join data sets into one, of which each is a split, in the given order."""
     ends = np.cumsum([len(part) for part in parts.values()])
     splits = {name: np.arange(end - len(part), end) for (name, part), end in zip(parts.items(), ends, strict=True)}
-    ids: dict[str, NDArray[np.str_] | None] = {}
-    for column in ("image_id", "patient_id"):
-        values = [getattr(part, column) for part in parts.values()]
-        ids[column] = None if any(value is None for value in values) else np.concatenate(values)
-    return ArrayDataset(
-        np.concatenate([part.inputs for part in parts.values()]),
-        np.concatenate([part.targets for part in parts.values()]),
-        np.concatenate([part.groups for part in parts.values()]),
-        splits,
-        **ids,
-    )
+    columns = {name: [getattr(part, name) for part in parts.values()] for name in COLUMNS}
+    joined: dict[str, Any] = {
+        name: None if any(one is None for one in of) else np.concatenate(of) for name, of in columns.items()
+    }
+    return ArrayDataset(**joined, splits=splits)
 
 
 @dataclass(frozen=True, eq=False)
