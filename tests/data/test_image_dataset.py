@@ -38,6 +38,7 @@ def test_options_are_checked_and_the_card_is_the_docstring_of_the_module():
     data = ImageDataset(records, "Ask for them.", options=("split",))
     assert data.card.startswith("What a data set declares")
     data.check_options("ours", Path("somewhere"), {"split": "test"})
+    DATASETS["synthetic"].check_options("synthetic", None, {"images": 64, "seed": 1})
     with pytest.raises(InputError, match="--column is not an option of the data set 'ours'"):
         data.check_options("ours", Path("somewhere"), {"columns": {}})
     with pytest.raises(InputError, match=r"ours is read from files.*--source\. Ask for them\."):
