@@ -39,7 +39,6 @@ class Bars(Progress):
             """`41/s, 0:12 left`, and when done `in 0:40`."""
 
             def render(self, task: progress.Task) -> str:
-                """Return the text of the column."""
                 if task.finished:
                     return f"in {_minutes(task.finished_time or 0)}"
                 if task.time_remaining is None or not task.speed:

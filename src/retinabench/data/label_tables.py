@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from retinabench.core.errors import InputError
-from retinabench.core.patterns import Pattern, groups_of
+from retinabench.core.patterns import Pattern, groups_of_each
 from retinabench.core.settings import Frozen
 from retinabench.data.archives import Files, Remote, open_files
 from retinabench.data.dataset import Records, join, make_records
@@ -139,7 +139,6 @@ def _labels(
 
 
 def _part(table: LabelTable, files: Files, path: str, survey: Survey | None, split: str | None) -> Records:
-    """Read one table of labels."""
     where = files.where(path)
     columns = [name for name in (table.image, table.grade, table.split_column, table.gradable) if name]
     rows = read_table(files, path, columns)
@@ -159,7 +158,7 @@ def _part(table: LabelTable, files: Files, path: str, survey: Survey | None, spl
         images = [image for image, kept in zip(images, good, strict=True) if kept]
         if not rows:
             raise InputError("holds no gradable image", file=where)
-    names = [groups_of(f"^(?:{table.pattern})$", image) for image in images] if table.pattern else []
+    names = groups_of_each(f"^(?:{table.pattern})$", images) if table.pattern else []
     if None in names:
         k = names.index(None)
         problem = f"'{images[k]}' is not {table.written}"

@@ -133,7 +133,6 @@ def pair(records: Records, files: Files, survey: Survey | None, folders: NDArray
 
 
 def _grouped(names: Sequence[str], key: Callable[[str], str]) -> dict[str, list[str]]:
-    """Return the names by their key."""
     groups: dict[str, list[str]] = {}
     for name in names:
         groups.setdefault(key(name), []).append(name)

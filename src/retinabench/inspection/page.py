@@ -290,13 +290,7 @@ def to_dict(found: Inspection) -> JsonObject:
         "read_images": found.read_images,
         "read_files": files is not None,
         "splits": [
-            {
-                "split": row.split,
-                "images": row.images,
-                "patients": row.patients,
-                f"{noun}s": list(row.classes),
-                "referable": row.referable,
-            }
+            {f"{noun}s" if key == "classes" else key: value for key, value in asdict(row).items()}
             for row in found.splits
         ],
         "cameras": [asdict(row) for row in found.cameras],

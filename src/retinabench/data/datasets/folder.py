@@ -166,7 +166,6 @@ def _domains(rows: list[Row], column: str, where: str, notes: list[str], *, aske
 
 
 def _quoted(cells: Sequence[str]) -> str:
-    """Quote the first values of a column."""
     more = f" (and {len(cells) - SHOWN:,} more)" if len(cells) > SHOWN else ""
     return ", ".join(f"'{printable(cell)}'" for cell in cells[:SHOWN]) + more
 
