@@ -33,7 +33,7 @@ while not Path(sys.argv[2]).exists():
 try:
     with Workspace(Path(sys.argv[1]), "study").lock():
         print("won", flush=True)
-        time.sleep(1.5)
+        time.sleep(2.5)
 except InputError:
     print("refused")
 """

@@ -187,6 +187,7 @@ def prepare(
     settings = {
         "dataset": name,
         **{key: value for key, value in vars(recipe).items() if key != "corrupt"},
+        # Without damage it is not named, as in folders of earlier versions.
         **({} if recipe.corrupt is None else {"corrupt": str(recipe.corrupt)}),
         "format": FORMAT,
         "source": _place(source),
