@@ -199,15 +199,17 @@ class Files:
 def open_files(root: Path) -> Files:
     """List a folder with all archives in it, or one zip."""
     files = Files(root)
+    base, on_disk = root.parent, {root.name}
     if root.is_dir():
-        for name in _walk(root):
-            files.loose.add(name)
+        files.loose |= set(_walk(root))
+        base, on_disk = root, files.loose
     elif not root.exists():
         raise InputError("does not exist", file=root, hint="Name an existing folder or zip.")
-    elif not PART.fullmatch(root.name):
+    elif (match := PART.fullmatch(root.name)) is None:
         raise InputError("is neither a folder nor a zip archive", file=root)
-    base = root if root.is_dir() else root.parent
-    on_disk = files.loose if root.is_dir() else {path.name for path in _siblings(root)}
+    elif match["number"] is not None:  # of a zip in parts any one may be named
+        part = re.compile(re.escape(match["whole"]) + r"\.\d{3}")
+        on_disk = {path.name for path in base.iterdir() if part.fullmatch(path.name)}
     for whole, parts in _archives(on_disk):
         paths = [base / part for part in parts]
         stamps = {path: stamp(path) for path in paths}
@@ -245,16 +247,7 @@ def _hidden(name: str) -> bool:
     return name.startswith(".") or name == "__MACOSX"
 
 
-def _siblings(root: Path) -> list[Path]:
-    """Return a zip with its other parts: any one of them may be named."""
-    match = PART.fullmatch(root.name)
-    assert match is not None
-    if match["number"] is None:
-        return [root]
-    return [path for path in root.parent.iterdir() if re.fullmatch(re.escape(match["whole"]) + r"\.\d{3}", path.name)]
-
-
-def _archives(names: Iterator[str] | set[str]) -> list[tuple[str, list[str]]]:
+def _archives(names: set[str]) -> list[tuple[str, list[str]]]:
     """Group the names of zips and their parts, or raise `InputError` if a part is missing."""
     found: dict[str, dict[int, str]] = {}
     for name in sorted(names):

@@ -199,15 +199,10 @@ def read_table(files: Files, name: str, columns: Sequence[str]) -> list[Row]:
         for number, cells in enumerate(table, start=1):
             if not any(cell.strip() for cell in cells):
                 continue
-            if len(cells) > len(header) and any(cell.strip() for cell in cells[len(header) :]):
-                raise InputError(f"has {len(cells)} cells under {len(header)} columns", file=where, row=number)
-            if any(header[len(cells) :]):  # a row may lack the cells of columns without a name
-                raise InputError(
-                    f"has {len(cells)} cells under {len(header)} columns",
-                    file=where,
-                    row=number,
-                    hint="Is the file cut short?",
-                )
+            short = any(header[len(cells) :])  # a row may lack the cells of columns without a name
+            if short or any(cell.strip() for cell in cells[len(header) :]):
+                problem = f"has {len(cells)} cells under {len(header)} columns"
+                raise InputError(problem, file=where, row=number, hint="Is the file cut short?" if short else None)
             padded = [*cells, *[""] * (len(header) - len(cells))]
             if zero := next((key for key, cell in zip(header, padded, strict=False) if "\0" in cell), None):
                 raise InputError("holds a zero byte", file=where, row=number, column=zero, hint="Remove it.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import io
 import json
 import re
@@ -419,26 +418,20 @@ def _inspection(found: Inspection) -> Iterator[str]:
 
 def _run(path: Path) -> Iterator[str]:
     state = "done" if (path / "done").is_file() else "unfinished"
-    with _undamaged(path / "run.json") as file:
+    file = path / "run.json"
+    try:
         about = json.loads(check(file).read_text())
         lines = [f"run, {state}, data fingerprint {about['fingerprint'][:12]}, version {about['version']}"]
         lines.append(json.dumps(about["run"]))
-    if (path / "metrics.jsonl").is_file():
-        with _undamaged(path / "metrics.jsonl") as file:
+        if (path / "metrics.jsonl").is_file():
+            file = path / "metrics.jsonl"
             last = json.loads(check(file).read_text().splitlines()[-1])
             lines.append("last epoch: " + ", ".join(f"{key} {value:.4g}" for key, value in last.items()))
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        raise InputError("is damaged", file=file, hint="Train the run again.") from None
     yield from lines
     if (path / "predictions.parquet").is_file():
         yield from _predictions(path / "predictions.parquet")
-
-
-@contextlib.contextmanager
-def _undamaged(file: Path) -> Iterator[Path]:
-    """Say in one line that a file of a run does not hold what it should."""
-    try:
-        yield file
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-        raise InputError("is damaged", file=file, hint="Train the run again.") from None
 
 
 def _predictions(path: Path) -> Iterator[str]:
