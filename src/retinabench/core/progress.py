@@ -70,5 +70,5 @@ def _minutes(seconds: float) -> str:
     return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
 
-Quiet = Progress
-QUIET = Quiet()
+Quiet = Progress  # the name for classes that override some of it
+QUIET = Progress()

@@ -59,7 +59,7 @@ def records(source: Path, *, survey: Survey | None = None, split: str | None = N
     # first of them, so that the name is kept when a damaged file is replaced.
     first: dict[str, str] = {}
     patients = [
-        first.setdefault(published[image] or _sha256(files, file) or image, image)
+        first.setdefault(published.get(image) or _sha256(files, file) or image, image)
         for image, file in zip(found.image_id.tolist(), found.source.tolist(), strict=True)
     ]
     return placed(replace(found, patient_id=np.array(patients)), split)
