@@ -15,19 +15,18 @@ from retinabench.core.errors import InputError, WorkError
 from retinabench.core.files import write_bytes
 from retinabench.core.workspace import HOLDER, LOCK, Workspace, first_difference
 
-HOLD = """
+IMPORTS = """
 import sys, time
 from pathlib import Path
+from retinabench.core.errors import InputError
 from retinabench.core.workspace import Workspace
+"""
+HOLD = """
 with Workspace(Path(sys.argv[1]), "study").lock():
     print("held", flush=True)
     time.sleep(60)
 """
 RACE = """
-import sys, time
-from pathlib import Path
-from retinabench.core.errors import InputError
-from retinabench.core.workspace import Workspace
 while not Path(sys.argv[2]).exists():
     pass
 try:
@@ -38,9 +37,6 @@ except InputError:
     print("refused")
 """
 COUNT = """
-import sys
-from pathlib import Path
-from retinabench.core.workspace import Workspace
 folder = Path(sys.argv[1])
 for _ in range(20):
     with Workspace(folder, "study").lock(wait=True):
@@ -50,7 +46,7 @@ for _ in range(20):
 
 
 def start(code, *words):
-    return subprocess.Popen([sys.executable, "-c", code, *map(str, words)], stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen([sys.executable, "-c", IMPORTS + code, *map(str, words)], stdout=subprocess.PIPE, text=True)
 
 
 @pytest.fixture
