@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -29,30 +30,22 @@ class Outer(Frozen):
         return None if value is None else Inner.model_validate(value)
 
 
-def complaint(**given):
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"epochs": 1, "inner": {"rat": 2}}, "run.toml: unknown key 'inner.rat'. Did you mean 'rate'"),
+        ({}, "run.toml: epochs: is missing"),
+        ({"epochs": "many"}, "epochs: input should be a valid integer"),
+        ({"epochs": "many"}, "(given: 'many')"),
+        ({"epochs": 1, "inner": {"rate": math.inf}}, "inner.rate: input should be a finite number (given: inf)"),
+        ({"epochs": 1, "table": {"raet": 2}}, "unknown key 'table.raet'"),  # of a table with its own class
+    ],
+)
+def test_the_first_complaint_names_key_and_value(given, says):
     with pytest.raises(ValidationError) as caught:
         Outer.model_validate(given)
     valid = {(): list(Outer.model_fields), ("inner",): ["rate"], ("table",): ["rate"]}
-    return str(first_problem(caught.value, Path("run.toml"), lambda where: valid[tuple(where)]))
-
-
-def test_an_unknown_key_names_the_nearest():
-    text = complaint(epochs=1, inner={"rat": 2})
-    assert "run.toml: unknown key 'inner.rat'" in text
-    assert "rate" in text.partition("'inner.rat'")[2]
-
-
-def test_a_missing_and_a_wrong_value():
-    assert "run.toml: epochs: is missing" in complaint()
-    assert "epochs: input should be a valid integer" in complaint(epochs="many")
-    assert "(given: 'many')" in complaint(epochs="many")
-    assert "inner.rate: input should be a finite number (given: inf)" in complaint(
-        epochs=1, inner={"rate": float("inf")}
-    )
-
-
-def test_the_complaint_of_a_table_with_its_own_class_is_unwrapped():
-    assert "unknown key 'table.raet'" in complaint(epochs=1, table={"raet": 2})
+    assert says in str(first_problem(caught.value, Path("run.toml"), lambda where: valid[tuple(where)]))
 
 
 class Later(Extended):
@@ -98,7 +91,7 @@ def registry():
     return Registry(GROUP, "entry", {"loads": "json:loads", "absent": "no_such_module", "zero": 0})
 
 
-def test_an_entry_is_imported_when_it_is_used():
+def test_an_entry_is_imported_when_it_is_used_and_an_unknown_one_is_told_the_nearest():
     entries = registry()
     assert list(entries) == ["loads", "absent", "zero"]
     assert len(entries) == 3
@@ -106,11 +99,8 @@ def test_an_entry_is_imported_when_it_is_used():
     assert entries["zero"] == 0
     with pytest.raises(ImportError):  # of the package itself, such as one of PyTorch
         entries["absent"]
-
-
-def test_an_unknown_name_is_told_the_nearest():
     with pytest.raises(InputError, match=r"unknown entry 'load'\. Did you mean 'loads'"):
-        registry().find("load")
+        entries.find("load")
 
 
 def test_a_plug_in_adds_entries(install):

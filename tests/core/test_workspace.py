@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import signal
 import subprocess
@@ -16,19 +15,18 @@ from retinabench.core.errors import InputError, WorkError
 from retinabench.core.files import write_bytes
 from retinabench.core.workspace import HOLDER, LOCK, Workspace, first_difference
 
-HOLD = """
+IMPORTS = """
 import sys, time
 from pathlib import Path
+from retinabench.core.errors import InputError
 from retinabench.core.workspace import Workspace
+"""
+HOLD = """
 with Workspace(Path(sys.argv[1]), "study").lock():
     print("held", flush=True)
     time.sleep(60)
 """
 RACE = """
-import sys, time
-from pathlib import Path
-from retinabench.core.errors import InputError
-from retinabench.core.workspace import Workspace
 while not Path(sys.argv[2]).exists():
     pass
 try:
@@ -39,9 +37,6 @@ except InputError:
     print("refused")
 """
 COUNT = """
-import sys
-from pathlib import Path
-from retinabench.core.workspace import Workspace
 folder = Path(sys.argv[1])
 for _ in range(20):
     with Workspace(folder, "study").lock(wait=True):
@@ -51,7 +46,7 @@ for _ in range(20):
 
 
 def start(code, *words):
-    return subprocess.Popen([sys.executable, "-c", code, *map(str, words)], stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen([sys.executable, "-c", IMPORTS + code, *map(str, words)], stdout=subprocess.PIPE, text=True)
 
 
 @pytest.fixture
@@ -84,12 +79,6 @@ def test_a_killed_process_holds_nothing(workspace, held):
     assert (workspace.folder / HOLDER).is_file()  # what the dead process left says nothing
     with workspace.lock():
         assert workspace.holder().process == os.getpid()
-    assert workspace.holder() is None
-
-
-def test_the_lock_ends_with_an_error_of_the_block(workspace):
-    with pytest.raises(ZeroDivisionError), workspace.lock():
-        raise ZeroDivisionError
     assert workspace.holder() is None
 
 
@@ -146,14 +135,11 @@ def test_a_file_system_without_locks_is_used_unguarded(workspace, monkeypatch, n
         assert workspace.holder() is None
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path):
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a file system that takes no folder")
+def test_a_place_that_takes_no_folder_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be written"), Workspace(tmp_path / "file", "study").lock():
         pass
-
-
-@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a file system that takes no folder")
-def test_a_place_that_takes_no_folder_is_named():
     with pytest.raises(InputError, match=r"^/proc/x: cannot be written: its folder is gone, or can hold no other"):
         Workspace(Path("/proc/x"), "data set").begin({})
 
@@ -211,14 +197,10 @@ def test_a_manifest_with_a_number_that_json_has_not_is_refused_before_anything_i
     assert not workspace.manifest_path.exists()
 
 
-def test_update_replaces_the_manifest(workspace):
+def test_update_replaces_the_manifest_and_an_empty_file_says_that_all_is_done(workspace):
     workspace.begin({"data": ["a"]})
     workspace.update({"data": ["a", "b"]})
-    assert json.loads(workspace.manifest_path.read_text()) == {"data": ["a", "b"]}
-
-
-def test_done_is_said_by_an_empty_file(workspace):
-    workspace.begin({})
+    assert workspace.manifest() == {"data": ["a", "b"]}
     workspace.finish()
     assert workspace.done
     assert (workspace.folder / "done").read_bytes() == b""
@@ -266,10 +248,13 @@ def test_the_first_difference_of_two_manifests(then, now, difference):
     assert first_difference(then, now) == difference
 
 
-def test_a_lock_ends_on_a_disk_that_fails(workspace, monkeypatch):
+def test_a_lock_ends_on_a_disk_that_fails_and_with_an_error_of_the_block(workspace, monkeypatch):
     def failing(path, **_):
         raise OSError(errno.EROFS, "Read-only file system", str(path))
 
     with monkeypatch.context() as patch, workspace.lock():
         patch.setattr(type(workspace.folder), "unlink", failing)
+    assert workspace.holder() is None
+    with pytest.raises(ZeroDivisionError), workspace.lock():
+        raise ZeroDivisionError
     assert workspace.holder() is None

@@ -1,32 +1,21 @@
-""""""
-
 import numpy as np
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.data.dataset import ArrayDataset, Dataset, Records, concatenate, referable
-from retinabench.data.datasets.uci import Regression, draw_splits
+from retinabench.data.dataset import ArrayDataset, Records, concatenate, make_records, referable
 from retinabench.data.prepared import Prepared
-from retinabench.data.tasks import load_task
-from support.helpers import make_prepared
 
 
-def make_records(n=200, domain="in_domain", split="train", prefix="p", seed=0):
-    grade = np.random.default_rng(seed).choice(5, n, p=[0.6, 0.1, 0.2, 0.05, 0.05]).astype(np.int8)
-    return Records(
-        image_id=np.array([f"{prefix}{k}" for k in range(n)]),
-        patient_id=np.array([f"{prefix}-patient-{k // 2}" for k in range(n)]),
-        eye=np.array(["left", "right"] * (n // 2)),
-        grade=grade,
-        domain=np.full(n, domain),
-        split=np.full(n, split),
-        source=np.array([str(k) for k in range(n)]),
-        p_referable=np.full(n, np.nan),
-    )
+def some_records(n):
+    grade = np.random.default_rng(0).choice(5, n, p=[0.6, 0.1, 0.2, 0.05, 0.05])
+    return make_records(
+        (f"p{k}" for k in range(n)), grade, patient_id=(f"patient-{k // 2}" for k in range(n)),
+        eye=["left", "right"] * (n // 2), split="train",
+    )  # fmt: skip
 
 
 def test_records_survive_a_round_trip_through_parquet(tmp_path):
-    records = make_records()
+    records = some_records(200)
     (tmp_path / "records.parquet").write_bytes(records.to_parquet())
     again = Records.from_parquet(tmp_path / "records.parquet")
     for name in ("image_id", "patient_id", "eye", "grade", "domain", "split", "source"):
@@ -36,7 +25,7 @@ def test_records_survive_a_round_trip_through_parquet(tmp_path):
 
 @pytest.mark.parametrize("change", [{"grade": np.array([0, 7], np.int8)}, {"image_id": np.array(["a", "a"])}])
 def test_records_refuse_bad_rows(change):
-    good = make_records(2)
+    good = some_records(2)
     columns = {name: getattr(good, name) for name in good.__dataclass_fields__}
     with pytest.raises(InputError):
         Records(**{**columns, **change})
@@ -51,7 +40,7 @@ def test_referable_is_moderate_or_worse_unless_the_task_says_otherwise():
 @pytest.mark.parametrize("cuts", [(4, 8), (1, 7), (5, 5)])
 def test_pictures_come_back_in_the_order_asked_for(tmp_path, cuts):
     pictures = np.random.default_rng(0).integers(0, 256, (10, 4, 4, 3), dtype=np.uint8)
-    data = Prepared(tmp_path, "x", 4, "f", make_records(10), tuple(np.split(pictures, cuts)))
+    data = Prepared(tmp_path, "x", 4, "f", some_records(10), tuple(np.split(pictures, cuts)))
     rows = [9, 0, 5, 5, 3, 8]
     assert np.array_equal(data.images(rows), pictures[rows])
     assert np.array_equal(data.image("p7"), pictures[7])
@@ -72,24 +61,3 @@ def test_parts_become_splits_in_order():
     assert again.patient_id is None
     assert np.array_equal(again.inputs, test.inputs)
     assert data.take(np.array([4, 0])).targets.tolist() == [1, 0]
-
-
-def described(data: Dataset) -> None:
-    """Check what the contract says, on any data set."""
-    rows = np.array([3, 0])
-    assert len(data) == len(data.inputs) == len(data.targets) == len(data.groups)
-    assert len(data.inputs[rows]) == 2
-    assert np.array_equal(data.inputs[rows][1], data.inputs[np.array([0])][0])
-    for split in data.splits.values():
-        assert len(np.unique(split)) == len(split)
-        assert split.min() >= 0
-        assert split.max() < len(data)
-    for ids in (data.image_id, data.patient_id):
-        assert ids is None or len(ids) == len(data)
-
-
-def test_prepared_tasks_and_regression_sets_fulfil_the_contract(tmp_path):
-    described(load_task(make_prepared(tmp_path / "data")))
-    random = np.random.default_rng(0)
-    train, test = draw_splits(40, 3)
-    described(Regression("made", random.normal(size=(40, 2)), random.normal(size=40), train, test, ""))

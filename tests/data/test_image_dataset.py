@@ -1,14 +1,15 @@
 """What a data set declares: where its images come from, its card and its options."""
 
 import io
-import os
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.data.image_dataset import ImageDataset, file_stamp, read_file
+from retinabench.data.image_dataset import ImageDataset
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.data.registry import DATASETS
 
@@ -22,22 +23,12 @@ def test_a_corrupt_image_in_an_archive_is_named(tmp_path):
         DATASETS.find("folder").image("x.jpg", tmp_path, Recipe(16))
 
 
-def test_the_bytes_and_the_stamp_of_an_image_are_those_of_its_file(tmp_path):
-    (tmp_path / "x.jpg").write_bytes(b"bytes")
-    found = read_file("x.jpg", tmp_path)
-    assert found.data == b"bytes"
-    assert found.name.endswith("x.jpg")
-    before = file_stamp("x.jpg", tmp_path)
-    os.utime(tmp_path / "x.jpg", ns=(1, 1))
-    assert file_stamp("x.jpg", tmp_path) != before
-    assert file_stamp("x.jpg", None) == ""
-
-
 def test_options_are_checked_and_the_card_is_the_docstring_of_the_module():
     """Here: of this module, which defines `records`."""
     data = ImageDataset(records, "Ask for them.", options=("split",))
     assert data.card.startswith("What a data set declares")
     data.check_options("ours", Path("somewhere"), {"split": "test"})
+    DATASETS["synthetic"].check_options("synthetic", None, {"images": 64, "seed": 1})
     with pytest.raises(InputError, match="--column is not an option of the data set 'ours'"):
         data.check_options("ours", Path("somewhere"), {"columns": {}})
     with pytest.raises(InputError, match=r"ours is read from files.*--source\. Ask for them\."):
@@ -46,3 +37,18 @@ def test_options_are_checked_and_the_card_is_the_docstring_of_the_module():
 
 def records(source):
     """No records."""
+
+
+LOADED = """
+import sys
+from retinabench.data.registry import DATASETS, TASKS
+assert list(DATASETS) and list(TASKS)
+print([name for name in sys.modules if name.startswith(("retinabench.data.", "PIL", "numpy", "torch"))])
+from retinabench.data.prepared import open_data
+print([name for name in sys.modules if name.startswith(("retinabench.data.datasets", "retinabench.data.synth", "PIL", "torch"))])
+"""
+
+
+def test_listing_the_names_imports_nothing_and_opening_a_prepared_folder_no_data_set():
+    ran = subprocess.run([sys.executable, "-c", LOADED], check=True, capture_output=True, text=True)
+    assert ran.stdout.splitlines() == ["['retinabench.data.registry']", "[]"]

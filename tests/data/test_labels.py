@@ -7,7 +7,6 @@ from retinabench.core.errors import InputError
 from retinabench.data.archives import open_files
 from retinabench.data.datasets import folder
 from retinabench.data.labels import Survey, check_distinct, grade_of, ids_of, read_table, refuse_typos
-from retinabench.data.prepared import open_prepared
 from retinabench.data.registry import DATASETS
 from support.kaggle_layout import drawn, write_eyepacs
 from support.own_images import prepare_own, write_own
@@ -51,22 +50,6 @@ def test_labelled_files_of_another_kind_are_counted(tmp_path):
     survey = Survey(skips=True)
     assert len(folder.records(source, survey=survey)) == 1
     assert survey.lines()[-1] == "2 of them may be .dcm, .heic files, which are not read: convert them to PNG."
-
-
-def test_half_of_the_files_are_no_images(tmp_path, capsys):
-    names = [f"a/{k}.jpg" for k in range(8)]
-    lines = ["image,grade", *(f"{name},{k % 5}" for k, name in enumerate(names))]
-    source = write_own(tmp_path / "in", lines, names=names)
-    for name in names[::2]:
-        (source / name).write_text("no image")
-    command = prepare_own(source, tmp_path / "out")
-    assert run(command) == 2
-    assert "4 of 8 files are bad" in capsys.readouterr().err
-    assert run([*command, "--on-bad", "skip"]) == 0
-    assert "4 images at 16 px" in capsys.readouterr().out
-    bad = (tmp_path / "out" / "bad.csv").read_text().splitlines()[1:]
-    assert [line.split(",")[1] for line in bad] == names[::2]
-    assert open_prepared(tmp_path / "out").records.source.tolist() == names[1::2]
 
 
 GOOD = "image,level\n1_left,0\n1_right,3\n"

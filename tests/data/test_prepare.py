@@ -1,4 +1,4 @@
-"""Files that cannot be read are named in a table; they never stop the others, nor the workers."""
+"""Preparing a folder: bad files are named, and whatever interrupts it, the same command ends with the same bytes."""
 
 import csv
 import filecmp
@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 
@@ -25,27 +26,37 @@ from retinabench.data.registry import DATASETS
 from support.killing import KILLING
 
 COUNT = 300  # three shards
+RECIPE = Recipe(16, "none")
 
 
 def colour(number):
-    return (60 + number % 150, 200 - number % 150, 30)
+    return (60 + number % 150, 200 - number % 150, 30 + number // 150)
 
 
 def write_photograph(source, number, size=(30, 20)):
     Image.new("RGB", size, colour(number)).save(source / "images" / f"{number}.png")
 
 
-@pytest.fixture
-def source(tmp_path):
-    """300 images in the compact layout of IDRiD, all good."""
-    folder = tmp_path / "source"
+def write_source(folder, images=COUNT):
+    """Images in the compact layout of IDRiD, all good."""
     (folder / "images").mkdir(parents=True)
     rows = ["file,name,split,grade,sha256_original"]
-    for number in range(COUNT):
+    for number in range(images):
         write_photograph(folder, number)
         rows.append(f"{number}.png,image{number},{'train' if number < 200 else 'test'},{number % 5},{number:064d}")
     (folder / "labels.csv").write_text("\n".join(rows))
     return folder
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    """A source that no test changes."""
+    return write_source(tmp_path_factory.mktemp("good") / "source")
+
+
+@pytest.fixture
+def source(good, tmp_path):
+    return shutil.copytree(good, tmp_path / "source")
 
 
 def spoil(source):
@@ -62,15 +73,18 @@ def spoil(source):
     return [3, 5, 130, 131, 299]
 
 
-def arguments(source, out, **changes):
-    return {"recipe": Recipe(16, "none"), "source": source, "workers": 1} | changes | {"out": out, "name": "idrid"}
+def made(source, out, **changes):
+    return prepare("idrid", out, **{"recipe": RECIPE, "source": source, "workers": 1} | changes)
+
+
+def command(source, out, *more):
+    return ["prepare", "idrid", "--source", str(source), "--out", str(out), "--size", "16", "--preprocess", "none",
+            "--quiet", *more]  # fmt: skip
 
 
 def test_all_files_are_looked_at_before_it_fails(source, tmp_path, capsys):
     bad = spoil(source)
-    code = run(["prepare", "idrid", "--source", str(source), "--out", str(tmp_path / "out"), "--size", "16",
-                "--preprocess", "none", "--workers", "2", "--quiet"])  # fmt: skip
-    assert code == 2
+    assert run(command(source, tmp_path / "out", "--workers", "2")) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "3.png" in line
     assert "is empty (0 bytes); 5 of 300 files are bad" in line
@@ -84,13 +98,13 @@ def test_all_files_are_looked_at_before_it_fails(source, tmp_path, capsys):
 
 
 def test_repaired_files_are_tried_again_and_nothing_tells_that_they_were_bad(source, tmp_path):
-    prepare(**arguments(source, tmp_path / "never bad"))
+    made(source, tmp_path / "never bad")
     bad = spoil(source)
     with pytest.raises(InputError, match="5 of 300"):
-        prepare(**arguments(source, tmp_path / "out"))
+        made(source, tmp_path / "out")
     for number in bad:
         write_photograph(source, number)
-    data = prepare(**arguments(source, tmp_path / "out"))
+    data = made(source, tmp_path / "out")
     assert len(data.records) == COUNT
     assert {path.name: path.read_bytes() for path in (tmp_path / "never bad").iterdir()} == {
         path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()
@@ -100,8 +114,8 @@ def test_repaired_files_are_tried_again_and_nothing_tells_that_they_were_bad(sou
 def test_skipped_files_leave_no_record_and_rows_still_find_their_pictures(source, tmp_path, capsys):
     bad = spoil(source)
     with pytest.raises(InputError, match="5 of 300"):
-        prepare(**arguments(source, tmp_path / "out"))
-    data = prepare(**arguments(source, tmp_path / "out", on_bad="skip"))
+        made(source, tmp_path / "out")
+    data = made(source, tmp_path / "out", on_bad="skip")
     good = [number for number in range(COUNT) if number not in bad]
     assert list(data.records.image_id) == [f"image{number}" for number in good]
     assert [len(shard) for shard in data.shards] == [126, 126, 43]
@@ -124,10 +138,8 @@ def test_skipped_files_leave_no_record_and_rows_still_find_their_pictures(source
     assert not list((tmp_path / "out").glob("files-*"))
 
     with pytest.raises(InputError, match="without 5 files"):  # finished, but not what is asked for now
-        prepare(**arguments(source, tmp_path / "out"))
-    command = ["prepare", "idrid", "--source", str(source), "--out", str(tmp_path / "out"), "--size", "16",
-               "--preprocess", "none", "--on-bad", "skip", "--quiet"]  # fmt: skip
-    assert run(command) == 0
+        made(source, tmp_path / "out")
+    assert run(command(source, tmp_path / "out", "--on-bad", "skip")) == 0
     assert "295 images at 16 px" in (said := capsys.readouterr().out)
     assert "5 bad files left out" in said
 
@@ -136,7 +148,7 @@ def test_nothing_but_bad_files_is_never_a_data_set(source, tmp_path):
     for path in (source / "images").iterdir():
         path.write_bytes(b"")
     with pytest.raises(InputError, match="300 of 300 files are bad") as caught:
-        prepare(**arguments(source, tmp_path / "out", on_bad="skip"))
+        made(source, tmp_path / "out", on_bad="skip")
     assert "--on-bad" not in str(caught.value)
     with pytest.raises(InputError, match="no finished data set"):
         open_prepared(tmp_path / "out")
@@ -154,11 +166,11 @@ def test_an_archive_that_changed_since_the_interruption_is_read_again(source, tm
     (source / "images" / "299.png").write_bytes(b"")
     archive = zipped(source, tmp_path / "idrid.zip")
     with pytest.raises(InputError, match=r"299\.png"):
-        prepare(**arguments(archive, tmp_path / "out"))
+        made(archive, tmp_path / "out")
     write_photograph(source, 299)
     write_photograph(source, 10, (31, 20))  # in a shard that was done
     zipped(source, archive)
-    data = prepare(**arguments(archive, tmp_path / "out"))
+    data = made(archive, tmp_path / "out")
     assert len(data.records) == COUNT
     assert data.files["width"].to_pylist()[10] == 31
 
@@ -166,14 +178,12 @@ def test_an_archive_that_changed_since_the_interruption_is_read_again(source, tm
 def test_changed_labels_are_refused_not_mixed(source, tmp_path):
     (source / "images" / "299.png").write_bytes(b"")
     with pytest.raises(InputError, match=r"299\.png"):
-        prepare(**arguments(source, tmp_path / "out"))
+        made(source, tmp_path / "out")
     labels = (source / "labels.csv").read_text()
     (source / "labels.csv").write_text(labels.replace("image9,train,4", "image9,train,0"))
     with pytest.raises(InputError, match="another label_table"):
-        prepare(**arguments(source, tmp_path / "out"))
+        made(source, tmp_path / "out")
 
-
-SETTINGS = {"recipe": Recipe(24), "images": 160, "workers": 1}
 
 DRIVER = f"""
 {KILLING}
@@ -182,15 +192,15 @@ from pathlib import Path
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.data.prepare import prepare
 
-os.replace = killing("before", int(sys.argv[2]))
-prepare("synthetic", Path(sys.argv[1]), recipe=Recipe(24), images=160, workers=1)
+os.replace = killing("before", int(sys.argv[3]))
+prepare("idrid", Path(sys.argv[2]), recipe=Recipe(16, "none"), source=Path(sys.argv[1]), workers=1)
 """
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
+def whole(good, tmp_path_factory):
     out = tmp_path_factory.mktemp("prepared") / "whole"
-    prepare("synthetic", out, **SETTINGS)
+    made(good, out)
     return out
 
 
@@ -203,23 +213,44 @@ def same(one, two):
     return all(filecmp.cmp(one / name, two / name, shallow=False) for name in names)
 
 
-def test_two_processes_make_the_same_bytes_as_one(whole, tmp_path):
-    prepare("synthetic", tmp_path / "two", **{**SETTINGS, "workers": 2})
-    assert same(whole, tmp_path / "two")
+def started(source, out, workers):
+    words = [sys.executable, "-m", "retinabench", *command(source, out, "--workers", str(workers))]
+    return subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
 
 
-@pytest.mark.parametrize("write", [2, 4, 5])
-def test_killed_at_a_write_it_continues_to_the_same_bytes(whole, tmp_path, write):
-    out = tmp_path / "killed"
-    killed = subprocess.run([sys.executable, "-c", DRIVER, str(out), str(write)], check=False, capture_output=True)
-    assert killed.returncode == -signal.SIGKILL
-    with pytest.raises(InputError, match="no finished data set"):
-        open_prepared(out)
-    prepare("synthetic", out, **SETTINGS)
+def test_killed_with_its_workers_it_ends_with_the_same_bytes(good, whole, tmp_path):
+    out = tmp_path / "out"
+    process = started(good, out, workers=2)
+    while process.poll() is None and len(list(out.glob("*"))) < 4:  # what is there before the workers begin
+        time.sleep(0.005)
+    process.kill()
+    process.communicate(timeout=60)  # its workers hold the pipe: they end too, or this would time out
+    assert process.returncode == -signal.SIGKILL
+    finished = started(good, out, workers=2)
+    _, errors = finished.communicate(timeout=120)
+    assert finished.returncode == 0, errors
     assert same(whole, out)
 
 
-def test_a_damaged_shard_is_named_and_one_of_a_begun_folder_is_made_again(whole, tmp_path):
+def test_two_commands_in_one_folder_at_once(good, whole, tmp_path):
+    for process in [started(good, tmp_path / "out", workers=1) for _ in range(2)]:
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+    assert same(whole, tmp_path / "out")
+
+
+@pytest.mark.parametrize("write", [2, 4, 5])
+def test_killed_at_a_write_it_continues_to_the_same_bytes(good, whole, tmp_path, write):
+    out = tmp_path / "killed"
+    killed = subprocess.run([sys.executable, "-c", DRIVER, good, out, str(write)], check=False, capture_output=True)
+    assert killed.returncode == -signal.SIGKILL
+    with pytest.raises(InputError, match="no finished data set"):
+        open_prepared(out)
+    made(good, out)
+    assert same(whole, out)
+
+
+def test_a_damaged_shard_is_named_and_one_of_a_begun_folder_is_made_again(good, whole, tmp_path):
     out = shutil.copytree(whole, tmp_path / "damaged")
     shard = out / "images-00000.npy"
     content = bytearray(shard.read_bytes())
@@ -229,27 +260,27 @@ def test_a_damaged_shard_is_named_and_one_of_a_begun_folder_is_made_again(whole,
         open_prepared(out).images([0])
     for name in ("dataset.json", "files.parquet", "records.parquet"):
         (out / name).unlink()
-    prepare("synthetic", out, **SETTINGS)
+    made(good, out)
     assert same(whole, out)
 
 
-def test_a_second_command_does_nothing(whole):
+def test_a_second_command_does_nothing(good, whole):
     before = {path.name: path.stat().st_mtime_ns for path in whole.iterdir()}
-    prepare("synthetic", whole, **SETTINGS)
+    made(good, whole)
     assert before == {path.name: path.stat().st_mtime_ns for path in whole.iterdir()}
 
 
-def test_other_settings_never_mix(whole, tmp_path):
+def test_other_settings_never_mix(good, whole, tmp_path):
     with pytest.raises(InputError, match="another size"):
-        prepare("synthetic", whole, **{**SETTINGS, "recipe": Recipe(32)})
+        made(good, whole, recipe=Recipe(32, "none"))
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("precious")
     with pytest.raises(InputError, match="not empty"):
-        prepare("synthetic", tmp_path / "mine", **SETTINGS)
+        made(good, tmp_path / "mine")
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
 
 
-def test_a_folder_of_another_version_says_so(whole, tmp_path):
+def test_a_folder_of_another_version_says_so(good, whole, tmp_path):
     for name in ("dataset.json", "prepare.json"):
         old = shutil.copytree(whole, tmp_path / name)
         content = json.loads((old / name).read_text())
@@ -259,7 +290,7 @@ def test_a_folder_of_another_version_says_so(whole, tmp_path):
     with pytest.raises(InputError, match=r"another version.*format 1; this one reads format 2.*prepare it again"):
         open_prepared(tmp_path / "dataset.json")
     with pytest.raises(InputError, match=r"another version.*prepare it again"):
-        prepare("synthetic", tmp_path / "prepare.json", **SETTINGS)
+        made(good, tmp_path / "prepare.json")
 
 
 def test_a_shard_takes_no_more_than_100_mib():
@@ -270,11 +301,36 @@ def test_a_shard_takes_no_more_than_100_mib():
         assert sum(len(shard.sources) for shard in shards) == len(records)
 
 
-def test_a_full_disk_is_one_clear_line(tmp_path, monkeypatch):
+def test_a_full_disk_is_one_clear_line(good, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(RuntimeError, match="no space left on the disk"):
-        prepare("synthetic", tmp_path / "full", **SETTINGS)
+        made(good, tmp_path / "full")
     assert list((tmp_path / "full").iterdir()) == []
+
+
+PEAK = """
+import sys
+from pathlib import Path
+from retinabench.data.preprocessing.preprocess import Recipe
+from retinabench.data.prepare import prepare
+prepare("idrid", Path(sys.argv[2]), recipe=Recipe(96, "none"), source=Path(sys.argv[1]), workers=1)
+# Not `ru_maxrss`, which a process inherits from the one that starts it.
+print(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
+"""
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_images(tmp_path):
+    if not Path("/proc/self/status").exists():
+        pytest.skip("needs Linux to see a process's peak memory")
+    peaks = []
+    for images in (500, 2000):
+        folder = write_source(tmp_path / str(images), images)
+        ran = subprocess.run([sys.executable, "-c", PEAK, str(folder), str(tmp_path / f"out{images}")],
+                             check=True, capture_output=True, text=True)  # fmt: skip
+        peaks.append(int(ran.stdout) / 1024)
+    # All images together would take 41 MB more; labels, paths and hashes take a few.
+    assert peaks[1] - peaks[0] < 20, peaks

@@ -14,15 +14,8 @@ import pytest
 
 from retinabench.core.errors import InputError
 from retinabench.data.dataset import make_records, referable
-from retinabench.data.prepared import (
-    Manifest,
-    PreparedSettings,
-    fingerprint,
-    mapped_shard,
-    open_data,
-    open_prepared,
-    write_shard,
-)
+from retinabench.data.easy_images import EASY_PARTS
+from retinabench.data.prepared import PreparedSettings, fingerprint, mapped_shard, open_data, open_prepared, write_shard
 from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import execute
@@ -30,10 +23,6 @@ from retinabench.predictions.io import read_predictions
 from support.helpers import TINY, make_prepared
 
 IMAGES = np.arange(3 * 4 * 4 * 3, dtype=np.uint8).reshape(3, 4, 4, 3)
-
-
-def records_of(n):
-    return make_records(map(str, range(n)), [0] * n, split="test")
 
 
 def test_a_shard_is_the_array_that_was_written(tmp_path):
@@ -50,27 +39,16 @@ def test_a_shard_is_the_array_that_was_written(tmp_path):
 
 
 def test_the_fingerprint_knows_every_pixel_and_record(tmp_path):
-    path, records = tmp_path / "images-00000.npy", records_of(3)
+    path, records = tmp_path / "images-00000.npy", make_records("abc", [0] * 3, split="test")
     write_shard(path, IMAGES)
     first = fingerprint(records, [path])
-    assert fingerprint(records_of(2), [path]) != first
+    assert fingerprint(records.take([0, 1]), [path]) != first
     write_shard(path, IMAGES + np.uint8(1))
     assert fingerprint(records, [path]) != first
 
 
 SETTINGS = {"dataset": "folder", "size": 64, "preprocess": "graham", "blur": 30, "published": False,
             "source": "images (ab)", "label_table": "cd", "columns": {"grade": "icdr"}}  # fmt: skip
-
-
-def test_what_is_written_is_read_again():
-    manifest = Manifest(
-        name="folder", size=64, fingerprint="f", shards=("images-00000.npy",), concepts=("haemorrhage",),
-        settings=PreparedSettings.from_json(SETTINGS),
-    )  # fmt: skip
-    content = json.loads(json.dumps(manifest.to_dict()))
-    assert Manifest.from_json(content) == manifest
-    assert content["settings"] == SETTINGS
-    assert "images" not in content
 
 
 def test_copies_with_damage_have_the_same_patients():
@@ -83,28 +61,25 @@ def test_copies_with_damage_have_the_same_patients():
     assert whole.other_pixels(PreparedSettings()) == ["preprocess", "blur", "published"]
 
 
-@pytest.mark.parametrize("name", ["../other/images-00000.npy", "/etc/hostname", "link.npy", None])
-def test_a_manifest_leads_nowhere_else(tmp_path, name):
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        *(("shards", [name], "not a name in it") for name in ("../other/images-00000.npy", "/etc/hostname", None)),
+        ("shards", ["link.npy"], "leads out of its folder"),
+        *(("size", size, "is damaged") for size in (10**9, 16, "8")),
+        ("name", "a\nb", "is damaged"),
+        ("shards", 3, "is damaged"),
+        ("settings", {"columns": 1}, "is damaged"),
+    ],
+)
+def test_a_manifest_that_leads_elsewhere_or_claims_what_is_not_there_is_one_line(tmp_path, key, value, says):
     folder = make_prepared(tmp_path / "data", size=8)
     make_prepared(tmp_path / "other", size=8)
     (folder / "link.npy").symlink_to(tmp_path / "other" / "images-00000.npy")
     (folder / "SHA256SUMS").unlink(missing_ok=True)
     about = json.loads((folder / "dataset.json").read_text())
-    (folder / "dataset.json").write_text(json.dumps({**about, "shards": [name, *about["shards"][1:]]}))
-    with pytest.raises(InputError, match=r"not a name in it|leads out of its folder"):
-        open_prepared(folder)
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [("size", 10**9), ("size", 16), ("size", "8"), ("name", "a\nb"), ("shards", 3), ("settings", {"columns": 1})],
-)
-def test_a_manifest_that_claims_what_is_not_there_is_one_line(tmp_path, key, value):
-    folder = make_prepared(tmp_path / "data", size=8)
-    (folder / "SHA256SUMS").unlink(missing_ok=True)
-    about = json.loads((folder / "dataset.json").read_text())
     (folder / "dataset.json").write_text(json.dumps({**about, key: value}))
-    with pytest.raises(InputError, match="is damaged"):
+    with pytest.raises(InputError, match=says):
         open_prepared(folder)
 
 
@@ -209,3 +184,19 @@ def test_damage_that_no_checksum_tells_is_one_line_with_its_place(tmp_path, dama
         open_prepared(folder)
     gc.collect()  # what were left open would be closed here, with a warning
     assert not recwarn
+
+
+def test_referable_images_have_the_bright_patch(tmp_path):
+    data = open_prepared(make_prepared(tmp_path / "easy"))
+    for domain, split, count in EASY_PARTS:
+        of_part = (data.records.domain == domain) & (data.records.split == split)
+        assert of_part.sum() == count
+        assert len(np.unique(data.records.patient_id[of_part])) == count // 2
+    patch = data.images(np.arange(len(data.records)))[:, 4:9, 4:9].astype(int)
+    assert ((patch.min(axis=(1, 2, 3)) >= 140) == data.label).all()
+
+
+def test_it_depends_on_its_seed_alone(tmp_path):
+    one, two, other = (open_prepared(make_prepared(tmp_path / name, seed=seed)) for name, seed in
+                       (("a", 0), ("b", 0), ("c", 1)))  # fmt: skip
+    assert one.fingerprint == two.fingerprint != other.fingerprint

@@ -55,6 +55,10 @@ def test_country_shift_has_the_published_counts(kaggle):
     assert by_grade(kaggle, splits["test"]) == (31_403, 3_042, 6_282, 977, 966)
     shifted = np.concatenate([splits["shifted_validation"], splits["shifted_test"]])
     assert by_grade(kaggle, shifted) == (1_805, 370, 999, 193, 295)
+    assert set(kaggle.domain[shifted]) == {"shifted"}
+    assert set(kaggle.domain[np.concatenate([splits[name] for name in ("train", "validation", "test")])]) == {
+        "in_domain"
+    }
 
 
 @pytest.mark.parametrize(
@@ -99,9 +103,6 @@ def test_the_2019_protocol_holds_out_a_fifth_of_the_patients(kaggle):
     # Whole patients of two eyes, a fifth within each of five worst grades: rounding costs at most one of each.
     assert abs(len(splits["validation"]) - 35_126 / 5) <= 10
     assert not patients(kaggle, splits["train"]) & patients(kaggle, splits["validation"])
-    share = np.array(by_grade(kaggle, splits["validation"])) / by_grade(kaggle, kaggle.split == "train")
-    # Fellow eyes have their own grades: four standard errors of a fifth of the rarest grade's 708 images.
-    assert np.abs(share - 0.2).max() < 4 * np.sqrt(0.2 * 0.8 / 708)
 
 
 def test_hold_out_keeps_patients_together_and_grades_in_proportion():
@@ -116,23 +117,6 @@ def test_hold_out_keeps_patients_together_and_grades_in_proportion():
     for grade in range(5):
         of_grade = (worst == grade).sum()
         assert abs((worst[held_patients] == grade).sum() - of_grade / 5) <= 2
-
-
-def test_country_shift_never_trains_or_selects_on_the_shifted_domain():
-    parts = [
-        make_records(200, split="train", prefix="a"),
-        make_records(40, split="validation", prefix="b"),
-        make_records(40, split="test", prefix="c"),
-        make_records(20, "shifted", "validation", "d"),
-        make_records(30, "shifted", "test", "e"),
-    ]
-    records = join(parts)
-    splits = TASKS["country_shift"].divide(records)
-    assert {name: len(rows) for name, rows in splits.items()} == {
-        "train": 200, "validation": 40, "test": 40, "shifted_validation": 20, "shifted_test": 30,
-    }  # fmt: skip
-    assert set(records.domain[splits["train"]]) == {"in_domain"}
-    assert set(records.domain[splits["shifted_test"]]) == {"shifted"}
 
 
 def test_country_shift_without_shifted_images_says_what_to_use():

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.stats import median_abs_deviation, norm
 
-from retinabench.data.dataset import Records
+from retinabench.data.dataset import Records, make_records
 from retinabench.data.prepared import open_prepared
 from retinabench.inspection.duplicates import BadFile, CopyGroup, CopyPair, OriginalFiles
 from retinabench.inspection.inspection import (
@@ -35,16 +35,10 @@ def study(n=400, seed=0):
     """Patients and eyes at random over five splits: most patients leak."""
     random = np.random.default_rng(seed)
     domain = random.choice(["in_domain", "shifted"], n)
-    return Records(
-        image_id=np.array([f"i{k}" for k in range(n)]),
-        patient_id=np.array([f"p{k}" for k in random.integers(0, n // 2, n)]),
-        eye=random.choice(["left", "right", ""], n),
-        grade=random.integers(0, 5, n).astype(np.int8),
-        domain=domain,
-        split=random.choice(["train", "validation", "test"], n),
-        source=np.array([str(k) for k in range(n)]),
-        p_referable=np.full(n, np.nan),
-    )
+    patients = [f"p{k}" for k in random.integers(0, n // 2, n)]
+    eyes, grades = random.choice(["left", "right", ""], n), random.integers(0, 5, n)
+    splits = random.choice(["train", "validation", "test"], n)
+    return make_records((f"i{k}" for k in range(n)), grades, patient_id=patients, eye=eyes, split=splits, domain=domain)
 
 
 def test_leaks_equal_a_count_by_hand():
@@ -62,10 +56,7 @@ def test_leaks_equal_a_count_by_hand():
         leak = found[first, second]
         assert (leak.patients, leak.fellow_eyes) == (len(both), fellow)
         assert leak.images == sum(len(held[second][p]) for p in both)
-
-
-def test_no_leak_where_patients_keep_to_their_split():
-    records = study()
+    # No leak where patients keep to their split.
     apart = Records(**{**vars(records), "patient_id": np.char.add(split_names(records), records.patient_id)})
     assert list(leaks(apart)) == []
 
@@ -97,14 +88,8 @@ def test_robust_z_is_the_distance_from_the_median_in_units_of_the_mad():
     # The published constant 0.6745 rounds norm.ppf(3/4) = 0.67449.
     assert robust_z(values) == pytest.approx(expected, rel=2e-5)
 
-
-def test_most_values_equal_leaves_the_mean_absolute_deviation():
-    values = np.array([7.0] * 9 + [17.0])
-    assert robust_z(values)[-1] == pytest.approx(10 / (1.2533 * 1.0))
-    assert (robust_z(values)[:9] == 0).all()
-
-
-def test_all_values_equal_are_no_outliers():
+    # Most values equal: the mean absolute deviation replaces the MAD. All equal: no outlier.
+    assert robust_z(np.array([7.0] * 9 + [17.0])) == pytest.approx([0.0] * 9 + [10 / 1.2533])
     assert (robust_z(np.full(5, 3.0)) == 0).all()
 
 

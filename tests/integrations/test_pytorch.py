@@ -7,36 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from scipy.special import expit, softmax
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import retinabench as rb
 from retinabench.core.errors import InputError
-from retinabench.integrations.pytorch import predictions_of
-
-RNG = np.random.default_rng(0)
-LABEL = np.arange(20) % 2
-
-
-@pytest.mark.parametrize("shape", [(20,), (20, 1)])
-def test_single_logits_and_probabilities(shape):
-    logits = RNG.normal(size=20)
-    found = predictions_of(logits.reshape(shape), {"label": LABEL})
-    np.testing.assert_allclose(found.prob, expit(logits))
-    again = predictions_of(expit(logits).reshape(shape), {"label": LABEL}, "probabilities")
-    np.testing.assert_allclose(again.prob, found.prob)
-
-
-def test_of_five_classes_the_label_is_the_grade_and_of_another_number_the_class():
-    grade, five, three = np.arange(20) % 5, RNG.normal(size=(20, 5)), RNG.normal(size=(20, 3))
-    found = predictions_of(five, {"label": grade})
-    assert found.label.tolist() == (grade >= 2).tolist()
-    np.testing.assert_allclose(found.prob, softmax(five, axis=1)[:, 2:].sum(axis=1))
-    found = predictions_of(three, {"label": grade % 3}, referable_from=1)
-    assert found.label.tolist() == (grade % 3 >= 1).tolist()
-    np.testing.assert_allclose(found.prob, softmax(three, axis=1)[:, 1:].sum(axis=1))
-
 
 N = 23
 
@@ -47,7 +22,7 @@ def images():
     return torch.randn(N, 4)
 
 
-PYTORCH_LABEL = torch.arange(N) % 2
+LABEL = torch.arange(N) % 2
 
 
 def network(outputs, dropout=0.0):
@@ -57,7 +32,7 @@ def network(outputs, dropout=0.0):
 
 @pytest.mark.parametrize("outputs", [1, 2, 5])
 def test_probabilities_are_the_model_s_own(images, outputs):
-    model, label = network(outputs, dropout=0.5), PYTORCH_LABEL if outputs < 5 else torch.arange(N) % 5
+    model, label = network(outputs, dropout=0.5), LABEL if outputs < 5 else torch.arange(N) % 5
     model.train()
     found = rb.predict_torch(model, DataLoader(TensorDataset(images, label), batch_size=8))
     assert model.training
@@ -65,13 +40,18 @@ def test_probabilities_are_the_model_s_own(images, outputs):
         logits = model.eval()(images).double()
     own = logits.sigmoid()[:, 0] if outputs == 1 else logits.softmax(1)[:, 1 if outputs == 2 else 2 :].sum(1)
     np.testing.assert_allclose(found.prob, own.numpy(), atol=1e-7)
+    ending = nn.Sequential(nn.Sigmoid(), nn.Flatten(0)) if outputs == 1 else nn.Softmax(1)
+    again = rb.predict_torch(nn.Sequential(model, ending), [(images, label)], outputs="probabilities")
+    np.testing.assert_allclose(again.prob, found.prob, atol=1e-7)
     assert found.label.tolist() == (label >= (2 if outputs == 5 else 1)).int().tolist()
 
 
 def test_three_classes_need_to_know_which_are_referable(images):
     batches = [(images, torch.arange(N) % 3)]
-    found = rb.predict_torch(network(3), batches, referable_from=1)
+    model = network(3)
+    found = rb.predict_torch(model, batches, referable_from=1)
     assert found.label.tolist() == [min(k % 3, 1) for k in range(N)]
+    np.testing.assert_allclose(found.prob, model(images).softmax(1)[:, 1:].sum(1).detach().numpy(), atol=1e-7)
     with pytest.raises(InputError, match="not said which are referable"):
         rb.predict_torch(network(3), batches)
 
@@ -79,10 +59,9 @@ def test_three_classes_need_to_know_which_are_referable(images):
 def test_columns_stand_in_the_third_place_or_in_a_dictionary(images):
     known = {"image_id": [f"i{k}" for k in range(N)], "patient_id": [f"p{k // 2}" for k in range(N)]}
     model = network(1)
-    three = rb.predict_torch(model, [(images, PYTORCH_LABEL, known)])
+    three = rb.predict_torch(model, [(images, LABEL, known)])
     named = rb.predict_torch(
-        lambda_module(lambda x: SimpleNamespace(logits=model(x))),
-        [{"pixel_values": images, "labels": PYTORCH_LABEL, **known}],
+        lambda_module(lambda x: SimpleNamespace(logits=model(x))), [{"pixel_values": images, "labels": LABEL, **known}]
     )
     for found in (three, named):
         assert found.image_id.tolist() == known["image_id"]
@@ -91,7 +70,7 @@ def test_columns_stand_in_the_third_place_or_in_a_dictionary(images):
 
 
 def test_samples_are_of_dropout_or_of_members(images):
-    model, batches = network(1, dropout=0.5), [(images, PYTORCH_LABEL)]
+    model, batches = network(1, dropout=0.5), [(images, LABEL)]
     state = torch.get_rng_state()
     one = rb.predict_torch(model, batches, samples=50, seed=3)
     assert torch.equal(torch.get_rng_state(), state)
@@ -107,8 +86,8 @@ def test_samples_are_of_dropout_or_of_members(images):
 
 def test_the_scores_are_those_of_the_predictions(images):
     model = network(1)
-    scores = rb.evaluate_torch(model, [(images, PYTORCH_LABEL)], bootstrap=20, seed=1)
-    again = rb.score(rb.predict_torch(model, [(images, PYTORCH_LABEL)]), bootstrap=20, seed=1)
+    scores = rb.evaluate_torch(model, [(images, LABEL)], bootstrap=20, seed=1)
+    again = rb.score(rb.predict_torch(model, [(images, LABEL)]), bootstrap=20, seed=1)
     assert scores.to_dict() == again.to_dict()
 
 
@@ -134,20 +113,15 @@ def test_a_batch_or_output_of_another_form_is_one_line(model, batch, message):
         rb.predict_torch(model, [batch])
 
 
-class Sigmoid(torch.nn.Module):
-    def forward(self, x):
-        return torch.sigmoid(x)
-
-
 @pytest.mark.parametrize("columns", [1, 5])
 def test_probabilities_are_not_taken_for_logits_without_a_word(columns):
     """A network that ends in a sigmoid had sensitivity 1 and specificity 0; one of five grades needs grades."""
     x = torch.linspace(-2, 2, 40)[:, None].repeat(1, columns)
     label = (x[:, 0] > 0).long()
     with pytest.raises(InputError, match="probabilities" if columns == 1 else "five outputs"):
-        rb.predict_torch(Sigmoid() if columns == 1 else torch.nn.Identity(), [(x, label)])
+        rb.predict_torch(nn.Sigmoid() if columns == 1 else nn.Identity(), [(x, label)])
     if columns == 1:
-        right = rb.evaluate_torch(Sigmoid(), [(x, label)], outputs="probabilities", bootstrap=0)["in_domain"]
+        right = rb.evaluate_torch(nn.Sigmoid(), [(x, label)], outputs="probabilities", bootstrap=0)["in_domain"]
         assert (right.sensitivity.value, right.specificity.value) == (1, 1)
 
 
@@ -155,4 +129,4 @@ def test_probabilities_are_not_taken_for_logits_without_a_word(columns):
 def test_a_tensor_without_ordinary_numbers_is_one_line(kind):
     label = torch.ones(3).to_sparse() if kind == "sparse" else torch.ones(3, device="meta")
     with pytest.raises(InputError, match=kind):
-        rb.predict_torch(torch.nn.Identity(), [(torch.ones(3, 1), label)])
+        rb.predict_torch(nn.Identity(), [(torch.ones(3, 1), label)])

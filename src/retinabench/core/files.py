@@ -39,6 +39,7 @@ LINE = re.compile(r"([0-9a-f]{64})  ([^/]+)")
 ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}  # as `sha256sum` escapes names
 SEAL = "checksum"
 MOST_READ = 1 << 30  # bytes of a folder that are read again at its end, the smallest files first
+OLD = 3600.0  # seconds; longer than any write takes
 ABSENT = "0" * 64  # is listed beside a checksum while there may not yet, or no longer, be a file
 HINT = "Restore it from a copy, or delete {} and repeat the command that made it."
 _written: dict[Path, tuple[str, int]] | None = None  # file -> its SHA-256 and inode, while `confirming`
@@ -113,7 +114,9 @@ def read_checksums(folder: Path) -> Sums:
         match = LINE.fullmatch(line[escaped:])
         if match is None:
             raise _damaged_list(path, number)
-        name = _unescaped(match[2]) if escaped else match[2]
+        name = match[2]
+        if escaped:
+            name = re.sub(r"\\(.)", lambda mark: {"n": "\n", "r": "\r"}.get(mark[1], mark[1]), name)
         sums[name] = (*sums.get(name, ()), match[1])
     if lines[-1] or not sums:
         raise _damaged_list(path, len(lines))
@@ -123,10 +126,6 @@ def read_checksums(folder: Path) -> Sums:
 def _damaged_list(path: Path, row: int) -> InputError:
     hint = "Restore it, or delete it: the files beside it are then read without a check."
     return InputError("is damaged: not a list of checksums", file=path, row=row, hint=hint)
-
-
-def _unescaped(name: str) -> str:
-    return re.sub(r"\\(.)", lambda found: {"n": "\n", "r": "\r"}.get(found[1], found[1]), name)
 
 
 def checksum_lines(sums: Mapping[str, tuple[str, ...]]) -> bytes:
@@ -153,7 +152,8 @@ def settled(folder: Path, sums: Sums, *, interrupted: bool = False) -> Sums:
 def sealed(content: Mapping[str, object]) -> bytes:
     """Return a line of JSON with a checksum of its own, for files to which lines are appended."""
     line = json.dumps(content, allow_nan=False)
-    return f'{line[:-1]}{", " if content else ""}"{SEAL}": "{_seal(line)}"}}\n'.encode()
+    seal = hashlib.sha256(line.encode()).hexdigest()[:16]
+    return f'{line[:-1]}{", " if content else ""}"{SEAL}": "{seal}"}}\n'.encode()
 
 
 def unsealed(line: bytes) -> JsonObject:
@@ -168,10 +168,6 @@ def unsealed(line: bytes) -> JsonObject:
     if seal is not None and sealed(content) != line.rstrip(b"\n") + b"\n":
         raise ValueError("its checksum is that of another line")
     return content
-
-
-def _seal(line: str) -> str:
-    return hashlib.sha256(line.encode()).hexdigest()[:16]
 
 
 @contextlib.contextmanager
@@ -199,16 +195,12 @@ def verify(folder: Path) -> Iterator[Checked]:
         except InputError:
             yield Checked(here / CHECKSUMS, "damaged")
             continue
-        for name in sorted({*names, *sums} - {CHECKSUMS}):
-            if not _passing(name):
-                found = state(here / name)
-                if found != "whole" or (here / name).exists():
-                    yield Checked(here / name, found)
-
-
-def _passing(name: str) -> bool:
-    """Whether a file is a lock or a temporary one."""
-    return name.startswith(".lock") or name.endswith((".part", ".claim")) or name == "done"
+        for name in sorted({*names, *sums} - {CHECKSUMS, "done"}):
+            if name.startswith(".lock") or name.endswith((".part", ".claim")):  # a lock, or a temporary file
+                continue
+            found = state(here / name)
+            if found != "whole" or (here / name).exists():
+                yield Checked(here / name, found)
 
 
 def first_broken(folder: Path, *, content: bool = True) -> Checked | None:
@@ -267,9 +259,6 @@ def described(checked: Checked) -> str:
     """Return one line about a file that is not whole, with what to do."""
     what = "is damaged" if checked.state == "damaged" else "is missing"
     return printable(f"{checked.path}: {what}. {HINT.format(checked.path.parent)}")
-
-
-OLD = 3600.0  # seconds; longer than any write takes
 
 
 @contextlib.contextmanager
@@ -456,18 +445,14 @@ def explain(error: OSError, path: Path) -> InputError | WorkError:
             "finished work stays, and the command continues it."
         )
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return InputError("cannot be written (read-only or no permission)", file=path, hint="Choose another --out.")
-    if error.errno in (errno.ENOTDIR, errno.EEXIST, errno.EISDIR):
-        return InputError(
-            "cannot be written: a part of the path is a file where a folder is needed, or the reverse",
-            file=path,
-            hint="Choose another --out.",
-        )
-    if error.errno == errno.ENOENT:
-        return InputError(
-            "cannot be written: its folder is gone, or can hold no other", file=path, hint="Choose another --out."
-        )
-    return WorkError(f"{path}: {error.strerror or error}.")
+        problem = "cannot be written (read-only or no permission)"
+    elif error.errno in (errno.ENOTDIR, errno.EEXIST, errno.EISDIR):
+        problem = "cannot be written: a part of the path is a file where a folder is needed, or the reverse"
+    elif error.errno == errno.ENOENT:
+        problem = "cannot be written: its folder is gone, or can hold no other"
+    else:
+        return WorkError(f"{path}: {error.strerror or error}.")
+    return InputError(problem, file=path, hint="Choose another --out.")
 
 
 def _flush_folder(folder: Path) -> None:

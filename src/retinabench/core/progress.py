@@ -3,37 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol
+from contextlib import contextmanager
 
 from retinabench.core.untrusted import visible
 
 Advance = Callable[[int], None]
 
 
-class Progress(Protocol):
-    """Where long work reports its progress."""
+class Progress:
+    """Where long work reports its progress; this one shows nothing."""
 
-    def track(self, what: str, total: int, unit: str = "") -> AbstractContextManager[Advance]:
+    @contextmanager
+    def track(self, what: str, total: int, unit: str = "") -> Iterator[Advance]:
         """Open a bar; the context yields ``advance(steps)``."""
+        yield lambda steps: None
 
     def say(self, line: str) -> None:
         """Print one line."""
 
 
-class Quiet:
-    """Shows nothing."""
-
-    @contextmanager
-    def track(self, what: str, total: int, unit: str = "") -> Iterator[Advance]:
-        """Yield an advance that shows nothing."""
-        yield lambda steps: None
-
-    def say(self, line: str) -> None:
-        """Print nothing."""
-
-
-class Bars:
+class Bars(Progress):
     """Bars on standard error, by rich: description, share, speed, time left."""
 
     def __init__(self) -> None:
@@ -50,7 +39,6 @@ class Bars:
             """`41/s, 0:12 left`, and when done `in 0:40`."""
 
             def render(self, task: progress.Task) -> str:
-                """Return the text of the column."""
                 if task.finished:
                     return f"in {_minutes(task.finished_time or 0)}"
                 if task.time_remaining is None or not task.speed:
@@ -82,4 +70,5 @@ def _minutes(seconds: float) -> str:
     return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
 
-QUIET = Quiet()
+Quiet = Progress  # the name for classes that override some of it
+QUIET = Progress()

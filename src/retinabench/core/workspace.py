@@ -38,6 +38,7 @@ from retinabench.core.files import (
     write_json,
 )
 from retinabench.core.results import JsonObject
+from retinabench.core.settings import read_checked
 from retinabench.core.subprocesses import refuse_import
 
 DONE, LOCK, HOLDER = "done", ".lock", ".lock.json"
@@ -90,21 +91,14 @@ class Workspace:
         """Return the manifest, or None for a new folder."""
         if self.folder.is_file():
             raise InputError("is a file, and a folder is needed", file=self.folder, hint="Choose another --out.")
-        try:
-            content = json.loads(
-                check(self.manifest_path, hint="Restore it, or choose another --out.").read_text(encoding="utf-8")
-            )
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError, RecursionError) as error:
-            raise InputError(
-                f"is damaged ({error})", file=self.manifest_path, hint="Restore it, or choose another --out."
-            ) from None
-        if not isinstance(content, dict):
-            raise InputError(
-                f"is not the manifest of a {self.kind}", file=self.manifest_path, hint="Choose another --out."
-            )
-        return content
+
+        def validated(content: Any) -> JsonObject:
+            if isinstance(content, dict):
+                return content
+            problem = f"is not the manifest of a {self.kind}"
+            raise InputError(problem, file=self.manifest_path, hint="Choose another --out.")
+
+        return read_checked(self.manifest_path, validated, "Restore it, or choose another --out.")
 
     def begin(
         self,

@@ -31,7 +31,7 @@ from typing import Any, BinaryIO, cast
 
 from retinabench.core.errors import InputError, WorkError
 from retinabench.core.files import explain
-from retinabench.core.progress import QUIET, Advance, Progress
+from retinabench.core.progress import QUIET, Progress
 from retinabench.core.version import __version__
 
 Segment = tuple[Path | BinaryIO, int, int]  # a file or a seekable stream, its first byte, number of bytes
@@ -199,15 +199,17 @@ class Files:
 def open_files(root: Path) -> Files:
     """List a folder with all archives in it, or one zip."""
     files = Files(root)
+    base, on_disk = root.parent, {root.name}
     if root.is_dir():
-        for name in _walk(root):
-            files.loose.add(name)
+        files.loose |= set(_walk(root))
+        base, on_disk = root, files.loose
     elif not root.exists():
         raise InputError("does not exist", file=root, hint="Name an existing folder or zip.")
-    elif not PART.fullmatch(root.name):
+    elif (match := PART.fullmatch(root.name)) is None:
         raise InputError("is neither a folder nor a zip archive", file=root)
-    base = root if root.is_dir() else root.parent
-    on_disk = files.loose if root.is_dir() else {path.name for path in _siblings(root)}
+    elif match["number"] is not None:  # of a zip in parts any one may be named
+        part = re.compile(re.escape(match["whole"]) + r"\.\d{3}")
+        on_disk = {path.name for path in base.iterdir() if part.fullmatch(path.name)}
     for whole, parts in _archives(on_disk):
         paths = [base / part for part in parts]
         stamps = {path: stamp(path) for path in paths}
@@ -245,16 +247,7 @@ def _hidden(name: str) -> bool:
     return name.startswith(".") or name == "__MACOSX"
 
 
-def _siblings(root: Path) -> list[Path]:
-    """Return a zip with its other parts: any one of them may be named."""
-    match = PART.fullmatch(root.name)
-    assert match is not None
-    if match["number"] is None:
-        return [root]
-    return [path for path in root.parent.iterdir() if re.fullmatch(re.escape(match["whole"]) + r"\.\d{3}", path.name)]
-
-
-def _archives(names: Iterator[str] | set[str]) -> list[tuple[str, list[str]]]:
+def _archives(names: set[str]) -> list[tuple[str, list[str]]]:
     """Group the names of zips and their parts, or raise `InputError` if a part is missing."""
     found: dict[str, dict[int, str]] = {}
     for name in sorted(names):
@@ -422,26 +415,22 @@ def _continue(remote: Remote, part: Path, progress: Progress) -> bool:
             open(part, "r+b" if have else "wb") as handle,
         ):
             handle.seek(have)
-            done = _copy(answer, handle.write, have, advance, remote)
-    return total is None or done == total
+            advance(have >> 20)
+            while block := _next_block(answer):
+                handle.write(block)
+                advance(((have + len(block)) >> 20) - (have >> 20))
+                have += len(block)
+                if have > remote.most:
+                    problem = f"the server sends more than {remote.most:,} bytes. Nothing of it is used."
+                    raise WorkError(f"{remote.url}: {problem}")
+    return total is None or have == total
 
 
-def _copy(
-    answer: http.client.HTTPResponse, write: Callable[[bytes], int], have: int, advance: Advance, remote: Remote
-) -> int:
-    advance(have >> 20)
-    while True:
-        try:
-            block = answer.read(BLOCK)
-        except http.client.IncompleteRead as error:
-            block = error.partial
-        if not block:
-            return have
-        write(block)
-        advance(((have + len(block)) >> 20) - (have >> 20))
-        have += len(block)
-        if have > remote.most:
-            raise WorkError(f"{remote.url}: the server sends more than {remote.most:,} bytes. Nothing of it is used.")
+def _next_block(answer: http.client.HTTPResponse) -> bytes:
+    try:
+        return answer.read(BLOCK)
+    except http.client.IncompleteRead as error:
+        return error.partial
 
 
 def _check(path: Path, remote: Remote) -> None:

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from retinabench.core.errors import InputError
-from retinabench.core.patterns import Pattern, groups_of
+from retinabench.core.patterns import Pattern, groups_of_each
 from retinabench.core.settings import Frozen
 from retinabench.data.archives import Files, Remote, open_files
 from retinabench.data.dataset import Records, join, make_records
@@ -67,13 +67,6 @@ class EyeTable(Frozen):
     columns: tuple[str, str]
 
 
-class RemoteFile(Frozen):
-    """A file that needs no login."""
-
-    url: str
-    name: str
-
-
 class Definition(Frozen):
     """A data set, see above."""
 
@@ -81,7 +74,7 @@ class Definition(Frozen):
     steps: str
     labels: tuple[LabelTable, ...]
     counts: dict[str, tuple[int, ...]]
-    remote: RemoteFile | None = None
+    remote: Remote | None = None
     eyes: EyeTable | None = None
 
 
@@ -93,7 +86,7 @@ def definition(name: str) -> Definition:
 def dataset(file: Path) -> ImageDataset:
     """Return the data set that a file defines."""
     defined = definition(file.stem)
-    remote = None if defined.remote is None else Remote(defined.remote.url, defined.remote.name)
+    remote = defined.remote
     return ImageDataset(
         partial(records, defined),
         defined.steps,
@@ -146,7 +139,6 @@ def _labels(
 
 
 def _part(table: LabelTable, files: Files, path: str, survey: Survey | None, split: str | None) -> Records:
-    """Read one table of labels."""
     where = files.where(path)
     columns = [name for name in (table.image, table.grade, table.split_column, table.gradable) if name]
     rows = read_table(files, path, columns)
@@ -166,7 +158,7 @@ def _part(table: LabelTable, files: Files, path: str, survey: Survey | None, spl
         images = [image for image, kept in zip(images, good, strict=True) if kept]
         if not rows:
             raise InputError("holds no gradable image", file=where)
-    names = [groups_of(f"^(?:{table.pattern})$", image) for image in images] if table.pattern else []
+    names = groups_of_each(f"^(?:{table.pattern})$", images) if table.pattern else []
     if None in names:
         k = names.index(None)
         problem = f"'{images[k]}' is not {table.written}"

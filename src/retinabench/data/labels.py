@@ -12,7 +12,7 @@ import io
 import posixpath
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -133,7 +133,6 @@ def pair(records: Records, files: Files, survey: Survey | None, folders: NDArray
 
 
 def _grouped(names: Sequence[str], key: Callable[[str], str]) -> dict[str, list[str]]:
-    """Return the names by their key."""
     groups: dict[str, list[str]] = {}
     for name in names:
         groups.setdefault(key(name), []).append(name)
@@ -200,15 +199,10 @@ def read_table(files: Files, name: str, columns: Sequence[str]) -> list[Row]:
         for number, cells in enumerate(table, start=1):
             if not any(cell.strip() for cell in cells):
                 continue
-            if len(cells) > len(header) and any(cell.strip() for cell in cells[len(header) :]):
-                raise InputError(f"has {len(cells)} cells under {len(header)} columns", file=where, row=number)
-            if any(header[len(cells) :]):  # a row may lack the cells of columns without a name
-                raise InputError(
-                    f"has {len(cells)} cells under {len(header)} columns",
-                    file=where,
-                    row=number,
-                    hint="Is the file cut short?",
-                )
+            short = any(header[len(cells) :])  # a row may lack the cells of columns without a name
+            if short or any(cell.strip() for cell in cells[len(header) :]):
+                problem = f"has {len(cells)} cells under {len(header)} columns"
+                raise InputError(problem, file=where, row=number, hint="Is the file cut short?" if short else None)
             padded = [*cells, *[""] * (len(header) - len(cells))]
             if zero := next((key for key, cell in zip(header, padded, strict=False) if "\0" in cell), None):
                 raise InputError("holds a zero byte", file=where, row=number, column=zero, hint="Remove it.")
@@ -301,11 +295,3 @@ def refuse_typos(header: Iterable[str], columns: Sequence[str], where: str) -> N
                     column=name,
                     hint=f"Rename it, or say --column {column}=NAME.",
                 )
-
-
-def needed(files: Files, basename: str, hint: str) -> str:
-    """Return the name of a file that must be there."""
-    name = files.find(basename)
-    if name is None:
-        raise InputError(f"holds no {PurePosixPath(basename).name}", file=files.root, hint=hint)
-    return name

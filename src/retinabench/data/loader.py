@@ -12,7 +12,6 @@ runs out.
 from __future__ import annotations
 
 import gc
-import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -28,11 +27,12 @@ from torch.nn.functional import affine_grid, grid_sample
 from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
-from retinabench.core.errors import InputError, OutOfMemoryError
-from retinabench.core.files import check, write_json
+from retinabench.core.errors import OutOfMemoryError
+from retinabench.core.files import write_json
 from retinabench.core.progress import Progress
 from retinabench.core.random_streams import numpy_generator, torch_generator
 from retinabench.core.results import JsonObject
+from retinabench.core.settings import read_checked
 from retinabench.data.dataset import Rows
 from retinabench.data.prepared import Prepared
 
@@ -157,26 +157,19 @@ def keep_limits(limits: BatchLimits, folder: Path, progress: Progress, *, writes
         if writes:
             progress.say(f"note: {line}")
 
-    if path.is_file():
-        for name, value in _read(path).items():
-            setattr(limits, name, value)
+    known = read_checked(path, _limits, "Delete it; the limits are then found again.")
+    for name, value in (known or {}).items():
+        setattr(limits, name, value)
     limits.changed = changed
 
 
-def _read(path: Path) -> JsonObject:
-    try:
-        found = json.loads(check(path).read_text(encoding="utf-8"))
-        limits = {name: found[name] for name in get_args(Work)}
-        if any(value is not None and (type(value) is not int or value < 1) for value in limits.values()):
-            raise ValueError("a limit is no positive number")
-        probed = (
-            ["training"] if found["probed"] is True else [w for w in get_args(Work) if w in (found["probed"] or ())]
-        )
-        return {**limits, "probed": probed, "history": list(found["history"])}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(
-            f"is damaged ({error})", file=path, hint="Delete it; the limits are then found again."
-        ) from None
+def _limits(content: JsonObject) -> JsonObject:
+    limits = {name: content[name] for name in get_args(Work)}
+    if any(value is not None and (type(value) is not int or value < 1) for value in limits.values()):
+        raise ValueError("a limit is no positive number")
+    probed = content["probed"] or ()  # True: of a version that probed the training alone
+    names = ["training"] if probed is True else [name for name in get_args(Work) if name in probed]
+    return {**limits, "probed": names, "history": list(content["history"])}
 
 
 def _count(images: int) -> str:
@@ -230,17 +223,7 @@ def out_of_memory(what: str, device: torch.device) -> OutOfMemoryError:
     )
 
 
-class Meter(Protocol):
-    """Measures the memory of a device."""
-
-    def free(self) -> int:
-        """Return the bytes that are free or can be freed."""
-
-    def peak(self, work: Callable[[], None]) -> int:
-        """Do the work; return the most bytes that it held beside those that were held before."""
-
-
-class CudaMeter:
+class Meter:
     """The memory of a CUDA device, as PyTorch's allocator counts it."""
 
     def __init__(self, device: torch.device) -> None:
@@ -263,7 +246,7 @@ class CudaMeter:
 
 def meter_of(device: torch.device) -> Meter | None:
     """Return what measures the memory of a device; None on a CPU, where nothing is probed."""
-    return CudaMeter(device) if device.type == "cuda" else None
+    return Meter(device) if device.type == "cuda" else None
 
 
 def probe(work: Callable[[int], None], size: int, meter: Meter, least: int = 1, reserved: int = 0) -> int:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -134,8 +134,10 @@ def make_shard(shard: Shard) -> int:
                 data, name = dataset.encoded(source, shard.root)
                 original = describe_original(data)
                 images.append(preprocess_bytes(data, shard.recipe, name, image_id))
-        except (InputError, OSError) as error:
-            row |= {"status": "bad", "reason": _reason(error)}
+        except InputError as error:
+            row |= {"status": "bad", "reason": error.problem}
+        except OSError as error:
+            row |= {"status": "bad", "reason": f"cannot be read ({error.strerror or error})"}
         rows.append(row | vars(original))
     side = shard.recipe.size
     write_shard(shard.images, images or np.empty((0, side, side, 3), np.uint8))
@@ -143,28 +145,9 @@ def make_shard(shard: Shard) -> int:
     return len(shard.image_ids)
 
 
-def _reason(error: InputError | OSError) -> str:
-    if isinstance(error, InputError):
-        return error.problem
-    return f"cannot be read ({error.strerror or error})"
-
-
-def sweep_files(out: Path) -> None:
-    """Delete the tables of the shards, which `files.parquet` replaces."""
-    for path in out.glob("files-*.parquet"):
-        remove(path)
-
-
 def bad_rows(table: pa.Table) -> pa.Table:
     """Return the rows of files that could not be read."""
     return table.filter(pa.compute.equal(table["status"], "bad"))
-
-
-def bad_csv(table: pa.Table) -> bytes:
-    """Return the bad files as CSV: image_id, source, reason."""
-    columns = ("image_id", "source", "reason")
-    rows = [[printable(row[name]) for name in columns] for row in bad_rows(table).to_pylist()]
-    return csv_text([columns, *rows]).encode()
 
 
 def source_sha256(table: pa.Table) -> str:
@@ -194,11 +177,18 @@ def prepare(
     A second command in the same folder waits until the first one has finished.
     """
     survey = Survey(skips=on_bad == "skip")
-    _check_damage(name, recipe)
-    rows = DATASETS.find(name).records(source, survey=survey, **options)
+    dataset = DATASETS.find(name)
+    if dataset.read is not None and recipe.corrupt is not None and recipe.preprocess == "graham":
+        raise InputError(
+            f"images of '{name}' are not read from files and cannot be damaged before Graham's preprocessing",
+            hint="Use --preprocess crop or none.",
+        )
+    rows = dataset.records(source, survey=survey, **options)
     settings = {
         "dataset": name,
-        **_settings(recipe),
+        **{key: value for key, value in vars(recipe).items() if key != "corrupt"},
+        # Without damage it is not named, as in folders of earlier versions.
+        **({} if recipe.corrupt is None else {"corrupt": str(recipe.corrupt)}),
         "format": FORMAT,
         "source": _place(source),
         "label_table": _digest(rows),
@@ -217,7 +207,8 @@ def prepare(
                 shards = plan(name, rows, source, recipe, out)
                 _make(shards, f"Preparing {name} at {recipe.size} px", workers, progress)
                 _finish(out, rows, shards, PreparedSettings.from_json(settings), recipe.size, on_bad)
-            sweep_files(out)
+            for path in out.glob("files-*.parquet"):
+                remove(path)
     return _open(out, on_bad)
 
 
@@ -225,8 +216,11 @@ def dataset_options(name: str, source: Path | None, *, column: Sequence[str] | N
     """Return the options that were given on the command line, for `prepare`."""
     dataset = DATASETS.find(name)
     options = {key: value for key, value in given.items() if value is not None}
-    if column:
-        options["columns"] = _columns(column)
+    for pair in column or ():
+        role, equals, heading = pair.partition("=")
+        if not (role and equals and heading):
+            raise InputError(f"--column {pair} is not ROLE=NAME", hint="For example: --column grade=icdr")
+        options.setdefault("columns", {})[role] = heading
     dataset.check_options(name, source, options)
     return options
 
@@ -237,35 +231,6 @@ def download_source(name: str, source: Path | None, size: int, progress: Progres
     if dataset.remote is None or source is None:
         raise InputError(f"{name} has no direct download", hint=dataset.steps)
     fetch(dataset.remote(size), source, progress)
-
-
-def _columns(pairs: Sequence[str]) -> dict[str, str]:
-    columns = {}
-    for pair in pairs:
-        role, equals, name = pair.partition("=")
-        if not (role and equals and name):
-            raise InputError(f"--column {pair} is not ROLE=NAME", hint="For example: --column grade=icdr")
-        columns[role] = name
-    return columns
-
-
-def _check_damage(name: str, recipe: Recipe) -> None:
-    drawn = DATASETS.find(name).read is not None
-    if drawn and recipe.corrupt is not None and recipe.preprocess == "graham":
-        raise InputError(
-            f"images of '{name}' are not read from files and cannot be damaged before Graham's preprocessing",
-            hint="Use --preprocess crop or none.",
-        )
-
-
-def _settings(recipe: Recipe) -> JsonObject:
-    """The recipe as JSON; folders without damage do not name it, as in earlier versions."""
-    content = asdict(recipe)
-    if recipe.corrupt is None:
-        del content["corrupt"]
-    else:
-        content["corrupt"] = str(recipe.corrupt)
-    return content
 
 
 def _digest(rows: Records) -> str:
@@ -322,8 +287,8 @@ def _make(shards: list[Shard], what: str, workers: int | None, progress: Progres
     again = sum(shard.files.is_file() for shard in missing)
     if again:
         progress.say(f"{again:,} parts are made again because a file in them was bad or has changed")
-    images = [sum(len(shard.image_ids) for shard in some) for some in (shards, missing)]
-    with progress.track(what, images[1], unit="images") as advance:
+    images = sum(len(shard.image_ids) for shard in missing)
+    with progress.track(what, images, unit="images") as advance:
         for _, done in in_processes(make_shard, missing, min(workers or os.cpu_count() or 1, len(missing))):
             advance(done)
 
@@ -336,7 +301,9 @@ def _finish(
     files = pa.concat_tables(tables).select(SCHEMA.names)
     bad = bad_rows(files)
     if bad.num_rows:
-        write_bytes(out / "bad.csv", bad_csv(files))
+        columns = ("image_id", "source", "reason")
+        lines = [[printable(row[name]) for name in columns] for row in bad.to_pylist()]
+        write_bytes(out / "bad.csv", csv_text([columns, *lines]).encode())
         if on_bad == "fail" or bad.num_rows == len(rows):
             _fail(out, bad, len(rows), shards[0].root)
     else:

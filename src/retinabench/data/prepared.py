@@ -20,7 +20,7 @@ import hashlib
 import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from retinabench.core.errors import InputError, printable
 from retinabench.core.files import atomic_write, check
 from retinabench.core.results import Document, JsonObject
 from retinabench.core.untrusted import inside, kept_inside
-from retinabench.data.dataset import MODERATE, Records, Rows, join, referable
+from retinabench.data.dataset import MODERATE, Records, join, referable
 from retinabench.predictions.formats import DAMAGED_ARRAYS, read_table
 
 
@@ -170,6 +170,7 @@ class Manifest(Document):
         for key, kind in {"name": str, "size": int, "fingerprint": str, "shards": list}.items():
             if not isinstance(content[key], kind):
                 raise ValueError(f"{key} is {str(content[key])[:60]!r}")
+        known = {one.name: content[one.name] for one in fields(cls) if one.name in content}
         name, size, concepts = content["name"], content["size"], content.get("concepts")
         if not 1 <= size <= MAX_SIDE:
             raise ValueError(f"size is {size}")
@@ -177,18 +178,8 @@ class Manifest(Document):
             raise ValueError(f"name is no line of at most {MAX_NAME} characters")
         if not isinstance(concepts, list | None):
             raise ValueError(f"concepts is {str(concepts)[:60]!r}")
-        return cls(
-            name=name,
-            size=size,
-            images=content.get("images"),
-            bad=content.get("bad"),
-            concepts=None if concepts is None else tuple(concepts),
-            fingerprint=content["fingerprint"],
-            source_sha256=content.get("source_sha256"),
-            shards=tuple(content["shards"]),
-            settings=PreparedSettings.from_json(content.get("settings", {})),
-            version=content.get("version"),
-        )
+        known |= {"concepts": None if concepts is None else tuple(concepts), "shards": tuple(content["shards"])}
+        return cls(**known | {"settings": PreparedSettings.from_json(content.get("settings", {}))})
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,10 +215,6 @@ class Prepared:
 
     def __len__(self) -> int:
         return len(self.records)
-
-    def __getitem__(self, rows: Rows) -> NDArray[np.uint8]:
-        """Return images (len(rows), size, size, 3) in the given order, as `Inputs` of a data set."""
-        return self.images(rows)
 
     def images(self, rows: NDArray[np.intp] | Sequence[int]) -> NDArray[np.uint8]:
         """Return images (len(rows), size, size, 3) in the given order."""

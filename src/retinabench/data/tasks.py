@@ -62,7 +62,7 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A prepared data set, divided; a `retinabench.data.dataset.Dataset`.
+    """A prepared data set, divided.
 
     ``task["test"]`` or ``task["test", "shifted_test"]`` gives the `Part` that `rb.evaluate` takes.
     """
@@ -78,19 +78,9 @@ class Task:
         return self.data.records
 
     @property
-    def inputs(self) -> Prepared:
-        """The images by row, (N, size, size, 3) uint8."""
-        return self.data
-
-    @property
     def targets(self) -> NDArray[np.int8]:
         """(N,) labels: 1 = referable in this task."""
         return self.data.label
-
-    @property
-    def groups(self) -> NDArray[np.str_]:
-        """(N,) domains."""
-        return self.records.domain
 
     @property
     def image_id(self) -> NDArray[np.str_]:

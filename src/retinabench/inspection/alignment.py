@@ -144,7 +144,6 @@ def align(first: Floats, second: Floats, mirrored: bool, degrees: float) -> Alig
 
 
 def _turned(detail: Floats, degrees: float, scale: float) -> Floats:
-    """Turn and scale a detail (W, W) about its middle."""
     half, angle = len(detail) / 2, np.deg2rad(degrees)
     c, s = float(np.cos(angle)) / scale, float(np.sin(angle)) / scale
     place = (c, s, half - (c + s) * half, -s, c, half + (s - c) * half)

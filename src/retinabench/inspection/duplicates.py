@@ -289,18 +289,12 @@ def _group(
 ) -> CopyGroup:
     """Return a group; its kind is the strongest that joins all of its rows, else "same retina"."""
     joined = {kind: sum(pair.kind == kind for pair in pairs) >= len(rows) - 1 for kind in STRENGTH}
+    # Of several pieces of evidence for the same two rows, the strongest stays.
+    strongest = {pair.rows: pair for pair in sorted(pairs, key=lambda pair: STRENGTH[pair.kind])}
     return CopyGroup(
         rows=tuple(int(row) for row in rows),
         kind=next((kind for kind in STRENGTH if joined[kind]), LEAST),
-        pairs=_strongest(pairs),
+        pairs=tuple(strongest[at] for at in sorted(strongest)),
         splits=tuple(str(name) for name in split[rows]),
         classes=tuple(int(one) for one in classes[rows]),
     )
-
-
-def _strongest(pairs: list[CopyPair]) -> tuple[CopyPair, ...]:
-    """Keep the strongest evidence for each pair of rows, in the order of the rows."""
-    best: dict[tuple[int, int], CopyPair] = {}
-    for pair in sorted(pairs, key=lambda pair: STRENGTH[pair.kind]):
-        best[pair.rows] = pair
-    return tuple(best[rows] for rows in sorted(best))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import io
 import json
 import re
@@ -47,15 +46,12 @@ class Tile:
     text: str = ""  # second line of the label
     bad: bool = False  # whether the second line is red
 
-
-def chosen_of_class(of_row: NDArray[np.int8], number: int, seed: int) -> NDArray[np.intp]:
-    """Choose images of a class at random.
-
-    Shapes: `of_row` (N,).
-    """
-    rows = np.flatnonzero(of_row == number)
-    draw = numpy_generator(seed, "inspect", number)
-    return np.sort(draw.permutation(rows)[: COLUMNS * ROWS])
+    @property
+    def source(self) -> str:
+        """The image as a JPEG data URI, for a page that stands alone."""
+        with io.BytesIO() as out:
+            thumbnail(self.image, 2 * SIDE).save(out, "JPEG", quality=80)
+            return f"data:image/jpeg;base64,{base64.b64encode(out.getvalue()).decode()}"
 
 
 def contact_sheet(title: str, tiles: Sequence[Tile]) -> bytes:
@@ -81,13 +77,6 @@ def thumbnail(image: NDArray[np.uint8], side: int) -> Image.Image:
     small = Image.fromarray(np.ascontiguousarray(image))
     small.thumbnail((side, side), Image.Resampling.LANCZOS)
     return small
-
-
-def data_uri(image: NDArray[np.uint8]) -> str:
-    """Return an image (S, S, 3) as a JPEG data URI, for a page that stands alone."""
-    with io.BytesIO() as out:
-        thumbnail(image, 2 * SIDE).save(out, "JPEG", quality=80)
-        return f"data:image/jpeg;base64,{base64.b64encode(out.getvalue()).decode()}"
 
 
 def _font(size: int) -> ImageFont.FreeTypeFont:
@@ -141,21 +130,12 @@ class ImageGroup:
     paired: bool = False  # whether the images are pairs
 
 
-@dataclass(frozen=True)
-class TileCard:
-    """An image of the page: its data URI and its tile."""
-
-    source: str
-    tile: Tile
-
-
 def page(found: Inspection, groups: Sequence[ImageGroup]) -> str:
     """Return the data card as HTML: no script, nothing from the network, every text escaped."""
-    shown = [(one, [TileCard(data_uri(tile.image), tile) for tile in one.tiles]) for one in groups]
     context = {
         **_context(found),
-        "problems": [(one.heading, cards, one.paired) for one, cards in shown if not one.by_class],
-        "classes": [(one.heading, cards) for one, cards in shown if one.by_class],
+        "problems": [one for one in groups if not one.by_class],
+        "classes": [one for one in groups if one.by_class],
     }
     return pages.render("inspection.html.j2", context, package=PACKAGE)
 
@@ -309,13 +289,7 @@ def to_dict(found: Inspection) -> JsonObject:
         "read_images": found.read_images,
         "read_files": files is not None,
         "splits": [
-            {
-                "split": row.split,
-                "images": row.images,
-                "patients": row.patients,
-                f"{noun}s": list(row.classes),
-                "referable": row.referable,
-            }
+            {f"{noun}s" if key == "classes" else key: value for key, value in asdict(row).items()}
             for row in found.splits
         ],
         "cameras": [asdict(row) for row in found.cameras],
@@ -352,8 +326,11 @@ def _pair_to_dict(image_id: NDArray[np.str_], pair: CopyPair) -> JsonObject:
 def _shown(found: Inspection, seed: int) -> Iterator[ImageGroup]:
     """Yield the groups of images: copies side by side, outliers, and images of every grade or label."""
     if found.groups:
-        by_group = [[(group, pair) for pair in _worst_first(group)] for group in found.groups]
-        # The worst pair of every group comes before the further pairs of any.
+        # The worst pair of every group, one that differs in split or class, comes before the further pairs of any.
+        by_group = [
+            [(group, pair) for pair in sorted(group.pairs, key=lambda pair: not _differs(group, pair))]
+            for group in found.groups
+        ]
         every = [pairs[0] for pairs in by_group] + [one for pairs in by_group for one in pairs[1:]]
         shown = every[: MOST_SHOWN // 2]
         tiles = [tile for group, pair in shown for tile in _tiles_of_pair(found, group, pair)]
@@ -370,10 +347,11 @@ def _shown(found: Inspection, seed: int) -> Iterator[ImageGroup]:
     names = split_names(found.data.records)
     noun, of_row = found.classes.noun, found.classes.of_row
     for number, name in enumerate(found.classes.names):
-        chosen = chosen_of_class(of_row, number, seed).tolist()
+        rows_of_class = np.flatnonzero(of_row == number)
+        drawn = numpy_generator(seed, "inspect", number).permutation(rows_of_class)
+        chosen = np.sort(drawn[:MOST_SHOWN]).tolist()
         if chosen:
-            total = int((of_row == number).sum())
-            title = _title(f"{noun.capitalize()} {number}, {name}", len(chosen), total, "image")
+            title = _title(f"{noun.capitalize()} {number}, {name}", len(chosen), len(drawn), "image")
             tiles = _tiles(found, chosen, names[chosen].tolist())
             yield ImageGroup(f"sheet-{noun}-{number}.png", title, tiles, by_class=True)
 
@@ -381,11 +359,6 @@ def _shown(found: Inspection, seed: int) -> Iterator[ImageGroup]:
 def _tiles(found: Inspection, rows: list[int], said: list[str]) -> list[Tile]:
     images, names = found.data.images(rows), found.data.records.image_id[rows].tolist()
     return [Tile(*parts) for parts in zip(images, names, said, strict=True)]
-
-
-def _worst_first(group: CopyGroup) -> list[CopyPair]:
-    """Return the pairs of a group, those first that differ in split or class."""
-    return sorted(group.pairs, key=lambda pair: not _differs(group, pair))
 
 
 def _differs(group: CopyGroup, pair: CopyPair) -> bool:
@@ -445,26 +418,20 @@ def _inspection(found: Inspection) -> Iterator[str]:
 
 def _run(path: Path) -> Iterator[str]:
     state = "done" if (path / "done").is_file() else "unfinished"
-    with _undamaged(path / "run.json") as file:
+    file = path / "run.json"
+    try:
         about = json.loads(check(file).read_text())
         lines = [f"run, {state}, data fingerprint {about['fingerprint'][:12]}, version {about['version']}"]
         lines.append(json.dumps(about["run"]))
-    if (path / "metrics.jsonl").is_file():
-        with _undamaged(path / "metrics.jsonl") as file:
+        if (path / "metrics.jsonl").is_file():
+            file = path / "metrics.jsonl"
             last = json.loads(check(file).read_text().splitlines()[-1])
             lines.append("last epoch: " + ", ".join(f"{key} {value:.4g}" for key, value in last.items()))
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        raise InputError("is damaged", file=file, hint="Train the run again.") from None
     yield from lines
     if (path / "predictions.parquet").is_file():
         yield from _predictions(path / "predictions.parquet")
-
-
-@contextlib.contextmanager
-def _undamaged(file: Path) -> Iterator[Path]:
-    """Say in one line that a file of a run does not hold what it should."""
-    try:
-        yield file
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-        raise InputError("is damaged", file=file, hint="Train the run again.") from None
 
 
 def _predictions(path: Path) -> Iterator[str]:

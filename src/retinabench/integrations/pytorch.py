@@ -166,7 +166,8 @@ def predict_torch(
     if samples > 1 and not all(_dropout_layers(one) for one in members):
         hint = "Use samples=1, or pass the members of an ensemble."
         raise InputError("samples need dropout layers (torch.nn.Dropout), and there are none", hint=hint)
-    place = torch.device(device) if device is not None else _device_of(members[0])
+    own = next((one.device for one in members[0].parameters()), torch.device("cpu"))
+    place = torch.device(device) if device is not None else own
     with _predicting(members, samples > 1, seed, place), torch.inference_mode():
         values, known = _collect(members, batches, samples, place)
     _check_meaning(values, known, outputs)
@@ -258,10 +259,6 @@ def _dense(values: Tensor) -> Tensor:
 
 def _dropout_layers(model: nn.Module) -> list[nn.Module]:
     return [one for one in model.modules() if isinstance(one, DROPOUT)]
-
-
-def _device_of(model: nn.Module) -> torch.device:
-    return next((one.device for one in model.parameters()), torch.device("cpu"))
 
 
 @contextmanager

@@ -58,7 +58,11 @@ def read_run(folder: Path) -> TrackedRun:
         content = json.loads(check(about).read_text())
         # Paths of the data are not settings, and would tell a server about the machine.
         run = {key: value for key, value in content["run"].items() if key not in ("data", "shifted")}
-        settings = {key: _setting(value) for key, value in flat(run) if value is not None}
+        settings: dict[str, Setting] = {  # trackers take single values: lists become their JSON
+            key: value if isinstance(value, str | bool | int | float) else json.dumps(value)
+            for key, value in flat(run)
+            if value is not None
+        }
         settings["fingerprint"] = content["fingerprint"]
         began = about.stat().st_mtime
     except (FileNotFoundError, NotADirectoryError):
@@ -98,11 +102,6 @@ def _run_scores(file: Path) -> dict[str, float]:
         for key, entry in one.scores.items()
         if math.isfinite(entry.value)
     }
-
-
-def _setting(value: object) -> Setting:
-    """Return a value as trackers take it: lists become their JSON."""
-    return value if isinstance(value, (str, bool, int, float)) else json.dumps(value)
 
 
 # ------------------------------------------------------------------------------- TensorBoard

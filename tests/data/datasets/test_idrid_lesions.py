@@ -1,5 +1,4 @@
 import csv
-import shutil
 
 import numpy as np
 import pytest
@@ -62,34 +61,26 @@ def test_picture_and_mask_are_cut_alike(compact):
 def test_mistakes_are_named(compact):
     table = compact / "concepts.csv"
     good = table.read_text()
-    table.write_text(good.replace("A.jpg,1,0,0,1", "A.jpg,1,0,0,yes"))
-    with pytest.raises(InputError, match=r"row 1, column 'EX': is 'yes', not 0 or 1"):
-        idrid_lesions.read(compact)
-    table.write_text(good.replace("B.jpg,0,0", "B.jpg,0,1"))
-    with pytest.raises(InputError, match=r"row 2, column 'MA': its mask .*B_MA.jpg is missing"):
-        idrid_lesions.read(compact)
-    table.write_text(good.replace("B.jpg", "C.jpg"))
-    with pytest.raises(InputError, match=r"row 2: its image .*C.jpg is missing"):
-        idrid_lesions.read(compact)
-    table.write_text("file,MA,HE,EX\n")
-    with pytest.raises(InputError, match="column 'SE': is missing"):
-        idrid_lesions.read(compact)
-    table.write_text("file,MA,HE,EX,SE\n")
-    with pytest.raises(InputError, match="holds no images"):
-        idrid_lesions.read(compact)
+    for content, says in (
+        (good.replace("A.jpg,1,0,0,1", "A.jpg,1,0,0,yes"), r"row 1, column 'EX': is 'yes', not 0 or 1"),
+        (good.replace("B.jpg,0,0", "B.jpg,0,1"), r"row 2, column 'MA': its mask .*B_MA.jpg is missing"),
+        (good.replace("B.jpg", "C.jpg"), r"row 2: its image .*C.jpg is missing"),
+        ("file,MA,HE,EX\n", "column 'SE': is missing"),
+        ("file,MA,HE,EX,SE\n", "holds no images"),
+    ):
+        table.write_text(content)
+        with pytest.raises(InputError, match=says):
+            idrid_lesions.read(compact)
     table.write_text(good)
     images = idrid_lesions.read(compact)
-    shutil.copy(compact / "images" / "A.jpg", compact / "images" / "black.jpg")
     Image.new("RGB", (100, 60)).save(compact / "images" / "A_EX.jpg")
     with pytest.raises(InputError, match=r"A_EX.jpg: shows no lesion"):
         images.masks(0)
-    (compact / "images" / "B.jpg").write_bytes(b"no image")
-    with pytest.raises(InputError, match=r"B.jpg: is not an image"):
-        images.image(1, 32)
     half = (compact / "images" / "A.jpg").read_bytes()[:700]
-    (compact / "images" / "B.jpg").write_bytes(half)
-    with pytest.raises(InputError, match=r"B.jpg: is a broken image"):
-        images.image(1, 32)
+    for content, says in ((b"no image", "is not an image"), (half, "is a broken image")):
+        (compact / "images" / "B.jpg").write_bytes(content)
+        with pytest.raises(InputError, match=f"B.jpg: {says}"):
+            images.image(1, 32)
     (compact / "images" / "B.jpg").unlink()
     with pytest.raises(InputError, match=r"B.jpg: does not exist"):
         images.image(1, 32)
@@ -99,7 +90,7 @@ def test_mistakes_are_named(compact):
         idrid_lesions.read(compact / "images")
 
 
-def test_the_official_archives_are_read_as_downloaded(tmp_path):
+def test_the_official_archives_are_read_as_downloaded(tmp_path, write_grading):
     lesioned = tmp_path / "A. Segmentation"
     truths = lesioned / "2. All Segmentation Groundtruths"
     for part, number, kinds in (("a. Training Set", 1, ("MA", "EX")), ("b. Testing Set", 55, ("MA",))):
@@ -112,21 +103,9 @@ def test_the_official_archives_are_read_as_downloaded(tmp_path):
             mask = Image.new("RGB", (40, 30))
             mask.paste((255, 0, 0), (5, 6, 9, 10))
             mask.save(folder / f"IDRiD_{number:02d}_{kind}.tif")
-    graded = tmp_path / "B. Disease Grading"
-    for folder, table in (
-        ("a. Training Set", "a. IDRiD_Disease Grading_Training Labels.csv"),
-        ("b. Testing Set", "b. IDRiD_Disease Grading_Testing Labels.csv"),
-    ):
-        photographs = graded / "1. Original Images" / folder
-        photographs.mkdir(parents=True)
-        (graded / "2. Groundtruths").mkdir(exist_ok=True)
-        lines = ["Image name,Retinopathy grade"]
-        # Picture 3 is image 2 once more, with another grade: its truth is in doubt.
-        for number, grade, colour in ((1, 0, 10), (2, 0, 20), (3, 2, 20)):
-            shade = colour if folder.startswith("a") else colour + 100
-            Image.new("RGB", (40, 30), (shade, 80, 30)).save(photographs / f"IDRiD_{number:03d}.jpg")
-            lines.append(f"IDRiD_{number:03d},{grade}")
-        (graded / "2. Groundtruths" / table).write_text("\n".join(lines))
+    write_grading(
+        (1, 0, 10), (2, 0, 20), (3, 2, 20)
+    )  # 3 is image 2 once more, with another grade: its truth is in doubt
     images = idrid_lesions.read(tmp_path)
     assert list(images.sample_id) == [
         "IDRiD_01", "IDRiD_55", "IDRiD_001_train_grade_0", "IDRiD_001_test_grade_0",

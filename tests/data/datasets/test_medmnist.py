@@ -13,72 +13,62 @@ from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.data.registry import DATASETS
 from support.array_files import write_medmnist
 
-COUNTS = {"train": 10, "val": 4, "test": 6}
-
-
-def arrays(side=28, seed=0):
-    random = np.random.default_rng(seed)
-    found = {}
-    for name, n in COUNTS.items():
-        found[f"{name}_images"] = random.integers(30, 255, (n, side, side, 3), dtype=np.uint8)
-        found[f"{name}_labels"] = (np.arange(n, dtype=np.uint8) % 5)[:, None]
-    return found
-
 
 @pytest.fixture
 def published(tmp_path, monkeypatch):
-    """A file under its published name, with a sum to match."""
-    np.savez_compressed(tmp_path / "retinamnist_64.npz", **arrays(64))
+    """The arrays of a file under its published name, with a sum to match."""
+    arrays = write_medmnist(tmp_path / "retinamnist_64.npz", 5, side=64)
     digest = hashlib.md5((tmp_path / "retinamnist_64.npz").read_bytes()).hexdigest()
     monkeypatch.setitem(medmnist.MD5, 64, digest)
-    return tmp_path
+    return arrays
 
 
-def test_the_published_file(published):
+def test_the_published_file(tmp_path, published):
     survey = Survey()
-    records = medmnist.records(published, survey=survey)
-    assert [(records.split == name).sum() for name in ("train", "validation", "test")] == [10, 4, 6]
-    assert records.grade[:6].tolist() == [0, 1, 2, 3, 4, 0]
+    records = medmnist.records(tmp_path, survey=survey)
+    assert [(records.split == name).sum() for name in ("train", "validation", "test")] == [20, 4, 10]
+    assert records.grade[:20].tolist() == published["train_labels"].reshape(-1).tolist()
     assert survey == Survey()
-    pixels = arrays(64)["val_images"][3]
-    assert records.source[13] == "retinamnist_64.npz:val:3"
-    for root in (published, published / "retinamnist_64.npz"):
-        assert np.array_equal(medmnist.DATASET.image("retinamnist_64.npz:val:3", root, Recipe(64)), pixels)
-    assert medmnist.DATASET.image("retinamnist_64.npz:val:3", published, Recipe(32)).shape == (32, 32, 3)
+    assert records.source[23] == (source := "retinamnist_64.npz:val:3")
+    for root in (tmp_path, tmp_path / "retinamnist_64.npz"):
+        assert np.array_equal(medmnist.DATASET.image(source, root, Recipe(64)), published["val_images"][3])
+    assert medmnist.DATASET.image(source, tmp_path, Recipe(32)).shape == (32, 32, 3)
 
 
 def test_a_file_that_was_replaced_is_read_again(tmp_path):
     file = tmp_path / "ours.npz"
-    stamps, pictures = [], []
-    for seed in (0, 1):
-        np.savez_compressed(file, **arrays(seed=seed))
-        os.utime(file, ns=(0, 10**18 + seed))  # clocks of some file systems are too coarse for a test
+    stamps = []
+    for number in (0, 1):
+        arrays = write_medmnist(file, 5)
+        os.utime(file, ns=(0, 10**18 + number))  # clocks of some file systems are too coarse for a test
         stamps.append(DATASETS.find("retinamnist").stamp("ours.npz:test:2", tmp_path))
-        pictures.append(medmnist.DATASET.image("ours.npz:test:2", tmp_path, Recipe(28)))
-        assert np.array_equal(pictures[-1], arrays(seed=seed)["test_images"][2])
+        image = medmnist.DATASET.image("ours.npz:test:2", tmp_path, Recipe(28))
+        assert np.array_equal(image, arrays["test_images"][2])
     assert stamps[0] != stamps[1]
 
 
-def test_a_damaged_file_is_found_by_its_sum(published):
-    file = published / "retinamnist_64.npz"
+@pytest.mark.usefixtures("published")
+def test_a_damaged_file_is_found_by_its_sum(tmp_path):
+    file = tmp_path / "retinamnist_64.npz"
     file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(InputError, match=r"has the MD5 .*, published is"):
-        medmnist.records(published)
+        medmnist.records(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
         ({"val_labels": None}, "holds no array 'val_labels'"),
-        ({"train_labels": np.full((10, 1), 5)}, "train_labels are not 10 classes from 0 to 4"),
-        ({"train_labels": np.zeros((9, 1), int)}, "train_labels are not 10 classes from 0 to 4"),
-        ({"test_images": np.zeros((6, 28, 28), np.uint8)}, r"test_images is uint8 \(6, 28, 28\)"),
-        ({"test_images": np.zeros((6, 28, 28, 3))}, "test_images is float64"),
-        ({"test_labels": np.array([{}] * 6, object)}, "no sound .npz .*allow_pickle"),
+        ({"train_labels": np.full((20, 1), 5)}, "train_labels are not 20 classes from 0 to 4"),
+        ({"train_labels": np.zeros((9, 1), int)}, "train_labels are not 20 classes from 0 to 4"),
+        ({"test_images": np.zeros((10, 28, 28), np.uint8)}, r"test_images is uint8 \(10, 28, 28\)"),
+        ({"test_images": np.zeros((10, 28, 28, 3))}, "test_images is float64"),
+        ({"test_labels": np.array([{}] * 10, object)}, "no sound .npz .*allow_pickle"),
     ],
 )
 def test_bad_arrays_are_named(tmp_path, change, says):
-    content = {key: value for key, value in (arrays() | change).items() if value is not None}
+    arrays = write_medmnist(tmp_path / "x.npz", 5)
+    content = {key: value for key, value in (arrays | change).items() if value is not None}
     np.savez(tmp_path / "x.npz", **content)
     with pytest.raises(InputError, match=says):
         medmnist.records(tmp_path / "x.npz")
@@ -92,17 +82,8 @@ def test_the_download_fits_the_size(size, name):
     assert remote.md5 in medmnist.MD5.values()
 
 
-@pytest.mark.parametrize(("name", "classes"), [("dermamnist", 7), ("retinamnist", 5)])
-def test_arrays_of_28_px_with_their_published_splits(tmp_path, name, classes):
-    read = getattr(medmnist, f"read_{name}")
-    written = write_medmnist(tmp_path / f"{name}.npz", classes)
-    data = read(tmp_path)
-    assert {split: len(rows) for split, rows in data.splits.items()} == {"train": 20, "test": 10}
-    assert np.array_equal(data.part("train").targets, written["train_labels"].reshape(-1))
-    assert np.array_equal(data.part("test").inputs, written["test_images"])
-    assert set(data.part("test").groups) == {"clean"}
-    write_medmnist(tmp_path / f"{name}.npz", classes, side=64)
+def test_arrays_of_another_size_than_28_px_are_refused(tmp_path):
+    """What is read of 28 px is compared in `tests/fidelity/targets/test_data.py`."""
+    write_medmnist(tmp_path / "dermamnist.npz", 7, side=64)
     with pytest.raises(InputError, match=r"\(20, 64, 64, 3\), not uint8 \(N, 28, 28, 3\)"):
-        read(tmp_path)
-    with pytest.raises(InputError, match="do not come with the package"):
-        read(None)
+        medmnist.read_dermamnist(tmp_path)

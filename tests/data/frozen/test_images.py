@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.data.frozen import definition, images
+from retinabench.data.frozen import images
 from retinabench.data.frozen.definition import (
     HASH_BYTES,
     BenchmarkTruth,
@@ -38,10 +38,17 @@ def test_an_image_that_is_not_in_the_benchmark_is_not_drawn() -> None:
     assert draw("../../etc/passwd") is None
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """64 images of 16 px, drawn by one process."""
+    return prepare(
+        "synthetic", tmp_path_factory.mktemp("one") / "drawn", recipe=Recipe(16), images=32, seed=3, workers=1
+    )
+
+
 @pytest.fixture
-def small(tmp_path, monkeypatch):
-    """A frozen benchmark of 64 images of 16 px, and where it was drawn by one process."""
-    made = prepare("synthetic", tmp_path / "one", recipe=Recipe(16), images=32, seed=3, workers=1)
+def small(made, monkeypatch):
+    """A frozen benchmark of these images."""
     benchmark = frozen_benchmark(NAME).model_copy(
         update={"name": "small", "draw": DrawingSettings(images=32, size=16, seed=3), "images": len(made)}
     )
@@ -54,28 +61,25 @@ def small(tmp_path, monkeypatch):
     )
     monkeypatch.setattr(images, "truth_of", lambda name: truth)
     listing = listing_sha256(hashes, hashes.values())
-    return benchmark.model_copy(update={"listing_sha256": listing, "made_with": {"numpy": "1.0"}}), tmp_path
+    return benchmark.model_copy(update={"listing_sha256": listing, "made_with": {"numpy": "1.0"}})
 
 
-def test_the_hashes_do_not_depend_on_the_number_of_processes(small) -> None:
-    benchmark, folder = small
-    assert len(images.draw_benchmark(benchmark, folder / "two", workers=2)) == benchmark.images
+def test_the_hashes_do_not_depend_on_the_number_of_processes(small, tmp_path) -> None:
+    assert len(images.draw_benchmark(small, tmp_path / "two", workers=2)) == small.images
 
 
-def test_another_image_is_named_with_the_versions(small) -> None:
-    benchmark, folder = small
-    other = prepare("synthetic", folder / "other", recipe=Recipe(16), images=32, seed=4, workers=1)
+def test_another_image_is_named_with_the_versions(small, tmp_path) -> None:
+    other = prepare("synthetic", tmp_path / "other", recipe=Recipe(16), images=32, seed=4, workers=1)
     with pytest.raises(
         InputError, match=r"64 of 64 images are not those of small, such as .*numpy 1\.0; here are numpy "
     ):
-        images.check_images(benchmark, other)
-    fewer = prepare("synthetic", folder / "more", recipe=Recipe(16), images=34, seed=3, workers=1)
+        images.check_images(small, other)
+    more = prepare("synthetic", tmp_path / "more", recipe=Recipe(16), images=34, seed=3, workers=1)
     with pytest.raises(InputError, match="images that small does not have"):
-        images.check_images(benchmark, fewer)
+        images.check_images(small, more)
 
 
 def test_published_photographs_are_not_drawn(tmp_path) -> None:
     real = frozen_benchmark(NAME).model_copy(update={"draw": None, "dataset": "idrid"})
     with pytest.raises(InputError, match="is not drawn"):
         images.draw_benchmark(real, tmp_path)
-    assert definition.HERE.is_dir()

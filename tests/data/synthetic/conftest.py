@@ -14,7 +14,7 @@ Find = Callable[..., list[int]]
 
 @pytest.fixture(scope="package")
 def records() -> dict[str, list[ImageTruth]]:
-    return {population: [truth(i, population=population) for i in range(6000)] for population in POPULATIONS}
+    return {population: [truth(i, population=population) for i in range(4000)] for population in POPULATIONS}
 
 
 @pytest.fixture(scope="package")

@@ -21,7 +21,6 @@ from retinabench.data.synthetic.fundus import (
     truth,
 )
 from retinabench.data.synthetic.streams import POPULATIONS
-from support.irreducible import irreducible
 
 
 @pytest.mark.parametrize("population", POPULATIONS)
@@ -54,30 +53,13 @@ def test_reported_grades_follow_the_confusion_matrix(records: dict[str, list[Ima
         reported = pairs[pairs[:, 0] == grade, 1]
         share, expected = np.bincount(reported, minlength=5) / len(reported), CONFUSION[grade]
         assert np.all(np.abs(share - expected) <= 4 * np.sqrt(expected * (1 - expected) / len(reported)))
+    for t in (one for rows in records.values() for one in rows):
+        assert t.p_referable == CONFUSION[t.true_grade, 2:].sum()
 
 
-@pytest.mark.parametrize("population", POPULATIONS)
-def test_irreducible_error_and_nll_agree_with_monte_carlo(population: str) -> None:
-    rng = np.random.default_rng(7)
-    grades = rng.choice(5, 200_000, p=GRADE_MIX[population])
-    p = CONFUSION[grades, 2:].sum(1)
-    label = rng.random(len(p)) < p
-    loss = -np.log(np.where(label, p, 1 - p))
-    error = label != (p > 0.5)
-    floor = irreducible(population)
-    assert abs(error.mean() - floor.error) < 4 * error.std() / np.sqrt(len(p))
-    assert abs(loss.mean() - floor.nll) < 4 * loss.std() / np.sqrt(len(p))
-
-
-@pytest.mark.parametrize("population", POPULATIONS)
-def test_p_referable_is_the_frequency_of_referable_reports(
-    population: str, records: dict[str, list[ImageTruth]]
-) -> None:
-    p = np.array([t.p_referable for t in records[population]])
-    label = np.array([t.reported_grade >= 2 for t in records[population]])
-    for value in np.unique(p):
-        chosen = label[p == value]
-        assert abs(chosen.mean() - value) <= 4 * np.sqrt(value * (1 - value) / len(chosen))
+def test_the_shifted_cameras_are_less_in_focus(records: dict[str, list[ImageTruth]]) -> None:
+    blur = {p: np.median([t.camera["focus"] for t in rows]) for p, rows in records.items()}
+    assert blur["shifted"] > 2 * blur["in_domain"]
 
 
 @pytest.mark.parametrize("population", POPULATIONS)
@@ -120,13 +102,13 @@ def test_a_picture_depends_on_seed_index_and_size_alone(population: str) -> None
     assert not np.array_equal(draw(2, size=48, seed=1, population=population).image, first[2].image)
 
 
-@pytest.mark.parametrize("threads", ["1", "2"])
-def test_another_process_draws_the_same_bytes(threads: str) -> None:
+def test_another_process_draws_the_same_bytes() -> None:
     code = (
         "import hashlib; from retinabench.data.synthetic.fundus import draw;"
         "print(hashlib.sha256(b''.join(draw(i, size=s, population=p).image.tobytes()"
         " for i, s, p in ((3, 64, 'in_domain'), (8, 300, 'shifted')))).hexdigest())"
     )
+    threads = "1" if os.environ.get("OMP_NUM_THREADS") == "2" else "2"  # another number than here
     environment = {**os.environ, "OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
     environment["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
     there = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
@@ -193,6 +175,7 @@ def test_left_and_right_eyes_mirror_each_other(find: Find) -> None:
         ({"index": True}, "index is True"),
         ({"seed": -2}, "seed is -2"),
         ({"population": "in-domain"}, "Did you mean 'in_domain'"),
+        ({"population": "aptos"}, "unknown population 'aptos'. Valid: in_domain, shifted"),
         ({"size": 8}, "size is 8"),
         ({"size": 64.0}, "size is 64.0"),
     ],

@@ -136,8 +136,9 @@ def _records(rows: list[Row], columns: Mapping[str, str], truth: str, where: str
         notes.append("no column 'split'")
     eyes = None
     if has["eye"]:
-        eyes, unread = eyes_of([cells[given["eye"]] for _, cells in rows])
-        if unread:
+        read = {cells[given["eye"]]: eye_of(cells[given["eye"]]) for _, cells in rows}
+        eyes = [read[cells[given["eye"]]] or "" for _, cells in rows]
+        if unread := [cell for cell, eye in read.items() if eye is None]:
             notes.append(f"column '{given['eye']}': {_quoted(unread)} names no eye, which is unknown there")
     split = _splits(rows, given["split"], where, notes) if has["split"] else None
     domain = _domains(rows, given["domain"], where, notes, asked="domain" in columns) if has["domain"] else None
@@ -165,7 +166,6 @@ def _domains(rows: list[Row], column: str, where: str, notes: list[str], *, aske
 
 
 def _quoted(cells: Sequence[str]) -> str:
-    """Quote the first values of a column."""
     more = f" (and {len(cells) - SHOWN:,} more)" if len(cells) > SHOWN else ""
     return ", ".join(f"'{printable(cell)}'" for cell in cells[:SHOWN]) + more
 
@@ -178,13 +178,6 @@ def eye_of(cell: str) -> str | None:
     """
     plain = unicodedata.normalize("NFKD", cell.casefold().replace("œ", "oe"))
     return EYES.get("".join(letter for letter in plain if letter.isalnum() or letter == "?"))
-
-
-def eyes_of(cells: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Read a column of eyes."""
-    found = [eye_of(cell) for cell in cells]
-    unread = [cell for cell, eye in zip(cells, found, strict=True) if eye is None]
-    return [eye or "" for eye in found], list(dict.fromkeys(unread))
 
 
 DATASET = ImageDataset(records, STEPS, options=("split", "labels", "columns"))

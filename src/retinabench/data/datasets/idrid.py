@@ -45,18 +45,18 @@ STEPS = (
     "THE_ZIP_OR_FOLDER --out data/idrid"
 )
 POOLED_HINT = "Name by --data what `retinabench prepare idrid --source … --size 224 --out …` made."
-Row = tuple[str, str, int, str]  # name, split, grade, file
+Row = tuple[str, str, int, str, str]  # name, split, grade, file, SHA-256 of the original file where that is stated
 
 
 def records(source: Path, *, survey: Survey | None = None, split: str | None = None) -> Records:
     """Read the official split of 413 and 103 images."""
     files = open_files(source)
-    compact = "labels.csv" in files
-    name, of_split, grade, path = zip(*(_compact(files) if compact else _official(files)), strict=True)
+    rows = _compact(files) if "labels.csv" in files else _official(files)
+    name, of_split, grade, path, sums = zip(*rows, strict=True)
     found = pair(make_records(name, grade, source=path, split=of_split), files, survey)
-    published = _published_sums(files) if compact else {}
-    # Images with equal bytes are of one patient. The patient is named after the first of them, so that the name
-    # is kept when a damaged file is replaced.
+    published = dict(zip(name, sums, strict=True))
+    # Images with equal bytes are of one patient, also where the files were compressed again. The patient is named after the
+    # first of them, so that the name is kept when a damaged file is replaced.
     first: dict[str, str] = {}
     patients = [
         first.setdefault(published.get(image) or _sha256(files, file) or image, image)
@@ -102,13 +102,8 @@ def _compact(files: Files) -> Iterator[Row]:
             word_of(row, "split", where, list(OFFICIAL)),
             grade_of(row, "grade", where),
             f"images/{cells['file']}",
+            cells.get("sha256_original", ""),
         )
-
-
-def _published_sums(files: Files) -> dict[str, str]:
-    """Return the SHA-256 of the original files, which find equal images even if the files were compressed again."""
-    rows = read_table(files, "labels.csv", ("name",))
-    return {cells["name"]: cells.get("sha256_original", "") for _, cells in rows}
 
 
 def _official(files: Files) -> Iterator[Row]:
@@ -126,7 +121,7 @@ def _official(files: Files) -> Iterator[Row]:
         for row, image in zip(rows, ids_of(rows, "Image name", where), strict=True):
             # Both parts number their images from 1; the split makes the names unique.
             path = root / "1. Original Images" / folder / f"{image}.jpg"
-            yield f"{image}_{split}", split, grade_of(row, "Retinopathy grade", where), str(path)
+            yield f"{image}_{split}", split, grade_of(row, "Retinopathy grade", where), str(path), ""
 
 
 def _sha256(files: Files, name: str) -> str:

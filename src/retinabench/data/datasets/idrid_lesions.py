@@ -112,12 +112,9 @@ def _official(source: Path) -> Iterator[_Sample]:
             places = {k: truths / part / folder / f"{file.stem}_{k}.tif" for k, (_, folder) in KINDS.items()}
             masks = {kind: place for kind, place in places.items() if place.is_file()}
             yield _Sample(file.stem, file, tuple(k in masks for k in KINDS), masks)
-    if any(source.rglob("2. Groundtruths")):
-        yield from _healthy(source)
-
-
-def _healthy(source: Path) -> Iterator[_Sample]:
-    """Yield the images of grade 0 of the grading archive, except those with an identical image of another grade."""
+    if not any(source.rglob("2. Groundtruths")):
+        return
+    # The images of grade 0 of the grading archive, except those with an identical image of another grade.
     graded = idrid.records(source)
     doubtful = set(graded.patient_id[graded.grade > 0])  # equal bytes share a patient id there
     for row in np.flatnonzero(graded.grade == 0):

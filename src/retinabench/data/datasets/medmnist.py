@@ -95,7 +95,6 @@ def stamp_of(source: str, root: Path | None) -> str:
 
 
 def _place(source: str, root: Path | None) -> tuple[Path, str, str]:
-    """Return file, split and number."""
     name, short, number = source.rsplit(":", 2)
     base = root or Path()
     return base if base.is_file() else base / name, short, number

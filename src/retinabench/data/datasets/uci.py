@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,9 +62,9 @@ SETS: dict[str, Protocol] = {
 
 @dataclass(frozen=True, eq=False)
 class Regression:
-    """One set with its random splits; a `retinabench.data.dataset.Dataset`.
+    """One set with its random splits.
 
-    Shapes: `inputs` (N, D), `targets` (N,).
+    Shapes: `inputs` (N, D), `targets` (N,), `train` (splits, n), `test` (splits, N - n).
     """
 
     name: str
@@ -74,20 +73,6 @@ class Regression:
     train: Rows
     test: Rows
     fingerprint: str
-
-    image_id = None
-    patient_id = None
-
-    @property
-    def groups(self) -> NDArray[np.str_]:
-        """(N,) the name of the set."""
-        return np.full(len(self), self.name)
-
-    @property
-    def splits(self) -> Mapping[str, Rows]:
-        """The rows of every split: ``train-0``, ``test-0``, …"""
-        parts = (("train", self.train), ("test", self.test))
-        return {f"{part}-{k}": rows for part, table in parts for k, rows in enumerate(table)}
 
     def __len__(self) -> int:
         return len(self.targets)

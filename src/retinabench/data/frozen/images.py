@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.data.datasets.synthetic import read
-from retinabench.data.frozen.definition import HASH_BYTES, BenchmarkTruth, FrozenBenchmark, listing_sha256, truth_of
+from retinabench.data.frozen.definition import HASH_BYTES, FrozenBenchmark, listing_sha256, truth_of
 from retinabench.data.prepare import prepare
 from retinabench.data.prepared import Prepared
 from retinabench.data.preprocessing.preprocess import Recipe
@@ -76,14 +76,9 @@ def check_images(benchmark: FrozenBenchmark, data: Prepared) -> None:
             file=data.folder,
             hint=_versions_hint(benchmark),
         )
-    _check_truth(benchmark, data, truth)
-
-
-def _check_truth(benchmark: FrozenBenchmark, data: Prepared, truth: BenchmarkTruth) -> None:
-    records = data.records
-    order = np.argsort(records.image_id)
+    order = np.argsort(data.records.image_id)
     for column in ("grade", "domain", "split"):
-        if not np.array_equal(getattr(records, column)[order], getattr(truth, column)):
+        if not np.array_equal(getattr(data.records, column)[order], getattr(truth, column)):
             raise InputError(f"{column} differs from that of {benchmark.name}", file=data.folder)
 
 

@@ -171,13 +171,11 @@ def _blocks(size: int, strength: float, texture: np.random.Generator) -> Floats:
     """Pattern (3, size, size) of 64 x 64 blocks, as strong compression leaves it."""
     levels = np.float32(strength) * texture.standard_normal((64, 64, 3), dtype=np.float32)
     mean = _block_shares(size)
-    pattern: Floats = np.stack([mean @ levels[..., c] @ mean.T for c in range(3)])
-    return pattern
+    return np.stack([mean @ levels[..., c] @ mean.T for c in range(3)])
 
 
 @lru_cache(maxsize=16)
 def _block_shares(size: int) -> Floats:
     """Return (size, 64): the share of each pixel that each of 64 blocks takes up."""
     covered = np.clip(np.linspace(0, 64, size + 1)[:, None] - np.arange(64), 0, 1)
-    shares: Floats = (np.diff(covered, axis=0) * (size / 64)).astype(np.float32)
-    return shares
+    return (np.diff(covered, axis=0) * (size / 64)).astype(np.float32)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -112,12 +111,7 @@ def _true_grade(index: int, seed: int, population: Population) -> int:
     shared = stream("patient_grade", seed, population, index // 2).standard_normal()
     own = stream("eye_grade", seed, population, index).standard_normal()
     z = np.sqrt(FELLOW_EYE_CORRELATION) * shared + np.sqrt(1 - FELLOW_EYE_CORRELATION) * own
-    return int(np.searchsorted(_cumulative(population), ndtr(z), side="right"))
-
-
-@lru_cache
-def _cumulative(population: Population) -> NDArray[np.float64]:
-    return np.cumsum(GRADE_MIX[population])[:-1]
+    return int(np.searchsorted(np.cumsum(GRADE_MIX[population])[:-1], ndtr(z), side="right"))
 
 
 def _lesion_counts(grade: int, rng: np.random.Generator) -> dict[str, int]:
@@ -248,7 +242,10 @@ def _masks(
         disc[window] = disc_cover(raster, eye, *window)
     found = {"field_of_view": field, "optic_disc": (_shrink(raster, disc) >= 0.5) & field}
     if facts.lesions["venous_beading"]:
-        layers = {**layers, "venous_beading": _beading_layer(raster, eye, placed["venous_beading"])}
+        factor, beaded = beading(eye.veins, placed["venous_beading"])
+        layer = raster.layer()
+        draw_branches(raster, layer, (replace(eye.veins.trunks, alive=beaded), factor, 1.0))
+        layers = {**layers, "venous_beading": raster.inside(layer)}
     for name in LESIONS:
         if name in layers:
             mask = _shrink(raster, layers[name]) >= MASK_SHARE
@@ -257,14 +254,6 @@ def _masks(
             mask[row, column] = True
             found[name] = mask & field
     return found
-
-
-def _beading_layer(raster: Raster, eye: Eye, centres: NDArray[np.floating]) -> Floats:
-    """Return the layer of the beaded stretches alone."""
-    factor, beaded = beading(eye.veins, centres)
-    layer = raster.layer()
-    draw_branches(raster, layer, (replace(eye.veins.trunks, alive=beaded), factor, 1.0))
-    return raster.inside(layer)
 
 
 def _shrink(raster: Raster, layer: Floats) -> Floats:

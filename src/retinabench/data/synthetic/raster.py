@@ -48,8 +48,7 @@ class Raster:
 
     def inside(self, layer: Floats) -> Floats:
         """Return the view (side, side) of a layer without its margin."""
-        view: Floats = layer[self.margin : -self.margin, self.margin : -self.margin]
-        return view
+        return layer[self.margin : -self.margin, self.margin : -self.margin]
 
     def pixels(self, points: NDArray[np.floating]) -> Floats:
         """Turn eye coordinates (..., 2) into layer coordinates (column, row) in pixels."""
@@ -175,16 +174,14 @@ class Raster:
     def texture(self, coefficients: NDArray[np.floating]) -> Floats:
         """Return the cubic spline surface (side, side) with the given (n, n) coefficients over the frame."""
         basis = spline_basis(self.side, len(coefficients))
-        surface: Floats = basis @ coefficients.astype(np.float32) @ basis.T
-        return surface
+        return basis @ coefficients.astype(np.float32) @ basis.T
 
 
 def _volume(radius: Floats, edge: Floats) -> Floats:
     """Volume over pi under a spot whose edge falls linearly from radius - edge to radius + edge."""
     tiny = np.float32(1e-6)
     cone = (radius + edge) ** 3 / (6 * edge + tiny)
-    volume: Floats = np.where(radius < edge, cone, radius**2 + edge**2 / 3) + tiny
-    return volume
+    return np.where(radius < edge, cone, radius**2 + edge**2 / 3) + tiny
 
 
 def _ripple(cosine: Floats, sine: Floats, waves: Floats) -> Floats:
@@ -207,5 +204,4 @@ def spline_basis(side: int, count: int) -> Floats:
     knots = np.arange(-3, count + 1) / cells
     edges = np.linspace(0, 1, side + 1)
     primitives = BSpline(knots, np.eye(count), 3, extrapolate=False).antiderivative()
-    basis: Floats = (np.diff(primitives(edges), axis=0) * side).astype(np.float32)
-    return basis
+    return (np.diff(primitives(edges), axis=0) * side).astype(np.float32)
