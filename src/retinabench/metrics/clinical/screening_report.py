@@ -162,8 +162,7 @@ def judge(
         return "never positive"
     if specificity.value == 0:
         return "always positive"
-    gains = net_benefit_gain, brier_skill
-    if all(one.value <= 0 for one in gains) and any(_below(one, 0) for one in gains):
+    if _below(net_benefit_gain, 0) and _below(brier_skill, 0):
         return "not useful" if auroc.value < POOR else "probabilities"
     if _above_zero(net_benefit_gain):
         return "useful"
