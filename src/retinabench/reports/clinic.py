@@ -546,7 +546,7 @@ def calibration_panel(summary: CalibrationSummary, smooth: SmoothCalibration | N
     figure, [[axes]] = canvas(WIDTH, WIDTH)
     axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.7, linestyle=(0, (2, 3)))
     if smooth is not None:
-        draw_lines(axes, [Line(MODEL, smooth.prob, smooth.observed, smooth.low, smooth.high)], alpha=0.2)
+        draw_lines(axes, [Line(MODEL, smooth.prob, smooth.observed, smooth.low, smooth.high)])
     x = np.array([one.forecast for one in summary.curve])
     y, low, high = np.array([(o.observed.value, o.observed.low, o.observed.high) for o in summary.curve]).T
     ends = np.nan_to_num(np.stack([y - low, high - y]))
