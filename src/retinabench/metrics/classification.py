@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.weighted_images import Bools, Cases, Floats, Weighted, ratio
+from retinabench.metrics.weighted_images import LEAST, Bools, Cases, Floats, Weighted, ratio
 
 EYEPACS_TEST = np.array([31_403, 3_042, 6_282, 977, 966]) / 42_670  # grades 0 to 4, counted in the label file
 
@@ -127,8 +127,8 @@ def auprc_of(w: Weighted) -> Floats:
     References:
         Davis and Goadrich, The relationship between precision-recall and ROC curves, ICML (2006).
     """
-    hit, false = w.ranked
-    return average_precision(hit, hit + false)
+    called = np.take(w.called, np.append(0, w.cases.positive_steps), axis=-1)
+    return average_precision(w.positives_called, called)
 
 
 def ood_auroc_of(w: Weighted) -> Floats:
@@ -167,7 +167,7 @@ def average_precision(hit: Floats, called: Floats) -> Floats:
 
     hit, called: (..., G+1) mass of the positive and of all images at or above each threshold, led by 0. NaN without positives.
     """
-    precision = np.divide(hit, called, out=np.zeros_like(hit), where=called > 0)
+    precision = hit / np.maximum(called, LEAST)
     return ratio((np.diff(hit) * precision[..., 1:]).sum(axis=-1), hit[..., -1])
 
 

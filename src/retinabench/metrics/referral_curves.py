@@ -4,26 +4,24 @@ Images are referred in the order of their uncertainty, the largest first. With n
 0, 1, … n-1 referred. Ties in uncertainty are shared evenly (see `weighted_images`), so that no value depends on the order
 of the rows.
 
-**Average precision** is no sum over pairs: every image that enters changes the precision at all positives below it,
-
-    AP = sum over retained positives i of  w_i x (positives at or above p_i) / (all at or above p_i)  / positives
-
-The two masses "at or above" are therefore kept for every distinct probability of a positive and brought up to date as images
-enter: N x N_positive simple operations, half a second for 42,670 images with 8,225 positives. Beyond `WORK` operations only
-`GRID` counts are exact, evenly spaced, and the others are interpolated linearly. Bootstrap replicates evaluate `COARSE` counts.
+The area of a mean is a weighted sum over images, and that of AUROC without ties one over the images within reach: neither
+needs the curve. Average precision takes N x N_positive operations (`average_precision`): beyond `WORK` only `GRID` counts are
+exact, evenly spaced, and the others are interpolated linearly. Bootstrap replicates evaluate `COARSE` counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from retinabench.core.results import BLUE, Row, Tabular, axes_or_new
+from retinabench.metrics.average_precision import PositiveRanks, average_precision_at, precision_at_few
 from retinabench.metrics.ordered_pairs import Pairs
-from retinabench.metrics.weighted_images import SLACK, Bools, Cases, Floats, Index, Points, Weighted, as_index, ratio
+from retinabench.metrics.weighted_images import SLACK, Bools, Cases, Floats, Index, Weighted, harmonic, ratio
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,9 +36,6 @@ A reach that depended on the images, such as "as long as ten of each class remai
 WORK = 1.2e9
 GRID = 1000
 COARSE = 25
-FEW = 8  # as many images enter one by one; more are gathered first
-MANY_STEPS = 1000
-"""Distinct probabilities of positives above which rows are taken one by one, without the probabilities that a row lacks."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,12 +116,17 @@ def area_of(w: Weighted, metric: str) -> Floats:
     References:
         Band et al., Benchmarking Bayesian deep learning on diabetic retinopathy detection tasks, NeurIPS (2021).
     """
-    if w.weight.ndim > 1 and metric == "auprc":
+    closed = metric == "auroc" and len(w.cases.ends) == len(w.cases) and w.whole_rows.any()
+    if w.weight.ndim > 1 and (metric == "auprc" or (closed and not w.whole)):
         return np.array([area_of(Weighted(w.cases, row), metric) for row in w.weight])
+    if metric in MEANS:
+        return np.asarray(np.einsum("...n,n->...", w.mean_factor, MEANS[metric](w.cases)) / w.total)[()]
+    if closed:
+        return np.where(w.derived(_both_within_reach), _area_of_ranks(w), np.nan)[()]
     value = w.derived(METRICS[metric])
     if not ranks_classes(metric):
         return _mean(value, np.isfinite(value) & w.there)
-    return np.where(_both_within_reach(w), _mean(value, _within_reach(w)), np.nan)[()]
+    return np.where(w.derived(_both_within_reach), _mean(value, _within_reach(w)), np.nan)[()]
 
 
 def value_at(w: Weighted, metric: str, referred: float) -> Floats:
@@ -183,14 +183,55 @@ def enough_of_both(w: Weighted) -> Bools:
 
 def _within_reach(w: Weighted) -> Bools:
     """(..., K) whether a count enters the areas of AUROC and AUPRC."""
-    return np.asarray((w.points >= ((1 - REACH) * w.total * (1 - SLACK))[..., None]) & w.there)
+    return np.asarray((np.arange(w.there.shape[-1]) >= _before_reach(w)[..., None]) & w.there)
+
+
+def _before_reach(w: Weighted) -> Index:
+    """(...,) number of the counts that retain too few images to enter the areas of AUROC and AUPRC."""
+    return np.asarray(np.ceil((1 - REACH) * (1 - SLACK) * w.total / w.step).astype(np.intp) - 1)
 
 
 def _both_within_reach(w: Weighted) -> Bools:
     """(...,) whether both classes are retained at every count that enters the areas of AUROC and AUPRC."""
-    last = np.argmax(_within_reach(w), axis=-1)[..., None]
-    fewest = np.minimum(*(np.take_along_axis(m, last, axis=-1) for m in (w.retained_positives, w.retained_negatives)))
-    return np.asarray(fewest[..., 0] > 0)
+    last = w.locate(np.asarray((_before_reach(w) + 1) * w.step)[..., None])
+    positives = last.retained(w.positive_mass)
+    return np.asarray(np.minimum(positives, last.retained(w.mass) - positives)[..., 0] > 0)
+
+
+def _area_of_ranks(w: Weighted) -> Floats:
+    """(...,) mean AUROC over the counts within reach, for whole weights and without ties in uncertainty.
+
+    Where a positive image enters, its share of the pairs is slope + rest / x at the positive mass x, over the negative mass, which
+    stays: the sum over its counts is a difference of harmonic numbers. Of a negative image the classes are exchanged.
+    """
+    before = _before_reach(w)[..., None]
+    places = w.locate(before + 1.0).block.ravel()
+    first = int(places.min())
+    pairs = _ordered_pairs(w)[..., first:]
+    mass, positive = w.mass[..., first:], w.positive_mass[..., first:-1]
+    other = np.where(w.cases.label[first:], mass[..., :-1] - positive, positive)
+    slope = np.diff(pairs) / np.maximum(np.diff(mass), 1)
+    rest = pairs[..., :-1] - slope * (mass[..., :-1] - other)
+    retained, sums = np.maximum(mass, before), harmonic(int(np.max(w.count)))
+    inverse = np.take(sums, (retained[..., 1:] - other).astype(np.intp))
+    inverse -= np.take(sums, (retained[..., :-1] - other).astype(np.intp))
+    share = (slope * np.diff(retained) + rest * inverse) / np.maximum(other, 1)
+    # Each row from its own first place, so that its sum is the same beside any others.
+    rows = np.arange(len(places)) * share.shape[-1]
+    area = np.add.reduceat(share.ravel(), np.stack([rows, rows + places - first], axis=1).ravel())[1::2]
+    return np.asarray(area.reshape(w.count.shape) / (w.count - before[..., 0]))
+
+
+def _ordered_pairs(w: Weighted) -> Floats:
+    """(..., N+1) `Pairs.cumulate` of whole weights without ties in uncertainty; of two tails without ties by three sums of integers."""
+    index, label = w.cases.index(Pairs), w.cases.label
+    if not index.tails or index.ties:
+        return index.cumulate(w.weight, whole=True)[0]
+    lower = w.cases.prob < w.cases.prob[-1]
+    below, above = (np.cumsum(w.numbers * met, axis=-1, dtype=np.int32) for met in (lower & ~label, label & ~lower))
+    pairs = np.zeros(w.mass.shape)
+    pairs[..., 1:] = np.cumsum(np.multiply(np.where(label, below, above), w.numbers, dtype=np.int64), axis=-1)
+    return pairs
 
 
 def _mean(value: Floats, enters: Bools) -> Floats:
@@ -247,6 +288,13 @@ def _auroc(w: Weighted) -> Floats:
     return ratio(ordered, w.retained_positives * w.retained_negatives)
 
 
+MEANS: dict[str, Callable[[Cases], NDArray[Any]]] = {
+    "accuracy": lambda cases: (~cases.error).astype(np.float64),
+    "nll": lambda cases: cases.log_loss,
+    "brier": lambda cases: cases.squared_error,
+}
+"""The value (N,) of which the metric is the mean."""
+
 METRICS: dict[str, Callable[[Weighted], Floats]] = {
     "accuracy": _accuracy,
     "nll": lambda w: _mean_of(w, w.cases.log_loss),
@@ -257,21 +305,6 @@ METRICS: dict[str, Callable[[Weighted], Floats]] = {
     "prevalence": lambda w: np.asarray(w.retained_positives / w.points),
     "brier": lambda w: _mean_of(w, w.cases.squared_error),
 }
-
-
-# ------------------------------------------------------------------------- average precision at every count
-
-
-class PositiveRanks:
-    """The rank of every image among the G distinct probabilities of positive images.
-
-    `count` is G; `of` (N,) says of how many of them the image's own probability is at or above.
-    """
-
-    def __init__(self, cases: Cases) -> None:
-        steps = np.unique(cases.prob[cases.label])
-        self.count = len(steps)
-        self.of: Index = as_index(np.searchsorted(steps, cases.prob, side="right"))
 
 
 def auprc_values(w: Weighted) -> tuple[Floats, Bools | None]:
@@ -286,117 +319,6 @@ def auprc_values(w: Weighted) -> tuple[Floats, Bools | None]:
     return np.interp(np.arange(count), chosen, known), exact
 
 
-def average_precision_at(w: Weighted, at: Points) -> Floats:
-    """Return the average precision (M,) of one weighting at ascending points, NaN without positives."""
-    state = _Entered(w)
-    block, fraction = at.block, at.fraction
-    out = np.empty(len(block))
-    ends = w.cases.ends
-    first = np.where(block > 0, ends[np.maximum(block, 1) - 1] + 1, 0)
-    places = zip(block.tolist(), fraction.tolist(), first.tolist(), (ends[block] + 1).tolist(), strict=True)
-    ahead = -1
-    for k, (b, f, start, end) in enumerate(places):
-        if f == 1:
-            state.enter(end)
-            out[k] = state.value()
-            continue
-        if end - start == 1:  # no ties: the usual case, several times faster
-            state.enter(start)
-            out[k] = state.value_with_next(f)
-            continue
-        if b != ahead:
-            state.enter(start)
-            state.look_ahead(end)
-            ahead = b
-        out[k] = state.value_between(f)
-    return out
-
-
-class _Entered:
-    """Masses at or above every distinct probability of a positive: of positives, and of all; and of positives at it."""
-
-    def __init__(self, w: Weighted) -> None:
-        ranks = w.cases.index(PositiveRanks)
-        self.rank, self.size = ranks.of, ranks.count
-        self.weight, self.label = w.weight, w.cases.label
-        self.entered = 0
-        self.now = np.zeros((3, self.size))
-        self.now[1] = 1e-300  # so that 0 / 0 is 0; lost in the first addition
-        self.more = np.zeros((3, self.size))
-        self.quotient, self.divisor = np.empty(self.size), np.empty(self.size)
-        self.base = self.gain = self.mixed = np.empty((3, 0))
-
-    def enter(self, last: int) -> None:
-        """Let the images up to `last` enter."""
-        first, self.entered = self.entered, last
-        self._add(self.now, first, last)
-
-    def look_ahead(self, last: int) -> None:
-        """Hold what the images up to `last` would add, at the probabilities of positives that then are in."""
-        self.more[:] = 0
-        self._add(self.more, self.entered, last)
-        held = np.flatnonzero(self.now[2] + self.more[2])
-        self.base, self.gain = self.now[:, held], self.more[:, held]
-        self.mixed = np.empty((2, len(held)))
-
-    def _add(self, masses: Floats, first: int, last: int) -> None:
-        if last - first > FEW:
-            part = slice(first, last)
-            rank, weight, label = self.rank[part], self.weight[part], self.label[part]
-            every = np.bincount(rank, weight, minlength=self.size + 1)
-            ours = np.bincount(rank[label], weight[label], minlength=self.size + 1)
-            masses[0] += np.cumsum(ours[:0:-1])[::-1]
-            masses[1] += np.cumsum(every[:0:-1])[::-1]
-            masses[2] += ours[1:]
-            return
-        for i in range(first, last):
-            rank, weight = self.rank[i], self.weight[i]
-            masses[1, :rank] += weight
-            if self.label[i]:
-                masses[0, :rank] += weight
-                masses[2, rank - 1] += weight
-
-    def value(self) -> float:
-        """Average precision of the images entered."""
-        above, called, here = self.now
-        if not self.size or above[0] <= 0:
-            return np.nan
-        np.divide(above, called, out=self.quotient)
-        return float(here.dot(self.quotient) / above[0])
-
-    def value_with_next(self, fraction: float) -> float:
-        """Average precision of the images entered and of this fraction of the next one."""
-        above, called, here = self.now
-        rank, label = self.rank[self.entered], self.label[self.entered]
-        part = fraction * float(self.weight[self.entered])
-        gain = part if label else 0.0
-        if not self.size or above[0] + gain <= 0:
-            return np.nan
-        precision, divisor = self.quotient, self.divisor
-        np.add(above[:rank], gain, out=precision[:rank])
-        np.add(called[:rank], part, out=divisor[:rank])
-        np.divide(precision[:rank], divisor[:rank], out=precision[:rank])
-        np.divide(above[rank:], called[rank:], out=precision[rank:])
-        own = part * precision[rank - 1] if label else 0.0
-        return float((here.dot(precision) + own) / (above[0] + gain))
-
-    def value_between(self, fraction: float) -> float:
-        """Average precision with this fraction of what was looked ahead."""
-        if not self.mixed.size:
-            return np.nan
-        np.multiply(self.gain[:2], fraction, out=self.mixed)
-        self.mixed += self.base[:2]
-        above, called = self.mixed
-        positives = above[0]
-        if positives <= 0:
-            return np.nan
-        np.divide(above, called, out=called)
-        return float((self.base[2].dot(called) + fraction * self.gain[2].dot(called)) / positives)
-
-
-# -------------------------------------------------------- average precision at a few counts of many weightings
-
-
 def coarse_auprc_area(w: Weighted) -> Floats:
     """(...,) mean average precision over `COARSE` evenly spaced counts that retain at least half of the images.
 
@@ -405,104 +327,14 @@ def coarse_auprc_area(w: Weighted) -> Floats:
     if w.weight.ndim == 1:
         single: Floats = coarse_auprc_area(Weighted(w.cases, w.weight[None]))[0]
         return single
-    both = _both_within_reach(w)
+    both = w.derived(_both_within_reach)
     if not both.any():
         return np.full(len(both), np.nan)
-    first, last = np.argmax(_within_reach(w), axis=1)[:, None], w.count[:, None] - 1
+    first, last = _before_reach(w)[:, None], w.count[:, None] - 1
     place = first + np.arange(COARSE) * ((last - first) / (COARSE - 1))
     place[:, -1] = last[:, 0]
     chosen = np.rint(place).astype(np.intp)
-    precision = _coarse_precision(w, w.at_points.chosen(chosen))
+    precision = precision_at_few(w, w.locate((chosen + 1) * w.step[:, None]))
     new = np.diff(chosen, axis=1, prepend=-1) > 0  # a short curve has fewer counts than are asked for
     mean = np.where(new, precision, 0.0).sum(axis=1) / new.sum(axis=1)
     return np.where(both, mean, np.nan)
-
-
-class _Ranks(NamedTuple):
-    """rank (N,): the first of the `steps` falling probabilities of positives that is not above the image's own; `steps` if none.
-
-    positive: (P,) the positive images. start (B+1,): the first image of each block, and N.
-    """
-
-    steps: int
-    rank: Index
-    positive: Index
-    start: Index
-
-    def held(self, weight: Floats) -> _Ranks:
-        """The ranks among those probabilities at which a positive image has weight (N,)."""
-        held = np.bincount(self.rank[self.positive], weight[self.positive], minlength=self.steps) > 0
-        before = np.append(0, np.cumsum(held))
-        return self._replace(steps=int(before[-1]), rank=before[self.rank])
-
-
-def _ranks(cases: Cases) -> _Ranks:
-    ranks = cases.index(PositiveRanks)
-    start = np.append(0, cases.ends + 1)
-    return _Ranks(ranks.count, ranks.count - ranks.of, np.flatnonzero(cases.label), start)
-
-
-def _coarse_precision(w: Weighted, at: Points) -> Floats:
-    """(R, M) average precision of the retained at M ascending points of every row, NaN where no positive image is retained."""
-    ranks = w.cases.index(_ranks)
-    block, fraction = at.block, at.fraction
-    rows, number = block.shape
-    if ranks.steps > MANY_STEPS:
-        if rows > 1:
-            single = zip(w.weight[:, None], block[:, None], fraction[:, None], strict=True)
-            return np.concatenate(
-                [_coarse_precision(Weighted(w.cases, row), Points(b, f, at.blocks)) for row, b, f in single]
-            )
-        ranks = ranks.held(w.weight[0])
-    # An image enters whole at the first point that retains its whole block. Before, at points that retain a part of
-    # the block, its part enters and leaves again.
-    whole = block + (fraction == 1)
-    entry = _entries(ranks.start[whole], len(w.cases))
-    part = _parts(w.weight, at, ranks.start)
-    size = number + 1, ranks.steps + 1
-    row = np.arange(rows)[:, None]
-
-    def masses(images: Index | slice, kept: Bools | slice) -> Floats:
-        """(R, M, G) mass that has entered at each of the G probabilities."""
-        bins = (row * size[0] + entry[:, images]) * size[1] + ranks.rank[images]
-        mass = w.weight[:, images].ravel()
-        found = np.asarray(np.bincount(bins.ravel(), mass, minlength=rows * size[0] * size[1]), np.float64)
-        if len(part.image):
-            bins = part.point[kept] * size[1] + ranks.rank[part.image[kept]]
-            np.add.at(found, bins, part.mass[kept])
-            np.subtract.at(found, bins + size[1], part.mass[kept])
-        entered = found.reshape(rows, *size)[:, :number, : ranks.steps]
-        for point in range(1, number):
-            entered[:, point] += entered[:, point - 1]
-        return entered
-
-    here = masses(ranks.positive, w.cases.label[part.image])
-    above, called = np.cumsum(here, axis=2), np.cumsum(masses(slice(None), slice(None)), axis=2)
-    precision = np.divide(above, called, out=called, where=called > 0)
-    return ratio(np.einsum("rmg,rmg->rm", here, precision), above[:, :, -1])
-
-
-def _entries(starts: Index, images: int) -> Index:
-    """(R, N) number of the first point at which each image has entered; at point m all images before starts (R, M) have."""
-    rows = len(starts)
-    marks = np.bincount((starts + np.arange(rows)[:, None] * (images + 1)).ravel(), minlength=rows * (images + 1))
-    return np.asarray(np.cumsum(marks.reshape(rows, images + 1)[:, :images], axis=1))
-
-
-class _Parts(NamedTuple):
-    """Images retained in part at a point: number of the point (row x (M + 1) + point), image, mass retained."""
-
-    point: Index
-    image: Index
-    mass: Floats
-
-
-def _parts(weight: Floats, at: Points, start: Index) -> _Parts:
-    row, point = np.nonzero(at.fraction < 1)
-    block = at.block[row, point]
-    first = start[block]
-    size = start[block + 1] - first
-    of = np.repeat(np.arange(len(row)), size)
-    image = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size) + first[of]
-    mass = weight[row[of], image] * at.fraction[row, point][of]
-    return _Parts(row[of] * (at.block.shape[1] + 1) + point[of], image, mass)

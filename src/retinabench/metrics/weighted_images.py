@@ -19,7 +19,7 @@ exactly the expectation over random tie breaking; for AUROC and AUPRC it is that
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -34,6 +34,7 @@ Built = TypeVar("Built")
 SLACK = 1e-12  # of the total mass: a point that misses a block's end by rounding is at the end
 MOST = 100_000_000  # images that the weights stand for: a curve has a point for each
 MANY = 2**18  # Images above which indexes are kept short.
+LEAST = 1e-300  # a divisor in place of 0 under 0: to leave such places out takes longer than to divide all others
 EPS = 1e-15  # probabilities are clipped to [EPS, 1 - EPS] in logarithms: one saturated mistake costs 34.5 nats, not infinity
 
 
@@ -45,15 +46,14 @@ def as_index(rows: Index) -> Index:
 def block_ends(ordered: Floats) -> Index:
     """Return the last place of each run of equal values in (N,) ordered ones."""
     ends = as_index(np.flatnonzero(ordered[1:] != ordered[:-1]))
-    return np.append(ends, np.asarray([len(ordered) - 1], ends.dtype))
+    return np.append(ends, np.asarray([len(ordered) - 1], ends.dtype)) if len(ordered) else ends
 
 
 def cumulate(mass: Floats, *, whole: bool = False) -> Floats:
     """(..., N+1) sums of the columns before, for (..., N); `whole` numbers as integers, in a quarter of the time."""
     sums = np.zeros((*mass.shape[:-1], mass.shape[-1] + 1))
     if whole:
-        numbers = mass.astype(np.int32)
-        sums[..., 1:] = np.cumsum(numbers, axis=-1, dtype=np.int32, out=numbers)
+        sums[..., 1:] = np.cumsum(mass.astype(np.int32, copy=False), axis=-1, dtype=np.int32)
     else:
         np.cumsum(mass, axis=-1, out=sums[..., 1:])
     return sums
@@ -66,16 +66,27 @@ def ratio(part: Floats, whole: Floats) -> Floats:
     return quotient
 
 
+def harmonic(most: int) -> Floats:
+    """The sums 1 + 1/2 + … + 1/n for n = 0 … `most`, and beyond; none depends on `most`."""
+    return _harmonic(1 << most.bit_length())
+
+
+@lru_cache(maxsize=1)
+def _harmonic(count: int) -> Floats:
+    return np.append(0.0, np.cumsum(1 / np.arange(1, count + 1)))
+
+
 def is_positive(prob: Floats, threshold: float = 0.5) -> Bools:
     """Whether probabilities (N,) count as positive: p >= threshold, but p > 0.5 at 0.5, as the papers have it."""
     return np.asarray(prob > 0.5 if threshold == 0.5 else prob >= threshold)
 
 
 class RankedImages:
-    """Images ordered by a score from the highest, equal values as one step."""
+    """Images, or those of some rows, ordered by a score (N,) from the highest, equal values as one step."""
 
-    def __init__(self, score: Floats) -> None:
-        self.order = as_index(np.argsort(-score, kind="stable"))
+    def __init__(self, score: Floats, rows: Index | None = None) -> None:
+        rows = np.arange(len(score)) if rows is None else rows
+        self.order = as_index(rows[np.argsort(-score[rows], kind="stable")])
         ranked = score[self.order]
         self.ends = block_ends(ranked)
         self.values: Floats = ranked[self.ends]
@@ -161,6 +172,16 @@ class Cases:
         """Images from the highest probability down."""
         return RankedImages(self.prob)
 
+    @cached_property
+    def positives_by_prob(self) -> RankedImages:
+        """The positive images from the highest probability down."""
+        return RankedImages(self.prob, np.flatnonzero(self.label))
+
+    @cached_property
+    def positive_steps(self) -> Index:
+        """(P,) how many distinct probabilities are at or above each of those of positive images, from the highest."""
+        return np.searchsorted(-self.by_prob.values, -self.positives_by_prob.values, side="right")
+
     def index(self, build: Callable[[Cases], Built]) -> Built:
         """Return `build(self)`, computed once: what a score needs of the images that does not depend on weights."""
         if build not in self._indexes:
@@ -171,7 +192,7 @@ class Cases:
     def forget(self) -> None:
         """Free the indexes, which are made again where they are asked for."""
         self._indexes.clear()
-        for name in ("by_prob", "log_loss", "squared_error"):
+        for name in ("by_prob", "log_loss", "squared_error", "positives_by_prob", "positive_steps"):
             vars(self).pop(name, None)
 
 
@@ -245,6 +266,11 @@ class Weighted:
         return self.sum(values) / self.total
 
     @cached_property
+    def numbers(self) -> NDArray[Any]:
+        """The weights, as integers where all are whole: these are masked and added up in a fraction of the time."""
+        return self.weight.astype(np.int32) if self.whole else self.weight
+
+    @cached_property
     def positive(self) -> Floats:
         """(..., N) weights of the positive images, 0 of the others."""
         return np.asarray(self.weight * self.cases.label)
@@ -268,15 +294,31 @@ class Weighted:
     def ranked(self) -> tuple[Floats, Floats]:
         """(..., G+1) mass of the positive and of the negative images at or above each distinct probability, led by 0."""
         ranking = self.cases.by_prob
-        both = (ranking.cumulate(mass, whole=self.whole) for mass in (self.positive, self.negative))
+        classes = (self.numbers * self.cases.label, self.numbers * ~self.cases.label)
+        both = (ranking.cumulate(mass, whole=self.whole) for mass in classes)
         return next(both), next(both)
+
+    @cached_property
+    def called(self) -> Floats:
+        """(..., G+1) mass of the images at or above each distinct probability, led by 0."""
+        return self.cases.by_prob.cumulate(self.numbers, whole=self.whole)
+
+    @cached_property
+    def positives_called(self) -> Floats:
+        """(..., P+1) mass of the positive images at or above each of their P distinct probabilities, led by 0."""
+        return self.cases.positives_by_prob.cumulate(self.numbers, whole=self.whole)
 
     # ------------------------------------------------------------ sums over the blocks of equal uncertainty
 
     @cached_property
     def whole(self) -> bool:
         """Whether all weights are whole numbers, such as those of replicates, whose sums are small integers."""
-        return bool(np.max(self.total) <= MOST and (self.weight == np.rint(self.weight)).all())
+        return bool(self.whole_rows.all())
+
+    @cached_property
+    def whole_rows(self) -> Bools:
+        """(...,) `whole` of each row by itself."""
+        return np.asarray((self.total <= MOST) & (self.weight == np.rint(self.weight)).all(axis=-1))
 
     def block_sums(self, mass: Floats, *, whole: bool = False) -> Floats:
         """(..., B+1) sums of a mass (..., N) over the blocks before, led by 0; see `cumulate`."""
@@ -286,17 +328,17 @@ class Weighted:
     @cached_property
     def mass(self) -> Floats:
         """(..., B+1) mass of the blocks before, from 0 to W."""
-        return self.block_sums(self.weight, whole=self.whole)
+        return self.block_sums(self.numbers, whole=self.whole)
 
     @cached_property
     def wrong_mass(self) -> Floats:
         """(..., B+1) mass of wrong predictions in the blocks before."""
-        return self.block_sums(self.weight * self.cases.error, whole=self.whole)
+        return self.block_sums(self.numbers * self.cases.error, whole=self.whole)
 
     @cached_property
     def positive_mass(self) -> Floats:
         """(..., B+1) mass of positive images in the blocks before."""
-        return self.block_sums(self.positive, whole=self.whole)
+        return self.block_sums(self.numbers * self.cases.label, whole=self.whole)
 
     # ------------------------------------------------------------ points: the counts of a referral curve
 
@@ -323,6 +365,8 @@ class Weighted:
     @cached_property
     def passed(self) -> Index:
         """(..., B+1) number of points at or below the mass of the blocks before; points are evenly spaced, so none is searched."""
+        if self.whole:
+            return self.mass.astype(np.intp)
         passed = ((self.mass + (SLACK * self.total)[..., None]) / self.step[..., None]).astype(np.intp)
         np.minimum(passed, self.count[..., None], out=passed)
         passed[..., -1] = self.count
@@ -353,6 +397,22 @@ class Weighted:
         np.divide(retained - before, gained, out=at.fraction, where=partial)
         np.clip(at.fraction, 0.0, 1.0, out=at.fraction)
         return at
+
+    @cached_property
+    def mean_factor(self) -> Floats:
+        """(..., N) factors: the mean over all points of the mean of a value over the retained is the sum of factor x value / W.
+
+        Where the retained mass x lies in a block that begins at the mass b, the share (x - b) / x of the retained is of this block;
+        beyond its end, mass / x. The sums over points are differences of `harmonic` numbers.
+        """
+        sums, step = np.take(harmonic(int(np.max(self.count))), self.passed), self.step[..., None]
+        factor = np.diff(self.passed) * step
+        factor -= self.mass[..., :-1] * np.diff(sums)
+        factor /= np.maximum(np.diff(self.mass), LEAST)
+        factor += sums[..., -1:]
+        factor -= sums[..., 1:]
+        sizes = np.diff(self.cases.ends, prepend=-1)
+        return self.weight * (factor if len(sizes) == len(self.cases) else np.repeat(factor, sizes, axis=-1))
 
     def along(self, sums: Floats) -> Floats:
         """(..., K) retained part at every point of a mass whose sums over the blocks before are (..., B+1)."""
