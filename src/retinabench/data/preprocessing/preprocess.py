@@ -147,9 +147,8 @@ def _graham(data: bytes, recipe: Recipe, name: str, image_id: str) -> NDArray[np
     needed = working_side(recipe.size)
     rgb = decode(data, name, needed)
     circle = field_circle(rgb)
-    if (
-        2 * circle.radius < needed
-    ):  # a small field of view in a large frame: decode finer, where the image has more to give
+    # A small field of view in a large frame: decode finer, where the image has more to give.
+    if 2 * circle.radius < needed and max(rgb.size) < max(dimensions(data)):
         rgb = decode(data, name, round(min(rgb.size) * needed / (2 * circle.radius)))
         circle = field_circle(rgb)
     if recipe.corrupt is not None:
