@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sklearn import metrics
 
 from retinabench.core.errors import InputError
-from retinabench.metrics import average_precision, ordered_pairs, referral_curves, weighted_images
+from retinabench.metrics import ordered_pairs, referral_curves, weighted_images
 from retinabench.metrics.ordered_pairs import NEAR, Pairs, earlier_ties, halvings, inside_blocks, near_pairs, two_tails
 from retinabench.metrics.referral_curves import (
     METRICS,
@@ -284,7 +284,7 @@ def test_average_precision_at_a_few_counts_is_that_of_every_count():
             exact.append(auprc_values(one)[0][chosen].mean())
         assert coarse_auprc_area(w) == pytest.approx(exact, abs=1e-12)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(average_precision, "MANY_STEPS", 3)
+            patch.setattr(referral_curves, "MANY_STEPS", 3)
             assert coarse_auprc_area(Weighted(w.cases, w.weight)) == pytest.approx(exact, abs=1e-12)
 
 

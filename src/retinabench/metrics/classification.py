@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.weighted_images import LEAST, Bools, Cases, Floats, Weighted, ratio
+from retinabench.metrics.weighted_images import Bools, Cases, Floats, Weighted, ratio
 
 EYEPACS_TEST = np.array([31_403, 3_042, 6_282, 977, 966]) / 42_670  # grades 0 to 4, counted in the label file
 
@@ -127,8 +127,9 @@ def auprc_of(w: Weighted) -> Floats:
     References:
         Davis and Goadrich, The relationship between precision-recall and ROC curves, ICML (2006).
     """
-    called = np.take(w.called, np.append(0, w.cases.positive_steps), axis=-1)
-    return average_precision(w.positives_called, called)
+    step = np.append(0, w.cases.positive_steps + 1)  # between them the sensitivity stays
+    hit, false = (np.take(mass, step, axis=-1) for mass in w.ranked)
+    return average_precision(hit, hit + false)
 
 
 def ood_auroc_of(w: Weighted) -> Floats:
@@ -167,8 +168,12 @@ def average_precision(hit: Floats, called: Floats) -> Floats:
 
     hit, called: (..., G+1) mass of the positive and of all images at or above each threshold, led by 0. NaN without positives.
     """
-    precision = hit / np.maximum(called, LEAST)
-    return ratio((np.diff(hit) * precision[..., 1:]).sum(axis=-1), hit[..., -1])
+    return ratio((np.diff(hit) * precision(hit, called)[..., 1:]).sum(axis=-1), hit[..., -1])
+
+
+def precision(hit: Floats, called: Floats) -> Floats:
+    """The share of the mass called positive that is, 0 where none is called; a division that leaves places out is slow."""
+    return hit / np.maximum(called, 1e-300)
 
 
 def _shifted_mass(w: Weighted) -> Floats:

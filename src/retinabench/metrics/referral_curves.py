@@ -5,23 +5,30 @@ Images are referred in the order of their uncertainty, the largest first. With n
 of the rows.
 
 The area of a mean is a weighted sum over images, and that of AUROC without ties one over the images within reach: neither
-needs the curve. Average precision takes N x N_positive operations (`average_precision`): beyond `WORK` only `GRID` counts are
-exact, evenly spaced, and the others are interpolated linearly. Bootstrap replicates evaluate `COARSE` counts.
+needs the curve.
+
+**Average precision** is no sum over pairs: every image that enters changes the precision at all positives below it,
+
+    AP = sum over retained positives i of  w_i x (positives at or above p_i) / (all at or above p_i)  / positives
+
+The two masses "at or above" are therefore kept for every distinct probability of a positive and brought up to date as images
+enter: N x N_positive simple operations, half a second for 42,670 images with 8,225 positives. Beyond `WORK` operations only
+`GRID` counts are exact, evenly spaced, and the others are interpolated linearly. Bootstrap replicates evaluate `COARSE` counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.results import BLUE, Row, Tabular, axes_or_new
-from retinabench.metrics.average_precision import PositiveRanks, average_precision_at, precision_at_few
+from retinabench.metrics.classification import precision
 from retinabench.metrics.ordered_pairs import Pairs
-from retinabench.metrics.weighted_images import SLACK, Bools, Cases, Floats, Index, Weighted, harmonic, ratio
+from retinabench.metrics.weighted_images import SLACK, Bools, Cases, Floats, Index, Points, Weighted, harmonic, ratio
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,6 +43,9 @@ A reach that depended on the images, such as "as long as ten of each class remai
 WORK = 1.2e9
 GRID = 1000
 COARSE = 25
+FEW = 8  # as many images enter one by one; more are gathered first
+MANY_STEPS = 1000
+"""Distinct probabilities of positives above which rows are taken one by one, without the probabilities that a row lacks."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +136,8 @@ def area_of(w: Weighted, metric: str) -> Floats:
     value = w.derived(METRICS[metric])
     if not ranks_classes(metric):
         return _mean(value, np.isfinite(value) & w.there)
-    return np.where(w.derived(_both_within_reach), _mean(value, _within_reach(w)), np.nan)[()]
+    within = np.arange(value.shape[-1]) >= _before_reach(w)[..., None]
+    return np.where(w.derived(_both_within_reach), _mean(value, within & w.there), np.nan)[()]
 
 
 def value_at(w: Weighted, metric: str, referred: float) -> Floats:
@@ -167,23 +178,13 @@ def values_on_grid(
     found = {}
     for name in metrics:
         value = w.derived(METRICS[name])
-        defined = enough_of_both(w) if ranks_classes(name) else np.ones_like(value, bool)
-        value = np.where(defined & (w.points >= least), value, np.nan)
+        retained = np.minimum(w.retained_positives, w.retained_negatives) if ranks_classes(name) else w.points
+        value = np.where((retained >= MIN_CLASS - 1e-9) & (w.points >= least), value, np.nan)
         before, after = (np.take_along_axis(value, side - 1, axis=-1) for side in (number, following))
         with np.errstate(invalid="ignore", divide="ignore"):
             between = (after - before) / (high - low) * (asked - low) + before
         found[name] = np.where(asked < low, np.nan, np.where(on_it, before, between))
     return found
-
-
-def enough_of_both(w: Weighted) -> Bools:
-    """(..., K) whether at least `MIN_CLASS` images of each class are retained."""
-    return np.asarray(np.minimum(w.retained_positives, w.retained_negatives) >= MIN_CLASS - 1e-9)
-
-
-def _within_reach(w: Weighted) -> Bools:
-    """(..., K) whether a count enters the areas of AUROC and AUPRC."""
-    return np.asarray((np.arange(w.there.shape[-1]) >= _before_reach(w)[..., None]) & w.there)
 
 
 def _before_reach(w: Weighted) -> Index:
@@ -193,9 +194,13 @@ def _before_reach(w: Weighted) -> Index:
 
 def _both_within_reach(w: Weighted) -> Bools:
     """(...,) whether both classes are retained at every count that enters the areas of AUROC and AUPRC."""
-    last = w.locate(np.asarray((_before_reach(w) + 1) * w.step)[..., None])
+    last = w.derived(_last_within_reach)
     positives = last.retained(w.positive_mass)
     return np.asarray(np.minimum(positives, last.retained(w.mass) - positives)[..., 0] > 0)
+
+
+def _last_within_reach(w: Weighted) -> Points:
+    return w.locate(np.asarray((_before_reach(w) + 1) * w.step)[..., None])
 
 
 def _area_of_ranks(w: Weighted) -> Floats:
@@ -205,14 +210,14 @@ def _area_of_ranks(w: Weighted) -> Floats:
     stays: the sum over its counts is a difference of harmonic numbers. Of a negative image the classes are exchanged.
     """
     before = _before_reach(w)[..., None]
-    places = w.locate(before + 1.0).block.ravel()
+    places = w.derived(_last_within_reach).block.ravel()
     first = int(places.min())
     pairs = _ordered_pairs(w)[..., first:]
     mass, positive = w.mass[..., first:], w.positive_mass[..., first:-1]
     other = np.where(w.cases.label[first:], mass[..., :-1] - positive, positive)
     slope = np.diff(pairs) / np.maximum(np.diff(mass), 1)
     rest = pairs[..., :-1] - slope * (mass[..., :-1] - other)
-    retained, sums = np.maximum(mass, before), harmonic(int(np.max(w.count)))
+    retained, sums = np.maximum(mass, before), harmonic(int(np.max(w.count)).bit_length())
     inverse = np.take(sums, (retained[..., 1:] - other).astype(np.intp))
     inverse -= np.take(sums, (retained[..., :-1] - other).astype(np.intp))
     share = (slope * np.diff(retained) + rest * inverse) / np.maximum(other, 1)
@@ -260,18 +265,6 @@ def _mean_of(w: Weighted, values: Floats) -> Floats:
     return np.asarray(w.along(w.block_sums(w.weight * values)) / w.points)
 
 
-def _accuracy(w: Weighted) -> Floats:
-    return np.asarray((w.points - w.along(w.wrong_mass)) / w.points)
-
-
-def _sensitivity(w: Weighted) -> Floats:
-    return ratio(w.along(w.block_sums(w.positive * w.cases.called)), w.retained_positives)
-
-
-def _specificity(w: Weighted) -> Floats:
-    return ratio(w.along(w.block_sums(w.negative * ~w.cases.called)), w.retained_negatives)
-
-
 def _auroc(w: Weighted) -> Floats:
     """Pairs: those of the blocks entered, then of the block at the threshold with its fraction f.
 
@@ -296,27 +289,141 @@ MEANS: dict[str, Callable[[Cases], NDArray[Any]]] = {
 """The value (N,) of which the metric is the mean."""
 
 METRICS: dict[str, Callable[[Weighted], Floats]] = {
-    "accuracy": _accuracy,
+    "accuracy": lambda w: np.asarray((w.points - w.along(w.wrong_mass)) / w.points),
     "nll": lambda w: _mean_of(w, w.cases.log_loss),
     "auroc": _auroc,
     "auprc": lambda w: w.derived(auprc_values)[0],
-    "sensitivity": _sensitivity,
-    "specificity": _specificity,
+    "sensitivity": lambda w: ratio(w.along(w.block_sums(w.positive * w.cases.called)), w.retained_positives),
+    "specificity": lambda w: ratio(w.along(w.block_sums(w.negative * ~w.cases.called)), w.retained_negatives),
     "prevalence": lambda w: np.asarray(w.retained_positives / w.points),
     "brier": lambda w: _mean_of(w, w.cases.squared_error),
 }
 
 
+# ------------------------------------------------------------------------- average precision at every count
+
+
 def auprc_values(w: Weighted) -> tuple[Floats, Bools | None]:
     """Average precision of one weighting at every point (K,), NaN without positives; and which points are exact, None for all."""
     count = len(w.points)
-    if count * float(w.cases.index(PositiveRanks).count) <= WORK:
+    if count * float(len(w.cases.positive_steps)) <= WORK:
         return average_precision_at(w, w.at_points), None
     chosen = np.unique(np.linspace(0, count - 1, GRID).round().astype(np.intp))
     known = average_precision_at(w, w.at_points.chosen(chosen))
     exact = np.zeros(count, bool)
     exact[chosen] = True
     return np.interp(np.arange(count), chosen, known), exact
+
+
+def average_precision_at(w: Weighted, at: Points) -> Floats:
+    """Return the average precision (M,) of one weighting at ascending points, NaN without positives."""
+    state = _Entered(w)
+    block, fraction = at.block, at.fraction
+    out = np.empty(len(block))
+    ends = w.cases.ends
+    first = np.where(block > 0, ends[np.maximum(block, 1) - 1] + 1, 0)
+    places = zip(block.tolist(), fraction.tolist(), first.tolist(), (ends[block] + 1).tolist(), strict=True)
+    ahead = -1
+    for k, (b, f, start, end) in enumerate(places):
+        if f == 1:
+            state.enter(end)
+            out[k] = state.value()
+            continue
+        if end - start == 1:  # no ties: the usual case, several times faster
+            state.enter(start)
+            out[k] = state.value_with_next(f)
+            continue
+        if b != ahead:
+            state.enter(start)
+            state.look_ahead(end)
+            ahead = b
+        out[k] = state.value_between(f)
+    return out
+
+
+class _Entered:
+    """Masses at or above every distinct probability of a positive: of positives, and of all; and of positives at it."""
+
+    def __init__(self, w: Weighted) -> None:
+        ranks = w.cases.index(_ranks)
+        self.rank, self.size = ranks.steps - ranks.rank, ranks.steps
+        self.weight, self.label = w.weight, w.cases.label
+        self.entered = 0
+        self.now = np.zeros((3, self.size))
+        self.now[1] = 1e-300  # so that 0 / 0 is 0; lost in the first addition
+        self.more = np.zeros((3, self.size))
+        self.quotient, self.divisor = np.empty(self.size), np.empty(self.size)
+        self.base = self.gain = self.mixed = np.empty((3, 0))
+
+    def enter(self, last: int) -> None:
+        """Let the images up to `last` enter."""
+        first, self.entered = self.entered, last
+        self._add(self.now, first, last)
+
+    def look_ahead(self, last: int) -> None:
+        """Hold what the images up to `last` would add, at the probabilities of positives that then are in."""
+        self.more[:] = 0
+        self._add(self.more, self.entered, last)
+        held = np.flatnonzero(self.now[2] + self.more[2])
+        self.base, self.gain = self.now[:, held], self.more[:, held]
+        self.mixed = np.empty((2, len(held)))
+
+    def _add(self, masses: Floats, first: int, last: int) -> None:
+        if last - first > FEW:
+            part = slice(first, last)
+            rank, weight, label = self.rank[part], self.weight[part], self.label[part]
+            every = np.bincount(rank, weight, minlength=self.size + 1)
+            ours = np.bincount(rank[label], weight[label], minlength=self.size + 1)
+            masses[0] += np.cumsum(ours[:0:-1])[::-1]
+            masses[1] += np.cumsum(every[:0:-1])[::-1]
+            masses[2] += ours[1:]
+            return
+        for i in range(first, last):
+            rank, weight = self.rank[i], self.weight[i]
+            masses[1, :rank] += weight
+            if self.label[i]:
+                masses[0, :rank] += weight
+                masses[2, rank - 1] += weight
+
+    def value(self) -> float:
+        """Average precision of the images entered."""
+        above, called, here = self.now
+        if not self.size or above[0] <= 0:
+            return np.nan
+        np.divide(above, called, out=self.quotient)
+        return float(here.dot(self.quotient) / above[0])
+
+    def value_with_next(self, fraction: float) -> float:
+        """Average precision of the images entered and of this fraction of the next one."""
+        above, called, here = self.now
+        rank, label = self.rank[self.entered], self.label[self.entered]
+        part = fraction * float(self.weight[self.entered])
+        gain = part if label else 0.0
+        if not self.size or above[0] + gain <= 0:
+            return np.nan
+        precision, divisor = self.quotient, self.divisor
+        np.add(above[:rank], gain, out=precision[:rank])
+        np.add(called[:rank], part, out=divisor[:rank])
+        np.divide(precision[:rank], divisor[:rank], out=precision[:rank])
+        np.divide(above[rank:], called[rank:], out=precision[rank:])
+        own = part * precision[rank - 1] if label else 0.0
+        return float((here.dot(precision) + own) / (above[0] + gain))
+
+    def value_between(self, fraction: float) -> float:
+        """Average precision with this fraction of what was looked ahead."""
+        if not self.mixed.size:
+            return np.nan
+        np.multiply(self.gain[:2], fraction, out=self.mixed)
+        self.mixed += self.base[:2]
+        above, called = self.mixed
+        positives = above[0]
+        if positives <= 0:
+            return np.nan
+        np.divide(above, called, out=called)
+        return float((self.base[2].dot(called) + fraction * self.gain[2].dot(called)) / positives)
+
+
+# -------------------------------------------------------- average precision at a few counts of many weightings
 
 
 def coarse_auprc_area(w: Weighted) -> Floats:
@@ -334,7 +441,145 @@ def coarse_auprc_area(w: Weighted) -> Floats:
     place = first + np.arange(COARSE) * ((last - first) / (COARSE - 1))
     place[:, -1] = last[:, 0]
     chosen = np.rint(place).astype(np.intp)
-    precision = precision_at_few(w, w.locate((chosen + 1) * w.step[:, None]))
+    precision = _coarse_precision(w, w.locate((chosen + 1) * w.step[:, None]))
     new = np.diff(chosen, axis=1, prepend=-1) > 0  # a short curve has fewer counts than are asked for
     mean = np.where(new, precision, 0.0).sum(axis=1) / new.sum(axis=1)
     return np.where(both, mean, np.nan)
+
+
+def _two_tails(cases: Cases) -> tuple[Index, Index] | None:
+    """None unless images enter from both ends of the probability scale inwards, those of equal probability together.
+
+    Shapes: (B+1,) how many of the distinct probabilities, from the highest, the blocks before hold, and from which one on they
+    hold all.
+    """
+    ranking, blocks = cases.by_prob, len(cases.ends)
+    block = np.repeat(np.arange(blocks), np.diff(cases.ends, prepend=-1))[ranking.order]
+    starts = np.append(0, ranking.ends[:-1] + 1)
+    if not cases.index(Pairs).tails or (np.minimum.reduceat(block, starts) < np.maximum.reduceat(block, starts)).any():
+        return None
+    low = ranking.values < cases.prob[-1]
+    held = [np.cumsum(np.bincount(block[starts[part]], minlength=blocks)) for part in (~low, low)]
+    return np.append(0, held[0]), len(starts) - np.append(0, held[1])
+
+
+def _precision_of_tails(w: Weighted, at: Points, tails: tuple[Index, Index]) -> Floats:
+    """`_coarse_precision` of two tails: at an image of the upper one the precision is the same at all points, and at an image of
+    the lower one it lacks the masses between them.
+    """
+    positives, steps = at.retained(w.positive_mass), w.cases.positive_steps
+    excluded = w.positives[:, None] - positives, w.total[:, None] - at.retained(w.mass)
+    gained = np.empty_like(positives)
+    for row, (hit, false) in enumerate(zip(*w.ranked, strict=True)):
+        called = hit + false
+        here, *masses = hit[steps + 1] - hit[steps], hit[steps + 1], called[steps + 1]
+        alone = np.append(0.0, np.cumsum(here * precision(*masses)))
+        # The edges of both tails before and after the block of each point, among all distinct probabilities and those of positives.
+        edges = np.stack([tail[at.block[row] + k] for tail in tails for k in (0, 1)])
+        places = np.searchsorted(steps, edges)
+        for point, (upper, then, lower, first) in enumerate(places.T.tolist()):
+            share = precision(*(mass[lower:] - out[row, point] for mass, out in zip(masses, excluded, strict=True)))
+            gained[row, point] = alone[upper] + np.einsum("p,p->", here[lower:], share)
+            if then == upper and first == lower:
+                continue
+            # Positive images of the block itself: those of the upper tail, and below all of it those of the lower one.
+            part, fraction, sums = np.r_[upper:then, first:lower], at.fraction[row, point], []
+            for ranked, mass in zip((hit, called), masses, strict=True):
+                inner, end, _, start = ranked[edges[:, point]]
+                sums.append(inner + fraction * (mass[part] - inner + np.where(part < then, 0.0, end - start)))
+            gained[row, point] += fraction * (here[part] * precision(*sums)).sum()
+    return ratio(gained, positives)
+
+
+class _Ranks(NamedTuple):
+    """rank (N,): the first of the `steps` falling probabilities of positives that is not above the image's own; `steps` if none.
+
+    positive: (P,) the positive images. start (B+1,): the first image of each block, and N.
+    """
+
+    steps: int
+    rank: Index
+    positive: Index
+    start: Index
+
+    def held(self, weight: Floats) -> _Ranks:
+        """The ranks among those probabilities at which a positive image has weight (N,)."""
+        held = np.bincount(self.rank[self.positive], weight[self.positive], minlength=self.steps) > 0
+        before = np.append(0, np.cumsum(held))
+        return self._replace(steps=int(before[-1]), rank=before[self.rank])
+
+
+def _ranks(cases: Cases) -> _Ranks:
+    steps = -cases.by_prob.values[cases.positive_steps]
+    return _Ranks(
+        len(steps), np.searchsorted(steps, -cases.prob), np.flatnonzero(cases.label), np.append(0, cases.ends + 1)
+    )
+
+
+def _coarse_precision(w: Weighted, at: Points) -> Floats:
+    """(R, M) average precision of the retained at M ascending points of every row, NaN where no positive image is retained."""
+    ranks = w.cases.index(_ranks)
+    block, fraction = at.block, at.fraction
+    rows, number = block.shape
+    if ranks.steps > MANY_STEPS:
+        tails = w.cases.index(_two_tails)
+        if tails is not None:
+            return _precision_of_tails(w, at, tails)
+        if rows > 1:
+            single = zip(w.weight[:, None], block[:, None], fraction[:, None], strict=True)
+            return np.concatenate(
+                [_coarse_precision(Weighted(w.cases, row), Points(b, f, at.blocks)) for row, b, f in single]
+            )
+        ranks = ranks.held(w.weight[0])
+    # An image enters whole at the first point that retains its whole block. Before, at points that retain a part of
+    # the block, its part enters and leaves again.
+    whole = block + (fraction == 1)
+    entry = _entries(ranks.start[whole], len(w.cases))
+    part = _parts(w.weight, at, ranks.start)
+    size = number + 1, ranks.steps + 1
+    row = np.arange(rows)[:, None]
+
+    def masses(images: Index | slice, kept: Bools | slice) -> Floats:
+        """(R, M, G) mass that has entered at each of the G probabilities."""
+        bins = (row * size[0] + entry[:, images]) * size[1] + ranks.rank[images]
+        mass = w.weight[:, images].ravel()
+        found = np.asarray(np.bincount(bins.ravel(), mass, minlength=rows * size[0] * size[1]), np.float64)
+        if len(part.image):
+            bins = part.point[kept] * size[1] + ranks.rank[part.image[kept]]
+            np.add.at(found, bins, part.mass[kept])
+            np.subtract.at(found, bins + size[1], part.mass[kept])
+        entered = found.reshape(rows, *size)[:, :number, : ranks.steps]
+        for point in range(1, number):
+            entered[:, point] += entered[:, point - 1]
+        return entered
+
+    here = masses(ranks.positive, w.cases.label[part.image])
+    above, called = np.cumsum(here, axis=2), np.cumsum(masses(slice(None), slice(None)), axis=2)
+    precision = np.divide(above, called, out=called, where=called > 0)
+    return ratio(np.einsum("rmg,rmg->rm", here, precision), above[:, :, -1])
+
+
+def _entries(starts: Index, images: int) -> Index:
+    """(R, N) number of the first point at which each image has entered; at point m all images before starts (R, M) have."""
+    rows = len(starts)
+    marks = np.bincount((starts + np.arange(rows)[:, None] * (images + 1)).ravel(), minlength=rows * (images + 1))
+    return np.asarray(np.cumsum(marks.reshape(rows, images + 1)[:, :images], axis=1))
+
+
+class _Parts(NamedTuple):
+    """Images retained in part at a point: number of the point (row x (M + 1) + point), image, mass retained."""
+
+    point: Index
+    image: Index
+    mass: Floats
+
+
+def _parts(weight: Floats, at: Points, start: Index) -> _Parts:
+    row, point = np.nonzero(at.fraction < 1)
+    block = at.block[row, point]
+    first = start[block]
+    size = start[block + 1] - first
+    of = np.repeat(np.arange(len(row)), size)
+    image = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size) + first[of]
+    mass = weight[row[of], image] * at.fraction[row, point][of]
+    return _Parts(row[of] * (at.block.shape[1] + 1) + point[of], image, mass)

@@ -34,7 +34,6 @@ Built = TypeVar("Built")
 SLACK = 1e-12  # of the total mass: a point that misses a block's end by rounding is at the end
 MOST = 100_000_000  # images that the weights stand for: a curve has a point for each
 MANY = 2**18  # Images above which indexes are kept short.
-LEAST = 1e-300  # a divisor in place of 0 under 0: to leave such places out takes longer than to divide all others
 EPS = 1e-15  # probabilities are clipped to [EPS, 1 - EPS] in logarithms: one saturated mistake costs 34.5 nats, not infinity
 
 
@@ -46,7 +45,7 @@ def as_index(rows: Index) -> Index:
 def block_ends(ordered: Floats) -> Index:
     """Return the last place of each run of equal values in (N,) ordered ones."""
     ends = as_index(np.flatnonzero(ordered[1:] != ordered[:-1]))
-    return np.append(ends, np.asarray([len(ordered) - 1], ends.dtype)) if len(ordered) else ends
+    return np.append(ends, np.asarray([len(ordered) - 1], ends.dtype))
 
 
 def cumulate(mass: Floats, *, whole: bool = False) -> Floats:
@@ -66,14 +65,10 @@ def ratio(part: Floats, whole: Floats) -> Floats:
     return quotient
 
 
-def harmonic(most: int) -> Floats:
-    """The sums 1 + 1/2 + … + 1/n for n = 0 … `most`, and beyond; none depends on `most`."""
-    return _harmonic(1 << most.bit_length())
-
-
-@lru_cache(maxsize=1)
-def _harmonic(count: int) -> Floats:
-    return np.append(0.0, np.cumsum(1 / np.arange(1, count + 1)))
+@lru_cache(maxsize=4)
+def harmonic(bits: int) -> Floats:
+    """The sums 1 + 1/2 + … + 1/n for all n of so many bits, from n = 0."""
+    return np.append(0.0, np.cumsum(1 / np.arange(1, 1 << bits)))
 
 
 def is_positive(prob: Floats, threshold: float = 0.5) -> Bools:
@@ -82,11 +77,10 @@ def is_positive(prob: Floats, threshold: float = 0.5) -> Bools:
 
 
 class RankedImages:
-    """Images, or those of some rows, ordered by a score (N,) from the highest, equal values as one step."""
+    """Images ordered by a score from the highest, equal values as one step."""
 
-    def __init__(self, score: Floats, rows: Index | None = None) -> None:
-        rows = np.arange(len(score)) if rows is None else rows
-        self.order = as_index(rows[np.argsort(-score[rows], kind="stable")])
+    def __init__(self, score: Floats) -> None:
+        self.order = as_index(np.argsort(-score, kind="stable"))
         ranked = score[self.order]
         self.ends = block_ends(ranked)
         self.values: Floats = ranked[self.ends]
@@ -173,14 +167,10 @@ class Cases:
         return RankedImages(self.prob)
 
     @cached_property
-    def positives_by_prob(self) -> RankedImages:
-        """The positive images from the highest probability down."""
-        return RankedImages(self.prob, np.flatnonzero(self.label))
-
-    @cached_property
     def positive_steps(self) -> Index:
-        """(P,) how many distinct probabilities are at or above each of those of positive images, from the highest."""
-        return np.searchsorted(-self.by_prob.values, -self.positives_by_prob.values, side="right")
+        """(P,) which of the distinct probabilities, from the highest, are those of positive images."""
+        ranking = self.by_prob
+        return np.unique(np.searchsorted(ranking.ends, np.flatnonzero(self.label[ranking.order])))
 
     def index(self, build: Callable[[Cases], Built]) -> Built:
         """Return `build(self)`, computed once: what a score needs of the images that does not depend on weights."""
@@ -192,7 +182,7 @@ class Cases:
     def forget(self) -> None:
         """Free the indexes, which are made again where they are asked for."""
         self._indexes.clear()
-        for name in ("by_prob", "log_loss", "squared_error", "positives_by_prob", "positive_steps"):
+        for name in ("by_prob", "log_loss", "squared_error", "positive_steps"):
             vars(self).pop(name, None)
 
 
@@ -298,16 +288,6 @@ class Weighted:
         both = (ranking.cumulate(mass, whole=self.whole) for mass in classes)
         return next(both), next(both)
 
-    @cached_property
-    def called(self) -> Floats:
-        """(..., G+1) mass of the images at or above each distinct probability, led by 0."""
-        return self.cases.by_prob.cumulate(self.numbers, whole=self.whole)
-
-    @cached_property
-    def positives_called(self) -> Floats:
-        """(..., P+1) mass of the positive images at or above each of their P distinct probabilities, led by 0."""
-        return self.cases.positives_by_prob.cumulate(self.numbers, whole=self.whole)
-
     # ------------------------------------------------------------ sums over the blocks of equal uncertainty
 
     @cached_property
@@ -405,14 +385,15 @@ class Weighted:
         Where the retained mass x lies in a block that begins at the mass b, the share (x - b) / x of the retained is of this block;
         beyond its end, mass / x. The sums over points are differences of `harmonic` numbers.
         """
-        sums, step = np.take(harmonic(int(np.max(self.count))), self.passed), self.step[..., None]
-        factor = np.diff(self.passed) * step
-        factor -= self.mass[..., :-1] * np.diff(sums)
-        factor /= np.maximum(np.diff(self.mass), LEAST)
+        sums, step = np.take(harmonic(int(np.max(self.count)).bit_length()), self.passed), self.step[..., None]
+        gained = np.diff(self.mass)
+        factor = (gained if self.whole else np.diff(self.passed) * step) - self.mass[..., :-1] * np.diff(sums)
+        factor /= np.maximum(gained, 1e-300)
         factor += sums[..., -1:]
         factor -= sums[..., 1:]
-        sizes = np.diff(self.cases.ends, prepend=-1)
-        return self.weight * (factor if len(sizes) == len(self.cases) else np.repeat(factor, sizes, axis=-1))
+        if len(self.cases.ends) < len(self.cases):
+            factor = np.repeat(factor, np.diff(self.cases.ends, prepend=-1), axis=-1)
+        return self.weight * factor
 
     def along(self, sums: Floats) -> Floats:
         """(..., K) retained part at every point of a mass whose sums over the blocks before are (..., B+1)."""

@@ -138,33 +138,21 @@ def _clearest(grey: Image.Image, brightness: NDArray[np.float32], first: Circle 
 
 
 def median_of_25(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return what `ImageFilter.MedianFilter(5)` does, in a seventh of the time: whole images are compared, not pixels.
+    """Return what `ImageFilter.MedianFilter(5)` does, in a fraction of the time: whole images are compared, not pixels.
 
-    With the columns and then the lines of each square of 5 x 5 in order, the median is among 13 places: of each other one it is
-    known that more than twelve are below it, or above. The least and the largest of any eight of them are not the median.
+    Of 14 of the 25 values neither the least nor the largest is the median; nor of the 12 others and one more, and so on.
     """
     height, width = grey.shape
     padded = np.pad(grey, 2, mode="edge")
-    columns = _in_order([padded[k : k + height] for k in range(5)])
-    lines = [_in_order([column[:, k : k + width] for k in range(5)]) for column in columns]
-    places = [(i, j) for i in range(5) for j in range(5) if max((i + 1) * (j + 1), (5 - i) * (5 - j)) <= 13]
-    found = [lines[i][j] for i, j in places]
-    held, further = found[:8], found[8:]
+    shifted = [padded[i : i + height, j : j + width] for i in range(5) for j in range(5)]
+    held, further = shifted[:14], shifted[14:]
     while len(held) > 2:
-        for k in range(1, len(held)):
-            held[0], held[k] = np.minimum(held[0], held[k]), np.maximum(held[0], held[k])
-        for k in range(1, len(held) - 1):
-            held[k], held[-1] = np.minimum(held[k], held[-1]), np.maximum(held[k], held[-1])
-        held = held[1:-1] + further[:1]
-        further = further[1:]
+        half, last = len(held) // 2, len(held) - 1
+        lower, upper = range(1, last + 1 - half), range(half, last)
+        for i, j in (*((k, last - k) for k in range(half)), *((0, k) for k in lower), *((k, last) for k in upper)):
+            held[i], held[j] = np.minimum(held[i], held[j]), np.maximum(held[i], held[j])
+        held, further = held[1:-1] + further[:1], further[1:]
     return held[0]
-
-
-def _in_order(images: list[NDArray[np.uint8]]) -> list[NDArray[np.uint8]]:
-    """Order five images pixel by pixel, by a sorting network of nine comparisons."""
-    for i, j in ((0, 1), (3, 4), (2, 4), (2, 3), (0, 3), (0, 2), (1, 4), (1, 3), (1, 2)):
-        images[i], images[j] = np.minimum(images[i], images[j]), np.maximum(images[i], images[j])
-    return images
 
 
 def _contrast(brightness: NDArray[np.float32], circle: Circle) -> float:
