@@ -72,7 +72,7 @@ def limited(seconds: float) -> Iterator[None]:
 
 
 class Clock:
-    """A `Progress` that notes when each step ended, by the card's own time."""
+    """A `Progress` that notes when each step ended, by the card's own time, or the processor's."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -83,7 +83,7 @@ class Clock:
             self.marks.append(torch.cuda.Event(enable_timing=True))
             self.marks[-1].record()
         else:
-            self.marks.append(time.perf_counter())
+            self.marks.append(time.process_time())
 
     def seconds(self, first: int, last: int) -> float:
         """Seconds between two marks."""

@@ -1,9 +1,10 @@
-"""What a method costs: a training step and S = 5 predictions relative to MAP's, on one thread, paired in one run.
+"""What a method costs: a training step and S = 5 predictions relative to MAP's, processor time of one thread, paired in one run.
 
 `python benchmarks/methods.py [--methods NAME …] [--width 32] [--rounds 5] [--steps 8]`. Every round times MAP and then the method; the ratio of a
 round is that of the two medians, and the figure is the median over rounds. The steps are those of the real training
 loop, loading included. Ensembles in one network have five members. A prediction is one of several batches of the size that runs predict; weights that serve all of
-them are drawn anew for each prediction. Needs an idle machine: it prints the load.
+them are drawn anew for each prediction. Beside others
+neighbours in the cache disturb: it prints the load.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import tempfile
+import time
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -62,11 +64,11 @@ def predictor(run: Run) -> Callable[[], float]:
             posterior.predict(images, SAMPLES, generator)
 
     predicted()
-    return lambda: seconds(predicted)
+    return lambda: seconds(predicted, time.process_time)
 
 
-def foreign_flipout(run: Run, steps: int) -> float:
-    """Median seconds of a step of the same network with bayesian-torch's flipout layers.
+def foreign(run: Run, steps: int, layers: str) -> float:
+    """Median seconds of a step of the same network with bayesian-torch's layers of this type.
 
     Raises `ImportError` where that is not installed.
     """
@@ -74,7 +76,7 @@ def foreign_flipout(run: Run, steps: int) -> float:
 
     model = build_model(run.model, run.seed)
     prior = {"prior_mu": 0.0, "prior_sigma": 0.1, "posterior_mu_init": 0.0, "posterior_rho_init": -6.0}
-    dnn_to_bnn(model, {**prior, "type": "Flipout", "moped_enable": False})
+    dnn_to_bnn(model, {**prior, "type": layers, "moped_enable": False})
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9, nesterov=True)
     batches = make_batches(run, load_task(run.data, run.task), CPU)
     clock = Clock(CPU)
@@ -116,9 +118,10 @@ def main() -> None:
                 f"{name:12s} {step:6.2f} {spread:5.2f} {limits[0]!s:>6s}   {answer:6.2f} {wide:5.2f} {limits[1]:6.1f}"
             )
         try:
-            clocks = (lambda: step_time(reference), lambda: foreign_flipout(reference, options.steps))
-            theirs, spread, _ = ratio(*clocks, options.rounds)
-            print(f"{'flipout of bayesian-torch':26s} {theirs:.2f} ± {spread:.2f} of MAP's step")
+            for layers in ("Flipout", "Reparameterization"):
+                clocks = (lambda: step_time(reference), lambda layers=layers: foreign(reference, options.steps, layers))
+                theirs, spread, _ = ratio(*clocks, options.rounds)
+                print(f"{layers} of bayesian-torch: {theirs:.2f} ± {spread:.2f} of MAP's step")
         except ImportError as error:
             print(f"bayesian-torch is not compared: {error}")
 

@@ -14,9 +14,16 @@ from sklearn import metrics
 from retinabench.core.errors import InputError
 from retinabench.metrics import ordered_pairs, referral_curves, weighted_images
 from retinabench.metrics.ordered_pairs import NEAR, Pairs, earlier_ties, halvings, inside_blocks, near_pairs, two_tails
-from retinabench.metrics.referral_curves import METRICS, auprc_values, coarse_auprc_area, curve_of, values_on_grid
+from retinabench.metrics.referral_curves import (
+    METRICS,
+    area_of,
+    auprc_values,
+    coarse_auprc_area,
+    curve_of,
+    values_on_grid,
+)
 from retinabench.metrics.scoring import referral_curve
-from retinabench.metrics.weighted_images import Cases
+from retinabench.metrics.weighted_images import Cases, Weighted
 from support.shared_inputs import big, images
 
 
@@ -251,16 +258,43 @@ def test_wrong_words_are_named():
 
 def test_average_precision_at_a_few_counts_is_that_of_every_count():
     """Also of a block that is retained in part, and where there are too many probabilities to take rows together."""
-    y, p, rng = big(400)
-    for u in (rng.random(400), rng.integers(0, 20, 400).astype(float)):
-        w = Cases(y, p, u).weighted()
-        chosen = np.unique(np.linspace(199, 399, referral_curves.COARSE).round().astype(int))
-        exact = auprc_values(w)[0][chosen].mean()
+    y, probs, rng = big(400)
+    weight = np.stack([np.ones(400), rng.permutation(np.repeat([0.0, 1, 2, 5], [160, 120, 80, 40]))])[[0, 1, 1]]
+    for p, u in orders(probs, rng):
+        w = Cases(y, p, u).weighted(weight)
+        exact = []
+        for row in w.weight:
+            one = Weighted(w.cases, row)
+            chosen = np.linspace(one.count / 2 - 1, one.count - 1, referral_curves.COARSE).round().astype(int)
+            exact.append(auprc_values(one)[0][chosen].mean())
         assert coarse_auprc_area(w) == pytest.approx(exact, abs=1e-12)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(referral_curves, "MANY_STEPS", 3)
-            rows = Cases(y, p, u).weighted(np.ones((2, 400)))
-            assert coarse_auprc_area(rows) == pytest.approx([exact] * 2, abs=1e-12)
+            assert coarse_auprc_area(Weighted(w.cases, w.weight)) == pytest.approx(exact, abs=1e-12)
+
+
+def orders(p, rng):
+    """Probabilities and uncertainties: any order, few blocks, from both ends inwards, and so with ties and wide blocks."""
+    yield p, rng.random(len(p))
+    yield p, rng.integers(0, 20, len(p)).astype(float)
+    for digits in (15, 2, 1):
+        rounded = np.round(p, digits)
+        yield rounded, -np.abs(rounded - 0.5)
+        yield rounded, -np.round(np.abs(rounded - 0.5), 1)
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "nll", "brier", "auroc"])
+def test_the_area_is_the_mean_of_the_curve(metric):
+    """Of whole and of fractional weights, in every order; also where images are left out."""
+    y, probs, rng = big(300)
+    drawn = rng.multinomial(300, np.full(300, 1 / 300), 3).astype(float)
+    for p, u in orders(probs, rng):
+        for weight in (drawn, np.ones((1, 300)), drawn * rng.choice([1.0, 12.1], 300), np.vstack([drawn, drawn / 3])):
+            areas = area_of(Cases(y, p, u).weighted(weight), metric)
+            for row, area in zip(weight, areas, strict=True):
+                value = referral_curve(y, p, u, metric, weight=row).value
+                enters = value[: len(value) // 2 + 1] if metric == "auroc" else value
+                assert area == pytest.approx(enters.mean(), abs=1e-12)
 
 
 def test_values_on_a_grid_are_those_of_scikit_learn_and_linear_between_counts():

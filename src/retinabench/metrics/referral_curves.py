@@ -4,6 +4,9 @@ Images are referred in the order of their uncertainty, the largest first. With n
 0, 1, … n-1 referred. Ties in uncertainty are shared evenly (see `weighted_images`), so that no value depends on the order
 of the rows.
 
+The area of a mean is a weighted sum over images, and that of AUROC without ties one over the images within reach: neither
+needs the curve.
+
 **Average precision** is no sum over pairs: every image that enters changes the precision at all positives below it,
 
     AP = sum over retained positives i of  w_i x (positives at or above p_i) / (all at or above p_i)  / positives
@@ -17,13 +20,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from retinabench.core.results import BLUE, Row, Tabular, axes_or_new
+from retinabench.metrics.classification import precision
 from retinabench.metrics.ordered_pairs import Pairs
-from retinabench.metrics.weighted_images import SLACK, Bools, Cases, Floats, Index, Points, Weighted, as_index, ratio
+from retinabench.metrics.weighted_images import SLACK, Bools, Cases, Floats, Index, Points, Weighted, harmonic, ratio
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -121,12 +126,18 @@ def area_of(w: Weighted, metric: str) -> Floats:
     References:
         Band et al., Benchmarking Bayesian deep learning on diabetic retinopathy detection tasks, NeurIPS (2021).
     """
-    if w.weight.ndim > 1 and metric == "auprc":
+    closed = metric == "auroc" and len(w.cases.ends) == len(w.cases) and w.whole_rows.any()
+    if w.weight.ndim > 1 and (metric == "auprc" or (closed and not w.whole)):
         return np.array([area_of(Weighted(w.cases, row), metric) for row in w.weight])
+    if metric in MEANS:
+        return np.asarray(np.einsum("...n,n->...", w.mean_factor, MEANS[metric](w.cases)) / w.total)[()]
+    if closed:
+        return np.where(w.derived(_both_within_reach), _area_of_ranks(w), np.nan)[()]
     value = w.derived(METRICS[metric])
     if not ranks_classes(metric):
         return _mean(value, np.isfinite(value) & w.there)
-    return np.where(_both_within_reach(w), _mean(value, _within_reach(w)), np.nan)[()]
+    within = np.arange(value.shape[-1]) >= _before_reach(w)[..., None]
+    return np.where(w.derived(_both_within_reach), _mean(value, within & w.there), np.nan)[()]
 
 
 def value_at(w: Weighted, metric: str, referred: float) -> Floats:
@@ -167,8 +178,8 @@ def values_on_grid(
     found = {}
     for name in metrics:
         value = w.derived(METRICS[name])
-        defined = enough_of_both(w) if ranks_classes(name) else np.ones_like(value, bool)
-        value = np.where(defined & (w.points >= least), value, np.nan)
+        retained = np.minimum(w.retained_positives, w.retained_negatives) if ranks_classes(name) else w.points
+        value = np.where((retained >= MIN_CLASS - 1e-9) & (w.points >= least), value, np.nan)
         before, after = (np.take_along_axis(value, side - 1, axis=-1) for side in (number, following))
         with np.errstate(invalid="ignore", divide="ignore"):
             between = (after - before) / (high - low) * (asked - low) + before
@@ -176,21 +187,56 @@ def values_on_grid(
     return found
 
 
-def enough_of_both(w: Weighted) -> Bools:
-    """(..., K) whether at least `MIN_CLASS` images of each class are retained."""
-    return np.asarray(np.minimum(w.retained_positives, w.retained_negatives) >= MIN_CLASS - 1e-9)
-
-
-def _within_reach(w: Weighted) -> Bools:
-    """(..., K) whether a count enters the areas of AUROC and AUPRC."""
-    return np.asarray((w.points >= ((1 - REACH) * w.total * (1 - SLACK))[..., None]) & w.there)
+def _before_reach(w: Weighted) -> Index:
+    """(...,) number of the counts that retain too few images to enter the areas of AUROC and AUPRC."""
+    return np.asarray(np.ceil((1 - REACH) * (1 - SLACK) * w.total / w.step).astype(np.intp) - 1)
 
 
 def _both_within_reach(w: Weighted) -> Bools:
     """(...,) whether both classes are retained at every count that enters the areas of AUROC and AUPRC."""
-    last = np.argmax(_within_reach(w), axis=-1)[..., None]
-    fewest = np.minimum(*(np.take_along_axis(m, last, axis=-1) for m in (w.retained_positives, w.retained_negatives)))
-    return np.asarray(fewest[..., 0] > 0)
+    last = w.derived(_last_within_reach)
+    positives = last.retained(w.positive_mass)
+    return np.asarray(np.minimum(positives, last.retained(w.mass) - positives)[..., 0] > 0)
+
+
+def _last_within_reach(w: Weighted) -> Points:
+    return w.locate(np.asarray((_before_reach(w) + 1) * w.step)[..., None])
+
+
+def _area_of_ranks(w: Weighted) -> Floats:
+    """(...,) mean AUROC over the counts within reach, for whole weights and without ties in uncertainty.
+
+    Where a positive image enters, its share of the pairs is slope + rest / x at the positive mass x, over the negative mass, which
+    stays: the sum over its counts is a difference of harmonic numbers. Of a negative image the classes are exchanged.
+    """
+    before = _before_reach(w)[..., None]
+    places = w.derived(_last_within_reach).block.ravel()
+    first = int(places.min())
+    pairs = _ordered_pairs(w)[..., first:]
+    mass, positive = w.mass[..., first:], w.positive_mass[..., first:-1]
+    other = np.where(w.cases.label[first:], mass[..., :-1] - positive, positive)
+    slope = np.diff(pairs) / np.maximum(np.diff(mass), 1)
+    rest = pairs[..., :-1] - slope * (mass[..., :-1] - other)
+    retained, sums = np.maximum(mass, before), harmonic(int(np.max(w.count)).bit_length())
+    inverse = np.take(sums, (retained[..., 1:] - other).astype(np.intp))
+    inverse -= np.take(sums, (retained[..., :-1] - other).astype(np.intp))
+    share = (slope * np.diff(retained) + rest * inverse) / np.maximum(other, 1)
+    # Each row from its own first place, so that its sum is the same beside any others.
+    rows = np.arange(len(places)) * share.shape[-1]
+    area = np.add.reduceat(share.ravel(), np.stack([rows, rows + places - first], axis=1).ravel())[1::2]
+    return np.asarray(area.reshape(w.count.shape) / (w.count - before[..., 0]))
+
+
+def _ordered_pairs(w: Weighted) -> Floats:
+    """(..., N+1) `Pairs.cumulate` of whole weights without ties in uncertainty; of two tails without ties by three sums of integers."""
+    index, label = w.cases.index(Pairs), w.cases.label
+    if not index.tails or index.ties:
+        return index.cumulate(w.weight, whole=True)[0]
+    lower = w.cases.prob < w.cases.prob[-1]
+    below, above = (np.cumsum(w.numbers * met, axis=-1, dtype=np.int32) for met in (lower & ~label, label & ~lower))
+    pairs = np.zeros(w.mass.shape)
+    pairs[..., 1:] = np.cumsum(np.multiply(np.where(label, below, above), w.numbers, dtype=np.int64), axis=-1)
+    return pairs
 
 
 def _mean(value: Floats, enters: Bools) -> Floats:
@@ -219,18 +265,6 @@ def _mean_of(w: Weighted, values: Floats) -> Floats:
     return np.asarray(w.along(w.block_sums(w.weight * values)) / w.points)
 
 
-def _accuracy(w: Weighted) -> Floats:
-    return np.asarray((w.points - w.along(w.wrong_mass)) / w.points)
-
-
-def _sensitivity(w: Weighted) -> Floats:
-    return ratio(w.along(w.block_sums(w.positive * w.cases.called)), w.retained_positives)
-
-
-def _specificity(w: Weighted) -> Floats:
-    return ratio(w.along(w.block_sums(w.negative * ~w.cases.called)), w.retained_negatives)
-
-
 def _auroc(w: Weighted) -> Floats:
     """Pairs: those of the blocks entered, then of the block at the threshold with its fraction f.
 
@@ -247,13 +281,20 @@ def _auroc(w: Weighted) -> Floats:
     return ratio(ordered, w.retained_positives * w.retained_negatives)
 
 
+MEANS: dict[str, Callable[[Cases], NDArray[Any]]] = {
+    "accuracy": lambda cases: (~cases.error).astype(np.float64),
+    "nll": lambda cases: cases.log_loss,
+    "brier": lambda cases: cases.squared_error,
+}
+"""The value (N,) of which the metric is the mean."""
+
 METRICS: dict[str, Callable[[Weighted], Floats]] = {
-    "accuracy": _accuracy,
+    "accuracy": lambda w: np.asarray((w.points - w.along(w.wrong_mass)) / w.points),
     "nll": lambda w: _mean_of(w, w.cases.log_loss),
     "auroc": _auroc,
     "auprc": lambda w: w.derived(auprc_values)[0],
-    "sensitivity": _sensitivity,
-    "specificity": _specificity,
+    "sensitivity": lambda w: ratio(w.along(w.block_sums(w.positive * w.cases.called)), w.retained_positives),
+    "specificity": lambda w: ratio(w.along(w.block_sums(w.negative * ~w.cases.called)), w.retained_negatives),
     "prevalence": lambda w: np.asarray(w.retained_positives / w.points),
     "brier": lambda w: _mean_of(w, w.cases.squared_error),
 }
@@ -262,22 +303,10 @@ METRICS: dict[str, Callable[[Weighted], Floats]] = {
 # ------------------------------------------------------------------------- average precision at every count
 
 
-class PositiveRanks:
-    """The rank of every image among the G distinct probabilities of positive images.
-
-    `count` is G; `of` (N,) says of how many of them the image's own probability is at or above.
-    """
-
-    def __init__(self, cases: Cases) -> None:
-        steps = np.unique(cases.prob[cases.label])
-        self.count = len(steps)
-        self.of: Index = as_index(np.searchsorted(steps, cases.prob, side="right"))
-
-
 def auprc_values(w: Weighted) -> tuple[Floats, Bools | None]:
     """Average precision of one weighting at every point (K,), NaN without positives; and which points are exact, None for all."""
     count = len(w.points)
-    if count * float(w.cases.index(PositiveRanks).count) <= WORK:
+    if count * float(len(w.cases.positive_steps)) <= WORK:
         return average_precision_at(w, w.at_points), None
     chosen = np.unique(np.linspace(0, count - 1, GRID).round().astype(np.intp))
     known = average_precision_at(w, w.at_points.chosen(chosen))
@@ -316,8 +345,8 @@ class _Entered:
     """Masses at or above every distinct probability of a positive: of positives, and of all; and of positives at it."""
 
     def __init__(self, w: Weighted) -> None:
-        ranks = w.cases.index(PositiveRanks)
-        self.rank, self.size = ranks.of, ranks.count
+        ranks = w.cases.index(_ranks)
+        self.rank, self.size = ranks.steps - ranks.rank, ranks.steps
         self.weight, self.label = w.weight, w.cases.label
         self.entered = 0
         self.now = np.zeros((3, self.size))
@@ -405,17 +434,61 @@ def coarse_auprc_area(w: Weighted) -> Floats:
     if w.weight.ndim == 1:
         single: Floats = coarse_auprc_area(Weighted(w.cases, w.weight[None]))[0]
         return single
-    both = _both_within_reach(w)
+    both = w.derived(_both_within_reach)
     if not both.any():
         return np.full(len(both), np.nan)
-    first, last = np.argmax(_within_reach(w), axis=1)[:, None], w.count[:, None] - 1
+    first, last = _before_reach(w)[:, None], w.count[:, None] - 1
     place = first + np.arange(COARSE) * ((last - first) / (COARSE - 1))
     place[:, -1] = last[:, 0]
     chosen = np.rint(place).astype(np.intp)
-    precision = _coarse_precision(w, w.at_points.chosen(chosen))
+    precision = _coarse_precision(w, w.locate((chosen + 1) * w.step[:, None]))
     new = np.diff(chosen, axis=1, prepend=-1) > 0  # a short curve has fewer counts than are asked for
     mean = np.where(new, precision, 0.0).sum(axis=1) / new.sum(axis=1)
     return np.where(both, mean, np.nan)
+
+
+def _two_tails(cases: Cases) -> tuple[Index, Index] | None:
+    """None unless images enter from both ends of the probability scale inwards, those of equal probability together.
+
+    Shapes: (B+1,) how many of the distinct probabilities, from the highest, the blocks before hold, and from which one on they
+    hold all.
+    """
+    ranking, blocks = cases.by_prob, len(cases.ends)
+    block = np.repeat(np.arange(blocks), np.diff(cases.ends, prepend=-1))[ranking.order]
+    starts = np.append(0, ranking.ends[:-1] + 1)
+    if not cases.index(Pairs).tails or (np.minimum.reduceat(block, starts) < np.maximum.reduceat(block, starts)).any():
+        return None
+    low = ranking.values < cases.prob[-1]
+    held = [np.cumsum(np.bincount(block[starts[part]], minlength=blocks)) for part in (~low, low)]
+    return np.append(0, held[0]), len(starts) - np.append(0, held[1])
+
+
+def _precision_of_tails(w: Weighted, at: Points, tails: tuple[Index, Index]) -> Floats:
+    """`_coarse_precision` of two tails: at an image of the upper one the precision is the same at all points, and at an image of
+    the lower one it lacks the masses between them.
+    """
+    positives, steps = at.retained(w.positive_mass), w.cases.positive_steps
+    excluded = w.positives[:, None] - positives, w.total[:, None] - at.retained(w.mass)
+    gained = np.empty_like(positives)
+    for row, (hit, false) in enumerate(zip(*w.ranked, strict=True)):
+        called = hit + false
+        here, *masses = hit[steps + 1] - hit[steps], hit[steps + 1], called[steps + 1]
+        alone = np.append(0.0, np.cumsum(here * precision(*masses)))
+        # The edges of both tails before and after the block of each point, among all distinct probabilities and those of positives.
+        edges = np.stack([tail[at.block[row] + k] for tail in tails for k in (0, 1)])
+        places = np.searchsorted(steps, edges)
+        for point, (upper, then, lower, first) in enumerate(places.T.tolist()):
+            share = precision(*(mass[lower:] - out[row, point] for mass, out in zip(masses, excluded, strict=True)))
+            gained[row, point] = alone[upper] + np.einsum("p,p->", here[lower:], share)
+            if then == upper and first == lower:
+                continue
+            # Positive images of the block itself: those of the upper tail, and below all of it those of the lower one.
+            part, fraction, sums = np.r_[upper:then, first:lower], at.fraction[row, point], []
+            for ranked, mass in zip((hit, called), masses, strict=True):
+                inner, end, _, start = ranked[edges[:, point]]
+                sums.append(inner + fraction * (mass[part] - inner + np.where(part < then, 0.0, end - start)))
+            gained[row, point] += fraction * (here[part] * precision(*sums)).sum()
+    return ratio(gained, positives)
 
 
 class _Ranks(NamedTuple):
@@ -437,9 +510,10 @@ class _Ranks(NamedTuple):
 
 
 def _ranks(cases: Cases) -> _Ranks:
-    ranks = cases.index(PositiveRanks)
-    start = np.append(0, cases.ends + 1)
-    return _Ranks(ranks.count, ranks.count - ranks.of, np.flatnonzero(cases.label), start)
+    steps = -cases.by_prob.values[cases.positive_steps]
+    return _Ranks(
+        len(steps), np.searchsorted(steps, -cases.prob), np.flatnonzero(cases.label), np.append(0, cases.ends + 1)
+    )
 
 
 def _coarse_precision(w: Weighted, at: Points) -> Floats:
@@ -448,6 +522,9 @@ def _coarse_precision(w: Weighted, at: Points) -> Floats:
     block, fraction = at.block, at.fraction
     rows, number = block.shape
     if ranks.steps > MANY_STEPS:
+        tails = w.cases.index(_two_tails)
+        if tails is not None:
+            return _precision_of_tails(w, at, tails)
         if rows > 1:
             single = zip(w.weight[:, None], block[:, None], fraction[:, None], strict=True)
             return np.concatenate(

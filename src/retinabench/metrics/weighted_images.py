@@ -19,7 +19,7 @@ exactly the expectation over random tie breaking; for AUROC and AUPRC it is that
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -52,8 +52,7 @@ def cumulate(mass: Floats, *, whole: bool = False) -> Floats:
     """(..., N+1) sums of the columns before, for (..., N); `whole` numbers as integers, in a quarter of the time."""
     sums = np.zeros((*mass.shape[:-1], mass.shape[-1] + 1))
     if whole:
-        numbers = mass.astype(np.int32)
-        sums[..., 1:] = np.cumsum(numbers, axis=-1, dtype=np.int32, out=numbers)
+        sums[..., 1:] = np.cumsum(mass.astype(np.int32, copy=False), axis=-1, dtype=np.int32)
     else:
         np.cumsum(mass, axis=-1, out=sums[..., 1:])
     return sums
@@ -64,6 +63,12 @@ def ratio(part: Floats, whole: Floats) -> Floats:
     part = np.asarray(part)
     quotient: Floats = np.divide(part, whole, out=np.full(part.shape, np.nan), where=np.asarray(whole) > 0)[()]
     return quotient
+
+
+@lru_cache(maxsize=4)
+def harmonic(bits: int) -> Floats:
+    """The sums 1 + 1/2 + … + 1/n for all n of so many bits, from n = 0."""
+    return np.append(0.0, np.cumsum(1 / np.arange(1, 1 << bits)))
 
 
 def is_positive(prob: Floats, threshold: float = 0.5) -> Bools:
@@ -161,6 +166,12 @@ class Cases:
         """Images from the highest probability down."""
         return RankedImages(self.prob)
 
+    @cached_property
+    def positive_steps(self) -> Index:
+        """(P,) which of the distinct probabilities, from the highest, are those of positive images."""
+        ranking = self.by_prob
+        return np.unique(np.searchsorted(ranking.ends, np.flatnonzero(self.label[ranking.order])))
+
     def index(self, build: Callable[[Cases], Built]) -> Built:
         """Return `build(self)`, computed once: what a score needs of the images that does not depend on weights."""
         if build not in self._indexes:
@@ -171,7 +182,7 @@ class Cases:
     def forget(self) -> None:
         """Free the indexes, which are made again where they are asked for."""
         self._indexes.clear()
-        for name in ("by_prob", "log_loss", "squared_error"):
+        for name in ("by_prob", "log_loss", "squared_error", "positive_steps"):
             vars(self).pop(name, None)
 
 
@@ -245,6 +256,11 @@ class Weighted:
         return self.sum(values) / self.total
 
     @cached_property
+    def numbers(self) -> NDArray[Any]:
+        """The weights, as integers where all are whole: these are masked and added up in a fraction of the time."""
+        return self.weight.astype(np.int32) if self.whole else self.weight
+
+    @cached_property
     def positive(self) -> Floats:
         """(..., N) weights of the positive images, 0 of the others."""
         return np.asarray(self.weight * self.cases.label)
@@ -268,7 +284,8 @@ class Weighted:
     def ranked(self) -> tuple[Floats, Floats]:
         """(..., G+1) mass of the positive and of the negative images at or above each distinct probability, led by 0."""
         ranking = self.cases.by_prob
-        both = (ranking.cumulate(mass, whole=self.whole) for mass in (self.positive, self.negative))
+        classes = (self.numbers * self.cases.label, self.numbers * ~self.cases.label)
+        both = (ranking.cumulate(mass, whole=self.whole) for mass in classes)
         return next(both), next(both)
 
     # ------------------------------------------------------------ sums over the blocks of equal uncertainty
@@ -276,7 +293,12 @@ class Weighted:
     @cached_property
     def whole(self) -> bool:
         """Whether all weights are whole numbers, such as those of replicates, whose sums are small integers."""
-        return bool(np.max(self.total) <= MOST and (self.weight == np.rint(self.weight)).all())
+        return bool(self.whole_rows.all())
+
+    @cached_property
+    def whole_rows(self) -> Bools:
+        """(...,) `whole` of each row by itself."""
+        return np.asarray((self.total <= MOST) & (self.weight == np.rint(self.weight)).all(axis=-1))
 
     def block_sums(self, mass: Floats, *, whole: bool = False) -> Floats:
         """(..., B+1) sums of a mass (..., N) over the blocks before, led by 0; see `cumulate`."""
@@ -286,17 +308,17 @@ class Weighted:
     @cached_property
     def mass(self) -> Floats:
         """(..., B+1) mass of the blocks before, from 0 to W."""
-        return self.block_sums(self.weight, whole=self.whole)
+        return self.block_sums(self.numbers, whole=self.whole)
 
     @cached_property
     def wrong_mass(self) -> Floats:
         """(..., B+1) mass of wrong predictions in the blocks before."""
-        return self.block_sums(self.weight * self.cases.error, whole=self.whole)
+        return self.block_sums(self.numbers * self.cases.error, whole=self.whole)
 
     @cached_property
     def positive_mass(self) -> Floats:
         """(..., B+1) mass of positive images in the blocks before."""
-        return self.block_sums(self.positive, whole=self.whole)
+        return self.block_sums(self.numbers * self.cases.label, whole=self.whole)
 
     # ------------------------------------------------------------ points: the counts of a referral curve
 
@@ -323,6 +345,8 @@ class Weighted:
     @cached_property
     def passed(self) -> Index:
         """(..., B+1) number of points at or below the mass of the blocks before; points are evenly spaced, so none is searched."""
+        if self.whole:
+            return self.mass.astype(np.intp)
         passed = ((self.mass + (SLACK * self.total)[..., None]) / self.step[..., None]).astype(np.intp)
         np.minimum(passed, self.count[..., None], out=passed)
         passed[..., -1] = self.count
@@ -353,6 +377,23 @@ class Weighted:
         np.divide(retained - before, gained, out=at.fraction, where=partial)
         np.clip(at.fraction, 0.0, 1.0, out=at.fraction)
         return at
+
+    @cached_property
+    def mean_factor(self) -> Floats:
+        """(..., N) factors: the mean over all points of the mean of a value over the retained is the sum of factor x value / W.
+
+        Where the retained mass x lies in a block that begins at the mass b, the share (x - b) / x of the retained is of this block;
+        beyond its end, mass / x. The sums over points are differences of `harmonic` numbers.
+        """
+        sums, step = np.take(harmonic(int(np.max(self.count)).bit_length()), self.passed), self.step[..., None]
+        gained = np.diff(self.mass)
+        factor = (gained if self.whole else np.diff(self.passed) * step) - self.mass[..., :-1] * np.diff(sums)
+        factor /= np.maximum(gained, 1e-300)
+        factor += sums[..., -1:]
+        factor -= sums[..., 1:]
+        if len(self.cases.ends) < len(self.cases):
+            factor = np.repeat(factor, np.diff(self.cases.ends, prepend=-1), axis=-1)
+        return self.weight * factor
 
     def along(self, sums: Floats) -> Floats:
         """(..., K) retained part at every point of a mass whose sums over the blocks before are (..., B+1)."""

@@ -34,7 +34,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageFilter
+from PIL import Image
 from scipy.ndimage import binary_erosion, gaussian_filter
 
 from retinabench.core.errors import InputError
@@ -125,7 +125,7 @@ def _clearest(grey: Image.Image, brightness: NDArray[np.float32], first: Circle 
     best, score = first, _contrast(brightness, first) / span if first is not None else 0.0
     if score >= RIM:
         return best
-    smooth = np.asarray(grey.filter(ImageFilter.MedianFilter(5)), dtype=np.float32)
+    smooth = median_of_25(np.asarray(grey)).astype(np.float32)
     dark, bright = _levels(smooth)
     span = max(bright - dark, 1e-6)
     for level in LEVELS:
@@ -135,6 +135,24 @@ def _clearest(grey: Image.Image, brightness: NDArray[np.float32], first: Circle 
             if contrast > max(score + 0.1, RIM):
                 best, score = circle, contrast
     return best
+
+
+def median_of_25(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return what `ImageFilter.MedianFilter(5)` does, in a fraction of the time: whole images are compared, not pixels.
+
+    Of 14 of the 25 values neither the least nor the largest is the median; nor of the 12 others and one more, and so on.
+    """
+    height, width = grey.shape
+    padded = np.pad(grey, 2, mode="edge")
+    shifted = [padded[i : i + height, j : j + width] for i in range(5) for j in range(5)]
+    held, further = shifted[:14], shifted[14:]
+    while len(held) > 2:
+        half, last = len(held) // 2, len(held) - 1
+        lower, upper = range(1, last + 1 - half), range(half, last)
+        for i, j in (*((k, last - k) for k in range(half)), *((0, k) for k in lower), *((k, last) for k in upper)):
+            held[i], held[j] = np.minimum(held[i], held[j]), np.maximum(held[i], held[j])
+        held, further = held[1:-1] + further[:1], further[1:]
+    return held[0]
 
 
 def _contrast(brightness: NDArray[np.float32], circle: Circle) -> float:
@@ -257,6 +275,7 @@ def square_mask(mask: NDArray[np.bool_], box: Box) -> NDArray[np.bool_]:
 
 KEPT = 0.9  # of the radius of the field of view: its rim is brightened by the dark around it
 GREY = 128
+BAND = 96  # pixels whose weights are multiplied at once
 WEIGHT = np.float32(4096)  # weights are whole multiples of 1/4096
 
 
@@ -281,8 +300,8 @@ def graham(rgb: Image.Image, circle: Circle, size: int, blur: int) -> Image.Imag
         block = (max(1, int(0.8 * sigma)) - 1) | 1
         columns, rows = (_coarse_edges(*pair, sigma, block) for pair in ((across, rgb.width), (down, rgb.height)))
         soft = rgb.reduce(block, (int(columns[0]), int(rows[0]), int(columns[-1]), int(rows[-1])))
-        by_row = _gaussian(down, rows, sigma, rgb.height)
-        by_column = _gaussian(across, columns, sigma, rgb.width)
+        by_row = _bands(_gaussian(down, rows, sigma, rgb.height))
+        by_column = _bands(_gaussian(across, columns, sigma, rgb.width))
         planes = [
             _subtract(np.asarray(one), np.asarray(other), by_row, by_column)
             for one, other in zip(sharp.split(), soft.split(), strict=True)
@@ -327,17 +346,33 @@ def _gaussian(fine: Edges, coarse: Edges, sigma: float, extent: int) -> NDArray[
     return weights / WEIGHT
 
 
-def _subtract(
-    sharp: NDArray[np.uint8], soft: NDArray[np.uint8], by_row: NDArray[np.float32], by_column: NDArray[np.float32]
-) -> NDArray[np.uint8]:
+Bands = list[tuple[slice, slice, NDArray[np.float32]]]  # of a matrix: rows, columns, and the part where it is not 0
+
+
+def _bands(weights: NDArray[np.float32]) -> Bands:
+    """Cut a matrix (fine, coarse) into groups of rows, without the columns that they do not use: most of them."""
+    bands = []
+    for start in range(0, len(weights), BAND):
+        rows = slice(start, min(start + BAND, len(weights)))
+        used = np.flatnonzero(weights[rows].any(axis=0))
+        columns = slice(int(used[0]), int(used[-1]) + 1)
+        bands.append((rows, columns, weights[rows, columns]))
+    return bands
+
+
+def _subtract(sharp: NDArray[np.uint8], soft: NDArray[np.uint8], by_row: Bands, by_column: Bands) -> NDArray[np.uint8]:
     """4 * sharp - 4 * average + 128, rounded and saturating, for average = by_row @ soft @ by_column.T.
 
     All numbers are whole multiples of a power of two and have at most 24 bits. So float32 adds them without rounding, and
     neither the processor nor the number of its threads can change a pixel.
     """
-    average = np.rint(by_row @ soft.astype(np.float32) * 16)
-    rest = ((GREY + 0.5) * 4 - average) @ by_column.T  # the weights add up to one: 128 passes through them
-    rest *= np.float32(1 / 16)
+    values = soft.astype(np.float32)
+    average = np.concatenate([part @ values[columns] for _, columns, part in by_row])
+    # The weights add up to one: 128 passes through them.
+    below = ((GREY + 0.5) * 4 - np.rint(average * 16)) * np.float32(1 / 16)
+    rest = np.empty(sharp.shape, np.float32)
+    for rows, columns, part in by_column:
+        np.matmul(below[:, columns], part.T, out=rest[:, rows])
     rest += sharp
     np.clip(rest, 0, 255 / 4, out=rest)
     return np.multiply(rest, 4, out=np.empty_like(sharp), casting="unsafe")

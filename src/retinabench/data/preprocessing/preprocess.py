@@ -26,7 +26,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.data.preprocessing.corruption import Corruption, corrupt
-from retinabench.data.preprocessing.graham import field_box, field_circle, graham, graham_published, working_side
+from retinabench.data.preprocessing.graham import field_circle, graham, graham_published, square_image, working_side
 
 MAX_PIXELS = 100_000_000  # the largest fundus cameras stay below 50 megapixels
 Image.MAX_IMAGE_PIXELS = MAX_PIXELS
@@ -133,23 +133,15 @@ def preprocess(rgb: Image.Image, recipe: Recipe) -> NDArray[np.uint8]:
         return np.asarray(graham(rgb, field_circle(rgb), size, recipe.blur))
     if recipe.preprocess == "none":
         return np.asarray(ImageOps.pad(rgb, (size, size), Image.Resampling.BILINEAR, color=(0, 0, 0)))
-    left, top, right, bottom = field_box(np.asarray(rgb))
-    side = max(right - left, bottom - top)
-    centre_x, centre_y = (left + right) / 2, (top + bottom) / 2
-    box = (round(centre_x - side / 2), round(centre_y - side / 2))
-    square = rgb.crop((*box, box[0] + side, box[1] + side))
-    return np.asarray(
-        square.resize((size, size), Image.Resampling.BOX if side >= 2 * size else Image.Resampling.BILINEAR)
-    )
+    return square_image(rgb, size)
 
 
 def _graham(data: bytes, recipe: Recipe, name: str, image_id: str) -> NDArray[np.uint8]:
     needed = working_side(recipe.size)
     rgb = decode(data, name, needed)
     circle = field_circle(rgb)
-    if (
-        2 * circle.radius < needed
-    ):  # a small field of view in a large frame: decode finer, where the image has more to give
+    # A small field of view in a large frame: decode finer, where the image has more to give.
+    if 2 * circle.radius < needed and max(rgb.size) < max(dimensions(data)):
         rgb = decode(data, name, round(min(rgb.size) * needed / (2 * circle.radius)))
         circle = field_circle(rgb)
     if recipe.corrupt is not None:
