@@ -31,6 +31,10 @@ def test_names_of_columns():
         (["image_id", "label", "prob_0", "prob_2"], "column 'prob_1': is missing among the samples"),
         (["image_id", "label", "prob_1", "prob_2"], "column 'prob_0': is missing among the samples. Samples and"),
         (["image_id", "label"], "column 'prob': is missing"),
+        (
+            ["image_id", "label", "prob", "grade_prob_0", "grade_prob_2"],
+            "column 'grade_prob_1': is missing among the prob",
+        ),
         (["image_id", "label", "no", "yes"], "--softmax --column prob_0=NAME --column prob_1=NAME"),
         (["image_id", "prob", "lable"], "column 'label': is missing. Did you mean 'lable'?"),
         (["label"], "column 'image_id': is missing"),

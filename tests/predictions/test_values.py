@@ -44,6 +44,10 @@ BAD = {
     "label against every grade": ({"grade": [0, 1, 0]}, "say --referable-from label"),
     "an unbounded score": ({"probs": [0.1, 2.37, 0.4]}, "is 2.37, outside [0, 1]. A probability lies between 0 and 1"),
     "an uncertain label": ({"probs": [0, -1, 1]}, "-1 marks a finding that is not certain"),
+    "grades that are no distribution": ({"grade_prob": [[0.5] * 5] * 3}, "row 1, column 'grade_prob': sums to 2.5 over the classes, not to 1"),
+    "four grades": ({"grade_prob": [[0.25] * 4] * 3}, "column 'grade_prob': has shape (3, 4). Needed is (N, 5)"),
+    "grades of another prediction": ({"grade_prob": [[0.6, 0.3, 0.1, 0, 0]] * 3}, "row 2, column 'grade_prob': sums to 0.1 from grade 2 on where P(referable) is 0.8 (2 such rows). Leave out one"),
+    "grades from 1 on": ({"grade_prob": [[0.9, 0.1, 0, 0, 0], [0.2, 0.8, 0, 0, 0], [0.6, 0.4, 0, 0, 0]]}, "It is the sum from grade 1 on: say --referable-from 1."),
     "members": ({"metadata": {"members": 2}}, "1 samples cannot be shared by 2 members"),
     "members of no kind": ({"metadata": {"members": "two"}}, "cannot be shared by 'two' members"),
 }  # fmt: skip
@@ -233,6 +237,11 @@ def test_samples_and_uncertainty_may_be_empty_too(tmp_path):
     found = rb.read_predictions(path, ungradable=True)
     assert found.probs[1].tolist() == [0.5, 0.5]
     assert found.uncertainty.tolist() == [0.2, 0, 0.4]
+    five = csv(tmp_path, ["a,0,.6,.2,.2,0,0,1", "b,2,,,,,,0"], FIVE.partition("\n")[0] + ",gradable")
+    found = rb.read_predictions(five, grades=True, ungradable=True)
+    assert found.grade_prob[1].tolist() == [0.2] * 5
+    rb.write_predictions(found, five)
+    assert rb.read_predictions(five).grade_prob.tolist() == [[0.6, 0.2, 0.2, 0, 0]]
 
 
 def test_a_gradable_image_needs_a_probability(tmp_path):
@@ -283,6 +292,7 @@ def test_class_probabilities_need_to_be_said(tmp_path):
     assert read(tmp_path, TWO, softmax=True).prob.tolist() == [0.1, 0.7, 0.2]
     found = read(tmp_path, FIVE, grades=True)
     np.testing.assert_allclose(found.prob, [0.3, 0.8])
+    np.testing.assert_allclose(found.grade_prob, [[0.5, 0.2, 0.1, 0.1, 0.1], [0.1, 0.1, 0.2, 0.3, 0.3]])
     assert found.label.tolist() == [0, 1]
     np.testing.assert_allclose(read(tmp_path, FIVE, grades=True, referable_from=3).prob, [0.2, 0.6])
     assert "Add --grades" in refused(tmp_path, FIVE, softmax=True)
