@@ -64,13 +64,6 @@ def test_a_run_folder_stands_for_its_predictions(tmp_path):
         find_files([tmp_path / "empty"])
 
 
-def test_a_round_trip_keeps_metadata(tmp_path):
-    rb.write_predictions(with_metadata(title="MAP", seed=3), tmp_path / "p.parquet")
-    again = rb.read_predictions(tmp_path / "p.parquet")
-    assert again.metadata["title"] == "MAP"
-    assert np.array_equal(again.probs[:, 0], [0.2, 0.7])
-
-
 FORMATS = ("parquet", "csv", "npz")
 
 

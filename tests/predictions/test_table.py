@@ -48,7 +48,10 @@ def test_select_and_take():
         split=["validation", "test", "test"],
         grade=[0, 3, 2],
         uncertainty=[1, 2, 3],
+        subgroups={"camera": ["A", "B", "C"], "age": [1, 2, 3]},
     )
+    assert predictions.select(domain="in_domain").subgroups["age"].tolist() == [1, 3]
+    assert predictions.take([2, 0]).subgroups["camera"].tolist() == ["C", "A"]
     assert predictions.select(domain="in_domain").image_id.tolist() == ["a", "c"]
     assert predictions.select(domain="shifted", split="validation") is None
     taken = predictions.take([2, 0])

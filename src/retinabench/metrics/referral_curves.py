@@ -256,6 +256,7 @@ METRICS: dict[str, Callable[[Weighted], Floats]] = {
     "specificity": _specificity,
     "prevalence": lambda w: np.asarray(w.retained_positives / w.points),
     "brier": lambda w: _mean_of(w, w.cases.squared_error),
+    "grade_error": lambda w: _mean_of(w, w.cases.grade_error),  # of `GradedCases` alone
 }
 
 

@@ -17,8 +17,7 @@ from retinabench.metrics.comparison import compare
 from retinabench.metrics.intervals import difference_method
 from retinabench.metrics.referral_curves import METRICS as REFERRAL
 from retinabench.metrics.referral_curves import values_on_grid
-from retinabench.metrics.registry import SCORES
-from retinabench.metrics.score_results import ScoreValue
+from retinabench.metrics.registry import SCORES, ScoreValue
 from retinabench.metrics.scoring import referral_curve
 from retinabench.metrics.weighted_images import Cases
 from retinabench.predictions.table import Predictions
