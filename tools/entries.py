@@ -29,6 +29,8 @@ FORMULAS = {
     "Uncertainty": "metrics.uncertainty",
     "Selective summaries": "metrics.selective",
     "Calibration": "metrics.calibration",
+    "Grades": "metrics.grades",
+    "Sets of grades": "metrics.grade_sets",
     "Baseline": "metrics.clinical.screening_report",
     "Other thresholds": "metrics.policies",
     "Patients": "metrics.clinical.by_patient",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from retinabench.metrics.clinical.screening_report import ScreeningReport, clinic
     from retinabench.metrics.comparison import Comparison, Difference, Ranking, SetComparison, compare, rank
     from retinabench.metrics.estimator import evaluate
-    from retinabench.metrics.grades import grade_sets
+    from retinabench.metrics.grade_sets import grade_sets
     from retinabench.metrics.guarantees.goals import Per
     from retinabench.metrics.guarantees.threshold import Realised
     from retinabench.metrics.guarantees.transfer import Transfer, transfer
@@ -102,7 +102,7 @@ _MODULES = {
     "compare": "metrics.comparison",
     "evaluate": "metrics.estimator",
     "evaluate_torch": "integrations.pytorch",
-    "grade_sets": "metrics.grades",
+    "grade_sets": "metrics.grade_sets",
     "load_task": "data.tasks",
     "monitor": "metrics.monitoring",
     "plan": "metrics.planning",
