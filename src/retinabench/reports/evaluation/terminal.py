@@ -82,7 +82,9 @@ def _grade_tables(groups: Mapping[str, Sequence[Scores]]) -> list[Group]:
             caption = "Grades" if len(groups) == 1 else f"Grades: {name}"
             shown = [grades.scores_table(caption, known)]
             shown += [
-                table for label, seeds in known.items() if (table := grades.sets_table(label, seeds[0], groups=False))
+                table
+                for label, seeds in known.items()
+                if (table := grades.sets_table(label, seeds[0], subgroups=False))
             ]
             tables += [to_terminal(table) for table in shown]
     return tables
