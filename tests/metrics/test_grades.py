@@ -108,3 +108,9 @@ def test_the_interval_of_kappa_holds_that_of_the_population():
         ends = spec.interval.ends([whole], spec(whole), draws[:, 0], 0.95)
         held += ends.low <= truth <= ends.high
     assert 0.912 * 300 <= held <= 0.985 * 300
+
+
+def test_kappa_has_no_interval_where_few_patients_have_a_referable_grade():
+    kappa = rb.score(graded_patients(20, seed=0), bootstrap=30)["in_domain"].grades.scores["quadratic_kappa"]
+    assert np.isfinite(kappa.value)
+    assert (np.isnan(kappa.low), kappa.why[:35]) == (True, "no interval: fewer than 10 patients")

@@ -95,7 +95,7 @@ def _severe_counts(w: Weighted) -> tuple[Bools, Floats]:
 
 def _share_of(w: Weighted, counts: Counts) -> Floats:
     hit, weight = counts(w)
-    return ratio((weight * hit).sum(axis=-1), weight.sum(axis=-1))
+    return ratio((weight * hit.astype(np.float64)).sum(axis=-1), weight.sum(axis=-1))
 
 
 def _pseudo_kappa(w: Weighted) -> Moments:
@@ -199,11 +199,12 @@ def grade_scores(
     whole, scores = cases.weighted(), {}
     diseased = len(np.unique(images.patient[images.grade >= 2]))
     for spec, value, column in zip(_BUILTIN, point.tolist(), draws.T, strict=False):
-        ends = Ends(why=None if np.isfinite(value) else _UNDEFINED[spec.name])
-        if np.isfinite(value) and bootstrap:
-            ends = spec.interval.ends([whole], value, column, level)
-        if spec.name == "quadratic_kappa" and ends.why is None and diseased < FEWEST:
-            ends = Ends(why=_FEW)
+        if not np.isfinite(value):
+            ends = Ends(why=_UNDEFINED[spec.name])
+        elif spec.name == "quadratic_kappa" and diseased < FEWEST:
+            ends = Ends(why=_FEW if bootstrap else None)
+        else:
+            ends = spec.interval.ends([whole], value, column, level) if bootstrap else Ends()
         scores[spec.name] = ScoreValue(value, ends.low, ends.high, spec.version, ends.why)
     pairs = [(cases.grade == true, [cases.called_grade == called for called in EVERY]) for true in EVERY]
     return GradeScores(

@@ -290,8 +290,8 @@ class Check:
         try:
             array = as_array(values)
         except (TypeError, ValueError):
-            # A single value of a ragged list counts as one.
-            lengths = [len(cell) if hasattr(cell, "__len__") else 1 for cell in values]  # type: ignore[union-attr]
+            rows: Any = values
+            lengths = [len(cell) if hasattr(cell, "__len__") else 1 for cell in rows]  # a single value counts as one
             odd = next((row for row, length in enumerate(lengths) if length != lengths[0]), None)
             if odd is None:
                 raise self.fail(column, None, "cannot be made an array") from None
