@@ -49,10 +49,10 @@ class GradedCases(Cases):
         super().__init__(part.label[rows], part.prob[rows], uncertainty[rows], None, threshold, images.patient)
         self.grade, prob = images.grade[self.order], images.prob[self.order]
         self.called_grade = prob.argmax(axis=1)
-        below = np.cumsum(prob, axis=1)[:, None, :4]
+        below = np.cumsum(prob, axis=1)[:, :4]
         self.losses = {
             "grade_error": np.abs(self.called_grade[:, None] - EVERY).astype(np.float64),
-            "rps": ((below - (EVERY[:, None] <= EVERY[:4])) ** 2).mean(axis=2),
+            "rps": np.stack([((below - (grade <= EVERY[:4])) ** 2).mean(axis=1) for grade in EVERY], axis=1),
             "grade_nll": -np.log(np.maximum(prob, EPS)),
         }
         self.grade_error = self.loss("grade_error")
