@@ -25,7 +25,7 @@ from retinabench.metrics.image_sets import (
     uncertainty_inversion_notes,
 )
 from retinabench.metrics.intervals import Ends
-from retinabench.metrics.referral_curves import Curve, Metric
+from retinabench.metrics.referral_curves import METRICS, Curve, Metric
 from retinabench.metrics.registry import SCORES, ScoreSpec, ScoreValue
 from retinabench.metrics.score_results import REFERRED, RetainedImages, Scores, SetScores
 from retinabench.metrics.uncertainty import referral_uncertainty
@@ -163,7 +163,7 @@ def referral_curve(
         label: (N,) 0 or 1.
         prob: (N,) P(label = 1).
         uncertainty: (N,), the largest is referred first.
-        metric: One of `Metric`; NLL is in nats.
+        metric: One of `METRICS`; NLL is in nats.
         rules: `corrected`, or `published` for the released Retina Benchmark's code (accuracy, nll, auroc and auprc; no
             weights), see `docs/deviations.md`.
         weight: (N,) images that each row stands for; whole numbers equal repetition.
@@ -188,8 +188,8 @@ def referral_curve(
             raise InputError("the published rules know no weights", hint="Use rules='corrected'.")
         Cases(label, prob, uncertainty)  # the same inputs are refused
         return published.referral_curve(label, prob, uncertainty, metric)
-    if metric not in get_args(Metric):
-        raise InputError(f"unknown metric '{metric}'", hint=nearest(metric, get_args(Metric)))
+    if metric not in METRICS:
+        raise InputError(f"unknown metric '{metric}'", hint=nearest(metric, METRICS))
     return referral_curves.curve_of(Cases(label, prob, uncertainty).weighted(weight), metric)
 
 
