@@ -37,6 +37,8 @@ FORMULAS = {
     "Selective summaries": "metrics.selective",
     "Calibration": "metrics.calibration",
     "Smooth calibration": "metrics.smooth_calibration",
+    "Grades": "metrics.grades",
+    "Sets of grades": "metrics.grade_sets",
     "Baseline": "metrics.clinical.screening_report",
     "Other thresholds": "metrics.policies",
     "Patients": "metrics.clinical.by_patient",

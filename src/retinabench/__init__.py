@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from retinabench.metrics.clinical.screening_report import ScreeningReport, clinic
     from retinabench.metrics.comparison import Comparison, Difference, Ranking, SetComparison, compare, rank
     from retinabench.metrics.estimator import evaluate
+    from retinabench.metrics.grade_sets import grade_sets
     from retinabench.metrics.guarantees.goals import Per
     from retinabench.metrics.guarantees.threshold import Realised
     from retinabench.metrics.guarantees.transfer import Transfer, transfer
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
     from retinabench.metrics.planning import plan
     from retinabench.metrics.recalibration import recalibrate
     from retinabench.metrics.referral_curves import Curve, Metric
-    from retinabench.metrics.score_results import Scores, ScoreValue, SetScores
+    from retinabench.metrics.registry import ScoreValue
+    from retinabench.metrics.score_results import Scores, SetScores
     from retinabench.metrics.scoring import Rules, referral_curve, score
     from retinabench.predictions.io import read_predictions, write_predictions
     from retinabench.predictions.table import Predictions
@@ -64,6 +66,7 @@ __all__ = [
     "compare",
     "evaluate",
     "evaluate_torch",
+    "grade_sets",
     "load_model",
     "load_task",
     "monitor",
@@ -87,7 +90,7 @@ _MODULES = {
     "load_model": "experiments.exporting.model",
     "Predictions": "predictions.table",
     "Ranking": "metrics.comparison",
-    "ScoreValue": "metrics.score_results",
+    "ScoreValue": "metrics.registry",
     "Scores": "metrics.score_results",
     "ScreeningReport": "metrics.clinical.screening_report",
     "SetScores": "metrics.score_results",
@@ -99,6 +102,7 @@ _MODULES = {
     "compare": "metrics.comparison",
     "evaluate": "metrics.estimator",
     "evaluate_torch": "integrations.pytorch",
+    "grade_sets": "metrics.grade_sets",
     "load_task": "data.tasks",
     "monitor": "metrics.monitoring",
     "plan": "metrics.planning",

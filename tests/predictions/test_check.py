@@ -17,7 +17,6 @@ from retinabench.predictions.check import (
     first_row_with,
     indistinct,
     is_missing,
-    named_by_row,
     numbered,
     own_patients,
     plain,
@@ -28,12 +27,6 @@ from retinabench.predictions.check import (
 def test_cells_without_a_value():
     assert all(map(is_missing, (None, float("nan"), np.datetime64("NaT"))))
     assert not any(map(is_missing, ("", 0, "nan")))
-
-
-def test_rows_are_numbered_from_1():
-    ids, note = named_by_row(3)
-    assert ids.tolist() == ["1", "2", "3"]
-    assert "named by their row" in note
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,6 @@ from retinabench.predictions import columns as subgroups
 from retinabench.predictions.columns import from_arrow, keep_further, recognise
 
 
-def test_names_of_columns():
-    assert [columns.sample_number(name) for name in ("prob_0", "prob_12", "prob", "prob_x")] == [0, 12, None, None]
-    assert [columns.is_known(name) for name in ("label", "prob_3", "camera")] == [True, True, False]
-    assert [columns.is_number(name) for name in ("label", "image_id", "camera")] == [True, False, False]
-
-
 @pytest.mark.parametrize(
     ("names", "message"),
     [
@@ -31,6 +25,10 @@ def test_names_of_columns():
         (["image_id", "label", "prob_0", "prob_2"], "column 'prob_1': is missing among the samples"),
         (["image_id", "label", "prob_1", "prob_2"], "column 'prob_0': is missing among the samples. Samples and"),
         (["image_id", "label"], "column 'prob': is missing"),
+        (
+            ["image_id", "label", "prob", "grade_prob_0", "grade_prob_2"],
+            "column 'grade_prob_1': is missing among the prob",
+        ),
         (["image_id", "label", "no", "yes"], "--softmax --column prob_0=NAME --column prob_1=NAME"),
         (["image_id", "prob", "lable"], "column 'label': is missing. Did you mean 'lable'?"),
         (["label"], "column 'image_id': is missing"),
@@ -40,11 +38,6 @@ def test_what_a_header_lacks(names, message):
     with pytest.raises(InputError) as caught:
         columns.check_columns("t.csv", names, names)
     assert message in str(caught.value)
-
-
-def test_a_header_may_lack_ids_and_have_a_grade_for_a_label():
-    columns.check_columns(None, ["grade", "prob"], [])
-    columns.check_columns(None, ["image_id", "label", "prob_1", "prob_0"], [])
 
 
 def test_bounds_are_reached_but_not_passed():
@@ -210,15 +203,6 @@ def test_a_file_with_such_blanks_has_the_groups_of_one_without(tmp_path):
     found = rb.read_predictions(tmp_path / "p.csv")
     assert found.subgroups["camera"].tolist() == ["Zeiss", "Zeiss", "Canon"]
     assert "camera: read 'Zeiss ' as 'Zeiss'" in found.notes[0]
-
-
-def test_take_and_select_keep_them_aligned():
-    predictions = rb.Predictions(
-        **GOOD, split=["test", "validation", "test"], subgroups={"camera": ["A", "B", "C"], "age": [1, 2, 3]}
-    )
-    taken = predictions.take([2, 0])
-    assert taken.subgroups["camera"].tolist() == ["C", "A"]
-    assert predictions.select(split="test").subgroups["age"].tolist() == [1, 3]
 
 
 @pytest.mark.parametrize(

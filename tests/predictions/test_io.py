@@ -64,17 +64,10 @@ def test_a_run_folder_stands_for_its_predictions(tmp_path):
         find_files([tmp_path / "empty"])
 
 
-def test_a_round_trip_keeps_metadata(tmp_path):
-    rb.write_predictions(with_metadata(title="MAP", seed=3), tmp_path / "p.parquet")
-    again = rb.read_predictions(tmp_path / "p.parquet")
-    assert again.metadata["title"] == "MAP"
-    assert np.array_equal(again.probs[:, 0], [0.2, 0.7])
-
-
 FORMATS = ("parquet", "csv", "npz")
 
 
-COLUMNS = ("image_id", "label", "probs", "grade", "patient_id", "domain", "split", "uncertainty")
+COLUMNS = ("image_id", "label", "probs", *columns.OPTIONAL)
 
 
 WORDS = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=12).filter(plain_id)
@@ -99,6 +92,10 @@ def predictions(draw):
     label[known] = [grade[k] >= 2 for k in known]
     probs = draw(hnp.arrays(np.float64, (n, samples), elements=PROBS))
     assume(samples == 1 or np.abs(probs.sum(axis=1) - 1).max() > 0.1)  # a CSV of a softmax is refused
+    shares = draw(st.none() | hnp.arrays(np.float64, (n, 5), elements=st.floats(0.01, 1)))
+    if shares is not None:
+        shares /= shares.sum(axis=1, keepdims=True)
+        samples, probs = 1, shares[:, 2:].sum(axis=1)
     return rb.Predictions(
         ids,
         label,
@@ -108,6 +105,7 @@ def predictions(draw):
         domain=maybe(st.sampled_from(["in_domain", "shifted"])),
         split=maybe(st.sampled_from(["validation", "test"])),
         uncertainty=maybe(st.floats(-1e300, 1e300)),
+        grade_prob=shares,
         subgroups={
             f"{draw(WORDS)} {k}": draw(st.lists(one, min_size=n, max_size=n))
             for k, one in enumerate(draw(st.lists(st.sampled_from(CELLS), max_size=3)))

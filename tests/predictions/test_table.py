@@ -48,7 +48,10 @@ def test_select_and_take():
         split=["validation", "test", "test"],
         grade=[0, 3, 2],
         uncertainty=[1, 2, 3],
+        subgroups={"camera": ["A", "B", "C"], "age": [1, 2, 3]},
     )
+    assert predictions.select(domain="in_domain").subgroups["age"].tolist() == [1, 3]
+    assert predictions.take([2, 0]).subgroups["camera"].tolist() == ["C", "A"]
     assert predictions.select(domain="in_domain").image_id.tolist() == ["a", "c"]
     assert predictions.select(domain="shifted", split="validation") is None
     taken = predictions.take([2, 0])
@@ -87,6 +90,8 @@ def test_softmax_sums_the_referable_classes():
     np.testing.assert_allclose(found.prob, five[:, 2:].sum(axis=1), rtol=1e-14)
     assert found.label.tolist() == LABEL.tolist()
     assert found.grade.tolist() == GRADE.tolist()
+    np.testing.assert_allclose(found.grade_prob, five, rtol=1e-14)
+    assert found.records()[3]["grade_prob_4"] == found.take([3]).grade_prob[0, 4]
     np.testing.assert_allclose(rb.Predictions.from_softmax(two, IDS, LABEL).prob, two[:, 1], rtol=1e-14)
     three = reference(LOGITS[:, :3], axis=1)
     found = rb.Predictions.from_softmax(three, IDS, LABEL, referable_from=1, patient_id=IDS)
@@ -98,6 +103,7 @@ def test_samples_of_softmax():
     logits = RNG.normal(0, 2, (N, 7, 5))
     found = rb.Predictions.from_softmax(reference(logits, axis=2), IDS, LABEL)
     np.testing.assert_allclose(found.probs, reference(logits, axis=2)[..., 2:].sum(axis=2), rtol=1e-13)
+    np.testing.assert_allclose(found.grade_prob, reference(logits, axis=2).mean(axis=1), rtol=1e-13)
 
 
 def test_printed_digits_are_divided_by_their_sum():

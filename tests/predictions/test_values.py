@@ -44,6 +44,10 @@ BAD = {
     "label against every grade": ({"grade": [0, 1, 0]}, "say --referable-from label"),
     "an unbounded score": ({"probs": [0.1, 2.37, 0.4]}, "is 2.37, outside [0, 1]. A probability lies between 0 and 1"),
     "an uncertain label": ({"probs": [0, -1, 1]}, "-1 marks a finding that is not certain"),
+    "grades that are no distribution": ({"grade_prob": [[0.5] * 5] * 3}, "row 1, column 'grade_prob': sums to 2.5 over the classes, not to 1"),
+    "four grades": ({"grade_prob": [[0.25] * 4] * 3}, "column 'grade_prob': has shape (3, 4). Needed is (N, 5)"),
+    "grades of another prediction": ({"grade_prob": [[0.6, 0.3, 0.1, 0, 0]] * 3}, "row 2, column 'grade_prob': sums to 0.1 from grade 2 on where P(referable) is 0.8 (2 such rows). Leave out one"),
+    "grades from 1 on": ({"grade_prob": [[0.9, 0.1, 0, 0, 0], [0.2, 0.8, 0, 0, 0], [0.6, 0.4, 0, 0, 0]]}, "It is the sum from grade 1 on: say --referable-from 1."),
     "members": ({"metadata": {"members": 2}}, "1 samples cannot be shared by 2 members"),
     "members of no kind": ({"metadata": {"members": "two"}}, "cannot be shared by 'two' members"),
 }  # fmt: skip
@@ -233,6 +237,11 @@ def test_samples_and_uncertainty_may_be_empty_too(tmp_path):
     found = rb.read_predictions(path, ungradable=True)
     assert found.probs[1].tolist() == [0.5, 0.5]
     assert found.uncertainty.tolist() == [0.2, 0, 0.4]
+    five = csv(tmp_path, ["a,0,.6,.2,.2,0,0,1", "b,2,,,,,,0"], FIVE.partition("\n")[0] + ",gradable")
+    found = rb.read_predictions(five, grades=True, ungradable=True)
+    assert found.grade_prob[1].tolist() == [0.2] * 5
+    rb.write_predictions(found, five)
+    assert rb.read_predictions(five).grade_prob.tolist() == [[0.6, 0.2, 0.2, 0, 0]]
 
 
 def test_a_gradable_image_needs_a_probability(tmp_path):
@@ -283,6 +292,7 @@ def test_class_probabilities_need_to_be_said(tmp_path):
     assert read(tmp_path, TWO, softmax=True).prob.tolist() == [0.1, 0.7, 0.2]
     found = read(tmp_path, FIVE, grades=True)
     np.testing.assert_allclose(found.prob, [0.3, 0.8])
+    np.testing.assert_allclose(found.grade_prob, [[0.5, 0.2, 0.1, 0.1, 0.1], [0.1, 0.1, 0.2, 0.3, 0.3]])
     assert found.label.tolist() == [0, 1]
     np.testing.assert_allclose(read(tmp_path, FIVE, grades=True, referable_from=3).prob, [0.2, 0.6])
     assert "Add --grades" in refused(tmp_path, FIVE, softmax=True)
@@ -351,12 +361,6 @@ def test_a_shifted_set_without_grades_keeps_the_others(tmp_path):
     assert "An image needs a label or a grade" in refused(tmp_path, "image_id,grade,prob\na,0,.1\nb,,.3\n")
 
 
-def test_an_empty_patient_is_told(tmp_path):
-    found = read(tmp_path, "image_id,label,prob,patient\na,0,.1,p\nb,1,.6,\nc,1,.7,\n")
-    assert found.patient_id.tolist() == ["p", "image b", "image c"]
-    assert "2 of 3 images have no patient_id: each is its own patient" in found.notes
-
-
 def test_usual_words_of_splits(tmp_path):
     text = "id,y,p,set,Domain\na,0,.1,val,In-Domain\nb,1,.6,Test,in_domain\n"
     found = read(tmp_path, text)
@@ -415,12 +419,6 @@ def test_other_formats_are_recognised_as_well(tmp_path):
     assert any("'big' is left out: has shape (2, 3)" in note for note in found.notes)
     np.savez(tmp_path / "p.npz", y_true=[0, 1, 1], probs=[[0.2, 0.8], [0.7, 0.3], [0.1, 0.9]])
     assert rb.read_predictions(tmp_path / "p.npz", softmax=True).prob.tolist() == [0.8, 0.3, 0.9]
-
-
-def test_labels_may_be_written_as_words(tmp_path):
-    text = "image_id,label,prob\na,True,.1\nb,false,.6\n"
-    assert read(tmp_path, text).label.tolist() == [1, 0]
-    assert "is 'yes', not a number" in refused(tmp_path, text.replace("True", "yes"))
 
 
 def test_the_labels_of_eyepacs_need_to_be_named(tmp_path):
@@ -551,31 +549,11 @@ def test_wrong_cells_are_named(column, message):
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("lists", "message"),
-    [
-        ([[0.1], [0.2, 0.3]], "row 2, column 'probs': holds 2 samples where row 1 holds 1"),
-        ([[0.1, 0.2], [0.2, None]], "row 2, column 'probs': holds an empty sample"),
-        ([0.1, 0.2], "does not hold lists of numbers"),
-        ([["a"], ["b"]], "needed are lists of numbers"),
-    ],
-)
-def test_wrong_lists_are_named(lists, message):
-    with pytest.raises(InputError) as caught:
-        arguments(prob=pa.nulls(2), probs=lists)
-    assert message in str(caught.value)
-
-
 def test_dictionaries_of_several_pieces_become_one_column():
     pieces = [pa.array(words).dictionary_encode() for words in (["a", "b"], ["b", "c"])]
     column = pa.chunked_array(pieces)
     assert combined(unfolded(column, "image_id", None)).to_pylist() == ["a", "b", "b", "c"]
     assert combined(column).to_pylist() == ["a", "b", "b", "c"]
-
-
-def test_the_first_value_that_is_not_a_number_is_named():
-    error = not_a_number("t.csv", "prob", pa.array(["1", "x", "y"]))
-    assert str(error).startswith("t.csv, row 2, column 'prob': is 'x', not a number. Write a number from 0 to 1")
 
 
 @pytest.mark.parametrize(

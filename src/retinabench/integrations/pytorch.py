@@ -16,7 +16,8 @@ from retinabench.core.errors import InputError, nearest
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.score_results import Scores
 from retinabench.metrics.scoring import Rules, score
-from retinabench.predictions.table import GRADES, Predictions
+from retinabench.predictions.columns import GRADES
+from retinabench.predictions.table import Predictions
 
 Outputs = Literal["logits", "probabilities"]
 FEWEST = 20  # images whose outputs or labels tell what they are

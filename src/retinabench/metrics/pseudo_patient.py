@@ -30,6 +30,11 @@ def of_probability(w: Weighted, loss: Literal["log", "squared"], *, area: bool =
     """NLL or Brier score, or the area of it over referral: the labels of a random patient are turned."""
     error = np.where(w.cases.label, w.cases.prob, 1 - w.cases.prob)  # if the label is turned
     x = error**2 if loss == "squared" else -np.log(np.clip(1 - error, EPS, 1 - EPS))
+    return of_losses(w, x, area=area)
+
+
+def of_losses(w: Weighted, x: Floats, *, area: bool = False) -> Moments:
+    """Return what a mean of losses gains, or the area of it over referral, where a random image has the loss x (N,)."""
     x = x * _area_weight(w) if area else x
     return _moments(w, WHOLE if area else HALF, float(w.mean(x)), float(w.mean(x**2)))
 

@@ -23,7 +23,8 @@ from numpy.typing import ArrayLike, NDArray
 from retinabench.core.errors import InputError, nearest
 from retinabench.metrics.classification import Roc
 from retinabench.metrics.referral_curves import Curve
-from retinabench.metrics.score_results import REFERRED, ScoreValue, SetScores
+from retinabench.metrics.registry import ScoreValue
+from retinabench.metrics.score_results import REFERRED, SetScores
 from retinabench.predictions.table import Predictions
 
 Floats = NDArray[np.float64]

@@ -108,7 +108,7 @@ class Curve(Tabular):
 
 def curve_of(w: Weighted, metric: str) -> Curve:
     """`referral_curve` of one weighting."""
-    value = w.derived(METRICS[metric])
+    value = w.derived(_VALUES[metric])
     exact = w.derived(auprc_values)[1] if metric == "auprc" else None
     area = float(area_of(w, metric))
     return Curve(
@@ -133,7 +133,7 @@ def area_of(w: Weighted, metric: str) -> Floats:
         return np.asarray(np.einsum("...n,n->...", w.mean_factor, MEANS[metric](w.cases)) / w.total)[()]
     if closed:
         return np.where(w.derived(_both_within_reach), _area_of_ranks(w), np.nan)[()]
-    value = w.derived(METRICS[metric])
+    value = w.derived(_VALUES[metric])
     if not ranks_classes(metric):
         return _mean(value, np.isfinite(value) & w.there)
     within = np.arange(value.shape[-1]) >= _before_reach(w)[..., None]
@@ -146,7 +146,7 @@ def value_at(w: Weighted, metric: str, referred: float) -> Floats:
     References:
         Band et al., Benchmarking Bayesian deep learning on diabetic retinopathy detection tasks, NeurIPS (2021).
     """
-    value, retained = w.derived(METRICS[metric]), w.count - np.ceil(w.count * (referred - 1e-9)).astype(np.intp)
+    value, retained = w.derived(_VALUES[metric]), w.count - np.ceil(w.count * (referred - 1e-9)).astype(np.intp)
     last = np.take_along_axis(value, np.maximum(retained, 1)[..., None] - 1, axis=-1)[..., 0]
     return np.where(retained > 0, last, np.nan)[()]
 
@@ -177,7 +177,7 @@ def values_on_grid(
     least = np.maximum(MIN_CLASS, fewest * w.total)[..., None] - 1e-9
     found = {}
     for name in metrics:
-        value = w.derived(METRICS[name])
+        value = w.derived(_VALUES[name])
         retained = np.minimum(w.retained_positives, w.retained_negatives) if ranks_classes(name) else w.points
         value = np.where((retained >= MIN_CLASS - 1e-9) & (w.points >= least), value, np.nan)
         before, after = (np.take_along_axis(value, side - 1, axis=-1) for side in (number, following))
@@ -298,6 +298,8 @@ METRICS: dict[str, Callable[[Weighted], Floats]] = {
     "prevalence": lambda w: np.asarray(w.retained_positives / w.points),
     "brier": lambda w: _mean_of(w, w.cases.squared_error),
 }
+# Of `grades.GradedCases` there is one more.
+_VALUES = METRICS | {"grade_error": lambda w: _mean_of(w, w.cases.grade_error)}
 
 
 # ------------------------------------------------------------------------- average precision at every count

@@ -30,6 +30,7 @@ from retinabench.metrics.intervals import (
     Ranked,
     Scaled,
 )
+from retinabench.metrics.proportions import Interval
 from retinabench.metrics.weighted_images import Floats, Weighted
 
 Direction = Literal["higher", "lower", ""]
@@ -98,6 +99,30 @@ class ScoreSpec:
             "errors": f"needs correct and wrong predictions; the set has {int((~error).sum())} correct and {int(error.sum())} wrong",
         }
         return reasons.get(self.needs, "undefined on this set")
+
+
+@dataclass(frozen=True)
+class ScoreValue(Interval):
+    """A score of a set with its interval; NaN where undefined, with the reason in `why`.
+
+    Args:
+        value: The score.
+        low: Lower end of its interval.
+        high: Upper end of its interval.
+        version: Version of the score.
+        why: Why the value or its interval is undefined; None where both are known.
+
+    Examples:
+        >>> import retinabench as rb
+        >>> one_class = rb.Predictions(["a", "b"], [0, 0], [0.1, 0.2])
+        >>> rb.score(one_class, bootstrap=0)["in_domain"].auroc.why
+        'needs both classes; the set has 0 positive and 2 negative images'
+    """
+
+    _optional = ("why",)
+
+    version: int = 1
+    why: str | None = None
 
 
 def _share_of_retained(**counted: Any) -> Proportion:

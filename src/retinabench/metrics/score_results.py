@@ -22,9 +22,9 @@ from retinabench.core.untrusted import shown
 from retinabench.metrics.calibration import SetCalibration
 from retinabench.metrics.clinical.screening_report import Baseline
 from retinabench.metrics.clinical.thresholds import ABOVE_HALF, FrozenThreshold
+from retinabench.metrics.grades import GradeScores
 from retinabench.metrics.image_sets import SET_LABELS
-from retinabench.metrics.proportions import Interval
-from retinabench.metrics.registry import SCORES
+from retinabench.metrics.registry import SCORES, ScoreValue
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,30 +35,6 @@ PLOTTED = ("auroc", "accuracy", "failure_auroc", "referral_accuracy_area", "brie
 
 SCHEMA = "retinabench.scores/1"
 REFERRED = (0.0, 0.5, 0.7)  # Fractions referred at which `referral` and `retained` are given.
-
-
-@dataclass(frozen=True)
-class ScoreValue(Interval):
-    """A score of a set with its interval; NaN where undefined, with the reason in `why`.
-
-    Args:
-        value: The score.
-        low: Lower end of its interval.
-        high: Upper end of its interval.
-        version: Version of the score.
-        why: Why the value or its interval is undefined; None where both are known.
-
-    Examples:
-        >>> import retinabench as rb
-        >>> one_class = rb.Predictions(["a", "b"], [0, 0], [0.1, 0.2])
-        >>> rb.score(one_class, bootstrap=0)["in_domain"].auroc.why
-        'needs both classes; the set has 0 positive and 2 negative images'
-    """
-
-    _optional = ("why",)
-
-    version: int = 1
-    why: str | None = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +60,7 @@ class SetScores(Tabular, Document):
         retained: Fraction referred, as text -> retained images of each class.
         controls: `random` and `oracle` -> summaries of the same predictions in these orders of referral.
         baseline: What the model adds to predicting the same for every image; None for the balanced set.
+        grades: Scores of the five grade probabilities, and sets of grades; None where the file has no grades or none of these.
 
     Examples:
         >>> import retinabench as rb
@@ -93,7 +70,7 @@ class SetScores(Tabular, Document):
         (0.5, 1.0)
     """
 
-    _optional = ("calibration", "retained", "controls", "baseline")
+    _optional = ("calibration", "retained", "controls", "baseline", "grades")
 
     images: int
     patients: int | None
@@ -104,6 +81,7 @@ class SetScores(Tabular, Document):
     retained: Mapping[str, RetainedImages] | None = None
     controls: Mapping[str, Mapping[str, float]] | None = None
     baseline: Baseline | None = None
+    grades: GradeScores | None = None
 
     def __getitem__(self, name: str) -> ScoreValue:
         if name not in self.scores:

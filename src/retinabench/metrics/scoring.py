@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -13,8 +13,10 @@ from retinabench.core.errors import InputError, nearest
 from retinabench.metrics import published, referral_curves
 from retinabench.metrics.bootstrap import Steps, check_level, check_seed, cluster_bootstrap, one_blas_thread
 from retinabench.metrics.calibration import set_calibration
+from retinabench.metrics.clinical.groups import named_groups
 from retinabench.metrics.clinical.screening_report import baseline_of
 from retinabench.metrics.clinical.thresholds import DEFAULT, DecisionThreshold, FrozenThreshold
+from retinabench.metrics.grades import GradeScores, grade_scores
 from retinabench.metrics.image_sets import (
     ImageSet,
     SetEvaluator,
@@ -24,8 +26,8 @@ from retinabench.metrics.image_sets import (
 )
 from retinabench.metrics.intervals import Ends
 from retinabench.metrics.referral_curves import METRICS, Curve, Metric
-from retinabench.metrics.registry import SCORES, ScoreSpec
-from retinabench.metrics.score_results import REFERRED, RetainedImages, Scores, ScoreValue, SetScores
+from retinabench.metrics.registry import SCORES, ScoreSpec, ScoreValue
+from retinabench.metrics.score_results import REFERRED, RetainedImages, Scores, SetScores
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.metrics.weighted_images import EPS, MANY, Cases, Floats, Weighted
 from retinabench.predictions.check import without_patients
@@ -133,9 +135,11 @@ def _scores_and_replicates(
     else:
         parts = image_sets(test, values, cut.value)
         tuning = predictions.select(domain="in_domain", split="validation")
-        del predictions, test, values
         settings_of_intervals = _Bootstrap(bootstrap, seed, level, workers, wanted, replicates)
+        graded = _graded_sets(test, values, tuning, cut.value, settings_of_intervals)
+        del predictions, test, values
         sets = scored_sets(parts, tuning, settings_of_intervals, advance)
+        sets = {name: replace(one, grades=graded.get(name)) for name, one in sets.items()}
     notes += _inverted(sets, name)
     return Scores(rules, name, bootstrap, seed, sets, tuple(notes), *about, cut), replicates
 
@@ -280,6 +284,22 @@ def interval_of(spec: ScoreSpec, whole: Weighted, value: float, draws: Floats, l
     if not np.isfinite(value):
         return Ends(why=spec.why_undefined(whole))
     return spec.interval.ends([whole], value, draws, level) if len(draws) else Ends()
+
+
+def _graded_sets(
+    test: Predictions, uncertainty: Floats, validation: Predictions | None, cut: float, bootstrap: _Bootstrap
+) -> dict[str, GradeScores | None]:
+    """The scores of the grades of every set but the balanced one."""
+    found = {}
+    for name in ("in_domain", "shifted", "joint") if test.grade_prob is not None else ():
+        rows = np.flatnonzero(np.ones(len(test), bool) if name == "joint" else test.domain == name)
+        if len(rows):
+            part = test.take(rows)
+            found[name] = grade_scores(
+                part, uncertainty[rows], validation, named_groups(part), threshold=cut, bootstrap=bootstrap.replicates,
+                seed=bootstrap.seed, level=bootstrap.level, workers=bootstrap.workers,
+            )  # fmt: skip
+    return found
 
 
 def scored_sets(

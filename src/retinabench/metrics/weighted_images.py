@@ -100,6 +100,8 @@ class Cases:
     Shapes: all (N,). Without `uncertainty` it is 0; without `patient` each image is its own; `shifted` is of joint sets only.
     """
 
+    grade_error: Floats  # of `grades.GradedCases` alone: (N,) error of the called grade
+
     def __init__(
         self,
         label: ArrayLike,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -107,19 +108,12 @@ def refuse_alike(groups: Iterable[Iterable[str]], column: str, file: str | None 
     """Refuse ids of several files or splits that are one but for case, width or leading zeros: a join would miss them."""
     if (pair := alike(groups)) is not None:
         first, second = (f"{one[:60]!a}" for one in pair)
-        raise InputError(
-            f"is {second} in one place, which looks like {first} in another",
-            file=file,
-            column=column,
-            hint="Write one id in one way; ids of different patients differ by more than case or leading zeros.",
-        )
+        hint = "Write one id in one way; ids of different patients differ by more than case or leading zeros."
+        raise Check(file).fail(column, None, f"is {second} in one place, which looks like {first} in another", hint)
 
 
 def tidied(columns: Mapping[str, Text], *, ids: bool = False) -> tuple[dict[str, Any], list[str]]:
-    """Write equal names alike: `Zeiss ` with a blank is the camera `Zeiss`, and ` 1.0` is the patient `1`.
-
-    Shapes: `columns` (N,).
-    """
+    """Write equal names of columns (N,) alike: `Zeiss ` with a blank is the camera `Zeiss`, and ` 1.0` is the patient `1`."""
     found, notes = dict(columns), []
     for name, values in columns.items():
         if values.dtype.kind != "U" or not (odd := np.flatnonzero(~_tidy(values, ids=ids))).size:
@@ -161,10 +155,7 @@ def _tidy(text: Text, *, ids: bool) -> Rows:
 
 
 def own_patients(patient: NDArray[np.str_], image: NDArray[np.str_]) -> tuple[NDArray[np.str_], int]:
-    """Make every image without a patient a patient of its own.
-
-    Shapes: `patient` (N,), `image` (N,), returns (N,).
-    """
+    """Make every image without a patient a patient of its own, all (N,)."""
     words = np.char.strip(patient)
     gone = np.char.str_len(words) <= max(map(len, NOT_KNOWN))
     gone[gone] = np.isin(np.char.lower(words[gone]), NOT_KNOWN)
@@ -186,19 +177,12 @@ def is_own(patient: Text, image: Text) -> Rows:
 def refuse_partly(patient: Text, image: Text, where: str, file: str | None = None) -> None:
     """Refuse images of which only some have a patient: fellow images would count as independent, and no guarantee holds."""
     if 0 < (count := int(is_own(patient, image).sum())) < len(patient):
-        raise InputError(
-            f"is empty for {count:,} of {len(patient):,} {where}: no guarantee holds, as images of one patient fail together",
-            file=file,
-            column="patient_id",
-            hint="Fill it for every image, or leave the column out.",
-        )
+        problem = f"is empty for {count:,} of {len(patient):,} {where}: no guarantee holds, as images of one patient fail together"
+        raise Check(file).fail("patient_id", None, problem, "Fill it for every image, or leave the column out.")
 
 
 def code_points(text: Text) -> Iterator[tuple[int, NDArray[np.uint32]]]:
-    """Yield the first row of each block and its (B, L) code points, 0 behind the end of a text.
-
-    Shapes: `text` (N,).
-    """
+    """Yield the first row of each block of texts (N,) and its (B, L) code points, 0 behind the end of a text."""
     length = text.dtype.itemsize // 4
     for start in range(0, len(text), BLOCK):
         part = np.ascontiguousarray(text[start : start + BLOCK], f"=U{length}")
@@ -254,10 +238,7 @@ def _hashes(text: Text) -> NDArray[np.uint64]:
 
 
 def numbered(text: Text) -> tuple[NDArray[np.intp], int]:
-    """Number texts in their order.
-
-    Shapes: `text` (N,), returns (N,).
-    """
+    """Number texts (N,) in their order."""
     words = _words(text) if len(text) > BLOCK else None
     if words is None:
         values, codes = np.unique(text, return_inverse=True)
@@ -294,7 +275,7 @@ def _words(text: Text) -> list[NDArray[np.uint64]] | None:
 class Check:
     """Checks of columns; each raises `InputError` at the first bad row."""
 
-    def __init__(self, source: str | None) -> None:
+    def __init__(self, source: str | Path | None) -> None:
         self.source = source
 
     def fail(self, column: str, row: int | np.intp | None, problem: str, hint: str | None = None) -> InputError:
@@ -309,15 +290,13 @@ class Check:
         try:
             array = as_array(values)
         except (TypeError, ValueError):
-            first = next((row for row in _lengths(values) if row[1] != _lengths(values)[0][1]), None)
-            if first is None:
+            rows: Any = values
+            lengths = [len(cell) if hasattr(cell, "__len__") else 1 for cell in rows]  # a single value counts as one
+            odd = next((row for row, length in enumerate(lengths) if length != lengths[0]), None)
+            if odd is None:
                 raise self.fail(column, None, "cannot be made an array") from None
-            raise self.fail(
-                column,
-                first[0],
-                f"holds {first[1]} values where row 1 holds {_lengths(values)[0][1]}",
-                "Give every image equally many.",
-            ) from None
+            problem = f"holds {lengths[odd]} values where row 1 holds {lengths[0]}"
+            raise self.fail(column, odd, problem, "Give every image equally many.") from None
         if array.ndim == 1 and (array.dtype.kind == "O" or (array.dtype.kind == "U" and array is not values)):
             # NumPy drops zero bytes at the end of text, which would make two ids one.
             zero = next((row for row, one in enumerate(values) if "\0" in str(one)), None)  # type: ignore[arg-type]
@@ -360,18 +339,11 @@ class Check:
         most = 2 ** (digits + 1)  # from here on, not every whole number has a float of its own
         for row, value in enumerate(array.tolist()):
             if isinstance(value, float) and value == value and not (value.is_integer() and abs(value) < most):
-                raise self.fail(
-                    column,
-                    row,
-                    f"is the floating-point number {value:.17g}, which is no exact id",
-                    "Read the column as text, such as dtype=str in pandas.",
-                )
+                problem = f"is the floating-point number {value:.17g}, which is no exact id"
+                raise self.fail(column, row, problem, "Read the column as text, such as dtype=str in pandas.")
 
     def identified(self, column: str, values: Text) -> tuple[Text, list[str]]:
-        """Return ids in one form (`plain_id`) and what was changed; refuse two that differ by nothing else.
-
-        Shapes: `values` (N,).
-        """
+        """Return ids (N,) in one form (`plain_id`) and what was changed; refuse two that differ by nothing else."""
         found, notes = tidied({column: values}, ids=True)
         if not notes:
             return values, notes
@@ -379,12 +351,9 @@ class Check:
             first, second = (int(np.flatnonzero(values == one)[0]) for one in pair)
             if first > second:
                 first, second = second, first
-            raise self.fail(
-                column,
-                second,
-                f"is {str(values[second])[:60]!a}, which looks like {str(values[first])[:60]!a} of row {first + 1}",
-                "They differ only by blanks, invisible characters or Unicode form: write one id in one way.",
-            )
+            one, other = (f"{str(values[row])[:60]!a}" for row in (second, first))
+            hint = "They differ only by blanks, invisible characters or Unicode form: write one id in one way."
+            raise self.fail(column, second, f"is {one}, which looks like {other} of row {first + 1}", hint)
         if (empty := first_empty(found[column])) is not None:
             raise self.fail(column, empty, "is empty", "Give every row a value or leave the column out.")
         return found[column], notes
@@ -397,12 +366,8 @@ class Check:
         twice = np.flatnonzero(values[order][1:] == values[order][:-1])
         if twice.size:
             first, second = sorted((int(order[twice[0]]), int(order[twice[0] + 1])))
-            raise self.fail(
-                column,
-                second,
-                f"repeats '{values[first][:60]}' of row {first + 1}",
-                "Every image may occur once; average its predictions or name its views apart.",
-            )
+            hint = "Every image may occur once; average its predictions or name its views apart."
+            raise self.fail(column, second, f"repeats '{values[first][:60]}' of row {first + 1}", hint)
 
     def finite(self, column: str, values: NDArray[Any], dimensions: tuple[int, ...] = (1,)) -> NDArray[np.float64]:
         """Return values as finite float64 numbers."""
@@ -418,21 +383,14 @@ class Check:
         if bad.size:
             rows = len(np.unique(bad[:, 0]))
             more = f" (the first of {rows} such rows)" if rows > 1 else ""
-            raise self.fail(
-                sample_column(column, numbers, bad[0]),
-                bad[0][0],
-                f"is {numbers[tuple(bad[0])]}{more}",
-                "Every value must be a finite number.",
-            )
+            named, problem = sample_column(column, numbers, bad[0]), f"is {numbers[tuple(bad[0])]}{more}"
+            raise self.fail(named, bad[0][0], problem, "Every value must be a finite number.")
         return numbers
 
     def one_of(
         self, column: str, values: ArrayLike | None, allowed: tuple[str, ...], default: str, n: int
     ) -> NDArray[np.str_]:
-        """Return text out of a few allowed values.
-
-        Shapes: returns (N,).
-        """
+        """(N,) text out of a few allowed values."""
         if values is None:
             return np.broadcast_to(np.asarray(default), n)  # one text for all rows
         text = self.text(column, self.length(column, values, n))
@@ -472,16 +430,8 @@ def _word(value: Any) -> str:
     return value.decode("utf-8") if isinstance(value, bytes) else str(value)
 
 
-def _lengths(values: Any) -> list[tuple[int, int]]:
-    """(row, number of values) of every row of a ragged list; a single value counts as one."""
-    return [(row, len(cell) if hasattr(cell, "__len__") else 1) for row, cell in enumerate(values)]
-
-
 def sample_column(column: str, values: NDArray[np.float64], place: NDArray[np.intp]) -> str:
-    """Name the column as a file would: `prob` for one value a row, `prob_j` for sample j of several.
-
-    Shapes: `values` (N,).
-    """
+    """Name the column as a file would: `prob` for one value a row, `prob_j` for sample j of several."""
     if column != "probs":
         return column
     return "prob" if values.ndim == 1 or values.shape[1] == 1 else f"prob_{place[1]}"

@@ -25,7 +25,8 @@ from retinabench.predictions.check import Check
 SCHEMA = "retinabench.predictions/1"
 DOMAINS = ("in_domain", "shifted")
 SPLITS = ("validation", "test")
-OPTIONAL = ("grade", "patient_id", "domain", "split", "uncertainty")
+OPTIONAL = ("grade", "grade_prob", "patient_id", "domain", "split", "uncertainty")
+GRADES = 5
 LABELLED = "labelled"
 """The subgroup that tells known labels from empty ones ("no"), where a reader was told that labels may be empty."""
 
@@ -39,15 +40,19 @@ TEXT = ("image_id", "patient_id", "domain", "split")
 KNOWN = ("image_id", "label", "prob", "probs", *OPTIONAL)
 
 
-def sample_number(name: str) -> int | None:
-    """The j of a column `prob_j`, else None."""
-    match = re.fullmatch(r"prob_([0-9]{1,9})", name)
+LISTS = {"probs": "prob", "grade_prob": "grade_prob"}
+"""Columns of several numbers per image: one list in Parquet, and the columns `prob_0`, `prob_1` … in a CSV."""
+
+
+def sample_number(name: str, stem: str = "prob") -> int | None:
+    """The j of a column `prob_j`, or of one with another stem, else None."""
+    match = re.fullmatch(rf"{stem}_([0-9]{{1,9}})", name)
     return int(match[1]) if match else None
 
 
 def is_known(name: str) -> bool:
     """Tell whether a column is one of `Predictions`, not a further one."""
-    return name in KNOWN or sample_number(name) is not None
+    return name in KNOWN or any(sample_number(name, stem) is not None for stem in LISTS.values())
 
 
 def is_number(name: str) -> bool:
@@ -60,7 +65,7 @@ def check_columns(
 ) -> None:
     """Check that the needed columns are there, once each, and name the likely misspelling where not."""
     for name, times in Counter(names).items():
-        if times > 1 and (name in KNOWN or sample_number(name) is not None):
+        if times > 1 and is_known(name):
             raise InputError("stands twice in the header", file=path, column=name)
     numbers = sorted(number for name in names if (number := sample_number(name)) is not None)
     kinds = ("prob" in names) + ("probs" in names) + bool(numbers)
@@ -72,6 +77,9 @@ def check_columns(
         if numbers == list(range(1, len(numbers) + 1)):
             hint = "Samples and classes are counted from 0; --column prob_0=prob_1 and so on renames them."
         raise InputError("is missing among the samples", file=path, column=f"prob_{missing}", hint=hint)
+    missing_grades = [f"grade_prob_{grade}" for grade in range(GRADES) if f"grade_prob_{grade}" not in names]
+    if 0 < len(missing_grades) < GRADES:
+        raise InputError("is missing among the probabilities of the grades", file=path, column=missing_grades[0])
     has_label = "label" in names or "grade" in names
     for needed, there in (
         ("image_id", "image_id" in names or (has_label and kinds)),
@@ -87,12 +95,8 @@ def check_columns(
                 if {"prob_left", "prob_right"} <= set(names):
                     close = "Write one row per image: each eye of a patient is a row. "
                 otherwise = ", or a softmax with --softmax --column prob_0=NAME --column prob_1=NAME and so on"
-            raise InputError(
-                "is missing",
-                file=path,
-                column=needed,
-                hint=f"{close}Add it, or name it with --column {needed}=NAME{otherwise}; the file has: {', '.join(shown[:12])}{more}",
-            )
+            hint = f"{close}Add it, or name it with --column {needed}=NAME{otherwise}; the file has: {', '.join(shown[:12])}{more}"
+            raise Check(path).fail(needed, None, "is missing", hint)
 
 
 def check_count(path: str | Path | None, names: Sequence[str]) -> None:
@@ -117,12 +121,8 @@ def check_size(path: str | Path | None, rows: int, samples: int) -> None:
 def check_width(rows: int, longest: int, name: str, path: str | Path | None) -> None:
     """Refuse text whose array would take too much memory: it is as wide as its longest cell in every row."""
     if 4 * rows * longest > MAX_TEXT_BYTES:
-        raise InputError(
-            f"has a cell of {longest:,} characters, too long for {rows:,} rows",
-            file=path,
-            column=name,
-            hint=f"Shorten it to {MAX_TEXT_BYTES // (4 * rows)} characters.",
-        )
+        hint = f"Shorten it to {MAX_TEXT_BYTES // (4 * rows)} characters."
+        raise Check(path).fail(name, None, f"has a cell of {longest:,} characters, too long for {rows:,} rows", hint)
 
 
 def read_metadata(path: Path, text: bytes) -> JsonObject:
@@ -248,7 +248,7 @@ def recognise(names: Sequence[str], wanted: Mapping[str, str], file: str | None 
 
 def _as_named(names: Sequence[str], wanted: Mapping[str, str], file: str | None) -> dict[str, str]:
     for known, name in wanted.items():
-        if known not in MAPPABLE and known != "probs" and sample_number(known) is None:
+        if known not in MAPPABLE and not is_known(known):
             raise InputError(f"unknown column '{known}'", hint=nearest(known, MAPPABLE))
         if names.count(name) != 1:
             problem = "is missing" if name not in names else "stands twice in the header"
@@ -288,11 +288,7 @@ def _as_usual(
             fitting = [name for name in names if squash(name) in rank and name not in taken]
             if len(fitting) > 1 or (known == "prob" and fitting and family):
                 both = [*fitting, *family][:4]
-                raise InputError(
-                    f"has several columns that may be {known}: {', '.join(both)}",
-                    file=file,
-                    hint=f"Say which: --column {known}={both[0]}.",
-                )
+                raise _several(file, known, both, f"Say which: --column {known}={both[0]}.")
             if fitting:
                 usual[known] = fitting[0]
                 break
@@ -305,11 +301,11 @@ def _refuse_case_twins(names: Sequence[str], file: str | None) -> None:
     for known in USUAL:
         twins = [name for name in names if squash(name) == squash(known)]
         if known in twins and len(set(twins)) > 1:
-            raise InputError(
-                f"has several columns that may be {known}: {', '.join(twins)}",
-                file=file,
-                hint="Rename those that are something else.",
-            )
+            raise _several(file, known, twins, "Rename those that are something else.")
+
+
+def _several(file: str | None, known: str, names: Sequence[str], hint: str) -> InputError:
+    return InputError(f"has several columns that may be {known}: {', '.join(names)}", file=file, hint=hint)
 
 
 def _refuse_typos(names: Sequence[str], has: Collection[str], file: str | None) -> None:
@@ -317,12 +313,8 @@ def _refuse_typos(names: Sequence[str], has: Collection[str], file: str | None) 
     for known, targets in _TYPOS_OF.items():
         for name in names if known not in has else ():
             if any(one_edit(squash(name), target) for target in targets):
-                raise InputError(
-                    f"is spelt almost like '{known}', which the table lacks",
-                    file=file,
-                    column=name,
-                    hint=f"Say --column {known}={name} if it is meant, else rename the column.",
-                )
+                hint = f"Say --column {known}={name} if it is meant, else rename the column."
+                raise Check(file).fail(name, None, f"is spelt almost like '{known}', which the table lacks", hint)
 
 
 def _numbered(names: Sequence[str]) -> list[str]:
@@ -347,11 +339,9 @@ def _refuse_look_alike(name: str, file: str | None) -> None:
         if any(alike in rank for rank in ranks) or sample_number(alike) is not None:
             odd = next((c for c in name if not c.isascii() or not c.isprintable()), " ")
             said = unicodedata.name(odd, "a control character")
-            raise InputError(
-                f"looks like '{known}' but holds U+{ord(odd):04X} ({said.lower()})",
-                file=file,
-                column=name,
-                hint="Write the name again by hand, or name the column with --column.",
+            problem = f"looks like '{known}' but holds U+{ord(odd):04X} ({said.lower()})"
+            raise Check(file).fail(
+                name, None, problem, "Write the name again by hand, or name the column with --column."
             )
 
 
@@ -386,10 +376,7 @@ def kept_places(layout: Layout) -> tuple[list[int], Layout]:
 def check_subgroups(
     check: Check, subgroups: Mapping[str, ArrayLike], n: int, reserved: Iterable[str]
 ) -> dict[str, NDArray[Any]]:
-    """Return further columns as text or float64 numbers.
-
-    Shapes: returns (N,).
-    """
+    """Return further columns as text or float64 numbers (N,)."""
     if len(subgroups) > MAX_COLUMNS:
         raise check.fail("subgroups", None, f"holds {len(subgroups)} columns, more than {MAX_COLUMNS}")
     columns = {}

@@ -36,8 +36,10 @@ from numpy.typing import NDArray
 from retinabench.core.errors import InputError
 from retinabench.core.untrusted import FORMULA, QUOTED, plain_cell, unquoted
 from retinabench.predictions import columns
+from retinabench.predictions.check import Check
 from retinabench.predictions.columns import (
     KNOWN,
+    LISTS,
     MAX_BYTES,
     MAX_TEXT,
     MAX_TEXT_BYTES,
@@ -123,12 +125,8 @@ def _check_declared(metadata: pa.parquet.FileMetaData, path: Path, names: Sequen
             values += column.num_values
             size += column.total_uncompressed_size
             if UNFOLDING in column.encodings:
-                raise InputError(
-                    f"is encoded as {UNFOLDING}, whose size nothing bounds",
-                    file=path,
-                    column=name,
-                    hint="Write it again without this encoding.",
-                )
+                problem = f"is encoded as {UNFOLDING}, whose size nothing bounds"
+                raise Check(path).fail(name, None, problem, "Write it again without this encoding.")
     if values > MAX_VALUES or size > MAX_BYTES:
         raise InputError(
             f"unfolds to {values:,} values of {size:,} bytes, more than are read at once "
@@ -171,13 +169,15 @@ def read_parquet(path: Path, reading: Reading) -> Predictions:
 def to_table(predictions: Predictions) -> pa.Table:
     """Arrow table of the columns that are there."""
     columns: dict[str, Any] = {"image_id": predictions.image_id, "label": predictions.label}
-    n, samples = predictions.probs.shape
-    if samples == 1:
+    if predictions.samples == 1:
         columns["prob"] = predictions.probs[:, 0]
     else:
-        offsets = pa.array(np.arange(0, n * samples + 1, samples, dtype=np.int64))
-        columns["probs"] = pa.LargeListArray.from_arrays(offsets, pa.array(predictions.probs.ravel()))
+        columns["probs"] = predictions.probs
     columns |= {name: values for name in OPTIONAL if (values := getattr(predictions, name)) is not None}
+    for name in LISTS.keys() & columns.keys():
+        n, length = columns[name].shape
+        offsets = pa.array(np.arange(0, n * length + 1, length, dtype=np.int64))
+        columns[name] = pa.LargeListArray.from_arrays(offsets, pa.array(columns[name].ravel()))
     if predictions.grade is not None:
         columns["grade"] = pa.array(predictions.grade, mask=predictions.grade == UNKNOWN_GRADE)
     columns |= {name: to_arrow(values) for name, values in predictions.subgroups.items()}
@@ -346,11 +346,11 @@ def broken_csv(path: Path, message: str) -> InputError:
 def csv_bytes(predictions: Predictions) -> bytes:
     """A comma-separated file in UTF-8, samples as prob_0, prob_1, …; numbers read back bit by bit."""
     table = to_table(predictions)
-    if "probs" in table.column_names:
-        place = table.column_names.index("probs")
-        table = table.drop_columns(["probs"])
-        for number, values in enumerate(predictions.probs.T):
-            table = table.add_column(place + number, f"prob_{number}", pa.array(values))
+    for name in [name for name in LISTS if name in table.column_names]:
+        place = table.column_names.index(name)
+        table = table.drop_columns([name])
+        for number, values in enumerate(getattr(predictions, name).T):
+            table = table.add_column(place + number, f"{LISTS[name]}_{number}", pa.array(values))
     for place, field in enumerate(table.schema):
         if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
             table = table.set_column(place, field.name, _quoted(table.column(place)))
@@ -454,60 +454,46 @@ def read_member(
     path: str | Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str, shape: tuple[int, ...] | None = None
 ) -> NDArray[Any]:
     """Read one array; what its header declares is checked before memory is asked for, and no object is unpickled."""
+    check = Check(path)
     if info.compress_type not in METHODS:
-        raise InputError(
-            "is compressed in a way that NumPy does not write",
-            file=path,
-            column=name,
-            hint="Write it again with numpy.savez_compressed.",
-        )
+        hint = "Write it again with numpy.savez_compressed."
+        raise check.fail(name, None, "is compressed in a way that NumPy does not write", hint)
     with warnings.catch_warnings(), archive.open(info) as handle:
         warnings.simplefilter("ignore", UserWarning)  # of Python 2, which wrote other numbers into headers
         try:
             declared, _, dtype = _HEADERS[np.lib.format.read_magic(handle)](handle)
         except (KeyError, ValueError):
-            raise InputError("is not a plain array", file=path, column=name) from None
-    _npz_format_check_declared(path, name, declared, dtype, shape, info.file_size)
+            raise check.fail(name, None, "is not a plain array") from None
+    _check_header(check, name, declared, dtype, shape, info.file_size)
     try:
         with warnings.catch_warnings(), archive.open(info) as handle:
             warnings.simplefilter("ignore", UserWarning)
             values = np.asarray(np.lib.format.read_array(handle, allow_pickle=False))
     except ValueError:
-        raise InputError("is not a whole array", file=path, column=name, hint="Write it again.") from None
+        raise check.fail(name, None, "is not a whole array", "Write it again.") from None
     if not _is_unicode(values):
-        raise InputError("holds text that is no valid Unicode", file=path, column=name, hint="Write it again.")
+        raise check.fail(name, None, "holds text that is no valid Unicode", "Write it again.")
     return values
 
 
-def _npz_format_check_declared(
-    path: str | Path,
-    name: str,
-    declared: tuple[int, ...],
-    dtype: np.dtype[Any],
-    shape: tuple[int, ...] | None,
-    held: int,
+def _check_header(
+    check: Check, name: str, declared: tuple[int, ...], dtype: np.dtype[Any], shape: tuple[int, ...] | None, held: int
 ) -> None:
     """Check what the header of an array declares: its kind, its shape, and that it fits the limits and the `held` bytes."""
     if dtype.hasobject:
-        raise InputError(
-            "holds Python objects, which are never unpickled",
-            file=path,
-            column=name,
-            hint="Save plain arrays of numbers and text.",
-        )
+        hint = "Save plain arrays of numbers and text."
+        raise check.fail(name, None, "holds Python objects, which are never unpickled", hint)
     if shape is not None and declared != shape:
-        raise InputError(f"has shape {declared}, needed is {shape}", file=path, column=name)
+        raise check.fail(name, None, f"has shape {declared}, needed is {shape}")
     if declared:
-        check_size(path, declared[0], math.prod(declared[1:]))
+        check_size(check.source, declared[0], math.prod(declared[1:]))
     size = math.prod(declared) * dtype.itemsize
     if size > (MAX_TEXT_BYTES if dtype.kind in "US" else MAX_BYTES):
-        raise InputError(f"declares {size:,} bytes, more than are read at once", file=path, column=name)
+        raise check.fail(name, None, f"declares {size:,} bytes, more than are read at once")
     if size > held:
-        raise InputError(
-            f"declares the shape {declared} and holds less", file=path, column=name, hint="Write it again."
-        )
+        raise check.fail(name, None, f"declares the shape {declared} and holds less", "Write it again.")
     if dtype.kind in "US" and dtype.itemsize > 4 * (MAX_TEXT if declared else MAX_METADATA):
-        raise InputError(f"holds text of type {dtype}, wider than {MAX_TEXT:,}", file=path, column=name)
+        raise check.fail(name, None, f"holds text of type {dtype}, wider than {MAX_TEXT:,}")
 
 
 def _is_unicode(values: NDArray[Any]) -> bool:

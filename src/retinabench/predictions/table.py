@@ -10,6 +10,7 @@ CSV and NPZ. The columns:
 | `prob`        | number in [0, 1]         | P(referable), **or**                                                  |
 | `probs`       | S numbers in [0, 1]      | one per posterior sample; in CSV `prob_0 … prob_{S-1}`                |
 | `grade`       | 0 … 4, optional          | severity on the international scale; a cell may be empty              |
+| `grade_prob`  | 5 numbers, optional      | the probability of each grade; in CSV `grade_prob_0 … grade_prob_4`   |
 | `patient_id`  | text, optional           | intervals are clustered by it, one id is one person in every domain; missing, or an empty cell: the image is its own cluster |
 | `domain`      | optional                 | `in_domain` (default) or `shifted`                                    |
 | `split`       | optional                 | `validation` or `test` (default)                                      |
@@ -37,8 +38,10 @@ from retinabench.core.results import BLUE, VERMILION, Row, Tabular, axes_or_new
 from retinabench.predictions.check import Check, named_by_row, own_patients, tidied
 from retinabench.predictions.columns import (
     DOMAINS,
+    GRADES,
     KNOWN,
     LABELLED,
+    OPTIONAL,
     SPLITS,
     check_columns,
     check_subgroups,
@@ -52,6 +55,8 @@ from retinabench.predictions.values import (
     Reading,
     arguments_of_arrow,
     check_agreement,
+    check_grade_prob,
+    checked_grade_prob,
     checked_grades,
     checked_labels,
     checked_probabilities,
@@ -63,9 +68,6 @@ from retinabench.predictions.values import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-
-GRADES = 5
 
 
 class Constructors:
@@ -88,6 +90,8 @@ class Constructors:
     ) -> Self:
         """Return predictions from class probabilities: P(referable) is the sum of the referable classes.
 
+        Five classes are the grades, whose probabilities are kept as `grade_prob`.
+
         Shapes: `probs` (N, C), `image_id` (N,), `label` (N,), `grades` (N,).
 
         Examples:
@@ -108,6 +112,8 @@ class Constructors:
                 "probs", None, f"has {classes} classes, and it is not said which are referable", "Pass referable_from."
             )
         mean = referable_probability(check, values, lowest)
+        if classes == GRADES:
+            columns.setdefault("grade_prob", checked_grade_prob(check, values))
         if grades is not None and not isinstance(grades, bool):
             columns["grade"] = grades
         return cls._of(mean, image_id, label, lowest if classes == GRADES else REFERABLE_FROM, columns)
@@ -241,6 +247,7 @@ class Predictions(Constructors, Tabular):
             referable grade where it is not 2, or "label" where a label may contradict the grade.
         source: The file it came from, for error messages.
         notes: What a reader of its scores must know.
+        grade_prob: (N, 5) the probability of each grade; those of the referable grades sum to P(referable).
 
     Raises:
         InputError: A value is not valid; the message names the first offending row and column.
@@ -264,6 +271,7 @@ class Predictions(Constructors, Tabular):
     metadata: Mapping[str, Any] = field(default_factory=dict)
     source: str | None = None
     notes: tuple[str, ...] = ()
+    grade_prob: NDArray[np.float64] | None = None
     # (N,) rows of the file from 0 that `take` kept; None where it kept all in their order.
     _rows: NDArray[np.int32] | None = field(default=None, init=False)
 
@@ -282,9 +290,11 @@ class Predictions(Constructors, Tabular):
             "domain": check.one_of("domain", self.domain, DOMAINS, "in_domain", n),
             "split": check.one_of("split", self.split, SPLITS, "test", n),
         }
+        lowest = self._lowest_grade()
         if self.grade is not None:
             grade = checked_grades(check, check.length("grade", self.grade, n))
-            self._check_agreement(check, columns["label"], grade)
+            if lowest is not None:
+                check_agreement(check, columns["label"], grade, lowest)
             columns["grade"] = grade if (grade != UNKNOWN_GRADE).any() else None
             if unknown := np.count_nonzero(grade == UNKNOWN_GRADE):
                 notes.append(f"the grade of {unknown} of {n} images is not known")
@@ -305,6 +315,11 @@ class Predictions(Constructors, Tabular):
             notes.append(
                 f"{left:,} of {n:,} images cannot be graded ({GRADABLE} = 0): `clinic` counts them, `apply` gives them to the expert, scores leave them out"
             )
+        if self.grade_prob is not None:
+            columns["grade_prob"] = checked_grade_prob(check, check.length("grade_prob", self.grade_prob, n))
+            if lowest is not None:
+                prob = np.where(gradable, columns["probs"].mean(axis=1), columns["grade_prob"][:, lowest:].sum(axis=1))
+                check_grade_prob(check, prob, columns["grade_prob"], lowest)
         members = self.metadata.get("members", 1)
         whole = isinstance(members, (int, np.integer)) and members >= 1
         if not whole or columns["probs"].shape[1] % members:
@@ -324,19 +339,22 @@ class Predictions(Constructors, Tabular):
             object.__setattr__(self, name, owned)
         object.__setattr__(self, "metadata", deepcopy(dict(self.metadata)))
 
-    def _check_agreement(self, check: Check, label: NDArray[np.int8], grade: NDArray[np.int8]) -> None:
+    def _lowest_grade(self) -> int | None:
+        """The lowest referable grade; None where labels and probabilities may count other findings as well."""
         # A run states its task, which says from which grade on an image is referable.
         default: Any = "label" if "task" in self.metadata else REFERABLE_FROM
         lowest = self.metadata.get("referable_from", default)
         if lowest == "label":
-            return
+            return None
+        if self.grade is None and self.grade_prob is None:
+            return REFERABLE_FROM
         if lowest not in range(1, 5):
             raise InputError(
                 f"says in its metadata that images are referable from grade {lowest!r:.40}",
                 file=self.source,
                 hint="Valid: 1, 2, 3, 4, label.",
             )
-        check_agreement(check, label, grade, int(lowest))
+        return int(lowest)
 
     def __len__(self) -> int:
         return len(self.image_id)
@@ -351,6 +369,8 @@ class Predictions(Constructors, Tabular):
         for name in ("grade", "patient_id", "domain", "split", "uncertainty"):
             if (values := getattr(self, name)) is not None:
                 columns[name] = values.tolist()
+        if self.grade_prob is not None:
+            columns |= {f"grade_prob_{grade}": values.tolist() for grade, values in enumerate(self.grade_prob.T)}
         columns |= {name: values.tolist() for name, values in self.subgroups.items()}
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
@@ -415,13 +435,11 @@ class Predictions(Constructors, Tabular):
             keep &= self.split == split
         known = self.subgroups.get(LABELLED)
         if not unlabelled and known is not None and (gone := np.flatnonzero(keep & (known == "no"))).size:
-            raise InputError(
+            problem, row = (
                 f"is not known for {len(gone):,} of {np.count_nonzero(keep):,} images",
-                file=self.source,
-                row=self.file_row(gone[0]),
-                column="label",
-                hint="Leave out the images without a label.",
+                self.file_row(gone[0]),
             )
+            raise Check(self.source).fail("label", row - 1, problem, "Leave out the images without a label.")
         if keep.all():
             return self
         return self.take(np.flatnonzero(keep)) if keep.any() else None
@@ -453,7 +471,7 @@ def concatenate(parts: Sequence[Predictions]) -> Predictions:
     """Return the rows of several predictions of different images, which have the same columns and samples."""
     first = parts[0]
     columns: dict[str, Any] = {}
-    for name in ("image_id", "label", "probs", "grade", "patient_id", "domain", "split", "uncertainty"):
+    for name in ("image_id", "label", "probs", *OPTIONAL):
         values = [getattr(part, name) for part in parts]
         known = [value for value in values if value is not None]
         if known and (len(known) < len(parts) or len({value.shape[1:] for value in known}) > 1):

@@ -20,7 +20,9 @@ from retinabench.core.results import number_text
 from retinabench.predictions.check import BLOCK, NOT_KNOWN, SHAPES, Check, is_missing, named_by_row, sample_column
 from retinabench.predictions.columns import (
     DOMAINS,
+    GRADES,
     LABELLED,
+    LISTS,
     MAX_TEXT,
     SPLITS,
     TEXT,
@@ -73,20 +75,13 @@ def checked_grades(check: Check, values: NDArray[Any]) -> NDArray[np.int8]:
     numbers = check.finite("grade", values)
     bad = np.flatnonzero(~np.isin(numbers, np.arange(UNKNOWN_GRADE, 5)))
     if bad.size:
-        raise check.fail(
-            "grade",
-            bad[0],
-            f"is {numbers[bad[0]]:g}, not one of 0, 1, 2, 3, 4",
-            "Use the international scale, or leave the column out.",
-        )
+        hint = "Use the international scale, or leave the column out."
+        raise check.fail("grade", bad[0], f"is {numbers[bad[0]]:g}, not one of 0, 1, 2, 3, 4", hint)
     return numbers.astype(np.int8)
 
 
 def check_agreement(check: Check, label: NDArray[np.int8], grade: NDArray[np.int8], lowest: int) -> None:
-    """Refuse a label that contradicts the grade.
-
-    Shapes: `label` (N,), `grade` (N,).
-    """
+    """Refuse a label (N,) that contradicts the grade (N,)."""
     graded = grade != UNKNOWN_GRADE
     wrong = np.flatnonzero(graded & (label != (grade >= lowest)))
     if not wrong.size:
@@ -96,13 +91,8 @@ def check_agreement(check: Check, label: NDArray[np.int8], grade: NDArray[np.int
     hint = "Correct one of them, or say --referable-from label where a label also counts other findings."
     if fitting:
         hint = f"Every label is 1 where grade >= {fitting[0]}: say --referable-from {fitting[0]} if that is meant."
-    raise check.fail(
-        "label",
-        row,
-        f"is {label[row]} where the grade is {grade[row]} ({wrong.size} such rows), and images are referable from "
-        f"grade {lowest} on",
-        hint,
-    )
+    problem = f"is {label[row]} where the grade is {grade[row]} ({wrong.size} such rows)"
+    raise check.fail("label", row, f"{problem}, and images are referable from grade {lowest} on", hint)
 
 
 def checked_probabilities(check: Check, values: NDArray[Any]) -> NDArray[np.float64]:
@@ -122,13 +112,11 @@ def checked_probabilities(check: Check, values: NDArray[Any]) -> NDArray[np.floa
 
 
 def refuse_classes(check: Check, probs: NDArray[np.float64]) -> None:
-    """Refuse class probabilities, whose rows sum to 1, in the place of posterior samples.
+    """Refuse class probabilities, whose rows sum to 1, in the place of posterior samples (N, S).
 
     Samples of one probability sum to 1 in every row only where their mean is the same for all images. The tolerance
     is the rounding of printed numbers, or a twentieth of what the columns differ by: the samples of a model that says
     about 1/S of every image are not refused. A few rows that do not sum to 1 make no samples of the others.
-
-    Shapes: `probs` (N, S).
     """
     n, columns = probs.shape
     if columns < 2:
@@ -172,35 +160,60 @@ def _hint_on_range(probs: NDArray[np.float64]) -> str:
 
 
 def referable_probability(check: Check, probs: ArrayLike, lowest: int) -> NDArray[np.float64]:
-    """Return P(referable), the sum of the classes from `lowest` on.
-
-    Shapes: `probs` (N, C), returns (N,).
-    """
+    """P(referable) as (N,) or (N, S), the sum of the classes from `lowest` on, of (N, C) or (N, S, C)."""
     values = check.finite("probs", check.array("probs", probs), (2, 3))
     classes = values.shape[-1]
     if not 0 < lowest < classes:
         raise check.fail("probs", None, f"has {classes} classes: none is below, or none from, class {lowest} on")
-    sums = values.sum(axis=-1)
+    sums = _sums_near_one(check, "probs", values)
+    return np.asarray(np.clip(values[..., lowest:].sum(axis=-1) / sums, 0, 1))
+
+
+def checked_grade_prob(check: Check, values: NDArray[Any]) -> NDArray[np.float64]:
+    """(N, 5) probabilities of the grades, of (N, 5) or of S samples (N, S, 5); printed digits are divided by their sum."""
+    probs = check.finite("grade_prob", values, (2, 3))
+    if probs.shape[-1] != GRADES:
+        raise check.fail("grade_prob", None, f"has shape {probs.shape}", "Needed is (N, 5): one number per grade.")
+    _sums_near_one(check, "grade_prob", probs)
+    probs = np.clip(probs, 0, 1)
+    sums = probs.sum(axis=-1, keepdims=True)
+    probs = np.where(np.abs(sums - 1) > 1e-9, probs / sums, probs)
+    return probs if probs.ndim == 2 else probs.mean(axis=1)
+
+
+def check_grade_prob(check: Check, probs: NDArray[np.float64], grade_prob: NDArray[np.float64], lowest: int) -> None:
+    """Refuse grade probabilities (N, 5) whose referable ones do not sum to P(referable) (N,)."""
+    above = 1 - np.cumsum(grade_prob, axis=1)  # column k: the sum from grade k + 1 on
+    off = np.abs(above[:, :4] - probs[:, None]) > _ROUNDING
+    if not (wrong := np.flatnonzero(off[:, lowest - 1])).size:
+        return
+    fitting = np.flatnonzero(~off.any(axis=0)) + 1
+    hint = "Leave out one of them: they are not of one prediction."
+    if fitting.size:
+        hint = f"It is the sum from grade {fitting[0]} on: say --referable-from {fitting[0]}."
+    row, said = wrong[0], f"P(referable) is {probs[wrong[0]]:.3g} ({wrong.size} such rows)"
+    raise check.fail(
+        "grade_prob", row, f"sums to {above[row, lowest - 1]:.3g} from grade {lowest} on where {said}", hint
+    )
+
+
+def _sums_near_one(check: Check, column: str, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The sums (N,) over the classes, which are 1 but for the rounding of printed numbers."""
+    sums: NDArray[np.float64] = values.sum(axis=-1)
     outside = (values < -_ROUNDING) | (values > 1 + _ROUNDING)
     off = np.argwhere(outside.any(axis=-1) | (np.abs(sums - 1) > _ROUNDING))
     if off.size:
         place = tuple(off[0])
         logits = bool(outside.any() and np.ptp(sums) > 2 * _ROUNDING)
         hint = "These are no class probabilities: posterior samples of P(referable) need no softmax."
-        raise check.fail(
-            "probs",
-            off[0][0],
-            f"sums to {sums[place]:g} over the classes, not to 1",
-            "Are they logits? Use Predictions.from_logits." if logits else hint,
-        )
-    return np.asarray(np.clip(values[..., lowest:].sum(axis=-1) / sums, 0, 1))
+        if logits or column == "grade_prob":
+            hint = "Are they logits? Use Predictions.from_logits." if logits else "Give the five of each image."
+        raise check.fail(column, off[0][0], f"sums to {sums[place]:g} over the classes, not to 1", hint)
+    return sums
 
 
 def class_probabilities(check: Check, logits: ArrayLike) -> NDArray[np.float64]:
-    """Return the softmax of logits over their last axis, or the sigmoid of a single logit as two classes.
-
-    Shapes: `logits` (N,).
-    """
+    """Return the softmax of logits over their last axis, or the sigmoid of a single logit as two classes."""
     values = check.finite("logits", check.array("logits", logits), (1, 2, 3))
     if values.ndim == 1:
         values = values[:, None]
@@ -210,10 +223,7 @@ def class_probabilities(check: Check, logits: ArrayLike) -> NDArray[np.float64]:
 
 
 def gradable_rows(check: Check, values: NDArray[Any] | None, n: int) -> NDArray[np.bool_]:
-    """Return whether each image can be graded.
-
-    Shapes: `values` (N,), returns (N,).
-    """
+    """(N,) whether each image can be graded."""
     found = np.ones(n, bool)
     if values is None:
         return found
@@ -229,13 +239,13 @@ def gradable_rows(check: Check, values: NDArray[Any] | None, n: int) -> NDArray[
     return found
 
 
-def fill_ungradable(check: Check, known: dict[str, NDArray[Any]], values: NDArray[Any] | None) -> None:
-    """Fill the missing probabilities and uncertainties of images that cannot be graded.
-
-    Shapes: `values` (N,).
-    """
+def fill_ungradable(
+    check: Check, known: dict[str, NDArray[Any]], values: NDArray[Any] | None, *, classes: bool = False
+) -> None:
+    """Fill the missing probabilities and uncertainties of images that cannot be graded."""
     good = gradable_rows(check, values, len(known["probs"]))
-    for name, filled in (("probs", UNANSWERED), ("uncertainty", 0.0)):
+    unanswered = 1 / known["probs"].shape[-1] if classes else UNANSWERED
+    for name, filled in (("probs", unanswered), ("grade_prob", 1 / GRADES), ("uncertainty", 0.0)):
         column = known.get(name)
         if column is None or column.dtype.kind != "f" or not column.size or column.shape[:1] != good.shape:
             continue  # `Predictions` refuses other lengths
@@ -301,13 +311,15 @@ def arguments_of(table: FileColumns, reading: Reading) -> dict[str, Any]:
     if known["probs"].ndim == 0:
         raise check.fail("probs", None, "is a single value", "Write P(referable) of each image.")
     n = len(known["probs"])
-    fill_ungradable(check, known, gradable)
+    fill_ungradable(check, known, gradable, classes=reading.softmax or reading.grades)
     probs = known["probs"]
     if "image_id" not in known:
         known["image_id"], note = named_by_row(n)
         notes.append(note)
     if reading.softmax or reading.grades:
         known["probs"] = referable_probability(check, probs, _lowest_class(check, probs, reading))
+        if reading.grades and probs.shape[1] == GRADES:
+            known["grade_prob"] = probs
         notes.append(_said_of_classes(probs.shape[1], reading))
     elif "prob" in table.layout.usual:
         _refuse_decisions(check, probs)
@@ -365,12 +377,8 @@ def _said_of_classes(classes: int, reading: Reading) -> str:
 
 def _refuse_decisions(check: Check, probs: NDArray[np.float64]) -> None:
     if np.isin(probs, (0, 1)).all():
-        raise check.fail(
-            "prob",
-            None,
-            "holds only 0 and 1: decisions, not probabilities",
-            "Export the probabilities; if these are meant, say so: --column prob=NAME.",
-        )
+        hint = "Export the probabilities; if these are meant, say so: --column prob=NAME."
+        raise check.fail("prob", None, "holds only 0 and 1: decisions, not probabilities", hint)
 
 
 def _no_split(known: Mapping[str, NDArray[Any]], layout: Layout) -> str | None:
@@ -485,10 +493,11 @@ def arguments_of_arrow(
                 further[name] = column
         elif (values := _known(source, name, chunked, reading)) is not None:
             columns[name] = values
-    samples = sorted((number, name) for name in columns if (number := sample_number(name)) is not None)
-    if samples:
-        columns["probs"] = np.stack([columns.pop(name) for _, name in samples], axis=1)
-    elif "prob" in columns:
+    for name, stem in LISTS.items():
+        parts = sorted((number, one) for one in columns if (number := sample_number(one, stem)) is not None)
+        if parts:
+            columns[name] = np.stack([columns.pop(one) for _, one in parts], axis=1)
+    if "prob" in columns:
         columns["probs"] = columns.pop("prob")
     twice = [f"the column '{name[:60]}' is left out: it stands twice" for name in times if name and times[name] > 1]
     layout = replace(layout, notes=(*layout.notes, *twice))
@@ -501,27 +510,23 @@ def _known(source: str | None, name: str, column: pa.ChunkedArray, reading: Read
     try:
         return _values(source, name, combined(unfolded(column, name, source)), reading)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
-        raise InputError(
-            f"has type {column.type}, which cannot be read",
-            file=source,
-            column=name,
-            hint="Store it as plain text or numbers.",
-        ) from None
+        problem = f"has type {column.type}, which cannot be read"
+        raise Check(source).fail(name, None, problem, "Store it as plain text or numbers.") from None
 
 
 def _values(source: str | None, name: str, column: pa.Array, reading: Reading) -> NDArray[Any] | None:
     """The values of a known column; None where an optional one is empty throughout."""
     may_be_empty = ("grade", "patient_id", *(("label",) if reading.unlabelled else ()))
-    if name in ("prob", "uncertainty") or sample_number(name) is not None:
+    if name in ("prob", "uncertainty") or name.startswith(("prob_", "grade_prob_")):
         may_be_empty = (*may_be_empty, name)  # of an image that cannot be graded
     if column.null_count == len(column) and len(column):
         if name == "image_id":  # an empty label may follow from the grade, and without any prob the reader refuses
-            raise InputError("is empty in every row", file=source, column=name)
+            raise Check(source).fail(name, None, "is empty in every row")
         return None
     if column.null_count and name not in may_be_empty:
-        row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0]) + 1
-        raise InputError("is empty", file=source, row=row, column=name, hint="Fill it, or drop the row.")
-    return _lists(source, column) if name == "probs" else _flat(source, name, column)
+        row = np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0]
+        raise Check(source).fail(name, row, "is empty", "Fill it, or drop the row.")
+    return _lists(source, name, column) if name in LISTS else _flat(source, name, column)
 
 
 def unfolded(column: pa.ChunkedArray, name: str, source: str | Path | None) -> pa.ChunkedArray:
@@ -555,28 +560,24 @@ def combined(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _flat(source: str | None, name: str, column: pa.Array) -> NDArray[Any]:
+    check = Check(source)
     if name in TEXT:
         if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
-            raise InputError(f"has type {column.type}, needed is text", file=source, column=name)
+            raise check.fail(name, None, f"has type {column.type}, needed is text")
         if pa.types.is_floating(column.type):  # whole numbers that a missing cell made floats
             return np.asarray(column.to_numpy(zero_copy_only=False))
         try:
             words = column.cast(pa.string())
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            raise InputError(f"has type {column.type}, needed is text", file=source, column=name) from None
+            raise check.fail(name, None, f"has type {column.type}, needed is text") from None
         lengths = pa.compute.utf8_length(words.fill_null("")).to_numpy(zero_copy_only=False)
         if len(words) and lengths.max() > MAX_TEXT:  # an array of text is as wide as its longest cell
-            raise InputError(
-                f"has {lengths.max():,} characters, more than {MAX_TEXT:,}",
-                file=source,
-                row=int(lengths.argmax()) + 1,
-                column=name,
-                hint="Is a quotation mark missing?",
-            )
+            problem = f"has {lengths.max():,} characters, more than {MAX_TEXT:,}"
+            raise check.fail(name, lengths.argmax(), problem, "Is a quotation mark missing?")
         check_width(len(words), int(lengths.max()) if len(words) else 0, name, source)
         zero = np.flatnonzero(pa.compute.match_substring(words.fill_null(""), "\0").to_numpy(zero_copy_only=False))
         if zero.size:  # NumPy drops them at the end of text, which would make two ids one
-            raise InputError("holds a zero byte", file=source, row=int(zero[0]) + 1, column=name)
+            raise check.fail(name, zero[0], "holds a zero byte")
         return as_text(words.fill_null(""), int(lengths.max()) if len(words) else 0)
     if is_text(column.type):
         column = pa.compute.utf8_trim_whitespace(column.cast(pa.string()))
@@ -645,40 +646,32 @@ def _number_instead(name: str, text: str) -> str | None:
     return f"Write a number{' from 0 to 1' if name != 'uncertainty' else ''} with a decimal point, such as 0.25."
 
 
-def _lists(source: str | None, column: pa.Array) -> NDArray[np.float64]:
+def _lists(source: str | None, name: str, column: pa.Array) -> NDArray[np.float64]:
     """(N, S) from a column of lists, all of one length."""
+    check = Check(source)
     if not (
         pa.types.is_list(column.type) or pa.types.is_large_list(column.type) or pa.types.is_fixed_size_list(column.type)
     ):
-        raise InputError(
-            "does not hold lists of numbers",
-            file=source,
-            column="probs",
-            hint="Name a column of single numbers 'prob'.",
+        single = (
+            "Name a column of single numbers 'prob'."
+            if name == "probs"
+            else "In a CSV they are grade_prob_0 to grade_prob_4."
         )
-    lengths = (
-        np.asarray(column.value_lengths().to_numpy(zero_copy_only=False))
-        if not pa.types.is_fixed_size_list(column.type)
-        else np.full(len(column), column.type.list_size)
-    )
+        raise check.fail(name, None, "does not hold lists of numbers", single)
+    lengths = np.asarray(pa.compute.list_value_length(column))
     if len(lengths) == 0:
         return np.empty((0, 1))
     odd = np.flatnonzero(lengths != lengths[0])
     if odd.size:
-        raise InputError(
-            f"holds {lengths[odd[0]]} samples where row 1 holds {lengths[0]}",
-            file=source,
-            row=int(odd[0]) + 1,
-            column="probs",
-            hint="Give every image equally many.",
-        )
+        problem = f"holds {lengths[odd[0]]} samples where row 1 holds {lengths[0]}"
+        raise check.fail(name, odd[0], problem, "Give every image equally many.")
     check_size(source, len(lengths), int(lengths[0]))
     values = column.flatten()
     if values.null_count:
-        row = int(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0]) // int(lengths[0]) + 1
-        raise InputError("holds an empty sample", file=source, row=row, column="probs")
+        row = int(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0]) // int(lengths[0])
+        raise check.fail(name, row, "holds an empty sample")
     try:
         flat = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise InputError(f"has type {column.type}, needed are lists of numbers", file=source, column="probs") from None
+        raise check.fail(name, None, f"has type {column.type}, needed are lists of numbers") from None
     return np.asarray(flat).reshape(len(lengths), int(lengths[0]))

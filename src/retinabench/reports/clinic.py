@@ -29,6 +29,7 @@ from retinabench.metrics.planning import StudyPlan
 from retinabench.metrics.policies import PolicyGrid
 from retinabench.metrics.proportions import Interval
 from retinabench.metrics.smooth_calibration import SmoothCalibration
+from retinabench.reports.grade_section import grade_section
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.figures import (
     BAD,
@@ -633,7 +634,7 @@ TITLE = "Can this model's uncertainty choose what the expert reads?"
 FIRST_MISSED, MOST_MISSED = 15, 1000
 CONTENTS = (
     ("verdict", "Answer"), ("explore", "Other thresholds"), ("missed", "Missed disease"), ("rates", "Sensitivity and specificity"),
-    ("groups", "Subgroups"), ("work", "Cost"), ("risk", "Calibration and net benefit"), ("data", "Data"),
+    ("groups", "Subgroups"), ("work", "Cost"), ("risk", "Calibration and net benefit"), ("grades", "Grades"), ("data", "Data"),
     ("checklist", "Checklist"),
 )  # fmt: skip
 
@@ -643,12 +644,16 @@ def render(report: ScreeningReport, grid: PolicyGrid | None = None) -> str:
     """Return the page of a screening report."""
     answers = answer_sets(report)
     many = len(answers) > 1
-    absent = ([] if many else ["work"]) + ([] if grid is not None else ["explore"])
+    graded = grade_section(
+        {one.name: {"model": (MODEL, [one.one.grades] if one.one.grades else [])} for one in answers}
+    )
+    absent = ([] if many else ["work"]) + ([] if grid is not None else ["explore"]) + ([] if graded else ["grades"])
     context = {
         "title": TITLE,
         "contents": [entry for entry in CONTENTS if entry[0] not in absent],
         "explorer": None if grid is None else explorer({"model": grid}, report.reader),
         "report": report,
+        "grades": graded,
         "sets": [_set_page(answer, report) for answer in answers],
         "many": many,
         "file": PurePath(report.source).name if report.source else "predictions",

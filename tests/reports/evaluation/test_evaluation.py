@@ -16,8 +16,7 @@ from retinabench.metrics.bootstrap import cluster_codes, replicate_weight
 from retinabench.metrics.comparison import compare
 from retinabench.metrics.intervals import difference_method
 from retinabench.metrics.referral_curves import METRICS as REFERRAL
-from retinabench.metrics.registry import SCORES
-from retinabench.metrics.score_results import ScoreValue
+from retinabench.metrics.registry import SCORES, ScoreValue
 from retinabench.metrics.weighted_images import Cases
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation import evaluation

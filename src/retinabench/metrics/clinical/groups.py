@@ -64,6 +64,12 @@ def group_members(
     return members, skipped, bins
 
 
+def named_groups(part: Predictions, columns: Sequence[str] | None = None) -> dict[str, Bools]:
+    """Return the images (N,) of each group of all columns by names such as `site: B`."""
+    members = group_members(part, columns)[0]
+    return {f"{name}: {value}": rows for name, found in members.items() for value, rows in found.items()}
+
+
 def group_labels(part: Predictions, column: str) -> NDArray[np.str_]:
     """(N,) the group of each image by the values of a further column as they are, such as `site: B`; nothing is cut into ranges."""
     _check_column(part, column)

@@ -23,7 +23,7 @@ from retinabench.metrics.clinical.decision_curve import (
     net_benefit,
     workload,
 )
-from retinabench.metrics.clinical.groups import Subgroups, subgroups_of
+from retinabench.metrics.clinical.groups import Subgroups, named_groups, subgroups_of
 from retinabench.metrics.clinical.readers import BesideReaders, beside_readers
 from retinabench.metrics.clinical.screening_table import (
     PROPORTIONS,
@@ -46,6 +46,7 @@ from retinabench.metrics.clinical.thresholds import (
     ReferralRule,
     judge_goals,
 )
+from retinabench.metrics.grades import GradeScores, grade_scores
 from retinabench.metrics.intervals import auroc_error
 from retinabench.metrics.proportions import Interval, clustered_proportion
 from retinabench.metrics.smooth_calibration import SmoothCalibration, smooth_calibration
@@ -165,7 +166,7 @@ class Screened:
 class SetScreening(Document):
     """The screening numbers of one set; gradable images alone, but in `ungradable`."""
 
-    _optional, _keys = ("patients", "patient_readings"), {"referred": "read_by_expert"}
+    _optional, _keys = ("patients", "patient_readings", "grades"), {"referred": "read_by_expert"}
 
     images: JudgedTable
     patients: JudgedTable | None
@@ -186,6 +187,7 @@ class SetScreening(Document):
     readers: Mapping[str, BesideReaders]
     subgroups: Subgroups | None
     ungradable: Ungradable | None
+    grades: GradeScores | None = None
 
     @property
     def read(self) -> float:
@@ -205,8 +207,10 @@ class SetScreening(Document):
         return content
 
 
-def screen_set(part: Predictions, gradable: Bools, stated: Screened) -> SetScreening:
-    """Compute the screening numbers of one set. Shapes: `gradable` (N,)."""
+def screen_set(
+    part: Predictions, gradable: Bools, stated: Screened, validation: Predictions | None = None
+) -> SetScreening:
+    """Compute the screening numbers of one set, `gradable` (N,); validation images choose the sets of grades."""
     cut = stated.threshold
     every = part
     part = part.take(np.flatnonzero(gradable))
@@ -258,6 +262,7 @@ def screen_set(part: Predictions, gradable: Bools, stated: Screened) -> SetScree
         readers=beside_readers(part, said, codes),
         subgroups=subgroups_of(part, called, sent, stated.subgroups) if part.subgroups or stated.subgroups else None,
         ungradable=None if gradable.all() else _ungradable(every, gradable, cut),
+        grades=grade_scores(part, values, validation, named_groups(part, stated.subgroups), threshold=cut.value),
     )  # fmt: skip
 
 

@@ -276,7 +276,7 @@ def clinic(
 ) -> ScreeningReport:
     """Compute the screening numbers of the test split, per domain.
 
-    Every rate is per image unless it says per patient, with an interval clustered by patient; nothing is resampled. Images whose
+    Every rate is per image unless it says per patient, with an interval clustered by patient; only scores of grades are resampled. Images whose
     column `gradable` is 0 are left out of all numbers but `ungradable`.
 
     Args:
@@ -328,11 +328,11 @@ def clinic(
     cut = DecisionThreshold.parse(DEFAULT if threshold is None else threshold).freeze(usable)
     rule = referral_rule(usable, uncertainty, cut.value, threshold=referral_threshold, rate=referral_rate)
     stated = Screened(cut, rule, prevalences, reader, referral_cost, images_per_hour, subgroups, goal, population, harm)
-    sets = {}
+    sets, validation = {}, predictions.select(domain="in_domain", split="validation", unlabelled=True)
     for name in ("in_domain", "shifted"):
         rows = np.flatnonzero((predictions.domain == name) & (predictions.split == "test"))
         if gradable[rows].any():
-            sets[name] = screen_set(predictions.take(rows), gradable[rows], stated)
+            sets[name] = screen_set(predictions.take(rows), gradable[rows], stated, validation)
     return ScreeningReport(stated, sets, tuple(_notes(predictions, stated, sets)), predictions.source)
 
 

@@ -28,8 +28,8 @@ from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.intervals import Ends, IntervalMethod, difference_method
 from retinabench.metrics.paired import Methods, PairedSet, Subsets, check_seeds, seeds_of
 from retinabench.metrics.referral_curves import area_of, values_on_grid
-from retinabench.metrics.registry import SCORES, ScoreSpec, referred_scores
-from retinabench.metrics.score_results import Scores, ScoreValue
+from retinabench.metrics.registry import SCORES, ScoreSpec, ScoreValue, referred_scores
+from retinabench.metrics.score_results import Scores
 from retinabench.metrics.scoring import ScoreSettings, score_and_replicates
 from retinabench.metrics.uncertainty import binary_entropy, referral_uncertainty
 from retinabench.metrics.weighted_images import Cases, Weighted, is_positive

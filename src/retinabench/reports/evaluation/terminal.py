@@ -24,7 +24,8 @@ from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.proportions import Interval
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.score_results import Scores, SetScores
-from retinabench.reports.toolkit.number_format import NumberFormat, Quantity, p_value
+from retinabench.reports import grades
+from retinabench.reports.toolkit.number_format import NumberFormat, Quantity, p_value, pooled
 from retinabench.reports.toolkit.pages import macros
 from retinabench.reports.toolkit.tables import UNDEFINED, Block, Cell, Column, Row, Table, to_terminal
 
@@ -66,7 +67,27 @@ def scores_table(
     note = f"Per {unit}. Below each value: its 95 % interval over patients"
     note += " (of several seeds the mean of theirs); ± its standard error over seeds." if seeds else "."
     lines = [Text(re.sub(r"\bimage(s?)\b", rf"{unit}\1", line) + "\n") for line in said]
-    return Group(*lines, to_terminal(Table("", blocks, note=note)))
+    return Group(*lines, to_terminal(Table("", blocks, note=note)), *_grade_tables(groups))
+
+
+def _grade_tables(groups: Mapping[str, Sequence[Scores]]) -> list[Group]:
+    """The scores of the grades of each method, and the sets of grades of its first file."""
+    tables = []
+    for name, files in groups.items():
+        found = {
+            SET_LABELS[key]: [own for one in files if key in one.sets and (own := one[key].grades)] for key in SETS
+        }
+        known = {label: seeds for label, seeds in found.items() if seeds}
+        if known:
+            caption = "Grades" if len(groups) == 1 else f"Grades: {name}"
+            shown = [grades.scores_table(caption, known)]
+            shown += [
+                table
+                for label, seeds in known.items()
+                if (table := grades.sets_table(label, seeds[0], subgroups=False))
+            ]
+            tables += [to_terminal(table) for table in shown]
+    return tables
 
 
 def _score_cell(sets: Sequence[SetScores], score: str) -> Cell:
@@ -200,13 +221,6 @@ def worth(method: str, name: str, one: SetScores, get: Callable[[str], Quantity]
     parts = {key: Interval(scores[key].value, scores[key].low, scores[key].high) for key in judged}
     kind = judge(**parts)
     return Worth(method, name, kind, one.baseline, one.positives, scores)
-
-
-def pooled(found: Sequence[Interval]) -> Quantity:
-    """Merge a score of several seeds: mean, mean of the ends of the intervals, and standard error over seeds."""
-    value, low, high = np.array([(one.value, one.low, one.high) for one in found], np.float64).T
-    error = float(value.std(ddof=1) / np.sqrt(len(value))) if len(value) > 1 else np.nan
-    return Quantity(float(value.mean()), float(low.mean()), float(high.mean()), error)
 
 
 def worth_of_scores(method: str, name: str, files: Sequence[SetScores]) -> Worth | None:

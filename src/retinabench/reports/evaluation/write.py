@@ -41,6 +41,7 @@ from retinabench.reports.evaluation.evaluation import (
 )
 from retinabench.reports.evaluation.examples import ImageSource, data_uri
 from retinabench.reports.evaluation.verdict import SLIGHT, verdict
+from retinabench.reports.grade_section import grade_section
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.figures import OTHERS, LegendEntry, drawing
 from retinabench.reports.toolkit.number_format import NumberFormat, Quantity, join_names
@@ -49,7 +50,7 @@ from retinabench.reports.toolkit.tables import csv_bytes
 
 CONTENTS = (
     ("verdict", "Verdict"), ("explore", "Other thresholds"), ("findings", "Findings"), ("scored", "Data"), ("scores", "Scores"), ("roc", "ROC"), ("referral", "Referral"),
-    ("uncertainty", "Uncertainty"), ("reliability", "Calibration"), ("examples", "Images"),
+    ("uncertainty", "Uncertainty"), ("reliability", "Calibration"), ("grades", "Grades"), ("examples", "Images"),
     ("reading", "Definitions"), ("repeat", "Reproduction"),
 )  # fmt: skip
 
@@ -68,9 +69,11 @@ def render(
     """Return the page of an evaluation."""
     cases = [found[0] for found in evaluation.cases.values()]
     one_class = not any(evaluation.get(i, name, "auroc").defined for i, name in evaluation.cases)
+    graded = _grades(evaluation)
     context = {
         "title": title,
-        "contents": CONTENTS,
+        "contents": [entry for entry in CONTENTS if graded or entry[0] != "grades"],
+        "grades": graded,
         "e": evaluation,
         "labels": SET_LABELS,
         "scores": SCORES,
@@ -106,6 +109,19 @@ def render(
         "example_groups": examples.groups(evaluation, images),
     }
     return pages.render("evaluation.html.j2", context, package="retinabench.reports.evaluation")
+
+
+def _grades(evaluation: Evaluation) -> list[dict[str, object]]:
+    """Return the section on grades, nothing where no file has their probabilities."""
+    methods = list(zip(evaluation.methods, evaluation.marks, evaluation.files, strict=True))
+    found = {
+        name: {
+            method.name: (mark, [own for one in files if name in one.sets and (own := one[name].grades)])
+            for method, mark, files in methods
+        }
+        for name in evaluation.sets
+    }
+    return grade_section(found, evaluation.leading)
 
 
 def _show(quantity: Quantity, style: str = "plain") -> Markup:

@@ -14,7 +14,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 from markupsafe import Markup, escape
+
+from retinabench.metrics.proportions import Interval
 
 MINUS, DASH = "−", "–"
 
@@ -153,3 +156,10 @@ class Quantity:
         """Return the value followed by its interval as HTML."""
         interval = self.interval_html(form)
         return Markup("{} {}").format(self.html(form), interval) if interval else self.html(form)
+
+
+def pooled(found: Sequence[Interval]) -> Quantity:
+    """Merge a score of several seeds: mean, mean of the ends of the intervals, and standard error over seeds."""
+    value, low, high = np.array([(one.value, one.low, one.high) for one in found], np.float64).T
+    error = float(value.std(ddof=1) / np.sqrt(len(value))) if len(value) > 1 else np.nan
+    return Quantity(float(value.mean()), float(low.mean()), float(high.mean()), error)
