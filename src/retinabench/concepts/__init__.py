@@ -17,7 +17,8 @@ positive samples of haemorrhage are one cell, all negative ones another. An *exa
 `Examination.to_dict()`:
 
     {"schema": "retinabench.examination/2", "strategy", "seed", "reading", "rules", "asked": n,
-     "stopped": "questions" | "tolerance" | "patience" | "claims" | "all asked",
+     "stopped": "questions" | "tolerance" | "patience" | "claims" | "no sample left" | "all asked",
+     "cut": {name: number}, "intervals": "sequence" | "fixed", "nonce": text or None, "transcript": SHA-256 or None,
      "bank": {"hash", "samples", "concepts": [names], "positives": {name: n}, "negatives": {name: n}, "unknown": {name: n}},
      "concepts": {name: {
          "counts": {"tn", "fp", "fn", "tp"}, "bins": [100 counts],
@@ -28,7 +29,7 @@ positive samples of haemorrhage are one cell, all negative ones another. An *exa
          "accuracy": {"value", "low", "high"},
          "auroc": {"value", "low", "high", "pairs": n}}},
      "progress": {"questions": [0, 1, …, n], "uncertainty": [mean over concepts and signs after so many questions]},
-     "claims": [{"text", "concept", "measure", "goal", "confidence", "together": n, "registered": bool,
+     "claims": [{"text", "concept", "measure", "scope", "goal", "confidence", "together": n, "registered": bool,
                  "decided": "holds" | "fails" | "undecided", None if not registered, "after": n or None, "asked", "of"}],
      "error_control": {"alpha": 0.05, "rates": n},
      "companion_valid": bool, "notes": [sentences]}

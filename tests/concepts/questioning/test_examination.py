@@ -58,8 +58,8 @@ def test_the_json_is_what_the_docs_say():
     found = examine(bank, make_answers(bank), strategy="precision", questions=50).to_dict()
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert list(found) == [
-        "schema", "strategy", "seed", "reading", "rules", "asked", "stopped", "bank", "concepts", "progress",
-        "claims", "error_control", "companion_valid", "notes",
+        "schema", "strategy", "seed", "reading", "rules", "asked", "stopped", "cut", "intervals", "nonce", "transcript", "bank",
+        "concepts", "progress", "claims", "error_control", "companion_valid", "notes",
     ]  # fmt: skip
     assert (found["asked"], found["stopped"], found["companion_valid"]) == (50, "questions", True)
     assert found["progress"]["questions"] == list(range(51))

@@ -94,6 +94,14 @@ def test_precision_asks_rare_concepts_first_and_without_regard_to_the_answers():
     assert soft >= 10  # of some 30 among 1,200 questions; a random sixth would be 5
 
 
+def test_round_robin_asks_every_cell_as_often_until_it_is_empty():
+    bank = make_bank(samples=60)
+    found = examine(bank, make_answers(bank), strategy="round-robin", questions=40)
+    counts = [(one.sensitivity.asked, one.specificity.asked) for one in found.concepts.values()]
+    left = bank.cells[:, ::-1] - np.array(counts)
+    assert max(map(max, counts)) - np.array(counts)[left > 0].min() <= 1
+
+
 def test_ties_are_drawn_evenly():
     bank = make_bank()
     now = state(bank, np.zeros((4, 2), int), np.zeros((4, 2), int), np.full((4, 2), 2.0))
