@@ -11,8 +11,8 @@
 3. Power: answers about a cell until a missed goal of 85 % is found, for rates of 50 to 75 %: the old rule (which controls
    nothing), one rate alone, and one of 28 rates.
 4. Claims: three claims stated together, each false by one sample of 200: share of studies with a wrong decision.
-5. Readers: five readers of different strictness; share of intervals that miss the rate against each truth that is named in
-   `concepts/questioning/referral.py`, the worst of them, after questions that the answers steered and ended.
+5. Readers: panels of 3, 5 and 8 readers who differ in four ways; share of intervals that miss the rate against *another* panel of as
+   many readers who read the same images, when all was asked and after 60 of 200 questions.
 6. Patients: 1 to 8 samples each, alike within a patient (correlation 0, 0.5 and 1), patients with many samples worse: share of the
    intervals for new samples that miss, counted by patients (as the page does where a bank names them) and by samples (as it would
    without their names), at the end and at any time.
@@ -29,13 +29,15 @@ import numpy as np
 from scipy import stats
 
 from retinabench.concepts.banks.bank import Bank
-from retinabench.concepts.banks.tables import ReaderPanel, majority, random_reader
+from retinabench.concepts.banks.tables import ReaderPanel, majority
 from retinabench.concepts.examinees import Answers
 from retinabench.concepts.inference.claims import Claim, bank_sequence, new_sequence
 from retinabench.concepts.inference.rates import LEAST
+from retinabench.concepts.inference.unpredictability import ranking as ranking_at
 from retinabench.concepts.inference.unpredictability import says_yes
 from retinabench.concepts.questioning.examination import examine
-from retinabench.concepts.questioning.referral import agreement, decisions, enter_readers
+from retinabench.concepts.questioning.readers import enter_readers
+from retinabench.concepts.questioning.referral import agreement, decisions
 from retinabench.metrics.clinical.thresholds import FrozenThreshold
 from retinabench.metrics.intervals import auroc_error
 from retinabench.predictions.table import Predictions
@@ -221,73 +223,57 @@ def claims(studies, of=200):
     print(f"| {share(wrong[1], studies)} | {share(wrong[3], studies)} |")
 
 
-READERS = ("r1", "r2", "r3", "r4", "r5")
-
-
-def read_images(random, samples):
-    """Five readings and the model's answer about two concepts of images with a hidden severity."""
-    severity = random.random((samples, 2))
-    strict = np.array([0.45, 0.5, 0.55, 0.6, 0.65])
-    votes = (severity[:, :, None] + random.normal(0, 0.08, (samples, 2, 5)) > strict).astype(np.int8)
-    return votes, severity + random.normal(0, 0.15, (samples, 2)) > 0.55
+def votes_of(random, severity, readers, population):
+    """Votes (n, 1, R) of a panel: readers of different strictness, of a rare concept, who err at random, or of two schools."""
+    if population == "errors at random":
+        ill, chance = severity > 0.6, random.random((len(severity), readers))
+        seen = np.where(ill[:, None], chance < random.beta(8, 2, readers), chance > random.beta(18, 2, readers))
+        return seen.astype(np.int8)[:, None]
+    strict = {
+        "strictness": lambda: random.normal(0.55, 0.08, readers),
+        "rare concept": lambda: random.normal(0.85, 0.06, readers),
+        "two schools": lambda: random.choice([0.45, 0.65], readers),
+    }[population]()
+    return (severity[:, None] + random.normal(0, 0.08, (len(severity), readers)) > strict).astype(np.int8)[:, None]
 
 
 def readers(examinations):
-    print(
-        f"\n## Intervals that miss where several readers are the truth, in percent: {examinations} examinations each\n"
-    )
-    print("| truth | rate against | this bank | new samples |\n|---|---|---|---|")
-    random = np.random.default_rng(99)
-    everyone, yes = read_images(random, 400_000)
-    votes = everyone
-    reading = votes[np.arange(len(votes)), :, random.integers(0, 5, len(votes))]
-    population = {"majority": majority(votes), "random": reading, "r2": votes[:, :, 1]}
-    for truth in ("majority", "random", "r2"):
-        bank_missed, new_missed, reader_missed, accuracy_missed = {}, 0, dict.fromkeys(READERS, 0), {}
-        auroc_missed = {}
-        against = ReaderPanel(READERS, everyone, truth).others() if truth == "majority" else {}
-        against[truth] = population[truth]
-        for number in range(examinations):
-            random = np.random.default_rng([5, number])
-            votes, said = read_images(random, 150)
-            chosen = {"majority": majority(votes), "random": random_reader(votes, random), "r2": votes[:, :, 1]}
-            bank = Bank(None, "ab", np.ascontiguousarray(chosen[truth]))
-            panel = ReaderPanel(READERS, votes, truth)
-            done = examine(
-                bank, Answers(bank, np.where(said, 0.9, 0.1)), strategy="uncertainty", patience=15, seed=number
-            )
-            found = enter_readers(done, panel)
-            possible = {truth: bank.truth} | (panel.others() if truth == "majority" else {})
-            for k, name in enumerate("ab"):
-                whole = found[name].accuracy
-                for key, values in possible.items():
-                    known = values[:, k] >= 0
-                    p = np.mean(said[known, k] == values[known, k])
-                    accuracy_missed[key] = accuracy_missed.get(key, 0) + (
-                        not whole.low - 1e-9 <= p <= whole.high + 1e-9
+    print(f"\n## Intervals that miss what another panel says, in percent: {examinations} panels each, 200 images\n")
+    print("| readers | who differ by | questions | sensitivity | specificity | accuracy | AUROC | width of the first |")
+    print("|---|---|---|---|---|---|---|---|")
+    names = ("sensitivity", "specificity", "accuracy", "auroc")
+    for count in (3, 5, 8):
+        for population in ("strictness", "rare concept", "errors at random", "two schools"):
+            for questions in (None, 60):
+                missed, width = dict.fromkeys(names, 0), 0.0
+                for number in range(examinations):
+                    random = np.random.default_rng([5, number])
+                    severity = random.random(200)
+                    prob = np.clip(
+                        severity + random.normal(0, 0.15, 200) - (0.3 if population == "rare concept" else 0.05), 0, 1
                     )
-                area = found[name].auroc
-                for key, values in against.items():
-                    p = np.mean([np.mean(yes[values[:, k] == sign, k] == sign) for sign in (0, 1)])
-                    auroc_missed[key] = auroc_missed.get(key, 0) + (not area.low <= p <= area.high)
-                for sign, measure in ((0, "specificity"), (1, "sensitivity")):
-                    ends = getattr(found[name], measure)
-                    for key, values in possible.items():
-                        p = np.mean(said[values[:, k] == sign, k] == sign)
-                        bank_missed[key] = bank_missed.get(key, 0) + (not ends.low - 1e-9 <= p <= ends.high + 1e-9)
-                    p = np.mean(yes[population[truth][:, k] == sign, k] == sign)
-                    new_missed += not ends.new.low <= p <= ends.new.high
-                    for place, reader in enumerate(READERS):
-                        p = np.mean(said[votes[:, k, place] == sign, k] == sign)
-                        one = found.readers.concepts[name].against[measure][reader]
-                        reader_missed[reader] += not one.low - 1e-9 <= p <= one.high + 1e-9
-        cells = 4 * examinations
-        for key, count in bank_missed.items():
-            print(f"| {truth} | {key} | {share(count, cells)} | {share(new_missed, cells) if key == truth else ''} |")
-        worst = share(max(accuracy_missed.values()), cells // 2)
-        print(f"| {truth} | accuracy, the worst of these | {worst} | |")
-        print(f"| {truth} | AUROC, the worst of these | | {share(max(auroc_missed.values()), cells // 2)} |")
-        print(f"| {truth} | each reader, the worst | {share(max(reader_missed.values()), cells)} | |", flush=True)
+                    votes, others = (votes_of(random, severity, count, population) for _ in range(2))
+                    bank, other = Bank(None, "a", majority(votes, random)), majority(others, random)[:, 0]
+                    if not bank.cells.all() or len(set(other)) < 2:
+                        continue
+                    done = examine(bank, Answers(bank, prob[:, None]), questions=questions, seed=number)
+                    found = enter_readers(done, ReaderPanel(tuple(map(str, range(count))), votes, "majority"))["a"]
+                    yes = prob > 0.5
+                    told = (
+                        yes[other == 1].mean(),
+                        1 - yes[other == 0].mean(),
+                        np.mean(yes == other),
+                        auroc_error(other, prob).auroc,
+                    )
+                    for name, value in zip(names, told, strict=True):
+                        ends = getattr(found, name)
+                        missed[name] += not ends.low - 1e-9 <= value <= ends.high + 1e-9
+                    width += found.sensitivity.high - found.sensitivity.low
+                shown = " | ".join(share(missed[name], examinations) for name in names)
+                print(
+                    f"| {count} | {population} | {questions or 'all'} | {shown} | {width / examinations:.2f} |",
+                    flush=True,
+                )
 
 
 def alike(random, patients, correlation):
@@ -349,7 +335,6 @@ def ranking(examinations):
     )
     plan = [("single", strategy, rule) for strategy in ("precision", "uncertainty") for rule in list(RULES)[:3]]
     plan += [("1 to 8 of a patient", "uncertainty", rule) for rule in list(RULES)[:2]]
-    ends = Sequences()
     for kind, strategy, rule in plan:
         tally, width, known = np.zeros(3, int), np.zeros(2), 0
         for number in range(examinations):
@@ -363,19 +348,13 @@ def ranking(examinations):
             done = examine(bank, answers, strategy=strategy, seed=number, **RULES[rule])
             area = stats.norm.cdf(1 / np.sqrt(2 if kind == "single" else 4))
             sample, sign, prob = done.record.about(0)
-            kinds = [sign == side for side in (0, 1)]
-            old = auroc_error(sign, prob).interval() if all(map(np.any, kinds)) else (0.0, 1.0)
-            if done.answered.patients is not None:
-                rows = done.answered.patients.compared(truth[:, 0])
-                kinds = [one & np.isin(sample, some) for one, some in zip(kinds, rows, strict=True)]
-            pairs = min(int(one.sum()) for one in kinds)
-            above = (1 + np.sign(prob[kinds[1]][:pairs] - prob[kinds[0]][:pairs])) / 2
-            found = [ends(float(total), n) for n, total in enumerate(np.cumsum(above), 1)]
-            misses = [not one.low <= area <= one.high for one in found] or [False]
-            stated = done["a"].auroc
-            assert (stated.low, stated.high) == (found[-1] if found else (0.0, 1.0))
-            tally += misses[-1], any(misses), not old[0] <= area <= old[1]
-            width += stated.high - stated.low, np.nan_to_num(old[1] - old[0], nan=1)
+            of = [len(np.unique(patient[truth[:, 0] == side])) for side in (0, 1)]
+            steps = [*range(4, len(sample), 4), len(sample)]
+            found = [ranking_at(sign[:n], prob[:n], patient[sample[:n]], of) for n in steps]
+            misses = [not one.low <= area <= one.high for one in found]
+            fixed = ranking_at(sign, prob, patient[sample], None)
+            tally += misses[-1], any(misses), not fixed.low <= area <= fixed.high
+            width += found[-1].high - found[-1].low, fixed.high - fixed.low
             known += 1
         shown = [share(count, known) for count in tally]
         print(

@@ -1,5 +1,5 @@
 """Questioning a classifier concept by concept: the concept-centric visual Turing test (NumPy and SciPy; torch only in
-`examinees/network.py`)::
+`network.py`)::
 
     from retinabench.concepts.banks.tables import read_bank
     from retinabench.concepts.examinees import read_answers
@@ -36,7 +36,7 @@ positive samples of haemorrhage are one cell, all negative ones another. An *exa
 
 A value is the share of correct answers; low and high are a confidence sequence for this bank, `new` one for new samples, and
 `simultaneous` one that holds together with those of all other rates. Where patients have several samples in a cell, its rate has
-"patients": {"right", "asked", "of"}, which is what its intervals for new samples count (`inference/patients.py`). The verb `examine` adds "goals": {concept: {measure: rate}}, as
+"patients": {"right", "asked", "of"}, which is what its intervals for new samples count (`inference/rates.py`). The verb `examine` adds "goals": {concept: {measure: rate}}, as
 `--goal` states them, "findings": [{"concept", "measure", "goal", "finding": "met" | "missed"}], and to `bank` the pairs of concepts that
 come "together": [{"concepts": [2 names], "both": n, "one": n}]. Where a cell is empty (no positive in the bank), value, low and
 high of its rate are None and "why" says so; where it was not asked, value is None and the interval is [0, 1].

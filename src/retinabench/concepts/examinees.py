@@ -106,47 +106,24 @@ def synthetic(bank: Bank, accuracy: NDArray[np.float64], seed: int, sure: tuple[
     return answer
 
 
-def _commonest(bank: Bank, on: float, others: float) -> NDArray[np.float64]:
-    accuracy = np.full(len(bank.concepts), others)
-    accuracy[bank.cells[:, 1].argmax()] = on
-    return accuracy
+def _simulated(
+    commonest: float, others: float, sure: tuple[float, float] = (0.5, 1.0)
+) -> Callable[[Bank, int], Examinee]:
+    """Return what makes an examinee of two accuracies: about the commonest concept of a bank, and about all others."""
 
+    def make(bank: Bank, seed: int) -> Examinee:
+        accuracy = np.full(len(bank.concepts), others)
+        accuracy[bank.cells[:, 1].argmax()] = commonest
+        return synthetic(bank, accuracy, seed, sure)
 
-def biased_1(bank: Bank, seed: int) -> Examinee:
-    """Right in 90 % of the questions about the commonest concept, in 50 % of all others (published)."""
-    return synthetic(bank, _commonest(bank, 0.9, 0.5), seed)
-
-
-def biased_2(bank: Bank, seed: int) -> Examinee:
-    """Right in 50 % of the questions about the commonest concept, in 90 % of all others (published)."""
-    return synthetic(bank, _commonest(bank, 0.5, 0.9), seed)
-
-
-def unbiased(bank: Bank, seed: int) -> Examinee:
-    """Right in 70 % of all questions (published)."""
-    return synthetic(bank, _commonest(bank, 0.7, 0.7), seed)
-
-
-def overconfident(bank: Bank, seed: int) -> Examinee:
-    """Right in 70 % of all questions, with P(yes) above 0.99 or below 0.01, so that few bins are occupied."""
-    return synthetic(bank, _commonest(bank, 0.7, 0.7), seed, sure=(0.99, 1.0))
-
-
-def guessing(bank: Bank, seed: int) -> Examinee:
-    """P(yes) ~ U(0, 1), whatever the truth."""
-    return synthetic(bank, _commonest(bank, 0.5, 0.5), seed)
-
-
-def always_yes(bank: Bank, seed: int) -> Examinee:
-    """P(yes) = 1 for every question."""
-    return lambda sample, concept: 1.0
+    return make
 
 
 SYNTHETIC: dict[str, Callable[[Bank, int], Examinee]] = {
-    "biased-1": biased_1,
-    "biased-2": biased_2,
-    "unbiased": unbiased,
-    "overconfident": overconfident,
-    "guessing": guessing,
-    "always-yes": always_yes,
+    "biased-1": _simulated(0.9, 0.5),  # published, as the next two
+    "biased-2": _simulated(0.5, 0.9),
+    "unbiased": _simulated(0.7, 0.7),
+    "overconfident": _simulated(0.7, 0.7, sure=(0.99, 1.0)),  # few bins are occupied
+    "guessing": _simulated(0.5, 0.5),  # P(yes) ~ U(0, 1), whatever the truth
+    "always-yes": lambda bank, seed: lambda sample, concept: 1.0,
 }

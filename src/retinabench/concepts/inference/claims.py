@@ -169,13 +169,7 @@ FORM = re.compile(
 
 
 class Wealth:
-    """The wealth against "K = `null`" of a mixture of the values `others`, all above it or all below it.
-
-    References:
-        Ville, Étude critique de la notion de collectif (1939).
-        Robbins, Annals of Mathematical Statistics 41:1397 (1970), on mixtures.
-        Waudby-Smith and Ramdas, Confidence sequences for sampling without replacement, NeurIPS 2020.
-    """
+    """The wealth against "K = `null`" of a mixture of the values `others`, all above it or all below it."""
 
     def __init__(self, null: int, others: NDArray[np.int64], of: int) -> None:
         self.values = np.concatenate([[null], others]).astype(np.float64)

@@ -64,10 +64,7 @@ SHARE = NumberFormat(1, scale=100, suffix=" %")
 
 @dataclass(frozen=True)
 class Example:
-    """An image with and without a concept.
-
-    Shapes: `versions` (S, S, 3).
-    """
+    """An image with and without a concept; shapes: `versions` (S, S, 3)."""
 
     concept: str
     image_id: str
@@ -197,12 +194,6 @@ class OcclusionOptions:
     network: str | None = None
     progress: Progress = field(default=QUIET)
 
-    def __post_init__(self) -> None:
-        if self.controls < 1 or self.replicates < 100:
-            raise InputError(
-                f"{self.controls} controls and {self.replicates} replicates are too few", hint="At least 1 and 100."
-            )
-
 
 def occlude(folder: Path, bank: str, source: Path | None, out: Path, options: OcclusionOptions) -> Occlusion:
     """Measure what the lesions of a bank contribute to a model's decision, and write all files."""
@@ -238,8 +229,7 @@ def _model(folder: Path, out: Path, options: OcclusionOptions) -> ExportedModel:
         if not (made / "model.json").is_file():
             export_run(folder, made, network=options.network, scores=False)
         folder = made
-    from_device = options.device
-    return load_model(folder, from_device, model=options.network)
+    return load_model(folder, options.device, model=options.network)
 
 
 def _answered(

@@ -1,24 +1,19 @@
-"""The transcript of an examination, and its registration before the first question.
+"""The transcript of an examination: every question and its answer as one line of JSON, appended as soon as the answer is there.
 
-Which claims an examination decides: those that its transcript's first line registers, before the first question.
-
-A claim that is first stated when answers are known could have been chosen for them. It is *exploratory*: its answers are
-counted, it is never decided, does not end the examination and guides no question. The registered claims stay what they were:
-a later command that leaves one out does not make the others easier to decide.
-
-Transcripts of version 1 register the claims of the strategy `claims` alone, each decided at its confidence by itself.
-
-The transcript: every question and its answer as one line of JSON, appended as soon as the answer is there.
-
-The first line registers what determines the questions, the claims among it: `registration.py` takes up a claim only if it stands
-there. It is the only file that is not written as a whole, because an answer may be expensive (an expert, a large network). A line
-that was cut short by a kill is dropped, and its question is asked again. An examination continues by repetition: strategy,
-seed and answers determine every question, so it starts again with the answers of the transcript and checks that each
-question is the recorded one. One process writes at a time: it holds the lock of the folder.
+The first line registers what determines the questions, before the first of them: the claims, the cuts, how intervals are made, the
+hashes of bank and answers, the seed. A claim that is first stated when answers are known could have been chosen for them. It is
+*exploratory*: its answers are counted, it is never decided, does not end the examination and guides no question. The registered
+claims stay what they were: a later command that leaves one out does not make the others easier to decide.
 
 Every line names the SHA-256 of the line before it, so that the hash of the last one stands for the whole transcript: whoever noted it
 sees any later change. With an auditor's *nonce* the seed is `seed_of(bank, nonce)`, which the examined side can neither choose nor
-foresee. Transcripts of version 2 have neither.
+foresee. Transcripts of version 2 have neither; those of version 1 register the claims of the strategy `claims` alone, each decided at
+its confidence by itself.
+
+It is the only file that is not written as a whole, because an answer may be expensive (an expert, a large network). A line that was
+cut short by a kill is dropped, and its question is asked again. An examination continues by repetition: strategy, seed and answers
+determine every question, so it starts again with the answers of the transcript and checks that each question is the recorded one.
+One process writes at a time: it holds the lock of the folder.
 """
 
 from __future__ import annotations
@@ -83,11 +78,7 @@ class Record:
 
 
 class Answered:
-    """Counts answers.
-
-    Attributes:
-        patients: Which samples count for new patients; None where each sample is a patient of its own.
-    """
+    """Counts answers; `patients` are the samples that count for new patients, None where each is a patient of its own."""
 
     def __init__(self, bank: Bank, record: Record, seed: int, drawn: bool, fixed: bool = False) -> None:
         self._bank, self._record, self._drawn, self._fixed = bank, record, drawn, fixed

@@ -107,7 +107,7 @@ def _performance_figures(report: ExaminationReport) -> list[Panel]:
         if not any(counts.values()):
             continue
         svg = to_svg(
-            figures.performance_panel(*figures.arrays(one)), f"performance-{number}",
+            figures.performance_panel(one), f"performance-{number}",
             title=f"Answers about {concept}",
             description=", ".join(f"{counts[key]} {key.upper()}" for key in counts),
         )  # fmt: skip
