@@ -131,11 +131,6 @@ def test_a_saturated_cell_is_left_alone():
     assert asked["corrected"] > 100
 
 
-def test_saturated_cells_are_asked_in_the_end():
-    bank, answers = saturating()
-    assert examine(bank, answers).to_dict()["asked"] == 400
-
-
 def test_an_unknown_strategy_names_the_nearest():
     bank = make_bank()
     with pytest.raises(InputError, match="Did you mean 'uncertainty'"):

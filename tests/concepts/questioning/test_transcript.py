@@ -402,18 +402,6 @@ def test_a_folder_that_cannot_be_written(tmp_path):
         examine(bank, make_answers(bank), questions=2, transcript=tmp_path / "file" / "transcript.jsonl")
 
 
-def test_a_flipped_digit_of_an_answer_is_refused(tmp_path):
-    bank, path = make_bank(), tmp_path / "transcript.jsonl"
-    examine(bank, lambda sample, concept: 0.25, questions=4, transcript=path)
-    content = path.read_text()
-    path.write_text(content.replace('"answer": 0.25', '"answer": 0.75', 1))
-    with pytest.raises(InputError, match="row 1: is not a line of a transcript"):
-        examine(bank, lambda sample, concept: 0.25, questions=4, transcript=path)
-    path.write_text(content.replace("\n{", "\n" + "[" * 100_000 + "\n{", 1))
-    with pytest.raises(InputError, match="is not a line of a transcript"):
-        examine(bank, lambda sample, concept: 0.25, questions=4, transcript=path)
-
-
 @pytest.mark.parametrize("fails", ["write", "truncate"])
 def test_a_disk_that_fails_is_one_line_and_the_examination_continues(tmp_path, monkeypatch, fails):
     bank, path = make_bank(), tmp_path / "transcript.jsonl"

@@ -104,10 +104,10 @@ class Answered:
         sample, truth, prob = self._record.about(concept)
         order = np.argsort(sample)  # sums do not depend on the order of the questions
         sample, truth, prob = sample[order], truth[order], prob[order]
-        patient = np.arange(self._bank.samples) if self._bank.patient is None else self._bank.patient
+        patient = sample if self._bank.patient is None else self._bank.patient[sample]
         if len(sample) == self._bank.cells[concept].sum():
-            return ranking(truth, prob, patient[sample], None)
-        found = ranking(truth, prob, patient[sample], self._patients_of(concept))
+            return ranking(truth, prob, patient, None)
+        found = ranking(truth, prob, patient, self._patients_of(concept))
         return found if self._drawn else found._replace(**ANYTHING._asdict())
 
     def _patients_of(self, concept: int) -> list[int]:
