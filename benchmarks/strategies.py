@@ -2,8 +2,9 @@
 
     python benchmarks/strategies.py [FOLDER ...]
 
-FOLDER: what `retinabench lesions` wrote, or a truth.csv and answers.csv. The table is CSV, as `docs/tables/strategies.csv`. Asked are its network and the synthetic examinees of the publication; without a
-folder, those examinees on 120 drawn retinas. Ten repetitions, 95 % intervals of the mean. Levels: 50, 80 and 95 % of the way
+FOLDER: what `retinabench lesions` wrote, or a truth.csv and answers.csv. The table is CSV, as `docs/tables/strategies.csv`.
+Asked are its network, whose answers are the same in every repetition, and the synthetic examinees of the publication, whose answers
+are drawn anew; without a folder, those examinees on 120 drawn retinas. Ten repetitions, 95 % intervals of the mean. Levels: 50, 80 and 95 % of the way
 down. The widths are those of the companion's intervals of sensitivity and specificity after a third of the questions: the mean
 over all cells, and the widest; strategies whose companion is not valid have none. The last row leaves saturated
 cells in the choice, as published. Half a minute per bank.

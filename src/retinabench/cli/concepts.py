@@ -183,8 +183,8 @@ StrategyName = Annotated[
     option(
         "--strategy",
         "NAME",
-        "precision, round-robin, uncertainty, random, unpredictability, uncertainty+unpredictability or claims; default: claims with --claim, "
-        "otherwise precision.",
+        "round-robin, precision, uncertainty, random, unpredictability, uncertainty+unpredictability or claims; default: claims with --claim, "
+        "otherwise round-robin.",
     ),
 ]
 

@@ -65,7 +65,7 @@ def _chosen(rule: DecisionThreshold, folder: Path, concepts: Sequence[str]) -> d
         known = bank.truth[:, column] >= 0
         # The rules know their scores by rank alone: a score need not be a probability.
         levels, rank = np.unique(answered[known, column], return_inverse=True)
-        names = [f"{k}" for k in range(len(rank))]
+        names = np.arange(len(rank)).astype(np.str_)
         found = rule.freeze(Predictions(names, bank.truth[known, column], rank / len(levels), source=concept)).value
         place_of = math.ceil(found * len(levels) - 1e-6)
         above = np.nextafter(levels[-1], np.inf)  # the rule wants no yes at all

@@ -119,7 +119,7 @@ def test_no_claim_is_registered_after_questions_without_one(tmp_path):
     answers = make_answers(bank)
     examine(bank, answers, questions=30, transcript=path)
     later = examine(bank, answers, questions=30, claim=FIRST, transcript=path)
-    assert (later.strategy, later.stopped) == ("precision", "questions")
+    assert (later.strategy, later.stopped) == ("round-robin", "questions")
     assert decided(later) == {FIRST: None}
     assert later.to_dict()["claims"][0]["asked"] > 0
 

@@ -230,7 +230,10 @@ def test_a_goal_that_the_readers_leave_open_is_no_success_of_the_data():
     assert [rate.concept for rate in exhausted(report)] == ["a"]
     html = " ".join(render(report).split())
     assert "Sufficient samples" not in html
-    assert "<b>Not settled by this bank</b>, although every sample was asked: sensitivity of a (against single readers" in html
+    assert (
+        "<b>Not settled by this bank</b>, although every sample was asked: sensitivity of a (against single readers"
+        in html
+    )
 
 
 COMMON = {"sensitivity": 0.85, "specificity": 0.8}

@@ -209,7 +209,7 @@ class Claim:
     right: int = 0
     new: bool = False
     counted: frozenset[int] | None = None
-    _tally: list[int] = field(default_factory=lambda: [0, 0])
+    _tally: tuple[int, int] = (0, 0)
     _wealth: list[Wealth] = field(default_factory=list)
     _least: int = 0
 
@@ -252,8 +252,8 @@ class Claim:
         """Decide for new patients, by the answers about one sample of each."""
         if self.counted is not None and sample not in self.counted:
             return
-        self._tally = [self._tally[0] + correct, self._tally[1] + 1]
-        low, high = new_sequence(*self._tally, (1 - self.confidence) / self.together)
+        right, asked = self._tally = (self._tally[0] + correct, self._tally[1] + 1)
+        low, high = new_sequence(right, asked, (1 - self.confidence) / self.together)
         larger, smaller = (
             (low >= self.goal, high < self.goal) if self.at_least else (low > self.goal, high <= self.goal)
         )

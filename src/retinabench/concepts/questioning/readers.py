@@ -184,18 +184,22 @@ def _range(against: Mapping[str, Rate], readers: tuple[str, ...]) -> RateEnds | 
 
 def _widened(one: ConceptResult, spreads: dict[str, PanelSpread], rates: int) -> ConceptResult:
     """Let the intervals of a concept hold what another panel would say."""
-    wider: dict[str, Rate] = {}
-    for name in ("sensitivity", "specificity", "accuracy"):
-        rate, spread = getattr(one, name), spreads[name]
+
+    def wider(rate: Rate, spread: PanelSpread) -> Rate:
         if rate.low is None or rate.high is None:
-            wider[name] = rate
-            continue
+            return rate
         low, high = spread.widened(rate.value, RateEnds(rate.low, rate.high), ALPHA)
         new, simultaneous = (
             ends and spread.widened(rate.value, ends, alpha)  # None for the accuracy
             for ends, alpha in ((rate.new, ALPHA), (rate.simultaneous, ALPHA / rates))
         )
-        wider[name] = replace(rate, low=low, high=high, new=new, simultaneous=simultaneous)
-    ranked = one.auroc
-    ends = spreads["auroc"].widened(ranked.value, RateEnds(ranked.low, ranked.high), ALPHA)
-    return replace(one, **wider, auroc=ranked._replace(**ends._asdict()))
+        return replace(rate, low=low, high=high, new=new, simultaneous=simultaneous)
+
+    ends = spreads["auroc"].widened(one.auroc.value, RateEnds(one.auroc.low, one.auroc.high), ALPHA)
+    return replace(
+        one,
+        sensitivity=wider(one.sensitivity, spreads["sensitivity"]),
+        specificity=wider(one.specificity, spreads["specificity"]),
+        accuracy=wider(one.accuracy, spreads["accuracy"]),
+        auroc=one.auroc._replace(**ends._asdict()),
+    )

@@ -63,7 +63,8 @@ class Record:
 
     def said(self, concept: int) -> NDArray[np.bool_]:
         """Return whether the answers to the questions about a concept were yes, (q,)."""
-        return np.asarray(self.yes, np.bool_)[np.asarray(self.concept, np.int64) == concept]
+        mine: NDArray[np.bool_] = np.asarray(self.concept, np.int64) == concept
+        return np.asarray(np.asarray(self.yes, np.bool_)[mine])
 
     def about(self, concept: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
         """Return sample, truth and answer of the questions about a concept, (q,) each."""
@@ -197,7 +198,7 @@ class Transcript:
         if {**vars(question), "answer": answer} != past or not known:
             hint = "It was changed, or written by another version: delete it to start again."
             raise InputError("is not the question that this examination asks", file=self.path, row=number, hint=hint)
-        return answer
+        return float(answer)
 
     def add(self, question: Question, answer: float) -> None:
         """Write a question with its answer, unbuffered."""
@@ -300,7 +301,7 @@ def register(
     stated = [f"{text}{SEPARATOR}{float(confidence)!r}" for text in dict.fromkeys(stated)]
     registered = [str(text) for text in recorded.get("claims", ())] if recorded else stated
     schema = str(recorded.get("schema", SCHEMA))
-    name = strategy or str(recorded.get("strategy", "claims" if registered else "precision"))
+    name = strategy or str(recorded.get("strategy", "claims" if registered else "round-robin"))
     together = 1 if schema == FIRST else len(registered)
     claims = [_parse(text, bank, together, registered=True) for text in registered]
     claims += [_parse(text, bank, together, registered=False) for text in stated if text not in registered]
