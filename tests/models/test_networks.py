@@ -10,6 +10,7 @@ from torch import nn
 from retinabench.models.build import build_published, initialise
 from retinabench.models.last_layer import split_last_layer
 from retinabench.models.networks.convolutional import LSTM, alexnet_swish, lenet_smooth, vgg
+from retinabench.models.networks.drn import drn_d_22
 from retinabench.models.networks.efficientnet_lite import efficientnet_lite0
 from retinabench.models.networks.resnet import FilterResponseNorm, Layer, resnet18, resnet34, resnet50
 from retinabench.models.networks.small import student_2
@@ -141,6 +142,27 @@ def test_published_sizes():
     assert parameters_of_resnet(resnet50(outputs=1000)) == 25_557_032
     assert parameters_of_resnet(resnet34(outputs=1000)) == 21_797_672
     assert parameters_of_resnet(resnet18(outputs=1000)) == 11_689_512
+    assert parameters_of_resnet(drn_d_22(outputs=1000)) == 16_393_752  # as released by Yu et al.
+
+
+def test_a_dilated_network_keeps_an_eighth_of_the_side_and_sees_as_far():
+    """Its eight levels: the sides of what they return, and how far a pixel of the last one sees."""
+    network, x, sides = drn_d_22(width=2).eval(), torch.zeros(1, 3, 64, 64), []
+    with torch.no_grad():
+        for number in range(9):
+            x = network.get_submodule(f"layer{number}")(x)
+            sides.append(x.shape[-1])
+    assert sides == [64, 64, 32, 16, 8, 8, 8, 8, 8]
+    for module in network.modules():
+        if isinstance(module, torch.nn.Conv2d):
+            torch.nn.init.constant_(module.weight, 1e-3)
+    image = torch.zeros(1, 3, 256, 256, requires_grad=True)
+    x = image
+    for number in range(9):
+        x = network.get_submodule(f"layer{number}")(x + 1e-3)
+    x[0, 0, 16, 16].backward()
+    rows = image.grad.abs().sum(dim=(0, 1, 3)).nonzero()
+    assert rows.max() - rows.min() > 200
 
 
 def test_parameter_names_are_those_of_the_common_libraries():

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from retinabench.concepts.banks.tables import read_bank, read_concepts
+from retinabench.concepts.banks.tables import read_bank
+from retinabench.concepts.examinees import read_answers
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.settings import read_toml
 from retinabench.metrics.clinical.thresholds import DecisionThreshold
@@ -55,16 +56,13 @@ def _of_file(path: Path, concepts: Sequence[str]) -> dict[str, float]:
 def _chosen(rule: DecisionThreshold, folder: Path, concepts: Sequence[str]) -> dict[str, float]:
     """Choose cuts by a rule on the answers in a folder."""
     bank = read_bank(folder / "truth.csv", concepts)
-    ids, _, scores = read_concepts(folder / "answers.csv", concepts)
-    place = {name: row for row, name in enumerate(ids.tolist())}
-    if any(bank.name(k) not in place for k in range(bank.samples)):
-        raise InputError("does not answer every image of truth.csv", file=folder / "answers.csv")
-    answered = scores[[place[bank.name(k)] for k in range(bank.samples)]]
+    answers = read_answers(folder / "answers.csv", bank, concepts)
     cuts = {}
     for column, concept in enumerate(concepts):
-        known = bank.truth[:, column] >= 0
+        known = np.flatnonzero(bank.truth[:, column] >= 0)
+        scores = [answers(int(sample), concept) for sample in known]
         # The rules know their scores by rank alone: a score need not be a probability.
-        levels, rank = np.unique(answered[known, column], return_inverse=True)
+        levels, rank = np.unique(scores, return_inverse=True)
         names = np.arange(len(rank)).astype(np.str_)
         found = rule.freeze(Predictions(names, bank.truth[known, column], rank / len(levels), source=concept)).value
         place_of = math.ceil(found * len(levels) - 1e-6)

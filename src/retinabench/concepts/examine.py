@@ -27,7 +27,7 @@ from retinabench.predictions.io import read_predictions
 
 @dataclass(frozen=True)
 class ExamineOptions:
-    """Options of an examination, as `questioning.loop.examine` takes them."""
+    """Options of an examination, as `questioning.examination.examine` takes them."""
 
     concepts: Sequence[str] | None = None
     strategy: str | None = None
@@ -118,17 +118,15 @@ def examine_bank(
     return report
 
 
-MANY = 100_000  # questions, which take about two minutes
+MANY = 100_000  # questions, which take about a quarter of a minute
 
 
 def _announce(bank: Bank, options: ExamineOptions, progress: Progress) -> None:
     """Say beforehand how many questions an examination asks that will take long."""
-    available = int(bank.cells.sum())
-    questions = min(options.questions or available, available)
+    questions = min(int(bank.cells.sum()), options.questions or 10**12)
     if questions > MANY and not options.claims:
-        progress.say(
-            f"{questions:,} questions will be asked, about {questions / MANY * 2:.0f} minutes; --questions N asks fewer."
-        )
+        minutes = questions / MANY / 4
+        progress.say(f"{questions:,} questions will be asked, about {minutes:.1f} minutes; --questions N asks fewer.")
 
 
 def _decisions(bank: Bank, options: ExamineOptions) -> Decisions | None:
@@ -152,7 +150,7 @@ def summary_lines(report: ExaminationReport) -> list[str]:
         after = f", decided after {claim.after} questions" if claim.after else ""
         counts = f"{rate.right} of {rate.asked} answers were right"
         more = "" if verdict.of_new_patients else f" For new samples it {verdict.new}."
-        lines.append(f"{verdict.says} in {verdict.scope}: {claim.text}{after}; {counts}.{more}")
+        lines.append(f"{verdict.says} in {claim.scope}: {claim.text}{after}; {counts}.{more}")
     lines += [f"Exploratory, not decided: {claim.text}." for claim in found.claims if not claim.registered]
     for standing in ("missed", "met", "open"):
         goals = [

@@ -250,7 +250,7 @@ def test_model_and_data_are_judged_apart(found):
     assert [rate.concept for rate in few.rates] == list(CONCEPTS_FINDINGS)  # 41 positives are not the 46 that it takes
     assert [rate.of for rate in few.rates][2:] == [3, 0]
     assert few.needed == 46
-    assert few.kind == "with"
+    assert few.rates[0].kind == "with"
     [group] = entangled(found)
     assert (group.names, group.most) == (["common", "twin"], 1)
 

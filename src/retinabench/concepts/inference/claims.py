@@ -265,6 +265,11 @@ class Claim:
         """Whether further answers can still decide the claim."""
         return self.registered and self.decided == "undecided" and self.asked < self.of
 
+    @property
+    def scope(self) -> str:
+        """What the claim is about."""
+        return "new patients" if self.new else "this bank"
+
     def _say(self, larger: bool, after: int) -> None:
         self.decided, self.after = "holds" if larger == self.at_least else "fails", after
 
@@ -274,7 +279,7 @@ class Claim:
             "text": self.text,
             "concept": bank.concepts[self.concept],
             "measure": "sensitivity" if self.truth else "specificity",
-            "scope": "new patients" if self.new else "this bank",
+            "scope": self.scope,
             "goal": self.goal,
             "confidence": self.confidence,
             "together": self.together,

@@ -13,11 +13,11 @@ their numbers of samples. With patients drawn independently, each counted answer
     theta = E[share of a patient's samples of the cell that are answered rightly],
 
 given all earlier ones. The counted answers are thus independent, and their confidence sequence
-(`confidence_sequences.new_sequence`) holds at every number of questions. It is about theta: every patient counts once.
+(`claims.new_sequence`) holds at every number of questions. It is about theta: every patient counts once.
 
 Sensitivity, specificity and accuracy of a concept with their confidence sequences.
 
-A rate has three intervals (`confidence_sequences.py`): of this bank and of new samples, each at 95 % by itself, and of new samples
+A rate has three intervals (`claims.py`): of this bank and of new samples, each at 95 % by itself, and of new samples
 *simultaneously* with all other rates of the examination. Everything that the page states about the model follows from the
 simultaneous ones, so that it is right in all of its statements together with a probability of at least 95 %. Because either
 side of a goal may be stated, every rate has one false statement that could be made of it, whatever the truth: with m rates
@@ -26,7 +26,7 @@ there are always m hypotheses that must not be rejected, and stepping down (Holm
 Where all answers exist already, one may state before the first answer that every question will be asked (``fixed``). The number of
 samples of a cell is then fixed, and the intervals for new samples are those of Clopper and Pearson, which are narrower.
 
-Where a bank names patients, those for new samples count one sample of each (`patients.py`).
+Where a bank names patients, those for new samples count one sample of each.
 
 Where samples are selected by their other concepts instead of at random, only what is certain is said of the bank: the rate
 lies between that with all other answers wrong and that with all of them right. Nothing is said of new samples until

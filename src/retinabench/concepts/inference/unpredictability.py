@@ -51,7 +51,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, overload
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -86,15 +86,7 @@ class Kernel:
 PUBLISHED = Kernel()
 
 
-@overload
-def says_yes(prob: float) -> bool: ...
-
-
-@overload
-def says_yes(prob: Floats) -> NDArray[np.bool_]: ...
-
-
-def says_yes(prob: float | Floats) -> bool | NDArray[np.bool_]:
+def says_yes(prob: float) -> bool:
     """Whether an answer P(yes) is a yes: above 0.5, as in `metrics`; 0.5 itself is a no."""
     return prob > 0.5
 

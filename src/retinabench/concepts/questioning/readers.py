@@ -8,10 +8,10 @@ The questions are drawn, and the answers judged, by one truth: the majority of t
 
       T' = T -+ t_{R - 1} sqrt(2) s,      s^2 = k / (R - k) mean_j (T_j - mean T)^2,
 
-  where T_j is the rate against the j-th sub-panel of k of the R readers. k is the largest odd number up to (R + 1) / 2, so that
-  a sub-panel that read an image decides it: panels without one reader would leave ties, which are the hard images, and deleting one
-  reader underestimates s where the readers form groups (the majority is a kind of median). Where readers are missing, an image
-  with a tie counts half in either class. This is added to the interval of the answers, end by end, as the root of the sum of squares.
+  where T_j is the rate against the j-th sub-panel of k of the R readers. k is the largest odd number up to (R + 1) / 2: panels
+  without one reader would leave ties, which are the hard images, and underestimate s (the majority is a kind of median). Where
+  readers are missing, an image with a tie counts half in either class. This is added to the interval of the answers, end by end, as
+  the root of the sum of squares.
 - **random**: the rate for a new image as a random reader of the panel reads it. Each image brings its own draw, so that the
   confidence sequence for new samples contains the disagreement as it is. That of this bank is about the readings drawn;
   `random reader` beside it averages over all of them.
@@ -28,8 +28,7 @@ strata, each at the level 1 - alpha / S, the weighted mean of their ends holds t
 every number of questions. A stratum whose truth is unknown was never asked about: [0, 1]. Claims are against the chosen truth.
 
 References:
-    Efron and Stein, Annals of Statistics 9:586 (1981). Shao and Wu, A general theory for jackknife variance estimation, Annals of
-    Statistics 17:1176 (1989): why the deletion of one does not do for a median.
+    Shao and Wu, A general theory for jackknife variance estimation, Annals of Statistics 17:1176 (1989): on medians.
 """
 
 from __future__ import annotations
@@ -53,7 +52,6 @@ from retinabench.metrics.intervals import auroc_error
 
 SIGNS = {"sensitivity": 1, "specificity": 0}
 AVERAGE = "random reader"
-Floats = NDArray[np.float64]
 
 
 class Strata:

@@ -19,7 +19,7 @@ first. It does not use the answers so far: a strategy that asks until a rate app
 the first answers agree, and its nominal 95 % intervals covered the rate in only 92 % of 4,800 simulations with rates of
 0.7. Claims are valid for any choice of cells. The number of correct answers among the N - n samples of a cell that were not
 asked about, after k of n were correct, is taken as BetaBinomial(N - n, k + 1/2, n - k + 1/2) (Jeffreys' prior); the rate
-(k + right) / N is known exactly once n = N. The intervals that are reported are those of `confidence_sequences.py`.
+(k + right) / N is known exactly once n = N.
 
 References:
     Fountoukidou and Sznitman, Concept-Centric Visual Turing Tests for Method Validation, MICCAI 2019.

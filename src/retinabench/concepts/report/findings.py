@@ -411,11 +411,6 @@ class ScarceSamples:
     needed: int
     rates: Sequence[ConceptRate]
 
-    @property
-    def kind(self) -> str:
-        """What samples of that kind are called."""
-        return self.rates[0].kind
-
 
 @dataclass(frozen=True)
 class Entangled:
@@ -441,11 +436,6 @@ class ClaimVerdict:
     claim: Claim
     rate: ConceptRate
     of_new_patients: bool  # whether a claim about new patients decides this rate
-
-    @property
-    def scope(self) -> str:
-        """What the claim is about."""
-        return "new patients" if self.claim.new else "this bank"
 
     @property
     def says(self) -> str:
@@ -507,7 +497,7 @@ def exhausted(report: ExaminationReport) -> list[ConceptRate]:
 
 
 def entangled(report: ExaminationReport) -> list[Entangled]:
-    """Return the groups of concepts that nearly always occur together (`overlap.together`), pairs joined into groups."""
+    """Return the groups of concepts that nearly always occur together (`together`), pairs joined into groups."""
     groups: list[tuple[set[str], int]] = []
     for pair in report.together:
         joined, most = set(pair.concepts), pair.one
