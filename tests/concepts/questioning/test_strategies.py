@@ -141,7 +141,3 @@ def test_an_unknown_strategy_names_the_nearest():
 def test_the_variance_of_a_rate_is_that_of_scipys_beta_binomial(right, asked, of):
     rest = stats.betabinom(of - asked, right + 0.5, asked - right + 0.5)
     assert rate_variance(right, asked, of) == pytest.approx(rest.var() / of**2, abs=1e-12)
-
-
-def test_a_cell_asked_completely_is_known():
-    assert rate_variance(17, 20, 20) == 0

@@ -36,7 +36,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,7 +60,7 @@ class Strata:
         self,
         answered: Answered,
         truth: NDArray[np.int8],
-        weight: NDArray[Any],
+        weight: NDArray[np.generic],
         sample: NDArray[np.int64],
         right: NDArray[np.bool_],
     ) -> None:
