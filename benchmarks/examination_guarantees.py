@@ -331,7 +331,7 @@ def patients(examinations):
 def ranking(examinations):
     print(f"\n## Intervals of the AUROC that miss, in percent: {examinations} examinations each\n")
     print(
-        "| samples | strategy | stop | end | ever | DeLong, end | mean width | DeLong |\n|---|---|---|---|---|---|---|---|"
+        "| samples | strategy | stop | end | ever | fixed number, end | mean width | fixed number |\n|---|---|---|---|---|---|---|---|"
     )
     plan = [("single", strategy, rule) for strategy in ("precision", "uncertainty") for rule in list(RULES)[:3]]
     plan += [("1 to 8 of a patient", "uncertainty", rule) for rule in list(RULES)[:2]]

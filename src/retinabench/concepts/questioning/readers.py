@@ -60,12 +60,12 @@ class Strata:
         self,
         answered: Answered,
         truth: NDArray[np.int8],
-        weight: NDArray[np.generic],
+        weights: NDArray[np.generic],
         sample: NDArray[np.int64],
         right: NDArray[np.bool_],
     ) -> None:
-        self.samples = int(np.count_nonzero(weight))
-        weight = np.asarray(weight, np.float64)
+        self.samples = int(np.count_nonzero(weights))
+        weight = np.asarray(weights, np.float64)
         total = weight.sum()
         self.cells: list[tuple[float, CellAnswers]] = []
         self.unknown = 0.0
