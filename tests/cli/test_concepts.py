@@ -87,12 +87,13 @@ def studies(tmp_path, monkeypatch):
         severity = random.normal(size=count)
         readers = (severity[:, None] + random.normal(0, 0.3, (count, 3)) > 0.5).astype(int)
         scores = 0.9 + 0.2 * (severity - 0.5 + random.normal(0, 0.3, count))
-        truth = [f"s{k},{','.join(map(str, row))}" for k, row in enumerate(readers)]
+        name = folder or "s"
+        truth = [f"{name}{k},{','.join(map(str, row))}" for k, row in enumerate(readers)]
         header = "image_id,edema@x,edema@y,edema@z"
         if folder:
-            header, truth = "image_id,edema", [f"s{k},{int(row.sum() > 1)}" for k, row in enumerate(readers)]
+            header, truth = "image_id,edema", [f"{name}{k},{int(row.sum() > 1)}" for k, row in enumerate(readers)]
         (tmp_path / folder / "truth.csv").write_text("\n".join([header, *truth]) + "\n")
-        rows = [f"s{k},{score:.4f}" for k, score in enumerate(scores)]
+        rows = [f"{name}{k},{score:.4f}" for k, score in enumerate(scores)]
         (tmp_path / folder / "answers.csv").write_text("\n".join(["image_id,edema", *rows]) + "\n")
     return tmp_path
 
@@ -139,10 +140,13 @@ def test_scores_above_one_are_judged_by_a_cut(studies, capsys, cut):
         ("high", "--cut 'high' is not understood"),
         ("cuts.toml", "unknown concept 'oedema'"),
         ("youden@none", "none/truth.csv"),
+        ("youden@same", "same: holds images that will be asked about"),
     ],
 )
 def test_a_cut_that_cannot_be_read(studies, capsys, cut, says):
     Path("cuts.toml").write_text("oedema = 0.9\n")
+    Path("same").mkdir()
+    Path("same/truth.csv").write_text("image_id,edema\ns7,1\nt,0\n")
     code, said, _ = told(capsys, "--cut", cut)
     assert code == 2
     assert says in said

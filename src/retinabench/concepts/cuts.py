@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.banks.tables import read_bank
 from retinabench.concepts.examinees import read_answers
 from retinabench.core.errors import InputError, nearest
@@ -20,18 +21,17 @@ from retinabench.core.settings import read_toml
 from retinabench.metrics.clinical.thresholds import DecisionThreshold
 from retinabench.predictions.table import Predictions
 
-ALL = "all"
 
-
-def parse_cut(text: str | None, concepts: Sequence[str]) -> dict[str, float]:
-    """Return the cuts by concept; concepts without one are left out."""
+def parse_cut(text: str | None, asked: Bank) -> dict[str, float]:
+    """Return the cuts by concept of what is asked about; concepts without one are left out."""
+    concepts = asked.concepts
     if text is None:
         return {}
     if text.endswith(".toml"):
         return _of_file(Path(text), concepts)
     rule, at, folder = text.partition("@")
     if at:
-        return _chosen(DecisionThreshold.parse(rule), Path(folder), concepts)
+        return _chosen(DecisionThreshold.parse(rule), Path(folder), asked)
     try:
         value = float(text)
     except ValueError:
@@ -45,20 +45,22 @@ def parse_cut(text: str | None, concepts: Sequence[str]) -> dict[str, float]:
 def _of_file(path: Path, concepts: Sequence[str]) -> dict[str, float]:
     stated = read_toml(path)
     for name, value in stated.items():
-        if name not in (ALL, *concepts):
+        if name not in ("all", *concepts):
             raise InputError(f"has a cut of an unknown concept '{name}'", file=path, hint=nearest(name, concepts))
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
             raise InputError(f"the cut of '{name}' is no number", file=path, hint=f'Write "{name}" = 0.3.')
-    common = {} if ALL not in stated else dict.fromkeys(concepts, stated.pop(ALL))
+    common = dict.fromkeys(concepts, stated.pop("all")) if "all" in stated else {}
     return {name: float(value) for name, value in {**common, **stated}.items()}
 
 
-def _chosen(rule: DecisionThreshold, folder: Path, concepts: Sequence[str]) -> dict[str, float]:
-    """Choose cuts by a rule on the answers in a folder."""
-    bank = read_bank(folder / "truth.csv", concepts)
-    answers = read_answers(folder / "answers.csv", bank, concepts)
+def _chosen(rule: DecisionThreshold, folder: Path, asked: Bank) -> dict[str, float]:
+    """Choose cuts by a rule on the answers in a folder, which are about other images."""
+    bank = read_bank(folder / "truth.csv", asked.concepts)
+    if np.isin([bank.name(k) for k in range(bank.samples)], asked.ids if asked.ids is not None else []).any():
+        raise InputError("holds images that will be asked about", file=folder, hint="Choose cuts on others.")
+    answers = read_answers(folder / "answers.csv", bank, asked.concepts)
     cuts = {}
-    for column, concept in enumerate(concepts):
+    for column, concept in enumerate(asked.concepts):
         known = np.flatnonzero(bank.truth[:, column] >= 0)
         scores = [answers(int(sample), concept) for sample in known]
         # The rules know their scores by rank alone: a score need not be a probability.

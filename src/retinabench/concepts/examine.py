@@ -64,7 +64,7 @@ def examine_files(
 ) -> ExaminationReport:
     """Examine a table of answers against the truth and write all files; a transcript found there is continued."""
     bank, panel = read_reference(truth, options.concepts, options.reference, options.reader_seed)
-    given = read_answers(answers, bank, parse_cut(options.cut, bank.concepts))
+    given = read_answers(answers, bank, parse_cut(options.cut, bank))
     return examine_bank(bank, given, out, options, panel, progress=progress)
 
 
@@ -104,7 +104,7 @@ def examine_bank(
         confidence=options.confidence,
         seed=options.seed,
         rules=options.rules,
-        cut=parse_cut(options.cut, bank.concepts),
+        cut=parse_cut(options.cut, bank),
         fixed=options.fixed,
         nonce=options.nonce,
         transcript=out / "transcript.jsonl",

@@ -340,10 +340,7 @@ SLOPES = 9.0  # the sequence is narrowest, beside a fixed number, where a ninth 
 def ranking(
     truth: NDArray[np.int64], prob: Floats, patient: NDArray[np.int64], of: Sequence[int] | None, alpha: float = ALPHA
 ) -> AnswerRanking:
-    """Return the AUROC of answers, (q,) each, with its interval; `of` counts the patients without and with the concept.
-
-    Without `of`, the number of answers was fixed beforehand.
-    """
+    """Return the AUROC of answers (q,); `of`: patients without and with the concept, None if their number was fixed."""
     positives = int(truth.sum())
     if not 0 < positives < len(truth):
         return AnswerRanking(None, *ANYTHING, 0)
