@@ -178,7 +178,7 @@ class Transcript:
                 # A new file, a first line that was cut short, or one without an answer that is stated anew.
                 begun = sealed(header).startswith(content) or _unanswered(content[:whole], header)
                 if not begun:
-                    self.past, self.heads = read_lines(path, content[:whole], header)
+                    self.past, self.heads = read_lines(path, content[:whole] or b"{}\n", header)
                 handle.seek(0 if begun else whole)
                 handle.truncate()
             except OSError as error:
