@@ -289,7 +289,7 @@ def _meaning(row: Row, column: str, layout: LabelTable, where: str) -> int:
 
 SEPARATOR = "@"
 MAJORITY, RANDOM = "majority", "random"
-MOST_PANELS = 200  # of which the spread between panels is estimated
+MOST_PANELS = 200  # of which the error between panels is estimated
 Votes = NDArray[np.int8]
 
 

@@ -97,7 +97,7 @@ class Strata:
 
 
 @dataclass(frozen=True)
-class PanelSpread:
+class PanelError:
     """How a number varies between panels of as many readers: its std, and the largest weight on images never asked about."""
 
     readers: int
@@ -116,8 +116,8 @@ class PanelSpread:
         return RateEnds(max(0.0, known * low), min(1.0, known * high + self.unknown))
 
 
-def panel_spreads(examined: Examination, panel: ReaderPanel, place: int) -> dict[str, PanelSpread]:
-    """Return the spread of sensitivity, specificity, accuracy and AUROC of a concept between panels."""
+def panel_errors(examined: Examination, panel: ReaderPanel, place: int) -> dict[str, PanelError]:
+    """Return how sensitivity, specificity, accuracy and AUROC of a concept differ between panels."""
     chosen = panel.sub_panels()
     truth = np.asarray(examined.bank.truth[:, place])
     sample, _, prob = examined.record.about(place)
@@ -149,7 +149,7 @@ def panel_spreads(examined: Examination, panel: ReaderPanel, place: int) -> dict
     unknown["auroc"] = min(1.0, unknown["sensitivity"] + unknown["specificity"])
     size, every = len(chosen[0]), len(panel.readers)
     return {
-        name: PanelSpread(every, float(np.std(some) * np.sqrt(size / (every - size))), unknown[name])
+        name: PanelError(every, float(np.std(some) * np.sqrt(size / (every - size))), unknown[name])
         for name, some in values.items()
     }
 
@@ -168,7 +168,7 @@ def enter_readers(examined: Examination, panel: ReaderPanel) -> Examination:
             made[AVERAGE] = strata((votes == sign).sum(axis=1) / np.maximum((votes >= 0).sum(axis=1), 1))
             against[measure] = {key: Rate(one.value, *one.bank(ALPHA), of=one.samples) for key, one in made.items()}
         if panel.truth == MAJORITY and len(panel.readers) > 1:
-            results[name] = _widened(results[name], panel_spreads(examined, panel, place), examined.rates)
+            results[name] = _widened(results[name], panel_errors(examined, panel, place), examined.rates)
         disputed = int(((votes == 1).any(axis=1) & (votes == 0).any(axis=1)).sum())
         concepts[name] = Disagreement(disputed, against, {m: _range(against[m], panel.readers) for m in SIGNS})
     return replace(examined, readers=Readers(panel.truth, panel.readers, concepts, results))
@@ -180,24 +180,24 @@ def _range(against: Mapping[str, Rate], readers: tuple[str, ...]) -> RateEnds | 
     return RateEnds(min(values), max(values)) if values else None
 
 
-def _widened(one: ConceptResult, spreads: dict[str, PanelSpread], rates: int) -> ConceptResult:
+def _widened(one: ConceptResult, errors: dict[str, PanelError], rates: int) -> ConceptResult:
     """Let the intervals of a concept hold what another panel would say."""
 
-    def wider(rate: Rate, spread: PanelSpread) -> Rate:
+    def wider(rate: Rate, error: PanelError) -> Rate:
         if rate.low is None or rate.high is None:
             return rate
-        low, high = spread.widened(rate.value, RateEnds(rate.low, rate.high), ALPHA)
+        low, high = error.widened(rate.value, RateEnds(rate.low, rate.high), ALPHA)
         new, simultaneous = (
-            ends and spread.widened(rate.value, ends, alpha)  # None for the accuracy
+            ends and error.widened(rate.value, ends, alpha)  # None for the accuracy
             for ends, alpha in ((rate.new, ALPHA), (rate.simultaneous, ALPHA / rates))
         )
         return replace(rate, low=low, high=high, new=new, simultaneous=simultaneous)
 
-    ends = spreads["auroc"].widened(one.auroc.value, RateEnds(one.auroc.low, one.auroc.high), ALPHA)
+    ends = errors["auroc"].widened(one.auroc.value, RateEnds(one.auroc.low, one.auroc.high), ALPHA)
     return replace(
         one,
-        sensitivity=wider(one.sensitivity, spreads["sensitivity"]),
-        specificity=wider(one.specificity, spreads["specificity"]),
-        accuracy=wider(one.accuracy, spreads["accuracy"]),
+        sensitivity=wider(one.sensitivity, errors["sensitivity"]),
+        specificity=wider(one.specificity, errors["specificity"]),
+        accuracy=wider(one.accuracy, errors["accuracy"]),
         auroc=one.auroc._replace(**ends._asdict()),
     )
