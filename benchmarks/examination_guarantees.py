@@ -9,9 +9,10 @@
 2. False findings: 14 concepts whose rates are exactly the goals (85 %, 80 %), and 100 to 1,000 questions: share of examinations
    with at least one "goal missed", at the end and at any time.
 3. Power: answers about a cell until a missed goal of 85 % is found, for rates of 50 to 75 %: one rate alone, and one of 28.
-4. Claims: three claims stated together, each false by one sample of 200: share of studies with a wrong decision.
-5. Readers: five readers of different strictness; share of intervals that miss the rate against each truth that is named in
-   `concepts/questioning/referral.py`, the worst of them, after questions that the answers steered and ended.
+4. Claims: three claims stated together, each false by one sample of 200: share of studies with a wrong decision. And one claim about
+   new patients that is false by one percent.
+5. Readers: panels of 3, 5 and 8 readers who differ in four ways; share of intervals that miss the rate against *another* panel of as
+   many readers who read the same images, when all was asked and after 60 of 200 questions.
 6. Patients: 1 to 8 samples each, alike within a patient (correlation 0, 0.5 and 1), patients with many samples worse: share of the
    intervals for new samples that miss, counted by patients (as the page does where a bank names them) and by samples (as it would
    without their names), at the end and at any time.
@@ -22,7 +23,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from functools import cache
 
 import numpy as np
@@ -30,13 +30,15 @@ from scipy import stats
 from toolkit import parse, print_head, print_row, share
 
 from retinabench.concepts.banks.bank import Bank
-from retinabench.concepts.banks.tables import ReaderPanel, majority, random_reader
+from retinabench.concepts.banks.tables import ReaderPanel, majority
 from retinabench.concepts.examinees import Answers
 from retinabench.concepts.inference.claims import Claim, bank_sequence, new_sequence
 from retinabench.concepts.inference.rates import LEAST
+from retinabench.concepts.inference.unpredictability import ranking as ranking_at
 from retinabench.concepts.inference.unpredictability import says_yes
 from retinabench.concepts.questioning.examination import examine
-from retinabench.concepts.questioning.referral import agreement, decisions, enter_readers
+from retinabench.concepts.questioning.readers import enter_readers
+from retinabench.concepts.questioning.referral import agreement, decisions
 from retinabench.metrics.clinical.thresholds import FrozenThreshold
 from retinabench.metrics.intervals import auroc_error
 from retinabench.predictions.table import Predictions
@@ -195,73 +197,69 @@ def claims(studies, of=200):
                     claim.update(0, 1, bool(order[claim.asked]), claim.asked + 1)
             wrong[together] += any(claim.decided == "holds" for claim in stated)
     print_row(*(share(count, studies) for count in wrong.values()))
+    print_head(
+        "A claim '>= 85 %' in new patients of whom 84 % are answered rightly, 200 with two samples each", "it holds in"
+    )
+    held = 0
+    for number in range(studies):
+        random = np.random.default_rng([9, number])
+        right = np.repeat(random.random(of) < 0.84, 2)
+        one = Claim("", 0, 1, True, 0.85, 0.95, 2 * of, new=True, counted=frozenset(range(0, 2 * of, 2)))
+        for after, sample in enumerate(random.permutation(2 * of).tolist(), 1):
+            one.update(0, 1, bool(right[sample]), after, sample)
+        held += one.decided == "holds"
+    print_row(share(held, studies))
 
 
-READERS = ("r1", "r2", "r3", "r4", "r5")
-
-
-def read_images(random, samples):
-    """Five readings and the model's answer about two concepts of images with a hidden severity."""
-    severity = random.random((samples, 2))
-    strict = np.array([0.45, 0.5, 0.55, 0.6, 0.65])
-    votes = (severity[:, :, None] + random.normal(0, 0.08, (samples, 2, 5)) > strict).astype(np.int8)
-    return votes, severity + random.normal(0, 0.15, (samples, 2)) > 0.55
+def votes_of(random, severity, readers, population):
+    """Votes (n, 1, R) of a panel: readers of different strictness, of a rare concept, who err at random, or of two schools."""
+    if population == "errors at random":
+        ill, chance = severity > 0.6, random.random((len(severity), readers))
+        seen = np.where(ill[:, None], chance < random.beta(8, 2, readers), chance > random.beta(18, 2, readers))
+        return seen.astype(np.int8)[:, None]
+    strict = {
+        "strictness": lambda: random.normal(0.55, 0.08, readers),
+        "rare concept": lambda: random.normal(0.85, 0.06, readers),
+        "two schools": lambda: random.choice([0.45, 0.65], readers),
+    }[population]()
+    return (severity[:, None] + random.normal(0, 0.08, (len(severity), readers)) > strict).astype(np.int8)[:, None]
 
 
 def readers(examinations):
-    columns = "truth | rate against | this bank | new samples"
+    columns = "readers | who differ by | questions | sensitivity | specificity | accuracy | AUROC | width of the first"
     print_head(
-        f"Intervals that miss where several readers are the truth, in percent: {examinations} examinations each",
-        columns,
+        f"Intervals that miss what another panel says, in percent: {examinations} panels each, 200 images", columns
     )
-    random = np.random.default_rng(99)
-    everyone, yes = read_images(random, 400_000)
-    reading = everyone[np.arange(len(everyone)), :, random.integers(0, 5, len(everyone))]
-    population = {"majority": majority(everyone), "random": reading, "r2": everyone[:, :, 1]}
-    for truth, values in population.items():
-        others = ReaderPanel(READERS, everyone, truth).others() if truth == "majority" else {}
-        missed, cells, against = Counter(), 4 * examinations, {truth: values} | others
-        for number in range(examinations):
-            missed.update(misses_of_readers(number, truth, against, yes))
-        worst = {
-            what: max(n for key, n in missed.items() if key[0] == what) for what in ("accuracy", "AUROC", "reader")
-        }
-        for key in against:
-            print_row(
-                truth, key, share(missed["bank", key], cells), share(missed["new",], cells) if key == truth else ""
-            )
-        print_row(truth, "accuracy, the worst of these", share(worst["accuracy"], cells // 2), "")
-        print_row(truth, "AUROC, the worst of these", "", share(worst["AUROC"], cells // 2))
-        print_row(truth, "each reader, the worst", share(worst["reader"], cells), "")
-
-
-def misses_of_readers(number, truth, against, yes):
-    """Count the intervals of one examination that miss, by what they are of and by whom it is compared with."""
-    random, missed = np.random.default_rng([5, number]), Counter()
-    votes, said = read_images(random, 150)
-    chosen = {"majority": majority(votes), "random": random_reader(votes, random), "r2": votes[:, :, 1]}
-    bank, panel = Bank(None, "ab", np.ascontiguousarray(chosen[truth])), ReaderPanel(READERS, votes, truth)
-    answers = Answers(bank, np.where(said, 0.9, 0.1))
-    found = enter_readers(examine(bank, answers, strategy="uncertainty", patience=15, seed=number), panel)
-    possible = {truth: bank.truth} | (panel.others() if truth == "majority" else {})
-    for k, name in enumerate("ab"):
-        one = found[name]
-        for key, values in possible.items():
-            known = values[:, k] >= 0
-            missed["accuracy", key] += outside(one.accuracy, np.mean(said[known, k] == values[known, k]))
-        for key, values in against.items():
-            p = np.mean([np.mean(yes[values[:, k] == sign, k] == sign) for sign in (0, 1)])
-            missed["AUROC", key] += not one.auroc.low <= p <= one.auroc.high
-        for sign, measure in ((0, "specificity"), (1, "sensitivity")):
-            ends = getattr(one, measure)
-            for key, values in possible.items():
-                missed["bank", key] += outside(ends, np.mean(said[values[:, k] == sign, k] == sign))
-            p = np.mean(yes[against[truth][:, k] == sign, k] == sign)
-            missed["new",] += not ends.new.low <= p <= ends.new.high
-            for place, reader in enumerate(READERS):
-                p = np.mean(said[votes[:, k, place] == sign, k] == sign)
-                missed["reader", reader] += outside(found.readers.concepts[name].against[measure][reader], p)
-    return missed
+    names = ("sensitivity", "specificity", "accuracy", "auroc")
+    for count in (3, 5, 8):
+        for population in ("strictness", "rare concept", "errors at random", "two schools"):
+            for questions in (None, 60):
+                missed, width = dict.fromkeys(names, 0), 0.0
+                for number in range(examinations):
+                    random = np.random.default_rng([5, number])
+                    severity = random.random(200)
+                    prob = np.clip(
+                        severity + random.normal(0, 0.15, 200) - (0.3 if population == "rare concept" else 0.05), 0, 1
+                    )
+                    votes, others = (votes_of(random, severity, count, population) for _ in range(2))
+                    bank, other = Bank(None, "a", majority(votes, random)), majority(others, random)[:, 0]
+                    if not bank.cells.all() or len(set(other)) < 2:
+                        continue
+                    done = examine(bank, Answers(bank, prob[:, None]), questions=questions, seed=number)
+                    found = enter_readers(done, ReaderPanel(tuple(map(str, range(count))), votes, "majority"))["a"]
+                    yes = prob > 0.5
+                    told = (
+                        yes[other == 1].mean(),
+                        1 - yes[other == 0].mean(),
+                        np.mean(yes == other),
+                        auroc_error(other, prob).auroc,
+                    )
+                    for name, value in zip(names, told, strict=True):
+                        ends = getattr(found, name)
+                        missed[name] += not ends.low - 1e-9 <= value <= ends.high + 1e-9
+                    width += found.sensitivity.high - found.sensitivity.low
+                cells = (share(missed[name], examinations) for name in names)
+                print_row(count, population, questions or "all", *cells, f"{width / examinations:.2f}")
 
 
 def alike(random, patients, correlation):
@@ -312,7 +310,7 @@ def patients(examinations):
 
 
 def ranking(examinations):
-    columns = "samples | strategy | stop | end | ever | DeLong, end | mean width | DeLong"
+    columns = "samples | strategy | stop | end | ever | fixed number, end | mean width | fixed number"
     print_head(f"Intervals of the AUROC that miss, in percent: {examinations} examinations each", columns)
     plan = [("single", strategy, rule) for strategy in ("precision", "uncertainty") for rule in list(RULES)[:3]]
     plan += [("1 to 8 of a patient", "uncertainty", rule) for rule in list(RULES)[:2]]
@@ -329,19 +327,13 @@ def ranking(examinations):
             done = examine(bank, answers, strategy=strategy, seed=number, **RULES[rule])
             area = stats.norm.cdf(1 / np.sqrt(2 if kind == "single" else 4))
             sample, sign, prob = done.record.about(0)
-            kinds = [sign == side for side in (0, 1)]
-            old = auroc_error(sign, prob).interval() if all(map(np.any, kinds)) else (0.0, 1.0)
-            if done.answered.patients is not None:
-                rows = done.answered.patients.compared(truth[:, 0])
-                kinds = [one & np.isin(sample, some) for one, some in zip(kinds, rows, strict=True)]
-            pairs = min(int(one.sum()) for one in kinds)
-            above = (1 + np.sign(prob[kinds[1]][:pairs] - prob[kinds[0]][:pairs])) / 2
-            found = [ends(float(total), n) for n, total in enumerate(np.cumsum(above), 1)]
-            misses = [not one.low <= area <= one.high for one in found] or [False]
-            stated = done["a"].auroc
-            assert (stated.low, stated.high) == (found[-1] if found else (0.0, 1.0))
-            tally += misses[-1], any(misses), not old[0] <= area <= old[1]
-            width += stated.high - stated.low, np.nan_to_num(old[1] - old[0], nan=1)
+            of = [len(np.unique(patient[truth[:, 0] == side])) for side in (0, 1)]
+            steps = [*range(4, len(sample), 4), len(sample)]
+            found = [ranking_at(sign[:n], prob[:n], patient[sample[:n]], of) for n in steps]
+            misses = [not one.low <= area <= one.high for one in found]
+            fixed = ranking_at(sign, prob, patient[sample], None)
+            tally += misses[-1], any(misses), not fixed.low <= area <= fixed.high
+            width += found[-1].high - found[-1].low, fixed.high - fixed.low
         missed = (share(count, examinations) for count in tally)
         print_row(kind, strategy, rule, *missed, *(f"{one / examinations:.2f}" for one in width))
 

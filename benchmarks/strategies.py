@@ -2,8 +2,9 @@
 
     python benchmarks/strategies.py [FOLDER ...]
 
-FOLDER: what `retinabench lesions` wrote. Asked are its network and the synthetic examinees of the publication; without a
-folder, those examinees on 120 drawn retinas. Ten repetitions, 95 % intervals of the mean. Levels: 50, 80 and 95 % of the way
+FOLDER: what `retinabench lesions` wrote, or a truth.csv and answers.csv. The table is CSV, as `docs/tables/strategies.csv`.
+Asked are its network, whose answers are the same in every repetition, and the synthetic examinees of the publication, whose answers
+are drawn anew; without a folder, those examinees on 120 drawn retinas. Ten repetitions, 95 % intervals of the mean. Levels: 50, 80 and 95 % of the way
 down. The widths are those of the companion's intervals of sensitivity and specificity after a third of the questions: the mean
 over all cells, and the widest; strategies whose companion is not valid have none. The last row leaves saturated
 cells in the choice, as published. Half a minute per bank.
@@ -11,6 +12,7 @@ cells in the choice, as published. Half a minute per bank.
 
 from __future__ import annotations
 
+import csv
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +22,7 @@ from scipy import stats
 
 from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.banks.masks import drawn
-from retinabench.concepts.banks.tables import read_bank
+from retinabench.concepts.banks.tables import read_reference
 from retinabench.concepts.examinees import SYNTHETIC, Examinee, read_answers
 from retinabench.concepts.questioning.examination import examine
 from retinabench.concepts.questioning.strategies import STRATEGIES
@@ -33,20 +35,20 @@ LEVELS = {"50 %": 0.5, "80 %": 0.8, "95 %": 0.95}
 
 def main() -> None:
     folders = [Path(argument) for argument in sys.argv[1:]]
+    table = csv.writer(sys.stdout)
+    table.writerow(["examinee", "strategy", *(f"questions to {level}" for level in LEVELS), "mean width", "widest"])
     if not folders:
         images = drawn(120, population="shifted")
-        show("120 drawn retinas", Bank(images.sample_id, images.concepts, images.truth.astype(np.int8)))
+        show(table, "120 drawn retinas", Bank(images.sample_id, images.concepts, images.truth.astype(np.int8)))
     for folder in folders:
-        show(str(folder), read_bank(folder / "truth.csv"), folder / "answers.csv")
+        show(table, folder.name, read_reference(folder / "truth.csv")[0], folder / "answers.csv")
 
 
-def show(title: str, bank: Bank, answers: Path | None = None) -> None:
-    print(f"## {title}: {bank.samples} samples, {int(bank.cells.sum())} questions\n")
-    print(f"| examinee | strategy | {' | '.join(LEVELS)} | mean width | widest |\n|---|---|---|---|---|---|---|")
+def show(table, title: str, bank: Bank, answers: Path | None = None) -> None:
     factories = {name: lambda seed, make=SYNTHETIC[name]: make(bank, seed) for name in PUBLISHED}
     if answers is not None:
-        table = read_answers(answers, bank)
-        factories = {"network": lambda seed: table, **factories}
+        given = read_answers(answers, bank)
+        factories = {"network": lambda seed: given, **factories}
     for name, factory in factories.items():
         courses = {strategy: course(bank, factory, strategy) for strategy in STRATEGIES if strategy != "claims"}
         courses["uncertainty, published rule"] = course(bank, factory, "uncertainty", "published")
@@ -57,8 +59,8 @@ def show(title: str, bank: Bank, answers: Path | None = None) -> None:
             levels = [start - share * (start - lowest) for share in LEVELS.values()]
             cells = [interval(mean_interval(questions_to(rows, level)), 0) for level in levels]
             mean, widest = ("", "") if "rule" in strategy else widths(bank, factory, strategy)
-            print(f"| {name} | {strategy} | {' | '.join([*cells, mean, widest])} |")
-    print()
+            table.writerow([f"{title}, {name}", strategy, *cells, mean, widest])
+            sys.stdout.flush()
 
 
 def course(bank: Bank, factory: Callable[[int], Examinee], strategy: str, rules: str = "corrected") -> np.ndarray:

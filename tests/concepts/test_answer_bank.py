@@ -93,13 +93,7 @@ def test_wrong_options_are_one_line(words, message, tmp_path, capsys):
 
 
 def test_what_answers_and_what_is_asked_fit_together(tmp_path, capsys):
-    (tmp_path / "truth.csv").write_text("image_id,x\na,1\nb,0\n")
-    truth = ["--truth", str(tmp_path / "truth.csv")]
     for words, message in (
-        ([], "name either --truth (a table) or --bank (images)"),
-        ([*truth, "--bank", "synthetic"], "name either --truth"),
-        ([*truth, "--examinee", "resnet18"], "holds no images that a network could be asked about"),
-        ([*truth, "--answers", "a.csv", "--examinee", "unbiased"], "exclude each other"),
         (["--bank", "synthetic", "--trained", "head"], "Set model.weights"),
         (["--bank", "synthetic", "--images", "20", "--trained", "nothing"], "before it is trained"),
     ):

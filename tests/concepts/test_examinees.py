@@ -132,26 +132,6 @@ def test_one_who_always_says_yes():
         assert one["gp"]["u_plus"] > 1
 
 
-@pytest.mark.parametrize(
-    ("value", "says"),
-    [(np.nan, "has no answer for image 'image3'"), (1.5, r"is 1.5, outside \[0, 1\]"), (-0.1, "is -0.1")],
-)
-def test_wrong_tables(value, says):
-    bank = make_bank()
-    probs = np.full(bank.truth.shape, 0.5)
-    probs[3, 1] = value
-    with pytest.raises(InputError, match=f"row 4, column 'haemorrhage': {says}"):
-        Answers(bank, probs)
-    with pytest.raises(InputError, match="shape"):
-        Answers(bank, probs[:5])
-
-
-def test_no_answer_is_needed_where_the_truth_is_unknown():
-    bank = Bank(None, "ab", np.array([[0, 1], [-1, 0]], np.int8))
-    answers = Answers(bank, np.array([[0.1, 0.2], [np.nan, 0.3]]))
-    assert examine(bank, answers).bins.sum() == 3
-
-
 def test_millions_of_regions_stay_on_the_disk(tmp_path):
     import tracemalloc
 

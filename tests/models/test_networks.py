@@ -10,6 +10,7 @@ from torch import nn
 from retinabench.models.build import build_published, initialise
 from retinabench.models.last_layer import split_last_layer
 from retinabench.models.networks.convolutional import LSTM, lenet_smooth, vgg
+from retinabench.models.networks.drn import drn_d_22
 from retinabench.models.networks.efficientnet_lite import efficientnet_lite0
 from retinabench.models.networks.resnet import FilterResponseNorm, Layer, resnet18, resnet50
 from retinabench.models.networks.small import student_2
@@ -29,6 +30,7 @@ from retinabench.models.settings import ModelConfig
         # With the 1,000 classes of ImageNet: torchvision, and the TensorFlow repository (4.7, 5.4, 6.1, 8.2 and 13.0 million).
         ("resnet18", {"outputs": 1000}, 11_689_512),
         ("resnet34", {"outputs": 1000}, 21_797_672),
+        ("drn_d_22", {"outputs": 1000}, 16_393_752),  # 16.4 million in the repository of Yu et al.
         ("resnet50", {"outputs": 1000}, 25_557_032),
         ("efficientnet_lite0", {"outputs": 1000}, 4_652_008),
         ("efficientnet_lite1", {"outputs": 1000}, 5_416_680),
@@ -128,6 +130,26 @@ def test_imagenet_weights_give_what_their_own_package_computes(number, side):
     with torch.no_grad():
         expected = theirs.extract_features(images).mean(dim=(2, 3))
         assert torch.allclose(split_last_layer(ours).features(images), expected, atol=1e-5)
+
+
+def test_a_dilated_network_keeps_an_eighth_of_the_side_and_sees_as_far():
+    """Its eight levels: the sides of what they return, and how far a pixel of the last one sees."""
+    network, x, sides = drn_d_22(width=2).eval(), torch.zeros(1, 3, 64, 64), []
+    with torch.no_grad():
+        for number in range(9):
+            x = network.get_submodule(f"layer{number}")(x)
+            sides.append(x.shape[-1])
+    assert sides == [64, 64, 32, 16, 8, 8, 8, 8, 8]
+    for module in network.modules():
+        if isinstance(module, torch.nn.Conv2d):
+            torch.nn.init.constant_(module.weight, 1e-3)
+    image = torch.zeros(1, 3, 256, 256, requires_grad=True)
+    x = image
+    for number in range(9):
+        x = network.get_submodule(f"layer{number}")(x + 1e-3)
+    x[0, 0, 16, 16].backward()
+    rows = image.grad.abs().sum(dim=(0, 1, 3)).nonzero()
+    assert rows.max() - rows.min() > 200
 
 
 def test_parameter_names_are_those_of_the_common_libraries():

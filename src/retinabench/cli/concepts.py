@@ -174,8 +174,8 @@ StrategyName = Annotated[
     option(
         "--strategy",
         "NAME",
-        "precision, uncertainty, random, unpredictability, uncertainty+unpredictability or claims; default: claims with --claim, "
-        "otherwise precision.",
+        "round-robin, precision, uncertainty, random, unpredictability, uncertainty+unpredictability or claims; default: claims with --claim, "
+        "otherwise round-robin.",
     ),
 ]
 
@@ -186,8 +186,8 @@ Claims = Annotated[
     option(
         "--claim",
         "CLAIM",
-        "Stop when decided, such as 'sensitivity of haemorrhage >= 0.85'; may be repeated. Decided only if stated before the "
-        "first question.",
+        "Stop when decided, such as 'sensitivity of haemorrhage >= 0.85', about this bank, or the same with 'in new patients' at its "
+        "end; may be repeated. Decided only if stated before the first question.",
     ),
 ]
 
@@ -225,6 +225,34 @@ ReferAt = Annotated[
 
 Confidence = Annotated[float, option("--confidence", "X", "Of the decisions of all claims together.")]
 
+Cut = Annotated[
+    str | None,
+    option(
+        "--cut",
+        "CUT",
+        "From which answer on a concept is a yes: a number, a TOML file with one per concept, or RULE@FOLDER, which chooses it on other "
+        "answers, such as youden@FOLDER; default: above one half.",
+    ),
+]
+
+Intervals = Annotated[
+    Literal["sequence", "fixed"],
+    typer.Option(
+        "--intervals",
+        help="sequence: hold whenever one stops; fixed: narrower, every question is asked. Recorded beforehand.",
+    ),
+]
+
+Nonce = Annotated[
+    str | None,
+    option("--nonce", "TEXT", "From the auditor, after bank and claims are known: the seed follows from it."),
+]
+
+Verify = Annotated[
+    Path | None,
+    option("--verify", "TRANSCRIPT", "Replay a transcript against --truth (and --answers) instead of asking anything."),
+]
+
 QuestionRules = Annotated[
     Literal["corrected", "published"],
     typer.Option("--rules", help="corrected: skip saturated cells; published: ask them until empty."),
@@ -248,11 +276,15 @@ def examine(
     predictions: MainDecision = None,
     threshold: ReferAt = "0.5",
     rules: QuestionRules = "corrected",
+    cut: Cut = None,
+    intervals: Intervals = "sequence",
+    nonce: Nonce = None,
+    verify: Verify = None,
     seed: Seed = 0,
     quiet: Silent = False,
 ) -> None:
     """Question a classifier concept by concept: which lesions does it grasp, from as few questions as possible?"""
-    from retinabench.concepts.examine import ExamineOptions
+    from retinabench.concepts.examine import ExamineOptions, summary_lines, verify_files
 
     options = ExamineOptions(
         concepts=[name.strip() for name in concepts.split(",")] if concepts else None,
@@ -265,8 +297,21 @@ def examine(
         predictions=predictions,
         threshold=threshold,
         rules=rules,
+        cut=cut,
+        fixed=intervals == "fixed",
+        nonce=nonce,
         seed=seed,
     )
+    if verify is not None:
+        if truth is None:
+            raise InputError("--verify needs --truth", hint="The truth.csv beside the transcript, or your own copy.")
+        lines = summary_lines(verify_files(truth, verify, options, answers))
+        say(
+            f"Verified: every line of {verify} follows from the first one{'' if answers is None else ' and the answers'}."
+        )
+        for line in lines:
+            say(line)
+        return
     found = _examined(answers, truth, bank, out, options, asked, progress_of(quiet))
     _say_found(found, out)
 

@@ -1,5 +1,5 @@
 """Questioning a classifier concept by concept: the concept-centric visual Turing test (NumPy and SciPy; torch only in
-`examinees/network.py`)::
+`network.py`)::
 
     from retinabench.concepts.banks.tables import read_bank
     from retinabench.concepts.examinees import read_answers
@@ -17,7 +17,8 @@ positive samples of haemorrhage are one cell, all negative ones another. An *exa
 `Examination.to_dict()`:
 
     {"schema": "retinabench.examination/2", "strategy", "seed", "reading", "rules", "asked": n,
-     "stopped": "questions" | "tolerance" | "patience" | "claims" | "all asked",
+     "stopped": "questions" | "tolerance" | "patience" | "claims" | "no sample left" | "all asked",
+     "cut": {name: number}, "intervals": "sequence" | "fixed", "nonce": text or None, "transcript": SHA-256 or None,
      "bank": {"hash", "samples", "concepts": [names], "positives": {name: n}, "negatives": {name: n}, "unknown": {name: n}},
      "concepts": {name: {
          "counts": {"tn", "fp", "fn", "tp"}, "bins": [100 counts],
@@ -28,14 +29,14 @@ positive samples of haemorrhage are one cell, all negative ones another. An *exa
          "accuracy": {"value", "low", "high"},
          "auroc": {"value", "low", "high", "pairs": n}}},
      "progress": {"questions": [0, 1, …, n], "uncertainty": [mean over concepts and signs after so many questions]},
-     "claims": [{"text", "concept", "measure", "goal", "confidence", "together": n, "registered": bool,
+     "claims": [{"text", "concept", "measure", "scope", "goal", "confidence", "together": n, "registered": bool,
                  "decided": "holds" | "fails" | "undecided", None if not registered, "after": n or None, "asked", "of"}],
      "error_control": {"alpha": 0.05, "rates": n},
      "companion_valid": bool, "notes": [sentences]}
 
 A value is the share of correct answers; low and high are a confidence sequence for this bank, `new` one for new samples, and
 `simultaneous` one that holds together with those of all other rates. Where patients have several samples in a cell, its rate has
-"patients": {"right", "asked", "of"}, which is what its intervals for new samples count (`inference/patients.py`). The verb `examine` adds "goals": {concept: {measure: rate}}, as
+"patients": {"right", "asked", "of"}, which is what its intervals for new samples count (`inference/rates.py`). The verb `examine` adds "goals": {concept: {measure: rate}}, as
 `--goal` states them, "findings": [{"concept", "measure", "goal", "finding": "met" | "missed"}], and to `bank` the pairs of concepts that
 come "together": [{"concepts": [2 names], "both": n, "one": n}]. Where a cell is empty (no positive in the bank), value, low and
 high of its rate are None and "why" says so; where it was not asked, value is None and the interval is [0, 1].

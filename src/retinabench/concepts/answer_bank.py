@@ -58,7 +58,7 @@ def examine_synthetic(
     truth: Path, name: str, out: Path, options: ExamineOptions, resources: Resources
 ) -> ExaminationReport:
     """Question a synthetic examinee about a table of truth."""
-    bank, panel = read_reference(truth, options.concepts, options.reference, options.seed)
+    bank, panel = read_reference(truth, options.concepts, options.reference, options.reader_seed)
     examinee = SYNTHETIC[name](bank, options.seed)
     return examine_bank(bank, examinee, out, options, panel, progress=resources.progress)
 

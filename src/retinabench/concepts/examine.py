@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.banks.tables import ReaderPanel, read_reference
+from retinabench.concepts.cuts import parse_cut
 from retinabench.concepts.examinees import Examinee, read_answers
 from retinabench.concepts.inference.rates import Rate
-from retinabench.concepts.questioning.examination import examine
-from retinabench.concepts.questioning.referral import Decisions, agreement, decisions, enter_readers
+from retinabench.concepts.questioning.examination import examine, replay
+from retinabench.concepts.questioning.readers import enter_readers
+from retinabench.concepts.questioning.referral import Decisions, agreement, decisions
+from retinabench.concepts.questioning.transcript import recorded_header, seed_of
 from retinabench.concepts.report.findings import ExaminationReport, claim_verdicts, parse_goals, recognised, together
 from retinabench.concepts.report.page import write_report
 from retinabench.core.errors import InputError
@@ -24,7 +27,7 @@ from retinabench.predictions.io import read_predictions
 
 @dataclass(frozen=True)
 class ExamineOptions:
-    """Options of an examination, as `questioning.loop.examine` takes them."""
+    """Options of an examination, as `questioning.examination.examine` takes them."""
 
     concepts: Sequence[str] | None = None
     strategy: str | None = None
@@ -36,6 +39,9 @@ class ExamineOptions:
     reference: str | None = None
     threshold: str = "0.5"
     rules: Literal["corrected", "published"] = "corrected"
+    cut: str | None = None
+    fixed: bool = False
+    nonce: str | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -44,14 +50,35 @@ class ExamineOptions:
         if not self.claims and self.confidence != 0.95:
             hint = "State one with --claim; all other intervals are at 95 %."
             raise InputError("--confidence is of the decisions of claims", hint=hint)
+        if self.nonce is not None and self.seed:
+            raise InputError("--nonce decides the seed", hint="Leave --seed out.")
+
+    @property
+    def reader_seed(self) -> int:
+        """The seed that draws readers and decides ties, before there is a bank."""
+        return self.seed if self.nonce is None else seed_of("readers", self.nonce)
 
 
 def examine_files(
     answers: Path, truth: Path, out: Path, options: ExamineOptions, *, progress: Progress = QUIET
 ) -> ExaminationReport:
     """Examine a table of answers against the truth and write all files; a transcript found there is continued."""
-    bank, panel = read_reference(truth, options.concepts, options.reference, options.seed)
-    return examine_bank(bank, read_answers(answers, bank), out, options, panel, progress=progress)
+    bank, panel = read_reference(truth, options.concepts, options.reference, options.reader_seed)
+    given = read_answers(answers, bank, parse_cut(options.cut, bank))
+    return examine_bank(bank, given, out, options, panel, progress=progress)
+
+
+def verify_files(truth: Path, transcript: Path, options: ExamineOptions, answers: Path | None) -> ExaminationReport:
+    """Replay a transcript: every question and answer is the one that follows from its first line, the truth and the answers."""
+    header = recorded_header(transcript)
+    if not header:
+        raise InputError("holds no transcript with answers", file=transcript)
+    nonce, cut = header.get("nonce"), header.get("cut")
+    options = replace(options, nonce=nonce, seed=header["seed"] if nonce is None else 0)
+    bank, panel = read_reference(truth, options.concepts, options.reference, options.reader_seed)
+    examinee = None if answers is None else read_answers(answers, bank, cut or {})
+    examined = replay(bank, transcript, examinee)
+    return ExaminationReport(examined if panel is None else enter_readers(examined, panel))
 
 
 def examine_bank(
@@ -66,6 +93,7 @@ def examine_bank(
     """Examine any examinee and write all files; a transcript found there is continued."""
     # What is wrong in an option or a file is refused before the questions begin.
     goals, decided = parse_goals(options.goals, bank.concepts), _decisions(bank, options)
+    _announce(bank, options, progress)
     examined = examine(
         bank,
         examinee,
@@ -76,6 +104,9 @@ def examine_bank(
         confidence=options.confidence,
         seed=options.seed,
         rules=options.rules,
+        cut=parse_cut(options.cut, bank),
+        fixed=options.fixed,
+        nonce=options.nonce,
         transcript=out / "transcript.jsonl",
     )
     if panel is not None:
@@ -85,6 +116,17 @@ def examine_bank(
     write_json(out / "examination.json", report.to_dict(), checked=True)
     write_report(report, out)
     return report
+
+
+MANY = 100_000  # questions, which take about a quarter of a minute
+
+
+def _announce(bank: Bank, options: ExamineOptions, progress: Progress) -> None:
+    """Say beforehand how many questions an examination asks that will take long."""
+    questions = min(int(bank.cells.sum()), options.questions or 10**12)
+    if questions > MANY and not options.claims:
+        minutes = questions / MANY / 4
+        progress.say(f"{questions:,} questions will be asked, about {minutes:.1f} minutes; --questions N asks fewer.")
 
 
 def _decisions(bank: Bank, options: ExamineOptions) -> Decisions | None:
@@ -107,7 +149,8 @@ def summary_lines(report: ExaminationReport) -> list[str]:
         claim, rate = verdict.claim, verdict.rate
         after = f", decided after {claim.after} questions" if claim.after else ""
         counts = f"{rate.right} of {rate.asked} answers were right"
-        lines.append(f"{verdict.says} in this bank: {claim.text}{after}; {counts}. For new samples it {verdict.new}.")
+        more = "" if verdict.of_new_patients else f" For new samples it {verdict.new}."
+        lines.append(f"{verdict.says} in {claim.scope}: {claim.text}{after}; {counts}.{more}")
     lines += [f"Exploratory, not decided: {claim.text}." for claim in found.claims if not claim.registered]
     for standing in ("missed", "met", "open"):
         goals = [
@@ -118,6 +161,8 @@ def summary_lines(report: ExaminationReport) -> list[str]:
         said = zip(SHOWN, astuple(recognised(report)), strict=True)
         lines.append("; ".join(f"{text}: {', '.join(names)}" for text, names in said if names) + ".")
     lines.append(f"{found.asked:,} questions asked, stopped by: {found.stopped}.")
+    if found.head:
+        lines.append(f"Transcript: {found.head} (SHA-256 of its last line, which names the one before it, and so on).")
     lines.append(f"{'':<{width}}  {'sensitivity':<28}specificity (95 % interval, asked/all)")
     for name, one in found.concepts.items():
         cells = "".join(f"{_rate(rate):<28}" for rate in (one.sensitivity, one.specificity))

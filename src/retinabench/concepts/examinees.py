@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +22,9 @@ class Answers:
     """A table of answers to every question of a bank."""
 
     def __init__(
-        self, bank: Bank, probs: NDArray[np.floating], source: str | None = None, rows: Sequence[int] | None = None
-    ) -> None:
+        self, bank: Bank, probs: NDArray[np.floating], source: str | None = None, rows: Sequence[int] | None = None,
+        cut: Collection[str] = (),
+    ) -> None:  # fmt: skip
         check = Check(source)
         if probs.shape != bank.truth.shape:
             raise check.fail("probs", None, f"the answers have shape {probs.shape}, the bank {bank.truth.shape}")
@@ -33,7 +34,10 @@ class Answers:
             digest.update(part.data)
             if part.min() >= 0 and part.max() <= 1:
                 continue
-            bad = ~((part >= 0) & (part <= 1)) & (np.asarray(bank.truth[start : start + CHUNK]) >= 0)
+            any_score = np.isin(bank.concepts, list(cut))
+            bad = ~((part >= 0) & (part <= 1) | (np.isfinite(part) & any_score)) & (
+                np.asarray(bank.truth[start : start + CHUNK]) >= 0
+            )
             if bad.any():
                 row, column = np.argwhere(bad)[0]
                 value, sample = part[row, column], start + int(row)
@@ -51,24 +55,25 @@ class Answers:
         return float(self._probs[sample, self._column[concept]])
 
 
-def read_answers(path: str | Path, bank: Bank) -> Answers:
-    """Read P(yes) for every image and concept of a bank; other images and columns are left aside.
+def read_answers(path: str | Path, bank: Bank, cut: Collection[str] = ()) -> Answers:
+    """Read P(yes) for every image and concept of a bank, or any score where a concept has a `cut`; others are left aside.
 
     Raises `InputError` naming the file and the images or columns that are missing, or row and column of a bad value.
     """
     path = Path(path)
     image_id, names, values = read_concepts(path, bank.concepts)
-    if not (values.min() >= 0 and values.max() <= 1) and (wrong := (values < 0) | (values > 1)).any():
+    wrong = ((values < 0) | (values > 1)) & ~np.isin(names, list(cut))
+    if wrong.any():
         row, column = np.argwhere(wrong)[0]
-        looks = "A probability lies between 0 and 1."
+        looks = "A probability lies between 0 and 1; for other scores state from which one on yes is said, with --cut."
         if np.nanmin(values) < 0:
-            looks = "These look like logits: apply the sigmoid."
+            looks = "These look like logits: apply the sigmoid, or state from which score on yes is said, with --cut."
         elif np.nanmax(values) > 2:
-            looks = "These look like percentages: divide by 100."
+            looks = "These look like percentages: divide by 100, or state from which score on yes is said, with --cut."
         problem = f"is {values[row, column]:g}, outside [0, 1]"
         raise InputError(problem, file=path, row=int(row) + 1, column=names[column], hint=looks)
     if bank.ids is not None and np.array_equal(bank.ids, image_id):  # most often one program writes both tables
-        return Answers(bank, values, source=str(path))
+        return Answers(bank, values, source=str(path), cut=cut)
     Check(str(path)).unique("image_id", image_id)
     place = {name: row for row, name in enumerate(image_id.tolist())}
     wanted = [bank.name(sample) for sample in range(bank.samples)]
@@ -78,7 +83,7 @@ def read_answers(path: str | Path, bank: Bank) -> Answers:
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
         raise InputError(f"has no row for {shown}{more}", file=path, hint="Answer every image of the truth file.")
     rows = [place[name] for name in wanted]
-    return Answers(bank, values[rows], source=str(path), rows=rows)
+    return Answers(bank, values[rows], source=str(path), rows=rows, cut=cut)
 
 
 def synthetic(bank: Bank, accuracy: NDArray[np.float64], seed: int, sure: tuple[float, float] = (0.5, 1.0)) -> Examinee:
@@ -101,47 +106,24 @@ def synthetic(bank: Bank, accuracy: NDArray[np.float64], seed: int, sure: tuple[
     return answer
 
 
-def _commonest(bank: Bank, on: float, others: float) -> NDArray[np.float64]:
-    accuracy = np.full(len(bank.concepts), others)
-    accuracy[bank.cells[:, 1].argmax()] = on
-    return accuracy
+def _simulated(
+    commonest: float, others: float, sure: tuple[float, float] = (0.5, 1.0)
+) -> Callable[[Bank, int], Examinee]:
+    """Return what makes an examinee of two accuracies: about the commonest concept of a bank, and about all others."""
 
+    def make(bank: Bank, seed: int) -> Examinee:
+        accuracy = np.full(len(bank.concepts), others)
+        accuracy[bank.cells[:, 1].argmax()] = commonest
+        return synthetic(bank, accuracy, seed, sure)
 
-def biased_1(bank: Bank, seed: int) -> Examinee:
-    """Right in 90 % of the questions about the commonest concept, in 50 % of all others (published)."""
-    return synthetic(bank, _commonest(bank, 0.9, 0.5), seed)
-
-
-def biased_2(bank: Bank, seed: int) -> Examinee:
-    """Right in 50 % of the questions about the commonest concept, in 90 % of all others (published)."""
-    return synthetic(bank, _commonest(bank, 0.5, 0.9), seed)
-
-
-def unbiased(bank: Bank, seed: int) -> Examinee:
-    """Right in 70 % of all questions (published)."""
-    return synthetic(bank, _commonest(bank, 0.7, 0.7), seed)
-
-
-def overconfident(bank: Bank, seed: int) -> Examinee:
-    """Right in 70 % of all questions, with P(yes) above 0.99 or below 0.01, so that few bins are occupied."""
-    return synthetic(bank, _commonest(bank, 0.7, 0.7), seed, sure=(0.99, 1.0))
-
-
-def guessing(bank: Bank, seed: int) -> Examinee:
-    """P(yes) ~ U(0, 1), whatever the truth."""
-    return synthetic(bank, _commonest(bank, 0.5, 0.5), seed)
-
-
-def always_yes(bank: Bank, seed: int) -> Examinee:
-    """P(yes) = 1 for every question."""
-    return lambda sample, concept: 1.0
+    return make
 
 
 SYNTHETIC: dict[str, Callable[[Bank, int], Examinee]] = {
-    "biased-1": biased_1,
-    "biased-2": biased_2,
-    "unbiased": unbiased,
-    "overconfident": overconfident,
-    "guessing": guessing,
-    "always-yes": always_yes,
+    "biased-1": _simulated(0.9, 0.5),  # published, as the next two
+    "biased-2": _simulated(0.5, 0.9),
+    "unbiased": _simulated(0.7, 0.7),
+    "overconfident": _simulated(0.7, 0.7, sure=(0.99, 1.0)),  # few bins are occupied
+    "guessing": _simulated(0.5, 0.5),  # P(yes) ~ U(0, 1), whatever the truth
+    "always-yes": lambda bank, seed: lambda sample, concept: 1.0,
 }

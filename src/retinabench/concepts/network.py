@@ -35,10 +35,7 @@ CPU = Resources("cpu")
 
 @dataclass(frozen=True, eq=False)
 class ConceptNetwork:
-    """A trained network that answers about images.
-
-    Shapes: `network` (B, C).
-    """
+    """A trained network that answers about images; shapes: `network` (B, C)."""
 
     network: nn.Module
     inputs: Callable[[NDArray[np.uint8]], Tensor]

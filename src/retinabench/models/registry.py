@@ -23,6 +23,7 @@ MODELS: Registry[Callable[..., Any]] = Registry(
         "resnet18": "retinabench.models.networks.resnet:resnet18",
         "resnet34": "retinabench.models.networks.resnet:resnet34",
         "resnet50": "retinabench.models.networks.resnet:resnet50",
+        "drn_d_22": "retinabench.models.networks.drn:drn_d_22",
         "resnet20-frn-swish": "retinabench.models.networks.resnet:resnet20_frn_swish",
         "vgg": "retinabench.models.networks.convolutional:vgg",
         "lenet": "retinabench.models.networks.convolutional:lenet",

@@ -12,7 +12,14 @@ import pytest
 
 from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.banks.definition import find_definition
-from retinabench.concepts.banks.tables import majority, random_reader, read_bank, read_label_table, read_reference
+from retinabench.concepts.banks.tables import (
+    ReaderPanel,
+    majority,
+    random_reader,
+    read_bank,
+    read_label_table,
+    read_reference,
+)
 from retinabench.concepts.examinees import read_answers
 from retinabench.core.errors import InputError
 from retinabench.data.archives import Files
@@ -333,12 +340,13 @@ def path(tmp_path):
     return tmp_path / "truth.csv"
 
 
-def test_the_majority_leaves_ties_unknown(path):
+def test_the_majority_is_that_of_the_readers_of_an_image(path):
     bank, panel = read_reference(path)
     assert bank.concepts == ("edema", "mass")
     assert panel.readers == ("a", "b", "c")
-    assert bank.truth.tolist() == [[1, 0], [-1, 1], [-1, -1]]
-    assert panel.others()["without b"].tolist() == [[-1, 0], [1, 1], [-1, -1]]
+    assert bank.truth[0].tolist() == [1, 0]
+    assert bank.truth[1, 1] == 1
+    assert panel.shares(0, [0, 2])[:2].tolist() == [0.5, 1]
 
 
 def test_the_patients_of_the_table_stay(path):
@@ -351,9 +359,8 @@ def test_the_patients_of_the_table_stay(path):
 
 
 def test_one_reader(path):
-    bank, panel = read_reference(path, ["edema"], "b")
+    bank, _ = read_reference(path, ["edema"], "b")
     assert bank.truth[:, 0].tolist() == [1, 0, -1]
-    assert list(panel.others()) == ["a", "c"]
 
 
 def test_a_random_reader_is_the_same_for_all_concepts_of_an_image():
@@ -397,6 +404,17 @@ def test_a_reader_who_lacks_a_concept_is_named(path):
         read_reference(path)
 
 
-def test_majority_of_an_even_panel():
-    votes = np.array([[[1, 0]], [[1, 1]], [[0, -1]]], np.int8)
-    assert majority(votes)[:, 0].tolist() == [-1, 1, 0]
+def test_a_coin_decides_the_ties_of_an_even_panel():
+    votes = np.array([[[1, 0]], [[1, 1]], [[0, -1]], [[-1, -1]]], np.int8)
+    drawn = np.array([majority(votes, np.random.default_rng(k))[:, 0] for k in range(400)])
+    assert (drawn[:, 1:] == [1, 0, -1]).all()
+    assert drawn[:, 0].mean() == pytest.approx(0.5, abs=3 * 0.025)
+
+
+def test_sub_panels_have_an_odd_number_of_readers():
+    sizes = {}
+    for count in (2, 3, 5, 8, 9, 30):
+        panel = ReaderPanel(tuple("r" * count), np.zeros((1, 1, count), np.int8), "majority")
+        chosen = panel.sub_panels()
+        sizes[count] = (len(chosen[0]), len(chosen))
+    assert sizes == {2: (1, 2), 3: (1, 3), 5: (3, 10), 8: (3, 56), 9: (5, 126), 30: (15, 200)}

@@ -8,9 +8,10 @@ import pytest
 from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.examinees import Answers
 from retinabench.concepts.inference.claims import bank_sequence, new_sequence
-from retinabench.concepts.inference.rates import CellAnswers, Patients, accuracy, rate
+from retinabench.concepts.inference.rates import CellAnswers, PatientAnswers, Patients, accuracy, rate
 from retinabench.concepts.questioning.examination import examine
 from retinabench.concepts.report.findings import ExaminationReport, missed_goals
+from retinabench.metrics.proportions import clopper_pearson
 
 
 def test_one_sample_of_each_patient_counts_and_every_sample_as_often():
@@ -29,20 +30,6 @@ def test_one_sample_of_each_patient_counts_and_every_sample_as_often():
 
 def test_without_a_patient_of_two_samples_all_count():
     assert Patients(np.array([0, 1, 2, 2]), 0).counted(np.array([1, 1, 1, 0], bool)) is None
-
-
-def test_no_patient_is_on_both_sides_of_a_comparison():
-    random = np.random.default_rng(0)
-    patient, truth = random.integers(0, 40, 200), random.integers(-1, 2, 200).astype(np.int8)
-    for seed in range(20):
-        without, having = Patients(patient, seed).compared(truth)
-        assert (truth[without] == 0).all()
-        assert (truth[having] == 1).all()
-        names = [*patient[without], *patient[having]]
-        assert len(set(names)) == len(names)
-    apart = np.where(patient % 2 == 1, 1, 0).astype(np.int8)  # each patient has one kind alone: nothing is lost
-    without, having = Patients(patient, 0).compared(apart)
-    assert len(without) + len(having) == len(set(patient))
 
 
 def test_the_interval_holds_where_the_samples_of_a_patient_are_alike():
@@ -84,6 +71,17 @@ def test_a_rate_has_three_intervals():
     assert found.new == new_sequence(9, 12, 0.05)
     assert found.simultaneous == new_sequence(9, 12, 0.05 / 8)
     assert found.to_dict()["simultaneous"] == {"low": found.simultaneous.low, "high": found.simultaneous.high}
+
+
+def test_intervals_for_a_number_that_was_stated_beforehand():
+    """They are Clopper's and Pearson's, and narrower; of a cell that was not asked completely nothing changes."""
+    cell = CellAnswers(17, 20, 20, fixed=True)
+    assert cell.new(0.01) == pytest.approx(clopper_pearson(17, 20, 0.99))
+    wide = CellAnswers(17, 20, 20).new(0.01)
+    assert wide.low < cell.new(0.01).low < cell.new(0.01).high < wide.high
+    assert CellAnswers(17, 20, 21, fixed=True).new(0.01) == CellAnswers(17, 20, 21).new(0.01)
+    twice = CellAnswers(17, 20, 20, patients=PatientAnswers(8, 10, 10), fixed=True)
+    assert twice.new(0.01) == pytest.approx(clopper_pearson(8, 10, 0.99))
 
 
 def test_what_is_not_known_is_said():

@@ -11,10 +11,10 @@ import pytest
 from scipy import ndimage
 
 from retinabench.cli import main as cli
+from retinabench.concepts.banks.masks import drawn
 from retinabench.concepts.occlusion import occlude as module
 from retinabench.concepts.occlusion.effects import ConceptFreeImages, OccludedImage, Occlusion, effect_of
 from retinabench.concepts.occlusion.occlude import Example, OcclusionOptions, occlude, write_page
-from retinabench.core.errors import InputError
 from retinabench.data.preprocessing.preprocess import Recipe
 
 
@@ -139,5 +139,20 @@ def test_wrong_options_are_one_line(tmp_path, capsys):
         said = capsys.readouterr().err
         assert message in said
         assert said.count("\n") == 1
-    with pytest.raises(InputError, match="too few"):
-        OcclusionOptions(controls=0)
+
+
+def test_images_that_the_run_was_trained_on_are_known_by_their_content(tmp_path, monkeypatch):
+    """Six of the 20 images, saved anew: the noise of a JPEG, other names."""
+    images = drawn(20, seed=3, population="shifted")
+    random = np.random.default_rng(0)
+    shown = np.flatnonzero((images.truth == 1).any(axis=1))[:6]
+    trained = np.stack([images.image(int(row), 64) for row in shown]) + random.integers(0, 3, (6, 64, 64, 3), np.uint8)
+    task = SimpleNamespace(data=SimpleNamespace(images=lambda rows: trained[rows]), splits={"train": np.arange(6)})
+    monkeypatch.setattr(module, "_model", lambda *given: Spots())
+    monkeypatch.setattr(module, "finished_run", lambda *given: SimpleNamespace(training_data=lambda: task))
+    bank = tmp_path / "ill.toml"
+    bank.write_text('title = "ill"\n[synthetic]\npopulation = "shifted"\n')
+    options = OcclusionOptions(images=20, controls=1, replicates=100, seed=3)
+    result = occlude(tmp_path, str(bank), None, tmp_path / "out", options)
+    assert any("The run was trained on 6 of the images" in note for note in result.notes)
+    assert "The run was trained on 6 of the images" in (tmp_path / "out" / "index.html").read_text()

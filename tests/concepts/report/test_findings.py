@@ -11,13 +11,15 @@ from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.banks.tables import ReaderPanel, majority
 from retinabench.concepts.inference.claims import new_sequence
 from retinabench.concepts.questioning.examination import examine
-from retinabench.concepts.questioning.referral import agreement, decisions, enter_readers
+from retinabench.concepts.questioning.readers import enter_readers
+from retinabench.concepts.questioning.referral import agreement, decisions
 from retinabench.concepts.report.findings import (
     ConceptPair,
     ConceptRate,
     ExaminationReport,
     cut_offs,
     entangled,
+    exhausted,
     left_open,
     missed_goals,
     parse_goals,
@@ -203,16 +205,35 @@ def test_the_page_shows_the_shares(bank):
 def test_the_page_shows_the_readers():
     random = np.random.default_rng(0)
     votes = (random.random((90, 2, 3)) < 0.5).astype(np.int8)
-    bank = Bank(None, ("a", "b"), majority(votes))
+    bank = Bank(None, ("a", "b"), majority(votes, random))
     result = examine(bank, lambda sample, concept: float(bank.truth[sample, 0]), questions=60)
     found = enter_readers(result, ReaderPanel(("x", "y", "z"), votes, "majority"))
     sensitivity, specificity = readers_tables(found.readers)
-    rows = ["x", "y", "z", "random reader", "without x", "without y", "without z"]
+    rows = ["x", "y", "z", "random reader", "range of the readers"]
     assert [row.label for row in sensitivity.blocks[0].rows] == rows
     assert len(specificity.blocks[0].columns) == 2
     html = " ".join(render(ExaminationReport(found)).split())
     assert "3 readers read the images" in html
-    assert "span those against the majority without any one reader" in html
+    assert "hold what another panel of as many readers would say" in html
+    assert "keeps the width of their disagreement when all were asked" in html
+
+
+def test_a_goal_that_the_readers_leave_open_is_no_success_of_the_data():
+    """All 200 were asked and most answered rightly, but the readers disagree about a third of the images."""
+    random = np.random.default_rng(1)
+    severity = random.random((200, 1))
+    votes = (severity + random.normal(0, 0.2, (200, 5)) > 0.5).astype(np.int8)[:, None]
+    bank = Bank(None, ("a",), majority(votes, random))
+    result = examine(bank, lambda sample, concept: float(severity[sample, 0]))
+    found = enter_readers(result, ReaderPanel(tuple("vwxyz"), votes, "majority"))
+    report = ExaminationReport(found, {"a": {"sensitivity": 0.85}})
+    assert [rate.concept for rate in exhausted(report)] == ["a"]
+    html = " ".join(render(report).split())
+    assert "Sufficient samples" not in html
+    assert (
+        "<b>Not settled by this bank</b>, although every sample was asked: sensitivity of a (against single readers"
+        in html
+    )
 
 
 COMMON = {"sensitivity": 0.85, "specificity": 0.8}
@@ -229,7 +250,7 @@ def test_model_and_data_are_judged_apart(found):
     assert [rate.concept for rate in few.rates] == list(CONCEPTS_FINDINGS)  # 41 positives are not the 46 that it takes
     assert [rate.of for rate in few.rates][2:] == [3, 0]
     assert few.needed == 46
-    assert few.kind == "with"
+    assert few.rates[0].kind == "with"
     [group] = entangled(found)
     assert (group.names, group.most) == (["common", "twin"], 1)
 

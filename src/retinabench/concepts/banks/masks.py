@@ -61,10 +61,7 @@ def collected(
     truth: NDArray[np.int8],
     patients: Sequence[str] | None = None,
 ) -> ConceptImages:
-    """Return a collection of image files without masks.
-
-    Shapes: `names` (N,), `truth` (N, C), `patients` (N,).
-    """
+    """Return a collection of image files without masks; shapes: `names` (N,), `truth` (N, C), `patients` (N,)."""
     if not names:
         raise InputError("holds no image of the bank", file=files.root)
     ids = _ids(names)

@@ -10,19 +10,21 @@ Several readers as the truth: a table with a column ``concept@reader`` per conce
 
 Which reading is the truth of a question (`--reference`):
 
-- **majority** (default): what more than half of the readers of the image say; a tie is unknown and never asked.
+- **majority** (default): what more than half of the readers of the image say; a coin decides a tie.
 - **random**: for each image, one of its readers drawn at random, the same one for all concepts.
 - **NAME**: that reader.
 
-What the rates are about in each case, and how the disagreement of the readers enters their intervals: `questioning/reference.py`.
+What the rates are about in each case, and how the disagreement of the readers enters their intervals: `questioning/readers.py`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -287,6 +289,7 @@ def _meaning(row: Row, column: str, layout: LabelTable, where: str) -> int:
 
 SEPARATOR = "@"
 MAJORITY, RANDOM = "majority", "random"
+MOST_PANELS = 200  # of which the error between panels is estimated
 Votes = NDArray[np.int8]
 
 
@@ -298,24 +301,33 @@ class ReaderPanel:
     votes: Votes
     truth: str
 
-    def others(self) -> dict[str, NDArray[np.int8]]:
-        """Return the other truths that the readers leave possible, by name, (n, c) each.
+    def sub_panels(self) -> list[tuple[int, ...]]:
+        """Return the readers of sub-panels of an odd size: all of them, or `MOST_PANELS` drawn at random if there are more."""
+        count = len(self.readers)
+        size = max(1, (count + 1) // 2 - (1 - (count + 1) // 2 % 2))
+        if math.comb(count, size) <= MOST_PANELS:
+            return list(combinations(range(count), size))
+        generator = numpy_generator(0, "panels", count)
+        return [tuple(generator.permutation(count)[:size].tolist()) for _ in range(MOST_PANELS)]
 
-        For the majority: that of the panel without each of its readers. Otherwise: the readings of each reader.
-        """
-        if self.truth != MAJORITY:
-            return {name: self.votes[:, :, place] for place, name in enumerate(self.readers) if name != self.truth}
-        if len(self.readers) < 2:
-            return {}
-        return {
-            f"without {name}": majority(np.delete(self.votes, place, axis=2)) for place, name in enumerate(self.readers)
-        }
+    def shares(self, concept: int, readers: Sequence[int]) -> NDArray[np.float64]:
+        """Return (n,) the majority of some readers: 1, 0, one half at a tie, and NaN where none of them read the sample."""
+        votes = self.votes[:, concept][:, list(readers)]
+        return np.where((votes >= 0).any(axis=1), (np.sign(_balance(votes)) + 1) / 2, np.nan)
 
 
-def majority(votes: Votes) -> NDArray[np.int8]:
-    """Return what more than half of the readers of each sample say: (n, c, R) -> (n, c), -1 at a tie and without readers."""
-    balance = (votes == 1).sum(axis=2) - (votes == 0).sum(axis=2)
-    return np.where(balance > 0, 1, np.where(balance < 0, 0, UNKNOWN)).astype(np.int8)
+def _balance(votes: Votes) -> NDArray[np.int64]:
+    return np.asarray((votes == 1).sum(axis=-1) - (votes == 0).sum(axis=-1))
+
+
+def majority(votes: Votes, generator: np.random.Generator) -> NDArray[np.int8]:
+    """Return what most readers of each sample say, a coin at a tie: (n, c, R) -> (n, c), -1 without readers.
+
+    Without the coin an even panel would leave out the hard images, and a model would seem better than a single reader finds it.
+    """
+    balance = _balance(votes)
+    coin = generator.integers(0, 2, balance.shape)
+    return np.where((votes >= 0).any(axis=-1), np.where(balance == 0, coin, balance > 0), UNKNOWN).astype(np.int8)
 
 
 def random_reader(votes: Votes, generator: np.random.Generator) -> NDArray[np.int8]:
@@ -348,7 +360,7 @@ def read_reference(
     table = read_bank(path, columns)  # refuses what is missing, and what is not 0, 1 or empty
     votes = table.truth.reshape(table.samples, len(wanted), len(readers))
     if chosen == MAJORITY:
-        values = majority(votes)
+        values = majority(votes, numpy_generator(seed, "ties"))
     elif chosen == RANDOM:
         values = random_reader(votes, numpy_generator(seed, "readers"))
     else:

@@ -37,7 +37,8 @@ References:
 
 Claims such as "sensitivity of haemorrhage >= 0.85", decided by a sequential test as soon as the answers allow.
 
-The claim is about the K right answers among all N samples of its cell: K >= k1 against K <= k0 = k1 - 1. Answers come in random
+A claim "in new patients" is decided once its confidence sequence for new samples, of one sample of each patient, lies on one side
+of the goal. Any other is about this bank: the K right answers among all N samples of its cell: K >= k1 against K <= k0 = k1 - 1. Answers come in random
 order without replacement. For K <= k0 the wealth
 
     M_n = sum_{K > k0} w(K) P(answers | K) / P(answers | K = k0),    P(right next | K) = (K - right so far) / (N - asked so far),
@@ -161,17 +162,14 @@ def _times_log(count: float, p: float) -> float:
 
 
 MIXTURE = 1000
-FORM = re.compile(r"\s*(sensitivity|specificity) of (.+?)\s*(>=|<=|≥|≤)\s*([0-9.]+)\s*(%?)\s*", re.IGNORECASE)
+FORM = re.compile(
+    r"\s*(sensitivity|specificity) of (.+?)\s*(>=|<=|≥|≤)\s*([0-9.]+)\s*(%?)\s*(in this bank|in new patients)?\s*",
+    re.IGNORECASE,
+)
 
 
 class Wealth:
-    """The wealth against "K = `null`" of a mixture of the values `others`, all above it or all below it.
-
-    References:
-        Ville, Étude critique de la notion de collectif (1939).
-        Robbins, Annals of Mathematical Statistics 41:1397 (1970), on mixtures.
-        Waudby-Smith and Ramdas, Confidence sequences for sampling without replacement, NeurIPS 2020.
-    """
+    """The wealth against "K = `null`" of a mixture of the values `others`, all above it or all below it."""
 
     def __init__(self, null: int, others: NDArray[np.int64], of: int) -> None:
         self.values = np.concatenate([[null], others]).astype(np.float64)
@@ -209,6 +207,9 @@ class Claim:
     after: int | None = None
     asked: int = 0
     right: int = 0
+    new: bool = False
+    counted: frozenset[int] | None = None
+    _tally: tuple[int, int] = (0, 0)
     _wealth: list[Wealth] = field(default_factory=list)
     _least: int = 0
 
@@ -219,7 +220,7 @@ class Claim:
         if abs(exact - near) < 1e-9 * self.of:  # 0.85 x 20 must be 17
             exact = float(near)
         least = self._least = math.ceil(exact) if self.at_least else math.floor(exact) + 1
-        if not self.registered:
+        if not self.registered or self.new:
             return
         if least <= 0 or least > self.of:  # true or false whatever the answers
             self._say(least <= 0, 0)
@@ -227,26 +228,47 @@ class Claim:
         above, below = np.arange(least, self.of + 1), np.arange(least)
         self._wealth = [Wealth(least - 1, _thin(above), self.of), Wealth(least, _thin(below), self.of)]
 
-    def update(self, concept: int, truth: int, correct: bool, after: int) -> None:
-        """Update the decision with an answer."""
+    def update(self, concept: int, truth: int, correct: bool, after: int, sample: int = -1) -> None:
+        """Update the decision with an answer about a sample."""
         if (concept, truth) != (self.concept, self.truth):
             return
         if self.open:
-            wealth = [one.update(correct, self.right, self.asked) for one in self._wealth]
-            right, wrong = self.right + correct, self.asked + 1 - self.right - correct
-            larger, smaller = right >= self._least, wrong > self.of - self._least  # certain, whatever is left
-            if not larger and not smaller:
-                limit = math.log(self.together) - math.log1p(-self.confidence)
-                larger, smaller = (one >= limit for one in wealth)
-            if larger or smaller:
-                self._say(larger, after)
+            decide = self._decide_new if self.new else self._decide
+            decide(correct, after, sample)
         self.asked += 1
         self.right += correct
+
+    def _decide(self, correct: bool, after: int, _: int) -> None:
+        wealth = [one.update(correct, self.right, self.asked) for one in self._wealth]
+        right, wrong = self.right + correct, self.asked + 1 - self.right - correct
+        larger, smaller = right >= self._least, wrong > self.of - self._least  # certain, whatever is left
+        if not larger and not smaller:
+            limit = math.log(self.together) - math.log1p(-self.confidence)
+            larger, smaller = (one >= limit for one in wealth)
+        if larger or smaller:
+            self._say(larger, after)
+
+    def _decide_new(self, correct: bool, after: int, sample: int) -> None:
+        """Decide for new patients, by the answers about one sample of each."""
+        if self.counted is not None and sample not in self.counted:
+            return
+        right, asked = self._tally = (self._tally[0] + correct, self._tally[1] + 1)
+        low, high = new_sequence(right, asked, (1 - self.confidence) / self.together)
+        larger, smaller = (
+            (low >= self.goal, high < self.goal) if self.at_least else (low > self.goal, high <= self.goal)
+        )
+        if larger or smaller:
+            self._say(larger, after)
 
     @property
     def open(self) -> bool:
         """Whether further answers can still decide the claim."""
-        return self.registered and self.decided == "undecided"
+        return self.registered and self.decided == "undecided" and self.asked < self.of
+
+    @property
+    def scope(self) -> str:
+        """What the claim is about."""
+        return "new patients" if self.new else "this bank"
 
     def _say(self, larger: bool, after: int) -> None:
         self.decided, self.after = "holds" if larger == self.at_least else "fails", after
@@ -257,6 +279,7 @@ class Claim:
             "text": self.text,
             "concept": bank.concepts[self.concept],
             "measure": "sensitivity" if self.truth else "specificity",
+            "scope": self.scope,
             "goal": self.goal,
             "confidence": self.confidence,
             "together": self.together,
@@ -277,13 +300,13 @@ def check_confidence(confidence: float) -> None:
 def parse_claim(
     text: str, bank: Bank, confidence: float = 0.95, *, together: int = 1, registered: bool = True
 ) -> Claim:
-    """Parse a claim of the form `sensitivity|specificity of CONCEPT >=|<= NUMBER[%]`."""
+    """Parse a claim of the form `sensitivity|specificity of CONCEPT >=|<= NUMBER[%] [in this bank|in new patients]`."""
     check_confidence(confidence)
     found = FORM.fullmatch(text)
     if not found:
         example = f"sensitivity of {bank.concepts[0]} >= 0.85"
         raise InputError(f"the claim '{text}' is not understood", hint=f"Write it as '{example}'.")
-    measure, concept, sign, number, percent = found.groups()
+    measure, concept, sign, number, percent, scope = found.groups()
     if concept not in bank.concepts:
         raise InputError(f"the claim is about an unknown concept '{concept}'", hint=nearest(concept, bank.concepts))
     try:
@@ -298,7 +321,8 @@ def parse_claim(
     if of == 0:
         kind = "positive" if truth else "negative"
         raise InputError(f"the claim '{text}' cannot be examined: no {kind} sample in the bank", column=concept)
-    return Claim(text, place, truth, sign in (">=", "≥"), goal, confidence, of, together, registered)
+    new = (scope or "").lower() == "in new patients"
+    return Claim(text, place, truth, sign in (">=", "≥"), goal, confidence, of, together, registered, new=new)
 
 
 def _thin(values: NDArray[np.int64]) -> NDArray[np.int64]:

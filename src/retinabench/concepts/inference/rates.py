@@ -13,20 +13,20 @@ their numbers of samples. With patients drawn independently, each counted answer
     theta = E[share of a patient's samples of the cell that are answered rightly],
 
 given all earlier ones. The counted answers are thus independent, and their confidence sequence
-(`confidence_sequences.new_sequence`) holds at every number of questions. It is about theta: every patient counts once.
-
-A ranking compares a sample with the concept and one without it. Pairs of them are independent if no patient is in two pairs. Where a
-patient has samples of both kinds, a coin thrown for every patient before the first question says which of the two it may count for.
+(`claims.new_sequence`) holds at every number of questions. It is about theta: every patient counts once.
 
 Sensitivity, specificity and accuracy of a concept with their confidence sequences.
 
-A rate has three intervals (`confidence_sequences.py`): of this bank and of new samples, each at 95 % by itself, and of new samples
+A rate has three intervals (`claims.py`): of this bank and of new samples, each at 95 % by itself, and of new samples
 *simultaneously* with all other rates of the examination. Everything that the page states about the model follows from the
 simultaneous ones, so that it is right in all of its statements together with a probability of at least 95 %. Because either
 side of a goal may be stated, every rate has one false statement that could be made of it, whatever the truth: with m rates
 there are always m hypotheses that must not be rejected, and stepping down (Holm) could gain nothing over Bonferroni.
 
-Where a bank names patients, those for new samples count one sample of each (`patients.py`).
+Where all answers exist already, one may state before the first answer that every question will be asked (``fixed``). The number of
+samples of a cell is then fixed, and the intervals for new samples are those of Clopper and Pearson, which are narrower.
+
+Where a bank names patients, those for new samples count one sample of each.
 
 Where samples are selected by their other concepts instead of at random, only what is certain is said of the bank: the rate
 lies between that with all other answers wrong and that with all of them right. Nothing is said of new samples until
@@ -48,6 +48,7 @@ from numpy.typing import NDArray
 from retinabench.concepts.inference.claims import RateEnds, bank_sequence, new_sequence
 from retinabench.core.random_streams import numpy_generator
 from retinabench.core.results import Document
+from retinabench.metrics.proportions import clopper_pearson
 
 Rows = NDArray[np.intp]
 
@@ -59,7 +60,6 @@ class Patients:
         generator = numpy_generator(seed, "examination", "patients")
         self._patient, self._count = patient, int(patient.max()) + 1
         self._order = generator.permutation(len(patient))
-        self._side = generator.integers(0, 2, self._count)
 
     def counted(self, member: NDArray[np.bool_]) -> Rows | None:
         """Return the samples of a cell that count, one of each patient; None where no patient has two there."""
@@ -68,18 +68,6 @@ class Patients:
         first[self._patient[rows]] = rows  # of several, the last stays: the first of the order
         found = first[first >= 0]
         return None if len(found) == len(rows) else found
-
-    def compared(self, truth: NDArray[np.int8]) -> tuple[Rows, Rows]:
-        """Return the samples without and with a concept that count in a ranking, such that no patient is on both sides."""
-        known = np.asarray(truth)
-        sides = [known == sign for sign in (0, 1)]
-        both = np.intersect1d(*(self._patient[side] for side in sides))
-        if len(both):
-            sides = [side & (self._side[self._patient] == sign) for sign, side in enumerate(sides)]
-        without, having = (
-            np.flatnonzero(side) if (counted := self.counted(side)) is None else counted for side in sides
-        )
-        return without, having
 
 
 ALPHA = 0.05
@@ -114,13 +102,14 @@ class PatientAnswers(NamedTuple):
 
 @dataclass(frozen=True)
 class CellAnswers:
-    """The answers about the samples of one cell."""
+    """The answers about the samples of one cell; `fixed` if it was stated beforehand that all would be asked about."""
 
     right: int
     asked: int
     of: int
     drawn: bool = True
     patients: PatientAnswers | None = None
+    fixed: bool = False
 
     def bank(self, alpha: float) -> RateEnds:
         """Return the interval for this bank; alpha is the probability of an error."""
@@ -132,6 +121,8 @@ class CellAnswers:
         """Return the interval for new samples; alpha is the probability of an error."""
         counted = self.patients or self
         known = self.drawn or self.asked == self.of
+        if self.fixed and self.asked == self.of:
+            return RateEnds(*map(float, clopper_pearson(counted.right, counted.asked, 1 - alpha)))
         return new_sequence(counted.right, counted.asked, alpha) if known else ANYTHING
 
 

@@ -27,40 +27,40 @@ Samples with the same truth and the same questions asked are interchangeable: th
 grows with the number of groups (at most patterns of truth + questions asked), not with the number of samples. Memory: 16 bytes
 per sample at the start, then 8, and 9 per group and concept.
 
-How well the answers about a concept rank the samples: the AUROC, with a confidence sequence for new samples.
+How well the answers about a concept rank the samples: the AUROC, with an interval for new samples.
 
     A = P(X > Y) + P(X = Y) / 2,      X, Y: P(yes) about a sample with the concept and about one without it.
 
-Its value compares all answered samples with each other. For the interval, the k-th answered sample with the concept is compared with
-the k-th one without it: h_k = 1, 1/2 or 0. As samples are asked about in random order within a cell, and no sample (no patient, see
-`patients.py`) is in two pairs, each h_k has the mean A given all earlier ones, whatever made one ask about a cell or stop. For a
-variable h in [0, 1] with the mean p and any q, convexity gives
+Value and interval compare all answered samples with each other, and respect patients (`metrics.intervals.auroc_error`: DeLong,
+Obuchowski). When all were asked, their numbers m and n are those of the bank, M and N, which no answer decided: the interval is at 95 %.
+Before, it is an asymptotic confidence sequence. The error is nearly that of two independent means, of m and n values; a mixture over
+normal slopes of both (variances 9 / M and 9 / N in units of their std) gives the supermartingale from which, for all m and n at once,
 
-    E[(q / p)^h ((1 - q) / (1 - p))^(1 - h)] <= E[h q / p + (1 - h) (1 - q) / (1 - p)] = 1,
+    |error| <= z std,   z^2 = (2 log(1 / alpha) + log(1 + 9 m / M) + log(1 + 9 n / N)) (1 + max(M / 9 m, N / 9 n)).
 
-so that the sequence of `confidence_sequences.new_sequence` with the sum of h in the place of the right answers holds for A: at every
-number of pairs at once, with a probability of at least 95 %. It is wider than an interval for a number of questions fixed beforehand,
-which compares all samples (DeLong, Obuchowski).
+The interval is that of the engine at the level 2 Phi(z) - 1, which bounds rare errors as small samples need it. It is proven for large
+samples only; `benchmarks/examination_guarantees.py` counts how often it misses at the worst moment.
 
 References:
-    Hoeffding, Probability inequalities for sums of bounded random variables, JASA 58:13 (1963), section 2.
-    Waudby-Smith and Ramdas, Estimating means of bounded random variables by betting, JRSS B 86:1 (2024).
+    Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas, Time-uniform central limit theory and asymptotic confidence sequences, Annals of
+    Statistics 52:2613 (2024).
+    DeLong, DeLong and Clarke-Pearson, Biometrics 44:837 (1988); Obuchowski, Biometrics 53:567 (1997).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, overload
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import linalg
+from scipy import linalg, special
 
 from retinabench.concepts.banks.bank import CHUNK, Bank
-from retinabench.concepts.inference.claims import RateEnds, new_sequence
+from retinabench.concepts.inference.claims import RateEnds
 from retinabench.concepts.inference.rates import ALPHA, ANYTHING
-from retinabench.metrics.classification import auroc
+from retinabench.metrics.intervals import auroc_error
 
 Floats = NDArray[np.float64]
 Reading = Literal["std", "variance"]
@@ -86,17 +86,21 @@ class Kernel:
 PUBLISHED = Kernel()
 
 
-@overload
-def says_yes(prob: float) -> bool: ...
-
-
-@overload
-def says_yes(prob: Floats) -> NDArray[np.bool_]: ...
-
-
-def says_yes(prob: float | Floats) -> bool | NDArray[np.bool_]:
+def says_yes(prob: float) -> bool:
     """Whether an answer P(yes) is a yes: above 0.5, as in `metrics`; 0.5 itself is a no."""
     return prob > 0.5
+
+
+def around_half(prob: float, cut: float | None) -> float:
+    """Return an answer on the scale of the performance model, where its cut lies at one half and yes is above it.
+
+    Without a cut this is the answer. With one, yes is an answer of the cut or more; what lies below 0 or above 1 counts as 0 or 1.
+    """
+    if cut is None:
+        return prob
+    if prob >= cut:
+        return max(0.5 + 0.5 * min((prob - cut) / max(1 - cut, 1e-9), 1.0), float(np.nextafter(0.5, 1)))
+    return 0.5 * max(prob / max(cut, 1e-9), 0.0)
 
 
 def bin_of(truth: int, prob: float) -> int:
@@ -322,7 +326,7 @@ def _weighted(weights: NDArray[np.int64], random: np.random.Generator) -> int:
 
 
 class AnswerRanking(NamedTuple):
-    """The AUROC of the answers about a concept."""
+    """The AUROC of the answers about a concept, with its interval and the number of pairs that the interval compares."""
 
     value: float | None
     low: float
@@ -330,21 +334,22 @@ class AnswerRanking(NamedTuple):
     pairs: int
 
 
-def ranking(answers: tuple[Floats, Floats], compared: tuple[Floats, Floats] | None) -> AnswerRanking:
-    """Return the AUROC with its confidence sequence."""
-    without, having = answers
-    value = None
-    if len(without) and len(having):
-        label = np.repeat([0, 1], [len(without), len(having)])
-        value = float(auroc(label, np.concatenate([without, having])))
-    ends, pairs = ANYTHING, 0
-    if compared is not None:
-        ends, pairs = sequence(*compared)
-    return AnswerRanking(value, *ends, pairs)
+SLOPES = 9.0  # the sequence is narrowest, beside a fixed number, where a ninth to all of the bank was asked
 
 
-def sequence(without: Floats, having: Floats, alpha: float = ALPHA) -> tuple[RateEnds, int]:
-    """Return the interval of the AUROC, and the number of pairs that it compares."""
-    pairs = min(len(without), len(having))
-    above = np.sign(having[:pairs] - without[:pairs])
-    return new_sequence(float((1 + above).sum() / 2), pairs, alpha), pairs
+def ranking(
+    truth: NDArray[np.int64], prob: Floats, patient: NDArray[np.int64], of: Sequence[int] | None, alpha: float = ALPHA
+) -> AnswerRanking:
+    """Return the AUROC of answers (q,); `of`: patients without and with the concept, None if their number was fixed."""
+    positives = int(truth.sum())
+    if not 0 < positives < len(truth):
+        return AnswerRanking(None, *ANYTHING, 0)
+    found = auroc_error(truth, prob, patient)
+    level = 1 - alpha
+    if of is not None:
+        shares = SLOPES * np.array([found.negatives, found.positives]) / np.array(of)
+        z2 = (-2 * np.log(alpha) + np.log1p(shares).sum()) * (1 + 1 / max(shares.min(), 1e-9))
+        level = 1 - 2 * float(special.ndtr(-np.sqrt(z2)))
+    low, high = found.interval(level)
+    ends = RateEnds(low, high) if low <= high else ANYTHING
+    return AnswerRanking(found.auroc, *ends, positives * (len(truth) - positives))

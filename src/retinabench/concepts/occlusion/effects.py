@@ -132,10 +132,7 @@ Pixels = NDArray[np.uint8]
 
 @dataclass(frozen=True, eq=False)
 class Variants:
-    """Versions of one image, at the size at which it is filled.
-
-    Shapes: `original` (S, S, 3).
-    """
+    """Versions of one image, at the size at which it is filled; shapes: `original` (S, S, 3)."""
 
     original: Pixels
     filled: dict[str, Pixels]

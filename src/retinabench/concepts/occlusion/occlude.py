@@ -30,8 +30,10 @@ from retinabench.core.files import write_bytes, write_json
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.untrusted import csv_text
 from retinabench.data.dataset import ConceptImages
+from retinabench.data.loader import chunks
 from retinabench.data.preprocessing.preprocess import Recipe, preprocess
 from retinabench.experiments.exporting.model import ExportedModel, export_run, load_model
+from retinabench.experiments.run_folder import finished_run
 from retinabench.metrics.proportions import Interval
 from retinabench.metrics.uncertainty import decompose
 from retinabench.reports.evaluation.examples import data_uri
@@ -62,10 +64,7 @@ SHARE = NumberFormat(1, scale=100, suffix=" %")
 
 @dataclass(frozen=True)
 class Example:
-    """An image with and without a concept.
-
-    Shapes: `versions` (S, S, 3).
-    """
+    """An image with and without a concept; shapes: `versions` (S, S, 3)."""
 
     concept: str
     image_id: str
@@ -195,12 +194,6 @@ class OcclusionOptions:
     network: str | None = None
     progress: Progress = field(default=QUIET)
 
-    def __post_init__(self) -> None:
-        if self.controls < 1 or self.replicates < 100:
-            raise InputError(
-                f"{self.controls} controls and {self.replicates} replicates are too few", hint="At least 1 and 100."
-            )
-
 
 def occlude(folder: Path, bank: str, source: Path | None, out: Path, options: OcclusionOptions) -> Occlusion:
     """Measure what the lesions of a bank contribute to a model's decision, and write all files."""
@@ -214,6 +207,7 @@ def occlude(folder: Path, bank: str, source: Path | None, out: Path, options: Oc
     rows = np.flatnonzero(present)[: options.images]
     if not len(rows):
         raise InputError(f"no image of the bank '{bank}' shows any of its concepts")
+    learnt = _learnt(folder, images, rows, model.recipe, options)
     answered, examples = _answered(images, rows, model, options)
     reference = np.flatnonzero((images.truth == 0).all(axis=1))[:REFERENCE]
     found = Occlusion(
@@ -221,7 +215,7 @@ def occlude(folder: Path, bank: str, source: Path | None, out: Path, options: Oc
         weights=model.weights, size=model.recipe.size, samples=int(model.run.method.samples), images=len(rows),
         patients=len(set(images.patient_id[rows].tolist())), controls=options.controls, replicates=options.replicates,
         seed=options.seed, reference=_reference(images, reference, model),
-        effects=_effects(images.concepts, answered, options), notes=_notes(answered),
+        effects=_effects(images.concepts, answered, options), notes=_notes(answered, learnt),
     )  # fmt: skip
     write_json(out / "occlusion.json", found.to_dict(), checked=True)
     write_bytes(out / "effects.csv", _occlude_table(answered).encode(), checked=True)
@@ -235,8 +229,7 @@ def _model(folder: Path, out: Path, options: OcclusionOptions) -> ExportedModel:
         if not (made / "model.json").is_file():
             export_run(folder, made, network=options.network, scores=False)
         folder = made
-    from_device = options.device
-    return load_model(folder, from_device, model=options.network)
+    return load_model(folder, options.device, model=options.network)
 
 
 def _answered(
@@ -291,12 +284,42 @@ def _versions(model: ExportedModel, made: list[Variants], concept: str, controls
 
 def _ask(model: ExportedModel, pixels: list[Pixels]) -> Floats:
     """Return (N, 3): P(referable), total and epistemic uncertainty (NaN for one sample)."""
-    size = model.recipe.size
-    read = [image if len(image) == size else preprocess(Image.fromarray(image), model.recipe) for image in pixels]
-    probs = model.predict(np.stack(read))
+    probs = model.predict(_read(pixels, model.recipe))
     parts = decompose(probs)
     epistemic = parts.epistemic if probs.shape[1] > 1 else np.full(len(probs), np.nan)
     return np.stack([parts.mean, parts.total, epistemic], axis=1)
+
+
+def _read(pixels: list[Pixels], recipe: Recipe) -> Pixels:
+    """Return images (N, size, size, 3) as a model of this recipe reads them."""
+    size = recipe.size
+    return np.stack([image if len(image) == size else preprocess(Image.fromarray(image), recipe) for image in pixels])
+
+
+ALIKE = 2.0  # levels of 255 by which thumbnails of the same image differ at most, on average; other retinas differ by 5 or more
+
+
+def _learnt(
+    folder: Path, images: ConceptImages, rows: NDArray[np.intp], recipe: Recipe, options: OcclusionOptions
+) -> int | None:
+    """Count the images that the run was trained on, by their content; None where its training images are not at hand."""
+    try:
+        task = finished_run(folder, options.network).training_data()
+    except InputError:
+        return None
+    if task is None:
+        return None
+    known = [_thumbnails(task.data.images(some)) for some in chunks(task.splits["train"], AT_ONCE)]
+    trained, count = np.concatenate(known), 0
+    for start in range(0, len(rows), AT_ONCE):
+        some = [images.image(int(row), _side(recipe)) for row in rows[start : start + AT_ONCE]]
+        count += sum(bool(np.abs(trained - one).mean(axis=1).min() < ALIKE) for one in _thumbnails(_read(some, recipe)))
+    return count
+
+
+def _thumbnails(pixels: Pixels) -> NDArray[np.float32]:
+    grey = [Image.fromarray(image).convert("L").resize((32, 32), Image.Resampling.BOX) for image in pixels]
+    return np.stack([np.asarray(image, np.float32).ravel() for image in grey])
 
 
 def _side(recipe: Recipe) -> int:
@@ -336,9 +359,18 @@ def _reference(images: ConceptImages, rows: NDArray[np.intp], model: ExportedMod
     return ConceptFreeImages(len(rows), float(np.concatenate(told).mean()) if told else None)
 
 
-def _notes(answered: list[OccludedImage]) -> list[str]:
+def _notes(answered: list[OccludedImage], learnt: int | None) -> list[str]:
     lost = sum(not len(one.controls) for one in answered)
     notes = []
+    if learnt is None:
+        notes.append(
+            "Whether the model was trained on these images is not known: name the folder of its run, beside its training data."
+        )
+    elif learnt:
+        notes.append(
+            f"The run was trained on {learnt} of the images (they have the same content, whatever their names): what it knows by heart "
+            "may hide an effect of the lesions, or look like one. Ask about other images."
+        )
     if lost:
         notes.append(
             f"{lost} pairs of an image and a concept have no control, because the shape fits nowhere else in the field of "

@@ -7,24 +7,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.concepts.banks.bank import Bank
-from retinabench.concepts.examinees import Examinee
-from retinabench.concepts.inference.claims import Claim
-from retinabench.concepts.inference.rates import ALPHA, Rate, accuracy, rate
+from retinabench.concepts.examinees import Answers, Examinee
+from retinabench.concepts.inference.claims import Claim, RateEnds
+from retinabench.concepts.inference.rates import ALPHA, Patients, Rate, accuracy, rate
 from retinabench.concepts.inference.unpredictability import (
     GRID,
     PUBLISHED,
     AnswerRanking,
     Performance,
     Reading,
+    around_half,
     bin_of,
     outcomes,
     posterior,
+    says_yes,
 )
 from retinabench.concepts.questioning.strategies import SATURATED, ExaminationState, Strategy, find_strategy
 from retinabench.concepts.questioning.transcript import (
@@ -34,8 +37,10 @@ from retinabench.concepts.questioning.transcript import (
     Transcript,
     recorded_header,
     register,
+    seed_of,
 )
 from retinabench.core.errors import InputError, WorkError
+from retinabench.core.files import check
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import numpy_generator
 from retinabench.core.results import JsonObject, json_content
@@ -82,15 +87,16 @@ class ConceptResult:
 
 @dataclass(frozen=True)
 class Disagreement:
-    """What several readers say of one concept."""
+    """What several readers say of one concept; `range` is the least and the largest rate against a single reader."""
 
     disputed: int
     against: Mapping[str, Mapping[str, Rate]]
+    range: Mapping[str, RateEnds | None]
 
 
 @dataclass(frozen=True)
 class Readers:
-    """Several readers from whom the truth was made, see `questioning.reference`."""
+    """Several readers from whom the truth was made, see `questioning.readers`."""
 
     truth: str
     names: Sequence[str]
@@ -113,6 +119,10 @@ class Examination:
     claims: Sequence[Claim] = ()
     record: Record = field(default_factory=Record)
     readers: Readers | None = None
+    cut: Mapping[str, float] = field(default_factory=dict)
+    fixed: bool = False
+    nonce: str | None = None
+    head: str | None = None
 
     @property
     def asked(self) -> int:
@@ -132,7 +142,7 @@ class Examination:
     @cached_property
     def answered(self) -> Answered:
         """The answers by cell, as rates and rankings count them."""
-        return Answered(self.bank, self.record, self.seed, self.companion_valid)
+        return Answered(self.bank, self.record, self.seed, self.companion_valid, self.fixed)
 
     @cached_property
     def concepts(self) -> Mapping[str, ConceptResult]:
@@ -170,6 +180,10 @@ class Examination:
             "rules": self.rules,
             "asked": self.asked,
             "stopped": self.stopped,
+            "cut": dict(self.cut),
+            "intervals": "fixed" if self.fixed else "sequence",
+            "nonce": self.nonce,
+            "transcript": self.head,
             "bank": {
                 "hash": bank.hash,
                 "samples": bank.samples,
@@ -260,24 +274,86 @@ def examine(
     seed: int = 0,
     reading: Reading = "std",
     rules: Literal["corrected", "published"] = "corrected",
+    cut: Mapping[str, float] | None = None,
+    fixed: bool = False,
+    nonce: str | None = None,
     transcript: str | Path | None = None,
     random: np.random.Generator | None = None,
     progress: Progress = QUIET,
 ) -> Examination:
-    """Question an examinee about a bank: Algorithm 1 of Fountoukidou and Sznitman (2019), reconstructed."""
+    """Question an examinee about a bank: Algorithm 1 of Fountoukidou and Sznitman (2019), reconstructed.
+
+    With `fixed`, it is stated beforehand that every question will be asked, and intervals are those for this number. With a
+    `nonce`, the seed follows from it and from the bank.
+    """
+    if fixed and (questions, tolerance, patience, claim or None) != (None,) * 4:
+        hint = "State goals instead of claims, and leave out when to stop."
+        raise InputError("intervals for a fixed number of questions need that all are asked", hint=hint)
     path = None if transcript is None else Path(transcript)
+    seed = seed if nonce is None else seed_of(bank.hash, nonce)
     stated = register(bank, claim, confidence, strategy, recorded_header(path))
     chosen, claims, name = find_strategy(stated.strategy), stated.claims, stated.strategy
     rule = StoppingRule(questions, tolerance, patience)
-    state, models = _blank(bank, claims, rules, reading)
+    _count_patients(bank, claims, seed)
+    state, models = _blank(bank, claims, rules, reading, cut or {})
     who = getattr(examinee, "hash", None)
-    header = stated.header(bank=bank.hash, examinee=who, seed=seed, reading=reading, rules=rules)
+    header = stated.header(
+        bank=bank.hash, examinee=who, seed=seed, reading=reading, rules=rules, cut=dict(cut) if cut else None,
+        intervals="fixed" if fixed else None, nonce=nonce,
+    )  # fmt: skip
     generator = random or numpy_generator(seed, "examination", name)
     with Transcript(path, header) as past:
         stopped, course, record = _ask(state, models, chosen, examinee, rule, past, reading, generator, progress)
+        head = past.heads[len(record.sample)] if past.heads else None
     bins = np.stack([model.counts for model in models])
-    progressed = np.array(course)
-    return Examination(bank, name, seed, reading, rules, stopped, bins, progressed, claims, record)
+    return Examination(
+        bank, name, seed, reading, rules, stopped, bins, np.array(course), claims, record,
+        cut=cut or {}, fixed=fixed, nonce=nonce, head=head,
+    )  # fmt: skip
+
+
+def replay(bank: Bank, transcript: Path, examinee: Answers | None) -> Examination:
+    """Repeat an examination from its transcript; raise `InputError` for anything that does not follow from its first line.
+
+    Without an examinee, the answers are taken as they are recorded.
+    """
+    content = check(transcript, named=True).read_bytes()
+    header, asked = recorded_header(transcript), content.count(b"\n") - 1
+
+    def recorded(sample: int, concept: str) -> float:
+        raise InputError(f"ends after {asked} questions, before its examination does")
+
+    recorded.hash = header.get("examinee") if examinee is None else examinee.hash  # type: ignore[attr-defined]
+    fixed = header.get("intervals") == "fixed"
+    with TemporaryDirectory() as folder:
+        copy = Path(folder) / transcript.name
+        copy.write_bytes(content)
+        try:
+            found = examine(
+                bank, recorded, strategy=header["strategy"], questions=None if fixed else asked, seed=header["seed"],
+                reading=header["reading"], rules=header["rules"], cut=header.get("cut"), fixed=fixed,
+                nonce=header.get("nonce"), transcript=copy,
+            )  # fmt: skip
+        except InputError as error:
+            raise InputError(error.problem, file=transcript, row=error.row) from None
+    if found.asked < asked:
+        raise InputError(f"goes on after the end of its examination, {found.asked} questions", file=transcript)
+    record = found.record
+    for row, (sample, concept, prob) in enumerate(
+        zip(record.sample, record.concept, record.prob, strict=True), start=1
+    ):
+        if examinee is not None and examinee(sample, bank.concepts[concept]) != prob:
+            raise InputError(f"holds the answer {prob}, which the answers do not", file=transcript, row=row)
+    return found
+
+
+def _count_patients(bank: Bank, claims: Sequence[Claim], seed: int) -> None:
+    """Tell the claims about new patients which samples count: one of each patient."""
+    if bank.patient is not None:
+        patients = Patients(bank.patient, seed)
+        for claim in claims:
+            rows = patients.counted(np.asarray(bank.truth[:, claim.concept]) == claim.truth) if claim.new else None
+            claim.counted = None if rows is None else frozenset(rows.tolist())
 
 
 @dataclass(frozen=True)
@@ -300,7 +376,7 @@ class StoppingRule:
         asked = len(course) - 1
         registered = [one for one in claims if one.registered]
         if registered and not any(one.open for one in registered):
-            return "claims"
+            return "claims" if all(one.decided != "undecided" for one in registered) else "no sample left"
         if self.tolerance is not None and course[-1] <= self.tolerance:
             return "tolerance"
         patience = self.patience
@@ -334,33 +410,35 @@ def _ask(
             question = Question(number, sample, bank.name(sample), bank.concepts[concept], truth)
             prob = past.recall(question)
             if prob is None:
-                prob = _answer(examinee, question)
+                prob = _answer(examinee, question, bounded=state.cut[concept] is None)
                 past.add(question, prob)
-            correct = record.add(sample, concept, truth, prob)
+            level = around_half(prob, state.cut[concept])
+            correct = record.add(sample, concept, truth, prob, says_yes(level))
             state.asked[concept, truth] += 1
             state.right[concept, truth] += correct
             state.stale[concept, truth] += 1
-            if models[concept].add(bin_of(truth, prob)):
+            if models[concept].add(bin_of(truth, level)):
                 state.stale[concept, truth] = 0
                 state.uncertainty[concept] = models[concept].uncertainty(reading)
             for one in state.claims:
-                one.update(concept, truth, correct, number)
+                one.update(concept, truth, correct, number, sample)
             course.append(float(state.uncertainty.mean()))
             advance(1)
     return stopped, course, record
 
 
 def _blank(
-    bank: Bank, claims: Sequence[Claim], rules: str, reading: Reading
+    bank: Bank, claims: Sequence[Claim], rules: str, reading: Reading, cut: Mapping[str, float]
 ) -> tuple[ExaminationState, list[Performance]]:
     models = [Performance() for _ in bank.concepts]
     asked, right, stale = (np.zeros(bank.cells.shape, np.int64) for _ in range(3))
     start = np.stack([model.uncertainty(reading) for model in models])
-    return ExaminationState(bank, asked, right, start, stale, claims, rules == "corrected"), models
+    cuts = [cut.get(name) for name in bank.concepts]
+    return ExaminationState(bank, asked, right, start, stale, claims, rules == "corrected", cuts), models
 
 
-def _answer(examinee: Examinee, one: Question) -> float:
-    """Ask, and insist on a probability."""
+def _answer(examinee: Examinee, one: Question, *, bounded: bool) -> float:
+    """Ask, and insist on a probability, or on a finite score where the concept has a cut."""
     where = f"question {one.question} (image '{one.image_id}', concept '{one.concept}')"
     try:
         answer = examinee(one.sample, one.concept)
@@ -372,6 +450,6 @@ def _answer(examinee: Examinee, one: Question) -> float:
         prob = float(answer)
     except (TypeError, ValueError):
         raise WorkError(f"{where}: the examinee answered {answer!r:.60}, not a number") from None
-    if math.isnan(prob) or not 0 <= prob <= 1:
+    if not math.isfinite(prob) or (bounded and not 0 <= prob <= 1):
         raise WorkError(f"{where}: the examinee answered {prob:g}, outside [0, 1]")
     return prob

@@ -6,6 +6,7 @@
 | unpredictability | (any) | least predictable from the truth of the sample's earlier questions | no |
 | uncertainty | largest uncertainty of the Gaussian process | at random | yes |
 | uncertainty+unpredictability | the same | least predictable | no |
+| round-robin | of which the fewest samples were asked about | at random | yes |
 | precision | whose rate is known worst, for all that its answers may be | at random | yes |
 | claims | the same, among the cells of undecided claims | at random | yes |
 
@@ -18,7 +19,7 @@ first. It does not use the answers so far: a strategy that asks until a rate app
 the first answers agree, and its nominal 95 % intervals covered the rate in only 92 % of 4,800 simulations with rates of
 0.7. Claims are valid for any choice of cells. The number of correct answers among the N - n samples of a cell that were not
 asked about, after k of n were correct, is taken as BetaBinomial(N - n, k + 1/2, n - k + 1/2) (Jeffreys' prior); the rate
-(k + right) / N is known exactly once n = N. The intervals that are reported are those of `confidence_sequences.py`.
+(k + right) / N is known exactly once n = N.
 
 References:
     Fountoukidou and Sznitman, Concept-Centric Visual Turing Tests for Method Validation, MICCAI 2019.
@@ -55,6 +56,7 @@ class ExaminationState:
     stale: NDArray[np.int64]
     claims: Sequence[Claim] = field(default_factory=list)
     skip_saturated: bool = True
+    cut: Sequence[float | None] = ()
 
     @property
     def left(self) -> NDArray[np.int64]:
@@ -78,6 +80,11 @@ def most_uncertain(state: ExaminationState, random: np.random.Generator) -> Cell
         else:
             candidates = fresh
     return _largest(np.where(candidates, state.uncertainty, -1.0), random)
+
+
+def fewest_asked(state: ExaminationState, random: np.random.Generator) -> Cell:
+    """Return a non-empty cell of which the fewest samples were asked about."""
+    return _largest(np.where(state.left > 0, -state.asked, -np.inf).astype(np.float64), random)
 
 
 def least_precise(state: ExaminationState, random: np.random.Generator) -> Cell:
@@ -152,6 +159,7 @@ STRATEGIES = {
     "unpredictability": Strategy(None, Unpredictable),
     "uncertainty": Strategy(most_uncertain, AtRandom),
     "uncertainty+unpredictability": Strategy(most_uncertain, Unpredictable),
+    "round-robin": Strategy(fewest_asked, AtRandom),
     "precision": Strategy(least_precise, AtRandom),
     "claims": Strategy(claimed, AtRandom),
 }

@@ -1,25 +1,26 @@
-"""The transcript of an examination, and its registration before the first question.
+"""The transcript of an examination: every question and its answer as one line of JSON, appended as soon as the answer is there.
 
-Which claims an examination decides: those that its transcript's first line registers, before the first question.
+The first line registers what determines the questions, before the first of them: the claims, the cuts, how intervals are made, the
+hashes of bank and answers, the seed. A claim that is first stated when answers are known could have been chosen for them. It is
+*exploratory*: its answers are counted, it is never decided, does not end the examination and guides no question. The registered
+claims stay what they were: a later command that leaves one out does not make the others easier to decide.
 
-A claim that is first stated when answers are known could have been chosen for them. It is *exploratory*: its answers are
-counted, it is never decided, does not end the examination and guides no question. The registered claims stay what they were:
-a later command that leaves one out does not make the others easier to decide.
+Every line names the SHA-256 of the line before it, so that the hash of the last one stands for the whole transcript: whoever noted it
+sees any later change. With an auditor's *nonce* the seed is `seed_of(bank, nonce)`, which the examined side can neither choose nor
+foresee. Transcripts of version 2 have neither; those of version 1 register the claims of the strategy `claims` alone, each decided at
+its confidence by itself.
 
-Transcripts of version 1 register the claims of the strategy `claims` alone, each decided at its confidence by itself.
-
-The transcript: every question and its answer as one line of JSON, appended as soon as the answer is there.
-
-The first line registers what determines the questions, the claims among it: `registration.py` takes up a claim only if it stands
-there. It is the only file that is not written as a whole, because an answer may be expensive (an expert, a large network). A line
-that was cut short by a kill is dropped, and its question is asked again. An examination continues by repetition: strategy,
-seed and answers determine every question, so it starts again with the answers of the transcript and checks that each
-question is the recorded one. One process writes at a time: it holds the lock of the folder.
+It is the only file that is not written as a whole, because an answer may be expensive (an expert, a large network). A line that was
+cut short by a kill is dropped, and its question is asked again. An examination continues by repetition: strategy, seed and answers
+determine every question, so it starts again with the answers of the transcript and checks that each question is the recorded one.
+One process writes at a time: it holds the lock of the folder.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,8 +33,8 @@ from numpy.typing import NDArray
 
 from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.inference.claims import Claim, check_confidence, parse_claim
-from retinabench.concepts.inference.rates import CellAnswers, PatientAnswers, Patients
-from retinabench.concepts.inference.unpredictability import AnswerRanking, Floats, ranking, says_yes
+from retinabench.concepts.inference.rates import ANYTHING, CellAnswers, PatientAnswers, Patients
+from retinabench.concepts.inference.unpredictability import AnswerRanking, ranking
 from retinabench.concepts.questioning.strategies import find_strategy
 from retinabench.core.errors import InputError
 from retinabench.core.files import check, explain, sealed, unsealed
@@ -50,13 +51,20 @@ class Record:
     concept: list[int] = field(default_factory=list)
     truth: list[int] = field(default_factory=list)
     prob: list[float] = field(default_factory=list)
+    yes: list[bool] = field(default_factory=list)
 
-    def add(self, sample: int, concept: int, truth: int, prob: float) -> bool:
-        """Add a question with its answer."""
+    def add(self, sample: int, concept: int, truth: int, prob: float, yes: bool) -> bool:
+        """Add a question with its answer; return whether it was right."""
         for values, value in ((self.sample, sample), (self.concept, concept), (self.truth, truth)):
             values.append(value)
         self.prob.append(prob)
-        return says_yes(prob) == bool(truth)
+        self.yes.append(yes)
+        return yes == bool(truth)
+
+    def said(self, concept: int) -> NDArray[np.bool_]:
+        """Return whether the answers to the questions about a concept were yes, (q,)."""
+        mine: NDArray[np.bool_] = np.asarray(self.concept, np.int64) == concept
+        return np.asarray(np.asarray(self.yes, np.bool_)[mine])
 
     def about(self, concept: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
         """Return sample, truth and answer of the questions about a concept, (q,) each."""
@@ -71,23 +79,18 @@ class Record:
 
 
 class Answered:
-    """Counts answers.
+    """Counts answers; `patients` are the samples that count for new patients, None where each is a patient of its own."""
 
-    Attributes:
-        patients: Which samples count for new patients; None where each sample is a patient of its own.
-    """
-
-    def __init__(self, bank: Bank, record: Record, seed: int, drawn: bool) -> None:
-        self._bank, self._record, self._drawn = bank, record, drawn
+    def __init__(self, bank: Bank, record: Record, seed: int, drawn: bool, fixed: bool = False) -> None:
+        self._bank, self._record, self._drawn, self._fixed = bank, record, drawn, fixed
         self.patients = None if bank.patient is None else Patients(bank.patient, seed)
 
     def cell(self, concept: int, sign: int) -> CellAnswers:
         """Return the answers about a cell."""
-        sample, truth, prob = self._record.about(concept)
+        sample, truth, _ = self._record.about(concept)
         mine = truth == sign
-        return self.members(
-            np.asarray(self._bank.truth[:, concept]) == sign, sample[mine], says_yes(prob[mine]) == bool(sign)
-        )
+        right = self._record.said(concept)[mine] == bool(sign)
+        return self.members(np.asarray(self._bank.truth[:, concept]) == sign, sample[mine], right)
 
     def members(self, member: NDArray[np.bool_], sample: NDArray[np.int64], right: NDArray[np.bool_]) -> CellAnswers:
         """Return the answers about any set of samples that are asked about in random order."""
@@ -95,30 +98,30 @@ class Answered:
         if self.patients is not None and (rows := self.patients.counted(member)) is not None:
             counted = np.isin(sample, rows)
             patients = PatientAnswers(int(right[counted].sum()), int(counted.sum()), len(rows))
-        return CellAnswers(int(right.sum()), len(sample), int(member.sum()), self._drawn, patients)
+        return CellAnswers(int(right.sum()), len(sample), int(member.sum()), self._drawn, patients, self._fixed)
 
     def ranking(self, concept: int) -> AnswerRanking:
         """Return how well the answers about a concept rank the samples."""
-        _, truth, prob = self._record.about(concept)
-        return ranking((prob[truth == 0], prob[truth == 1]), self.compared(concept, self._bank.truth[:, concept]))
+        sample, truth, prob = self._record.about(concept)
+        order = np.argsort(sample)  # sums do not depend on the order of the questions
+        sample, truth, prob = sample[order], truth[order], prob[order]
+        patient = sample if self._bank.patient is None else self._bank.patient[sample]
+        if len(sample) == self._bank.cells[concept].sum():
+            return ranking(truth, prob, patient, None)
+        found = ranking(truth, prob, patient, self._patients_of(concept))
+        return found if self._drawn else found._replace(**ANYTHING._asdict())
 
-    def compared(self, concept: int, truth: NDArray[np.int8]) -> tuple[Floats, Floats] | None:
-        """Return P(yes) about the samples that the interval of a ranking compares, in the order in which they were asked."""
-        sample, _, prob = self._record.about(concept)
-        if not self._drawn:
-            if len(sample) < self._bank.cells[concept].sum():
-                return None
-            order = np.argsort(sample, kind="stable")  # an order in which the answers had no part
-            sample, prob = sample[order], prob[order]
-        kinds = [truth[sample] == 0, truth[sample] == 1]
-        if self.patients is not None:
-            rows = self.patients.compared(truth)
-            kinds = [kind & np.isin(sample, some) for kind, some in zip(kinds, rows, strict=True)]
-        return prob[kinds[0]], prob[kinds[1]]
+    def _patients_of(self, concept: int) -> list[int]:
+        """Return the numbers of patients without and with a concept in the bank."""
+        if self._bank.patient is None:
+            return [int(count) for count in self._bank.cells[concept]]
+        truth = np.asarray(self._bank.truth[:, concept])
+        return [len(np.unique(self._bank.patient[truth == sign])) for sign in (0, 1)]
 
 
-SCHEMA = "retinabench.transcript/2"
-READ = ("retinabench.transcript/1", SCHEMA)
+FIRST, SECOND, SCHEMA = (f"retinabench.transcript/{version}" for version in (1, 2, 3))
+READ = (FIRST, SECOND, SCHEMA)
+PREVIOUS = "previous"  # the SHA-256 of the line before
 STATED = ("schema", "strategy", "claims")  # What may still be stated anew while a transcript holds no answer.
 
 
@@ -157,6 +160,9 @@ class Transcript:
     def __init__(self, path: Path | None, header: Mapping[str, object]) -> None:
         self.path = path
         self.past: list[JsonObject] = []
+        self.heads: list[str] = []
+        self._chained = header.get("schema") == SCHEMA
+        self._bounded = not header.get("cut")
         self._handle: IO[bytes] | None = None
         self._resources = contextlib.ExitStack()
         if path is None:
@@ -172,7 +178,7 @@ class Transcript:
                 # A new file, a first line that was cut short, or one without an answer that is stated anew.
                 begun = sealed(header).startswith(content) or _unanswered(content[:whole], header)
                 if not begun:
-                    self._read(content[:whole], header)
+                    self.past, self.heads = read_lines(path, content[:whole] or b"{}\n", header)
                 handle.seek(0 if begun else whole)
                 handle.truncate()
             except OSError as error:
@@ -181,39 +187,18 @@ class Transcript:
                 self._append(header)
             self._resources = opening.pop_all()
 
-    def _read(self, content: bytes, header: Mapping[str, object]) -> None:
-        rows = []
-        for number, text in enumerate(content.splitlines()):
-            try:
-                row = unsealed(text)
-            except ValueError:
-                hint = "Delete the file; the examination then starts again."
-                raise InputError("is not a line of a transcript", file=self.path, row=number, hint=hint) from None
-            rows.append(row)
-        found = rows[0] if rows else {}
-        for key, value in header.items():
-            if found.get(key) != value:
-                shown = ", ".join(
-                    f"{name} {str(one)[:40]}" for name, one in (("there:", found.get(key)), ("now:", value))
-                )
-                raise InputError(
-                    f"is the transcript of another examination: its {key} differs ({shown})",
-                    file=self.path,
-                    hint="Choose another --out, or delete the file.",
-                )
-        self.past = rows[1:]
-
     def recall(self, question: Question) -> float | None:
         """Return the answer that was written down for a question, None where it was not yet asked."""
         number = question.question
         if number > len(self.past):
             return None
         past = self.past[number - 1]
-        answer = past.get("answer")
-        if {**vars(question), "answer": answer} != past or not isinstance(answer, float) or not 0 <= answer <= 1:
+        answer: Any = past.get("answer")
+        known = isinstance(answer, float) and math.isfinite(answer) and (0 <= answer <= 1 or not self._bounded)
+        if {**vars(question), "answer": answer} != past or not known:
             hint = "It was changed, or written by another version: delete it to start again."
             raise InputError("is not the question that this examination asks", file=self.path, row=number, hint=hint)
-        return answer
+        return float(answer)
 
     def add(self, question: Question, answer: float) -> None:
         """Write a question with its answer, unbuffered."""
@@ -221,7 +206,10 @@ class Transcript:
 
     def _append(self, row: Mapping[str, object]) -> None:
         if self._handle is not None:
+            if self.heads and self._chained:
+                row = {**row, PREVIOUS: self.heads[-1]}
             left = sealed(row)
+            self.heads.append(hashlib.sha256(left).hexdigest())
             try:
                 while left:
                     left = left[self._handle.write(left) :]
@@ -238,6 +226,37 @@ class Transcript:
         self._resources.close()
 
 
+def read_lines(path: Path, content: bytes, header: Mapping[str, object]) -> tuple[list[JsonObject], list[str]]:
+    """Return the rows of a transcript below its first line, and the hash of every line; refuse what is not `header`'s."""
+    rows: list[JsonObject] = []
+    heads: list[str] = []
+    for number, text in enumerate(content.splitlines(keepends=True)):
+        try:
+            row = unsealed(text)
+        except ValueError:
+            hint = "Delete the file; the examination then starts again."
+            raise InputError("is not a line of a transcript", file=path, row=number, hint=hint) from None
+        if number == 0:
+            _check_header(path, row, header)
+        elif header.get("schema") == SCHEMA and row.pop(PREVIOUS, None) != heads[-1]:
+            hint = "A line before it was changed, or is missing: delete the file to start again."
+            raise InputError("does not continue the line before it", file=path, row=number, hint=hint)
+        rows.append(row)
+        heads.append(hashlib.sha256(text).hexdigest())
+    return rows[1:], heads
+
+
+def _check_header(path: Path, found: JsonObject, header: Mapping[str, object]) -> None:
+    for key, value in header.items():
+        if found.get(key) != value:
+            shown = ", ".join(f"{name} {str(one)[:40]}" for name, one in (("there:", found.get(key)), ("now:", value)))
+            raise InputError(
+                f"is the transcript of another examination: its {key} differs ({shown})",
+                file=path,
+                hint="Choose another --out, or delete the file.",
+            )
+
+
 def _unanswered(content: bytes, header: Mapping[str, object]) -> bool:
     """Whether the whole lines of a transcript are one, which differs from `header` at most in what is `STATED`."""
     lines = content.splitlines()
@@ -247,6 +266,11 @@ def _unanswered(content: bytes, header: Mapping[str, object]) -> bool:
         return False
     fixed = {**found, **{name: header[name] for name in STATED}}
     return found.get("schema") in READ and fixed == dict(header)
+
+
+def seed_of(bank: str, nonce: str) -> int:
+    """Return the seed that follows from the hash of a bank and the auditor's nonce."""
+    return int(hashlib.sha256(f"{bank} {nonce}".encode()).hexdigest()[:8], 16) >> 1  # 31 bits: an option may name it
 
 
 SEPARATOR = " @ "  # between a claim and its confidence
@@ -275,8 +299,8 @@ def register(
     stated = [f"{text}{SEPARATOR}{float(confidence)!r}" for text in dict.fromkeys(stated)]
     registered = [str(text) for text in recorded.get("claims", ())] if recorded else stated
     schema = str(recorded.get("schema", SCHEMA))
-    name = strategy or str(recorded.get("strategy", "claims" if registered else "precision"))
-    together = len(registered) if schema == SCHEMA else 1
+    name = strategy or str(recorded.get("strategy", "claims" if registered else "round-robin"))
+    together = 1 if schema == FIRST else len(registered)
     claims = [_parse(text, bank, together, registered=True) for text in registered]
     claims += [_parse(text, bank, together, registered=False) for text in stated if text not in registered]
     if claims and not find_strategy(name).companion_valid:

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import NDArray
 
-from retinabench.concepts.inference.unpredictability import GRID, Performance
+from retinabench.concepts.inference.unpredictability import GRID
 from retinabench.concepts.questioning.examination import ConceptResult
 from retinabench.core.errors import printable
 from retinabench.reports.toolkit.figures import (
@@ -24,7 +22,6 @@ from retinabench.reports.toolkit.figures import (
     PAPER,
     TEXT,
     WIDTH,
-    Floats,
     canvas,
     light_grid,
     math_free,
@@ -40,33 +37,23 @@ class RateMark:
     quantity: Quantity
 
 
-Parts = tuple[Floats, Floats, Floats, Floats]  # Counts (100,), and grid, mean and std (101,) of a performance panel.
 REGIONS = (("TN", GOOD), ("FP", BAD), ("FN", BAD), ("TP", GOOD))
 HEIGHT = 270
 
 
-def performance_panel(
-    bins: Floats, grid: Floats, mean: Floats, sd: Floats, *, limits: tuple[float, float] | None = None
-) -> Figure:
-    """Return a figure of `draw_performance` alone."""
+def performance_panel(concept: ConceptResult) -> Figure:
+    """Draw the Gaussian process of one concept over its four regions: mean, band of 2 std, and the observed counts."""
     figure, [[axes]] = canvas(WIDTH, HEIGHT)
-    draw_performance(axes, bins, grid, mean, sd, limits=limits)
-    return figure
-
-
-def draw_performance(
-    axes: Axes, bins: Floats, grid: Floats, mean: Floats, sd: Floats, *, limits: tuple[float, float] | None = None
-) -> None:
-    """Draw the Gaussian process of one concept over its four regions: mean, band of 2 sd, and the observed counts."""
-    low, top = limits or limits_of(bins, mean, sd)
+    bins, mean, sd = concept.bins, concept.performance.mean(), np.sqrt(concept.performance.variance())
+    low, top = min(float((mean - 2 * sd).min()), 0.0), max(float(bins.max()), float((mean + 2 * sd).max()), 1.0)
     for number, (name, color) in enumerate(REGIONS):
         axes.axvspan(number / 4, (number + 1) / 4, color=color, alpha=0.07, linewidth=0)
         place = axes.get_xaxis_transform()
         axes.text(number / 4 + 0.125, 1.02, name, transform=place, color=color, fontsize=TEXT, ha="center", va="bottom")
     axes.axvline(0.5, color=MUTED, linewidth=0.7)
     axes.axhline(0, color=FAINT, linewidth=0.7, zorder=1)
-    axes.fill_between(grid, mean - 2 * sd, mean + 2 * sd, color=HUES[0], alpha=0.22, linewidth=0, zorder=2)
-    axes.plot(grid, mean, color=HUES[0], zorder=3)
+    axes.fill_between(GRID, mean - 2 * sd, mean + 2 * sd, color=HUES[0], alpha=0.22, linewidth=0, zorder=2)
+    axes.plot(GRID, mean, color=HUES[0], zorder=3)
     seen = np.flatnonzero(bins)
     axes.plot((seen + 0.5) / 100, bins[seen], linestyle="none", marker="o", markersize=3.4, color=INK, zorder=4)
     axes.set(xlim=(0, 1), ylim=(1.06 * low, 1.06 * top), ylabel="answers")
@@ -74,11 +61,7 @@ def draw_performance(
     axes.set_xticklabels(["0", "", "½", "", "1 | 0", "", "½", "", "1"])
     axes.set_xlabel("P(yes), absent  |  P(yes), present")
     axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
-
-
-def limits_of(bins: Floats, mean: Floats, sd: Floats) -> tuple[float, float]:
-    """Return the range that a performance panel needs."""
-    return min(float((mean - 2 * sd).min()), 0.0), max(float(bins.max()), float((mean + 2 * sd).max()), 1.0)
+    return figure
 
 
 def interval_panel(rows: Sequence[tuple[str, Sequence[RateMark]]]) -> Figure:
@@ -104,12 +87,3 @@ def interval_panel(rows: Sequence[tuple[str, Sequence[RateMark]]]) -> Figure:
 
 def _short(name: str) -> str:
     return math_free(printable(name, limit=18))
-
-
-def arrays(concept: ConceptResult) -> Parts:
-    """Return bins (100,), grid, mean and sd (101,) of a concept of an examination."""
-    return _parts(concept.bins, concept.performance)
-
-
-def _parts(bins: NDArray[np.int64], process: Performance) -> Parts:
-    return bins.astype(np.float64), GRID, process.mean(), np.sqrt(process.variance())

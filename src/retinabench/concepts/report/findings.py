@@ -268,9 +268,9 @@ def _arrays(answers: Mapping[str, Sequence[float]]) -> tuple[NDArray[np.float64]
 
 
 def cut_offs(report: ExaminationReport) -> list[CutOff]:
-    """Return better thresholds for the concepts that one half does not serve although the answers rank them.
+    """Return better thresholds for the concepts that their cut does not serve although the answers rank them.
 
-    These are the concepts whose answers rank samples better than by chance, and which are not recognised at one half or
+    These are the concepts whose answers rank samples better than by chance, and which are not recognised at their cut or
     miss a goal there.
     """
     better = []
@@ -310,6 +310,10 @@ def readers_tables(readers: Readers) -> list[Table]:
     for measure in ("sensitivity", "specificity"):
         names = list(next(iter(concepts.values())).against[measure])
         rows = [Row(name, [_against(one.against[measure][name]) for one in concepts.values()]) for name in names]
+        ranges = [one.range[measure] for one in concepts.values()]
+        rows.append(
+            Row("range of the readers", [Cell(" to ".join(map(percent, r))) if r else UNDEFINED for r in ranges])
+        )
         columns = [Column(f"{name} ({one.disputed:,} disputed)") for name, one in concepts.items()]
         caption = f"{measure.capitalize()} in this bank against each truth, with 95 % intervals"
         tables.append(Table.of(caption, columns, rows, row_header="Truth"))
@@ -407,11 +411,6 @@ class ScarceSamples:
     needed: int
     rates: Sequence[ConceptRate]
 
-    @property
-    def kind(self) -> str:
-        """What samples of that kind are called."""
-        return self.rates[0].kind
-
 
 @dataclass(frozen=True)
 class Entangled:
@@ -436,10 +435,11 @@ class ClaimVerdict:
 
     claim: Claim
     rate: ConceptRate
+    of_new_patients: bool  # whether a claim about new patients decides this rate
 
     @property
     def says(self) -> str:
-        """The decision about this bank."""
+        """The decision."""
         return {"holds": "Holds", "fails": "Does not hold"}.get(self.claim.decided, "Undecided")
 
     @property
@@ -454,7 +454,11 @@ class ClaimVerdict:
 def claim_verdicts(report: ExaminationReport) -> list[ClaimVerdict]:
     """Return the registered claims with the rates that they are about."""
     stated = [claim for claim in report.examination.claims if claim.registered]
-    return [ClaimVerdict(claim, report.rates[claim.concept][1 - claim.truth]) for claim in stated]
+    new = {(claim.concept, claim.truth) for claim in stated if claim.new}
+    return [
+        ClaimVerdict(claim, report.rates[claim.concept][1 - claim.truth], (claim.concept, claim.truth) in new)
+        for claim in stated
+    ]
 
 
 def missed_goals(report: ExaminationReport) -> list[MissedGoal]:
@@ -485,8 +489,15 @@ def scarce_samples(report: ExaminationReport) -> list[ScarceSamples]:
     return sorted(scarce, key=lambda one: (one.measure, one.goal))
 
 
+def exhausted(report: ExaminationReport) -> list[ConceptRate]:
+    """Return the rates whose goals are open although every sample was asked: only more samples, or readers, can settle them."""
+    scarce = {(rate.concept, rate.measure) for few in scarce_samples(report) for rate in few.rates}
+    rates = [rate for pair in report.rates for rate in pair if rate.standing == "open" and rate.asked == rate.of]
+    return [rate for rate in rates if (rate.concept, rate.measure) not in scarce]
+
+
 def entangled(report: ExaminationReport) -> list[Entangled]:
-    """Return the groups of concepts that nearly always occur together (`overlap.together`), pairs joined into groups."""
+    """Return the groups of concepts that nearly always occur together (`together`), pairs joined into groups."""
     groups: list[tuple[set[str], int]] = []
     for pair in report.together:
         joined, most = set(pair.concepts), pair.one

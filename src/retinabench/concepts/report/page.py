@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from retinabench.concepts.banks.tables import MAJORITY
 from retinabench.concepts.inference.rates import ALPHA, Rate
 from retinabench.concepts.inference.unpredictability import AnswerRanking
 from retinabench.concepts.report import figures
@@ -16,6 +17,7 @@ from retinabench.concepts.report.findings import (
     claim_verdicts,
     cut_offs,
     entangled,
+    exhausted,
     left_open,
     missed_goals,
     readers_tables,
@@ -66,6 +68,8 @@ def render(report: ExaminationReport) -> str:
         "scarce": scarce_samples(report),
         "entangled": entangled(report),
         "open": left_open(report),
+        "exhausted": exhausted(report),
+        "panel": found.readers is not None and found.readers.truth == MAJORITY and len(found.readers.names) > 1,
         "confidence": 1 - ALPHA,
         "exploratory": [claim for claim in found.claims if not claim.registered],
         "rates_figure": _rates_figure(report),
@@ -103,7 +107,7 @@ def _performance_figures(report: ExaminationReport) -> list[Panel]:
         if not any(counts.values()):
             continue
         svg = to_svg(
-            figures.performance_panel(*figures.arrays(one)), f"performance-{number}",
+            figures.performance_panel(one), f"performance-{number}",
             title=f"Answers about {concept}",
             description=", ".join(f"{counts[key]} {key.upper()}" for key in counts),
         )  # fmt: skip

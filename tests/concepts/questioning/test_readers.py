@@ -1,0 +1,131 @@
+"""Several readers as the truth: strata by counting, and what other panels would say, by drawing them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from retinabench.concepts.banks.bank import Bank
+from retinabench.concepts.banks.tables import ReaderPanel, majority, random_reader
+from retinabench.concepts.examinees import Answers
+from retinabench.concepts.inference.rates import CellAnswers
+from retinabench.concepts.questioning.examination import examine
+from retinabench.concepts.questioning.readers import AVERAGE, Strata, enter_readers
+from retinabench.concepts.questioning.transcript import Answered, Record
+from retinabench.metrics.intervals import auroc_error
+
+
+def votes_of(random, severity, readers):
+    """Readers of different strictness, each with errors of their own."""
+    strict = random.normal(0.6, 0.06, readers)
+    return (severity[:, None] + random.normal(0, 0.08, (len(severity), readers)) > strict).astype(np.int8)[:, None]
+
+
+def drawn(random, readers=5, samples=200, truth="majority"):
+    """Images of a hidden severity, a panel, and an examinee that sees the severity with noise."""
+    severity = random.random(samples)
+    votes = votes_of(random, severity, readers)
+    prob = np.clip(severity + random.normal(0, 0.12, samples) - 0.1, 0, 1)
+    values = {"majority": majority(votes, random), "random": random_reader(votes, random)}[truth]
+    bank = Bank(None, "a", values)
+    return (
+        bank,
+        Answers(bank, prob[:, None]),
+        ReaderPanel(tuple(f"r{k}" for k in range(readers)), votes, truth),
+        severity,
+    )
+
+
+def rate_against(values, yes, sign):
+    return np.mean(yes[values == sign] == sign)
+
+
+def test_strata_join_what_was_asked_by_weight():
+    truth = np.array([1] * 10 + [0] * 6 + [-1] * 2, np.int8)
+    weight = np.array([1.0] * 6 + [0.5] * 4 + [0.5] * 2 + [0.0] * 4 + [1.0] * 2)
+    asked = np.array([1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0], bool)
+    right = np.arange(18) % 2 == 0
+    bank = Bank(None, ["a"], truth[:, None])
+    sample = np.flatnonzero(asked)
+    made = Strata(Answered(bank, Record(), 0, True), truth, weight, sample, right[sample])
+    total = 6 + 2 + 1 + 2
+    assert made.unknown == pytest.approx(2 / total)
+    assert {(round(share * total, 9), cell) for share, cell in made.cells} == {
+        (6, CellAnswers(2, 3, 6)), (2, CellAnswers(1, 1, 4)), (1, CellAnswers(1, 2, 2)),
+    }  # fmt: skip
+    assert made.value is None  # of the images whose truth is not known, none was asked about
+    low, high = made.bank(0.05)
+    ends = [(share, cell.bank(0.05 / 3)) for share, cell in made.cells]
+    assert low == pytest.approx(sum(share * end.low for share, end in ends))
+    assert high == pytest.approx(sum(share * end.high for share, end in ends) + made.unknown)
+
+
+def test_all_asked_every_reader_is_known_exactly():
+    bank, answers, panel, _ = drawn(np.random.default_rng(0))
+    found = enter_readers(examine(bank, answers), panel)
+    yes = np.array([answers(k, "a") > 0.5 for k in range(bank.samples)])
+    told, votes = found.readers.concepts["a"], panel.votes[:, 0]
+    for measure, sign in (("sensitivity", 1), ("specificity", 0)):
+        expected = [rate_against(votes[:, k], yes, sign) for k in range(5)]
+        for k, reader in enumerate(panel.readers):
+            one = told.against[measure][reader]
+            assert (one.low, one.value, one.high) == pytest.approx((expected[k],) * 3)
+        assert told.range[measure] == pytest.approx((min(expected), max(expected)))
+        average = np.average((yes[:, None] == sign).repeat(5, 1), weights=votes == sign)
+        assert told.against[measure][AVERAGE].value == pytest.approx(average)
+        one = getattr(found["a"], measure)
+        assert one.low < one.value < one.high
+        assert one.simultaneous.low <= one.new.low <= one.low
+    assert told.disputed == (votes.max(axis=1) != votes.min(axis=1)).sum()
+
+
+def test_without_disagreement_nothing_changes():
+    random = np.random.default_rng(1)
+    votes = np.repeat((random.random((80, 1, 1)) < 0.4).astype(np.int8), 3, axis=2)
+    bank = Bank(None, ["a"], np.ascontiguousarray(votes[:, :, 0]))
+    plain = examine(bank, Answers(bank, random.random((80, 1))), questions=40)
+    found = enter_readers(plain, ReaderPanel(("x", "y", "z"), votes, "majority"))
+    for measure in ("sensitivity", "specificity", "accuracy"):
+        one, other = getattr(found["a"], measure), getattr(plain["a"], measure)
+        assert (one.low, one.high, *(one.new or ())) == pytest.approx((other.low, other.high, *(other.new or ())))
+    assert found.readers.concepts["a"].disputed == 0
+
+
+@pytest.mark.parametrize(("readers", "questions"), [(3, None), (5, None), (5, 60), (8, None)])
+def test_the_intervals_hold_what_another_panel_says(readers, questions):
+    """120 panels, and for each another one of as many readers who read the same images: at most 5 % of each kind of rate may miss.
+
+    6, standard deviation 2.4; the spread is estimated from few readers, who do not differ normally, hence 3 of them.
+    """
+    missed = dict.fromkeys(("sensitivity", "specificity", "accuracy", "auroc"), 0)
+    for number in range(120):
+        random = np.random.default_rng([5, number])
+        bank, answers, panel, severity = drawn(random, readers)
+        done = examine(bank, answers, questions=questions, seed=number)
+        found = enter_readers(done, panel)["a"]
+        other = majority(votes_of(random, severity, readers), random)[:, 0]
+        prob = np.array([answers(k, "a") for k in range(bank.samples)])
+        yes = prob > 0.5
+        truths = {
+            "sensitivity": rate_against(other, yes, 1), "specificity": rate_against(other, yes, 0),
+            "accuracy": np.mean(yes == (other == 1)), "auroc": auroc_error(other, prob).auroc,
+        }  # fmt: skip
+        for name, value in truths.items():
+            ends = getattr(found, name)
+            missed[name] += not ends.low - 1e-9 <= value <= ends.high + 1e-9
+    assert max(missed.values()) <= 6 + 3 * 2.4
+
+
+def test_a_random_reader_of_new_images_is_held():
+    """60 examinations that end when the answers say so: of 120 rates at most 6 (2.4) may miss."""
+    random = np.random.default_rng(99)
+    severity = random.random(100_000)
+    yes = severity + random.normal(0, 0.12, len(severity)) - 0.1 > 0.5
+    reading = severity + random.normal(0, np.hypot(0.06, 0.08), len(severity)) > 0.6
+    missed = 0
+    for number in range(60):
+        bank, answers, panel, _ = drawn(np.random.default_rng([6, number]), readers=40, truth="random")
+        found = enter_readers(examine(bank, answers, strategy="uncertainty", patience=15, seed=number), panel)["a"]
+        for sign, rate in ((1, found.sensitivity), (0, found.specificity)):
+            missed += not rate.new.low <= rate_against(reading, yes, sign) <= rate.new.high
+    assert missed <= 6 + 2 * 2.4
