@@ -1,1 +1,0 @@
-"""The command line: one module per group of verbs, which holds arguments and nothing else."""

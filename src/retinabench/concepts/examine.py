@@ -141,7 +141,6 @@ SHOWN = ("Recognised", "Not shown to be recognised", "Reversed", "Not asked")  #
 
 
 def summary_lines(report: ExaminationReport) -> list[str]:
-    """Return the examination in a few lines for the terminal."""
     found = report.examination
     width = max(len(name) for name in found.concepts)
     lines = []

@@ -66,7 +66,6 @@ class NetworkOptions:
         return self.examinee in SYNTHETIC
 
     def side(self, definition: BankDefinition) -> int:
-        """Return the side of a sample in pixels."""
         size = self.size or max(definition.size // self.grid, min(LEAST_REGION, definition.size))
         if size < 16 or size * self.grid > 2048:
             raise InputError(
@@ -76,7 +75,6 @@ class NetworkOptions:
         return size
 
     def model(self, definition: BankDefinition, size: int) -> ModelConfig:
-        """Return the settings of the network."""
         if self.examinee is None:
             settings = {**(definition.network or PRETRAINED)}
             if "stem" in settings and size >= 128:

@@ -1,1 +1,0 @@
-"""What every other package builds on: errors, random streams, atomic files, progress, subprocesses."""

@@ -129,7 +129,6 @@ def _damaged_list(path: Path, row: int) -> InputError:
 
 
 def checksum_lines(sums: Mapping[str, tuple[str, ...]]) -> bytes:
-    """Return the content of a list."""
     lines = []
     for name, digests in sorted(sums.items()):
         escaped = "".join(ESCAPES.get(character, character) for character in name)
@@ -321,7 +320,6 @@ def _open_held(path: Path) -> IO[bytes]:
 
 
 def write_bytes(path: str | Path, content: bytes, *, checked: bool = False) -> None:
-    """Write bytes atomically."""
     with atomic_write(path, checked=checked) as handle:
         handle.write(content)
 

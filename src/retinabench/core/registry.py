@@ -68,7 +68,6 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
         return name in self._builtin or name in self._plugins or name in self._loaded
 
     def find(self, name: str) -> Entry:
-        """Return the entry of that name."""
         if name not in self:
             raise InputError(f"unknown {self.kind} '{name}'", hint=nearest(name, list(self)))
         return self[name]

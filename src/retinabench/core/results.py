@@ -134,7 +134,6 @@ class Tabular(ABC):
         """Draw the result."""
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Return the rows as a pandas DataFrame."""
         try:
             import pandas
         except ImportError:

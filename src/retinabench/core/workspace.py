@@ -65,7 +65,6 @@ class Workspace:
 
     @property
     def manifest_path(self) -> Path:
-        """The path of the manifest."""
         return self.folder / self.file
 
     @property

@@ -1,1 +1,0 @@
-"""Data sets, prepared folders, tasks and batches."""

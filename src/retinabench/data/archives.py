@@ -65,7 +65,6 @@ class Chain(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """Return the position in the whole stream."""
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
@@ -152,7 +151,6 @@ class Files:
     held: int = 0  # bytes of compressed archives inside archives, which are held in memory
 
     def names(self) -> list[str]:
-        """Return all names, sorted."""
         return sorted(self.loose | self.members.keys())
 
     def __contains__(self, name: str) -> bool:
@@ -182,7 +180,6 @@ class Files:
         return min(found, key=lambda name: (name.count("/"), name), default=None)
 
     def where(self, name: str) -> str:
-        """Return the name as messages show it."""
         member = None if name in self.loose else self.members.get(name)
         return f"{member.label}: {name}" if member else str(self.root / name)
 
@@ -268,7 +265,6 @@ def _archives(names: set[str]) -> list[tuple[str, list[str]]]:
 
 
 def _add(files: Files, whole: PurePosixPath, segments: list[Segment], label: str, stamp: str, depth: int) -> None:
-    """Add the members of one archive, and of the archives in it."""
     if depth > 2:
         raise InputError("archives are nested more than three deep", file=label)
     stream = cast(BinaryIO, io.BufferedReader(Chain(segments), AHEAD))

@@ -31,11 +31,7 @@ def referable(grade: NDArray[np.integer], lowest: int = MODERATE) -> NDArray[np.
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """N images: identity, grade and place in the study.
-
-    Shapes: `image_id` (N,), `patient_id` (N,), `eye` (N,), `grade` (N,), `domain` (N,), `split` (N,), `source`
-    (N,), `p_referable` (N,).
-    """
+    """N images: identity, grade and place in the study; `image_id`, `patient_id`, `eye`, `grade`, `domain`, `split`, `source`, `p_referable` (N,)."""
 
     image_id: NDArray[np.str_]
     patient_id: NDArray[np.str_]
@@ -65,11 +61,9 @@ class Records:
         return len(self.image_id)
 
     def take(self, rows: NDArray[np.intp] | Sequence[int]) -> Records:
-        """Return the given rows, in the given order."""
         return replace(self, **{column.name: getattr(self, column.name)[rows] for column in fields(self)})
 
     def to_parquet(self) -> bytes:
-        """Return the rows as the bytes of a Parquet file."""
         return to_parquet(pa.table({c.name: getattr(self, c.name) for c in fields(self)}))
 
     @classmethod
@@ -99,7 +93,6 @@ def make_records(
     domain: Iterable[str] | str = "in_domain",
     p_referable: ArrayLike = np.nan,
 ) -> Records:
-    """Return records of columns."""
     ids = np.array(list(image_id), np.str_)
 
     def column(values: Iterable[str] | str | None, default: NDArray[np.str_]) -> NDArray[np.str_]:
@@ -120,7 +113,6 @@ def make_records(
 
 
 def join(parts: Sequence[Records]) -> Records:
-    """Concatenate records."""
     columns = (column.name for column in fields(Records))
     return Records(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in columns})
 
@@ -160,7 +152,6 @@ class ArrayDataset:
         return ArrayDataset(**some)
 
     def part(self, split: str) -> ArrayDataset:
-        """Return the rows of one split."""
         return self.take(self.splits[split])
 
 
@@ -181,7 +172,6 @@ class ConceptImages:
 
     An image is made on request and at the size that a question asks for, with masks on the same square, so that a collection
     may be far larger than memory.
-
     Shapes: `sample_id` (N,), `truth` (N, C), `patient_id` (N,), `masks` (C, H, W).
     """
 

@@ -60,7 +60,6 @@ class ImageDataset:
 
     @property
     def card(self) -> str:
-        """The data card, as Markdown."""
         return self.text or inspect.getdoc(sys.modules[self.records.__module__]) or ""
 
     def check_options(self, name: str, source: Path | None, options: Mapping[str, object]) -> None:

@@ -79,12 +79,10 @@ class Definition(Frozen):
 
 
 def definition(name: str) -> Definition:
-    """Return the definition of a data set of this package."""
     return Definition(**tomllib.loads((FOLDER / f"{name}.toml").read_text("utf-8")))
 
 
 def dataset(file: Path) -> ImageDataset:
-    """Return the data set that a file defines."""
     defined = definition(file.stem)
     remote = defined.remote
     return ImageDataset(

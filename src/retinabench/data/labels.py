@@ -90,10 +90,7 @@ def _few(names: Sequence[str]) -> str:
 
 
 def pair(records: Records, files: Files, survey: Survey | None, folders: NDArray[np.str_] | None = None) -> Records:
-    """Find the file of each record; upper and lower case are not distinguished.
-
-    Shapes: `folders` (N,).
-    """
+    """Find the file of each record; upper and lower case are not distinguished; `folders` (N,)."""
     images = [name for name in files.names() if name.lower().endswith(ENDINGS)]
     by_path, by_stem = _grouped(images, str.lower), _grouped(images, stem)
     hints = np.full(len(records), "") if folders is None else folders
@@ -252,7 +249,6 @@ def word_of(row: Row, column: str, where: str, words: Sequence[str]) -> str:
 
 
 def ids_of(rows: Sequence[Row], column: str, where: str) -> list[str]:
-    """Return a column of names."""
     first: dict[str, int] = {}
     for number, cells in rows:
         if not cells[column]:

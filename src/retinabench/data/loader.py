@@ -43,7 +43,6 @@ Augment = Callable[[Tensor], Tensor]
 
 
 def unchanged(images: Tensor) -> Tensor:
-    """Return the images as they are."""
     return images
 
 
@@ -136,7 +135,6 @@ class BatchLimits:
         return size if limit is None else min(size, limit)
 
     def set(self, work: Work, limit: int, why: str) -> None:
-        """Set a limit, and record why."""
         setattr(self, work, limit)
         unchanged = "; the batch size of a step is unchanged" if work == "training" else ""
         line = f"{why}: {work} now takes {_count(limit)} at a time{unchanged}"
@@ -230,7 +228,6 @@ class Meter:
         self._device = device
 
     def free(self) -> int:
-        """Return the bytes that are free or can be freed."""
         torch.cuda.empty_cache()
         return int(torch.cuda.mem_get_info(self._device)[0])
 
@@ -281,10 +278,10 @@ class Source(Protocol):
     """Inputs and targets that can be loaded onto a device, batch by batch."""
 
     @property
-    def device(self) -> torch.device: ...  # noqa: D102 - where `load` puts the tensors
+    def device(self) -> torch.device: ...
 
     @property
-    def targets(self) -> NDArray[Any]: ...  # noqa: D102 - (N,) targets of all rows, as `load` yields them
+    def targets(self) -> NDArray[Any]: ...
 
     def load(self, chunks: Sequence[Rows], stored_view: Augment = unchanged) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield inputs (B, ...) and targets (B,) of each chunk of rows."""
@@ -299,7 +296,6 @@ class ArraySource:
 
     @property
     def device(self) -> torch.device:
-        """The device of the inputs."""
         return self.inputs.device
 
     @property
@@ -434,7 +430,6 @@ class Batches:
 
     @property
     def device(self) -> torch.device:
-        """The device of the batches."""
         return self.source.device
 
     @cached_property
@@ -448,7 +443,6 @@ class Batches:
         return len(chunks(self.train, self.batch_size))
 
     def epoch(self, number: int, rank: int = 0, ranks: int = 1) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the shuffled batches of one epoch."""
         rows = numpy_generator(self.seed, "order", number).permutation(self.train)
         shares = [np.array_split(chunk, ranks)[rank] for chunk in chunks(rows, self.batch_size)]
         images = sum(len(share) for share in shares)
@@ -472,10 +466,7 @@ class Batches:
 def array_batches(
     inputs: NDArray[Any], targets: NDArray[Any], batch_size: int, seed: int, device: torch.device
 ) -> Batches:
-    """Return the batches of arrays of which all rows train and none is held out.
-
-    Shapes: `inputs` (N, ...), `targets` (N,).
-    """
+    """Return the batches of arrays of which all rows train and none is held out; `inputs` (N, ...), `targets` (N,)."""
     rows = np.arange(len(targets))
     source = ArraySource(torch.from_numpy(inputs).to(device), torch.from_numpy(targets).to(device))
     return Batches(source, rows, rows[:0], batch_size, seed)

@@ -152,7 +152,6 @@ class Manifest(Document):
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
-        """Read the manifest of a finished folder."""
         path = kept_inside(folder, folder / COMPLETE)
         content = json.loads(check(path, AGAIN).read_text(encoding="utf-8"))
         if content.get("format") != FORMAT:
@@ -184,10 +183,7 @@ class Manifest(Document):
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A prepared folder, opened: its records and, memory-mapped, its images.
-
-    Shapes: `truth` (N, C).
-    """
+    """A prepared folder, opened: its records and, memory-mapped, its images; `truth` (N, C)."""
 
     folder: Path
     name: str

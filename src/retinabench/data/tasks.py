@@ -20,10 +20,7 @@ SPLITS = ("train", "validation", "shifted_validation", "test", "shifted_test")
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """The rows of some splits of a task, as `rb.evaluate` takes them.
-
-    Shapes: `rows` (N,), `domain` (N,), `split` (N,).
-    """
+    """The rows of some splits of a task, as `rb.evaluate` takes them; `rows`, `domain`, `split` (N,)."""
 
     data: Prepared
     rows: Rows

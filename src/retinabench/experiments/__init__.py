@@ -1,1 +1,0 @@
-"""From a configuration to predictions; searches and studies over many runs."""

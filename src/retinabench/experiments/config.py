@@ -78,7 +78,6 @@ def presets() -> dict[str, JsonObject]:
 
 
 def _preset_files() -> dict[str, tuple[Path, JsonObject]]:
-    """Return every preset's file and its content, by name."""
     files = {str(path.relative_to(HERE).with_suffix("")): (path, _read(path)) for path in sorted(HERE.glob("*/*.toml"))}
     table = dict(_read(TABLE))
     shared = table.pop("shared")
@@ -204,7 +203,6 @@ def _left_over(before: Mapping[str, object], now: Any, set_by_hand: Sequence[str
 
 
 def build_run(tree: Mapping[str, object], file: Path | None = None, set_by_hand: Collection[str] = ()) -> Run:
-    """Build a run from nested tables."""
     try:
         return Run(**tree)
     except ValidationError as error:

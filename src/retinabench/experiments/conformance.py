@@ -59,7 +59,6 @@ class Subject:
 
     @property
     def method(self) -> ModuleType:
-        """The module of the method."""
         found: ModuleType = METHODS[self.run.method.name]
         return found
 
@@ -70,7 +69,6 @@ class Subject:
 
     @cached_property
     def finished(self) -> Path:
-        """The folder of the finished run."""
         return execute(self.run, self.folder / "runs", ONE_CPU)
 
     @cached_property
@@ -80,7 +78,6 @@ class Subject:
 
 
 def predictions_of(folder: Path) -> Predictions:
-    """Return what a finished run predicts."""
     return read_predictions(folder / "predictions.parquet")
 
 
@@ -386,7 +383,6 @@ def check_method(
 
 
 def checks_of(name: str) -> list[str]:
-    """Return the names of the checks that apply to a method."""
     composed = is_composed(METHODS[name])
     return [check for check in CHECKS if not (composed and check in OF_TRAINED)]
 

@@ -102,7 +102,6 @@ def _without_training_data(finished: FinishedRun, inputs: TrainedInputs, data: P
 
 
 def _in_domain(folder: Path) -> Predictions:
-    """The predictions in domain of a finished run."""
     own = read_predictions(folder / FILE).select(domain="in_domain")
     if own is None:
         raise InputError("holds no predictions in domain", file=folder / FILE)

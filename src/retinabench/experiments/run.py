@@ -157,7 +157,6 @@ class ImageRuns:
         }
 
     def training(self, run: Run, resources: Resources) -> Training[Predictions]:
-        """Return network, batches and prediction of a run."""
         task = divided(self.task, run)
         for note in task.notes:
             resources.progress.say(f"note: {note}")
@@ -180,11 +179,9 @@ class ImageRuns:
         return combine(run, self.task, members)
 
     def read(self, folder: Path) -> Predictions:
-        """Return the predictions of a finished run."""
         return read_predictions(folder / FILE)
 
     def write(self, result: Predictions, run: Run, folder: Path) -> None:
-        """Write the predictions of a run."""
         write_inputs(describe_inputs(run, divided(self.task, run)), folder)
         write_predictions(result, folder / FILE, checked=True)
 

@@ -62,7 +62,6 @@ class TrainedInputs(Frozen):
 
 
 def describe_inputs(run: Run, task: Task) -> TrainedInputs:
-    """Return what a run on a task reads."""
     own, train = open_prepared(task.data.folder), task.splits["train"]
     mean, std = _input_scale(run, task)
     return TrainedInputs(
@@ -73,7 +72,6 @@ def describe_inputs(run: Run, task: Task) -> TrainedInputs:
 
 
 def write_inputs(inputs: TrainedInputs, folder: Path) -> None:
-    """Write the inputs into the folder of a run."""
     write_json(folder / INPUTS, inputs.model_dump(mode="json"), checked=True)
 
 
@@ -110,7 +108,6 @@ def describe(run: Run) -> str:
 
 
 def read_run(folder: Path, network: str | None = None) -> Run:
-    """Read the settings of a run from its folder."""
     path = folder / "run.json"
     run = read_checked(path, lambda content: build_run(content["run"], path))
     if run is None:
@@ -175,7 +172,6 @@ class FinishedRun:
 
 
 def finished_run(folder: Path, network: str | None = None) -> FinishedRun:
-    """Read the folder of a finished run."""
     if not (folder / "done").is_file():
         raise InputError("holds no finished run", file=folder, hint="Finish it with: retinabench train …")
     run = read_run(folder, network)

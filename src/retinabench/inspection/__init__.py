@@ -1,1 +1,0 @@
-"""Checks of a prepared data set before training (`retinabench inspect`): copies, leaks, outliers, and a data card."""

@@ -50,10 +50,7 @@ class Alignment:
 
 
 def detail_of(image: NDArray[np.uint8], *, whole: bool = False) -> Floats:
-    """Return the fine detail of the field of view (W, W), zero outside.
-
-    Shapes: `image` (S, S, 3).
-    """
+    """Return the fine detail of the field of view (W, W), zero outside; `image` (S, S, 3)."""
     pil_image, side = Image.fromarray(image), len(image)
     circle = Circle(side / 2, side / 2, side / 2) if whole else field_circle(pil_image)
     width = int(np.clip(side, SMALLEST, LARGEST))
@@ -105,10 +102,7 @@ def magnitudes(spectra: Spectrum) -> Floats:
 
 
 def best_rotation(first: Spectrum, second: Spectrum) -> tuple[Floats, NDArray[np.bool_], Floats]:
-    """Return the best rotation of each of P pairs.
-
-    Shapes: returns (P,).
-    """
+    """Return the best rotation of each of P pairs; (P,)."""
     plain = np.einsum("prm,prm->pm", first, second.conj())
     mirrored = np.einsum("prm,prm->pm", first, second)
     padded = np.zeros((2, len(first), ANGLES // 2 + 1), np.complex64)
@@ -122,10 +116,7 @@ def best_rotation(first: Spectrum, second: Spectrum) -> tuple[Floats, NDArray[np
 
 
 def align(first: Floats, second: Floats, mirrored: bool, degrees: float) -> Alignment:
-    """Align a detail with another one.
-
-    Shapes: `first` (W, W), `second` (W, W).
-    """
+    """Align a detail with another one; `first`, `second` (W, W)."""
     waves = rfft2(first)
     moved = second[:, ::-1] if mirrored else second
 

@@ -53,7 +53,6 @@ class OriginalFiles:
 
 
 def original_files(data: Prepared) -> OriginalFiles | None:
-    """Read the table of original files."""
     path = data.folder / NAME
     if not path.is_file():
         return None
@@ -172,7 +171,6 @@ class CopyGroup:
         return min(pair.correlation for pair in self.pairs)
 
     def facts(self, row: int) -> tuple[str, int]:
-        """Return split and class of one of the rows."""
         at = self.rows.index(row)
         return self.splits[at], self.classes[at]
 
@@ -233,10 +231,7 @@ def duplicate_groups(
     pixels: Pixels | None,
     progress: Progress = QUIET,
 ) -> list[CopyGroup]:
-    """Return the groups of copies: those across splits first, then those in conflict, then by their first row.
-
-    Shapes: `split` (N,), `classes` (N,), `digests` (N,).
-    """
+    """Return the groups of copies: those across splits first, then those in conflict, then by their first row; `split`, `classes`, `digests` (N,)."""
     pairs = list(_pairs(data, digests, pixels, progress))
     if not pairs:
         return []

@@ -95,13 +95,11 @@ def split_names(records: Records) -> NDArray[np.str_]:
 
 
 def in_order(names: NDArray[np.str_]) -> list[str]:
-    """Return the splits that exist, in the order of a study."""
     present = set(names.tolist())
     return [name for prefix in ("", "shifted ") for split in SPLITS if (name := prefix + split) in present]
 
 
 def split_rows(records: Records, classes: Classes) -> Iterator[SplitRow]:
-    """Yield the counts of every split."""
     names = split_names(records)
     for name in in_order(names):
         mine = names == name
@@ -228,7 +226,6 @@ class Inspection:
 
 
 def inspect_data(data: Prepared, *, read_images: bool, progress: Progress = QUIET) -> Inspection:
-    """Inspect a prepared data set."""
     files, classes = original_files(data), classes_of(data)
     pixels = read_pixels(data, progress) if read_images else None
     digests = files.sha256 if files is not None else None

@@ -1,1 +1,0 @@
-"""Hooks into the trainings and trackers of other libraries."""

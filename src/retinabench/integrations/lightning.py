@@ -48,6 +48,5 @@ class ScoreCallback(Callback):
         self.metric.update(outputs["logits"], outputs["label"])
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Log the scores."""
         found = self.metric.compute()
         pl_module.log_dict({f"{self.prefix}{name}": value for name, value in found.items()})

@@ -28,10 +28,7 @@ DEFAULT_SCORES = ("auroc", "accuracy", "nll", "failure_auroc", "referral_accurac
 def predictions_of(
     values: ArrayLike, columns: Mapping[str, Any], outputs: Outputs | None = None, referable_from: int | None = None
 ) -> Predictions:
-    """Return the predictions of a network's outputs.
-
-    Shapes: `values` (N,), `columns` (N,).
-    """
+    """Return the predictions of a network's outputs; `values`, `columns` (N,)."""
     numbers, known = np.asarray(values), dict(columns)
     numbers = numbers[:, None] if numbers.ndim == 1 else numbers
     for name, column in known.items():

@@ -35,10 +35,7 @@ class ReferralScores(Metric):
             self.add_state(name, default=[], dist_reduce_fx="cat")
 
     def update(self, logits: Tensor, label: Tensor) -> None:
-        """Add a batch.
-
-        Shapes: `logits` (B,), `label` (B,).
-        """
+        """Add a batch; `logits`, `label` (B,)."""
         self.logits.append(logits.detach().float().reshape(len(logits), -1).clone())
         self.label.append(label.detach().clone())
 

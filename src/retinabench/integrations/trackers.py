@@ -52,7 +52,6 @@ class TrackedRun:
 
 
 def read_run(folder: Path) -> TrackedRun:
-    """Read a run folder and score its predictions."""
     about = folder / "run.json"
     try:
         content = json.loads(check(about).read_text())

@@ -102,11 +102,9 @@ class Anchors:
         self.score = total
 
     def state_dict(self) -> TrainingState:
-        """Anchors and score."""
         return {"anchor": self.anchor.cpu(), "score": self.score.cpu()}
 
     def load_state_dict(self, state: TrainingState) -> None:
-        """Continue with them."""
         self.anchor = state["anchor"].to(self.anchor.device)
         self.score = state["score"].to(self.score.device)
 
@@ -231,7 +229,6 @@ class WalkingAnchors(Anchors):
         return {**super().state_dict(), "direction": self.direction.cpu()}
 
     def load_state_dict(self, state: TrainingState) -> None:
-        """Continue with them."""
         super().load_state_dict(state)
         self.direction = state["direction"].to(self.direction.device)
 

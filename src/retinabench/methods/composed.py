@@ -153,14 +153,12 @@ class Temperature:
 
     @staticmethod
     def member_runs(run: TrainingRun) -> list[TrainingRun]:
-        """Return the one run to be scaled."""
         if isinstance(as_config(run, Temperature.Config).member, Temperature.Config):
             raise InputError("a temperature of a temperature is one temperature", hint="Name another member.")
         return [member_run(run)]
 
     @staticmethod
     def combine(members: Sequence[Predictions]) -> Predictions:
-        """Return the one member's predictions, scaled."""
         (member,) = members
         held = member.select(domain="in_domain", split="validation")
         if held is None or len(set(held.label)) < 2:

@@ -47,7 +47,6 @@ class SpectralBound(nn.Module):
             self._iterate(weight.detach().flatten(1))
 
     def forward(self, weight: Tensor) -> Tensor:
-        """Return the bounded weight."""
         matrix = weight.flatten(1)
         if self.training and torch.is_grad_enabled():
             self._iterate(matrix.detach())

@@ -80,7 +80,6 @@ class Scales(nn.Module):
         self.names = list(trained)
 
     def stds(self) -> dict[str, Tensor]:
-        """Return σ by name, in the parameters' shapes."""
         return {name: softplus(rho) for name, rho in zip(self.names, self.rho, strict=True)}
 
 

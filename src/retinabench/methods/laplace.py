@@ -285,7 +285,6 @@ def linear_curvature(features: Tensor, logits: Tensor, weights: Tensor, likeliho
     """Return H of the last layer's weights, in float64.
 
     Output by output: entry c D + d belongs to weight d of output c.
-
     Shapes: `features` (B, D), `logits` (B, C), `weights` (B,).
     """
     phi = features.double()
@@ -298,7 +297,6 @@ def diagonal_curvature(model: nn.Module, images: Tensor, weights: Tensor, likeli
     """Return the diagonal of H over all parameters of `model`, by name.
 
     Λ = Rᵀ R, so that the diagonal is the sum of squares of the Jacobian of R f, R held fixed: one row per output.
-
     Shapes: `images` (B, ...), `weights` (B,).
     """
     parameters = {name: p.detach() for name, p in model.named_parameters()}

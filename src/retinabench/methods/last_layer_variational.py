@@ -275,7 +275,6 @@ def kl_full(mean: Tensor, covariance: Tensor, prior_variance: float) -> Tensor:
 
     It is `kl_diagonal` plus the total correlation of q. A millionth of the mean variance on the diagonal keeps images
     that are (nearly) alike from making the covariance singular.
-
     Shapes: `mean` (M, C), `covariance` (C, M, M).
     """
     M = len(mean)

@@ -58,7 +58,6 @@ class PointPosterior(NetworkOnly):
 
 
 def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> PointPosterior:
-    """Return the network as it is."""
     return PointPosterior(model, likelihood)
 
 

@@ -426,7 +426,6 @@ def single_gradients(
     """Return Σ_n c_n g_n² and Σ_n c_n g_n by name, and Σ_n c_n ℓ_n; ℓ_n = -log p(y_n | x_n), g_n = ∂ℓ_n / ∂θ.
 
     Taken in float32, by the network in the mode in which it predicts.
-
     Shapes: `images` (B, ...), `labels` (B,), `shares` (B,).
     """
 

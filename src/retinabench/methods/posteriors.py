@@ -245,11 +245,9 @@ class WeightPosterior(DrawnWeights):
 
     @property
     def beside(self) -> State:
-        """The stds."""
         return self.stds
 
     def draw(self, samples: int, generator: torch.Generator) -> Iterator[dict[str, Tensor]]:
-        """Yield draws, each parameter in turn."""
         for _ in range(samples):
             yield {
                 name: p + self.stds[name] * torch.randn(p.shape, generator=generator, device=p.device)

@@ -154,7 +154,6 @@ class WithMember(MethodConfig):
     member: AnyMethod = Field(default_factory=lambda: method_config("map"))
 
     def supported(self) -> tuple[str, ...]:
-        """Return the likelihoods that its member supports."""
         return self.member.supported()
 
     def gradients_per_example(self, optimizer: Optimizer) -> float:

@@ -83,10 +83,7 @@ def own_layers(layer: nn.Module, generators: Iterable[torch.Generator]) -> list[
 def sum_of_losses(
     outputs: Tensor, labels: Tensor, likelihood: Likelihood, run: TrainingRun, batch: BatchInfo
 ) -> Tensor:
-    """Return the sum of the members' mean losses, a scalar: its gradient trains each member as if it were alone.
-
-    Shapes: `outputs` (K, B, O), `labels` (B,).
-    """
+    """Return the sum of the members' mean losses, a scalar: its gradient trains each member as if it were alone; `outputs` (K, B, O), `labels` (B,)."""
     losses = [cross_entropy(one, labels, likelihood, run.optimizer.reweight, batch) for one in outputs]
     return torch.stack(losses).sum()
 

@@ -59,7 +59,6 @@ class Moments:
         return self.squares / max(1, self.count)
 
     def state_dict(self) -> TrainingState:
-        """All that was collected."""
         tensors = {"mean": self.mean, "squares": self.squares, "deviations": self.deviations}
         return {**{name: tensor.cpu() for name, tensor in tensors.items()}, "count": self.count}
 
@@ -76,10 +75,7 @@ class Moments:
 
 
 def draw(mean: Tensor, variance: Tensor, deviations: Tensor, scale: float, generator: torch.Generator) -> Tensor:
-    """Draw one vector of N(mean, scale · (diag(variance) + Dᵀ D / (K - 1))).
-
-    Shapes: `mean` (P,), `variance` (P,), `deviations` (K, P), returns (P,).
-    """
+    """Draw one vector of N(mean, scale · (diag(variance) + Dᵀ D / (K - 1))); `mean`, `variance` (P,), `deviations` (K, P) -> (P,)."""
     columns = len(deviations)
     diagonal = variance.sqrt() * torch.randn(mean.shape, generator=generator, device=mean.device)
     weights = torch.randn(columns, generator=generator, device=mean.device)
@@ -172,11 +168,9 @@ class SwagPosterior(DrawnWeights):
 
     @property
     def beside(self) -> State:
-        """Variance and deviations."""
         return {"variance": self.variance, "deviations": self.deviations}
 
     def draw(self, samples: int, generator: torch.Generator) -> Iterator[dict[str, Tensor]]:
-        """Yield draws of the Gaussian."""
         mean = flat_weights(self.model)
         for _ in range(samples):
             vector = draw(mean, self.variance, self.deviations, self.scale, generator)
@@ -274,7 +268,6 @@ class SwagMixture(DrawnWeights):
 
     @property
     def beside(self) -> State:
-        """The moments."""
         return {"means": self.means, "variances": self.variances, "deviations": self.deviations}
 
     def draw(self, samples: int, generator: torch.Generator) -> Iterator[dict[str, Tensor]]:
@@ -312,7 +305,6 @@ class Stretches:
         self.moments = [Moments(size, rank, device) for _ in range(components)]
 
     def state_dict(self) -> TrainingState:
-        """All that was collected."""
         return {"moments": [moments.state_dict() for moments in self.moments]}
 
     def load_state_dict(self, state: TrainingState) -> None:

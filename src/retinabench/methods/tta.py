@@ -96,7 +96,6 @@ class ViewsPosterior:
         ])  # fmt: skip
 
     def state(self) -> State:
-        """Return the member's tensors."""
         return self.member.state()
 
     def restore(self, state: State) -> None:

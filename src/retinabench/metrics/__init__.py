@@ -1,1 +1,0 @@
-"""Scores of predictions, as pure functions of weighted images (NumPy and SciPy only)."""

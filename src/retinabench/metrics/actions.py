@@ -164,7 +164,6 @@ class FrozenRule:
     groups: Mapping[str, FrozenRule] = field(default_factory=dict)  # by `site: B`
 
     def to_dict(self) -> JsonObject:
-        """Return the thresholds and goals for JSON."""
         threshold = self.threshold if self.threshold is None or math.isfinite(self.threshold) else str(self.threshold)
         return {
             "threshold": threshold, "negative": self.negative, "positive": self.positive, "decision": self.decision.value,
@@ -173,7 +172,6 @@ class FrozenRule:
         }  # fmt: skip
 
     def apply(self, images: Predictions) -> ActionList:
-        """Return the actions for some images."""
         values, call, read = self.decide(images)
         good = gradable(images)
         return listed(images, values, np.where(good, call, ""), read | ~good)

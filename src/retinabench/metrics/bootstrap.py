@@ -50,7 +50,6 @@ def cores() -> int:
 
 
 def one_blas_thread() -> AbstractContextManager[object]:
-    """Return the context in which BLAS computes with one thread."""
     limit: AbstractContextManager[object] = _libraries().limit(limits=1, user_api="blas")
     return limit
 

@@ -83,7 +83,6 @@ def bin_numbers(forecast: Floats, bins: int) -> NDArray[np.intp]:
 
 
 def bins_of(w: Weighted, of: Of = "positive_class", bins: int = BINS) -> Bins:
-    """Return the reliability diagram of one weighting."""
     forecast, observed = judged(w.cases, of)
     number = bin_numbers(forecast, bins)
     masses = (w.weight, w.weight * forecast, w.weight * observed)
@@ -322,7 +321,6 @@ class _NullDraws:
         self.shared = any(forecast.common > 0 for forecast in self.forecasts)
 
     def errors(self, number: int) -> list[float]:
-        """Return the errors of one draw by each meaning."""
         rng, n = np.random.default_rng([self.seed, number]), len(self.weight)
         own = rng.standard_normal(n, np.float32)
         common = rng.standard_normal(self.patients, np.float32) if self.shared else own[:1]
@@ -522,7 +520,6 @@ class SetCalibration(Document):
     calibration_error_positive_class: Interval
 
     def to_dict(self) -> JsonObject:
-        """Return the JSON content, which has no objects inside."""
         content: JsonObject = {f"brier_{part}": value for part, value in vars(self.brier).items() if part != "brier"}
         for name, shown in vars_of(self).items():
             if isinstance(shown, Interval):

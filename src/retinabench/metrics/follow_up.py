@@ -96,7 +96,6 @@ def conformal_p_values(reference: ArrayLike, values: ArrayLike, seed: int = 0) -
 
     p_t = (#{earlier > v_t} + U_t (#{earlier = v_t} + 1)) / (number of earlier values + 1) with U_t uniform. If reference and
     values are exchangeable, the p-values are independent and uniform on (0, 1), exactly.
-
     Shapes: `reference` (M,), `values` (T,), returns (T,).
     """
     earlier = np.sort(np.asarray(reference, np.float64)).tolist()
@@ -115,7 +114,6 @@ def drift_log_wealth(p_values: ArrayLike) -> Floats:
 
     A quarter each is bet on p being high, low, extreme and central. Their increments 2p - 1, 1 - 2p,
     12 (p - 1/2)^2 - 1 and (1 - 12 (p - 1/2)^2) / 2 have mean 0 for uniform p and are at least -1.
-
     Shapes: `p_values` (T,), returns (T,).
     """
     p = np.asarray(p_values, np.float64)
@@ -165,7 +163,6 @@ class Watched:
         decision: float = 0.5,
         within: str | None = None,
     ) -> Watched:
-        """Return the images of a predictions file."""
         n, patient = len(predictions), predictions.patient_id
         if patient is None:
             patient, _ = own_patients(np.full(n, ""), predictions.image_id)
@@ -185,7 +182,6 @@ class Watched:
 
     @classmethod
     def together(cls, parts: Sequence[Watched]) -> Watched:
-        """Return the images of several files."""
         whole = cls(**{one.name: np.concatenate([getattr(p, one.name) for p in parts]) for one in fields(cls)})
         names, counts = np.unique(whole.image_id, return_counts=True)
         for column in ("image_id", "patient"):
@@ -289,7 +285,6 @@ def one_image_each(image_id: NDArray[np.str_], codes: NDArray[np.intp], most: in
 
     The choice does not depend on how many images a patient has, on their order or on what the model said of them: the value of
     the chosen image has one distribution, whether all images of a patient are there or those of one visit.
-
     Shapes: `image_id` (N,), `codes` (N,).
     """
     digest = np.array([hashlib.blake2b(name.encode(), digest_size=8).digest() for name in image_id.tolist()])
@@ -308,10 +303,7 @@ def reference_values(images: Watched) -> dict[str, list[float]]:
 
 
 def windows(day: Days) -> tuple[Days, NDArray[np.intp], str]:
-    """Cut time into days, weeks, months or years: the finest that gives at most `MOST_WINDOWS` windows.
-
-    Shapes: `day` (N,), returns (W,).
-    """
+    """Cut time into days, weeks, months or years: the finest that gives at most `MOST_WINDOWS` windows; `day` (N,) -> (W,)."""
     monday = day - (day.astype(np.int64) + 3) % 7
     cuts = {"day": day, "week": monday, "month": day.astype("datetime64[M]"), "year": day.astype("datetime64[Y]")}
     for name, cut in cuts.items():

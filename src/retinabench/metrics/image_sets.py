@@ -71,7 +71,6 @@ class SetEvaluator:
 
     The area of AUPRC over referral is slow to compute. Replicates evaluate it at a few counts and add the difference
     between the exact and the coarse area of the whole set.
-
     Shapes: `point` (K,), the values on the whole set; computed where None.
     """
 

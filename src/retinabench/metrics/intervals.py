@@ -230,7 +230,6 @@ def auroc_difference(
     """Return the difference of two AUROCs on the same images, with the standard error of the paired difference.
 
     Placement values are linear in the AUROC, hence `auroc_error` of their differences: the covariance is in them.
-
     Shapes: `label` (N,), `score_a` (N,), `score_b` (N,), `cluster` (N,), `weight` (N,).
     """
     y = binary(label, "label")
@@ -468,7 +467,6 @@ class NoInterval:
     resampled: bool = False
 
     def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
-        """Return the reason."""
         return Ends(why=self.why)
 
 

@@ -149,7 +149,6 @@ class Evidence:
         return float(np.exp(min(self.log_wealth[-1], 500.0)))
 
     def to_dict(self) -> JsonObject:
-        """Return the path for JSON."""
         return {
             "name": self.name,
             "visits": self.visits,
@@ -214,7 +213,6 @@ class Monitoring(Tabular):
 
     @property
     def latest(self) -> Mapping[str, tuple[Window, Interval]]:
-        """The value of each goal in the latest window that has one."""
         return {
             name: (one, value)
             for one in self.windows
@@ -259,7 +257,6 @@ class Monitoring(Tabular):
         return axes
 
     def to_dict(self) -> JsonObject:
-        """Return plain dictionaries for JSON."""
         content: JsonObject = json_content(vars_of(self))
         content["drift"]["reference_patients"] = content.pop("reference")
         return {"schema": RESULT_SCHEMA, "alarm": self.alarm, **content}
@@ -316,7 +313,6 @@ def monitor(
 def watch(
     images: Watched, certified: FrozenRule, *, reference: Watched | None = None, level: float = LEVEL, seed: int = 0
 ) -> Monitoring:
-    """Watch the images of a follow-up."""
     if not 0 < level < 1:
         raise InputError(f"the level is {level}", hint="A rate of false alarms lies between 0 and 1, such as 0.05.")
     if not certified.goals:

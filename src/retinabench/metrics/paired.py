@@ -377,7 +377,6 @@ class Methods:
             self.sides.append(Side(values, one.draws[:, list(own), k].mean(axis=1), effects))
 
     def test(self, i: int, j: int, level: float) -> PairTest:
-        """Return the difference of two methods."""
         a, b = ([self.one.whole[row] for row in self.rows[m]] for m in (i, j))
         difference = self.sides[i].value - self.sides[j].value
         if not len(self.one.draws) or not math.isfinite(difference):

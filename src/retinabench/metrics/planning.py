@@ -79,7 +79,6 @@ class Stated:
     images_per_patient: float | None = None
 
     def among(self, *names: str) -> dict[str, float]:
-        """Return those of some values that are stated, by name."""
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
@@ -189,7 +188,6 @@ class StudyPlan(Tabular, Document):
         return max(self.requirements, key=lambda name: self.requirements[name].patients)
 
     def records(self) -> list[Row]:
-        """Return one dictionary per question."""
         return [{"name": name, **asdict(one)} for name, one in self.requirements.items()]
 
     def plot(self, axes: Axes | None = None) -> Axes:

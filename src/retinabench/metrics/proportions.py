@@ -114,7 +114,6 @@ def clustered_proportion(
     `success` lies in [0, 1], a share where it is a mean, such as that over several seeds. `exact` takes the wider interval of Clopper and Pearson
     at the effective number, which never covers less than its level. `variance` of the proportion replaces v where it is larger: which images
     count may itself depend on the sample. NaN where no image counts, the ends also where all that count are of one patient.
-
     Shapes: `success`, `weight`, `cluster` (N,).
     """
     codes, _ = cluster_codes(cluster)
@@ -176,7 +175,6 @@ class Sums:
 
 
 def patient_starts(codes: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return where the images of each patient begin, for images sorted by patient."""
     return np.flatnonzero(np.r_[True, codes[1:] != codes[:-1]]) if len(codes) else np.empty(0, np.intp)
 
 

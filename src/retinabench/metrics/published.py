@@ -113,7 +113,6 @@ def ranking_curve(label: ArrayLike, prob: ArrayLike, order: Index, metric: str, 
 
     From the most certain end: while one class is left and all predictions are correct, the value is 1. The first set that is not so
     ends this for good; from there an AUROC of one class counts 0, as does a set without images.
-
     Shapes: `label` (N,), `prob` (N,), `order` (N,).
     """
     y, p = np.asarray(label)[order], np.asarray(prob)[order]
@@ -172,7 +171,6 @@ def ece(label: ArrayLike, prob: ArrayLike, bins: int = 15) -> float:
 
     The model says 0 where the two classes tie. Sums run over the images in their order, as does the original's; its last sum
     runs in packets of four, which decides the last bit.
-
     Shapes: `label` (N,), `prob` (N,).
     """
     count, right, sure = ece_bins(label, prob, bins)
@@ -215,10 +213,7 @@ def aggregate(values: ArrayLike) -> tuple[float, float, float]:
 
 
 def sensitivity_at_nearest(curve: Roc, rates: ArrayLike) -> Floats:
-    """Return the sensitivity of a curve at the points nearest in false-positive rate, not interpolated.
-
-    Shapes: `rates` (G,), returns (G,).
-    """
+    """Return the sensitivity of a curve at the points nearest in false-positive rate, not interpolated; `rates` (G,) -> (G,)."""
     distance = np.abs(curve.false_positive_rate[None, :] - np.asarray(rates)[:, None])
     return np.asarray(curve.sensitivity[distance.argmin(axis=1)], np.float64)
 
@@ -308,7 +303,6 @@ def rebalanced_rows(grade: ArrayLike, seed: int | np.random.RandomState, size: i
     """Return rows drawn with replacement so that grades are as frequent as in the EyePACS test set (paper B.5).
 
     Grades are drawn in the order in which they first appear, int(proportion x size) of each: 9,997 of 10,000.
-
     Shapes: `grade` (N,).
     """
     rng = seed if isinstance(seed, np.random.RandomState) else np.random.RandomState(seed)

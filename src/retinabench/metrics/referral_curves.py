@@ -162,7 +162,6 @@ def values_on_grid(
     """Return metrics of the retained images on a grid of shares referred, between two points of the curve linearly.
 
     At least the share `fewest` of the images and ten of them are retained, for AUROC and AUPRC ten of each class; else NaN.
-
     Shapes: `grid` (G,), returns (..., G); AUPRC of one weighting only.
     """
     count, step = w.count[..., None], w.step[..., None]

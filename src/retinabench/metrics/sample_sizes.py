@@ -65,7 +65,6 @@ class Clusters:
         return self._effect(prevalence + self.disease_correlation * (1 - prevalence))
 
     def negative_effect(self, prevalence: float) -> float:
-        """Return the design effect among negative images of this prevalence."""
         return self._effect(1 - prevalence + self.disease_correlation * prevalence)
 
     @property
@@ -163,10 +162,7 @@ def images_for_power(expected: float, above: float, power: float = 0.8, level: f
 
 
 def exact_power(images: ArrayLike, expected: float, above: float, level: float = 0.95) -> NDArray[np.float64]:
-    """Return the power of the exact one-sided binomial test of "proportion <= above".
-
-    Shapes: `images` (K,), returns (K,).
-    """
+    """Return the power of the exact one-sided binomial test of "proportion <= above"; `images` (K,) -> (K,)."""
     n = np.asarray(images)
     most_without = stats.binom.isf((1 - level) / 2, n, above)  # P(more successes | above) <= (1 - level) / 2
     return np.asarray(stats.binom.sf(most_without, n, expected), np.float64)
@@ -243,7 +239,6 @@ def images_for_calibration_slope(predictors: ArrayLike, weight: ArrayLike, width
 
     n = I_a / (SE^2 (I_a I_b - I_ab^2)), with the means I_a of v, I_ab of v x and I_b of v x^2 over the linear predictors x
     and v = p (1 - p).
-
     Shapes: `predictors` (K,), `weight` (K,).
     """
     x, w = np.asarray(predictors, np.float64), np.asarray(weight, np.float64)

@@ -202,7 +202,6 @@ def check_rules(rules: str) -> None:
 def frozen_threshold(
     predictions: Predictions, threshold: DecisionThreshold | float | str, rules: str = "corrected"
 ) -> FrozenThreshold:
-    """Return the decision threshold for a file."""
     asked = DecisionThreshold.parse(threshold)
     if rules == "published" and asked != DecisionThreshold():
         raise InputError(

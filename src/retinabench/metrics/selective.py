@@ -186,7 +186,6 @@ def retained_counts(w: Weighted, success: str, of: str = "images", referred: flo
     """Return what a proportion of the retained images counts, for its interval.
 
     `success`: `right`, `called`, `not called` or `label`; `of`: `images`, `positives` or `negatives`.
-
     Shapes: returns (N,) success, 0 or 1, and (N,) what remains of the weight.
     """
     label = w.cases.label

@@ -34,7 +34,6 @@ class SmoothCalibration(Document):
     """The curve at G probabilities with its pointwise 95 % band, and its distances from the diagonal.
 
     `calibrated_ici` is what the ICI of a calibrated model with these probabilities stays below in 95 % of studies.
-
     Shapes: `prob` (G,), `observed` (G,), `low` (G,), `high` (G,).
     """
 

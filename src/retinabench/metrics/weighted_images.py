@@ -96,7 +96,6 @@ class Cases:
 
     Attributes are in sorted order; `order` (N,) leads from there to the rows given. `ends` (B,) is the last image of
     each block of equal uncertainty. `called` (N,): the model calls the image positive. `error` (N,): that is wrong.
-
     Shapes: all (N,). Without `uncertainty` it is 0; without `patient` each image is its own; `shifted` is of joint sets only.
     """
 
@@ -223,7 +222,6 @@ class Weighted:
     `total` (...,) is W. A referral curve has the points W k / K for k = 1 … K with K = round(W), so that unit weights give
     every count 1 … N and whole-number weights give what the images repeated that often would give. Of R weightings the
     points have the largest K of all; what stands beyond the `count` of a row is without meaning.
-
     Shapes: `weight` (..., N) >= 0 in the sorted order of the cases, in every row some above 0.
     """
 
@@ -356,7 +354,6 @@ class Weighted:
 
     @cached_property
     def at_points(self) -> Points:
-        """Where each of the K points lies."""
         passed, most = np.atleast_2d(self.passed), self.points.shape[-1]
         row = np.arange(len(passed))[:, None] * (most + 1)
         # A point lies in the block whose number is that of the blocks passed before it.

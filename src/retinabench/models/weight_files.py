@@ -62,7 +62,6 @@ def is_safetensors(path: Path) -> bool:
 
 
 def load_safetensors(path: Path) -> dict[str, Tensor]:
-    """Return the tensors of a safetensors file by name."""
     with open(path, "rb") as handle:
         length = int.from_bytes(handle.read(8), "little")
     if length > MAX_HEADER:

@@ -1,1 +1,0 @@
-"""The predictions file: the interface between any model and every score."""

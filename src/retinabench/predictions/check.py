@@ -279,7 +279,6 @@ class Check:
         self.source = source
 
     def fail(self, column: str, row: int | np.intp | None, problem: str, hint: str | None = None) -> InputError:
-        """Return the error that names file, row and column."""
         number = None if row is None else int(row) + 1
         return InputError(problem, file=self.source, row=number, column=column, hint=hint)
 
@@ -305,7 +304,6 @@ class Check:
         return array
 
     def length(self, column: str, values: ArrayLike, n: int) -> NDArray[Any]:
-        """Return values as an array of n rows."""
         array = self.array(column, values)
         if array.ndim == 0 or len(array) != n:
             found = "a single value" if array.ndim == 0 else f"{len(array)} rows"

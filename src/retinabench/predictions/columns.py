@@ -232,7 +232,6 @@ class Layout:
 
 
 def recognise(names: Sequence[str], wanted: Mapping[str, str], file: str | None = None) -> Layout:
-    """Tell which column is which."""
     check_count(file, names)
     found = _as_named(names, wanted, file)
     columns = list(names)

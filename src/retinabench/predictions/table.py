@@ -91,7 +91,6 @@ class Constructors:
         """Return predictions from class probabilities: P(referable) is the sum of the referable classes.
 
         Five classes are the grades, whose probabilities are kept as `grade_prob`.
-
         Shapes: `probs` (N, C), `image_id` (N,), `label` (N,), `grades` (N,).
 
         Examples:
@@ -148,7 +147,6 @@ class Constructors:
         """Return predictions from tensors, on any device, of any floating type, with or without a gradient.
 
         Exactly one of `probs`, `logits` and `softmax` is given. The other constructors take tensors as well.
-
         Shapes: `image_id` (N,), `label` (N,), `probs` (N,).
         """
         if (probs is not None) + (logits is not None) + (softmax is not None) != 1:

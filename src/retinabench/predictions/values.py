@@ -283,7 +283,6 @@ class Reading:
 
     @property
     def lowest(self) -> int:
-        """The lowest referable grade."""
         return self.referable_from if isinstance(self.referable_from, int) else REFERABLE_FROM
 
 
@@ -554,7 +553,6 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def combined(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column in one piece."""
     whole = column.combine_chunks()
     return whole if isinstance(whole, pa.Array) else pa.concat_arrays(column.unify_dictionaries().chunks)
 

@@ -1,1 +1,0 @@
-"""Pages, tables and figures; never imports torch."""

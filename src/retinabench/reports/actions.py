@@ -45,7 +45,6 @@ class Applied:
     notes: tuple[str, ...]
 
     def to_dict(self) -> JsonObject:
-        """Return plain dictionaries for JSON."""
         drift = {"log_wealth": self.log_wealth, "alarm": self.alarm, "patients": self.patients, "level": LEVEL}
         return {"schema": SCHEMA, "files": list(self.new), "drift": drift, "notes": list(self.notes)}
 
@@ -176,7 +175,6 @@ def headline(found: Applied) -> list[str]:
 
 
 def apply_summary(found: Applied) -> Group:
-    """Return what the command prints."""
     images, patients = found.count("images"), found.count("patients")
     rows = [Row(action, [Cell.count(images[action]), Cell.count(patients[action])]) for action in ACTIONS]
     rows.append(Row("all", [Cell.count(sum(images.values())), Cell.count(sum(patients.values()))]))

@@ -69,7 +69,6 @@ class Item(Document):
 
     @property
     def numbers(self) -> str:
-        """The numbers of the item in the guidelines that have it."""
         known = {"STARD": self.stard, "TRIPOD+AI": self.tripod, "CLAIM": self.claim}
         return "; ".join(f"{name} {number}" for name, number in known.items() if number)
 
@@ -120,7 +119,6 @@ def checklist(report: ScreeningReport) -> list[Item]:
 
 
 def checklist_table(items: list[Item]) -> Table:
-    """Return the checklist as a table."""
     columns = [Column("Answer", text=True), Column("Numbers of the item", text=True)]
     rows = [Row(item.topic, [Cell(item.answer), Cell(item.numbers)], control=item.answer == AUTHORS) for item in items]
     return Table.of("Reporting checklist", columns, rows, row_header="Item", note=SOURCES)
@@ -143,7 +141,6 @@ class SetAnswer:
 
     @property
     def label(self) -> str:
-        """What the set is called."""
         return SET_LABELS[self.name]
 
     @property
@@ -233,17 +230,14 @@ class SetAnswer:
 
     @staticmethod
     def share(one: Interval) -> Markup:
-        """Write a share in percent with its interval."""
         return Quantity(one.value, one.low, one.high).whole_html(PERCENT)
 
     @staticmethod
     def signed(one: Interval) -> Markup:
-        """Write a difference with its interval."""
         return Quantity(one.value, one.low, one.high).whole_html(SIGNED)
 
     @staticmethod
     def rate(one: Interval) -> Markup:
-        """Write a number with its interval."""
         return Quantity(one.value, one.low, one.high).whole_html(TWO_DIGITS)
 
 
@@ -253,7 +247,6 @@ def answer_sets(report: ScreeningReport) -> list[SetAnswer]:
 
 
 def stated_goal(judged: JudgedTable) -> GoalVerdict:
-    """Return what a table says of the goal that was stated."""
     return next(one for one in judged.verdicts if one.goal == "stated")
 
 
@@ -344,7 +337,6 @@ def _goal(judged: JudgedTable, report: ScreeningReport) -> Cell:
 
 
 def missed_table(answer: SetAnswer, images: Sequence[MissedImage]) -> Table:
-    """Return missed images by id."""
     graded = any(one.grade is not None for one in images)
     known = any(one.patient_id is not None for one in images)
     columns = [Column("Patient", text=True)] if known else []
@@ -389,7 +381,6 @@ def _ratio(one: Interval) -> str:
 
 
 def subgroup_table(answer: SetAnswer, column: str) -> Table:
-    """Return the groups of one column."""
     groups = answer.one.subgroups
     assert groups is not None
     heads = (
@@ -641,7 +632,6 @@ CONTENTS = (
 
 @drawing()
 def render(report: ScreeningReport, grid: PolicyGrid | None = None) -> str:
-    """Return the page of a screening report."""
     answers = answer_sets(report)
     many = len(answers) > 1
     graded = grade_section(
@@ -686,7 +676,6 @@ def clinic_json(report: ScreeningReport) -> dict[str, object]:
 
 
 def _set_page(answer: SetAnswer, report: ScreeningReport) -> dict[str, object]:
-    """What the page shows of one set."""
     one, images = answer.one, answer.one.missed.images
     first, further = images[:FIRST_MISSED], images[FIRST_MISSED:MOST_MISSED]
 

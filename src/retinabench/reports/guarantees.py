@@ -53,7 +53,6 @@ class Part:
 
 
 def parts_of(found: Rule | Within) -> list[Part]:
-    """Return the rule, or the rule of each group."""
     if isinstance(found, Within):
         return [replace(parts_of(one)[0], name=f"{found.column}: {value}") for value, one in found.groups.items()]
     sets = found.sets
@@ -106,7 +105,6 @@ def summary(found: Rule | Within) -> Group:
 def sets_table(
     sets: Mapping[str, Realised], first_rows: Sequence[Row], targets: Sequence[str], per: Per, *, certified: bool
 ) -> Table:
-    """Return the table, one column per set."""
     columns = sets.values()
     severe = [one.missed_severe for one in columns if one.missed_severe is not None]
     graded = len(severe) == len(sets)
@@ -273,7 +271,6 @@ def write_certificate(found: Rule | Within, predictions: Path, out: Path) -> Pat
 
 
 def assumptions(rule: Rule) -> list[str]:
-    """Return what a certificate rests on, as sentences."""
     certificates = (
         [rule.certificate] if isinstance(rule, Transfer) else [one.certificate for one in rule.zones.values()]
     )

@@ -159,12 +159,10 @@ def goal_text(goal: object) -> str:
 
 
 def headline(result: Monitoring) -> str:
-    """Return the one sentence that matters most."""
     return _say("headline", result)
 
 
 def findings(result: Monitoring) -> list[Finding]:
-    """Return what labels and drift show."""
     labels, drift = ("bad" if one.alarm is not None else "" for one in (result.combined, result.drift))
     groups = [Finding("Groups.", _say("groups", result), "bad" if result.failing else "")] if result.groups else []
     return [

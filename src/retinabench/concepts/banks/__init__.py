@@ -1,1 +1,0 @@
-"""Questions with known answers."""

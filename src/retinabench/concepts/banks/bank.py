@@ -104,7 +104,6 @@ class Bank:
         return str(sample) if self._id is None else str(self._id[sample])
 
     def member(self, concept: int, truth: int, rank: int) -> int:
-        """Return the number of a sample of a cell."""
         before = self._before[:, concept, truth]
         chunk = int(before.searchsorted(rank, side="right")) - 1
         rows = self.truth[chunk * CHUNK : (chunk + 1) * CHUNK, concept]

@@ -39,7 +39,6 @@ class LabelTable(Frozen):
 
     @property
     def images(self) -> list[str]:
-        """The columns that name images."""
         return [self.image] if isinstance(self.image, str) else self.image
 
     @property
@@ -114,7 +113,6 @@ class BankDefinition(Frozen):
 
     @property
     def layout(self) -> str:
-        """Which of the layouts is stated."""
         stated = [name for name in LAYOUTS if getattr(self, name) is not None]
         return stated[0] if len(stated) == 1 else ""
 
@@ -137,12 +135,10 @@ LAYOUTS = ("table", "masks", "coco", "idrid", "synthetic")
 
 
 def bank_names() -> list[str]:
-    """Return the names of the banks that come with the package."""
     return sorted(file.stem for file in HERE.glob("*.toml"))
 
 
 def find_definition(name: str) -> BankDefinition:
-    """Return the definition of a bank."""
     file = Path(name)
     if file.suffix != ".toml":
         if name not in bank_names():
@@ -156,7 +152,6 @@ def find_definition(name: str) -> BankDefinition:
 
 
 def _keys(tables: Any) -> list[str]:
-    """Return the valid keys of a table of the file."""
     classes: dict[str, type[Frozen]] = {
         "table": LabelTable, "masks": MaskFiles, "coco": CocoFile, "idrid": Idrid, "synthetic": Synthetic,
     }  # fmt: skip

@@ -40,7 +40,6 @@ def matching(files: Files, pattern: str) -> list[tuple[str, str]]:
 
 
 def one_file(files: Files, pattern: str) -> tuple[str, str]:
-    """Return the one file that fits a pattern, and the folder that the pattern begins in."""
     found = matching(files, pattern)
     if not found:
         raise InputError(f"holds no file '{pattern}'", file=files.root, hint="Point --source at the whole data set.")
@@ -80,7 +79,6 @@ def image_of(files: Files, name: str, size: int, crop: Crop) -> NDArray[np.uint8
 
 
 def opened(files: Files, name: str, at_least: int | None = None) -> Image.Image:
-    """Return an image file, decoded."""
     return decode(files.read(name), files.where(name), at_least)
 
 
@@ -130,7 +128,6 @@ def read_mask_files(
 
 
 def _places(definition: BankDefinition, layout: MaskFiles, files: Files, name: str, base: str) -> dict[str, str]:
-    """Return the mask of each concept that has one."""
     places = {}
     for concept, given in definition.concepts.items():
         word = given if isinstance(given, str) else given[0]
@@ -298,7 +295,6 @@ def read_coco(definition: BankDefinition, layout: CocoFile, files: Files) -> Con
 
 
 def _concepts(definition: BankDefinition, categories: dict[int, str], where: str) -> dict[str, set[int]]:
-    """Return the numbers of the categories of each concept."""
     wanted = definition.concepts or {name: name for name in categories.values()}
     found = {}
     for concept, given in wanted.items():

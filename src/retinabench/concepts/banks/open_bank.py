@@ -23,7 +23,6 @@ def read_images(
     seed: int = 0,
     progress: Progress = QUIET,
 ) -> ConceptImages:
-    """Read the images of a bank."""
     if definition.synthetic is not None:
         if source is not None:
             raise InputError("synthetic retinas are rendered, not read", hint="Leave --source out.")

@@ -215,7 +215,6 @@ def _csv(path: Path, wanted: list[str], name: str = "image_id") -> pa.Table:
 
 
 def read_label_table(definition: BankDefinition, layout: LabelTable, files: Files) -> ConceptImages:
-    """Read the images and the truth of a table."""
     name, base = one_file(files, layout.file)
     where = files.where(name)
     needed = [*layout.images, *layout.texts, *([layout.patient] if layout.patient else []), *layout.where]

@@ -1,1 +1,0 @@
-"""Rates and claims from answers."""

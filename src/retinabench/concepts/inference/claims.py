@@ -88,7 +88,6 @@ class RateEnds(NamedTuple):
 
 
 def bank_sequence(right: int, asked: int, of: int, alpha: float) -> RateEnds:
-    """Return the interval of the rate of this bank."""
     limit = _log_mixture(right, asked) + math.log(alpha)
 
     def inside(total: int) -> bool:
@@ -102,7 +101,6 @@ def bank_sequence(right: int, asked: int, of: int, alpha: float) -> RateEnds:
 
 
 def new_sequence(right: float, asked: int, alpha: float) -> RateEnds:
-    """Return the interval of the rate for new samples."""
     limit = _log_mixture(right, asked) + math.log(alpha)
     wrong, share = asked - right, right / asked if asked else 0.5
 
@@ -267,14 +265,12 @@ class Claim:
 
     @property
     def scope(self) -> str:
-        """What the claim is about."""
         return "new patients" if self.new else "this bank"
 
     def _say(self, larger: bool, after: int) -> None:
         self.decided, self.after = "holds" if larger == self.at_least else "fails", after
 
     def to_dict(self, bank: Bank) -> JsonObject:
-        """Return the JSON content."""
         return {
             "text": self.text,
             "concept": bank.concepts[self.concept],

@@ -127,7 +127,6 @@ class CellAnswers:
 
 
 def rate(cell: CellAnswers, rates: int = 1) -> Rate:
-    """Return the rate of one cell."""
     if cell.of == 0:
         return Rate(None, None, None, 0, 0, why="the bank has no such sample")
     ends, new, simultaneous = cell.bank(ALPHA), cell.new(ALPHA), cell.new(ALPHA / rates)

@@ -256,7 +256,6 @@ class Unpredictable:
         return sample, concept, truth
 
     def _take(self, group: int, random: np.random.Generator) -> int:
-        """Remove a random sample from a group."""
         place = int(random.integers(self._size[group]))
         self._size[group] -= 1
         last = int(self._size[group])

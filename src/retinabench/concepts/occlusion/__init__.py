@@ -1,1 +1,0 @@
-"""Occlusion of annotated lesions: what removing them does to a model's probability and its uncertainty."""

@@ -41,10 +41,7 @@ TRIES = 200  # places that are tried for a piece of a shape
 
 
 def fill(image: NDArray[np.uint8], mask: Mask, source: Mask) -> NDArray[np.uint8]:
-    """Return an image in which a part is filled with the surrounding texture.
-
-    Shapes: `image` (S, S, 3), `mask` (S, S), `source` (S, S), returns (S, S, 3).
-    """
+    """Return an image in which a part is filled with the surrounding texture; `image` (S, S, 3), `mask`, `source` (S, S) -> (S, S, 3)."""
     source = source & ~mask
     if not mask.any() or not source.any():
         return image.copy()
@@ -81,10 +78,7 @@ def _window(values: NDArray[np.float32], width: int) -> NDArray[np.float32]:
 
 
 def moved(mask: Mask, free: Mask, random: np.random.Generator) -> Mask | None:
-    """Return the same shape elsewhere: each connected piece is moved, mirrored at random, to pixels that are free.
-
-    Shapes: `mask` (S, S), `free` (S, S), returns (S, S).
-    """
+    """Return the same shape elsewhere: each connected piece is moved, mirrored at random, to pixels that are free; `mask`, `free` (S, S) -> (S, S)."""
     pieces, count = ndimage.label(mask, structure=np.ones((3, 3)))
     left = free & ~mask
     placed = np.zeros_like(mask)
@@ -142,7 +136,6 @@ class Variants:
 
 
 def variants(images: ConceptImages, row: int, side: int, *, controls: int, seed: int) -> Variants:
-    """Return the versions of an image."""
     assert images.masks is not None
     original = images.image(row, side)
     masks = {name: _reduced(mask, side) for name, mask in zip(images.concepts, images.masks(row), strict=True)}
@@ -177,7 +170,6 @@ def _reduced(mask: Mask, side: int) -> Mask:
 
 
 def _field(image: Pixels) -> Mask:
-    """Return the inner part of the field of view."""
     circle = field_circle(Image.fromarray(image))
     y, x = np.indices(image.shape[:2]) + 0.5
     inside: Mask = np.hypot(x - circle.x, y - circle.y) < INSIDE * circle.radius
@@ -247,7 +239,6 @@ class OccludedImage:
     """What a model says of the versions of one image that has a concept.
 
     Each value is a row of three: P(referable), total and epistemic uncertainty (NaN without posterior samples).
-
     Shapes: `controls` (K, 3).
     """
 
@@ -270,7 +261,6 @@ class OccludedImage:
 
 
 def effect_of(concept: str, answered: Sequence[OccludedImage], *, replicates: int, seed: int) -> Effect:
-    """Return the effect of a concept."""
     used = [one for one in answered if len(one.controls)]
     changes = np.stack([one.changes() for one in used]) if used else np.empty((0, len(KINDS), 3))
     probability, uncertainty, epistemic = (

@@ -1,1 +1,0 @@
-"""The questioning loop and its strategies."""

@@ -64,7 +64,6 @@ class ConceptResult:
     answers: dict[str, list[float]]
 
     def to_dict(self) -> JsonObject:
-        """Return the JSON content."""
         u_minus, u_plus = self.uncertainty.tolist()
         return {
             "counts": self.counts,
@@ -146,13 +145,11 @@ class Examination:
 
     @cached_property
     def concepts(self) -> Mapping[str, ConceptResult]:
-        """The results by concept."""
         if self.readers is not None:
             return self.readers.results
         return {name: self._result(place) for place, name in enumerate(self.bank.concepts)}
 
     def __getitem__(self, concept: str) -> ConceptResult:
-        """Return the result of one concept."""
         return self.concepts[concept]
 
     def _result(self, place: int) -> ConceptResult:
@@ -168,7 +165,6 @@ class Examination:
         )  # fmt: skip
 
     def to_dict(self) -> JsonObject:
-        """Return the JSON content."""
         bank, names = self.bank, self.bank.concepts
         negatives, positives = self.bank.cells.T.tolist()
         unknown = (bank.samples - bank.cells.sum(axis=1)).tolist()

@@ -155,7 +155,6 @@ def panel_errors(examined: Examination, panel: ReaderPanel, place: int) -> dict[
 
 
 def enter_readers(examined: Examination, panel: ReaderPanel) -> Examination:
-    """Return an examination with the disagreement of the readers in its intervals."""
     results, concepts = dict(examined.concepts), {}
     for place, name in enumerate(examined.bank.concepts):
         votes, truth = panel.votes[:, place], np.asarray(examined.bank.truth[:, place])

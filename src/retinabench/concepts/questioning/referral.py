@@ -105,7 +105,6 @@ class AnyConcept:
     grades: Mapping[str, Named]
 
     def to_dict(self) -> JsonObject:
-        """Return the JSON content."""
         return {"images": self.images, **self.overall.to_dict(), "grades": json_content(self.grades)}
 
 

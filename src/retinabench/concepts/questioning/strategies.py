@@ -132,7 +132,6 @@ class AtRandom:
         self._moved: dict[Cell, dict[int, int]] = {}
 
     def draw(self, cell: Cell | None, random: np.random.Generator) -> Question:
-        """The next question of a cell."""
         assert cell is not None
         done, moved = self._drawn.get(cell, 0), self._moved.setdefault(cell, {})
         place = int(random.integers(done, self._bank.cells[cell]))
@@ -173,7 +172,6 @@ def find_strategy(name: str) -> Strategy:
 
 
 def _largest(values: NDArray[np.float64], random: np.random.Generator) -> Cell:
-    """The cell of the largest value, ties at random."""
     flat = values.ravel()
     ties = (flat >= flat.max() - TIE).nonzero()[0]
     return _cell(int(ties[random.integers(len(ties))]))

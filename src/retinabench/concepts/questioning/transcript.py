@@ -86,7 +86,6 @@ class Answered:
         self.patients = None if bank.patient is None else Patients(bank.patient, seed)
 
     def cell(self, concept: int, sign: int) -> CellAnswers:
-        """Return the answers about a cell."""
         sample, truth, _ = self._record.about(concept)
         mine = truth == sign
         right = self._record.said(concept)[mine] == bool(sign)
@@ -201,7 +200,6 @@ class Transcript:
         return float(answer)
 
     def add(self, question: Question, answer: float) -> None:
-        """Write a question with its answer, unbuffered."""
         self._append({**vars(question), "answer": answer})
 
     def _append(self, row: Mapping[str, object]) -> None:
@@ -314,7 +312,6 @@ def register(
 
 
 def _parse(text: str, bank: Bank, together: int, *, registered: bool) -> Claim:
-    """A claim as the transcript writes it."""
     claim, _, confidence = text.rpartition(SEPARATOR)
     try:
         number = float(confidence)

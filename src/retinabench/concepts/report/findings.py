@@ -145,12 +145,10 @@ class ConceptRate:
 
     @property
     def quantity(self) -> Quantity:
-        """The rate with its own interval."""
         return Quantity(self.value, *self.interval)
 
     @property
     def stated(self) -> Quantity:
-        """The rate with the interval by which it is judged."""
         return Quantity(self.value, *self.judged)
 
     @property
@@ -439,7 +437,6 @@ class ClaimVerdict:
 
     @property
     def says(self) -> str:
-        """The decision."""
         return {"holds": "Holds", "fails": "Does not hold"}.get(self.claim.decided, "Undecided")
 
     @property

@@ -47,7 +47,6 @@ def write_report(report: ExaminationReport, out: Path) -> Path:
 
 @drawing()
 def render(report: ExaminationReport) -> str:
-    """Return the page of an examination."""
     found = report.examination
     tables = {
         "readers": readers_tables(found.readers) if found.readers else [],

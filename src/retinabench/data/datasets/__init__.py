@@ -1,1 +1,0 @@
-"""One module per data set; its docstring is the data card."""

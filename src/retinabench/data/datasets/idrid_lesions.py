@@ -61,7 +61,6 @@ class _Sample:
 
 
 def read(source: Path) -> ConceptImages:
-    """Read either layout."""
     if not source.is_dir():
         raise InputError("is not a folder", file=source, hint="Point --source at the unpacked IDRiD archive.")
     found = list(_compact(source) if (source / "concepts.csv").is_file() else _official(source))

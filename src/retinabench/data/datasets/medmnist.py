@@ -55,7 +55,6 @@ STEPS = (
 
 
 def file_name(size: int) -> str:
-    """Return the published name of the file of that image size."""
     return "retinamnist.npz" if size == 28 else f"retinamnist_{size}.npz"
 
 

@@ -62,10 +62,7 @@ SETS: dict[str, Protocol] = {
 
 @dataclass(frozen=True, eq=False)
 class Regression:
-    """One set with its random splits.
-
-    Shapes: `inputs` (N, D), `targets` (N,), `train` (splits, n), `test` (splits, N - n).
-    """
+    """One set with its random splits; `inputs` (N, D), `targets` (N,), `train` (splits, n), `test` (splits, N - n)."""
 
     name: str
     inputs: Floats
@@ -91,7 +88,6 @@ def available(source: Path) -> list[str]:
 
 
 def read(source: Path, name: str) -> Regression:
-    """Read one set."""
     protocol = known_set(name)
     folder = _folder(source, name)
     if folder is None:

@@ -59,11 +59,7 @@ class FrozenBenchmark(Frozen):
 
 @dataclass(frozen=True, eq=False)
 class BenchmarkTruth:
-    """The truth of every image of a benchmark, in the order of their ids.
-
-    Shapes: `image_id` (N,), `label` (N,), `grade` (N,), `patient_id` (N,), `domain` (N,), `split` (N,), `sha256`
-    (N,).
-    """
+    """The truth of every image of a benchmark, in the order of their ids; `image_id`, `label`, `grade`, `patient_id`, `domain`, `split`, `sha256` (N,)."""
 
     image_id: NDArray[np.str_]
     label: NDArray[np.int8]
@@ -75,7 +71,6 @@ class BenchmarkTruth:
 
     @property
     def test(self) -> NDArray[np.intp]:
-        """Rows of the test images."""
         return np.flatnonzero(self.split == "test")
 
     def digest(self) -> str:
@@ -86,19 +81,16 @@ class BenchmarkTruth:
 
 
 def benchmark_names() -> list[str]:
-    """Return the names of all frozen benchmarks."""
     return sorted(path.stem for path in HERE.glob("*.toml"))
 
 
 @cache
 def drawn_names() -> tuple[str, ...]:
-    """Return the names of the benchmarks whose images are drawn."""
     return tuple(name for name in benchmark_names() if frozen_benchmark(name).draw is not None)
 
 
 @cache
 def frozen_benchmark(name: str) -> FrozenBenchmark:
-    """Return a frozen benchmark by its name."""
     if name not in benchmark_names():
         raise InputError(f"unknown benchmark '{name}'", hint=nearest(name, benchmark_names()))
     return FrozenBenchmark(**tomllib.loads((HERE / f"{name}.toml").read_text("utf-8")))
@@ -106,7 +98,6 @@ def frozen_benchmark(name: str) -> FrozenBenchmark:
 
 @cache
 def truth_of(name: str) -> BenchmarkTruth:
-    """Return the truth of a benchmark's images."""
     benchmark = frozen_benchmark(name)
     table = pyarrow.parquet.read_table(HERE / f"{name}.parquet")
     text = {key: table[key].to_numpy().astype(np.str_) for key in ("image_id", "patient_id", "domain", "split")}

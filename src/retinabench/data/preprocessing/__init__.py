@@ -1,1 +1,0 @@
-"""From encoded bytes to a square image."""

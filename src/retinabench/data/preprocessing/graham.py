@@ -180,7 +180,6 @@ def _lit(brightness: NDArray[np.float32]) -> NDArray[np.bool_]:
 
 
 def _levels(brightness: NDArray[np.float32]) -> tuple[float, float]:
-    """Return the brightness of the darkest corner, and of the retina."""
     bright = brightness[brightness >= brightness.mean()].mean()
     patch = max(1, min(brightness.shape) // 32)
     corners = [brightness[rows, columns].mean() for rows in (slice(patch), slice(-patch, None))
@@ -254,7 +253,6 @@ Box = tuple[int, int, int, int]  # left, top, right, bottom; it may extend beyon
 
 
 def square_box(rgb: Image.Image, crop: Crop = "field_of_view") -> Box:
-    """Return the square that is cut from an image."""
     left, top, right, bottom = field_box(np.asarray(rgb)) if crop == "field_of_view" else (0, 0, rgb.width, rgb.height)
     side = max(right - left, bottom - top)
     x, y = round((left + right - side) / 2), round((top + bottom - side) / 2)
@@ -416,10 +414,7 @@ def scale_radius(image: Pixels, radius: int = RADIUS) -> Pixels:
 
 
 def subtract_local_average(image: Pixels, blur: int, radius: int = RADIUS) -> Pixels:
-    """Return 4 * image - 4 * gaussian(image, radius / blur) + 128, saturating.
-
-    Shapes: `image` (H, W, 3).
-    """
+    """Return 4 * image - 4 * gaussian(image, radius / blur) + 128, saturating; `image` (H, W, 3)."""
     average = gaussian_fixed_point(image, radius / blur)
     return (4 * (image.astype(np.int32) - average) + GRAHAM_PUBLISHED_GREY).clip(0, 255).astype(np.uint8)
 

@@ -46,7 +46,6 @@ def dimensions(data: bytes) -> tuple[int, int]:
 
 
 def decode(data: bytes, name: str, at_least: int | None = None) -> Image.Image:
-    """Decode the bytes of a file to an RGB image."""
     if not data:
         raise InputError("is empty (0 bytes)", file=name, hint=HINT)
     try:

@@ -28,10 +28,7 @@ class Branches:
     alive: NDArray[np.bool_]
 
     def strokes(self, raster: Raster, calibre: Array | float, strength: Array | float) -> tuple[Array, ...]:
-        """Return start, end, half calibre and strength of the living parts, as coarse as the canvas bears.
-
-        Shapes: `calibre` (B, T), `strength` (B, T).
-        """
+        """Return start, end, half calibre and strength of the living parts, as coarse as the canvas bears; `calibre`, `strength` (B, T)."""
         step = self.points[:, 1] - self.points[:, 0]
         stride = max(1, int(2.4 / (raster.scale * np.hypot(step[:, 0], step[:, 1]).mean())))
         thin = slice(None, None, stride)
@@ -63,10 +60,7 @@ class Vessels:
         return self.generations[0]
 
     def draw(self, raster: Raster, layer: Floats, trunk_calibre: Array | float = 1.0) -> None:
-        """Draw all generations; thin vessels hold less blood and are fainter.
-
-        Shapes: `trunk_calibre` (B, T).
-        """
+        """Draw all generations; thin vessels hold less blood and are fainter; `trunk_calibre` (B, T)."""
         calibres = (trunk_calibre, 1.0, 1.0)
         draw_branches(
             raster,
@@ -134,7 +128,6 @@ def _divide(
 def grow_vessels(
     rng: np.random.Generator, disc: Array, disc_radius: float, tortuosity: float
 ) -> tuple[Vessels, Vessels]:
-    """Return the arteries and the veins of an eye."""
     return _grow_tree(rng, disc, disc_radius, tortuosity, 0.0092), _grow_tree(
         rng, disc, disc_radius, 0.8 * tortuosity, 0.0130
     )

@@ -25,7 +25,6 @@ EDGE_CLEARANCE = 0.05  # Lesions keep this distance from the rim and from the cu
 
 
 def take_settings(population: Population, visit: np.random.Generator, image: np.random.Generator) -> dict[str, float]:
-    """Draw the settings of one image."""
     v, p, u = visit.standard_normal(8), image.standard_normal(8), image.random(8)
     good = population == "in_domain"
     if good:

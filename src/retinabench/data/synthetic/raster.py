@@ -83,7 +83,6 @@ class Raster:
         """Draw M straight strokes, the parts of curved vessels, with maximum where they overlap.
 
         A stroke thinner than a pixel covers it in proportion.
-
         Shapes: `start` (M, 2), `end` (M, 2), `radius` (M,), `strength` (M,).
         """
         start, end = self.pixels(start), self.pixels(end)
@@ -130,7 +129,6 @@ class Raster:
         """Draw M roundish spots, with maximum where they overlap.
 
         The edge is never sharper than a pixel; the strength falls so that the volume under the spot stays.
-
         Shapes: `centre` (M, 2), `radius` (M,), `strength` (M,), `outline` (M, 6).
         """
         centre = self.pixels(centre)

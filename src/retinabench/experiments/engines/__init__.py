@@ -1,1 +1,0 @@
-"""Execution of many runs: local processes or Ray."""

@@ -189,7 +189,6 @@ class Cluster:
         return (self._engine.parallel or max(1, AHEAD * self._slots)) - len(self._given)
 
     def start(self, job: ScheduledJob, number: int) -> None:
-        """Give Ray a job."""
         engine = self._engine
         device = ("cuda" if self._gpus else "cpu") if engine.device == "auto" else engine.device
         threads, processes = max(1, int(engine.cpus)), max(1, int(self._gpus))

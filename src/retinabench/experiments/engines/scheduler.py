@@ -107,7 +107,6 @@ class Workers(Protocol):
 def compute(
     jobs: Sequence[Job], open_workers: Callable[[], AbstractContextManager[Workers]], attempts: int, progress: Progress
 ) -> Iterator[Outcome]:
-    """Yield the outcome of every job as it ends."""
     scheduler = Scheduler(jobs, attempts)
     running, settled = 0, scheduler.settled
     with ExitStack() as opened, progress.track("Runs", scheduler.size, unit="runs") as advance:
@@ -211,7 +210,6 @@ class Scheduler:
                 yield from self._give_up(dependent, failed)
 
     def outcomes(self, job: ScheduledJob, result: JobResult) -> Iterator[Outcome]:
-        """Return the outcomes of the jobs that asked for a scheduled job."""
         logs = [job.log, *(ScheduledJob(job.run, folder).log for folder in job.needs)]
         for wanted in self._wanted.get(job.folder, ()):
             yield Outcome(

@@ -125,7 +125,6 @@ def request_for(
 
 
 def versions() -> dict[str, str]:
-    """Return the versions on which the bits of a run depend."""
     return {"retinabench": __version__, "torch": torch.__version__}
 
 
@@ -171,7 +170,6 @@ def run_request(request: JobRequest, work: Callable[[JobRequest], None] = execut
 
 
 def classify(error: Exception) -> tuple[State, str]:
-    """Return the state and the one line that stand for an exception."""
     if isinstance(error, DivergedError):
         return "diverged", str(error)
     if isinstance(error, OutOfMemoryError):
@@ -184,7 +182,6 @@ def classify(error: Exception) -> tuple[State, str]:
 
 
 def host() -> str:
-    """Return the name of this machine."""
     return platform.node() or "this machine"
 
 
@@ -192,7 +189,6 @@ class _Printed(Quiet):
     """Notes go to the log; bars are drawn where the command was given."""
 
     def say(self, line: str) -> None:
-        """Print one line."""
         print(line)
 
 

@@ -152,7 +152,6 @@ def leaf_runs(run: Run) -> Iterator[Run]:
 
 
 def read_tensors(path: Path, names: Sequence[str] = ()) -> dict[str, Tensor]:
-    """Read a safetensors file."""
     if not path.is_file():
         raise InputError("is missing", file=path, hint=EXPORT_AGAIN)
     check(path, EXPORT_AGAIN)
@@ -171,13 +170,11 @@ def read_tensors(path: Path, names: Sequence[str] = ()) -> dict[str, Tensor]:
 
 
 def weights_of(folder: Path) -> str:
-    """Return the fingerprint of the weights of an exported model."""
     members = leaf_runs(read_about(folder, run_code=False).run)
     return "+".join(fingerprint(read_tensors(folder / member_file(number))) for number, _ in enumerate(members))
 
 
 def member_file(number: int) -> str:
-    """Return the name of the file of a member."""
     return f"member-{number}.safetensors"
 
 

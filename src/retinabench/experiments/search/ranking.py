@@ -48,7 +48,6 @@ class Trial:
 
     @property
     def ranked(self) -> bool:
-        """Whether the trial has a value."""
         return math.isfinite(self.value)
 
     @property

@@ -279,7 +279,6 @@ def check_space(base: Run, space: Space) -> None:
 
 
 def values_of(run: Run) -> JsonObject:
-    """Return all values of a run under dotted keys."""
     return dict(flat(run.model_dump(mode="json")))
 
 

@@ -65,11 +65,9 @@ class Range(Frozen):
         return float(min(max(drawn, self.low), self.high))
 
     def bounds(self) -> tuple[Value, ...]:
-        """Return both ends."""
         return (int(self.low), int(self.high)) if self.integer else (self.low, self.high)
 
     def to_dict(self) -> JsonObject:
-        """Return the content of its table."""
         low, high = self.bounds()
         return {"low": low, "high": high, "scale": self.scale, "integer": self.integer}
 
@@ -105,11 +103,9 @@ class Choices(Frozen):
         return self.choices[int(u * len(self.choices))]
 
     def bounds(self) -> tuple[Value, ...]:
-        """Return all choices."""
         return self.choices
 
     def to_dict(self) -> JsonObject:
-        """Return the content of its table."""
         return {"choices": list(self.choices)}
 
 
@@ -133,7 +129,6 @@ class Space:
 
 
 def spaces() -> list[str]:
-    """Return the names of the spaces that come with the package."""
     return sorted(path.relative_to(HERE).with_suffix("").as_posix() for path in HERE.glob("*/*.toml"))
 
 

@@ -1,1 +1,0 @@
-"""Studies: methods x criteria x seeds."""

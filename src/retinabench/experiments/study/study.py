@@ -346,7 +346,6 @@ def most_runs(study: Study) -> int:
 
 
 def folder_of(run: Run, cell: StudyCell, task: Task) -> Path:
-    """Return the folder of a run of a cell on its task."""
     return run_folder(run, cell.runs, task)
 
 
@@ -354,7 +353,6 @@ _CHOICES = TypeAdapter(dict[str, SavedChoice])
 
 
 def read_choices(cell: StudyCell) -> dict[str, SavedChoice]:
-    """Return the saved choices of a cell by criterion."""
     return read_checked(cell.folder / CHOICES, _CHOICES.validate_python) or {}
 
 

@@ -199,7 +199,6 @@ def summarise(
 
 
 def markdown(summary: StudySummary) -> str:
-    """Return the summary as Markdown."""
     context = {"summary": summary, "protocol": PROTOCOL}
     return render("summary.md.j2", context, package="retinabench.experiments.study")
 
@@ -221,12 +220,10 @@ def summary_tables(summary: StudySummary) -> Iterator[Table]:
 
 
 def criterion_title(name: str) -> str:
-    """Return the title of a criterion."""
     return "as configured" if name == UNTUNED else f"tuned by {CRITERIA[name].title}"
 
 
 def score_column(key: Key, *, with_set: bool) -> Column:
-    """Return the column of a score, with the name of its set where a table has several."""
     spec = SCORES[key[1]]
     label = f"{spec.label}, {SET_LABELS[key[0]].lower()}" if with_set else spec.label
     return Column(label, direction=spec.direction)

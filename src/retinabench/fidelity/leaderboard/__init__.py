@@ -1,1 +1,0 @@
-"""Rankings over targets."""

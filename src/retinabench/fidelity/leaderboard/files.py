@@ -37,7 +37,6 @@ NAME = 40  # characters of a title in the name of a folder, which may have 255 b
 def make_evaluator(
     target: Target, source: Path | None, reference: Path | None, bootstrap: int = 1000, seed: int = 0
 ) -> Evaluator:
-    """Load the data and the reference of a target."""
     data = load(target, source)
     found = read_reference(target, data.sha256, reference)
     if len(found.epistemic) != len(data.test):
@@ -174,7 +173,6 @@ def find_submissions(paths: Sequence[Path]) -> list[Path]:
 
 
 def task_of(file: Path) -> str:
-    """Return the task of a submission in the format of this package."""
     task = read_meta(file).get("task")
     if not isinstance(task, str):
         raise InputError(

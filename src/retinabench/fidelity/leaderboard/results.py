@@ -41,7 +41,6 @@ def score_json(name: str, model: RankedModel) -> JsonObject:
 
 
 def rank_json(model: RankedModel) -> JsonObject:
-    """Return a mean rank with its interval, and the places that are resolved, for JSON."""
     names = {"rank": "rank", "low": "rank_low", "high": "rank_high", "best": "best", "worst": "worst"}
     return {key: json_content(getattr(model, name)) for key, name in names.items()}
 
@@ -101,13 +100,11 @@ class RankedDivision(Document):
 
     @classmethod
     def of(cls, submission: Submission, target: Target) -> RankedDivision:
-        """Return the division of a submission."""
         budget = submission.about.budget
         return cls(submission.track(target), budget.tier if budget is not None else None)
 
     @property
     def label(self) -> str:
-        """The division in words."""
         tier = "no tier of the budget" if self.tier is None else f"up to {self.tier:,} gradients per example"
         return f"{'stated posterior' if self.track == 'stated' else 'open track'}, {tier}"
 
@@ -135,7 +132,6 @@ class TaskBoard(Board[FidelityEntry]):
 
     @property
     def target(self) -> Target:
-        """The task."""
         return self.evaluator.target
 
     @property
@@ -145,7 +141,6 @@ class TaskBoard(Board[FidelityEntry]):
 
     @property
     def ranked_measures(self) -> tuple[str, ...]:
-        """The measures that rank the entries."""
         return RANKED[self.target.likelihood]
 
     @property
@@ -252,7 +247,6 @@ class RankedEntry:
     division: RankedDivision | None = None
 
     def to_dict(self) -> JsonObject:
-        """Return the entry for JSON."""
         return {
             "title": self.title, **rank_json(self.rank), "by_measure": self.by_measure, "tasks": self.tasks,
             "division": json_content(self.division),
@@ -272,7 +266,6 @@ class Refused:
         return cls(file, before + str(error).removeprefix(str(file)).lstrip(":, "))
 
     def to_dict(self) -> dict[str, str]:
-        """Return the file and the reason for JSON."""
         return {"file": shown(self.file), "why": printable(self.why, 500)}
 
 

@@ -40,7 +40,6 @@ Floats = NDArray[np.float64]
 
 
 def pack(target: Target, data: str, submissions: Sequence[Submission], folder: Path = FOLDER) -> Path:
-    """Write the submissions of a task."""
     name, write, read, most = FORMS[target.likelihood]
     distance = distances.DISTANCE[target.likelihood]
     ordered = sorted(submissions, key=lambda one: (one.title, settings_of(one), one.about.seed or 0))

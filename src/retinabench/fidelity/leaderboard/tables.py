@@ -51,7 +51,6 @@ _DECLARED = "A budget that is declared was stated in the submission: no hashes o
 
 
 def task_table(task: TaskBoard, group: str = ALL, *, terminal: bool = False) -> Table:
-    """Return the table of one group of a task's test points."""
     known = task.scores(next(iter(task.entries)), group)
     wanted = TERMINAL_COLUMNS[task.target.likelihood] if terminal else known
     without = task.evaluator.reference.external  # what an imported reference cannot tell has no column
@@ -112,7 +111,6 @@ def group_label(group: str) -> str:
 
 
 def ranking_tables(board: FidelityBoards) -> list[Table]:
-    """Return the final ranking of each division that has one."""
     divisions = list(dict.fromkeys(entry.division for entry in board.ranking))
     here = {title for task in board.tasks for title in task.here}
     return [
@@ -183,7 +181,6 @@ def _rank_cell(rank: RankedModel | None) -> Cell:
 
 
 def _chain_cell(task: TaskBoard, label: str) -> Cell:
-    """Return what a chain of the reference cost."""
     known = label == CEILING and task.chain_gradients is not None
     return Cell(f"{task.chain_gradients:,.0f}") if known else UNDEFINED
 
@@ -308,7 +305,6 @@ def _usefulness_rows(task: TaskBoard, known: FidelityEntry | None) -> list[Row]:
 
 
 def _cell(loss: Quantity) -> Cell:
-    """Return the cell of a loss, or of a difference, with the reason where it is infinite."""
     return Cell(loss, _FORM, why="" if loss.defined else MEASURES["nll"].undefined)
 
 

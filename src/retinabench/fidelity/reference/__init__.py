@@ -1,1 +1,0 @@
-"""Hamiltonian Monte Carlo references."""

@@ -118,7 +118,6 @@ def _sample_twice(
 def _assessment(
     target: Target, data: TargetData, kept: Chains, half: Chains, found: convergence.Diagnosis, plan: ChainPlan
 ) -> ReferenceAbout:
-    """Return settings and diagnostics of the chains."""
     errors = convergence.energy(kept.kept_history)
     halved = convergence.half_step(kept.predictions, kept.kept_history, half.predictions, half.kept_history, found.mcse)
     steps = hmc.steps_for(kept.step, target.prior_variance)

@@ -54,7 +54,6 @@ PROBLEMS = {"head-2": Problem(_linear, 3, 2.0, 5.0, (121, 91)), "banana": Proble
 
 
 def known(target: Target) -> bool:
-    """Return whether the posterior of a target is known by quadrature."""
     return target.network in PROBLEMS
 
 

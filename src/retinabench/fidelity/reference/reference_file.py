@@ -146,7 +146,6 @@ class Reference:
 
     @property
     def chains(self) -> int:
-        """Number of chains."""
         return self.about.chains
 
     @cached_property
@@ -274,14 +273,12 @@ class Judgement:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict in a word."""
         if self.external:
             return "unverified"
         return "failed" if self.why else "provisional" if self.reservations else "passed"
 
 
 def judge(reference: Reference) -> Judgement:
-    """Return the judgement of a reference by its arrays."""
     if reference.external:
         return Judgement(reservations=("it was imported: its convergence was not checked",), external=True)
     if reference.about.kind == "quadrature":
@@ -303,7 +300,6 @@ def _of_grids(reference: Reference) -> Judgement:
 
 
 def _of_states(reference: Reference, likelihood: str) -> list[str]:
-    """Return the thresholds that the states miss."""
     states, half, history, after, start = (getattr(reference, name) for name in EVIDENCE)
     found = convergence.diagnose(states)
     errors = convergence.energy(history.astype(np.float64))
@@ -384,7 +380,6 @@ class Extract(Reference):
 
 
 def write_reference(path: Path, reference: Reference) -> None:
-    """Write a reference file atomically."""
     known = {one.name: getattr(reference, one.name) for one in fields(Reference) if one.name != "about"}
     arrays = {name: value for name, value in known.items() if value is not None}
     meta = json.dumps({"schema": SCHEMA, **reference.about.to_dict()}, allow_nan=False)
@@ -403,7 +398,6 @@ def write_extract(path: Path, reference: Reference) -> None:
 
 
 def read_reference(target: Target, data_sha256: str, path: str | Path | None = None) -> Reference:
-    """Read a reference."""
     if path is None:
         return _read_packaged(target, data_sha256)
     name = Path(path)

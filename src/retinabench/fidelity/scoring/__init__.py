@@ -1,1 +1,0 @@
-"""Distances between a submission and a reference."""

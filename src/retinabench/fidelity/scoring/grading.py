@@ -56,7 +56,6 @@ class Evaluator:
 
     @cached_property
     def resampling(self) -> Resampling:
-        """The replicates."""
         return Resampling.of(self.target, self.data.test.groups, self.replicates, self.seed)
 
     def grade(self, submission: Submission) -> Estimates:

@@ -493,7 +493,6 @@ class SampleSums:
 
     @classmethod
     def joined(cls, parts: Sequence[SampleSums]) -> SampleSums:
-        """Return the sums over the samples of all parts."""
         return cls(
             sum(part.samples for part in parts),
             np.sum([part.probs for part in parts], axis=0),
@@ -515,7 +514,6 @@ class SampleSums:
         )
 
     def rows(self, rows: NDArray[np.intp]) -> SampleSums:
-        """Return the sums of some points."""
         return SampleSums(self.samples, self.probs[rows], self.entropy[rows], self.votes[rows])
 
 

@@ -1,1 +1,0 @@
-"""Runs of methods against a target under a counted budget."""

@@ -54,7 +54,6 @@ def within(run: Run, limit: float) -> Run:
 
 
 def check_plan(run: Run, limit: float) -> None:
-    """Check a plan against the budget."""
     plan = planned(run)
     if plan <= limit:
         return
@@ -127,7 +126,6 @@ PER_POINT = " per point"
 
 @cache
 def entries() -> dict[str, FidelitySettings]:
-    """Return the entries of all methods by name."""
     return {
         one.name: one.model_copy(update={"method": {"name": name, **one.method}})
         for name, method in METHODS.items()

@@ -127,7 +127,6 @@ class TargetRuns:
         )
 
     def combine(self, run: Run, members: Sequence[Predicted]) -> Predicted:
-        """Return the pooled predictions of a run's members."""
         return Predicted(
             np.concatenate([m.values for m in members]),
             sum(m.gradients for m in members),
@@ -135,7 +134,6 @@ class TargetRuns:
         )
 
     def read(self, folder: Path) -> Predicted:
-        """Return the predictions of a finished run."""
         with np.load(check(folder / "predicted.npz"), allow_pickle=False) as arrays:
             gradients, seconds = arrays["cost"].tolist()
             return Predicted(arrays["values"], gradients, seconds)

@@ -93,7 +93,6 @@ class Implied(Frozen):
         return found + _variance_departure(self.prior_variance, target)
 
     def text(self) -> str:
-        """Return the posterior in a few words."""
         settings = {"augment": self.augment, "reweight": self.reweight}
         extra = [f"{name} {value}" for name, value in settings.items() if value != "none"]
         if self.temperature is None:
@@ -225,7 +224,6 @@ class About(Frozen):
         return About(**{**self.to_dict(), **entries})
 
     def to_dict(self) -> JsonObject:
-        """Return what is said, as JSON."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 
@@ -248,7 +246,6 @@ class Submission:
         return list(dict.fromkeys(found + _of_settings(run, target)))
 
     def track(self, target: Target) -> Track:
-        """Return the track to which it belongs."""
         return "open" if self.departures(target) else "stated"
 
     @property
@@ -304,7 +301,6 @@ def write_submission(path: Path, submission: Submission, *, checked: bool = Fals
 
 
 def read_submission(path: str | Path, target: Target, points: int, data: str = "") -> Submission:
-    """Read and check a submission."""
     path = Path(path)
     arrays, meta = read_arrays(path, target)
     _check_schema(path, meta)
@@ -448,7 +444,6 @@ def _check_rows(path: Path, values: Floats, target: Target, points: int) -> None
 
 
 def read_arrays(path: Path, target: Target) -> tuple[Arrays, JsonObject]:
-    """Return the arrays of a file by name, and its metadata."""
     with _explained(path):
         head = _head(path)
         if head.startswith(b"PK"):

@@ -40,7 +40,6 @@ SCHEMA = "retinabench.fidelity-tuning/1"
 
 
 def search_space(name: str, target: Target) -> Space:
-    """Return what is searched for an entry on a target."""
     search = entries()[name].search if name in entries() else {}
     if target.likelihood not in search:
         raise InputError(
@@ -81,7 +80,6 @@ class Tuning(Document):
 
     @property
     def seconds(self) -> float:
-        """The time of all trainings."""
         return round(sum(trial.seconds or 0.0 for trial in self.trials), 1)
 
 

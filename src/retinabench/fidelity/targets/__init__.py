@@ -1,1 +1,0 @@
-"""Target posteriors and their data."""

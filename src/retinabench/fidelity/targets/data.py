@@ -40,7 +40,6 @@ class TargetData:
 
 
 def load(target: Target, source: Path | None = None) -> TargetData:
-    """Return the data of a target."""
     if target.points:
         return _points_alone(target, source)
     try:

@@ -45,7 +45,6 @@ def expected() -> bool:
 
 
 def local_device() -> str:
-    """Return the GPU that belongs to this process."""
     return f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
 
 
@@ -60,7 +59,6 @@ def join(device: torch.device) -> Ranks:
 
 
 def current() -> Ranks:
-    """Return this process's place."""
     if not (dist.is_available() and dist.is_initialized()):
         return Ranks()
     return Ranks(dist.get_rank(), dist.get_world_size())

@@ -242,7 +242,6 @@ class TrainedByObjective:
 
     @classmethod
     def build(cls, model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> Any:
-        """Return the untrained posterior."""
         raise NotImplementedError
 
     @classmethod

@@ -67,7 +67,6 @@ class NetworkOnly:
     model: nn.Module
 
     def state(self) -> State:
-        """Return the network's tensors."""
         return network_state(self.model)
 
     def restore(self, state: State) -> None:

@@ -39,10 +39,7 @@ def predict_rows(
     work: Work,
     advance: Callable[[int], None] = lambda images: None,
 ) -> Tensor:
-    """Return what `compute` makes of the images of many rows.
-
-    Shapes: `rows` (N,), `compute` (B, ...), returns (N, K).
-    """
+    """Return what `compute` makes of the images of many rows; `rows` (N,), `compute` (B, ...) -> (N, K)."""
     limits, device, ranks = batches.limits, batches.device, distributed.current()
 
     def begin_again() -> None:

@@ -1,1 +1,0 @@
-"""Operating points, screening, decision curves."""

@@ -32,19 +32,13 @@ Bools = NDArray[np.bool_]
 
 
 def worst_images(codes: NDArray[np.intp], prob: Floats) -> NDArray[np.intp]:
-    """Return the image with the largest probability of each patient, the first of equals.
-
-    Shapes: `codes` (N,), `prob` (N,), returns (P,).
-    """
+    """Return the image with the largest probability of each patient, the first of equals; `codes`, `prob` (N,) -> (P,)."""
     order = np.lexsort((-prob, codes))
     return order[np.flatnonzero(np.append(True, np.diff(codes[order]) > 0))]
 
 
 def patient_uncertainty(codes: NDArray[np.intp], called: Bools, uncertainty: Floats) -> Floats:
-    """Return the uncertainty of each patient, as defined at the top of this file.
-
-    Shapes: `codes` (N,), `called` (N,), `uncertainty` (N,), returns (P,).
-    """
+    """Return the uncertainty of each patient, as defined at the top of this file; `codes`, `called`, `uncertainty` (N,) -> (P,)."""
     largest, least = np.full(codes.max() + 1, -np.inf), np.full(codes.max() + 1, np.inf)
     np.maximum.at(largest, codes, uncertainty)
     np.minimum.at(least, codes[called], uncertainty[called])

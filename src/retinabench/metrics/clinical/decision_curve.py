@@ -155,7 +155,6 @@ class Missed:
         return tuple(one for one in self.images if one.grade is not None and one.grade >= SEVERE)
 
     def to_dict(self) -> JsonObject:
-        """Return the part of the JSON."""
         content: JsonObject = json_content(
             vars_of(self) | {"curve": dict(zip(("referred", "missed"), self.curve, strict=True))}
         )
@@ -243,10 +242,7 @@ class Workload(Document):
 
 
 def workload(part: Predictions, referred: NDArray[np.bool_], images_per_hour: float, weight: Floats) -> Workload:
-    """Return the work that a referral means; a patient counts for the mean of the patient's images.
-
-    Shapes: `referred` (N,), `weight` (N,).
-    """
+    """Return the work that a referral means; a patient counts for the mean of the patient's images; `referred`, `weight` (N,)."""
     codes, patients = cluster_codes(part.patients)
     any_image = np.bincount(codes, referred, patients) > 0
     of_patient = np.bincount(codes, weight) / np.bincount(codes)

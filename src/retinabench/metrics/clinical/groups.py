@@ -38,10 +38,7 @@ NOT_GROUPS = ("gradable",)  # Columns that another part of the report reads.
 def group_members(
     part: Predictions, columns: Sequence[str] | None = None
 ) -> tuple[dict[str, dict[str, Bools]], dict[str, str], dict[str, str]]:
-    """Return which images are in which group.
-
-    Shapes: returns (N,).
-    """
+    """Return which images are in which group; (N,)."""
     for name in columns or ():
         _check_column(part, name)
     members: dict[str, dict[str, Bools]] = {}
@@ -151,7 +148,6 @@ class GroupRate:
     too_small: str = ""
 
     def to_dict(self) -> JsonObject:
-        """Return the part of the JSON."""
         return {
             **self.alone.to_dict(),
             "simultaneous": json_content((self.together.low, self.together.high)),
@@ -176,11 +172,9 @@ class Subgroup:
 
     @property
     def name(self) -> str:
-        """Column and value."""
         return f"{self.column}: {self.value}"
 
     def to_dict(self) -> JsonObject:
-        """Return the part of the JSON."""
         return {
             "column": self.column, "value": self.value, "images": self.images, "patients": self.patients,
             "positives": self.positives, **{name: rate.to_dict() for name, rate in self.rates.items()},
@@ -200,11 +194,9 @@ class Subgroups:
 
     @property
     def columns(self) -> list[str]:
-        """The columns with groups."""
         return list(dict.fromkeys(one.column for one in self.groups))
 
     def of(self, column: str) -> list[Subgroup]:
-        """Return the groups of a column."""
         return [one for one in self.groups if one.column == column]
 
     def worst(self, rate: str) -> Subgroup | None:
@@ -217,7 +209,6 @@ class Subgroups:
         return [one for one in self.groups if not one.rates[rate].too_small and one.rates[rate].gap.high < 0]
 
     def to_dict(self) -> JsonObject:
-        """Return the part of the JSON."""
         worst = {rate: found.name for rate in RATES if (found := self.worst(rate)) is not None}
         return {
             "groups": json_content(self.groups),
@@ -233,10 +224,7 @@ class Subgroups:
 def subgroups_of(
     part: Predictions, positive: NDArray[Any], referred: Bools, columns: Sequence[str] | None = None
 ) -> Subgroups:
-    """Return the rates of every group; `positive` is the probability with which an image is called positive in the end.
-
-    Shapes: `positive` (N,), `referred` (N,).
-    """
+    """Return the rates of every group; `positive` is the probability with which an image is called positive in the end; `positive`, `referred` (N,)."""
     members, skipped, bins = group_members(part, columns)
     number = sum(len(found) for found in members.values())
     level = 1 - 0.05 / max(number, 1)
@@ -311,10 +299,7 @@ def _group(
 
 
 def mean_residual(label: Bools, prob: NDArray[np.float64], codes: NDArray[np.intp], level: float = 0.95) -> Interval:
-    """Return the mean of label - prob: observed minus predicted disease, with its clustered t interval.
-
-    Shapes: `label` (N,), `prob` (N,), `codes` (N,).
-    """
+    """Return the mean of label - prob: observed minus predicted disease, with its clustered t interval; `label`, `prob`, `codes` (N,)."""
     found = clustered_mean(label - prob, codes, level)
     return found if 0 < label.mean() < 1 else Interval(found.value)
 

@@ -67,10 +67,7 @@ def reader_calls(part: Predictions) -> dict[str, Floats]:
 
 
 def beside_readers(part: Predictions, called: Bools, codes: NDArray[np.intp]) -> dict[str, BesideReaders]:
-    """Compare the model's calls with those of two or more readers, over the images that all of them read; by rate.
-
-    Shapes: `called` (N,), `codes` (N,).
-    """
+    """Compare the model's calls with those of two or more readers, over the images that all of them read; by rate; `called`, `codes` (N,)."""
     calls = reader_calls(part)
     if len(calls) < 2:
         return {}

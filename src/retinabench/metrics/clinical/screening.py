@@ -97,7 +97,6 @@ def ungradable_images(
 
 
 def both_rates(shares: Shares, codes: NDArray[np.intp]) -> SensitivitySpecificity:
-    """Return sensitivity and specificity with their intervals."""
     return SensitivitySpecificity(*(share_interval(shares, name, codes) for name in ("sensitivity", "specificity")))
 
 
@@ -120,7 +119,6 @@ class JudgedTable:
     specificity = property(lambda self: self.rates["specificity"])
 
     def to_dict(self) -> JsonObject:
-        """Return the table's part of the JSON."""
         goals = {
             one.goal: {
                 **vars_of(one.asked),
@@ -200,7 +198,6 @@ class SetScreening(Document):
         return self.referred / self.images.table.counts("prevalence")[1]
 
     def to_dict(self) -> JsonObject:
-        """Return the set's part of the JSON."""
         content = super().to_dict()
         with_reader = content.pop("with_reader")
         content["decision_curve"] |= {"model_and_reader": with_reader["model"], "with_reader": with_reader}

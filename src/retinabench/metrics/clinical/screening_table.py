@@ -138,7 +138,6 @@ def referral_shares(label: Bools, said: Bools, sent: Bools, severe: Bools | None
     """Return what a referral misses, catches and costs as (success, among), per image.
 
     An image is missed where it is referable, and neither called referable nor sent to an expert.
-
     Shapes: `label` (N,); `said` (N,) or (K, N), what the model calls referable; `sent` like it; `severe` (N,).
     """
     y = label
@@ -181,7 +180,6 @@ def referral_view_intervals(
 
     The thresholds behind `positive` and `referred` are taken as frozen, and the reader's rates as known: choose and measure
     them on other data.
-
     Shapes: `label` (N,), `positive` (N,), `referred` (N,), `cluster` (N,), `weight` (N,).
     """
     y, sent = binary(label, "label"), binary(referred, "referred")

@@ -91,7 +91,6 @@ def judge_goals(
 
     The bound is the lower end of the exact 95 % interval of `clustered_proportion`, one-sided 97.5 %. An absent class meets
     nothing. The approved IDx-DR met 85 % sensitivity by its estimate (173 of 198) and not by its bound (81.9 %).
-
     Shapes: `label` (N,), `positive` (N,), `cluster` (N,).
     """
     table = two_by_two(label, positive)
@@ -166,7 +165,6 @@ class FrozenThreshold:
         return text
 
     def to_dict(self) -> JsonObject:
-        """Return the threshold for JSON."""
         return {
             "value": finite_or_none(self.value),
             "rule": self.rule or None,
@@ -311,7 +309,6 @@ class ReferralRule:
         return np.asarray(values > self.threshold)
 
     def to_dict(self) -> JsonObject:
-        """Return the rule for JSON."""
         return {
             "threshold": finite_or_none(self.threshold),
             "uncertainty": self.uncertainty,

@@ -168,7 +168,6 @@ class Certificate:
         return max((one.first.threshold for one in self.goals if one.goal.spec.den_retained), default=-math.inf)
 
     def to_dict(self) -> JsonObject:
-        """Return plain dictionaries."""
         goals = [
             {**vars(one), "goal": one.goal.to_dict(), "first": vars(one.first), "last": vars(one.last)}
             for one in self.goals

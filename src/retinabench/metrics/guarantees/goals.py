@@ -53,10 +53,7 @@ SEVERE = 3  # The lowest grade of severe disease.
 
 @dataclass(frozen=True, eq=False)
 class ReferralCases:
-    """N images as a referral rule sees them.
-
-    Shapes: `label` (N,), `positive` (N,), `uncertainty` (N,), `patient` (N,), `weight` (N,), `severe` (N,).
-    """
+    """N images as a referral rule sees them; `label`, `positive`, `uncertainty`, `patient`, `weight`, `severe` (N,)."""
 
     label: Bools
     positive: Bools
@@ -69,7 +66,6 @@ class ReferralCases:
     def of(
         cls, part: Predictions, uncertainty: str = "auto", threshold: float = 0.5, per: Per = "image"
     ) -> ReferralCases:
-        """Return the images of a part of a file."""
         codes, _ = cluster_codes(np.arange(len(part)) if part.patient_id is None else part.patient_id)
         return cls(
             part.label == 1,
@@ -128,10 +124,7 @@ class RatioRisk:
 
 
 def ratio_interval(num: Floats, den: Floats, patient: NDArray[np.intp], level: float = 0.95) -> Interval:
-    """Return sum num / sum den with the Clopper-Pearson interval at the effective number of images.
-
-    Shapes: `num` (N,), `den` (N,), `patient` (N,).
-    """
+    """Return sum num / sum den with the Clopper-Pearson interval at the effective number of images; `num`, `den`, `patient` (N,)."""
     counted = den > 0
     if not counted.any():
         return Interval(np.nan)
@@ -254,7 +247,6 @@ class Goal(Document):
 
 
 def as_goals(target: str, goal: float, goals: Sequence[Goal | str]) -> tuple[Goal, ...]:
-    """Return the goals that were asked for, each target once."""
     found = tuple(one if isinstance(one, Goal) else Goal.parse(one, target) for one in goals) or (Goal(target, goal),)
     names = [one.target for one in found]
     for name in names:

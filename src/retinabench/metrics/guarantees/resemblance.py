@@ -36,7 +36,6 @@ class Resemblance(Document):
         return self.p_value <= self.level
 
     def to_dict(self) -> JsonObject:
-        """The fields and the verdict."""
         return {**super().to_dict(), "alarm": self.alarm}
 
 

@@ -60,10 +60,7 @@ def orders(patients: int) -> NDArray[np.intp]:
 
 
 def evidence(sums: Floats, goal_errors: Floats, bound: float, delta: float, order: NDArray[np.intp]) -> Floats:
-    """Return the evidence against E[X] >= 0 in each of T tests of P patients.
-
-    Shapes: `sums` (T, P), `goal_errors` (T, P), `order` (R, P), returns (T,).
-    """
+    """Return the evidence against E[X] >= 0 in each of T tests of P patients; `sums`, `goal_errors` (T, P), `order` (R, P) -> (T,)."""
     tests, patients = sums.shape
     share = np.full((tests, len(order)), delta / TARGET)  # wealth / target
     rate_sum = np.full_like(share, PRIOR_RATE * min(goal_errors.max(initial=0.0), bound) * 0.5)
@@ -164,7 +161,6 @@ def _by_content(content: Floats, patient: NDArray[np.intp]) -> NDArray[np.intp]:
 
 
 def certified(cases: ReferralCases, goal: Goal, delta: float, most_images: int, share: float) -> GoalSequence:
-    """Run the sequences of a goal."""
     path = _Path.of(cases, goal)
     patients = len(path.base)
     per_image = bool(np.all(cases.weight == 1))  # the images of a patient add up

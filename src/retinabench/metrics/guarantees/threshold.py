@@ -361,10 +361,7 @@ def on_sets(
     *,
     certified: bool,
 ) -> dict[str, Realised]:
-    """Return what a frozen threshold does to every set; test sets are screened for shift, and their labels judge the goals.
-
-    Shapes: `features` (N, D).
-    """
+    """Return what a frozen threshold does to every set; test sets are screened for shift, and their labels judge the goals; `features` (N, D)."""
     tested = [goal for goal in goals if 0 < goal.max_risk < 1]
     found = {
         name: replace(

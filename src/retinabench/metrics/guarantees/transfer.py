@@ -92,7 +92,6 @@ class Transfer(FrozenOnSets):
         return self.certificate is not None and not self.certificate.granted
 
     def records(self) -> list[Row]:
-        """Return one dictionary per set."""
         return [
             {
                 "set": name,

@@ -58,7 +58,6 @@ BEGIN: dict[Side, float] = {"negative": 0.25, "positive": 0.05}
 
 
 def zone_goals(goals: Sequence[Goal | str]) -> dict[Side, tuple[Goal, ...]]:
-    """Return the goals of the negative and of the positive zone."""
     hint = "npv, sensitivity, missed_referable, severe_sensitivity or missed_severe (negative zone); ppv or specificity (positive)."
     if not goals:
         raise InputError("the zones have no goal", hint=f"Give goals for {hint}")
@@ -215,7 +214,6 @@ class Triage(FrozenOnSets):
         return tuple(side for side, zone in self.zones.items() if zone.threshold is None)
 
     def records(self) -> list[Row]:
-        """Return one dictionary per set."""
         return [
             {
                 "set": name,

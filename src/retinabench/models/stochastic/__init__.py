@@ -1,1 +1,0 @@
-"""Layers that draw noise, and functions that put them into any network."""

@@ -31,7 +31,6 @@ class Dropout(Drawing):
 
     @property
     def rate(self) -> float:
-        """The probability to drop."""
         return self.steps / STEPS
 
     def forward(self, x: Tensor) -> Tensor:

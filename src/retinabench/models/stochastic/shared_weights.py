@@ -38,7 +38,6 @@ class OuterProduct(Drawing, ABC):
         self.operation, self.is_linear = operation(layer), isinstance(layer, nn.Linear)
 
     def forward(self, x: Tensor) -> Tensor:
-        """As the replaced layer."""
         return self.each_draw(x, self._own_factors if self.training else self._one_weight)
 
     def pair_of(self, rows: int, draw: Draw) -> Tensor:
@@ -51,10 +50,7 @@ class OuterProduct(Drawing, ABC):
 
     @abstractmethod
     def biases(self, chosen: Tensor) -> Tensor | None:
-        """Return the biases (B, outputs), or (1, outputs) where all rows have the same; None without any.
-
-        Shapes: `chosen` (B,).
-        """
+        """Return the biases (B, outputs), or (1, outputs) where all rows have the same; None without any; `chosen` (B,)."""
 
     def _own_factors(self, x: Tensor, draw: Draw) -> Tensor:
         """Training: factors for each row, which cannot be folded into one weight."""
@@ -222,7 +218,6 @@ class LowRank(Drawing):
         return [self.down, self.up]
 
     def forward(self, x: Tensor) -> Tensor:
-        """As the replaced layer."""
         return self.each_draw(x, self._adapted)
 
     def _adapted(self, x: Tensor, draw: Draw) -> Tensor:

@@ -162,7 +162,6 @@ class Variational(Drawing):
         return functional.softplus(self.rho)
 
     def forward(self, x: Tensor) -> Tensor:
-        """As the replaced layer."""
         if not self.training:
             return self.each_draw(x, self._kept_weight)
         stddev, compute = self.stddev, self._flipout if self.flipout else self._one_weight

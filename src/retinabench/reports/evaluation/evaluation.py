@@ -145,10 +145,7 @@ class AllCurves:
 def replicated(
     cases: Sequence[SetPredictions], prepare: Callable[[SetPredictions], Statistic], replicates: int, seed: int
 ) -> tuple[Floats, Floats]:
-    """Return a statistic of F files and its bootstrap replicates.
-
-    Shapes: `prepare` (N,), returns (F, K).
-    """
+    """Return a statistic of F files and its bootstrap replicates; `prepare` (N,) -> (F, K)."""
     functions = [prepare(case) for case in cases]
     values = np.stack([f(np.ones((1, len(case))))[0] for f, case in zip(functions, cases, strict=True)])
     if not replicates:
@@ -163,10 +160,7 @@ def replicated(
 def quantities(
     methods: Sequence[IntervalMethod], wholes: Sequence[Weighted], values: Floats, replicates: Floats
 ) -> list[Quantity]:
-    """Return the mean of K numbers over F seeds, each with the interval of its kind.
-
-    Shapes: `values` (F, K), `replicates` (F, R, K).
-    """
+    """Return the mean of K numbers over F seeds, each with the interval of its kind; `values` (F, K), `replicates` (F, R, K)."""
     files, mean = len(values), values.mean(axis=0)
     error = values.std(axis=0, ddof=1) / np.sqrt(files) if files > 1 else np.full(len(mean), np.nan)
     found = []
@@ -282,7 +276,6 @@ class Evaluation:
 
     @property
     def leading(self) -> str:
-        """Name of the leading method."""
         return self.methods[self.leader].name
 
     @property
@@ -293,12 +286,10 @@ class Evaluation:
         return all(self._paired(self.leader, i, name) for i, name in pairs if (self.leader, name) in self.cases)
 
     def get(self, method: int, name: str, score: str) -> Quantity:
-        """Return a score."""
         found = self.estimates.get((method, name, score), Quantity(np.nan))
         return replace(found, place=Place(self.methods[method].name, name, score))
 
     def lead_value(self, name: str, score: str) -> Quantity:
-        """Return a score of the leading method on a set."""
         return self.get(self.leader, name, score)
 
     def change(self, method: int, score: str) -> Quantity | None:

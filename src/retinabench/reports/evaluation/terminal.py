@@ -41,7 +41,6 @@ Controls = Mapping[str, Mapping[str, float]]  # Name of a control -> score -> va
 def scores_table(
     names: Sequence[str], scores: Sequence[Scores], controls: Mapping[str, Controls] | None = None
 ) -> Group:
-    """Return the scores of methods on every set."""
     groups: dict[str, list[Scores]] = {}
     for name, one in zip(names, scores, strict=True):
         groups.setdefault(name, []).append(one)
@@ -213,7 +212,6 @@ class Worth:
 
 
 def worth(method: str, name: str, one: SetScores, get: Callable[[str], Quantity]) -> Worth | None:
-    """Return the facts about a method on a set."""
     if one.baseline is None:
         return None
     scores = {key: get(key) for key in (*USED, "net_benefit_gain", "brier_skill")}

@@ -66,7 +66,6 @@ IMAGES_PER_HOUR = 60.0
 def render(
     evaluation: Evaluation, grids: dict[int, PolicyGrid], *, title: str, images: ImageSource | None = None
 ) -> str:
-    """Return the page of an evaluation."""
     cases = [found[0] for found in evaluation.cases.values()]
     one_class = not any(evaluation.get(i, name, "auroc").defined for i, name in evaluation.cases)
     graded = _grades(evaluation)
@@ -426,7 +425,6 @@ def pathways(evaluation: Evaluation, grids: dict[int, PolicyGrid]) -> list[Pathw
 
 
 def page_explorer(evaluation: Evaluation, grids: dict[int, PolicyGrid], images: ImageSource | None) -> Explorer:
-    """Return the sliders of the page."""
     named = {evaluation.methods[i].name: grid for i, grid in grids.items()}
     return explorer(named, READER, None if images is None else _thumbnails(images))
 

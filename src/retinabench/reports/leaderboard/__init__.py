@@ -1,1 +1,0 @@
-"""The leaderboard: submissions, the baselines that come with the package, their ranks, and the static site."""

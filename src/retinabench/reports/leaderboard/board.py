@@ -76,7 +76,6 @@ class Board(Generic[Entered]):
 
     @property
     def competitors(self) -> list[Entered]:
-        """The entries that are methods."""
         return [entry for entry in self.entries.values() if entry.kind != "trivial"]
 
     @property
@@ -86,11 +85,9 @@ class Board(Generic[Entered]):
         return own if len(own) < len(self.competitors) else set()
 
     def value(self, key: str, name: str, score: str) -> RankedModel:
-        """Return the value of an entry on a set by a score."""
         return self.sets[name][score].models[key]
 
     def scores(self, key: str, name: str) -> dict[str, RankedModel]:
-        """Return the values of an entry on a set by score."""
         return {score: found.models[key] for score, found in self.sets[name].scores.items()}
 
 
@@ -108,7 +105,6 @@ class BenchmarkBoard(Board[MethodEntry]):
     benchmark: FrozenBenchmark
 
     def to_dict(self) -> JsonObject:
-        """Return the board for JSON."""
         return {
             "benchmark": self.benchmark.name,
             "listing_sha256": self.benchmark.listing_sha256,

@@ -61,7 +61,6 @@ def curves_of(seeds: Sequence[Predictions], name: str) -> Curves:
 
 
 def panels(ours: Mapping[str, Curves], others: Mapping[str, Curves], prefix: str) -> list[Panel]:
-    """Return the panels of a method's page."""
     marks = set_marks(list(ours))
 
     def lines(curve: str) -> list[Line]:
@@ -211,7 +210,6 @@ def pairs_page(board: BenchmarkBoard, name: str, score: str) -> str:
 
 
 def method_page(key: str, boards: Sequence[BenchmarkBoard], shown: Mapping[str, Sequence[Failure]]) -> str:
-    """Return the page of a method."""
     entry = boards[0].entries[key]
     sections = [_method_section(board, key, shown[board.benchmark.name]) for board in boards]
     return _render(
@@ -227,7 +225,6 @@ def method_page(key: str, boards: Sequence[BenchmarkBoard], shown: Mapping[str, 
 
 
 def printed_page(boards: Sequence[BenchmarkBoard]) -> str:
-    """Return the page of printed values."""
     tables = rows.printed_page_tables(boards)
     return _render("printed.html.j2", title="Printed values", tables=tables, root="")
 

@@ -78,7 +78,6 @@ def _failures(boards: Sequence[BenchmarkBoard], images: Mapping[str, ImageSource
 
 
 def _names(boards: Sequence[BenchmarkBoard], found: Failures) -> Iterator[str]:
-    """Yield the names of all files of a site."""
     yield from ("index.html", "printed.html", "board.json")
     for board in boards:
         name = board.benchmark.name

@@ -156,7 +156,6 @@ def card_toml(card: Card) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a basic string of TOML."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda match: f"\\u{ord(match[0]):04x}", escaped) + '"'
 
@@ -226,7 +225,6 @@ def checked(predictions: Predictions, benchmark: FrozenBenchmark) -> Predictions
 
 
 def _rows_of(predictions: Predictions, truth: BenchmarkTruth, benchmark: FrozenBenchmark) -> NDArray[np.intp]:
-    """Return the row of the truth of each image."""
     order = np.minimum(np.searchsorted(truth.image_id, predictions.image_id), len(truth.image_id) - 1)
     if (strange := np.flatnonzero(truth.image_id[order] != predictions.image_id)).size:
         row = int(strange[0])
@@ -275,7 +273,6 @@ def _leaves(tree: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 def as_seed(predictions: Predictions, title: str, seed: Any) -> Predictions:
-    """Return checked predictions as one of the seeds of a method with this title."""
     return replace(predictions, metadata={"method": title, "title": title, "seed": seed})
 
 

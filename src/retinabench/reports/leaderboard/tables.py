@@ -118,7 +118,6 @@ def _pair_text(pair: RankedPair) -> str:
 
 
 def ranking_table(board: BenchmarkBoard, name: str, score: str) -> Table:
-    """Return the table of a set for the terminal, ordered by a score."""
     found = board.sets[name]
     specs = [SPECS[key] for key in dict.fromkeys((score, *TERMINAL)) if key in found.scores][:4]
     columns = [Column("rank"), *(Column(spec.label, direction=spec.direction) for spec in specs)]

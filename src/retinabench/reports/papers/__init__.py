@@ -1,1 +1,0 @@
-"""The tables and figures of the published papers, from predictions files alone."""

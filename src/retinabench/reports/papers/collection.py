@@ -104,7 +104,6 @@ def _integer(value: object, name: str, source: str | None) -> int | None:
 
 
 def read_labels(path: Path | None, files: Sequence[Path]) -> Mapping[Path, Mapping[str, str]]:
-    """Read the CSV of labels."""
     if path is None:
         return {}
     try:
@@ -198,7 +197,6 @@ def _rank(groups: Mapping[Origin, MethodRuns], bootstrap: int, seed: int, advanc
 
 
 def _place(one: Origin) -> Origin:
-    """Return what the runs of one method share."""
     return replace(one, seed=None, members=1, member_seeds=())
 
 

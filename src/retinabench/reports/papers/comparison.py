@@ -40,7 +40,6 @@ def column_cells(methods: Sequence[MethodRuns], key: Key, rules: str, form: Numb
 
 
 def value_of(cell: Cell) -> float:
-    """Return the value of a cell that holds a number."""
     assert isinstance(cell.content, Quantity)
     return cell.content.value
 

@@ -118,7 +118,6 @@ def control_line(axes: Axes, x: Floats, y: Floats, name: str) -> None:
 
 
 def panel_grid(rows: int, columns: int) -> tuple[Figure, list[list[Axes]]]:
-    """Return a figure of panels and its axes, with room for the legend below."""
     figure, grid = canvas(PANEL[0] * columns + 10, PANEL[1] * rows + 46, rows, columns, text=11)
     figure.get_layout_engine().set(w_pad=0.05, h_pad=0.06)  # type: ignore[union-attr, call-arg]
     return figure, grid
@@ -334,7 +333,6 @@ def draw_runs(axes: Axes, mark: Mark, x: Floats, values: Sequence[Floats], ddof:
 
 
 def has_referral_curve(methods: Sequence[MethodRuns], name: str, metric: str) -> bool:
-    """Return whether some method has a referral curve of a metric on a set."""
     return any(
         np.isfinite(run.curves.referral.get((name, metric), np.array(np.nan))).any()
         for method in methods

@@ -62,14 +62,12 @@ def retina_tables(collection: Collection) -> tuple[list[Table], list[str]]:
 
 
 def score_column(set_name: str, score: str, group: str, label: str, **facts: str) -> Column:
-    """Return a column of a score of a set."""
     return Column(label, group, SCORES[score].direction, facts={"set": set_name, "score": score, **facts})
 
 
 def method_rows(
     methods: Sequence[MethodRuns], columns: Sequence[Column], rules: str, form: dict[str, NumberFormat] | NumberFormat
 ) -> list[Row]:
-    """Return one row per method."""
     cells = []
     for column in columns:
         key = column.facts["set"], column.facts["score"]

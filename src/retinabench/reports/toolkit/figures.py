@@ -167,7 +167,6 @@ def figure_style() -> Iterator[None]:
 def canvas(
     width: float, height: float, rows: int = 1, columns: int = 1, *, sharex: bool = False, text: int = TEXT
 ) -> tuple[Figure, list[list[Axes]]]:
-    """Return an empty figure."""
     with figure_style(), rc_context({"font.size": text}):
         layout = ConstrainedLayoutEngine(w_pad=0.02, h_pad=0.02)
         figure = Figure(figsize=(width / 72, height / 72), layout=layout)

@@ -67,7 +67,6 @@ def plain(value: float, digits: int = 2, *, signed: bool = False) -> str:
 
 
 def percent(value: float, digits: int = 0) -> str:
-    """Return a share as text in percent."""
     return NumberFormat(digits, scale=100, suffix=" %")(value)
 
 
@@ -107,7 +106,6 @@ class Quantity:
 
     @property
     def defined(self) -> bool:
-        """Whether the value is finite."""
         return math.isfinite(self.value)
 
     @property
@@ -147,13 +145,11 @@ class Quantity:
         ).format(self.place.entry, self.place.set, self.place.score, part, float(number), form(number))
 
     def interval_html(self, form: NumberFormat = TWO_DIGITS) -> Markup:
-        """Return the interval in brackets as HTML, or nothing where it is unknown."""
         if not self.bounded:
             return Markup("")
         return Markup('<span class="whole">[{}, {}]</span>').format(self.html(form, "low"), self.html(form, "high"))
 
     def whole_html(self, form: NumberFormat = TWO_DIGITS) -> Markup:
-        """Return the value followed by its interval as HTML."""
         interval = self.interval_html(form)
         return Markup("{} {}").format(self.html(form), interval) if interval else self.html(form)
 

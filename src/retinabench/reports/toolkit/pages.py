@@ -62,7 +62,6 @@ class Fact:
 
 
 def render(template: str, context: Mapping[str, object], *, package: str = TOOLKIT) -> str:
-    """Return a filled template."""
     style = Markup(_source(TOOLKIT, "style.css") or "")  # noqa: S704 - a file of this package
     script, script_hash = _script()
     known = {"style": style, "script": script, "script_hash": script_hash, "version": __version__}
@@ -169,7 +168,6 @@ class Explorer:
 def explorer(
     grids: Mapping[str, PolicyGrid], reader: tuple[float, float], thumbnails: Thumbnails | None = None
 ) -> Explorer:
-    """Return what the sliders of a page show."""
     same = any(rule.same_images for grid in grids.values() for rule in grid.rules)
     return Explorer(script_json(_content(grids, thumbnails)), reader, same)
 

@@ -61,7 +61,6 @@ class PrintedTable:
 
 @cache
 def printed_tables() -> dict[str, PrintedTable]:
-    """Return all tables by name."""
     found = {}
     for name, content in tomllib.loads(FILE.read_text("utf-8")).items():
         columns = tuple(PrintedColumn(*column) for column in content.pop("columns"))

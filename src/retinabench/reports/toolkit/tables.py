@@ -86,7 +86,6 @@ class Cell:
         why: str = "",
         runs: int = 1,
     ) -> Cell:
-        """Return a cell of a number."""
         a, b, c, d = (math.nan if part is None else float(part) for part in (value, low, high, error))
         form = THREE_DIGITS if form is None else form
         return cls(Quantity(a, b, c, d, place), form, emphasis, note, below, why, runs)
@@ -98,7 +97,6 @@ class Cell:
 
     @classmethod
     def count(cls, number: int) -> Cell:
-        """Return a cell of a whole number."""
         return cls.number(number, form=COUNT)
 
     @property
@@ -158,7 +156,6 @@ class Table:
         note: str = "",
         name: str = "",
     ) -> Table:
-        """Return a table of one block."""
         return cls(caption, [Block(columns, rows)], row_header, note, name)
 
     @property
@@ -394,7 +391,6 @@ def escape_latex(text: str) -> str:
 
 
 def header_text(column: Column, between: str = ": ") -> str:
-    """Return the header of a column behind the name of its group."""
     return f"{column.group}{between}{column.header}" if column.group else column.header
 
 
