@@ -64,7 +64,6 @@ class ConceptBatches(Batches):
 
     @cached_property
     def steps(self) -> int:
-        """Batches per epoch."""
         return math.ceil(len(self.train) / self.batch_size)
 
     def epoch(self, number: int, rank: int = 0, ranks: int = 1) -> Iterator[tuple[Tensor, Tensor]]:

@@ -143,7 +143,6 @@ def train_and_answer(
 def _trained(
     data: Prepared, rows: Rows, model: ModelConfig, folder: Path, settings: JsonObject, resources: Resources
 ) -> ConceptNetwork:
-    """Train in a folder, or continue there."""
     workspace = Workspace(folder, "training of a network")
     with workspace.lock():
         workspace.begin({**settings, "images": data.fingerprint, "version": __version__})
@@ -170,7 +169,6 @@ def _write(
 
 
 def write_truth(images: ConceptImages, rows: Rows, file: Path) -> None:
-    """Write the truth of some images as a table of questions."""
     patients = images.patient_id[rows]
     write_bytes(file, table(images.sample_id[rows], images.concepts, images.truth[rows], patients), checked=True)
 

@@ -69,7 +69,6 @@ class Workspace:
 
     @property
     def done(self) -> bool:
-        """Whether the work in the folder is complete."""
         return (self.folder / DONE).is_file()
 
     def finish(self) -> None:

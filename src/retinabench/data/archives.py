@@ -194,7 +194,6 @@ class Files:
 
 
 def open_files(root: Path) -> Files:
-    """List a folder with all archives in it, or one zip."""
     files = Files(root)
     base, on_disk = root.parent, {root.name}
     if root.is_dir():

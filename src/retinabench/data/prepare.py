@@ -226,7 +226,6 @@ def dataset_options(name: str, source: Path | None, *, column: Sequence[str] | N
 
 
 def download_source(name: str, source: Path | None, size: int, progress: Progress) -> None:
-    """Download the files that need no login."""
     dataset = DATASETS.find(name)
     if dataset.remote is None or source is None:
         raise InputError(f"{name} has no direct download", hint=dataset.steps)

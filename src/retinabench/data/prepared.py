@@ -103,7 +103,6 @@ class PreparedSettings:
 
     @classmethod
     def from_json(cls, content: object) -> PreparedSettings:
-        """Read the settings of a file."""
         if not isinstance(content, dict):
             raise ValueError(f"settings is {str(content)[:60]!r}")
         known = {key: content.get(key) for key in _KINDS}
@@ -165,7 +164,6 @@ class Manifest(Document):
 
     @classmethod
     def from_json(cls, content: JsonObject) -> Manifest:
-        """Read the content of a file of this format."""
         for key, kind in {"name": str, "size": int, "fingerprint": str, "shards": list}.items():
             if not isinstance(content[key], kind):
                 raise ValueError(f"{key} is {str(content[key])[:60]!r}")

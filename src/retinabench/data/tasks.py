@@ -71,7 +71,6 @@ class Task:
 
     @property
     def records(self) -> Records:
-        """All rows of the data set."""
         return self.data.records
 
     @property

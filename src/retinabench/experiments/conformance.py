@@ -73,7 +73,6 @@ class Subject:
 
     @cached_property
     def predictions(self) -> Predictions:
-        """What the finished run predicts."""
         return predictions_of(self.finished)
 
 
@@ -323,7 +322,6 @@ class _Stopping(Quiet):
 
     @contextmanager
     def track(self, what: str, total: int, unit: str = "") -> Iterator[Advance]:
-        """Count the steps of a training."""
         done = 0
 
         def advance(steps: int) -> None:

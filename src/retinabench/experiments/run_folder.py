@@ -57,7 +57,6 @@ class TrainedInputs(Frozen):
 
     @property
     def scale(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Mean and std as they are applied."""
         return np.array(self.mean, np.float32), np.array(self.std, np.float32)
 
 
@@ -117,7 +116,6 @@ def read_run(folder: Path, network: str | None = None) -> Run:
 
 
 def load_posterior(folder: Path, device: str = "cpu", network: str | None = None) -> tuple[Run, Posterior]:
-    """Read a finished run that trained a network, and its posterior."""
     run = read_run(folder, network)
     try:
         state = load_tensors(folder / POSTERIOR, mapped=True)

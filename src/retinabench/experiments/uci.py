@@ -179,7 +179,6 @@ def _table(out: Path, name: str, fingerprint: str | None) -> ResultTable:
 
 
 def train_split(training: SplitTraining) -> Result:
-    """Train and score one split, as a row of the table."""
     began = time.time()
     scores = train_and_score(training) | {"points": float(len(training.data))}
     key = f"{training.method}-{training.split}"
@@ -299,7 +298,6 @@ def mean_and_error(splits: Sequence[Splits], measure: str) -> tuple[float, float
 
 
 def csv_table(found: Results, epochs: int) -> str:
-    """One row per set and method."""
     head = ["set", "method", "epochs", "splits", "points"]
     head += [f"{measure}{suffix}" for measure in MEASURES for suffix in ("", "_standard_error")]
     head += [f"published_{field}" for field in Printed._fields]

@@ -151,7 +151,6 @@ class CopyPair:
 
     @property
     def correlation(self) -> float:
-        """Correlation of their fine detail."""
         return 1.0 if self.alignment is None else self.alignment.correlation
 
 

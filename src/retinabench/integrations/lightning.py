@@ -26,7 +26,6 @@ class ScoreCallback(Callback):
         self.metric, self.prefix = ReferralScores(scores, referable_from), prefix
 
     def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Forget the images of the last validation."""
         self.metric.reset()
         self.metric.to(pl_module.device)
 
@@ -39,7 +38,6 @@ class ScoreCallback(Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Add what a validation step returned."""
         if not isinstance(outputs, Mapping) or not {"logits", "label"} <= set(outputs):
             raise InputError(
                 "the validation step returns no logits and label",

@@ -225,7 +225,6 @@ class WalkingAnchors(Anchors):
         self.anchor, self.direction = guided_walk(like, self.direction, noise, uniform, self.std)
 
     def state_dict(self) -> TrainingState:
-        """Anchors, score and directions."""
         return {**super().state_dict(), "direction": self.direction.cpu()}
 
     def load_state_dict(self, state: TrainingState) -> None:

@@ -148,7 +148,6 @@ class Temperature:
             return f"tempered {self.member.describe(titles=titles)}"
 
         def supported(self) -> tuple[str, ...]:
-            """Return the likelihoods whose probabilities have one logit."""
             return self.likelihoods
 
     @staticmethod

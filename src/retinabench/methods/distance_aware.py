@@ -257,14 +257,12 @@ class DensityPosterior(PointPosterior):
         return -torch.logsumexp(logs + self.log_shares[:, None], dim=0)
 
     def state(self) -> State:
-        """The network's tensors and the Gaussians."""
         beside = {"log_shares": self.log_shares}
         for number, one in enumerate(self.gaussians):
             beside |= {f"{number}.{name}": tensor for name, tensor in vars(one).items()}
         return state_with(self.model, beside)
 
     def restore(self, state: State) -> None:
-        """Take over saved tensors."""
         beside = restore_with(self.model, state)
         self.log_shares = beside["log_shares"]
         names = ShrunkGaussian.__dataclass_fields__

@@ -130,14 +130,12 @@ class StepSize:
 
     @property
     def step(self) -> float:
-        """The step size of the next burn-in transition."""
         if self.count == 0:
             return self.first
         return self.first * math.exp(-math.sqrt(self.count) / 0.2 * self.error)
 
     @property
     def adapted(self) -> float:
-        """The step size to freeze."""
         return math.exp(self.log_smoothed) if self.count else self.first
 
     def update(self, acceptance: float) -> None:

@@ -90,11 +90,9 @@ class LastLayerPosterior:
         return torch.stack(probs)
 
     def state(self) -> State:
-        """The network's tensors and the factor."""
         return state_with(self.model, {"factor": self.factor})
 
     def restore(self, state: State) -> None:
-        """Take over saved tensors."""
         self.factor = restore_with(self.model, state)["factor"]
 
 

@@ -64,7 +64,6 @@ def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> PointPo
 def fit(
     model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
 ) -> PointPosterior:
-    """Train the network and return it as a point posterior."""
     return train(build(model, run, likelihood), batches, run, checkpoint)
 
 

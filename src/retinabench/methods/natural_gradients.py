@@ -180,7 +180,6 @@ class IvonOptimizer(NaturalGradientOptimizer):
         return drawn
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients, and those of the factors."""
         super().zero_grad(set_to_none)
         self._factors.clear()
 
@@ -189,7 +188,6 @@ class IvonOptimizer(NaturalGradientOptimizer):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]  # the loss is taken outside
-        """Take one step with the gradients of the last loss."""
         group = self.param_groups[0]
         if distributed.current().count > 1:  # of a last small batch this process may have had no image
             distributed.sum_gradients([self._factor(p) for p in group["params"]])
@@ -308,7 +306,6 @@ class VognOptimizer(NaturalGradientOptimizer):
         self._squares[parameter] = self._squares.get(parameter, 0) + squares
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients and the squares."""
         super().zero_grad(set_to_none)
         self._squares.clear()
 

@@ -217,7 +217,6 @@ class DrawnWeights(ABC):
         return torch.stack([self.likelihood.predictive(outputs) for outputs in passes])
 
     def state(self) -> State:
-        """Return the tensors of the network and those beside it."""
         return base.state_with(self.model, self.beside)
 
     def restore(self, state: State) -> None:
@@ -255,7 +254,6 @@ class WeightPosterior(DrawnWeights):
             }
 
     def restore(self, state: State) -> None:
-        """Take over saved tensors."""
         self.stds = base.restore_with(self.model, state)
 
 

@@ -68,7 +68,6 @@ class Langevin(Uncompiled):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]  # the loss is taken outside
-        """Take one step with the gradients of the mean loss."""
         parameters = [p for group in self.param_groups for p in group["params"]]
         number, seed = self.param_groups[0]["steps"], self.param_groups[0]["seed"]
         # Drawn at once: a network has many small parameters.

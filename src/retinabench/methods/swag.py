@@ -308,7 +308,6 @@ class Stretches:
         return {"moments": [moments.state_dict() for moments in self.moments]}
 
     def load_state_dict(self, state: TrainingState) -> None:
-        """Continue from what was collected."""
         for moments, saved in zip(self.moments, state["moments"], strict=True):
             moments.load_state_dict(saved)
 

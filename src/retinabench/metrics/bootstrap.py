@@ -112,7 +112,6 @@ def keep_memory() -> None:
 
 @contextmanager
 def _mapped(rows: Callable[[range], Floats], blocks: list[range], workers: int) -> Iterator[Iterator[Floats]]:
-    """Results of the blocks, in their order."""
     if min(workers, len(blocks)) < 2:
         yield map(rows, blocks)
         return

@@ -164,7 +164,6 @@ class Comparison(Tabular, Document):
         return iter(self.sets)
 
     def records(self) -> list[Row]:
-        """Return one dictionary per set and score."""
         return [
             {"set": SET_LABELS[name], "score": SCORES[key].label, **vars(difference)}
             for name, one in self.sets.items()
@@ -172,7 +171,6 @@ class Comparison(Tabular, Document):
         ]
 
     def plot(self, axes: Axes | None = None, scores: Sequence[str] = PLOTTED) -> Axes:
-        """Draw the differences a - b with their intervals."""
         check_known("score", scores, list(SCORES))
         rows = [
             IntervalRow(f"{SCORES[key].label}, {SET_LABELS[name].lower()}", one.difference, one.low, one.high)
@@ -548,7 +546,6 @@ def rank_methods(
 
 
 def _ranked(names: Sequence[str], methods: Methods, level: float, seed: int, unranked: Sequence[str]) -> ScoreRanking:
-    """Rank by one score of a set."""
     spec, sides = methods.spec, methods.sides
     of_pairs = list(combinations([m for m, name in enumerate(names) if name not in unranked], 2))
     tests = [methods.test(i, j, level) for i, j in of_pairs]

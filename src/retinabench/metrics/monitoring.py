@@ -198,7 +198,6 @@ class Monitoring(Tabular):
 
     @property
     def alarm(self) -> bool:
-        """Whether an alarm was raised."""
         return any(one.alarm is not None for one in (self.combined, self.drift, *self.groups))
 
     @property
@@ -235,7 +234,6 @@ class Monitoring(Tabular):
         return max((one.start for one in self.windows if one.labelled), default="")
 
     def records(self) -> list[Row]:
-        """Return one dictionary per window of time."""
         rows: list[Row] = []
         for window in self.windows:
             row: Row = {name: getattr(window, name) for name in ("start", "images", "patients", "labelled")}

@@ -301,7 +301,6 @@ class Side:
 
     @property
     def value(self) -> float:
-        """The mean over seeds."""
         return float(self.values.mean())
 
     @property

@@ -179,7 +179,6 @@ class StudyPlan(Tabular, Document):
 
     @property
     def patients(self) -> int:
-        """Patients that answer every question."""
         return max(one.patients for one in self.requirements.values())
 
     @property
@@ -191,7 +190,6 @@ class StudyPlan(Tabular, Document):
         return [{"name": name, **asdict(one)} for name, one in self.requirements.items()]
 
     def plot(self, axes: Axes | None = None) -> Axes:
-        """Draw the patients that each question needs."""
         axes = axes_or_new(axes, 0.9 + 0.28 * len(self.requirements))
         axes.barh(list(self.requirements), [one.patients for one in self.requirements.values()], color=BLUE)
         axes.invert_yaxis()

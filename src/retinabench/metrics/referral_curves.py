@@ -86,7 +86,6 @@ class Curve(Tabular):
         return float(self.value[later[0]]) if len(later) else np.nan
 
     def records(self) -> list[Row]:
-        """Return one dictionary per fraction referred."""
         names = ("referred", "value", "positives", "negatives")
         columns = (getattr(self, name).tolist() for name in names)
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
@@ -387,7 +386,6 @@ class _Entered:
                 masses[2, rank - 1] += weight
 
     def value(self) -> float:
-        """Average precision of the images entered."""
         above, called, here = self.now
         if not self.size or above[0] <= 0:
             return np.nan

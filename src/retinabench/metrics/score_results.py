@@ -100,7 +100,6 @@ class SetScores(Tabular, Document):
         return iter(self.scores)
 
     def records(self) -> list[Row]:
-        """Return one dictionary per score."""
         rows: list[Row] = []
         for name, score in self.scores.items():
             row: Row = {"score": SCORES[name].label, "direction": SCORES[name].direction}
@@ -170,7 +169,6 @@ class Scores(Tabular):
         return self[set][name].value
 
     def records(self) -> list[Row]:
-        """Return one dictionary per set and score."""
         return [{"set": SET_LABELS[name], **row} for name, one in self.sets.items() for row in one.records()]
 
     def plot(self, axes: Axes | None = None, scores: Sequence[str] = PLOTTED) -> Axes:

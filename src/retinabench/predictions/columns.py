@@ -138,7 +138,6 @@ def read_metadata(path: Path, text: bytes) -> JsonObject:
 
 
 def metadata_json(metadata: Mapping[str, object], samples: int) -> str:
-    """The file metadata with schema and number of samples, as JSON text."""
     content = {**metadata, "schema": SCHEMA, "samples": samples}
     # NumPy's numbers become numbers, anything else that JSON does not know (a path, a date) becomes text.
     return json.dumps(content, sort_keys=True, default=lambda v: v.item() if hasattr(v, "item") else str(v))

@@ -167,7 +167,6 @@ def read_parquet(path: Path, reading: Reading) -> Predictions:
 
 
 def to_table(predictions: Predictions) -> pa.Table:
-    """Arrow table of the columns that are there."""
     columns: dict[str, Any] = {"image_id": predictions.image_id, "label": predictions.label}
     if predictions.samples == 1:
         columns["prob"] = predictions.probs[:, 0]

@@ -414,7 +414,6 @@ def _set_words(known: dict[str, NDArray[Any]]) -> list[str]:
 
 
 def _set_label(check: Check, known: dict[str, NDArray[Any]], reading: Reading) -> list[str]:
-    """Derive a missing label from the grade."""
     if "grade" not in known:
         if isinstance(reading.referable_from, int) and not reading.softmax:
             raise check.fail("grade", None, "is missing", "--referable-from needs the grades 0 to 4.")

@@ -145,7 +145,6 @@ class SetAnswer:
 
     @property
     def positives(self) -> int:
-        """Number of referable images."""
         return self.one.images.table.tp + self.one.images.table.fn
 
     @property

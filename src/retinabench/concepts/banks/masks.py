@@ -251,7 +251,6 @@ Annotation = JsonObject
 
 
 def read_coco(definition: BankDefinition, layout: CocoFile, files: Files) -> ConceptImages:
-    """Read the images, categories and annotations of a COCO file."""
     name, base = one_file(files, layout.file)
     where = files.where(name)
     try:

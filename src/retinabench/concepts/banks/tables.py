@@ -339,7 +339,6 @@ def random_reader(votes: Votes, generator: np.random.Generator) -> NDArray[np.in
 def read_reference(
     path: str | Path, concepts: Sequence[str] | None = None, truth: str | None = None, seed: int = 0
 ) -> tuple[Bank, ReaderPanel | None]:
-    """Read a table of truth, with one or several readers."""
     names = column_names(path)
     pairs = [name.rsplit(SEPARATOR, 1) for name in names if SEPARATOR in name]
     if not pairs:

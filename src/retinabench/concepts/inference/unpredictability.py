@@ -214,7 +214,6 @@ class Unpredictable:
 
     @property
     def groups(self) -> int:
-        """Number of groups so far."""
         return self._used
 
     def value(self, truth: ArrayLike, asked: Sequence[int] | NDArray[np.intp]) -> NDArray[np.float64]:

@@ -125,7 +125,6 @@ class Examination:
 
     @property
     def asked(self) -> int:
-        """Number of questions that were asked."""
         return int(self.bins.sum())
 
     @property

@@ -210,7 +210,6 @@ def read_study(source: str | Path, overrides: Sequence[str] = ()) -> Study:
 
 @cache
 def study_presets() -> dict[str, Path]:
-    """Return the studies that come with the package, by name."""
     return {path.stem: path for path in sorted(HERE.glob("*.toml"))}
 
 

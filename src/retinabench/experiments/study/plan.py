@@ -66,12 +66,10 @@ class StudyPlan:
 
     @property
     def seconds(self) -> float:
-        """Device-seconds of all remaining runs."""
         return sum(line.left * line.seconds for line in self.lines)
 
     @property
     def bytes(self) -> int:
-        """Bytes of disk that are still needed."""
         return self.drawn_bytes + sum(line.left * line.bytes + line.pooled for line in self.lines)
 
 

@@ -50,7 +50,6 @@ class MeanScore:
 
     @property
     def ranked(self) -> bool:
-        """Whether the entry has a rank."""
         return bool(np.isfinite(self.rank))
 
     def to_dict(self) -> dict[str, float | None]:

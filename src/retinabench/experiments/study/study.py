@@ -220,7 +220,6 @@ def open_tasks(study: Study, out: Path, progress: Progress = QUIET) -> dict[str,
 
 
 def open_task(study: Study, label: str, out: Path) -> Task:
-    """Open one task whose data are there."""
     task = study.tasks[label]
     return load_task(_data_folder(study, label, out), task.task or label, task.shifted)
 

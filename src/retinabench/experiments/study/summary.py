@@ -96,7 +96,6 @@ class TaskSummary:
 
     @property
     def tables(self) -> list[Table]:
-        """One table per set, then the ranks."""
         by_set = (
             self._table(SET_LABELS[name], [(name, kind) for kind in kinds], value_cell) for name, kinds in MAIN.items()
         )

@@ -49,7 +49,6 @@ def make_evaluator(
 def score_files(
     files: Sequence[Path], evaluator: Evaluator, *, keep: Path | None = None, title: str | None = None
 ) -> TaskBoard:
-    """Score files against the reference of one task."""
     if title is not None and len(files) != 1:
         raise InputError(f"one --title for {len(files)} files", hint="Name one file.")
     found = []

@@ -136,7 +136,6 @@ class TaskBoard(Board[FidelityEntry]):
 
     @property
     def points(self) -> dict[str, int]:
-        """Number of test points of each group."""
         return {group: len(rows) for group, rows in self.evaluator.resampling.groups.items()}
 
     @property
@@ -145,7 +144,6 @@ class TaskBoard(Board[FidelityEntry]):
 
     @property
     def ranked(self) -> list[FidelityEntry]:
-        """The competitors that can be independent of the reference."""
         return [entry for entry in self.competitors if not entry.notes]
 
     @cached_property

@@ -375,7 +375,6 @@ class Extract(Reference):
 
     @cached_property
     def judgement(self) -> Judgement:
-        """The verdict that the package states."""
         return self.stated
 
 

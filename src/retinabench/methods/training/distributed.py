@@ -65,7 +65,6 @@ def current() -> Ranks:
 
 
 def wait() -> None:
-    """Continue when all processes are here."""
     if current().count > 1:
         dist.barrier()
 

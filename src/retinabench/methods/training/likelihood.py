@@ -102,7 +102,6 @@ class Categorical(Likelihood):
 
     @property
     def outputs(self) -> int:
-        """One logit per class."""
         return self.classes
 
     def negative_log_likelihood(self, outputs: Tensor, labels: Tensor) -> Tensor:
@@ -140,7 +139,6 @@ class Gaussian(Likelihood):
 
     @property
     def outputs(self) -> int:
-        """Mean and raw standard deviation."""
         return 2
 
     def std(self, raw: Tensor) -> Tensor:
@@ -192,7 +190,6 @@ class MultiLabel(Likelihood):
 
     @property
     def outputs(self) -> int:
-        """One logit per label."""
         return self.labels
 
     def negative_log_likelihood(self, outputs: Tensor, labels: Tensor) -> Tensor:

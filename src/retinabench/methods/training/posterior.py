@@ -70,7 +70,6 @@ class NetworkOnly:
         return network_state(self.model)
 
     def restore(self, state: State) -> None:
-        """Take over saved tensors."""
         self.model.load_state_dict(state)
 
 

@@ -159,7 +159,6 @@ class Certificate:
 
     @property
     def granted(self) -> bool:
-        """Whether a threshold is certified."""
         return self.threshold is not None
 
     @property

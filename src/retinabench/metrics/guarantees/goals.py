@@ -87,7 +87,6 @@ class ReferralCases:
 
     @property
     def most_images(self) -> int:
-        """The largest number of images of a patient."""
         return int(np.bincount(self.patient).max())
 
 
@@ -224,7 +223,6 @@ class Goal(Document):
 
     @property
     def spec(self) -> RatioRisk:
-        """The target's definition."""
         return TARGETS[self.target]
 
     @property
@@ -242,7 +240,6 @@ class Goal(Document):
 
     @property
     def at_least(self) -> bool:
-        """Whether the goal is a lower bound."""
         return self.spec.at_least
 
 

@@ -158,7 +158,6 @@ class Realised:
 
     @property
     def referral_rate(self) -> Interval:
-        """Share of the images that is referred."""
         return self.targets["referral_rate"]
 
     @property

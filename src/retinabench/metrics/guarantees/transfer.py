@@ -78,7 +78,6 @@ class Transfer(FrozenOnSets):
 
     @property
     def goals(self) -> tuple[Goal, ...]:
-        """What the threshold was to reach."""
         return self.choice.goals
 
     @property

@@ -199,7 +199,6 @@ class Triage(FrozenOnSets):
 
     @property
     def goals(self) -> tuple[Goal, ...]:
-        """What the zones were to reach."""
         return tuple(goal for zone in self.zones.values() for goal in zone.goals)
 
     @property

@@ -78,7 +78,6 @@ class SetPredictions:
 
     @cached_property
     def cases(self) -> Cases:
-        """The images sorted for scoring."""
         patient = cluster_codes(self.cluster)[0]
         return Cases(self.label, self.prob, self.uncertainty, threshold=self.threshold, patient=patient)
 

@@ -222,7 +222,6 @@ def _composition(evaluation: Evaluation, name: str) -> str:
 
 
 def roc_panels(evaluation: Evaluation) -> list[Panel]:
-    """Return the ROC curves of each set with the NHS standard."""
     out = []
     for name in evaluation.sets:
         lines = _lines(evaluation, name, "roc")

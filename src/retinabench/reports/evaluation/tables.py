@@ -108,7 +108,6 @@ def patients_tables(e: Evaluation) -> list[Table]:
 
 
 def sets_table(evaluation: Evaluation) -> Table:
-    """Return the number of images and patients of every set."""
     columns = [Column("Images"), Column("Patients"), Column("Referable")]
     rows = []
     for name in evaluation.sets:

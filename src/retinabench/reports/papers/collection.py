@@ -59,12 +59,10 @@ class Origin:
 
     @property
     def base(self) -> str:
-        """The title of the method of a single member."""
         return re.sub(r"^ensemble of \d+ |\s+ensemble( of \d+)?$", "", self.method) or self.method
 
     @property
     def ensemble(self) -> bool:
-        """Whether several trainings are pooled."""
         return self.members > 1
 
 

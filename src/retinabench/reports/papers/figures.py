@@ -281,7 +281,6 @@ def _by_blur(paths: Sequence[Path], rules: str) -> Figure:
 
 
 def _sheet(rows: Sequence[Sequence[NDArray[np.uint8]]], names: Sequence[str], *, by_row: bool) -> Figure:
-    """Draw images in a grid with the names of the rows or of the columns."""
     figure, grid = canvas(104 * len(rows[0]) + 20, 104 * len(rows) + 20, len(rows), len(rows[0]), text=11)
     for row, (line, images) in enumerate(zip(grid, rows, strict=True)):
         for column, (axes, shown) in enumerate(zip(line, images, strict=True)):

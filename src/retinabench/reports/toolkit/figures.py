@@ -55,7 +55,6 @@ class Mark:
 
     @property
     def color(self) -> str:
-        """The hue in the light palette."""
         return (*HUES, REST)[self.hue]
 
     @property
@@ -65,7 +64,6 @@ class Mark:
 
     @property
     def linestyle(self) -> tuple[float, tuple[float, ...] | None]:
-        """The line pattern as matplotlib takes it."""
         return (0, self.dashes or None)
 
     @property
@@ -175,7 +173,6 @@ def canvas(
 
 
 def light_grid(axes: Axes, axis: Literal["both", "x", "y"] = "y") -> None:
-    """Draw a faint grid behind the data."""
     axes.grid(axis=axis, color=FAINT, linewidth=0.6)
     axes.set_axisbelow(True)
 
@@ -208,7 +205,6 @@ class Line:
 
 
 def draw_lines(axes: Axes, lines: Sequence[Line]) -> None:
-    """Draw the bands of all curves, then the curves."""
     for line in lines:
         x, _, low, high = _thinned(line)
         if low is not None and high is not None:

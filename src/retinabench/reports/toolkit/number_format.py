@@ -110,7 +110,6 @@ class Quantity:
 
     @property
     def bounded(self) -> bool:
-        """Whether both ends of the interval are known."""
         return math.isfinite(self.low) and math.isfinite(self.high)
 
     def sign(self, against: float = 0.0) -> int:

@@ -50,7 +50,6 @@ class Column:
 
     @property
     def header(self) -> str:
-        """The label with the arrow of its direction."""
         return f"{self.label}\N{NO-BREAK SPACE}{ARROWS[self.direction]}" if self.direction else self.label
 
 
