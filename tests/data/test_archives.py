@@ -196,11 +196,11 @@ MD5 = hashlib.md5(BODY).hexdigest()
 
 
 class Server(ThreadingHTTPServer):
-    """Serves BODY. `drops`: the byte counts after which connections break, one each; `codes`: answers before that."""
+    """Serves a body. `drops`: the byte counts after which connections break, one each; `codes`: answers before that."""
 
-    def __init__(self, ranges=True, drops=(), codes=()):
+    def __init__(self, body=BODY, ranges=True, drops=(), codes=()):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.ranges, self.drops, self.codes = ranges, list(drops), list(codes)
+        self.body, self.ranges, self.drops, self.codes = body, ranges, list(drops), list(codes)
         self.asked = []
         self.url = f"http://127.0.0.1:{self.server_address[1]}/file"
         self.running = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01})
@@ -213,7 +213,7 @@ class Handler(BaseHTTPRequestHandler):
         if server.codes:
             self.send_error(server.codes.pop(0))
             return
-        begin, total = 0, len(BODY)
+        begin, total = 0, len(server.body)
         if server.ranges and self.headers["Range"]:
             begin = int(re.fullmatch(r"bytes=(\d+)-", self.headers["Range"])[1])
             if begin >= total:
@@ -226,7 +226,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(total - begin))
         self.end_headers()
         end = begin + server.drops.pop(0) if server.drops else total
-        self.wfile.write(BODY[begin:end])
+        self.wfile.write(server.body[begin:end])
 
     def log_message(self, *_):
         pass

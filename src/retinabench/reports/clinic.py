@@ -404,7 +404,12 @@ def between_table(answer: SetAnswer) -> Table | None:
         name = {"auroc": "AUROC", "observed_minus_predicted": "observed − predicted"}.get(one.rate, one.rate)
         emphasis: Emphasis = "bad" if one.gap.low > 0 else ""
         gap = Cell.number(one.gap.value, one.gap.low, one.gap.high, form=TWO_DIGITS, emphasis=emphasis)
-        rows.append(Row(f"{one.column}, {name}", [Cell(one.lowest), Cell(one.highest), gap, new]))
+        rows.append(
+            Row(
+                f"{one.column}, {name}",
+                [*(Cell(name.removeprefix(f"{one.column}: ")) for name in (one.lowest, one.highest)), gap, new],
+            )
+        )
     if not rows:
         return None
     heads = Column("Lowest", text=True), Column("Highest", text=True), Column("Gap"), Column("A new site")

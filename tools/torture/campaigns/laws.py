@@ -300,7 +300,7 @@ def difference(found: Json, wanted: Json, leave: str = "", place: str = "") -> s
                 return said
         return ""
     if isinstance(found, list) and isinstance(wanted, list) and len(found) == len(wanted):
-        if place.endswith((".groups", "_than_others")):
+        if place.endswith((".groups", "_than_others", ".between")):
             found, wanted = (sorted(one, key=lambda each: json.dumps(each)[:80]) for one in (found, wanted))
         pairs = enumerate(zip(found, wanted, strict=True))
         return next((said for k, pair in pairs if (said := difference(*pair, leave, f"{place}[{k}]"))), "")

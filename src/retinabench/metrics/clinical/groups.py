@@ -243,14 +243,14 @@ def _between(groups: Sequence[Subgroup]) -> tuple[Between, ...]:
     for column in dict.fromkeys(one.column for one in groups):
         for rate in RATES:
             known = {
-                one.value: one.rates[rate] for one in groups if one.column == column and not one.rates[rate].too_small
+                one.name: one.rates[rate] for one in groups if one.column == column and not one.rates[rate].too_small
             }
             together, alone = (
                 {name: getattr(one, kind) for name, one in known.items()} for kind in ("together", "alone")
             )
             found.append(between_groups(column, rate, together, alone))
         residuals = {
-            one.value: one.calibration_together
+            one.name: one.calibration_together
             for one in groups
             if one.column == column and np.isfinite(one.calibration_together.low)
         }
