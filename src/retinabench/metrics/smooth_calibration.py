@@ -51,7 +51,7 @@ def smooth_calibration(w: Weighted, level: float = 0.95) -> SmoothCalibration | 
     """Return the smooth calibration curve of N images; None where the likelihood has no maximum or too few patients decide it.
 
     The band is that of the sandwich covariance of b, clustered by patient, with Student's t. Calibrated models have b drawn from the normal
-    distribution of this covariance about (0, 1, 0, 0).
+    distribution about (0, 1, 0, 0) whose covariance is the inverse curvature there, times the design effect of the fit.
     """
     x = np.asarray(logit(np.clip(w.cases.prob, EPS, 1 - EPS)), np.float64)
     design = _spline(x, knots := np.unique(np.quantile(x, KNOTS)))
@@ -72,13 +72,21 @@ def smooth_calibration(w: Weighted, level: float = 0.95) -> SmoothCalibration | 
     ends = [expit(curve @ beta + side) for side in (0.0, -half, half)]
     # A thousand images stand for all of them in the thousand curves.
     few = _spline(np.quantile(x, (np.arange(AT_MOST) + 0.5) / AT_MOST), knots)
-    root = np.linalg.svd(covariance)
+    perfect = np.eye(terms)[1]
+    effect = max(float(np.trace(_curvature(w, design, beta) @ covariance)) / terms, 1.0)
+    root = np.linalg.svd(effect * np.linalg.pinv(_curvature(w, design, perfect)))
     noise = np.random.default_rng(0x1C1).normal(size=(DRAWS, terms)) * np.sqrt(root.S) @ root.U.T
-    calibrated = _distances(few, np.eye(terms)[1] + noise).mean(axis=1)
+    calibrated = _distances(few, perfect + noise).mean(axis=1)
     gap = _distances(design, beta[None])[0]
     e50, e90 = np.quantile(gap, (0.5, 0.9)).tolist()
     bound = float(np.quantile(calibrated, level))
     return SmoothCalibration(float(gap.mean()), e50, e90, bound, expit(curve[:, 1]), *ends)
+
+
+def _curvature(w: Weighted, design: Floats, beta: Floats) -> Floats:
+    """(K, K) curvature of the likelihood."""
+    mean = np.asarray(expit(design @ beta), np.float64)
+    return (design * (w.weight * mean * (1 - mean))[:, None]).T @ design
 
 
 def _distances(design: Floats, betas: Floats) -> Floats:
