@@ -179,7 +179,7 @@ def referral_curve(
         >>> curve = rb.referral_curve([0, 1, 1, 0], [0.1, 0.9, 0.4, 0.2], [0.3, 0.2, 0.9, 0.4], "accuracy")
         >>> curve.value.tolist()
         [0.75, 1.0, 1.0, 1.0]
-        >>> curve.area
+        >>> round(curve.area, 12)
         0.9375
     """
     check_rules(rules)
