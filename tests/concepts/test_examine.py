@@ -132,3 +132,29 @@ def test_the_idrid_concepts(shared, tmp_path, capsys):
     found = json.loads((tmp_path / "out" / "examination.json").read_text())
     assert found["bank"]["positives"]["SE"] == 26
     assert found["bank"]["samples"] == 143
+
+
+@pytest.fixture
+def read_by_five(tmp_path):
+    """150 images whose severity five equal readers see with noise; the model sees it less well."""
+    random = np.random.default_rng(3)
+    severity = random.random(150)
+    votes = (severity[:, None] + random.normal(0, 0.08, (150, 5)) > 0.6).astype(int)
+    prob = np.clip(severity + random.normal(0, 0.3, 150) - 0.1, 0, 1)
+    heads = ",".join(f"edema@{name}" for name in "vwxyz")
+    lines = [f"i{k}," + ",".join(map(str, row)) for k, row in enumerate(votes.tolist())]
+    (tmp_path / "truth.csv").write_text("\n".join([f"image_id,{heads}", *lines]) + "\n")
+    lines = [f"i{k},{value}" for k, value in enumerate(prob.tolist())]
+    (tmp_path / "answers.csv").write_text("\n".join(["image_id,edema", *lines]) + "\n")
+    return tmp_path
+
+
+def test_the_model_beside_the_readers_is_said_and_shown(read_by_five, capsys):
+    assert run(arguments(read_by_five, "--intervals", "fixed", "-q")) == 0
+    said = capsys.readouterr().out
+    assert re.search(
+        r"The model beside the readers, sensitivity of edema: 0\.\d\d, .*; the model's is lower, by −0", said
+    )
+    assert "The model beside the readers" in (read_by_five / "out" / "index.html").read_text()
+    found = json.loads((read_by_five / "out" / "examination.json").read_text())
+    assert found["readers"]["concepts"]["edema"]["beside"]["sensitivity"]["model_minus_mean"]["high"] < 0

@@ -41,5 +41,8 @@ A value is the share of correct answers; low and high are a confidence sequence 
 come "together": [{"concepts": [2 names], "both": n, "one": n}]. Where a cell is empty (no positive in the bank), value, low and
 high of its rate are None and "why" says so; where it was not asked, value is None and the interval is [0, 1].
 
+Several readers add "readers": {"truth", "names", "concepts": {name: {"disputed", "against", "range", "beside": {measure: {"images",
+"readers", "model", "mean_reader", "model_minus_mean", "p_value"}}}}}; `beside` judges each by the majority of the other readers.
+
 Source of the method: Fountoukidou and Sznitman, Concept-Centric Visual Turing Tests for Method Validation, MICCAI 2019.
 """

@@ -16,7 +16,14 @@ from retinabench.concepts.questioning.examination import examine, replay
 from retinabench.concepts.questioning.readers import enter_readers
 from retinabench.concepts.questioning.referral import Decisions, agreement, decisions
 from retinabench.concepts.questioning.transcript import recorded_header, seed_of
-from retinabench.concepts.report.findings import ExaminationReport, claim_verdicts, parse_goals, recognised, together
+from retinabench.concepts.report.findings import (
+    ExaminationReport,
+    beside_lines,
+    claim_verdicts,
+    parse_goals,
+    recognised,
+    together,
+)
 from retinabench.concepts.report.page import write_report
 from retinabench.core.errors import InputError
 from retinabench.core.files import write_json
@@ -166,7 +173,7 @@ def summary_lines(report: ExaminationReport) -> list[str]:
     for name, one in found.concepts.items():
         cells = "".join(f"{_rate(rate):<28}" for rate in (one.sensitivity, one.specificity))
         lines.append(f"{name:<{width}}  {cells}".rstrip())
-    return lines
+    return lines + (beside_lines(found.readers) if found.readers else [])
 
 
 def _rate(one: Rate) -> str:

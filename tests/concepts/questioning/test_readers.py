@@ -129,3 +129,37 @@ def test_a_random_reader_of_new_images_is_held():
         for sign, rate in ((1, found.sensitivity), (0, found.specificity)):
             missed += not rate.new.low <= rate_against(reading, yes, sign) <= rate.new.high
     assert missed <= 6 + 2 * 2.4
+
+
+def test_nobody_is_judged_by_himself():
+    """By hand: three readers, four images; the truth of each reader is that of the other two, ties half."""
+    votes = np.array([[1, 1, 1], [1, 1, 0], [0, 0, 1], [0, 0, 0]], np.int8)[:, None]
+    bank = Bank(None, "a", votes[:, :, 0])
+    panel = ReaderPanel(("x", "y", "z"), votes, "majority")
+    found = enter_readers(examine(bank, Answers(bank, np.array([[0.9], [0.9], [0.1], [0.1]]))), panel)
+    told = found.readers.concepts["a"].beside["sensitivity"]
+    # x and y: weights 1, 1/2, 1/2, 0 and calls 1, 1, 0, 0; z: weights 1, 1, 0, 0 and calls 1, 0, 1, 0.
+    assert [told.readers[name].value for name in "xyz"] == pytest.approx([0.75, 0.75, 0.5])
+    assert told.model.value == pytest.approx(np.mean([0.75, 0.75, 1.0]))
+    assert told.model_minus_mean.value == pytest.approx(told.model.value - told.mean_reader.value)
+    assert (
+        not enter_readers(examine(bank, Answers(bank, np.full((4, 1), 0.9)), questions=3), panel)
+        .readers.concepts["a"]
+        .beside
+    )
+
+
+@pytest.mark.parametrize(("noise", "verdict"), [(0.08, "not shown to differ"), (0.4, "lower")])
+def test_the_model_beside_the_readers(noise, verdict):
+    """A model that is one more reader is called different in at most 5 % of 200 studies (10, std 3.1); a worse one in most."""
+    said = []
+    for number in range(200 if noise < 0.1 else 20):
+        random = np.random.default_rng([8, number])
+        severity = random.random(200)
+        votes = (severity[:, None] + random.normal(0, 0.08, (200, 5)) > 0.6).astype(np.int8)[:, None]
+        bank = Bank(None, "a", majority(votes, random))
+        prob = np.clip(severity + random.normal(0, noise, 200) - 0.1, 0, 1)
+        panel = ReaderPanel(tuple("vwxyz"), votes, "majority")
+        found = enter_readers(examine(bank, Answers(bank, prob[:, None]), fixed=True), panel)
+        said.append(found.readers.concepts["a"].beside["sensitivity"].verdict == verdict)
+    assert np.mean(said) >= 0.95 - 3 * 3.1 / 200

@@ -44,6 +44,7 @@ from retinabench.core.files import check
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import numpy_generator
 from retinabench.core.results import JsonObject, json_content
+from retinabench.metrics.clinical.readers import BesideReaders
 
 SCHEMA = "retinabench.examination/2"
 RARE = 10  # positive or negative samples, below which a rate of the bank is hardly worth an interval
@@ -86,11 +87,16 @@ class ConceptResult:
 
 @dataclass(frozen=True)
 class Disagreement:
-    """What several readers say of one concept; `range` is the least and the largest rate against a single reader."""
+    """What several readers say of one concept; `range` is the least and the largest rate against a single reader.
+
+    `beside` compares the model with the readers by sensitivity and specificity, each against the majority of the other readers;
+    empty until every image was asked about.
+    """
 
     disputed: int
     against: Mapping[str, Mapping[str, Rate]]
     range: Mapping[str, RateEnds | None]
+    beside: Mapping[str, BesideReaders]
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,7 @@ from retinabench.concepts.inference.claims import RateEnds
 from retinabench.concepts.inference.rates import ALPHA, ANYTHING, CellAnswers, Rate
 from retinabench.concepts.questioning.examination import ConceptResult, Disagreement, Examination, Readers
 from retinabench.concepts.questioning.transcript import Answered
+from retinabench.metrics.clinical.readers import BesideReaders, compare_with_readers
 from retinabench.metrics.intervals import auroc_error
 
 SIGNS = {"sensitivity": 1, "specificity": 0}
@@ -169,8 +170,39 @@ def enter_readers(examined: Examination, panel: ReaderPanel) -> Examination:
         if panel.truth == MAJORITY and len(panel.readers) > 1:
             results[name] = _widened(results[name], panel_errors(examined, panel, place), examined.rates)
         disputed = int(((votes == 1).any(axis=1) & (votes == 0).any(axis=1)).sum())
-        concepts[name] = Disagreement(disputed, against, {m: _range(against[m], panel.readers) for m in SIGNS})
+        ranges = {measure: _range(against[measure], panel.readers) for measure in SIGNS}
+        concepts[name] = Disagreement(disputed, against, ranges, beside(examined, panel, place))
     return replace(examined, readers=Readers(panel.truth, panel.readers, concepts, results))
+
+
+def beside(examined: Examination, panel: ReaderPanel, place: int) -> dict[str, BesideReaders]:
+    """Compare the model with the readers about one concept, each reader and the model against the majority of the other readers.
+
+    The majority contains each reader, who would be judged by himself. Readers and patients are random. Empty until every
+    image of two readers was asked about: the intervals are for a number fixed beforehand.
+    """
+    votes, (sample, _, _) = panel.votes[:, place], examined.record.about(place)
+    several = (votes >= 0).sum(axis=1) > 1
+    yes = np.zeros(len(votes), np.bool_)
+    yes[sample] = examined.record.said(place)
+    if not np.isin(np.flatnonzero(several), sample).all():
+        return {}
+    everyone = range(len(panel.readers))
+    others = np.stack([panel.shares(place, [k for k in everyone if k != one]) for one in everyone])
+    patient = examined.bank.patient
+    codes = np.arange(len(votes)) if patient is None else np.asarray(patient)
+    found = {}
+    for measure, sign in SIGNS.items():
+        weight = np.where((votes.T >= 0) & np.isfinite(others), others if sign else 1 - others, 0.0)
+        judged = weight.any(axis=1)
+        rows = weight.any(axis=0)
+        patients = np.unique(codes[rows], return_inverse=True)[1]
+        if judged.sum() > 1 and len(np.unique(patients)) > 1:
+            names = [name for name, has in zip(panel.readers, judged, strict=True) if has]
+            right = (votes.T == sign)[judged][:, rows].astype(np.float64)
+            model = (yes[rows] == bool(sign)).astype(np.float64)
+            found[measure] = compare_with_readers(names, right, model, weight[judged][:, rows], patients)
+    return found
 
 
 def _range(against: Mapping[str, Rate], readers: tuple[str, ...]) -> RateEnds | None:

@@ -21,11 +21,21 @@ from retinabench.concepts.questioning.referral import Agreement, AnyConcept, AtE
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import JsonObject, json_content
 from retinabench.core.settings import read_toml
+from retinabench.metrics.clinical.readers import BesideReaders
 from retinabench.metrics.clinical.thresholds import operating_points
 from retinabench.metrics.proportions import Interval
-from retinabench.reports.toolkit.number_format import COUNT, PERCENT, Quantity, percent
+from retinabench.reports.toolkit.number_format import (
+    COUNT,
+    PERCENT,
+    TWO_DIGITS,
+    NumberFormat,
+    Quantity,
+    p_value,
+    percent,
+)
 from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table
 
+SIGNED = NumberFormat(2, signed=True)
 MEASURES = ("sensitivity", "specificity")
 ALL = "all"
 Goals = dict[str, dict[str, float]]
@@ -315,7 +325,32 @@ def readers_tables(readers: Readers) -> list[Table]:
         columns = [Column(f"{name} ({one.disputed:,} disputed)") for name, one in concepts.items()]
         caption = f"{measure.capitalize()} in this bank against each truth, with 95 % intervals"
         tables.append(Table.of(caption, columns, rows, row_header="Truth"))
+    rows = [
+        Row(f"{name}, {measure}", [Cell.of(one.model, TWO_DIGITS), Cell.of(one.mean_reader, TWO_DIGITS), _gap(one)])
+        for name, told in concepts.items()
+        for measure, one in told.beside.items()
+    ]
+    if rows:
+        columns = [Column("Model"), Column("Mean reader"), Column("Model less mean reader")]
+        caption = "The model beside the readers, each against the majority of the other readers"
+        tables.append(Table.of(caption, columns, rows, row_header="Concept and rate"))
     return tables
+
+
+def _gap(one: BesideReaders) -> Cell:
+    gap = one.model_minus_mean
+    return Cell.number(gap.value, gap.low, gap.high, form=SIGNED, below=f"p = {p_value(one.p_value)}")
+
+
+def beside_lines(readers: Readers) -> list[str]:
+    """Return a sentence for every rate in which the model is compared with the readers."""
+    return [
+        f"The model beside the readers, {measure} of {name}: {TWO_DIGITS(one.model.value)}, of the mean reader "
+        f"{TWO_DIGITS(one.mean_reader.value)}; the model's is {one.verdict}, by "
+        f"{SIGNED(one.model_minus_mean.value)} {SIGNED.interval(one.model_minus_mean.low, one.model_minus_mean.high)}."
+        for name, told in readers.concepts.items()
+        for measure, one in told.beside.items()
+    ]
 
 
 def _against(rate: Rate) -> Cell:
